@@ -1,0 +1,79 @@
+//! Communicators and requests: constants, descriptions, receive information.
+
+use super::status::dtl_status_t;
+use std::ffi::{c_char, c_void};
+
+/// As the source of a receive: any rank.
+pub const DTL_ANY_SOURCE: i32 = -2;
+/// As the tag of a receive: any tag.
+pub const DTL_ANY_TAG: i32 = -1;
+/// As a source or destination: nobody. The operation completes at once and moves nothing.
+pub const DTL_PROC_NULL: i32 = -3;
+/// The largest tag; the smallest is 0.
+pub const DTL_TAG_MAX: i32 = 268_435_455;
+
+/// What a receive tells of its message. Frozen: this struct never grows (arrays of it are passed).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_recv_info_t {
+    /// Rank that sent it.
+    pub source: i32,
+    /// Its tag.
+    pub tag: i32,
+    /// Its true size in bytes, also when it was truncated.
+    pub size_bytes: u64,
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
+    pub status: dtl_status_t,
+    /// 0.
+    pub reserved0: u32,
+    /// 0.
+    pub reserved1: u64,
+}
+
+/// Opens a communicator. Start from DTL_COMM_DESC_INIT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_comm_desc_t {
+    /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
+    pub struct_size: u32,
+    /// DTL_COMM_DETERMINISTIC or 0.
+    pub flags: u32,
+    /// "auto", "self", "shm" or the name of a registered backend with a comm table. NULL = "auto".
+    pub kind: *const c_char,
+    /// This process' rank, 0 … size-1. Read only if size is set.
+    pub rank: i32,
+    /// Number of ranks; 0 = rank and size from the launcher's environment.
+    pub size: i32,
+    /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
+    /// launcher's environment. For kind "shm": at most 64 bytes.
+    pub job: *const c_char,
+    /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from
+    /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE.
+    pub timeout_ns: u64,
+    /// Passed unread to a registered backend's `open`; NULL for the built-in kinds.
+    pub native: *mut c_void,
+}
+
+/// Flag of dtl_comm_desc_t: results bitwise equal between kinds, runs and timings (also
+/// DTL_DETERMINISTIC=1).
+pub const DTL_COMM_DETERMINISTIC: u32 = 1;
+
+/// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_comm_info_t {
+    /// sizeof(dtl_comm_info_t), set by DTL_COMM_INFO_INIT.
+    pub struct_size: u32,
+    /// This process' rank.
+    pub rank: i32,
+    /// Number of ranks.
+    pub size: i32,
+    /// Ranks known to have died or left.
+    pub failed_count: i32,
+    /// Time limit in nanoseconds of each blocking call.
+    pub timeout_ns: u64,
+    /// The kind's name, e.g. "shm"; valid for ever.
+    pub kind: *const c_char,
+    /// How the data moves and why, NUL-terminated; for people.
+    pub transport: [c_char; 128],
+}

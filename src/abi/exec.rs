@@ -1,0 +1,109 @@
+//! Streams, events, executors, kernels: flags, descriptions and function types.
+
+use super::status::dtl_status_t;
+use std::ffi::c_void;
+
+/// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
+pub const DTL_EVENT_NO_TIMING: u64 = 1;
+
+/// All work before the record is done.
+pub const DTL_EVENT_COMPLETE: i32 = 1;
+/// Some work before the record is still to be done.
+pub const DTL_EVENT_PENDING: i32 = 0;
+
+/// Runs everything at once in the calling thread.
+pub const DTL_EXECUTOR_INLINE: u32 = 1;
+/// Runs one thing after another on one thread of its own.
+pub const DTL_EXECUTOR_SEQUENTIAL: u32 = 2;
+/// Runs loops on several threads, the caller among them.
+pub const DTL_EXECUTOR_POOL: u32 = 3;
+/// Whatever the backend's own exec table offers.
+pub const DTL_EXECUTOR_BACKEND: u32 = 4;
+
+/// What `dtl_executor_create` makes. Start from DTL_EXECUTOR_DESC_INIT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_executor_desc_t {
+    /// sizeof(dtl_executor_desc_t), set by DTL_EXECUTOR_DESC_INIT.
+    pub struct_size: u32,
+    /// DTL_EXECUTOR_… ; 0 = the backend's own if it has one, else POOL.
+    pub kind: u32,
+    /// Threads of a pool, the caller included; 0 = OMP_NUM_THREADS, else what affinity and the
+    /// control group allow.
+    pub threads: u32,
+    /// Must be 0.
+    pub reserved: u32,
+}
+
+/// What `dtl_executor_info` tells. Start from DTL_EXECUTOR_INFO_INIT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_executor_info_t {
+    /// sizeof(dtl_executor_info_t), set by DTL_EXECUTOR_INFO_INIT.
+    pub struct_size: u32,
+    /// DTL_EXECUTOR_… that it is.
+    pub kind: u32,
+    /// Most iterations that ever run at the same time.
+    pub max_parallelism: u32,
+    /// How many pieces a loop is best cut into.
+    pub suggested_parallelism: u32,
+}
+
+/// Body of a parallel loop: does the iterations begin … end-1. A status other than DTL_SUCCESS
+/// stops the loop at the next piece and becomes its result.
+/// Thread: any of the executor's, several at once. Locks held: none. It may block and may call
+/// dtl_ functions, nested loops included; it must not throw.
+pub type dtl_range_fn_t = Option<extern "C" fn(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t>;
+
+/// Body of a parallel reduction: folds the iterations begin … end-1 into `*acc` (which starts as a
+/// copy of the identity). Rules as for dtl_range_fn_t.
+pub type dtl_fold_fn_t =
+    Option<extern "C" fn(begin: u64, end: u64, acc: *mut c_void, user: *mut c_void) -> dtl_status_t>;
+
+/// Joins two partial results: `*into = *into ∘ *from`, `into` being the lower iterations. Called in
+/// order of iterations, in the calling thread. It must not throw.
+pub type dtl_combine_fn_t = Option<extern "C" fn(into: *mut c_void, from: *const c_void, user: *mut c_void)>;
+
+/// Number of blocks and threads of a launch. Start from DTL_LAUNCH_INIT (one thread).
+/// Equivalent: gridDim and blockDim of CUDA.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_launch_t {
+    /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
+    pub struct_size: u32,
+    /// Bytes of memory shared by the threads of a block.
+    pub shared_bytes: u32,
+    /// Blocks in x, y, z; each at least 1.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z; each at least 1.
+    pub block: [u32; 3],
+}
+
+/// Where a host kernel's call stands in the launch. Valid during the call only.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_kernel_context_t {
+    /// sizeof(dtl_kernel_context_t) of the library; read only fields inside it.
+    pub struct_size: u32,
+    /// Bytes at `shared`.
+    pub shared_bytes: u32,
+    /// Number of blocks.
+    pub grid: [u32; 3],
+    /// Number of threads in each block.
+    pub block: [u32; 3],
+    /// This block: 0 … grid-1.
+    pub block_index: [u32; 3],
+    /// This thread in its block: 0 … block-1.
+    pub thread_index: [u32; 3],
+    /// Memory of this block, zeroed before its first thread; NULL if none was asked for.
+    pub shared: *mut c_void,
+    /// As given to `dtl_kernel_from_function`.
+    pub user: *mut c_void,
+}
+
+/// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
+/// the i-th argument, made at the launch.
+/// Thread: a worker of the stream; the threads of a block one after another. Locks held: none.
+/// It may block; it must not throw and must not wait for the stream that it runs on.
+pub type dtl_kernel_fn_t =
+    Option<extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t>;

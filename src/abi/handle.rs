@@ -1,0 +1,79 @@
+//! Typed 64-bit handles. `{0}` is null; the number means nothing outside this process.
+
+macro_rules! handle_traits {
+    ($($name:ident),+) => {$(
+        impl $name {
+            /// The null handle.
+            pub const NULL: Self = Self { id: 0 };
+        }
+    )+};
+}
+handle_traits!(
+    dtl_backend_t,
+    dtl_stream_t,
+    dtl_event_t,
+    dtl_executor_t,
+    dtl_kernel_t,
+    dtl_comm_t,
+    dtl_request_t
+);
+
+/// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
+/// calling thread's current backend: the last one given to `dtl_backend_set_device`, else
+/// `dtl_backend_get(NULL)`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_backend_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// An in-order queue of work on a device (Equivalent: cudaStream_t). DTL_STREAM_NULL in a call
+/// means the default stream of the calling thread's current device.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_stream_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// A point in a stream's work (Equivalent: cudaEvent_t).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_event_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// Runs functions and loops on the host: inline, sequentially, on a pool, or on a backend's own
+/// threads.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_executor_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// A function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_kernel_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// A group of ranks that exchange messages (Equivalent: MPI_Comm).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_comm_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// An operation in flight (Equivalent: MPI_Request). Stale once it has completed.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_request_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}

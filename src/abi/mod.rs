@@ -1,0 +1,22 @@
+//! What C sees: `#[repr(C)]` data, constants and tables of function pointers. No behaviour.
+//!
+//! `include/dtl.h` is generated from these files and from `ffi/`, in this order. The comments here
+//! are the header's text, so they speak to C programmers. Structs only ever grow at their end.
+
+#![allow(non_camel_case_types, reason = "the names are the C names")]
+
+pub mod status;
+
+pub mod handle;
+
+pub mod word;
+
+pub mod runtime;
+
+pub mod device;
+
+pub mod exec;
+
+pub mod comm;
+
+pub mod vtable;

@@ -1,0 +1,438 @@
+//! The tables of function pointers that a backend fills in, and what their slots take.
+
+use super::device::{dtl_device_info_t, dtl_mem_kind_info_t};
+use super::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
+use super::runtime::dtl_task_fn_t;
+use super::status::dtl_status_t;
+use super::word::dtl_enum_word_t;
+use std::ffi::{c_char, c_void};
+
+// Shorthand for the slots' types would hide them from C readers, so they are spelled out.
+
+/// The device component. Slots marked * are required.
+/// All slots: any thread, no locks held, may block, must not call dtl_ functions on this backend,
+/// must not throw. `self` is the pointer given to `dtl_backend_register`. Outputs are read only
+/// after DTL_SUCCESS.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_device_vtable_t {
+    /// sizeof(dtl_device_vtable_t).
+    pub struct_size: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// * Number of devices.
+    pub count: Option<unsafe extern "C" fn(self_: *mut c_void, out_count: *mut i32) -> dtl_status_t>,
+    /// * Makes a device the calling thread's current one (as cudaSetDevice).
+    pub set: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
+    /// * The calling thread's current device. Asked only of a thread that never set one.
+    pub get: Option<unsafe extern "C" fn(self_: *mut c_void, out_device: *mut i32) -> dtl_status_t>,
+    /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
+    pub info: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            device: i32,
+            out_info: *mut dtl_device_info_t,
+        ) -> dtl_status_t,
+    >,
+    /// Free and total bytes of a device; 0 = unknown. NULL: the memory table's, else NOT_SUPPORTED.
+    pub memory_info: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            device: i32,
+            out_free: *mut u64,
+            out_total: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// Waits for all work on a device. NULL: the streams made through the library are waited for.
+    pub synchronize: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
+    /// DLPack's device type and id (as StepMesh's GetDevice). NULL: NOT_SUPPORTED.
+    pub dlpack: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            device: i32,
+            out_type: *mut i32,
+            out_id: *mut i32,
+        ) -> dtl_status_t,
+    >,
+}
+
+/// The memory component. Rules as for dtl_device_vtable_t. Works on the calling thread's current
+/// device.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_memory_vtable_t {
+    /// sizeof(dtl_memory_vtable_t).
+    pub struct_size: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// * Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1).
+    /// Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory: DTL_ERROR_OUT_OF_MEMORY.
+    pub alloc: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            size_bytes: u64,
+            alignment: u64,
+            kind: dtl_enum_word_t,
+            out_ptr: *mut *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// * Frees what alloc gave; size, alignment and kind are those of the alloc.
+    pub free: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            ptr: *mut c_void,
+            size_bytes: u64,
+            alignment: u64,
+            kind: dtl_enum_word_t,
+        ) -> dtl_status_t,
+    >,
+    /// Describes a kind. `out_info` is zeroed, struct_size set. Unknown kind: NOT_SUPPORTED. NULL:
+    /// HOST is taken to be host memory, DEVICE memory that only this backend can touch.
+    pub kind_info: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            kind: dtl_enum_word_t,
+            out_info: *mut dtl_mem_kind_info_t,
+        ) -> dtl_status_t,
+    >,
+    /// Free and total bytes; 0 = unknown. NULL: NOT_SUPPORTED.
+    pub memory_info: Option<
+        unsafe extern "C" fn(self_: *mut c_void, out_free: *mut u64, out_total: *mut u64) -> dtl_status_t,
+    >,
+}
+
+/// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
+/// of this backend; the other is its own or DTL_MEMORY_HOST.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_transfer_vtable_t {
+    /// sizeof(dtl_transfer_vtable_t).
+    pub struct_size: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// * Copies size_bytes (at least 1) and returns when it is done. The ranges do not overlap.
+    pub copy: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            dst: *mut c_void,
+            dst_kind: dtl_enum_word_t,
+            src: *const c_void,
+            src_kind: dtl_enum_word_t,
+            size_bytes: u64,
+        ) -> dtl_status_t,
+    >,
+    /// Queues a copy on one of the backend's streams. NULL: the stream is waited for, then copy.
+    pub copy_async: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            stream: *mut c_void,
+            dst: *mut c_void,
+            dst_kind: dtl_enum_word_t,
+            src: *const c_void,
+            src_kind: dtl_enum_word_t,
+            size_bytes: u64,
+        ) -> dtl_status_t,
+    >,
+    /// Copies `height` rows of `width_bytes`, pitch apart. NULL: copy, row by row.
+    pub copy_2d: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            dst: *mut c_void,
+            dst_kind: dtl_enum_word_t,
+            dst_pitch_bytes: u64,
+            src: *const c_void,
+            src_kind: dtl_enum_word_t,
+            src_pitch_bytes: u64,
+            width_bytes: u64,
+            height: u64,
+        ) -> dtl_status_t,
+    >,
+    /// Sets size_bytes (at least 1) to `value`. NULL: copied from a filled host buffer.
+    pub fill: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            dst: *mut c_void,
+            kind: dtl_enum_word_t,
+            value: u8,
+            size_bytes: u64,
+        ) -> dtl_status_t,
+    >,
+}
+
+/// The exec component. Rules as for dtl_device_vtable_t. Three independent groups, each whole or
+/// absent: streams (the stream_ slots), events (the event_ slots; they need the streams), and host
+/// execution (execute, parallel_for, max_parallelism). Absent: the library's own, on host threads.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_exec_vtable_t {
+    /// sizeof(dtl_exec_vtable_t).
+    pub struct_size: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// *streams* Creates a stream on a device; *out_stream is the backend's own pointer, not NULL.
+    pub stream_create: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            device: i32,
+            flags: u64,
+            out_stream: *mut *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// *streams* Destroys a stream that stream_create made. Work in it may finish first.
+    pub stream_destroy: Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
+    /// *streams* Waits for all work in the stream; a failure of that work is the status.
+    pub stream_synchronize:
+        Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
+    /// Whether all work is done, without waiting. NULL: an event is recorded and queried.
+    pub stream_query: Option<
+        unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void, out_done: *mut i32) -> dtl_status_t,
+    >,
+    /// Work queued from now on waits for the event. NULL: the caller waits for the event.
+    pub stream_wait_event: Option<
+        unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void, event: *mut c_void) -> dtl_status_t,
+    >,
+    /// Calls fn(user) on a host thread once the work before is done. NULL: the caller waits, then
+    /// calls.
+    pub stream_host_callback: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            stream: *mut c_void,
+            function: dtl_task_fn_t,
+            user: *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// *events* Creates an event; *out_event is the backend's own pointer, not NULL.
+    pub event_create: Option<
+        unsafe extern "C" fn(self_: *mut c_void, flags: u64, out_event: *mut *mut c_void) -> dtl_status_t,
+    >,
+    /// *events* Destroys an event that event_create made.
+    pub event_destroy: Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
+    /// *events* Marks the present end of the stream; replaces an earlier record.
+    pub event_record: Option<
+        unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void, stream: *mut c_void) -> dtl_status_t,
+    >,
+    /// *events* Whether the work before the record is done. Never recorded = done. A failure of
+    /// that work is the status.
+    pub event_query: Option<
+        unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void, out_done: *mut i32) -> dtl_status_t,
+    >,
+    /// Waits for the event. NULL: event_query is polled.
+    pub event_sync: Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
+    /// Nanoseconds between two recorded, completed events. NULL: NOT_SUPPORTED.
+    pub event_elapsed: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            start: *mut c_void,
+            stop: *mut c_void,
+            out_ns: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// Queues a kernel made from a function. NULL: it is run over the grid on the host, in the
+    /// stream's order (a host callback).
+    pub launch: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            stream: *mut c_void,
+            launch: *const dtl_launch_t,
+            kernel: dtl_kernel_fn_t,
+            user: *mut c_void,
+            args: *const *const c_void,
+            sizes: *const u64,
+            count: u32,
+        ) -> dtl_status_t,
+    >,
+    /// *host execution* Runs fn(user) and returns when it has run; its status is the result.
+    pub execute: Option<
+        unsafe extern "C" fn(self_: *mut c_void, function: dtl_task_fn_t, user: *mut c_void) -> dtl_status_t,
+    >,
+    /// *host execution* Runs begin … end-1 in pieces of at most `grain` (at least 1) and returns
+    /// when all have run; the first failing status of a piece is the result.
+    pub parallel_for: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            begin: u64,
+            end: u64,
+            grain: u64,
+            body: dtl_range_fn_t,
+            user: *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// *host execution* Most iterations that ever run at the same time (at least 1).
+    pub max_parallelism:
+        Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
+    /// Into how many pieces a loop is best cut. NULL: max_parallelism.
+    pub suggested_parallelism:
+        Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
+}
+
+/// What a comm table's `open` is asked for.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_comm_open_t {
+    /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
+    pub struct_size: u32,
+    /// Flags of the dtl_comm_desc_t.
+    pub flags: u32,
+    /// Rank that the caller or launcher names; -1 = none did.
+    pub rank: i32,
+    /// Number of ranks that the caller or launcher names; -1 = none did.
+    pub size: i32,
+    /// The job's name, the same on all ranks; may be empty, never NULL.
+    pub job: *const c_char,
+    /// How long to wait for the other ranks, in nanoseconds.
+    pub timeout_ns: u64,
+    /// `native` of the dtl_comm_desc_t.
+    pub native: *mut c_void,
+}
+
+/// What a comm table's `test` tells of a completed operation.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_comm_done_t {
+    /// A receive: the rank that sent. Zeroed before the call.
+    pub source: i32,
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE …
+    pub status: dtl_status_t,
+    /// A receive: the message's match word.
+    pub match_word: u64,
+    /// A receive: the message's true size, also when truncated.
+    pub size_bytes: u64,
+}
+
+/// The comm component: five required slots move bytes, everything else is made from them.
+///
+/// Messages carry a 64-bit match word {context 24 | class 8 | tag 32}. A receive takes the oldest
+/// message of its source (or any, DTL_ANY_SOURCE) whose word equals its own in every bit that is 0
+/// in `ignore`. Two messages of one sender that both match are received in the order sent.
+/// A table with `match_bits` below 64 matches only the lowest match_bits bits of the word (the tag;
+/// at least 28) and must have `dup`: the library then uses one dup per context and class.
+///
+/// Thread: any, several at once if flag DTL_COMM_THREADS is set, else one at a time. No locks of
+/// the caller's are held. isend, irecv, test, cancel and progress must not block; open, close and
+/// dup may. Must not call dtl_ functions on this communicator, must not throw. `test` also makes
+/// progress on all operations of its comm. A death that the transport notices is
+/// DTL_ERROR_RANK_FAILURE on every operation that can no longer complete.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_comm_vtable_t {
+    /// sizeof(dtl_comm_vtable_t).
+    pub struct_size: u32,
+    /// Bits of the match word that the transport matches; 0 = 64.
+    pub match_bits: u32,
+    /// DTL_COMM_THREADS or 0.
+    pub flags: u64,
+    /// * Opens the communicator: its own pointer, this process' rank and the number of ranks.
+    /// Collective over the ranks.
+    pub open: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            args: *const dtl_comm_open_t,
+            out_comm: *mut *mut c_void,
+            out_rank: *mut i32,
+            out_size: *mut i32,
+        ) -> dtl_status_t,
+    >,
+    /// * Closes what open or dup gave. No operation is pending.
+    pub close: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void) -> dtl_status_t>,
+    /// * Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
+    /// until the operation is done. *out_op is the transport's own word for it.
+    pub isend: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            buf: *const c_void,
+            size_bytes: u64,
+            dest: i32,
+            match_word: u64,
+            out_op: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// * Starts a receive of at most size_bytes.
+    pub irecv: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            buf: *mut c_void,
+            size_bytes: u64,
+            source: i32,
+            match_word: u64,
+            ignore: u64,
+            out_op: *mut u64,
+        ) -> dtl_status_t,
+    >,
+    /// * Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
+    /// operation is over and its word never used again. A status other than success means that
+    /// asking failed; a failed operation is done with its status in the result.
+    pub test: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            op: u64,
+            out_done: *mut i32,
+            out_result: *mut dtl_comm_done_t,
+        ) -> dtl_status_t,
+    >,
+    /// Tries to withdraw an operation. It then completes through `test`, with DTL_ERROR_CANCELED if
+    /// it was withdrawn and as usual if it was too late. NULL: buffers of operations that time out
+    /// are kept by the library until they complete.
+    pub cancel: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void, op: u64) -> dtl_status_t>,
+    /// A second communicator over the same ranks that matches on its own. Collective. Required if
+    /// match_bits is below 64.
+    pub dup: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            comm: *mut c_void,
+            out_comm: *mut *mut c_void,
+        ) -> dtl_status_t,
+    >,
+}
+
+/// Flag of dtl_comm_vtable_t: its slots may be called from several threads at once.
+pub const DTL_COMM_THREADS: u64 = 1;
+
+/// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
+pub const DTL_BACKEND_NO_COMPUTE: u64 = 1;
+
+/// A backend: up to five components, each NULL where it has none. The tables are copied at
+/// registration; `self` and what it points to must live until `destroy`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_backend_vtable_t {
+    /// sizeof(dtl_backend_vtable_t).
+    pub struct_size: u32,
+    /// DTL_ABI_VERSION of the header it was compiled with.
+    pub abi_version: u32,
+    /// Rank in the automatic choice; 0 = 40, INT32_MIN = never chosen.
+    pub auto_priority: i32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// DTL_BACKEND_NO_COMPUTE or 0.
+    pub flags: u64,
+    /// Whether it can run here: *out_yes = 0 or 1; if 0, `why` (cap bytes) says why not. Must not
+    /// fail on a machine without the hardware. NULL: always available.
+    pub is_available: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            out_yes: *mut i32,
+            why: *mut c_char,
+            cap: u64,
+        ) -> dtl_status_t,
+    >,
+    /// Whether it has a feature of this name. NULL: the components are its features.
+    pub supports: Option<
+        unsafe extern "C" fn(self_: *mut c_void, feature: *const c_char, out_yes: *mut i32) -> dtl_status_t,
+    >,
+    /// Called once, after the last use, when the backend is unregistered, replaced or the library
+    /// is finalized. NULL: nothing to do.
+    pub destroy: Option<unsafe extern "C" fn(self_: *mut c_void)>,
+    /// Devices, or NULL.
+    pub device: *const dtl_device_vtable_t,
+    /// Memory, or NULL.
+    pub memory: *const dtl_memory_vtable_t,
+    /// Transfers, or NULL.
+    pub transfer: *const dtl_transfer_vtable_t,
+    /// Execution, or NULL.
+    pub exec: *const dtl_exec_vtable_t,
+    /// Communication, or NULL.
+    pub comm: *const dtl_comm_vtable_t,
+}

@@ -1,0 +1,1 @@
+//! The doers: each implements the component traits of `runtime::backend`.

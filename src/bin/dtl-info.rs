@@ -1,0 +1,2 @@
+//! dtl-info
+fn main() {}

@@ -1,0 +1,136 @@
+//! The one error type: a status code and a text that names the offender and says what to do.
+//!
+//! Not here: the thread's last error (`ffi::guard` stores it) and the codes (`abi::status`).
+
+use crate::abi::status::*;
+use std::ffi::CStr;
+use std::fmt;
+
+/// A failed call: status and text. Boxed so that a `Result<(), Error>` is one word.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Inner {
+    status: dtl_status_t,
+    text: String,
+}
+
+/// The result of everything that can fail inside the library.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error with this status and text.
+    #[cold]
+    pub fn new(status: dtl_status_t, text: impl Into<String>) -> Self {
+        Error(Box::new(Inner { status, text: text.into() }))
+    }
+
+    /// The status code that C sees.
+    #[must_use]
+    pub fn status(&self) -> dtl_status_t {
+        self.0.status
+    }
+
+    /// The text that `dtl_last_error` shows.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// The same status with `context: ` before the text.
+    #[must_use]
+    pub fn within(mut self, context: &str) -> Self {
+        self.0.text = format!("{context}: {}", self.0.text);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", status_name(self.status()).to_string_lossy(), self.text())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// `fail!(DTL_ERROR_X, "text {name}")`: an `Err` with formatted text.
+macro_rules! fail {
+    ($status:ident, $($text:tt)+) => {
+        Err($crate::error::Error::new($crate::abi::status::$status, format!($($text)+)))
+    };
+}
+pub(crate) use fail;
+
+/// Name and general meaning of every status.
+const STATUSES: &[(dtl_status_t, &CStr, &CStr)] = &[
+    (DTL_SUCCESS, c"DTL_SUCCESS", c"success"),
+    (DTL_ERROR_NOT_FOUND, c"DTL_ERROR_NOT_FOUND", c"no such name or entry"),
+    (DTL_ERROR_COMMUNICATION, c"DTL_ERROR_COMMUNICATION", c"communication failed"),
+    (DTL_ERROR_TIMEOUT, c"DTL_ERROR_TIMEOUT", c"the time limit passed"),
+    (DTL_ERROR_CANCELED, c"DTL_ERROR_CANCELED", c"cancelled, or the object was destroyed meanwhile"),
+    (DTL_ERROR_CONNECTION_LOST, c"DTL_ERROR_CONNECTION_LOST", c"connection to a peer lost"),
+    (DTL_ERROR_RANK_FAILURE, c"DTL_ERROR_RANK_FAILURE", c"a rank died or left"),
+    (DTL_ERROR_TRUNCATED, c"DTL_ERROR_TRUNCATED", c"message longer than the receive buffer"),
+    (DTL_ERROR_MEMORY, c"DTL_ERROR_MEMORY", c"memory operation failed"),
+    (DTL_ERROR_OUT_OF_MEMORY, c"DTL_ERROR_OUT_OF_MEMORY", c"not enough memory"),
+    (DTL_ERROR_BUFFER_TOO_SMALL, c"DTL_ERROR_BUFFER_TOO_SMALL", c"text buffer too small"),
+    (DTL_ERROR_OUT_OF_BOUNDS, c"DTL_ERROR_OUT_OF_BOUNDS", c"index or range out of bounds"),
+    (DTL_ERROR_INVALID_RANK, c"DTL_ERROR_INVALID_RANK", c"rank or root not in the communicator"),
+    (DTL_ERROR_INVALID_ARGUMENT, c"DTL_ERROR_INVALID_ARGUMENT", c"invalid argument"),
+    (DTL_ERROR_NULL_POINTER, c"DTL_ERROR_NULL_POINTER", c"a required pointer is NULL"),
+    (DTL_ERROR_INVALID_HANDLE, c"DTL_ERROR_INVALID_HANDLE", c"handle is null, stale or of another type"),
+    (DTL_ERROR_ALREADY_EXISTS, c"DTL_ERROR_ALREADY_EXISTS", c"name or rank is taken"),
+    (DTL_ERROR_TYPE, c"DTL_ERROR_TYPE", c"types do not go together"),
+    (DTL_ERROR_AMBIGUOUS, c"DTL_ERROR_AMBIGUOUS", c"more than one candidate fits"),
+    (DTL_ERROR_LIMIT, c"DTL_ERROR_LIMIT", c"a fixed limit is reached"),
+    (
+        DTL_ERROR_INCOMPATIBLE_ABI,
+        c"DTL_ERROR_INCOMPATIBLE_ABI",
+        c"caller and library speak different interfaces",
+    ),
+    (DTL_ERROR_BUSY, c"DTL_ERROR_BUSY", c"the object is in use"),
+    (DTL_ERROR_NOT_SUPPORTED, c"DTL_ERROR_NOT_SUPPORTED", c"not supported by this backend or build"),
+    (DTL_ERROR_BACKEND, c"DTL_ERROR_BACKEND", c"backend failed"),
+    (DTL_ERROR_UNAVAILABLE, c"DTL_ERROR_UNAVAILABLE", c"backend cannot run here"),
+    (DTL_ERROR_INIT_FAILED, c"DTL_ERROR_INIT_FAILED", c"backend failed to start"),
+    (DTL_ERROR_CUDA, c"DTL_ERROR_CUDA", c"CUDA error"),
+    (DTL_ERROR_OPENCL, c"DTL_ERROR_OPENCL", c"OpenCL error"),
+    (DTL_ERROR_MPI, c"DTL_ERROR_MPI", c"MPI error"),
+    (DTL_ERROR_NCCL, c"DTL_ERROR_NCCL", c"NCCL error"),
+    (DTL_ERROR_VERBS, c"DTL_ERROR_VERBS", c"verbs error"),
+    (DTL_ERROR_NATIVE_BACKEND, c"DTL_ERROR_NATIVE_BACKEND", c"registered backend answered an unknown status"),
+    (DTL_ERROR_COMPILE_FAILED, c"DTL_ERROR_COMPILE_FAILED", c"kernel source did not compile"),
+    (DTL_ERROR_INTERNAL, c"DTL_ERROR_INTERNAL", c"bug in the library"),
+    (DTL_ERROR_NOT_IMPLEMENTED, c"DTL_ERROR_NOT_IMPLEMENTED", c"not implemented in this version"),
+    (DTL_ERROR_INVALID_STATE, c"DTL_ERROR_INVALID_STATE", c"call not allowed in this state"),
+    (DTL_ERROR_FORKED, c"DTL_ERROR_FORKED", c"forked process: call dtl_init_after_fork first"),
+];
+
+fn find(status: dtl_status_t) -> Option<&'static (dtl_status_t, &'static CStr, &'static CStr)> {
+    STATUSES.iter().find(|entry| entry.0 == status)
+}
+
+/// The constant's name, or "DTL_ERROR_UNKNOWN" for a number that is no status.
+#[must_use]
+pub fn status_name(status: dtl_status_t) -> &'static CStr {
+    find(status).map_or(c"DTL_ERROR_UNKNOWN", |entry| entry.1)
+}
+
+/// The general meaning of a status, for people.
+#[must_use]
+pub fn status_message(status: dtl_status_t) -> &'static CStr {
+    find(status).map_or(c"unknown status", |entry| entry.2)
+}
+
+/// Whether a number (say, from a registered backend) is one of the statuses.
+#[must_use]
+pub fn is_status(status: dtl_status_t) -> bool {
+    find(status).is_some()
+}

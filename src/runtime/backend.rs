@@ -1,0 +1,309 @@
+//! What a backend is: a name and up to five components, each a trait that built-in backends
+//! implement in Rust and registered ones through `backend::native`.
+//!
+//! A method that returns `Option` is an optional slot: `None` means "not provided", and the caller
+//! (always in `runtime`) uses its generic version or answers NOT_SUPPORTED.
+
+use crate::abi::comm::dtl_recv_info_t;
+use crate::abi::device::*;
+use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
+use crate::abi::runtime::dtl_task_fn_t;
+use crate::abi::status::dtl_status_t;
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::Result;
+use crate::sys::buf::{Addr, Region};
+use std::ffi::CString;
+
+/// A backend's answer to "can you run here?": yes, or why not.
+pub type Availability = std::result::Result<(), String>;
+
+/// The component-independent part of a backend.
+pub trait Presence: Send + Sync {
+    /// Whether it can run here. Must not fail on a machine without the hardware.
+    fn available(&self) -> Availability {
+        Ok(())
+    }
+    /// Whether it has a feature beyond its components; `None` = it does not say.
+    fn supports(&self, _feature: &str) -> Option<Result<bool>> {
+        None
+    }
+}
+
+/// Devices.
+pub trait Device: Send + Sync {
+    /// Number of devices.
+    fn count(&self) -> Result<i32>;
+    /// Makes a device the calling thread's current one.
+    fn set(&self, device: i32) -> Result<()>;
+    /// The calling thread's current device; asked only of a thread that never set one.
+    fn get(&self) -> Result<i32>;
+    /// Fills in what is known of a device.
+    fn info(&self, _device: i32, _out: &mut dtl_device_info_t) -> Option<Result<()>> {
+        None
+    }
+    /// Free and total bytes, 0 = unknown.
+    fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
+        None
+    }
+    /// Waits for all work on a device.
+    fn synchronize(&self, _device: i32) -> Option<Result<()>> {
+        None
+    }
+    /// DLPack's device type and id.
+    fn dlpack(&self, _device: i32) -> Option<Result<(i32, i32)>> {
+        None
+    }
+}
+
+/// Memory on the calling thread's current device.
+pub trait Memory: Send + Sync {
+    /// Allocates `size` (> 0) bytes aligned to `align` (a power of two).
+    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr>;
+    /// Frees what `alloc` gave, with the same kind, size and alignment.
+    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()>;
+    /// Describes a kind; an unknown kind is NOT_SUPPORTED.
+    fn kind_info(&self, _kind: dtl_enum_word_t, _out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+        None
+    }
+    /// Free and total bytes, 0 = unknown.
+    fn memory_info(&self) -> Option<Result<(u64, u64)>> {
+        None
+    }
+}
+
+/// One side of a copy: where, and what kind of memory that is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// First byte and number of bytes (for 2-D copies: up to the end of the last row).
+    pub region: Region,
+    /// Its memory kind.
+    pub kind: dtl_enum_word_t,
+}
+
+/// Copies and fills. One side is the backend's own memory, the other that or plain host memory.
+pub trait Transfer: Send + Sync {
+    /// Copies all of `src` (not empty, same length as `dst`, not overlapping).
+    fn copy(&self, dst: Place, src: Place) -> Result<()>;
+    /// Queues a copy on one of the backend's own streams.
+    fn copy_async(&self, _stream: Token, _dst: Place, _src: Place) -> Option<Result<()>> {
+        None
+    }
+    /// Copies `height` rows of `width` bytes. The places span the rows with their pitches.
+    fn copy_2d(
+        &self,
+        _dst: Place,
+        _dst_pitch: u64,
+        _src: Place,
+        _src_pitch: u64,
+        _width: u64,
+        _height: u64,
+    ) -> Option<Result<()>> {
+        None
+    }
+    /// Sets every byte of `dst` (not empty).
+    fn fill(&self, _dst: Place, _value: u8) -> Option<Result<()>> {
+        None
+    }
+}
+
+/// A backend's own pointer for a stream or event. Means nothing to anyone else.
+pub type Token = Addr;
+
+/// Which groups of slots an exec component provides; the library's own stand in for the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExecGroups {
+    /// Streams of its own.
+    pub streams: bool,
+    /// Events of its own (only with streams).
+    pub events: bool,
+    /// Host execution of its own.
+    pub host: bool,
+}
+
+/// Streams, events, launches, host loops. Methods of a group are called only if [`Exec::groups`]
+/// says that the group is there.
+pub trait Exec: Send + Sync {
+    /// The groups provided.
+    fn groups(&self) -> ExecGroups;
+
+    /// streams: creates one on a device.
+    fn stream_create(&self, device: i32, flags: u64) -> Result<Token>;
+    /// streams: destroys one.
+    fn stream_destroy(&self, stream: Token) -> Result<()>;
+    /// streams: waits for all work in it.
+    fn stream_synchronize(&self, stream: Token) -> Result<()>;
+    /// Whether all work is done.
+    fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
+        None
+    }
+    /// Later work waits for the event.
+    fn stream_wait_event(&self, _stream: Token, _event: Token) -> Option<Result<()>> {
+        None
+    }
+    /// Calls a function on a host thread in the stream's order.
+    fn stream_host_callback(&self, _stream: Token, _task: dtl_task_fn_t, _user: Addr) -> Option<Result<()>> {
+        None
+    }
+
+    /// events: creates one.
+    fn event_create(&self, flags: u64) -> Result<Token>;
+    /// events: destroys one.
+    fn event_destroy(&self, event: Token) -> Result<()>;
+    /// events: marks the stream's present end.
+    fn event_record(&self, event: Token, stream: Token) -> Result<()>;
+    /// events: whether the work before the record is done.
+    fn event_query(&self, event: Token) -> Result<bool>;
+    /// Waits for the event.
+    fn event_sync(&self, _event: Token) -> Option<Result<()>> {
+        None
+    }
+    /// Nanoseconds between two completed events.
+    fn event_elapsed(&self, _start: Token, _stop: Token) -> Option<Result<u64>> {
+        None
+    }
+
+    /// Queues a kernel made from a function.
+    fn launch(&self, _stream: Token, _launch: &Launch<'_>) -> Option<Result<()>> {
+        None
+    }
+
+    /// host: runs a function and returns when it has run.
+    fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()>;
+    /// host: runs a loop in pieces of at most `grain` and returns when all have run.
+    fn parallel_for(&self, range: (u64, u64), grain: u64, body: dtl_range_fn_t, user: Addr) -> Result<()>;
+    /// host: most iterations that ever run at once.
+    fn max_parallelism(&self) -> Result<u32>;
+    /// Into how many pieces a loop is best cut.
+    fn suggested_parallelism(&self) -> Option<Result<u32>> {
+        None
+    }
+}
+
+/// A kernel launch as handed to a backend that queues kernels itself.
+pub struct Launch<'a> {
+    /// Grid and block.
+    pub shape: &'a dtl_launch_t,
+    /// The kernel.
+    pub function: dtl_kernel_fn_t,
+    /// Its user pointer.
+    pub user: Addr,
+    /// Address of each argument.
+    pub args: &'a [Addr],
+    /// Size of each argument in bytes.
+    pub sizes: &'a [u64],
+}
+
+/// What a transport is opened with.
+pub struct OpenArgs {
+    /// Flags of the description.
+    pub flags: u32,
+    /// Rank and size that the caller or launcher names.
+    pub rank_size: Option<(i32, i32)>,
+    /// The job's name, the same on all its ranks; may be empty.
+    pub job: CString,
+    /// How long to wait for the other ranks.
+    pub timeout_ns: u64,
+    /// Foreign pointer for a registered backend.
+    pub native: Addr,
+}
+
+/// Communication: opens transports.
+pub trait Comm: Send + Sync {
+    /// Opens one; collective over the ranks.
+    fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
+}
+
+/// A transport's own word for an operation in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct OpId(pub u64);
+
+/// How an operation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// A receive: who sent.
+    pub source: i32,
+    /// Success, TRUNCATED, CANCELED, RANK_FAILURE …
+    pub status: dtl_status_t,
+    /// A receive: the message's match word.
+    pub word: u64,
+    /// A receive: the message's true size.
+    pub size: u64,
+}
+
+/// What a receive takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selector {
+    /// A rank or DTL_ANY_SOURCE.
+    pub source: i32,
+    /// The match word.
+    pub word: u64,
+    /// Bits of it that do not matter.
+    pub ignore: u64,
+}
+
+impl Selector {
+    /// Whether a message is wanted.
+    #[inline]
+    #[must_use]
+    pub fn takes(&self, source: i32, word: u64) -> bool {
+        (self.source == source || self.source == crate::abi::comm::DTL_ANY_SOURCE)
+            && (self.word ^ word) & !self.ignore == 0
+    }
+}
+
+/// A set of ranks that move bytes under 64-bit match words (see `dtl_comm_vtable_t`).
+/// isend, irecv, test and cancel do not block; test makes progress on every operation.
+/// Called by several threads at once.
+pub trait Transport: Send + Sync {
+    /// This process' rank.
+    fn rank(&self) -> i32;
+    /// Number of ranks.
+    fn size(&self) -> i32;
+    /// Bits of the match word that it matches; below 64 it must have `dup`.
+    fn match_bits(&self) -> u32 {
+        64
+    }
+    /// Starts a send; the region stays valid and unchanged until it is done.
+    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId>;
+    /// Starts a receive into the region.
+    fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
+    /// Makes progress and asks after one operation; `Some` = over, the id is not used again.
+    fn test(&self, op: OpId) -> Result<Option<Done>>;
+    /// Whether `cancel` withdraws unmatched operations.
+    fn can_cancel(&self) -> bool {
+        false
+    }
+    /// Tries to withdraw; the operation then completes through `test`.
+    fn cancel(&self, _op: OpId) -> Result<()> {
+        Ok(())
+    }
+    /// A second transport over the same ranks that matches on its own. Collective.
+    fn dup(&self) -> Option<Result<Box<dyn Transport>>> {
+        None
+    }
+    /// Ranks known to have died or left.
+    fn failed_ranks(&self) -> Vec<i32> {
+        Vec::new()
+    }
+    /// How many ranks are known to have died (cheap: polled while waiting).
+    fn failed_count(&self) -> usize {
+        0
+    }
+    /// How the data moves, for people.
+    fn describe(&self) -> String;
+    /// Closes it. No operation is pending and none follows.
+    fn close(&self) -> Result<()>;
+}
+
+/// Turns a transport's completion into what C sees.
+#[must_use]
+pub fn recv_info(done: &Done) -> dtl_recv_info_t {
+    dtl_recv_info_t {
+        source: done.source,
+        tag: (done.word & 0xFFFF_FFFF) as i32,
+        size_bytes: done.size,
+        status: done.status,
+        reserved0: 0,
+        reserved1: 0,
+    }
+}

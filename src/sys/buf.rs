@@ -1,0 +1,178 @@
+//! Raw memory as values: addresses, regions, owned scratch. The one place that copies bytes for
+//! callers who hand in plain pointers.
+//!
+//! A [`Region`] is a promise made once, where it is built from a C pointer: the bytes stay valid
+//! until the operation that received them ends. Everything after that is checked arithmetic.
+
+use std::ffi::c_void;
+use std::ptr;
+
+/// An address that may travel between threads; what it points to is somebody else's contract.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Addr(*mut c_void);
+
+// SAFETY: an address is a number; nothing here dereferences it without a contract of its own.
+unsafe impl Send for Addr {}
+// SAFETY: as above; it is Copy and has no interior.
+unsafe impl Sync for Addr {}
+
+impl Addr {
+    /// The null address.
+    pub const NULL: Addr = Addr(ptr::null_mut());
+
+    /// Wraps a pointer.
+    #[must_use]
+    pub fn new(pointer: *mut c_void) -> Self {
+        Addr(pointer)
+    }
+
+    /// The pointer.
+    #[must_use]
+    pub fn ptr(self) -> *mut c_void {
+        self.0
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn get(self) -> usize {
+        self.0.addr()
+    }
+
+    /// Whether it is null.
+    #[must_use]
+    pub fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The address `bytes` further on.
+    #[must_use]
+    pub fn offset(self, bytes: usize) -> Addr {
+        Addr(self.0.wrapping_byte_add(bytes))
+    }
+}
+
+impl std::fmt::Debug for Addr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:p}", self.0)
+    }
+}
+
+/// A range of bytes that its maker promised to keep valid while the operation it was given to runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    addr: Addr,
+    len: usize,
+}
+
+impl Region {
+    /// No bytes.
+    pub const EMPTY: Region = Region { addr: Addr::NULL, len: 0 };
+
+    /// A region over foreign memory.
+    ///
+    /// # Safety
+    /// `len` bytes at `addr` must stay valid for reads (and for writes if the operation writes it)
+    /// until the operation that receives the region has ended; nobody else writes them meanwhile.
+    #[must_use]
+    pub unsafe fn new(addr: *mut c_void, len: usize) -> Self {
+        Region { addr: Addr::new(addr), len }
+    }
+
+    /// First byte.
+    #[must_use]
+    pub fn addr(self) -> Addr {
+        self.addr
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The part from `offset`, at most `len` bytes; clipped to this region.
+    #[must_use]
+    pub fn part(self, offset: usize, len: usize) -> Region {
+        let offset = offset.min(self.len);
+        Region { addr: self.addr.offset(offset), len: len.min(self.len - offset) }
+    }
+
+    /// Copies as many bytes as both have. The regions may overlap.
+    pub fn copy_from(self, source: Region) {
+        let len = self.len.min(source.len);
+        if len > 0 {
+            // SAFETY: both regions' makers vouch for `len` bytes; copy allows overlap.
+            unsafe { ptr::copy(source.addr.0.cast::<u8>(), self.addr.0.cast::<u8>(), len) }
+        }
+    }
+
+    /// Sets every byte.
+    pub fn fill(self, value: u8) {
+        if self.len > 0 {
+            // SAFETY: the region's maker vouches for `len` writable bytes.
+            unsafe { ptr::write_bytes(self.addr.0.cast::<u8>(), value, self.len) }
+        }
+    }
+
+    /// Whether the two share a byte.
+    #[must_use]
+    pub fn overlaps(self, other: Region) -> bool {
+        let (a, b) = (self.addr.get(), other.addr.get());
+        self.len > 0 && other.len > 0 && a < b.saturating_add(other.len) && b < a.saturating_add(self.len)
+    }
+
+    /// The bytes, for reading.
+    ///
+    /// # Safety
+    /// Nobody may write the region while the slice lives, and the maker's promise must hold for `'a`.
+    #[must_use]
+    pub unsafe fn as_slice<'a>(self) -> &'a [u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: non-empty, valid by the maker's promise, unwritten by this function's contract.
+        unsafe { std::slice::from_raw_parts(self.addr.0.cast::<u8>(), self.len) }
+    }
+}
+
+/// Scratch memory of the library's own, 64-byte aligned, zeroed when made.
+pub struct Scratch {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line(#[allow(dead_code, reason = "only its size and alignment matter")] [u8; 64]);
+
+impl Scratch {
+    /// `len` zeroed bytes, or `None` without memory.
+    #[must_use]
+    pub fn new(len: usize) -> Option<Self> {
+        let count = len.div_ceil(64);
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(count).ok()?;
+        lines.resize(count, Line([0; 64]));
+        Some(Scratch { lines, len })
+    }
+
+    /// A copy of a region's bytes.
+    #[must_use]
+    pub fn copy_of(source: Region) -> Option<Self> {
+        let scratch = Self::new(source.len())?;
+        scratch.region().copy_from(source);
+        Some(scratch)
+    }
+
+    /// Its bytes. They live as long as the scratch does: keep it until the operation has ended.
+    #[must_use]
+    pub fn region(&self) -> Region {
+        Region { addr: Addr::new(self.lines.as_ptr().cast_mut().cast()), len: self.len }
+    }
+}

@@ -1,0 +1,45 @@
+//! Time: nanoseconds of the monotonic clock, and deadlines.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+/// Nanoseconds since the first call in this process.
+#[must_use]
+pub fn now_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let elapsed = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A point in time after which an operation gives up; `u64::MAX` nanoseconds = never.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Option<u64>);
+
+impl Deadline {
+    /// Never.
+    pub const NEVER: Deadline = Deadline(None);
+
+    /// `timeout_ns` from now; `u64::MAX` = never.
+    #[must_use]
+    pub fn after(timeout_ns: u64) -> Self {
+        if timeout_ns == u64::MAX { Self::NEVER } else { Deadline(Some(now_ns().saturating_add(timeout_ns))) }
+    }
+
+    /// Whether it has passed. Free for a deadline that never comes.
+    #[must_use]
+    pub fn passed(self) -> bool {
+        self.0.is_some_and(|at| now_ns() >= at)
+    }
+
+    /// Nanoseconds left; `u64::MAX` = for ever.
+    #[must_use]
+    pub fn left_ns(self) -> u64 {
+        self.0.map_or(u64::MAX, |at| at.saturating_sub(now_ns()))
+    }
+
+    /// Whether it ever comes.
+    #[must_use]
+    pub fn is_finite(self) -> bool {
+        self.0.is_some()
+    }
+}

@@ -1,0 +1,257 @@
+//! Who is inside a call right now: lets a destroy free an object only after its last short user.
+//!
+//! Each thread owns a record. Entering makes its sequence number odd, leaving makes it even: two
+//! plain stores, no atomic read-modify-write, nothing shared. A destroyer first unlinks the object
+//! (so that no new user finds it), then makes every running thread pass a memory barrier
+//! (membarrier), then looks at the records: whoever was inside may still hold a reference, so the
+//! object waits in the limbo until those have left.
+//!
+//! Memory ordering. Reader: S1 `seq = odd` (relaxed), compiler fence, L1 loads the object's slot.
+//! Destroyer: S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier runs a full barrier
+//! on each running thread between two of its instructions (a thread not running had one at its
+//! context switch). If it falls before S1 in the reader, L1 comes after S2 and finds nothing. If it
+//! falls after S1, L2 sees the odd number and the object is kept. Without membarrier (old kernels,
+//! some emulators) both sides use a SeqCst fence instead, which gives the same by the C++ rules.
+//! Leaving is a release store and the destroyer's look an acquire load, so the user's last access
+//! happens before the free.
+
+use parking_lot::Mutex;
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+
+/// One thread's state. Aligned so that two threads never share a line (or a prefetched pair).
+#[repr(align(128))]
+struct Record {
+    /// Odd while the thread is inside.
+    seq: AtomicU64,
+    /// Nested entries; only the owner reads and writes it.
+    depth: AtomicU32,
+    /// Blocking calls that this thread is in, outside the epoch but holding pins.
+    blocked: AtomicU32,
+    /// Whether a thread owns the record.
+    owned: AtomicBool,
+}
+
+static RECORDS: Mutex<Vec<&'static Record>> = Mutex::new(Vec::new());
+
+/// Things that wait for their last users to leave.
+static LIMBO: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
+static LIMBO_LEN: AtomicUsize = AtomicUsize::new(0);
+
+struct Waiting {
+    users: Vec<(&'static Record, u64)>,
+    free: Box<dyn FnOnce() + Send>,
+}
+
+/// Whether entering needs a real fence because the kernel has no membarrier for us.
+static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
+
+thread_local! {
+    // No destructor, so it can be read from other thread-local and static destructors too.
+    static MINE: Cell<*const Record> = const { Cell::new(ptr::null()) };
+    static OWNER: Owner = const { Owner };
+}
+
+/// Gives the record back when the thread ends.
+struct Owner;
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let mine = MINE.replace(ptr::null());
+        // SAFETY: MINE only ever holds null or a leaked, hence valid, record.
+        if let Some(record) = unsafe { mine.as_ref() } {
+            record.owned.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Asks the kernel for the cheap barrier. Call before the first entry, and again after a fork.
+pub fn prepare() {
+    // SAFETY: the syscall takes plain numbers and touches no memory of ours.
+    let registered =
+        unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) };
+    NEEDS_FENCE.store(registered != 0, Ordering::SeqCst);
+}
+
+fn heavy_barrier() {
+    fence(Ordering::SeqCst);
+    if !NEEDS_FENCE.load(Ordering::Relaxed) {
+        // SAFETY: as in `prepare`.
+        let _ = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) };
+    }
+}
+
+#[cold]
+fn adopt_record() -> (&'static Record, bool) {
+    let mut records = RECORDS.lock();
+    let free = records.iter().copied().find(|record| {
+        record.owned.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    });
+    let record = free.unwrap_or_else(|| {
+        let record: &'static Record = Box::leak(Box::new(Record {
+            seq: AtomicU64::new(0),
+            depth: AtomicU32::new(0),
+            blocked: AtomicU32::new(0),
+            owned: AtomicBool::new(true),
+        }));
+        records.push(record);
+        record
+    });
+    drop(records);
+    // In a thread-exit destructor that runs after ours, OWNER is gone: the record is then borrowed
+    // for this one call only.
+    let kept = OWNER.try_with(|_| ()).is_ok();
+    if kept {
+        MINE.set(record);
+    }
+    (record, kept)
+}
+
+/// A thread's presence inside. References taken from tables live no longer than this.
+pub struct Guard {
+    record: &'static Record,
+    kept: bool,
+}
+
+/// Enters. Cheap: two thread-local stores. Entries nest.
+#[inline]
+#[must_use]
+pub fn enter() -> Guard {
+    // SAFETY: MINE only ever holds null or a leaked, hence valid, record.
+    let (record, kept) = match unsafe { MINE.get().as_ref() } {
+        Some(record) => (record, true),
+        None => adopt_record(),
+    };
+    let depth = record.depth.load(Ordering::Relaxed);
+    record.depth.store(depth + 1, Ordering::Relaxed);
+    if depth == 0 {
+        let seq = record.seq.load(Ordering::Relaxed);
+        record.seq.store(seq + 1, Ordering::Relaxed);
+        if NEEDS_FENCE.load(Ordering::Relaxed) {
+            fence(Ordering::SeqCst);
+        } else {
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+    Guard { record, kept }
+}
+
+impl Guard {
+    /// How many entries of this thread are open, this one included.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.record.depth.load(Ordering::Relaxed)
+    }
+
+    /// Leaves the epoch but stays counted as a call in flight, for a call that will wait. The
+    /// caller must hold pins (`Arc`s) on everything that it goes on using.
+    #[must_use]
+    pub fn into_blocking(self) -> Blocking {
+        let (record, kept) = (self.record, self.kept);
+        record.blocked.store(record.blocked.load(Ordering::Relaxed) + 1, Ordering::Release);
+        std::mem::forget(self);
+        leave(record);
+        Blocking { record, kept }
+    }
+}
+
+fn leave(record: &Record) {
+    let depth = record.depth.load(Ordering::Relaxed) - 1;
+    record.depth.store(depth, Ordering::Relaxed);
+    if depth == 0 {
+        let seq = record.seq.load(Ordering::Relaxed);
+        record.seq.store(seq + 1, Ordering::Release);
+        if LIMBO_LEN.load(Ordering::Relaxed) != 0 {
+            collect();
+        }
+    }
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        leave(self.record);
+        if !self.kept {
+            self.record.owned.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// A call in flight that is outside the epoch because it waits.
+pub struct Blocking {
+    record: &'static Record,
+    kept: bool,
+}
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        let blocked = self.record.blocked.load(Ordering::Relaxed);
+        self.record.blocked.store(blocked - 1, Ordering::Release);
+        if !self.kept {
+            self.record.owned.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Runs `free` once every thread that is inside now has left. The thing must already be unlinked.
+pub fn retire(free: impl FnOnce() + Send + 'static) {
+    heavy_barrier();
+    let users: Vec<_> = RECORDS
+        .lock()
+        .iter()
+        .filter_map(|&record| {
+            let seq = record.seq.load(Ordering::Acquire);
+            // The destroying call itself is one entry of its own thread and holds nothing.
+            let own_call = ptr::eq(record, MINE.get()) && record.depth.load(Ordering::Relaxed) == 1;
+            (seq % 2 == 1 && !own_call).then_some((record, seq))
+        })
+        .collect();
+    if users.is_empty() {
+        free();
+        return;
+    }
+    let mut limbo = LIMBO.lock();
+    limbo.push(Waiting { users, free: Box::new(free) });
+    LIMBO_LEN.store(limbo.len(), Ordering::Relaxed);
+}
+
+/// Frees what nobody uses any more.
+#[cold]
+pub fn collect() {
+    let Some(mut limbo) = LIMBO.try_lock() else { return };
+    let (waiting, ready): (Vec<_>, Vec<_>) = std::mem::take(&mut *limbo)
+        .into_iter()
+        .partition(|w| w.users.iter().any(|(record, seq)| record.seq.load(Ordering::Acquire) == *seq));
+    *limbo = waiting;
+    LIMBO_LEN.store(limbo.len(), Ordering::Relaxed);
+    drop(limbo);
+    for waiting in ready {
+        (waiting.free)();
+    }
+}
+
+/// Whether another thread is inside a call, or any thread waits in one.
+#[must_use]
+pub fn others_inside() -> bool {
+    heavy_barrier();
+    RECORDS.lock().iter().any(|&record| {
+        let mine = ptr::eq(record, MINE.get());
+        let inside = record.seq.load(Ordering::Acquire) % 2 == 1;
+        let nested = record.depth.load(Ordering::Relaxed) > 1;
+        record.blocked.load(Ordering::Acquire) > 0 || (inside && !mine) || (mine && nested)
+    })
+}
+
+/// In a forked child: the other threads' records describe threads that do not exist here.
+pub fn forget_other_threads() {
+    for &record in RECORDS.lock().iter() {
+        if !ptr::eq(record, MINE.get()) {
+            record.seq.store(record.seq.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
+            record.depth.store(0, Ordering::Relaxed);
+            record.owned.store(false, Ordering::Relaxed);
+        }
+        record.blocked.store(0, Ordering::Relaxed);
+    }
+    prepare();
+}

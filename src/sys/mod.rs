@@ -1,0 +1,8 @@
+//! The operating system and raw memory: safe faces on small unsafe. Knows nothing of backends.
+
+pub mod buf;
+pub mod clock;
+pub mod epoch;
+pub mod gate;
+pub mod park;
+pub mod slab;

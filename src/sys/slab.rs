@@ -1,0 +1,280 @@
+//! Tables that turn 64-bit handles into objects: typed, generational, safe against stale handles
+//! and against a destroy that races a use.
+//!
+//! A handle is `type 8 | index 20 | generation 36`. A slot's word holds the generation it serves
+//! and whether it is live; unlinking changes the word, so one compare tells a stale handle. Readers
+//! hold an [`epoch`] guard and touch no shared counter; see that module for why it is safe.
+
+use super::epoch::{self, Guard};
+use parking_lot::Mutex;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+const GENERATION_BITS: u32 = 36;
+const INDEX_BITS: u32 = 20;
+const INDEX_LIMIT: usize = 1 << INDEX_BITS;
+const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
+/// Slots in the first segment; each further one doubles.
+const FIRST_SEGMENT: usize = 64;
+const SEGMENTS: usize = 15;
+
+struct Slot<T> {
+    /// generation << 1 | live
+    word: AtomicU64,
+    /// From `Arc::into_raw`; stale unless `word` says live.
+    object: AtomicPtr<T>,
+}
+
+struct Free {
+    indices: Vec<usize>,
+    next_fresh: usize,
+    live: usize,
+}
+
+/// Objects of one type under their handles.
+pub struct Table<T> {
+    tag: u8,
+    reserved: usize,
+    segments: [OnceLock<Box<[Slot<T>]>>; SEGMENTS],
+    free: Mutex<Free>,
+}
+
+impl<T: Send + Sync + 'static> Table<T> {
+    /// A table whose handles carry `tag` (not 0). The first `reserved` indices are handed out only
+    /// by [`Table::put_fixed`].
+    #[must_use]
+    pub const fn new(tag: u8, reserved: usize) -> Self {
+        Table {
+            tag,
+            reserved,
+            segments: [const { OnceLock::new() }; SEGMENTS],
+            free: Mutex::new(Free { indices: Vec::new(), next_fresh: reserved, live: 0 }),
+        }
+    }
+
+    fn slot(&self, index: usize) -> Option<&Slot<T>> {
+        let (segment, offset) = place(index);
+        self.segments.get(segment)?.get()?.get(offset)
+    }
+
+    fn slot_or_grow(&self, index: usize) -> Option<&Slot<T>> {
+        let (segment, offset) = place(index);
+        let slots = self.segments.get(segment)?.get_or_init(|| {
+            (0..FIRST_SEGMENT << segment)
+                .map(|_| Slot { word: AtomicU64::new(0), object: AtomicPtr::new(ptr::null_mut()) })
+                .collect()
+        });
+        slots.get(offset)
+    }
+
+    /// Puts an object in; its handle, or `None` when the table is full.
+    #[must_use]
+    pub fn insert(&self, object: Arc<T>) -> Option<u64> {
+        let mut free = self.free.lock();
+        let index = match free.indices.pop() {
+            Some(index) => index,
+            None if free.next_fresh < INDEX_LIMIT => {
+                free.next_fresh += 1;
+                free.next_fresh - 1
+            }
+            None => return None,
+        };
+        let slot = self.slot_or_grow(index)?;
+        let generation = (slot.word.load(Ordering::Relaxed) >> 1) + 1;
+        slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
+        slot.word.store(generation << 1 | 1, Ordering::Release);
+        free.live += 1;
+        Some(encode(self.tag, index, generation))
+    }
+
+    /// Puts an object under a handle known beforehand: reserved index, generation 0. False if taken.
+    #[must_use]
+    pub fn put_fixed(&self, index: usize, object: Arc<T>) -> bool {
+        let mut free = self.free.lock();
+        let Some(slot) = self.slot_or_grow(index).filter(|_| index < self.reserved) else { return false };
+        if slot.word.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
+        slot.word.store(1, Ordering::Release);
+        free.live += 1;
+        true
+    }
+
+    /// The object, for as long as the guard lives. No shared memory is written.
+    ///
+    /// The object's pointer is read before the slot's word: a pointer stored by a later insert
+    /// (release) makes that insert's preceding unlink visible, so the compare then fails.
+    #[inline]
+    #[must_use]
+    pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
+        let (index, word) = decode(self.tag, handle)?;
+        let slot = self.slot(index)?;
+        let object = slot.object.load(Ordering::Acquire);
+        if slot.word.load(Ordering::Acquire) != word {
+            return None;
+        }
+        // SAFETY: the word was live after the pointer was read, so the object was linked at a
+        // moment when this thread was inside its epoch: it is freed only after the guard is gone.
+        unsafe { object.as_ref() }
+    }
+
+    /// A share of the object that outlives the guard.
+    #[must_use]
+    pub fn pin(&self, inside: &Guard, handle: u64) -> Option<Arc<T>> {
+        let object: *const T = self.get(inside, handle)?;
+        // SAFETY: `object` came from Arc::into_raw and the table's own share is alive (`get`).
+        unsafe { Arc::increment_strong_count(object) };
+        // SAFETY: takes over the share made in the line above.
+        Some(unsafe { Arc::from_raw(object) })
+    }
+
+    /// Unlinks the object: from here on the handle is stale. The table's share is dropped once the
+    /// last short user has left. `None` if the handle was stale already.
+    #[must_use]
+    pub fn remove(&self, inside: &Guard, handle: u64) -> Option<Arc<T>> {
+        let (index, word) = decode(self.tag, handle)?;
+        let object = self.pin(inside, handle)?;
+        let slot = self.slot(index)?;
+        slot.word.compare_exchange(word, word & !1, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        let tables_share = slot.object.load(Ordering::Acquire).cast_const();
+        debug_assert!(ptr::eq(tables_share, Arc::as_ptr(&object)));
+        // SAFETY: the exchange made this call the only one to take the table's share back.
+        let share = unsafe { Arc::from_raw(tables_share) };
+        let mut free = self.free.lock();
+        free.live -= 1;
+        if index >= self.reserved && word >> 1 < LAST_GENERATION {
+            free.indices.push(index); // an exhausted slot retires
+        } else if index < self.reserved {
+            slot.word.store(0, Ordering::Release); // a fixed handle can be opened again
+        }
+        drop(free);
+        epoch::retire(move || drop(share));
+        Some(object)
+    }
+
+    /// The handles that are live now.
+    #[must_use]
+    pub fn handles(&self) -> Vec<u64> {
+        let end = self.free.lock().next_fresh;
+        (0..end)
+            .filter_map(|index| {
+                let word = self.slot(index)?.word.load(Ordering::Acquire);
+                (word & 1 == 1).then(|| encode(self.tag, index, word >> 1))
+            })
+            .collect()
+    }
+}
+
+fn place(index: usize) -> (usize, usize) {
+    let scaled = index / FIRST_SEGMENT + 1;
+    let segment = scaled.ilog2() as usize;
+    (segment, index - FIRST_SEGMENT * ((1 << segment) - 1))
+}
+
+fn encode(tag: u8, index: usize, generation: u64) -> u64 {
+    u64::from(tag) << (INDEX_BITS + GENERATION_BITS) | (index as u64) << GENERATION_BITS | generation
+}
+
+#[inline]
+fn decode(tag: u8, handle: u64) -> Option<(usize, u64)> {
+    let index = (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1);
+    let right_type = handle >> (INDEX_BITS + GENERATION_BITS) == u64::from(tag);
+    right_type.then_some((index, (handle & LAST_GENERATION) << 1 | 1))
+}
+
+/// The type byte of a handle, whatever table it belongs to.
+#[must_use]
+pub fn tag_of(handle: u64) -> u8 {
+    (handle >> (INDEX_BITS + GENERATION_BITS)) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_index_has_its_own_place() {
+        let places: std::collections::HashSet<_> = (0..INDEX_LIMIT).map(place).collect();
+        assert_eq!(places.len(), INDEX_LIMIT);
+        assert!(
+            places.iter().all(|(segment, offset)| *segment < SEGMENTS && *offset < FIRST_SEGMENT << segment)
+        );
+    }
+
+    #[test]
+    fn a_handle_dies_with_its_object() {
+        let table = Table::new(3, 1);
+        let guard = epoch::enter();
+        let handle = table.insert(Arc::new(7)).unwrap();
+        assert_eq!(table.get(&guard, handle), Some(&7));
+        assert_eq!(table.get(&guard, handle ^ 1 << 56), None, "another type");
+        assert_eq!(table.remove(&guard, handle).as_deref(), Some(&7));
+        assert_eq!(table.get(&guard, handle), None);
+        assert_eq!(table.remove(&guard, handle), None, "destroyed twice");
+        let again = table.insert(Arc::new(8)).unwrap();
+        assert_ne!(again, handle);
+        assert_eq!(table.get(&guard, handle), None, "the slot serves another generation");
+    }
+
+    #[test]
+    fn a_fixed_handle_can_be_opened_again() {
+        let table = Table::new(3, 1);
+        let guard = epoch::enter();
+        let fixed = 3_u64 << 56;
+        assert!(table.put_fixed(0, Arc::new(1)));
+        assert!(!table.put_fixed(0, Arc::new(2)));
+        assert_eq!(table.get(&guard, fixed), Some(&1));
+        assert_eq!(table.remove(&guard, fixed).as_deref(), Some(&1));
+        assert_eq!(table.get(&guard, fixed), None);
+        assert!(table.put_fixed(0, Arc::new(3)));
+        assert_eq!(table.get(&guard, fixed), Some(&3));
+    }
+
+    #[test]
+    fn an_object_in_use_outlives_its_handle() {
+        let table: Table<Mutex<u32>> = Table::new(3, 0);
+        let object = Arc::new(Mutex::new(5));
+        let watch = Arc::downgrade(&object);
+        let outer = epoch::enter();
+        let handle = table.insert(object).unwrap();
+        let user = table.get(&outer, handle).unwrap();
+        let inner = epoch::enter();
+        drop(table.remove(&inner, handle));
+        drop(inner);
+        assert_eq!(*user.lock(), 5, "still held by the outer call");
+        drop(outer);
+        epoch::collect();
+        assert!(watch.upgrade().is_none(), "freed after the last user left");
+    }
+
+    #[test]
+    fn destroy_may_race_use() {
+        let table: Arc<Table<u64>> = Arc::new(Table::new(3, 0));
+        let current = Arc::new(AtomicU64::new(0));
+        let done = Arc::new(AtomicU64::new(0));
+        let users: Vec<_> = (0..2)
+            .map(|_| {
+                let (table, current, done) = (Arc::clone(&table), Arc::clone(&current), Arc::clone(&done));
+                std::thread::spawn(move || {
+                    while done.load(Ordering::Relaxed) == 0 {
+                        let guard = epoch::enter();
+                        let handle = current.load(Ordering::Relaxed);
+                        if let Some(value) = table.get(&guard, handle) {
+                            assert_eq!(*value, 0x5EED);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..100_000 {
+            let handle = table.insert(Arc::new(0x5EED)).unwrap();
+            current.store(handle, Ordering::Relaxed);
+            let guard = epoch::enter();
+            assert!(table.remove(&guard, handle).is_some());
+        }
+        done.store(1, Ordering::Relaxed);
+        users.into_iter().for_each(|user| user.join().unwrap());
+    }
+}
