@@ -7,4 +7,5 @@ pub mod gate;
 pub mod machine;
 pub mod mem;
 pub mod park;
+pub mod reduce;
 pub mod slab;

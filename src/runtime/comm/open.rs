@@ -1,0 +1,198 @@
+//! Opening: which kind, with which ranks, and the two predefined communicators.
+
+use super::schedule::Schedule;
+use super::{Comm, TABLE, insert};
+use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::DTL_ERROR_NOT_SUPPORTED;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{OpenArgs, Transport};
+use crate::runtime::launch::{self, Launch};
+use crate::runtime::registry::{self, Backend};
+use crate::runtime::{explain, settings};
+use crate::sys::buf::Addr;
+use crate::sys::epoch::Guard;
+use parking_lot::Mutex;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+/// How long the ranks wait for each other at the start unless the description says less.
+const BOOTSTRAP_NS: u64 = 30_000_000_000;
+
+/// A description with its texts taken over.
+pub struct Description {
+    /// The C struct (its text pointers are not read here).
+    pub raw: dtl_comm_desc_t,
+    /// Kind's name; `None` = "auto".
+    pub kind: Option<String>,
+    /// Job's name.
+    pub job: Option<String>,
+}
+
+/// Opens a communicator.
+pub fn open(description: &Description) -> Result<dtl_comm_t> {
+    insert(make(description)?)
+}
+
+/// DTL_COMM_WORLD (index 0) or DTL_COMM_SELF (1): opened by whoever uses it first.
+pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Arc<Comm>> {
+    static OPENING: Mutex<()> = Mutex::new(());
+    let _one_opens = OPENING.lock();
+    if let Some(comm) = TABLE.pin(inside, handle.id) {
+        return Ok(comm);
+    }
+    let kind = if index == 0 { settings::current().comm } else { Some("self".to_owned()) };
+    let raw = dtl_comm_desc_t {
+        struct_size: size_of::<dtl_comm_desc_t>() as u32,
+        flags: 0,
+        kind: std::ptr::null(),
+        rank: 0,
+        size: 0,
+        job: std::ptr::null(),
+        timeout_ns: 0,
+        native: std::ptr::null_mut(),
+    };
+    let comm = Arc::new(make(&Description { raw, kind, job: None })?);
+    if !TABLE.put_fixed(index, Arc::clone(&comm)) {
+        return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");
+    }
+    Ok(comm)
+}
+
+fn make(description: &Description) -> Result<Comm> {
+    let raw = &description.raw;
+    if raw.flags & !DTL_COMM_DETERMINISTIC != 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {:#x}: only DTL_COMM_DETERMINISTIC is known", raw.flags);
+    }
+    let named = match raw.size {
+        0 => None,
+        size if size > 0 && (0..size).contains(&raw.rank) => Some((raw.rank, size)),
+        size => return fail!(DTL_ERROR_INVALID_RANK, "rank {} of {size}: use 0 to size-1, or size 0 for the launcher's", raw.rank),
+    };
+    let launch = if named.is_some() { None } else { launch::current()? };
+    let choice = match description.kind.as_deref() {
+        None | Some("auto") => automatic(named, launch.as_ref())?,
+        Some(kind) => kind.to_owned(),
+    };
+    let backend = find(&choice)?;
+    let timeout_ns = match raw.timeout_ns {
+        0 => settings::current().timeout_ns.unwrap_or(u64::MAX),
+        given => given,
+    };
+    let job = description.job.clone().or_else(|| launch.as_ref().map(|launch| launch.job.clone())).unwrap_or_default();
+    let Ok(job) = CString::new(job) else {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "the job's name has a NUL in it");
+    };
+    let args = OpenArgs {
+        flags: raw.flags,
+        rank_size: named.or_else(|| launch.as_ref().map(|launch| (launch.rank, launch.size))),
+        job,
+        timeout_ns: timeout_ns.min(BOOTSTRAP_NS),
+        native: Addr::new(raw.native),
+    };
+    connect(backend, &args, timeout_ns)
+}
+
+fn find(kind: &str) -> Result<Arc<Backend>> {
+    let all = registry::all();
+    let comms: Vec<_> = all.iter().filter(|backend| backend.comm.is_some()).collect();
+    match comms.iter().find(|backend| backend.name() == kind) {
+        Some(backend) => {
+            backend.ready()?;
+            Ok(Arc::clone(backend))
+        }
+        None => {
+            let known: Vec<_> = comms.iter().map(|backend| backend.name()).collect();
+            fail!(DTL_ERROR_NOT_FOUND, "no communicator kind is named \"{kind}\"; known: auto, {}", known.join(", "))
+        }
+    }
+}
+
+/// Decides from data that are equal on all ranks, so that all decide the same.
+pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<String> {
+    let (kind, why) = match (named, launch) {
+        (Some((_, 1)), _) => ("self", "the description says one rank".to_owned()),
+        (Some((_, size)), _) => ("shm", format!("the description says {size} ranks and names no kind for several nodes")),
+        (None, None) => ("self", "no launcher's environment was found: one rank".to_owned()),
+        (None, Some(launch)) if launch.size == 1 => ("self", format!("{} started one rank", launch.launcher)),
+        (None, Some(launch)) if launch.local_size == launch.size => {
+            ("shm", format!("{} started all {} ranks on this node", launch.launcher, launch.size))
+        }
+        (None, Some(launch)) => {
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "{} started {} ranks, {} of them on this node: no built-in kind crosses nodes in this version; \
+                 use dtl_mpi (find_package(dtl COMPONENTS MPI)) or register a communicator",
+                launch.launcher,
+                launch.size,
+                launch.local_size
+            );
+        }
+    };
+    explain::chose("communicator", &format!("{kind}, because {why}"));
+    Ok(kind.to_owned())
+}
+
+fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
+    let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
+    let first = provider.open(args)?;
+    let (rank, size) = (first.rank(), first.size());
+    let second = if first.match_bits() < 64 { Some(duplicate(first.as_ref())?) } else { None };
+    Ok(Comm {
+        transport: first,
+        collective_transport: second,
+        kind: interned(&backend.name),
+        _backend: backend,
+        rank,
+        size,
+        timeout_ns,
+        closed: AtomicBool::new(false),
+        broken: Mutex::new(None),
+        is_broken: AtomicBool::new(false),
+        sequence: AtomicU32::new(0),
+        collective: Mutex::new(Schedule::default()),
+    })
+}
+
+/// The transport for collectives where the match word has no room for classes.
+fn duplicate(first: &dyn Transport) -> Result<Box<dyn Transport>> {
+    let no_dup = || Err(Error::new(DTL_ERROR_NOT_SUPPORTED, "the transport matches in few bits and has no dup"));
+    let second = first.dup().unwrap_or_else(no_dup);
+    if second.is_err() {
+        first.close()?;
+    }
+    second
+}
+
+/// Kind names live for ever; there are few different ones.
+fn interned(name: &CStr) -> &'static CStr {
+    static NAMES: Mutex<Vec<&'static CStr>> = Mutex::new(Vec::new());
+    let mut names = NAMES.lock();
+    if let Some(known) = names.iter().find(|known| **known == name) {
+        return known;
+    }
+    let kept: &'static CStr = Box::leak(name.to_owned().into_boxed_c_str());
+    names.push(kept);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(size: i32, local_size: i32) -> Launch {
+        Launch { rank: 0, size, local_rank: 0, local_size, job: "j".into(), launcher: "test" }
+    }
+
+    #[test]
+    fn the_automatic_kind_follows_the_rules() {
+        assert_eq!(automatic(None, None).unwrap(), "self");
+        assert_eq!(automatic(None, Some(&launch(1, 1))).unwrap(), "self");
+        assert_eq!(automatic(None, Some(&launch(4, 4))).unwrap(), "shm");
+        assert_eq!(automatic(Some((0, 3)), None).unwrap(), "shm");
+        let error = automatic(None, Some(&launch(8, 4))).unwrap_err();
+        assert_eq!(error.status(), crate::abi::status::DTL_ERROR_UNAVAILABLE);
+        assert!(error.text().contains("8 ranks, 4 of them"), "{error}");
+    }
+}
