@@ -1,0 +1,275 @@
+//! The library's own in-order queue: a worker thread that runs tasks one after another.
+//!
+//! The worker is made by the first task and parks when there is none. A failing task does not stop
+//! the queue: tasks behind it still run, so that a callback somebody waits for always comes. The
+//! first failure sticks: events recorded behind it carry it, and the next `synchronize` reports it
+//! once and clears it (as CUDA reports an asynchronous error).
+//!
+//! Not here: what a task means to a user (`stream`, `executor`).
+
+use super::fence::{Fence, Waited};
+use super::kernel::Grid;
+use super::{Home, outcome};
+use crate::abi::runtime::dtl_task_fn_t;
+use crate::error::{Error, Result, fail};
+use crate::sys::buf::Addr;
+use crate::sys::clock::Deadline;
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle, ThreadId};
+
+/// Tasks that fit before the queue's memory grows.
+const CAPACITY: usize = 64;
+
+/// A piece of work.
+#[allow(clippy::large_enum_variant, reason = "a boxed launch would allocate at each launch")]
+pub enum Task {
+    /// Calls a user's function.
+    Call(dtl_task_fn_t, Addr),
+    /// Runs a kernel over its grid.
+    Launch(Grid),
+    /// Completes a fence: everything before it is done.
+    Mark(Arc<Fence>),
+    /// Waits for another queue's work; its failure becomes this queue's.
+    Await(Arc<Fence>),
+    /// Anything else.
+    Run(Box<dyn FnOnce() -> Result<()> + Send>),
+}
+
+/// See the module's text.
+pub struct Queue {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    home: Arc<dyn Home>,
+    device: i32,
+    /// Tasks ever queued and ever finished: equal = idle. Written under the lock.
+    submitted: AtomicU64,
+    completed: AtomicU64,
+    /// Whether `State::failure` is set.
+    failed: AtomicBool,
+    state: Mutex<State>,
+    /// The worker waits here for tasks.
+    work: Condvar,
+    /// Synchronizers wait here for progress.
+    progress: Condvar,
+}
+
+struct State {
+    tasks: VecDeque<Task>,
+    failure: Option<Error>,
+    worker: Option<JoinHandle<()>>,
+    worker_id: Option<ThreadId>,
+    parked: bool,
+    closing: bool,
+    /// The lowest count of finished tasks that a synchronizer waits for.
+    wanted: u64,
+}
+
+impl Queue {
+    /// An empty queue; its worker will make `device` current before its first task.
+    #[must_use]
+    pub fn new(home: Arc<dyn Home>, device: i32) -> Self {
+        let state = State {
+            tasks: VecDeque::with_capacity(CAPACITY),
+            failure: None,
+            worker: None,
+            worker_id: None,
+            parked: false,
+            closing: false,
+            wanted: u64::MAX,
+        };
+        Queue {
+            shared: Arc::new(Shared {
+                home,
+                device,
+                submitted: AtomicU64::new(0),
+                completed: AtomicU64::new(0),
+                failed: AtomicBool::new(false),
+                state: Mutex::new(state),
+                work: Condvar::new(),
+                progress: Condvar::new(),
+            }),
+        }
+    }
+
+    /// Appends a task.
+    pub fn push(&self, task: Task) -> Result<()> {
+        self.push_with(|| task)
+    }
+
+    /// Appends the task that `make` gives; `make` is called only if nothing can fail any more.
+    pub(super) fn push_with(&self, make: impl FnOnce() -> Task) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        if state.closing {
+            return fail!(DTL_ERROR_CANCELED, "the stream is being destroyed and takes no more work");
+        }
+        if state.worker_id.is_none() {
+            self.start_worker(&mut state)?;
+        }
+        state.tasks.push_back(make());
+        self.shared.submitted.fetch_add(1, Ordering::Release);
+        if state.parked {
+            self.shared.work.notify_one();
+        }
+        Ok(())
+    }
+
+    fn start_worker(&self, state: &mut State) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let builder = thread::Builder::new().name("dtl-stream".into());
+        match builder.spawn(move || shared.work_off()) {
+            Ok(worker) => {
+                state.worker_id = Some(worker.thread().id());
+                state.worker = Some(worker);
+                Ok(())
+            }
+            Err(error) => {
+                fail!(DTL_ERROR_LIMIT, "no thread for a stream ({error}); raise the limit on threads")
+            }
+        }
+    }
+
+    /// Whether every task queued so far is done.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        // In this order: tasks that finished before the first load were counted before the second.
+        let completed = self.shared.completed.load(Ordering::Acquire);
+        completed == self.shared.submitted.load(Ordering::Acquire)
+    }
+
+    /// The failure that waits to be reported.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        if !self.shared.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.shared.state.lock().failure.clone()
+    }
+
+    /// Marks the present end: `now` if the queue is idle, else the fence that `later` gives is
+    /// completed by the worker.
+    pub fn mark(&self, now: impl FnOnce(Option<Error>), later: impl FnOnce() -> Arc<Fence>) -> Result<()> {
+        if self.is_idle() {
+            now(self.failure());
+            return Ok(());
+        }
+        self.push_with(|| Task::Mark(later()))
+    }
+
+    /// Waits for all tasks queued so far; reports and clears the failure.
+    pub fn synchronize(&self) -> Result<()> {
+        let shared = &self.shared;
+        if self.is_idle() && !shared.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut state = shared.state.lock();
+        let target = shared.submitted.load(Ordering::Relaxed);
+        while shared.completed.load(Ordering::Relaxed) < target {
+            if state.worker_id == Some(thread::current().id()) {
+                return fail!(
+                    DTL_ERROR_INVALID_STATE,
+                    "a stream cannot be waited for by its own work; wait on another thread"
+                );
+            }
+            state.wanted = state.wanted.min(target);
+            shared.progress.wait(&mut state);
+        }
+        shared.failed.store(false, Ordering::Release);
+        state.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Whether the calling thread is the worker.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.shared.state.lock().worker_id == Some(thread::current().id())
+    }
+
+    /// Takes no more tasks, finishes those queued and ends the worker. Called by the worker
+    /// itself it does not wait: the worker ends after the last task.
+    pub fn close(&self) {
+        let mut state = self.shared.state.lock();
+        state.closing = true;
+        let worker = state.worker.take();
+        let own = state.worker_id == Some(thread::current().id());
+        self.shared.work.notify_one();
+        drop(state);
+        if let Some(worker) = worker.filter(|_| !own) {
+            let _ = worker.join(); // the worker catches panics, so there is none to pass on
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    /// The worker's life.
+    fn work_off(&self) {
+        let bound = self.home.bind(self.device);
+        let mut state = self.state.lock();
+        if let Err(error) = bound {
+            self.keep(&mut state, error);
+        }
+        loop {
+            let Some(task) = state.tasks.pop_front() else {
+                if state.closing {
+                    return;
+                }
+                state.parked = true;
+                self.work.wait(&mut state);
+                state.parked = false;
+                continue;
+            };
+            let stuck = state.failure.clone();
+            drop(state);
+            let result = run_caught(task, stuck);
+            state = self.state.lock();
+            if let Err(error) = result {
+                self.keep(&mut state, error);
+            }
+            let completed = self.completed.fetch_add(1, Ordering::Release) + 1;
+            if completed >= state.wanted {
+                state.wanted = u64::MAX;
+                self.progress.notify_all();
+            }
+        }
+    }
+
+    fn keep(&self, state: &mut State, error: Error) {
+        if state.failure.is_none() {
+            state.failure = Some(error);
+            self.failed.store(true, Ordering::Release);
+        }
+    }
+}
+
+fn run_caught(task: Task, stuck: Option<Error>) -> Result<()> {
+    match catch_unwind(AssertUnwindSafe(|| run(task, stuck))) {
+        Ok(result) => result,
+        Err(_) => fail!(DTL_ERROR_INTERNAL, "a task of a stream panicked; please report this bug"),
+    }
+}
+
+fn run(task: Task, stuck: Option<Error>) -> Result<()> {
+    match task {
+        Task::Call(Some(function), user) => outcome(function(user.ptr()), "a stream's host callback"),
+        Task::Call(None, _) => Ok(()),
+        Task::Launch(grid) => grid.run(),
+        Task::Mark(fence) => {
+            fence.complete(stuck);
+            Ok(())
+        }
+        Task::Await(fence) => match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
+            Waited::Done | Waited::Canceled => fence.failure().map_or(Ok(()), Err),
+        },
+        Task::Run(work) => work(),
+    }
+}
