@@ -2,4 +2,66 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod device;
 pub mod exec;
+pub mod explain;
+pub mod lifecycle;
+pub mod log;
+pub mod memory;
+pub mod registry;
+pub mod settings;
+pub mod transfer;
+
+/// What a noun does when the library ends.
+pub struct Shutdown {
+    /// At finalize: destroy every live object.
+    pub destroy_all: fn(),
+    /// In a forked child: drop the handles, but touch nothing behind them.
+    pub forget_all: fn(),
+}
+
+/// Every noun's part in the end of the library, users of a thing before the thing.
+pub const SHUTDOWN: &[Shutdown] =
+    &[Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all }];
+
+/// The error for a handle that is null, stale or of another type, saying which.
+#[cold]
+#[must_use]
+pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
+    const NOUNS: [&str; 8] =
+        ["", "backend", "stream", "event", "executor", "kernel", "communicator", "request"];
+    let other = crate::sys::slab::tag_of(id);
+    let text = match NOUNS.get(usize::from(other)) {
+        _ if id == 0 => format!("the {noun} handle is null"),
+        Some(_) if other == tag => {
+            format!("{noun} handle {id:#x} is stale: it was destroyed, or completed, or never made")
+        }
+        Some(name) if other != 0 => format!("handle {id:#x} is a {name}, not a {noun}"),
+        _ => format!("handle {id:#x} was not made by this library"),
+    };
+    crate::error::Error::new(crate::abi::status::DTL_ERROR_INVALID_HANDLE, text)
+}
+
+/// Copies text into a fixed, NUL-terminated field, cut at a character if need be.
+pub fn copy_text(field: &mut [std::ffi::c_char], text: &str) {
+    let mut end = text.len().min(field.len().saturating_sub(1));
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    field.fill(0);
+    for (to, from) in field.iter_mut().zip(text.bytes().take(end)) {
+        *to = from.cast_signed() as std::ffi::c_char;
+    }
+}
+
+/// A kind description with nothing in it.
+#[must_use]
+pub fn zeroed_kind_info() -> crate::abi::device::dtl_mem_kind_info_t {
+    crate::abi::device::dtl_mem_kind_info_t {
+        struct_size: size_of::<crate::abi::device::dtl_mem_kind_info_t>() as u32,
+        reserved: 0,
+        properties: 0,
+        alignment: 0,
+        name: [0; 64],
+    }
+}

@@ -1,0 +1,114 @@
+//! Devices: the calling thread's current backend and device, and what devices tell of themselves.
+//!
+//! "Current" belongs to the thread (as CUDA's device does). The library keeps it, so a backend
+//! whose own notion is process-wide cannot leak one thread's choice into another.
+
+use super::registry::{self, Backend};
+use crate::abi::device::dtl_device_info_t;
+use crate::abi::handle::dtl_backend_t;
+use crate::error::{Result, fail};
+use crate::sys::epoch::Guard;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+thread_local! {
+    /// The backend last given to `dtl_backend_set_device` by this thread; 0 = none.
+    static BACKEND: Cell<u64> = const { Cell::new(0) };
+    /// Device chosen by this thread, per backend.
+    static DEVICES: RefCell<Vec<(u64, i32)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The backend that a handle in a call means: null = the thread's current one.
+#[inline]
+pub fn backend<'g>(inside: &'g Guard, handle: dtl_backend_t) -> Result<&'g Backend> {
+    if handle.id != 0 {
+        registry::find(inside, handle)
+    } else {
+        registry::find(inside, current_backend(inside)?)
+    }
+}
+
+/// As [`backend`], with a share that outlives the call.
+pub fn pin_backend(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
+    if handle.id != 0 {
+        registry::pin(inside, handle)
+    } else {
+        registry::pin(inside, current_backend(inside)?)
+    }
+}
+
+fn current_backend(inside: &Guard) -> Result<dtl_backend_t> {
+    let current = dtl_backend_t { id: BACKEND.get() };
+    if current.id != 0 && registry::find(inside, current).is_ok() {
+        return Ok(current);
+    }
+    Ok(registry::by_name(None)?.handle())
+}
+
+/// Makes a device the thread's current one, and its backend the current backend.
+pub fn set(backend: &Backend, device: i32) -> Result<()> {
+    let devices = backend.device()?;
+    check(backend, device)?;
+    devices.set(device)?;
+    let id = backend.handle().id;
+    let remembered = DEVICES.try_with(|devices| {
+        let mut devices = devices.borrow_mut();
+        devices.retain(|(known, _)| *known != id);
+        devices.push((id, device));
+    });
+    if remembered.is_err() {
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "the calling thread is ending: it cannot choose a device any more"
+        );
+    }
+    BACKEND.set(id);
+    Ok(())
+}
+
+/// The thread's current device of a backend.
+pub fn get(backend: &Backend) -> Result<i32> {
+    let devices = backend.device()?;
+    let id = backend.handle().id;
+    let chosen = DEVICES.try_with(|devices| {
+        devices.borrow().iter().find(|(known, _)| *known == id).map(|(_, device)| *device)
+    });
+    match chosen {
+        Ok(Some(device)) => Ok(device),
+        _ => devices.get(),
+    }
+}
+
+/// The thread's current device, or 0 for a backend without devices.
+pub fn get_or_first(backend: &Backend) -> Result<i32> {
+    if backend.device.is_none() { Ok(0) } else { get(backend) }
+}
+
+/// Fails unless 0 ≤ device < count.
+pub fn check(backend: &Backend, device: i32) -> Result<()> {
+    let count = backend.device()?.count()?;
+    if (0..count).contains(&device) {
+        return Ok(());
+    }
+    fail!(DTL_ERROR_OUT_OF_BOUNDS, "device {device}: backend {} has {count} (counted from 0)", backend.name())
+}
+
+/// What is known of a device.
+pub fn info(backend: &Backend, device: i32, out: &mut dtl_device_info_t) -> Result<()> {
+    check(backend, device)?;
+    out.numa_node = -1;
+    backend.device()?.info(device, out).unwrap_or(Ok(()))?;
+    if out.name.first() == Some(&0) {
+        let name = format!("{} device {device}", backend.name());
+        super::copy_text(&mut out.name, &name);
+    }
+    Ok(())
+}
+
+/// Free and total bytes of a device.
+pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
+    check(backend, device)?;
+    let own = backend.device()?.memory_info(device);
+    let memorys = || backend.memory.as_ref().and_then(|memory| memory.memory_info());
+    own.or_else(memorys).unwrap_or_else(|| Err(backend.lacks("memory information")))
+}

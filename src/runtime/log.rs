@@ -1,0 +1,87 @@
+//! Log lines: to a callback if one is set, else to standard error. Nothing else prints.
+
+use crate::abi::runtime::{DTL_LOG_DEBUG, DTL_LOG_ERROR, DTL_LOG_INFO, DTL_LOG_WARN, dtl_log_fn_t};
+use crate::sys::buf::Addr;
+use parking_lot::RwLock;
+use std::ffi::CString;
+use std::io::Write;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+static LEVEL: AtomicI32 = AtomicI32::new(DTL_LOG_WARN);
+static CALLBACK: RwLock<(dtl_log_fn_t, Addr)> = RwLock::new((None, Addr::NULL));
+
+/// Lines of this level and below are logged from now on.
+pub fn set_level(level: i32) {
+    LEVEL.store(level, Ordering::Relaxed);
+}
+
+/// Where lines go from now on; `None` = standard error.
+pub fn set_callback(callback: dtl_log_fn_t, user: Addr) {
+    *CALLBACK.write() = (callback, user);
+}
+
+/// Whether lines of this level go anywhere: ask before formatting.
+#[must_use]
+pub fn enabled(level: i32) -> bool {
+    level <= LEVEL.load(Ordering::Relaxed)
+}
+
+/// Logs one line.
+pub fn log(level: i32, text: &str) {
+    if !enabled(level) {
+        return;
+    }
+    let (callback, user) = *CALLBACK.read(); // copied: the callback runs without the lock
+    match callback {
+        Some(callback) => {
+            let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
+            callback(level, text.as_ptr(), user.ptr());
+        }
+        None => {
+            let line = format!("dtl {}: {text}\n", level_name(level));
+            // One write, so that lines of several threads do not mix. A closed stderr is no error.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+}
+
+fn level_name(level: i32) -> &'static str {
+    match level {
+        DTL_LOG_ERROR => "error",
+        DTL_LOG_WARN => "warning",
+        DTL_LOG_INFO => "info",
+        _ => "debug",
+    }
+}
+
+/// The level that a word of DTL_LOG names.
+#[must_use]
+pub fn level_from_name(name: &str) -> Option<i32> {
+    Some(match name {
+        "off" => crate::abi::runtime::DTL_LOG_OFF,
+        "error" => DTL_LOG_ERROR,
+        "warn" | "warning" => DTL_LOG_WARN,
+        "info" => DTL_LOG_INFO,
+        "debug" => DTL_LOG_DEBUG,
+        _ => return None,
+    })
+}
+
+/// A line of level info, formatted only if it goes anywhere.
+macro_rules! info {
+    ($($text:tt)+) => {
+        if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_INFO) {
+            $crate::runtime::log::log($crate::abi::runtime::DTL_LOG_INFO, &format!($($text)+));
+        }
+    };
+}
+
+/// A line of level warning.
+macro_rules! warning {
+    ($($text:tt)+) => {
+        if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_WARN) {
+            $crate::runtime::log::log($crate::abi::runtime::DTL_LOG_WARN, &format!($($text)+));
+        }
+    };
+}
+pub(crate) use {info, warning};

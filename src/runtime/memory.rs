@@ -1,0 +1,246 @@
+//! Memory: allocation through a backend, and the ledger that knows every live allocation.
+//!
+//! The ledger answers "what is this pointer?" for copies and `dtl_mem_query`. It holds only what
+//! was allocated here; a pointer that it does not know is plain host memory.
+
+use super::backend::Place;
+use super::registry::{self, Backend};
+use super::{copy_text, device};
+use crate::abi::device::*;
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
+use crate::error::{Result, fail};
+use crate::sys::buf::{Addr, Region};
+use crate::sys::epoch::Guard;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of one backend's allocations.
+#[derive(Default)]
+pub struct Usage {
+    live_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+    live_count: AtomicU64,
+    total_count: AtomicU64,
+}
+
+impl Usage {
+    /// Allocations alive now.
+    #[must_use]
+    pub fn live_count(&self) -> u64 {
+        self.live_count.load(Ordering::Acquire)
+    }
+
+    fn grew(&self, bytes: u64) {
+        let live = self.live_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak_bytes.fetch_max(live, Ordering::Relaxed);
+        self.live_count.fetch_add(1, Ordering::Relaxed);
+        self.total_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn shrank(&self, bytes: u64) {
+        self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.live_count.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Allocation {
+    backend: dtl_backend_t,
+    device: i32,
+    kind: dtl_enum_word_t,
+    size: u64,
+    align: u64,
+}
+
+/// Every live allocation by its first byte.
+static LEDGER: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new());
+
+/// The allocation that holds the address, and its first byte.
+fn find(addr: Addr) -> Option<(usize, Allocation)> {
+    let ledger = LEDGER.read();
+    let (&base, allocation) = ledger.range(..=addr.get()).next_back()?;
+    ((addr.get() - base) as u64 <= allocation.size.saturating_sub(1)).then_some((base, *allocation))
+}
+
+/// Allocates on the calling thread's current device.
+pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    let memory = backend.memory()?;
+    let align = if align == 0 { 1 } else { align };
+    if !align.is_power_of_two() || align > 1 << 30 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "alignment {align}: use a power of two up to 2^30, or 0 for the kind's own"
+        );
+    }
+    if size == 0 || size > isize::MAX as u64 - align {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "size_bytes {size}: use 1 to {}",
+            isize::MAX as u64 - align
+        );
+    }
+    let device = device::get_or_first(backend)?;
+    let addr = memory.alloc(kind, size, align)?;
+    if addr.is_null() || addr.get() as u64 % align != 0 {
+        if !addr.is_null() {
+            memory.free(kind, addr, size, align)?;
+        }
+        return fail!(
+            DTL_ERROR_NATIVE_BACKEND,
+            "backend {} answered {addr:?} for {size} bytes aligned to {align}",
+            backend.name()
+        );
+    }
+    let allocation = Allocation { backend: backend.handle(), device, kind, size, align };
+    backend.memory_use.grew(size);
+    LEDGER.write().insert(addr.get(), allocation);
+    Ok(addr)
+}
+
+/// Frees what `alloc` gave; null is nothing.
+pub fn free(backend: &Backend, addr: Addr) -> Result<()> {
+    if addr.is_null() {
+        return Ok(());
+    }
+    let allocation = {
+        let mut ledger = LEDGER.write();
+        match ledger.get(&addr.get()) {
+            Some(allocation) if allocation.backend == backend.handle() => ledger.remove(&addr.get()),
+            Some(_) => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "{addr:?} belongs to another backend than {}",
+                    backend.name()
+                );
+            }
+            None => None,
+        }
+    };
+    let Some(allocation) = allocation else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{addr:?} is no live allocation of backend {} (freed twice, or not its first byte?)",
+            backend.name()
+        );
+    };
+    backend.memory_use.shrank(allocation.size);
+    backend.memory()?.free(allocation.kind, addr, allocation.size, allocation.align)
+}
+
+/// What is known of a pointer; NOT_FOUND if it lies in no allocation made here.
+pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
+    let Some((base, allocation)) = find(addr) else {
+        return fail!(
+            DTL_ERROR_NOT_FOUND,
+            "{addr:?} lies in no allocation made by dtl_mem_alloc: plain host memory, as far as is known"
+        );
+    };
+    out.backend = allocation.backend;
+    out.device = allocation.device;
+    out.kind = allocation.kind;
+    out.size_bytes = allocation.size;
+    out.base = std::ptr::with_exposed_provenance_mut(base);
+    Ok(())
+}
+
+/// Fills in a backend's counters.
+pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
+    backend.memory()?;
+    let usage = &backend.memory_use;
+    out.live_bytes = usage.live_bytes.load(Ordering::Relaxed);
+    out.peak_bytes = usage.peak_bytes.load(Ordering::Relaxed);
+    out.reserved_bytes = out.live_bytes;
+    out.live_count = usage.live_count.load(Ordering::Relaxed);
+    out.total_count = usage.total_count.load(Ordering::Relaxed);
+    Ok(())
+}
+
+/// Describes a memory kind of a backend.
+pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
+    if let Some(answer) = backend.memory()?.kind_info(kind, out) {
+        return answer;
+    }
+    // A backend that does not describe its memory: assume the least that the kind's name promises.
+    (out.properties, out.alignment) = (0, 1);
+    match kind {
+        DTL_MEMORY_HOST => {
+            out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_PAGEABLE;
+            copy_text(&mut out.name, "host");
+        }
+        DTL_MEMORY_DEVICE => {
+            out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE;
+            copy_text(&mut out.name, "device");
+        }
+        _ => {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend {} describes no memory kind {kind:#x}",
+                backend.name()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A range given to a copy or fill: whose memory it is.
+pub struct Located<'g> {
+    /// The range and its kind; plain host memory is DTL_MEMORY_HOST.
+    pub place: Place,
+    /// The backend it was allocated by; `None` = memory of the program's own.
+    pub owner: Option<&'g Backend>,
+}
+
+impl Located<'_> {
+    /// Whether the host may read and write it directly.
+    pub fn host_accessible(&self) -> Result<bool> {
+        let Some(owner) = self.owner else { return Ok(true) };
+        let mut info = super::zeroed_kind_info();
+        kind_info(owner, self.place.kind, &mut info)?;
+        Ok(info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0)
+    }
+}
+
+/// Finds out whose memory a range is; OUT_OF_BOUNDS if it runs over its allocation's end.
+pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Located<'g>> {
+    let Some((base, allocation)) = find(region.addr()) else {
+        return Ok(Located { place: Place { region, kind: DTL_MEMORY_HOST }, owner: None });
+    };
+    let offset = (region.addr().get() - base) as u64;
+    if region.len() as u64 > allocation.size - offset {
+        return fail!(
+            DTL_ERROR_OUT_OF_BOUNDS,
+            "{name}: {} bytes at offset {offset} of an allocation of {} bytes",
+            region.len(),
+            allocation.size
+        );
+    }
+    let owner = registry::find(inside, allocation.backend)?;
+    Ok(Located { place: Place { region, kind: allocation.kind }, owner: Some(owner) })
+}
+
+/// At finalize: frees what the program left.
+pub fn destroy_all() {
+    let left = std::mem::take(&mut *LEDGER.write());
+    let inside = crate::sys::epoch::enter();
+    for (base, allocation) in left {
+        let Ok(backend) = registry::find(&inside, allocation.backend) else { continue };
+        backend.memory_use.shrank(allocation.size);
+        let addr = Addr::new(std::ptr::with_exposed_provenance_mut(base));
+        let freed =
+            backend.memory().and_then(|m| m.free(allocation.kind, addr, allocation.size, allocation.align));
+        if let Err(error) = freed {
+            super::log::warning!(
+                "freeing {} left-over bytes of backend {}: {error}",
+                allocation.size,
+                backend.name()
+            );
+        }
+    }
+}
+
+/// In a forked child: forget the parent's allocations (the memory stays as it is).
+pub fn forget_all() {
+    LEDGER.write().clear();
+}

@@ -1,0 +1,335 @@
+//! The registry: which backends there are, which one a name means, which one "auto" means.
+//!
+//! Its lock is never held while a backend is called: lists are copied out first.
+
+use super::backend::{Availability, Comm, Device, Exec, Memory, Presence, Transfer};
+use super::{explain, settings};
+use crate::abi::device::*;
+use crate::abi::handle::dtl_backend_t;
+use crate::error::{Error, Result, fail};
+use crate::sys::epoch::Guard;
+use crate::sys::slab::Table;
+use parking_lot::RwLock;
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Type byte of backend handles.
+pub const TAG: u8 = 1;
+
+/// A backend: its name, its components, and the counters that the library keeps for it.
+pub struct Backend {
+    /// Its name.
+    pub name: CString,
+    /// Rank in the automatic choice; `i32::MIN` = never.
+    pub auto_priority: i32,
+    /// Flags of its table.
+    pub flags: u64,
+    /// Whether the library brought it along.
+    pub builtin: bool,
+    /// Availability and features.
+    pub presence: Box<dyn Presence>,
+    /// Devices.
+    pub device: Option<Box<dyn Device>>,
+    /// Memory.
+    pub memory: Option<Box<dyn Memory>>,
+    /// Transfers.
+    pub transfer: Option<Box<dyn Transfer>>,
+    /// Execution.
+    pub exec: Option<Box<dyn Exec>>,
+    /// Communication.
+    pub comm: Option<Box<dyn Comm>>,
+    /// Counters of `dtl_mem_stats`.
+    pub memory_use: super::memory::Usage,
+    /// Its handle once it is in the registry.
+    id: AtomicU64,
+    /// Set once it has said that it is available: asked no more.
+    available: AtomicBool,
+}
+
+impl Backend {
+    /// A backend without components.
+    #[must_use]
+    pub fn new(name: &CStr, auto_priority: i32, builtin: bool, presence: Box<dyn Presence>) -> Self {
+        Backend {
+            name: name.to_owned(),
+            auto_priority,
+            flags: 0,
+            builtin,
+            presence,
+            device: None,
+            memory: None,
+            transfer: None,
+            exec: None,
+            comm: None,
+            memory_use: super::memory::Usage::default(),
+            id: AtomicU64::new(0),
+            available: AtomicBool::new(false),
+        }
+    }
+
+    /// Its name as text.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.to_str().unwrap_or("?")
+    }
+
+    /// Its handle.
+    #[must_use]
+    pub fn handle(&self) -> dtl_backend_t {
+        dtl_backend_t { id: self.id.load(Ordering::Relaxed) }
+    }
+
+    /// Its components as DTL_COMPONENT_ bits.
+    #[must_use]
+    pub fn components(&self) -> u32 {
+        let bit = |present: bool, bit: u32| if present { bit } else { 0 };
+        bit(self.device.is_some(), DTL_COMPONENT_DEVICE)
+            | bit(self.memory.is_some(), DTL_COMPONENT_MEMORY)
+            | bit(self.transfer.is_some(), DTL_COMPONENT_TRANSFER)
+            | bit(self.exec.is_some(), DTL_COMPONENT_EXEC)
+            | bit(self.comm.is_some(), DTL_COMPONENT_COMM)
+    }
+
+    /// Whether it can run here, asked afresh.
+    pub fn availability(&self) -> Availability {
+        let answer = self.presence.available();
+        self.available.store(answer.is_ok(), Ordering::Relaxed);
+        answer
+    }
+
+    /// Fails with UNAVAILABLE and the reason if it cannot run here. One load once it has said yes.
+    #[inline]
+    pub fn ready(&self) -> Result<()> {
+        if self.available.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.ready_slow()
+    }
+
+    #[cold]
+    fn ready_slow(&self) -> Result<()> {
+        match self.availability() {
+            Ok(()) => Ok(()),
+            Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name()),
+        }
+    }
+
+    /// Whether it has a feature: a component's name, or one that the backend itself knows.
+    pub fn supports(&self, feature: &str) -> Result<bool> {
+        match feature {
+            "device" => Ok(self.device.is_some()),
+            "memory" => Ok(self.memory.is_some()),
+            "transfer" => Ok(self.transfer.is_some()),
+            "exec" => Ok(self.exec.is_some()),
+            "comm" => Ok(self.comm.is_some()),
+            _ => self.presence.supports(feature).unwrap_or(Ok(false)),
+        }
+    }
+
+    /// The device component, ready to be called.
+    pub fn device(&self) -> Result<&dyn Device> {
+        self.ready()?;
+        self.device.as_deref().ok_or_else(|| self.lacks("device"))
+    }
+
+    /// The memory component, ready to be called.
+    pub fn memory(&self) -> Result<&dyn Memory> {
+        self.ready()?;
+        self.memory.as_deref().ok_or_else(|| self.lacks("memory"))
+    }
+
+    /// The one place that says NOT_SUPPORTED for what a backend does not provide.
+    #[cold]
+    #[must_use]
+    pub fn lacks(&self, what: &str) -> Error {
+        Error::new(
+            crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
+            format!("backend {} provides no {what}, and there is no generic version of it", self.name()),
+        )
+    }
+}
+
+static TABLE: Table<Backend> = Table::new(TAG, 0);
+
+/// The names in force. A replaced backend leaves this list but keeps its handle until finalize.
+static NAMED: RwLock<Vec<Arc<Backend>>> = RwLock::new(Vec::new());
+/// What `dtl_backend_get(NULL)` resolved to.
+static DEFAULT: RwLock<Option<Arc<Backend>>> = RwLock::new(None);
+
+/// Adds a backend under its name.
+pub fn add(backend: Arc<Backend>, flags: u64) -> Result<dtl_backend_t> {
+    if flags & !DTL_REGISTER_REPLACE != 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_REGISTER_REPLACE is known");
+    }
+    check_name(backend.name())?;
+    let mut named = NAMED.write();
+    let taken = named.iter().position(|known| known.name == backend.name);
+    if taken.is_some() && flags & DTL_REGISTER_REPLACE == 0 {
+        return fail!(
+            DTL_ERROR_ALREADY_EXISTS,
+            "a backend named {} is registered already: choose another name or pass DTL_REGISTER_REPLACE",
+            backend.name()
+        );
+    }
+    let Some(id) = TABLE.insert(Arc::clone(&backend)) else {
+        return fail!(DTL_ERROR_LIMIT, "no handle left for another backend");
+    };
+    backend.id.store(id, Ordering::Relaxed);
+    match taken.and_then(|index| named.get_mut(index)) {
+        Some(place) => *place = backend,
+        None => named.push(backend),
+    }
+    drop(named);
+    *DEFAULT.write() = None; // a new candidate: choose again
+    Ok(dtl_backend_t { id })
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if name.is_empty() || name.len() > 63 || !name.chars().all(good) || name == "auto" {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "backend name \"{name}\": use 1 to 63 letters, digits, '_', '-' or '.', and not \"auto\""
+        );
+    }
+    Ok(())
+}
+
+/// Removes a backend that nothing uses.
+pub fn remove(inside: &Guard, handle: dtl_backend_t) -> Result<()> {
+    let backend = pin(inside, handle)?;
+    if backend.builtin {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "backend {} is built in and stays", backend.name());
+    }
+    let mut named = NAMED.write();
+    {
+        let mut default = DEFAULT.write();
+        if default.as_ref().is_some_and(|chosen| Arc::ptr_eq(chosen, &backend)) {
+            *default = None;
+        }
+    }
+    let listed = named.iter().any(|known| Arc::ptr_eq(known, &backend));
+    // The table's share, ours, and the list's; any more are streams, communicators, executors …
+    let expected = 2 + usize::from(listed);
+    let allocations = backend.memory_use.live_count();
+    if Arc::strong_count(&backend) > expected || allocations > 0 {
+        return fail!(
+            DTL_ERROR_BUSY,
+            "backend {} is in use ({allocations} live allocations; streams, events, executors and communicators count too): \
+             destroy what uses it first",
+            backend.name()
+        );
+    }
+    named.retain(|known| !Arc::ptr_eq(known, &backend));
+    drop(named);
+    drop(TABLE.remove(inside, handle.id)); // its destroy slot may run here, without a lock held
+    Ok(())
+}
+
+/// The backend of a handle (not null), for the duration of a call.
+#[inline]
+pub fn find<'g>(inside: &'g Guard, handle: dtl_backend_t) -> Result<&'g Backend> {
+    TABLE.get(inside, handle.id).ok_or_else(|| stale(handle))
+}
+
+/// A share of the backend of a handle (not null).
+pub fn pin(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
+    TABLE.pin(inside, handle.id).ok_or_else(|| stale(handle))
+}
+
+#[cold]
+fn stale(handle: dtl_backend_t) -> Error {
+    super::invalid_handle("backend", TAG, handle.id)
+}
+
+/// All backends under their names, in the order registered.
+#[must_use]
+pub fn all() -> Vec<Arc<Backend>> {
+    NAMED.read().clone()
+}
+
+/// The backend of a name; `None` = DTL_BACKEND, else "auto".
+pub fn by_name(name: Option<&str>) -> Result<Arc<Backend>> {
+    match name {
+        Some("auto") => automatic(),
+        Some(name) => named(settings::alias(name)),
+        None => {
+            if let Some(chosen) = DEFAULT.read().as_ref() {
+                return Ok(Arc::clone(chosen));
+            }
+            let settings = settings::current();
+            let chosen = match settings.backend.as_deref() {
+                None | Some("auto") => automatic()?,
+                Some(name) => {
+                    let backend =
+                        named(name).map_err(|e| e.within("the default backend (DTL_BACKEND or dtl_init)"))?;
+                    backend.ready()?;
+                    explain::chose("backend", &format!("{name}, because DTL_BACKEND or dtl_init names it"));
+                    backend
+                }
+            };
+            *DEFAULT.write() = Some(Arc::clone(&chosen));
+            Ok(chosen)
+        }
+    }
+}
+
+fn named(name: &str) -> Result<Arc<Backend>> {
+    let named = NAMED.read();
+    if let Some(found) = named.iter().find(|known| known.name() == name) {
+        return Ok(Arc::clone(found));
+    }
+    let known: Vec<_> = named.iter().map(|backend| backend.name()).collect();
+    fail!(DTL_ERROR_NOT_FOUND, "no backend is named \"{name}\"; known: {}", known.join(", "))
+}
+
+/// The available backend with device and memory that has the highest priority; ties by name.
+fn automatic() -> Result<Arc<Backend>> {
+    let mut candidates = all();
+    candidates.retain(|b| b.device.is_some() && b.memory.is_some() && b.auto_priority != i32::MIN);
+    candidates.sort_by(|a, b| b.auto_priority.cmp(&a.auto_priority).then_with(|| a.name.cmp(&b.name)));
+    let mut passed_over = Vec::new();
+    for backend in candidates {
+        match backend.availability() {
+            Ok(()) => {
+                let reasons = if passed_over.is_empty() {
+                    String::new()
+                } else {
+                    format!("; not {}", passed_over.join("; not "))
+                };
+                explain::chose(
+                    "backend",
+                    &format!(
+                        "{}, the available one with the highest priority ({}){reasons}",
+                        backend.name(),
+                        backend.auto_priority
+                    ),
+                );
+                return Ok(backend);
+            }
+            Err(why) => passed_over.push(format!("{}: {why}", backend.name())),
+        }
+    }
+    fail!(DTL_ERROR_UNAVAILABLE, "no backend with device and memory can run here: {}", passed_over.join("; "))
+}
+
+/// At finalize: every backend goes; destroy slots run here.
+pub fn clear() {
+    *DEFAULT.write() = None;
+    NAMED.write().clear();
+    let inside = crate::sys::epoch::enter();
+    for id in TABLE.handles() {
+        drop(TABLE.remove(&inside, id));
+    }
+}
+
+/// In a forked child: the handles go, the backends are left alone.
+pub fn forget_all() {
+    DEFAULT.write().take().map(std::mem::forget);
+    std::mem::take(&mut *NAMED.write()).into_iter().for_each(std::mem::forget);
+    let inside = crate::sys::epoch::enter();
+    for id in TABLE.handles() {
+        TABLE.remove(&inside, id).map(std::mem::forget);
+    }
+}

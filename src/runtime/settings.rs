@@ -1,0 +1,214 @@
+//! Settings: the one table of environment variables, and what `dtl_init` was given on top.
+
+use super::log;
+use crate::error::{Result, fail};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+
+/// An environment variable that the library reads.
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, for `dtl-info --env`.
+    pub meaning: &'static str,
+}
+
+/// Every variable that the library reads, launchers' own apart.
+pub const VARIABLES: &[Variable] = &[
+    Variable { name: "DTL_BACKEND", meaning: "backend that dtl_backend_get(NULL) gives: a name or auto" },
+    Variable { name: "STEPMESH_BACKEND", meaning: "as DTL_BACKEND, read if that is not set" },
+    Variable { name: "STEPMESH_BAKCEND", meaning: "StepMesh's misspelling of the line above, read last" },
+    Variable {
+        name: "DTL_COMM",
+        meaning: "kind of the world communicator: auto, self, shm or a registered name",
+    },
+    Variable {
+        name: "DTL_TIMEOUT",
+        meaning: "time limit of blocking communication: 30s, 500ms, … (default none)",
+    },
+    Variable { name: "DTL_DETERMINISTIC", meaning: "1: reductions bitwise equal between kinds and runs" },
+    Variable { name: "DTL_LOG", meaning: "log level: off, error, warn, info, debug (default warn)" },
+    Variable { name: "DTL_STRICT", meaning: "1: a degraded automatic choice is an error" },
+    Variable {
+        name: "DTL_CMA",
+        meaning: "kernel-assisted copies between ranks: auto, off, allow (lift ptrace limits)",
+    },
+    Variable { name: "DTL_RANK", meaning: "this process' rank (set by dtlrun)" },
+    Variable { name: "DTL_SIZE", meaning: "number of ranks (set by dtlrun)" },
+    Variable { name: "DTL_LOCAL_RANK", meaning: "rank among those of this node (set by dtlrun)" },
+    Variable { name: "DTL_LOCAL_SIZE", meaning: "ranks on this node (set by dtlrun)" },
+    Variable { name: "DTL_JOB", meaning: "name that the ranks of one job share (set by dtlrun)" },
+];
+
+/// What this process runs with; made by `dtl_init`, read by everyone.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Backend for a NULL name.
+    pub backend: Option<String>,
+    /// Kind of the world communicator.
+    pub comm: Option<String>,
+    /// Time limit of communicators that name none.
+    pub timeout_ns: Option<u64>,
+    /// Whether a degraded choice is an error.
+    pub strict: bool,
+    /// Whether communicators are deterministic unless they say.
+    pub deterministic: bool,
+    /// Log level.
+    pub log_level: Option<i32>,
+}
+
+static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
+
+/// The settings in force.
+#[must_use]
+pub fn current() -> Settings {
+    CURRENT.read().clone().unwrap_or_default()
+}
+
+/// Puts settings in force.
+pub fn install(settings: Settings) {
+    log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
+    *CURRENT.write() = Some(settings);
+}
+
+/// Reads the environment (given as a map so that tests need not change the real one).
+pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings> {
+    let get = |name: &str| variables.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let backend = ["DTL_BACKEND", "STEPMESH_BACKEND", "STEPMESH_BAKCEND"].iter().find_map(|name| get(name));
+    let log_level = match get("DTL_LOG") {
+        None => None,
+        Some(word) => match log::level_from_name(word) {
+            Some(level) => Some(level),
+            None => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "DTL_LOG={word}: use off, error, warn, info or debug"
+                );
+            }
+        },
+    };
+    Ok(Settings {
+        backend: backend.map(|name| alias(name).to_owned()),
+        comm: get("DTL_COMM").map(str::to_owned),
+        timeout_ns: get("DTL_TIMEOUT").map(|text| duration("DTL_TIMEOUT", text)).transpose()?,
+        strict: get("DTL_STRICT").map(|text| switch("DTL_STRICT", text)).transpose()?.unwrap_or(false),
+        deterministic: get("DTL_DETERMINISTIC")
+            .map(|text| switch("DTL_DETERMINISTIC", text))
+            .transpose()?
+            .unwrap_or(false),
+        log_level,
+    })
+}
+
+/// What to say about variables that look like ours but are not, or are read under protest.
+#[must_use]
+pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for name in variables.keys().filter(|name| name.starts_with("DTL_")) {
+        if !VARIABLES.iter().any(|known| known.name == name) {
+            let nearest =
+                VARIABLES.iter().min_by_key(|known| distance(known.name, name)).map_or("", |v| v.name);
+            complaints.push(format!("unknown environment variable {name}: did you mean {nearest}?"));
+        }
+    }
+    if variables.contains_key("STEPMESH_BAKCEND") {
+        complaints.push("STEPMESH_BAKCEND is a misspelling: use DTL_BACKEND (or STEPMESH_BACKEND)".into());
+    }
+    complaints
+}
+
+/// StepMesh's names for backends.
+#[must_use]
+pub fn alias(name: &str) -> &str {
+    match name {
+        "GPU" => "cuda",
+        "CPU" | "cpu" => "host",
+        name => name,
+    }
+}
+
+fn switch(name: &str, text: &str) -> Result<bool> {
+    match text {
+        "1" | "on" | "yes" | "true" => Ok(true),
+        "0" | "off" | "no" | "false" => Ok(false),
+        _ => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use 1 or 0"),
+    }
+}
+
+/// "30s", "500ms", "10us", "5m", or a number of seconds.
+pub fn duration(name: &str, text: &str) -> Result<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit_ns = match text.get(digits.len()..).unwrap_or("") {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "" | "s" => 1e9,
+        "m" => 60e9,
+        "h" => 3600e9,
+        unit => {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: unknown unit {unit}; use ms, s, m or h");
+        }
+    };
+    match digits.parse::<f64>() {
+        Ok(value) if value > 0.0 && (value * unit_ns).is_finite() => Ok((value * unit_ns) as u64),
+        _ => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use a time above 0 such as 30s or 500ms"),
+    }
+}
+
+/// Edit distance, for "did you mean".
+#[must_use]
+pub fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        let mut next = vec![left];
+        for (y, &above) in b.iter().zip(row.iter().skip(1)) {
+            left = (diagonal + usize::from(x != *y)).min(left + 1).min(above + 1);
+            diagonal = above;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_backend_comes_from_the_first_variable_that_is_set() {
+        let all = [("DTL_BACKEND", "null"), ("STEPMESH_BACKEND", "GPU"), ("STEPMESH_BAKCEND", "CPU")];
+        let name = |pairs: &[_]| from_environment(&environment(pairs)).unwrap().backend;
+        assert_eq!(name(&all).as_deref(), Some("null"));
+        assert_eq!(name(&all[1..]).as_deref(), Some("cuda"));
+        assert_eq!(name(&all[2..]).as_deref(), Some("host"));
+        assert_eq!(name(&[("DTL_BACKEND", "")]), None);
+    }
+
+    #[test]
+    fn bad_values_name_the_variable() {
+        for pair in
+            [("DTL_TIMEOUT", "soon"), ("DTL_TIMEOUT", "-1s"), ("DTL_LOG", "loud"), ("DTL_STRICT", "maybe")]
+        {
+            let error = from_environment(&environment(&[pair])).unwrap_err();
+            assert!(error.text().contains(pair.0) && error.text().contains(pair.1), "{error}");
+        }
+        assert_eq!(duration("x", "1.5s").unwrap(), 1_500_000_000);
+        assert_eq!(duration("x", "20ms").unwrap(), 20_000_000);
+    }
+
+    #[test]
+    fn an_unknown_variable_gets_a_suggestion() {
+        let said = complaints(&environment(&[("DTL_BAKEND", "host"), ("DTL_LOG", "info")]));
+        assert_eq!(said, ["unknown environment variable DTL_BAKEND: did you mean DTL_BACKEND?"]);
+        assert_eq!(complaints(&environment(&[("STEPMESH_BAKCEND", "CPU")])).len(), 1);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+}

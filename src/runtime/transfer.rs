@@ -1,0 +1,178 @@
+//! Copies and fills between any two kinds of memory: by a backend where one side is its own, by
+//! the host where it can reach both, through a host buffer between two foreign devices.
+
+use super::backend::{Place, Transfer};
+use super::explain;
+use super::memory::{Located, locate};
+use super::registry::Backend;
+use crate::error::{Error, Result, fail};
+use crate::sys::buf::{Region, Scratch};
+use crate::sys::epoch::Guard;
+
+/// Bytes that a copy between two devices moves at a time.
+const STAGE: usize = 4 << 20;
+
+/// Copies `src` to `dst` (same length), finding out whose memory each is.
+pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
+    if dst.is_empty() {
+        return Ok(());
+    }
+    if dst.overlaps(src) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "source {:?} and destination {:?} overlap in {} bytes: copy through a third buffer",
+            src.addr(),
+            dst.addr(),
+            dst.len()
+        );
+    }
+    let (dst, src) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
+    copy_located(&dst, &src)
+}
+
+fn copy_located(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
+    match (dst.owner, src.owner) {
+        (None, None) => {
+            dst.place.region.copy_from(src.place.region);
+            Ok(())
+        }
+        (Some(one), Some(other)) if !std::ptr::eq(one, other) => copy_between(dst, src),
+        (Some(owner), _) | (None, Some(owner)) => match transfer(owner)? {
+            Some(transfer) => transfer.copy(dst.place, src.place),
+            None => copy_by_host(dst, src, owner),
+        },
+    }
+}
+
+fn transfer(owner: &Backend) -> Result<Option<&dyn Transfer>> {
+    owner.ready()?;
+    Ok(owner.transfer.as_deref())
+}
+
+fn copy_by_host(dst: &Located<'_>, src: &Located<'_>, owner: &Backend) -> Result<()> {
+    if dst.host_accessible()? && src.host_accessible()? {
+        dst.place.region.copy_from(src.place.region);
+        return Ok(());
+    }
+    Err(owner.lacks("transfer for memory that the host cannot reach"))
+}
+
+/// Two backends' memory: neither knows the other's, so the bytes go through the host.
+fn copy_between(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
+    if src.host_accessible()? {
+        let host = Located { place: Place { region: src.place.region, ..host_place() }, owner: None };
+        return copy_located(dst, &host);
+    }
+    if dst.host_accessible()? {
+        let host = Located { place: Place { region: dst.place.region, ..host_place() }, owner: None };
+        return copy_located(&host, src);
+    }
+    explain::chose("copy between backends", "through a buffer on the host, 4 MiB at a time");
+    let len = dst.place.region.len();
+    let stage = Scratch::new(len.min(STAGE)).ok_or_else(|| no_stage(len.min(STAGE)))?;
+    for offset in (0..len).step_by(STAGE) {
+        let host = Located {
+            place: Place { region: stage.region().part(0, len - offset), ..host_place() },
+            owner: None,
+        };
+        copy_located(&host, &part(src, offset))?;
+        copy_located(&part(dst, offset), &host)?;
+    }
+    Ok(())
+}
+
+fn host_place() -> Place {
+    Place { region: Region::EMPTY, kind: crate::abi::word::DTL_MEMORY_HOST }
+}
+
+fn part<'g>(whole: &Located<'g>, offset: usize) -> Located<'g> {
+    Located {
+        place: Place { region: whole.place.region.part(offset, STAGE), kind: whole.place.kind },
+        owner: whole.owner,
+    }
+}
+
+#[cold]
+fn no_stage(len: usize) -> Error {
+    Error::new(
+        crate::abi::status::DTL_ERROR_OUT_OF_MEMORY,
+        format!("no {len} bytes of host memory for a staged transfer"),
+    )
+}
+
+/// A pitched 2-D range: `height` rows of `width` bytes, `pitch` apart.
+#[derive(Clone, Copy)]
+pub struct Rows {
+    /// All rows, from the first byte of the first to the last of the last.
+    pub region: Region,
+    /// Bytes from one row's start to the next's.
+    pub pitch: u64,
+}
+
+/// Copies `height` rows of `width` bytes.
+pub fn copy_2d(inside: &Guard, dst: Rows, src: Rows, width: u64, height: u64) -> Result<()> {
+    if width == 0 || height == 0 {
+        return Ok(());
+    }
+    if dst.region.overlaps(src.region) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "source {:?} and destination {:?} overlap",
+            src.region.addr(),
+            dst.region.addr()
+        );
+    }
+    let (to, from) = (locate(inside, "destination", dst.region)?, locate(inside, "source", src.region)?);
+    let owner = match (to.owner, from.owner) {
+        (Some(one), Some(other)) if std::ptr::eq(one, other) => Some(one),
+        (Some(one), None) | (None, Some(one)) => Some(one),
+        _ => None,
+    };
+    if let Some(transfer) = owner.map(transfer).transpose()?.flatten() {
+        if let Some(answer) = transfer.copy_2d(to.place, dst.pitch, from.place, src.pitch, width, height) {
+            return answer;
+        }
+    }
+    for row in 0..height {
+        copy_located(&row_of(&to, row * dst.pitch, width), &row_of(&from, row * src.pitch, width))?;
+    }
+    Ok(())
+}
+
+fn row_of<'g>(whole: &Located<'g>, offset: u64, width: u64) -> Located<'g> {
+    Located {
+        place: Place {
+            region: whole.place.region.part(offset as usize, width as usize),
+            kind: whole.place.kind,
+        },
+        owner: whole.owner,
+    }
+}
+
+/// Sets every byte of `dst`.
+pub fn fill(inside: &Guard, dst: Region, value: u8) -> Result<()> {
+    if dst.is_empty() {
+        return Ok(());
+    }
+    let dst = locate(inside, "destination", dst)?;
+    if let Some(transfer) = dst.owner.map(transfer).transpose()?.flatten() {
+        if let Some(answer) = transfer.fill(dst.place, value) {
+            return answer;
+        }
+    }
+    if dst.host_accessible()? {
+        dst.place.region.fill(value);
+        return Ok(());
+    }
+    let len = dst.place.region.len();
+    let stage = Scratch::new(len.min(STAGE)).ok_or_else(|| no_stage(len.min(STAGE)))?;
+    stage.region().fill(value);
+    for offset in (0..len).step_by(STAGE) {
+        let host = Located {
+            place: Place { region: stage.region().part(0, len - offset), ..host_place() },
+            owner: None,
+        };
+        copy_located(&part(&dst, offset), &host)?;
+    }
+    Ok(())
+}
