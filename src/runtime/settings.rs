@@ -146,7 +146,10 @@ pub fn duration(name: &str, text: &str) -> Result<u64> {
         "m" => 60e9,
         "h" => 3600e9,
         unit => {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: unknown unit {unit}; use ms, s, m or h");
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{name}={text}: unknown unit {unit}; use ms, s, m or h"
+            );
         }
     };
     match digits.parse::<f64>() {

@@ -7,10 +7,12 @@
 //!
 //! Where next: [`stream`] for the life of a piece of work, [`executor`] for host loops.
 
+pub mod copy;
 pub mod event;
 pub mod executor;
 pub mod fence;
 pub mod kernel;
+pub mod objects;
 pub mod pool;
 pub mod queue;
 pub mod reduce;
@@ -22,6 +24,7 @@ mod mock;
 #[cfg(test)]
 mod tests;
 
+use crate::abi::device::dtl_device_info_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
 use crate::runtime::backend::Exec;
@@ -72,4 +75,20 @@ fn outcome(status: dtl_status_t, what: &str) -> Result<()> {
 fn failed(status: dtl_status_t, what: &str) -> Error {
     let name = status_name(status).to_string_lossy();
     Error::new(status, format!("{what} returned {name} ({status}); its documentation says what that means"))
+}
+
+/// A device description with nothing in it.
+fn no_info() -> dtl_device_info_t {
+    dtl_device_info_t {
+        struct_size: size_of::<dtl_device_info_t>() as u32,
+        numa_node: -1,
+        kind: 0,
+        total_bytes: 0,
+        compute_units: 0,
+        max_block_threads: 0,
+        max_block: [0; 3],
+        max_grid: [0; 3],
+        name: [0; 128],
+        pci: [0; 32],
+    }
 }

@@ -79,6 +79,11 @@ pub fn close_machine() {
     }
 }
 
+/// In a forked child: the pool's threads are the parent's, so a new one is made when needed.
+pub fn forget_machine() {
+    MACHINE.lock().take().map(std::mem::forget);
+}
+
 /// See the module's text.
 pub struct Pool {
     size: u32,
