@@ -6,5 +6,6 @@
 pub mod abi;
 pub mod backend;
 pub mod error;
+pub mod ffi;
 pub mod runtime;
 pub mod sys;

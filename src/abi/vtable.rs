@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_void};
 
 // Shorthand for the slots' types would hide them from C readers, so they are spelled out.
 
-/// The device component. Slots marked * are required.
+/// The device component. Slots marked (required) must be there.
 /// All slots: any thread, no locks held, may block, must not call dtl_ functions on this backend,
 /// must not throw. `self` is the pointer given to `dtl_backend_register`. Outputs are read only
 /// after DTL_SUCCESS.
@@ -20,11 +20,11 @@ pub struct dtl_device_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// * Number of devices.
+    /// (required) Number of devices.
     pub count: Option<unsafe extern "C" fn(self_: *mut c_void, out_count: *mut i32) -> dtl_status_t>,
-    /// * Makes a device the calling thread's current one (as cudaSetDevice).
+    /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     pub set: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
-    /// * The calling thread's current device. Asked only of a thread that never set one.
+    /// (required) The calling thread's current device. Asked only of a thread that never set one.
     pub get: Option<unsafe extern "C" fn(self_: *mut c_void, out_device: *mut i32) -> dtl_status_t>,
     /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
     pub info: Option<
@@ -65,7 +65,7 @@ pub struct dtl_memory_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// * Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1).
+    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1).
     /// Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory: DTL_ERROR_OUT_OF_MEMORY.
     pub alloc: Option<
         unsafe extern "C" fn(
@@ -76,7 +76,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// * Frees what alloc gave; size, alignment and kind are those of the alloc.
+    /// (required) Frees what alloc gave; size, alignment and kind are those of the alloc.
     pub free: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -110,7 +110,7 @@ pub struct dtl_transfer_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// * Copies size_bytes (at least 1) and returns when it is done. The ranges do not overlap.
+    /// (required) Copies size_bytes (at least 1) and returns when it is done. The ranges do not overlap.
     pub copy: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -169,7 +169,7 @@ pub struct dtl_exec_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// *streams* Creates a stream on a device; *out_stream is the backend's own pointer, not NULL.
+    /// (streams) Creates a stream on a device; *out_stream is the backend's own pointer, not NULL.
     pub stream_create: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -178,9 +178,9 @@ pub struct dtl_exec_vtable_t {
             out_stream: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// *streams* Destroys a stream that stream_create made. Work in it may finish first.
+    /// (streams) Destroys a stream that stream_create made. Work in it may finish first.
     pub stream_destroy: Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// *streams* Waits for all work in the stream; a failure of that work is the status.
+    /// (streams) Waits for all work in the stream; a failure of that work is the status.
     pub stream_synchronize:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
     /// Whether all work is done, without waiting. NULL: an event is recorded and queried.
@@ -201,17 +201,17 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// *events* Creates an event; *out_event is the backend's own pointer, not NULL.
+    /// (events) Creates an event; *out_event is the backend's own pointer, not NULL.
     pub event_create: Option<
         unsafe extern "C" fn(self_: *mut c_void, flags: u64, out_event: *mut *mut c_void) -> dtl_status_t,
     >,
-    /// *events* Destroys an event that event_create made.
+    /// (events) Destroys an event that event_create made.
     pub event_destroy: Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
-    /// *events* Marks the present end of the stream; replaces an earlier record.
+    /// (events) Marks the present end of the stream; replaces an earlier record.
     pub event_record: Option<
         unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void, stream: *mut c_void) -> dtl_status_t,
     >,
-    /// *events* Whether the work before the record is done. Never recorded = done. A failure of
+    /// (events) Whether the work before the record is done. Never recorded = done. A failure of
     /// that work is the status.
     pub event_query: Option<
         unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void, out_done: *mut i32) -> dtl_status_t,
@@ -241,11 +241,11 @@ pub struct dtl_exec_vtable_t {
             count: u32,
         ) -> dtl_status_t,
     >,
-    /// *host execution* Runs fn(user) and returns when it has run; its status is the result.
+    /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
     pub execute: Option<
         unsafe extern "C" fn(self_: *mut c_void, function: dtl_task_fn_t, user: *mut c_void) -> dtl_status_t,
     >,
-    /// *host execution* Runs begin … end-1 in pieces of at most `grain` (at least 1) and returns
+    /// (host execution) Runs begin … end-1 in pieces of at most `grain` (at least 1) and returns
     /// when all have run; the first failing status of a piece is the result.
     pub parallel_for: Option<
         unsafe extern "C" fn(
@@ -257,7 +257,7 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// *host execution* Most iterations that ever run at the same time (at least 1).
+    /// (host execution) Most iterations that ever run at the same time (at least 1).
     pub max_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
     /// Into how many pieces a loop is best cut. NULL: max_parallelism.
@@ -321,7 +321,7 @@ pub struct dtl_comm_vtable_t {
     pub match_bits: u32,
     /// DTL_COMM_THREADS or 0.
     pub flags: u64,
-    /// * Opens the communicator: its own pointer, this process' rank and the number of ranks.
+    /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
     /// Collective over the ranks.
     pub open: Option<
         unsafe extern "C" fn(
@@ -332,9 +332,9 @@ pub struct dtl_comm_vtable_t {
             out_size: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// * Closes what open or dup gave. No operation is pending.
+    /// (required) Closes what open or dup gave. No operation is pending.
     pub close: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void) -> dtl_status_t>,
-    /// * Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
+    /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
     /// until the operation is done. *out_op is the transport's own word for it.
     pub isend: Option<
         unsafe extern "C" fn(
@@ -347,7 +347,7 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// * Starts a receive of at most size_bytes.
+    /// (required) Starts a receive of at most size_bytes.
     pub irecv: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -360,7 +360,7 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// * Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
+    /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
     /// operation is over and its word never used again. A status other than success means that
     /// asking failed; a failed operation is done with its status in the result.
     pub test: Option<

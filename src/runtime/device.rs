@@ -20,7 +20,7 @@ thread_local! {
 
 /// The backend that a handle in a call means: null = the thread's current one.
 #[inline]
-pub fn backend<'g>(inside: &'g Guard, handle: dtl_backend_t) -> Result<&'g Backend> {
+pub fn backend(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     if handle.id != 0 {
         registry::find(inside, handle)
     } else {

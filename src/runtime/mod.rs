@@ -52,7 +52,7 @@ pub fn copy_text(field: &mut [std::ffi::c_char], text: &str) {
     }
     field.fill(0);
     for (to, from) in field.iter_mut().zip(text.bytes().take(end)) {
-        *to = from.cast_signed() as std::ffi::c_char;
+        *to = from as std::ffi::c_char;
     }
 }
 

@@ -229,7 +229,7 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t) -> Result<()> {
 
 /// The backend of a handle (not null), for the duration of a call.
 #[inline]
-pub fn find<'g>(inside: &'g Guard, handle: dtl_backend_t) -> Result<&'g Backend> {
+pub fn find(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     TABLE.get(inside, handle.id).ok_or_else(|| stale(handle))
 }
 
@@ -326,10 +326,10 @@ pub fn clear() {
 
 /// In a forked child: the handles go, the backends are left alone.
 pub fn forget_all() {
-    DEFAULT.write().take().map(std::mem::forget);
+    std::mem::forget(DEFAULT.write().take());
     std::mem::take(&mut *NAMED.write()).into_iter().for_each(std::mem::forget);
     let inside = crate::sys::epoch::enter();
     for id in TABLE.handles() {
-        TABLE.remove(&inside, id).map(std::mem::forget);
+        std::mem::forget(TABLE.remove(&inside, id));
     }
 }

@@ -5,5 +5,7 @@ pub mod buf;
 pub mod clock;
 pub mod epoch;
 pub mod gate;
+pub mod machine;
+pub mod mem;
 pub mod park;
 pub mod slab;

@@ -1,0 +1,141 @@
+//! The host: one CPU device, memory of the process, copies by the CPU. Always available.
+//!
+//! Streams, events, executors and kernels of the host are the library's own (`runtime::exec`).
+
+use crate::abi::device::*;
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Availability, Device, Memory, Place, Presence, Transfer};
+use crate::runtime::copy_text;
+use crate::runtime::registry::Backend;
+use crate::sys::buf::Addr;
+use crate::sys::{machine, mem};
+
+/// Every host allocation starts on a cache line.
+const ALIGNMENT: u64 = 64;
+
+/// The backend named "host".
+#[must_use]
+pub fn backend() -> Backend {
+    let mut backend = Backend::new(c"host", 0, true, Box::new(Host));
+    backend.device = Some(Box::new(Host));
+    backend.memory = Some(Box::new(Host));
+    backend.transfer = Some(Box::new(Host));
+    backend
+}
+
+struct Host;
+
+impl Presence for Host {
+    fn available(&self) -> Availability {
+        Ok(())
+    }
+}
+
+impl Device for Host {
+    fn count(&self) -> Result<i32> {
+        Ok(1)
+    }
+
+    fn set(&self, _device: i32) -> Result<()> {
+        Ok(())
+    }
+
+    fn get(&self) -> Result<i32> {
+        Ok(0)
+    }
+
+    fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
+        out.kind = DTL_DEVICE_CPU;
+        out.total_bytes = machine::memory().1;
+        out.compute_units = machine::usable_cores();
+        (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
+        copy_text(&mut out.name, &machine::cpu_name());
+        Some(Ok(()))
+    }
+
+    fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
+        Some(Ok(machine::memory()))
+    }
+
+    fn synchronize(&self, _device: i32) -> Option<Result<()>> {
+        None
+    }
+
+    fn dlpack(&self, _device: i32) -> Option<Result<(i32, i32)>> {
+        Some(Ok((1, 0))) // kDLCPU
+    }
+}
+
+impl Memory for Host {
+    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+        check_kind(kind)?;
+        let Some(addr) = mem::alloc(size, align.max(ALIGNMENT)) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes of host memory aligned to {align}");
+        };
+        if kind == DTL_MEMORY_PINNED {
+            // The limit (RLIMIT_MEMLOCK) is often small: unlocked memory works as well, only slower.
+            if let Err(why) = mem::lock(addr, size) {
+                let gone = crate::runtime::explain::degraded(
+                    "pinned host memory",
+                    &format!("not page-locked: {why}"),
+                );
+                if let Err(error) = gone {
+                    mem::free(addr, size, align.max(ALIGNMENT));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(addr)
+    }
+
+    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+        if kind == DTL_MEMORY_PINNED {
+            mem::unlock(addr, size);
+        }
+        mem::free(addr, size, align.max(ALIGNMENT));
+        Ok(())
+    }
+
+    fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+        if let Err(error) = check_kind(kind) {
+            return Some(Err(error));
+        }
+        out.alignment = ALIGNMENT;
+        out.properties = DTL_MEMORY_HOST_ACCESSIBLE
+            | DTL_MEMORY_DEVICE_ACCESSIBLE
+            | DTL_MEMORY_UNIFIED
+            | DTL_MEMORY_ATOMICS
+            | DTL_MEMORY_THREAD_SAFE;
+        if kind == DTL_MEMORY_PINNED {
+            copy_text(&mut out.name, "host (page-locked where the limit allows)");
+        } else {
+            out.properties |= DTL_MEMORY_PAGEABLE;
+            copy_text(&mut out.name, "host");
+        }
+        Some(Ok(()))
+    }
+}
+
+/// The host's "device memory" is host memory: programs written for a device run unchanged.
+fn check_kind(kind: dtl_enum_word_t) -> Result<()> {
+    if [DTL_MEMORY_HOST, DTL_MEMORY_DEVICE, DTL_MEMORY_PINNED, DTL_MEMORY_MANAGED].contains(&kind) {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_NOT_SUPPORTED,
+        "backend host has no memory kind {kind:#x}: use HOST, DEVICE, PINNED or MANAGED"
+    )
+}
+
+impl Transfer for Host {
+    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+        dst.region.copy_from(src.region);
+        Ok(())
+    }
+
+    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+        dst.region.fill(value);
+        Some(Ok(()))
+    }
+}

@@ -1,0 +1,121 @@
+//! C memory and transfer tables as [`Memory`] and [`Transfer`].
+
+use super::{Owner, call, required};
+use crate::abi::device::dtl_mem_kind_info_t;
+use crate::abi::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::Result;
+use crate::runtime::backend::{Memory, Place, Token, Transfer};
+use crate::sys::buf::Addr;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+type Alloc = unsafe extern "C" fn(*mut c_void, u64, u64, u64, *mut *mut c_void) -> i32;
+type Free = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, u64) -> i32;
+type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, *const c_void, u64, u64) -> i32;
+
+pub(super) struct NativeMemory {
+    owner: Arc<Owner>,
+    table: dtl_memory_vtable_t,
+    alloc: Alloc,
+    free: Free,
+}
+
+impl NativeMemory {
+    pub(super) fn new(owner: Arc<Owner>, table: &dtl_memory_vtable_t) -> Result<Self> {
+        Ok(NativeMemory {
+            owner,
+            table: *table,
+            alloc: required!(table, "memory", alloc),
+            free: required!(table, "memory", free),
+        })
+    }
+}
+
+impl Memory for NativeMemory {
+    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+        let mut out = std::ptr::null_mut();
+        call!(self.owner, "memory.alloc", self.alloc, size, align, kind, &raw mut out)?;
+        Ok(Addr::new(out))
+    }
+
+    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+        call!(self.owner, "memory.free", self.free, addr.ptr(), size, align, kind)
+    }
+
+    fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+        let slot = self.table.kind_info?;
+        out.struct_size = size_of::<dtl_mem_kind_info_t>() as u32;
+        let answer = call!(self.owner, "memory.kind_info", slot, kind, &raw mut *out);
+        if let Some(end) = out.name.last_mut() {
+            *end = 0;
+        }
+        Some(answer)
+    }
+
+    fn memory_info(&self) -> Option<Result<(u64, u64)>> {
+        let slot = self.table.memory_info?;
+        let (mut free, mut total) = (0, 0);
+        let answer = call!(self.owner, "memory.memory_info", slot, &raw mut free, &raw mut total);
+        Some(answer.map(|()| (free, total)))
+    }
+}
+
+pub(super) struct NativeTransfer {
+    owner: Arc<Owner>,
+    table: dtl_transfer_vtable_t,
+    copy: Copy,
+}
+
+impl NativeTransfer {
+    pub(super) fn new(owner: Arc<Owner>, table: &dtl_transfer_vtable_t) -> Result<Self> {
+        Ok(NativeTransfer { owner, table: *table, copy: required!(table, "transfer", copy) })
+    }
+}
+
+impl Transfer for NativeTransfer {
+    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+        let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
+        let size = src.region.len() as u64;
+        call!(self.owner, "transfer.copy", self.copy, to, dst.kind, from, src.kind, size)
+    }
+
+    fn copy_async(&self, stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
+        let slot = self.table.copy_async?;
+        let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
+        let size = src.region.len() as u64;
+        Some(call!(self.owner, "transfer.copy_async", slot, stream.ptr(), to, dst.kind, from, src.kind, size))
+    }
+
+    fn copy_2d(
+        &self,
+        dst: Place,
+        dst_pitch: u64,
+        src: Place,
+        src_pitch: u64,
+        width: u64,
+        height: u64,
+    ) -> Option<Result<()>> {
+        let slot = self.table.copy_2d?;
+        let (to, from) = (dst.region.addr().ptr(), src.region.addr().ptr());
+        Some(call!(
+            self.owner,
+            "transfer.copy_2d",
+            slot,
+            to,
+            dst.kind,
+            dst_pitch,
+            from,
+            src.kind,
+            src_pitch,
+            width,
+            height
+        ))
+    }
+
+    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+        let slot = self.table.fill?;
+        let size = dst.region.len() as u64;
+        Some(call!(self.owner, "transfer.fill", slot, dst.region.addr().ptr(), dst.kind, value, size))
+    }
+}

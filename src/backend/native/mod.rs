@@ -1,0 +1,221 @@
+//! The one adapter from C tables to the component traits. After it, a registered backend and a
+//! built-in one are the same thing.
+//!
+//! Here: validation, the owner of the foreign `self`, statuses. A file for each component beside.
+
+mod comm;
+mod device;
+mod exec;
+mod memory;
+
+use crate::abi::runtime::DTL_ABI_VERSION;
+use crate::abi::status::*;
+use crate::abi::vtable::*;
+use crate::error::{self, Error, Result, fail};
+use crate::runtime::backend::{Availability, Presence};
+use crate::runtime::registry::Backend;
+use crate::sys::buf::Addr;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Priority of a table that leaves the field 0.
+const DEFAULT_PRIORITY: i32 = 40;
+
+/// The tables as C gave them, taken over into our sizes.
+pub struct Tables {
+    /// The main table.
+    pub main: dtl_backend_vtable_t,
+    /// Devices.
+    pub device: Option<dtl_device_vtable_t>,
+    /// Memory.
+    pub memory: Option<dtl_memory_vtable_t>,
+    /// Transfers.
+    pub transfer: Option<dtl_transfer_vtable_t>,
+    /// Execution.
+    pub exec: Option<dtl_exec_vtable_t>,
+    /// Communication.
+    pub comm: Option<dtl_comm_vtable_t>,
+}
+
+/// The foreign object behind all components of one backend; destroyed after its last user.
+pub struct Owner {
+    name: String,
+    self_: Addr,
+    destroy: Option<unsafe extern "C" fn(*mut std::ffi::c_void)>,
+    armed: AtomicBool,
+}
+
+impl Owner {
+    /// From here on `destroy` is owed: the registration has succeeded.
+    pub fn arm(&self) {
+        self.armed.store(true, Ordering::Release);
+    }
+
+    /// Turns a slot's answer into a result that names backend and slot.
+    #[inline]
+    fn check(&self, slot: &str, status: dtl_status_t) -> Result<()> {
+        if status == DTL_SUCCESS { Ok(()) } else { Err(self.failed(slot, status)) }
+    }
+
+    #[cold]
+    fn failed(&self, slot: &str, status: dtl_status_t) -> Error {
+        let said = ERROR_TEXT.try_with(RefCell::take).unwrap_or_default();
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        if !error::is_status(status) {
+            let text = format!("backend {}: {slot} answered {status}, which is no status{said}", self.name);
+            return Error::new(DTL_ERROR_NATIVE_BACKEND, text);
+        }
+        let meaning = error::status_message(status).to_string_lossy();
+        Error::new(status, format!("backend {}: {slot}: {meaning}{said}", self.name))
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Some(destroy) = self.destroy.filter(|_| self.armed.load(Ordering::Acquire)) {
+            // SAFETY: the table's contract: called once, after the last use, with its own `self`.
+            unsafe { destroy(self.self_.ptr()) }
+        }
+    }
+}
+
+thread_local! {
+    static ERROR_TEXT: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// What the slot about to fail says of itself (`dtl_backend_set_error`).
+pub fn set_error_text(text: &str) -> Result<()> {
+    let _ = ERROR_TEXT.try_with(|said| text.clone_into(&mut said.borrow_mut()));
+    Ok(())
+}
+
+/// Calls a slot with the backend's `self` and turns its status into a result.
+macro_rules! call {
+    ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
+        let slot = $slot;
+        // SAFETY: the slot came in a table whose author promised the header's contract for it;
+        // the arguments are what the contract says, checked by `ffi` and `runtime`.
+        let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };
+        $owner.check($name, status)
+    }};
+}
+use call;
+
+/// A slot that must be there.
+macro_rules! required {
+    ($table:expr, $component:literal, $slot:ident) => {
+        match $table.$slot {
+            Some(slot) => slot,
+            None => {
+                return $crate::error::fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    concat!(
+                        $component,
+                        ".",
+                        stringify!($slot),
+                        " is NULL: a ",
+                        $component,
+                        " table needs it"
+                    )
+                );
+            }
+        }
+    };
+}
+use required;
+
+/// Makes a backend of tables. Fails with the first fault; `destroy` is not called then.
+pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<Owner>)> {
+    check_main(&tables.main)?;
+    let owner = Arc::new(Owner {
+        name: name.to_owned(),
+        self_,
+        destroy: tables.main.destroy,
+        armed: AtomicBool::new(false),
+    });
+    let share = || Arc::clone(&owner);
+    let presence = NativePresence { owner: share(), table: tables.main };
+    let priority = if tables.main.auto_priority == 0 { DEFAULT_PRIORITY } else { tables.main.auto_priority };
+    let c_name = CString::new(name).unwrap_or_default();
+    let mut backend = Backend::new(&c_name, priority, false, Box::new(presence));
+    backend.flags = tables.main.flags;
+    if let Some(table) = &tables.device {
+        backend.device = Some(Box::new(device::NativeDevice::new(share(), table)?));
+    }
+    if let Some(table) = &tables.memory {
+        backend.memory = Some(Box::new(memory::NativeMemory::new(share(), table)?));
+    }
+    if let Some(table) = &tables.transfer {
+        backend.transfer = Some(Box::new(memory::NativeTransfer::new(share(), table)?));
+    }
+    if let Some(table) = &tables.exec {
+        backend.exec = Some(Box::new(exec::NativeExec::new(share(), table)?));
+    }
+    if let Some(table) = &tables.comm {
+        backend.comm = Some(Box::new(comm::NativeComm::new(share(), table)?));
+    }
+    if backend.components() == 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "all component tables are NULL: set at least one of device, memory, transfer, exec, comm"
+        );
+    }
+    Ok((backend, owner))
+}
+
+fn check_main(main: &dtl_backend_vtable_t) -> Result<()> {
+    if main.abi_version == 0 || main.abi_version > DTL_ABI_VERSION {
+        return fail!(
+            DTL_ERROR_INCOMPATIBLE_ABI,
+            "dtl_backend_vtable_t.abi_version is {}: this library speaks 1 to {DTL_ABI_VERSION} (set it to DTL_ABI_VERSION)",
+            main.abi_version
+        );
+    }
+    if main.reserved != 0 || main.flags & !DTL_BACKEND_NO_COMPUTE != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_backend_vtable_t: reserved is {}, flags {:#x}: only DTL_BACKEND_NO_COMPUTE is known",
+            main.reserved,
+            main.flags
+        );
+    }
+    Ok(())
+}
+
+struct NativePresence {
+    owner: Arc<Owner>,
+    table: dtl_backend_vtable_t,
+}
+
+// SAFETY: the table holds function pointers and pointers to component tables that are not read
+// here; slots may be called from any thread by contract.
+unsafe impl Send for NativePresence {}
+// SAFETY: as above; nothing in it changes.
+unsafe impl Sync for NativePresence {}
+
+impl Presence for NativePresence {
+    fn available(&self) -> Availability {
+        let Some(slot) = self.table.is_available else { return Ok(()) };
+        let mut yes = 0;
+        let mut why: [c_char; 512] = [0; 512];
+        let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the slot does
+        if let Err(error) = call!(self.owner, "is_available", slot, &raw mut yes, why.as_mut_ptr(), room) {
+            return Err(error.text().to_owned());
+        }
+        if yes != 0 {
+            return Ok(());
+        }
+        // SAFETY: the array ends in a NUL that the slot was not told of.
+        let why = unsafe { CStr::from_ptr(why.as_ptr()) };
+        Err(if why.is_empty() { "it gives no reason".to_owned() } else { why.to_string_lossy().into_owned() })
+    }
+
+    fn supports(&self, feature: &str) -> Option<Result<bool>> {
+        let slot = self.table.supports?;
+        let Ok(feature) = CString::new(feature) else { return Some(Ok(false)) };
+        let mut yes = 0;
+        Some(call!(self.owner, "supports", slot, feature.as_ptr(), &raw mut yes).map(|()| yes != 0))
+    }
+}

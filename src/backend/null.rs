@@ -1,0 +1,176 @@
+//! The null backend: memory works (it is host memory), streams, events and launches are no-ops.
+//! The yardstick for call overhead, and the template for authors. Never chosen by "auto".
+
+use crate::abi::device::*;
+use crate::abi::exec::dtl_range_fn_t;
+use crate::abi::runtime::dtl_task_fn_t;
+use crate::abi::vtable::DTL_BACKEND_NO_COMPUTE;
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Device, Exec, ExecGroups, Launch, Memory, Place, Presence, Token, Transfer};
+use crate::runtime::copy_text;
+use crate::runtime::registry::Backend;
+use crate::sys::buf::Addr;
+use crate::sys::mem;
+
+/// The backend named "null".
+#[must_use]
+pub fn backend() -> Backend {
+    let mut backend = Backend::new(c"null", i32::MIN, true, Box::new(Null));
+    backend.flags = DTL_BACKEND_NO_COMPUTE;
+    backend.device = Some(Box::new(Null));
+    backend.memory = Some(Box::new(Null));
+    backend.transfer = Some(Box::new(Null));
+    backend.exec = Some(Box::new(Null));
+    backend
+}
+
+struct Null;
+
+/// Streams and events are all the same one.
+fn token() -> Token {
+    Addr::new(std::ptr::without_provenance_mut(1))
+}
+
+impl Presence for Null {
+    fn supports(&self, feature: &str) -> Option<Result<bool>> {
+        Some(Ok(feature == "no_compute"))
+    }
+}
+
+impl Device for Null {
+    fn count(&self) -> Result<i32> {
+        Ok(1)
+    }
+
+    fn set(&self, _device: i32) -> Result<()> {
+        Ok(())
+    }
+
+    fn get(&self) -> Result<i32> {
+        Ok(0)
+    }
+
+    fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
+        out.kind = DTL_DEVICE_NONE;
+        (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
+        copy_text(&mut out.name, "null device (computes nothing)");
+        Some(Ok(()))
+    }
+
+    fn synchronize(&self, _device: i32) -> Option<Result<()>> {
+        Some(Ok(()))
+    }
+}
+
+impl Memory for Null {
+    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+        if kind != DTL_MEMORY_HOST && kind != DTL_MEMORY_DEVICE {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend null has no memory kind {kind:#x}: use HOST or DEVICE"
+            );
+        }
+        match mem::alloc(size, align) {
+            Some(addr) => Ok(addr),
+            None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes aligned to {align}"),
+        }
+    }
+
+    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+        mem::free(addr, size, align);
+        Ok(())
+    }
+
+    fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+        let name = match kind {
+            DTL_MEMORY_HOST => "null host memory",
+            DTL_MEMORY_DEVICE => "null device memory",
+            _ => return Some(fail!(DTL_ERROR_NOT_SUPPORTED, "backend null has no memory kind {kind:#x}")),
+        };
+        out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
+        out.alignment = 1;
+        copy_text(&mut out.name, name);
+        Some(Ok(()))
+    }
+}
+
+impl Transfer for Null {
+    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+        dst.region.copy_from(src.region);
+        Ok(())
+    }
+
+    fn copy_async(&self, _stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
+        Some(self.copy(dst, src))
+    }
+
+    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+        dst.region.fill(value);
+        Some(Ok(()))
+    }
+}
+
+impl Exec for Null {
+    fn groups(&self) -> ExecGroups {
+        ExecGroups { streams: true, events: true, host: true }
+    }
+
+    fn stream_create(&self, _device: i32, _flags: u64) -> Result<Token> {
+        Ok(token())
+    }
+
+    fn stream_destroy(&self, _stream: Token) -> Result<()> {
+        Ok(())
+    }
+
+    fn stream_synchronize(&self, _stream: Token) -> Result<()> {
+        Ok(())
+    }
+
+    fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
+        Some(Ok(true))
+    }
+
+    fn stream_wait_event(&self, _stream: Token, _event: Token) -> Option<Result<()>> {
+        Some(Ok(()))
+    }
+
+    fn event_create(&self, _flags: u64) -> Result<Token> {
+        Ok(token())
+    }
+
+    fn event_destroy(&self, _event: Token) -> Result<()> {
+        Ok(())
+    }
+
+    fn event_record(&self, _event: Token, _stream: Token) -> Result<()> {
+        Ok(())
+    }
+
+    fn event_query(&self, _event: Token) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn launch(&self, _stream: Token, _launch: &Launch<'_>) -> Option<Result<()>> {
+        Some(Ok(()))
+    }
+
+    fn execute(&self, _task: dtl_task_fn_t, _user: Addr) -> Result<()> {
+        Ok(())
+    }
+
+    fn parallel_for(
+        &self,
+        _range: (u64, u64),
+        _grain: u64,
+        _body: dtl_range_fn_t,
+        _user: Addr,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    fn max_parallelism(&self) -> Result<u32> {
+        Ok(1)
+    }
+}

@@ -1,0 +1,233 @@
+//! Backends: register, find, describe.
+
+use super::args::{self, Out, sized};
+use super::guard;
+use crate::abi::device::dtl_backend_info_t;
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::status::dtl_status_t;
+use crate::abi::vtable::*;
+use crate::backend::native::{self, Tables};
+use crate::error::{Result, fail};
+use crate::runtime::{device, registry};
+use crate::sys::buf::Addr;
+use std::ffi::{c_char, c_void};
+use std::sync::Arc;
+
+sized!(
+    dtl_backend_info_t,
+    dtl_backend_vtable_t,
+    dtl_device_vtable_t,
+    dtl_memory_vtable_t,
+    dtl_transfer_vtable_t,
+    dtl_exec_vtable_t,
+    dtl_comm_vtable_t,
+);
+
+/// Registers a backend of the program's own under a name. From then on it is found, chosen and
+/// used like a built-in one; whatever its tables leave NULL is made from what they have.
+///
+/// @param name    1 to 63 letters, digits, '_', '-', '.'; case counts. Copied.
+/// @param vtable  its tables; they are copied, component tables too. Start from the _INIT macros.
+/// @param self    passed to every slot; must live until the table's `destroy` is called.
+/// @param flags   DTL_REGISTER_REPLACE or 0.
+/// @param out     its handle; valid until unregistered or finalized.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: a table lacks a
+///         required slot or has a bad value (the text names the first). DTL_ERROR_INCOMPATIBLE_ABI:
+///         compiled for a newer library. After a failure nothing is registered and `destroy` is
+///         not called.
+/// Threads: any. One table may serve several names.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_register(
+    name: *const c_char,
+    vtable: *const dtl_backend_vtable_t,
+    self_: *mut c_void,
+    flags: u64,
+    out: *mut dtl_backend_t,
+) -> dtl_status_t {
+    guard::call(|_| {
+        // SAFETY: the caller's contract.
+        let name = unsafe { args::text(name, "name") }?;
+        let out = Out::new(out, "out")?;
+        // SAFETY: the caller's contract.
+        let tables = unsafe { take_tables(vtable) }?;
+        let (backend, owner) = native::adapt(name, &tables, Addr::new(self_))?;
+        out.set(registry::add(Arc::new(backend), flags)?);
+        owner.arm();
+        Ok(())
+    })
+}
+
+/// For slots of registered backends: the text that goes with the status the slot is about to
+/// return (the vendor's code and message, say). It becomes part of the caller's dtl_last_error.
+///
+/// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t {
+    // SAFETY: the caller's contract.
+    guard::always(|| native::set_error_text(unsafe { args::text(text, "text") }?))
+}
+
+unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables> {
+    // SAFETY: the caller's contract.
+    let main = unsafe { args::take(vtable) }?;
+    Ok(Tables {
+        // SAFETY: the caller's contract, as in the four lines below.
+        device: unsafe { take_optional(main.device) }?,
+        // SAFETY: as above.
+        memory: unsafe { take_optional(main.memory) }?,
+        // SAFETY: as above.
+        transfer: unsafe { take_optional(main.transfer) }?,
+        // SAFETY: as above.
+        exec: unsafe { take_optional(main.exec) }?,
+        // SAFETY: as above.
+        comm: unsafe { take_optional(main.comm) }?,
+        main,
+    })
+}
+
+unsafe fn take_optional<T: args::Sized32>(table: *const T) -> Result<Option<T>> {
+    if table.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's contract: a table of the size it says.
+    unsafe { args::take(table) }.map(Some)
+}
+
+/// Removes a registered backend; its `destroy` runs once its last user is gone.
+///
+/// @return DTL_ERROR_BUSY: allocations, streams, events, executors or communicators of it live:
+///         destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t {
+    guard::call(|inside| if backend.id == 0 { Ok(()) } else { registry::remove(inside, backend) })
+}
+
+/// Finds a backend.
+///
+/// @param name  a name ("host", "null", …; "cpu" and "CPU" mean host, "GPU" cuda);
+///              "auto" = the available one with device and memory of the highest priority;
+///              NULL = what dtl_init, DTL_BACKEND or STEPMESH_BACKEND says, else "auto", decided at
+///              the first use. Only "auto" chooses: a name never falls back to another.
+/// @param out   its handle. Nothing to free.
+/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones.
+///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_get(name: *const c_char, out: *mut dtl_backend_t) -> dtl_status_t {
+    guard::call(|_| {
+        let out = Out::new(out, "out")?;
+        // SAFETY: the caller's contract.
+        let name = unsafe { args::text_or_null(name, "name") }?;
+        out.set(registry::by_name(name)?.handle());
+        Ok(())
+    })
+}
+
+/// Number of backends, available or not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t {
+    guard::call(|_| {
+        Out::new(out_count, "out_count")?.set(registry::all().len() as u64);
+        Ok(())
+    })
+}
+
+/// The backend of an index, 0 … count-1, in the order registered.
+///
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> dtl_status_t {
+    guard::call(|_| {
+        let out = Out::new(out, "out")?;
+        let all = registry::all();
+        match usize::try_from(index).ok().and_then(|index| all.get(index)) {
+            Some(backend) => out.set(backend.handle()),
+            None => return fail!(DTL_ERROR_OUT_OF_BOUNDS, "backend index {index}: there are {}", all.len()),
+        }
+        Ok(())
+    })
+}
+
+/// The backend's name, valid as long as it is registered; NULL for a bad handle (see
+/// dtl_last_error).
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_backend_name(backend: dtl_backend_t) -> *const c_char {
+    let mut name = std::ptr::null();
+    let _ = guard::call(|inside| {
+        name = device::backend(inside, backend)?.name.as_ptr();
+        Ok(())
+    });
+    name
+}
+
+/// Describes a backend.
+///
+/// @param out_info  start from DTL_BACKEND_INFO_INIT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_info(
+    backend: dtl_backend_t,
+    out_info: *mut dtl_backend_info_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let backend = device::backend(inside, backend)?;
+        let describe = |info: &mut dtl_backend_info_t| {
+            info.components = backend.components();
+            info.auto_priority = backend.auto_priority;
+            info.is_builtin = i32::from(backend.builtin);
+            info.flags = backend.flags;
+            info.name = backend.name.as_ptr();
+            Ok(())
+        };
+        // SAFETY: the caller's contract.
+        unsafe { args::fill(out_info, describe) }
+    })
+}
+
+/// Whether a backend can run here. Asks it afresh.
+///
+/// @param out_yes  1 or 0.
+/// @param why      `cap` bytes for the reason if 0 (cut if too long), empty if 1; may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_is_available(
+    backend: dtl_backend_t,
+    out_yes: *mut i32,
+    why: *mut c_char,
+    cap: u64,
+) -> dtl_status_t {
+    guard::wait(
+        |inside| Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?)),
+        |(backend, out)| {
+            let answer = backend.availability();
+            out.set(i32::from(answer.is_ok()));
+            let mut reason = answer.err().unwrap_or_default();
+            while !reason.is_empty() && cap <= reason.len() as u64 {
+                reason.pop();
+            }
+            if why.is_null() || cap == 0 {
+                return Ok(());
+            }
+            // SAFETY: the caller's contract; the reason was cut to fit.
+            unsafe { args::put_text(&reason, why, cap, std::ptr::null_mut()) }
+        },
+    )
+}
+
+/// Whether a backend has a feature: "device", "memory", "transfer", "exec", "comm", or a name that
+/// the backend itself knows (an unknown one is answered 0).
+///
+/// @param out_yes  1 or 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_supports(
+    backend: dtl_backend_t,
+    feature: *const c_char,
+    out_yes: *mut i32,
+) -> dtl_status_t {
+    // SAFETY: the caller's contract.
+    let feature = unsafe { args::text(feature, "feature") };
+    guard::wait(
+        |inside| Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?, feature?)),
+        |(backend, out, feature): (Arc<registry::Backend>, _, _)| {
+            out.set(i32::from(backend.supports(feature)?));
+            Ok(())
+        },
+    )
+}

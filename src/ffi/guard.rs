@@ -1,0 +1,92 @@
+//! The wrapper of every entry: gate, epoch, panics, the thread's last error.
+
+use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
+use crate::error::{Error, Result};
+use crate::runtime::lifecycle;
+use crate::sys::epoch::{self, Guard};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    /// `None` = no call has failed yet.
+    static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
+}
+
+/// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.
+#[inline]
+pub(super) fn call(body: impl FnOnce(&Guard) -> Result<()>) -> dtl_status_t {
+    let inside = epoch::enter();
+    if !lifecycle::is_open() {
+        if let Err(error) = lifecycle::admit(crate::backend::builtin) {
+            return failed(&error);
+        }
+    }
+    finish(catch_unwind(AssertUnwindSafe(|| body(&inside))))
+}
+
+/// An entry that may wait: `pin` looks handles up inside the epoch, `body` runs outside of it.
+#[inline]
+pub(super) fn wait<P>(
+    pin: impl FnOnce(&Guard) -> Result<P>,
+    body: impl FnOnce(P) -> Result<()>,
+) -> dtl_status_t {
+    let inside = epoch::enter();
+    if !lifecycle::is_open() {
+        if let Err(error) = lifecycle::admit(crate::backend::builtin) {
+            return failed(&error);
+        }
+    }
+    finish(catch_unwind(AssertUnwindSafe(|| {
+        let pinned = pin(&inside)?;
+        let _waiting = inside.into_blocking();
+        body(pinned)
+    })))
+}
+
+/// An entry that works in every state of the library (init, finalize, log).
+pub(super) fn always(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
+    finish(catch_unwind(AssertUnwindSafe(body)))
+}
+
+#[inline]
+fn finish(outcome: std::thread::Result<Result<()>>) -> dtl_status_t {
+    match outcome {
+        Ok(Ok(())) => DTL_SUCCESS,
+        Ok(Err(error)) => failed(&error),
+        Err(panic) => panicked(panic.as_ref()),
+    }
+}
+
+#[cold]
+fn panicked(panic: &(dyn std::any::Any + Send)) -> dtl_status_t {
+    let what = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown");
+    failed(&Error::new(DTL_ERROR_INTERNAL, format!("a bug in the library: {what}. Please report it.")))
+}
+
+#[cold]
+fn failed(error: &Error) -> dtl_status_t {
+    let text = CString::new(error.text().replace('\0', "?")).unwrap_or_default();
+    // In a thread's last destructors the text is gone; the status still tells.
+    let _ = LAST_ERROR.try_with(|last| {
+        if let Ok(mut last) = last.try_borrow_mut() {
+            *last = Some(text);
+        }
+    });
+    error.status()
+}
+
+/// The text of the thread's last failed call.
+pub(super) fn last_error() -> *const c_char {
+    const ENDING: &CStr = c"(the thread is ending: no text)";
+    LAST_ERROR
+        .try_with(|last| match last.try_borrow() {
+            Ok(text) => text.as_ref().map_or(c"".as_ptr(), |text| text.as_ptr()),
+            Err(_) => ENDING.as_ptr(),
+        })
+        .unwrap_or(ENDING.as_ptr())
+}

@@ -1,0 +1,17 @@
+//! C in, C out: each entry validates, makes one safe call, converts. Decides nothing.
+//!
+//! The comments on the functions are the text of `dtl.h`; the modules' order is the header's.
+#![allow(clippy::missing_safety_doc, reason = "the functions' C documentation is their contract")]
+
+mod args;
+mod guard;
+
+pub mod runtime;
+
+pub mod backend;
+
+pub mod device;
+
+pub mod memory;
+
+pub mod transfer;

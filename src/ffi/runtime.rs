@@ -1,0 +1,180 @@
+//! Library-wide entries: init, finalize, versions, texts, log.
+
+use super::args::{self, sized};
+use super::guard;
+use crate::abi::runtime::*;
+use crate::abi::status::dtl_status_t;
+use crate::error::{fail, status_message as message_of, status_name as name_of};
+use crate::runtime::settings::{Settings, alias};
+use crate::runtime::{SHUTDOWN, explain, lifecycle, log};
+use crate::sys::buf::Addr;
+use std::ffi::{c_char, c_void};
+
+sized!(dtl_config_t);
+
+/// Initialises the library. Counted: each call wants a dtl_finalize. Optional before the first
+/// finalize (the first use initialises with what the environment says), required after it.
+/// The first call's configuration holds; later ones are counted only.
+///
+/// @param config  NULL = everything from the environment. Read during the call only.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or environment variable has a value that makes no
+///         sense (named in the text). DTL_ERROR_FORKED: call dtl_init_after_fork instead.
+/// Threads: any. Equivalent: MPI_Init (but repeatable).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
+    guard::always(|| {
+        if config.is_null() {
+            return lifecycle::init(|_| Ok(()), crate::backend::builtin);
+        }
+        // SAFETY: the caller's contract: a struct of the size it says.
+        let config = unsafe { args::take(config) }?;
+        // SAFETY: the caller's contract: NULL or a NUL-terminated text.
+        let backend = unsafe { args::text_or_null(config.backend, "config.backend") }?;
+        // SAFETY: as above.
+        let comm = unsafe { args::text_or_null(config.comm, "config.comm") }?;
+        lifecycle::init(|settings| apply(settings, &config, backend, comm), crate::backend::builtin)
+    })
+}
+
+fn apply(
+    settings: &mut Settings,
+    config: &dtl_config_t,
+    backend: Option<&str>,
+    comm: Option<&str>,
+) -> crate::error::Result<()> {
+    match config.log_level {
+        0 => {}
+        DTL_LOG_OFF..=DTL_LOG_DEBUG => settings.log_level = Some(config.log_level),
+        level => {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "config.log_level {level}: use a DTL_LOG_ constant or 0"
+            );
+        }
+    }
+    match config.strict {
+        0 => {}
+        1 | -1 => settings.strict = config.strict == 1,
+        strict => return fail!(DTL_ERROR_INVALID_ARGUMENT, "config.strict {strict}: use 1, -1 or 0"),
+    }
+    if let Some(name) = backend {
+        settings.backend = Some(alias(name).to_owned());
+    }
+    if let Some(kind) = comm {
+        settings.comm = Some(kind.to_owned());
+    }
+    Ok(())
+}
+
+/// Ends what dtl_init began. The last one destroys every live object (so handles become stale),
+/// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
+/// until the next dtl_init. Communicators are closed too: call it on every rank.
+///
+/// @return DTL_ERROR_BUSY: another thread is inside the library; let it return, then call again.
+///         DTL_ERROR_INVALID_STATE: there is nothing to end.
+/// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_finalize() -> dtl_status_t {
+    guard::always(|| lifecycle::finalize(SHUTDOWN))
+}
+
+/// Makes the library usable in a child that was forked from a process that used it. The parent's
+/// handles are forgotten (they become stale; the parent's objects stay untouched). No other
+/// thread of the parent may have been inside a dtl_ call at the fork.
+///
+/// @return DTL_ERROR_INVALID_STATE: this process is no such child.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
+    guard::always(|| lifecycle::init_after_fork(SHUTDOWN, crate::backend::builtin))
+}
+
+/// The library's version, "0.1.0". Lives for ever. Works in every state.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_version_string() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// Major version. Works in every state.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_version_major() -> i32 {
+    version(env!("CARGO_PKG_VERSION_MAJOR"))
+}
+
+/// Minor version. Works in every state.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_version_minor() -> i32 {
+    version(env!("CARGO_PKG_VERSION_MINOR"))
+}
+
+/// Patch version. Works in every state.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_version_patch() -> i32 {
+    version(env!("CARGO_PKG_VERSION_PATCH"))
+}
+
+fn version(text: &str) -> i32 {
+    text.parse().unwrap_or(0)
+}
+
+/// DTL_ABI_VERSION of the library (the header's may be lower). Works in every state.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_abi_version() -> u32 {
+    DTL_ABI_VERSION
+}
+
+/// The constant's name, e.g. "DTL_ERROR_TIMEOUT"; "DTL_ERROR_UNKNOWN" for a number that is no
+/// status. Lives for ever. Works in every state.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_status_name(status: dtl_status_t) -> *const c_char {
+    name_of(status).as_ptr()
+}
+
+/// The general meaning of a status, for people. Lives for ever. Works in every state.
+/// Equivalent: MPI_Error_string.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
+    message_of(status).as_ptr()
+}
+
+/// What went wrong in this thread's last failed call: names the offender and says what to do.
+/// Valid until the thread's next failed call; successful calls leave it alone. Empty before the
+/// first failure. Never NULL. Works in every state.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_last_error() -> *const c_char {
+    guard::last_error()
+}
+
+/// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
+/// `user` is passed through; both must stay valid until replaced (and one call longer: another
+/// thread may be inside). Works in every state.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_log_set_callback(
+    function: dtl_log_fn_t,
+    user: *mut c_void,
+    level: i32,
+) -> dtl_status_t {
+    guard::always(|| {
+        if !(DTL_LOG_OFF..=DTL_LOG_DEBUG).contains(&level) || level == 0 {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "level {level}: use a DTL_LOG_ constant");
+        }
+        log::set_callback(function, Addr::new(user));
+        log::set_level(level);
+        Ok(())
+    })
+}
+
+/// Every automatic choice so far and its reason, a line each, as text.
+///
+/// @param buf      `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length only.
+/// @param out_len  length needed without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len; call again with more room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_explain(buf: *mut c_char, cap: u64, out_len: *mut u64) -> dtl_status_t {
+    guard::call(|_| {
+        // SAFETY: the caller's contract.
+        unsafe { args::put_text(&explain::text(), buf, cap, out_len) }
+    })
+}

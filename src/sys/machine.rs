@@ -1,0 +1,42 @@
+//! What this machine is: memory, cores, the CPU's name. Read from /proc and the control group.
+
+use std::fs;
+
+/// Free and total bytes of memory, bounded by the control group; 0 = unknown.
+#[must_use]
+pub fn memory() -> (u64, u64) {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let (mut free, mut total) = (field(&meminfo, "MemAvailable:"), field(&meminfo, "MemTotal:"));
+    for (limit, used) in [
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ] {
+        let number = |path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+        if let (Some(limit), Some(used)) = (number(limit), number(used)) {
+            total = total.min(limit);
+            free = free.min(limit.saturating_sub(used));
+        }
+    }
+    (free, total)
+}
+
+fn field(meminfo: &str, name: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+}
+
+/// Cores that this process may use: its affinity, bounded by the control group's quota.
+#[must_use]
+pub fn usable_cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
+
+/// The CPU's name for people.
+#[must_use]
+pub fn cpu_name() -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find(|line| line.starts_with("model name"));
+    model
+        .and_then(|line| line.split(':').nth(1))
+        .map_or_else(|| "CPU".to_owned(), |name| name.trim().to_owned())
+}
