@@ -238,6 +238,8 @@ pub fn forget_all() {
 
 fn forget<T: Noun>(inside: &Guard) {
     for id in T::table().handles() {
-        T::table().remove(inside, id).map(std::mem::forget);
+        if let Some(object) = T::table().remove(inside, id) {
+            std::mem::forget(object);
+        }
     }
 }

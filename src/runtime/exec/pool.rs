@@ -81,7 +81,9 @@ pub fn close_machine() {
 
 /// In a forked child: the pool's threads are the parent's, so a new one is made when needed.
 pub fn forget_machine() {
-    MACHINE.lock().take().map(std::mem::forget);
+    if let Some(pool) = MACHINE.lock().take() {
+        std::mem::forget(pool);
+    }
 }
 
 /// See the module's text.
