@@ -5,7 +5,7 @@
 use super::event::{Body as EventBody, Event};
 use super::fence::{Fence, Waited};
 use super::pool::{self, Body, Pool, run_in_order};
-use super::queue::{Queue, Task};
+use super::queue::{Queue, Work};
 use super::{Home, exec_of, outcome, ticket};
 use crate::abi::exec::*;
 use crate::abi::status::*;
@@ -237,8 +237,8 @@ fn call(function: TaskFn, user: Addr) -> Result<()> {
 }
 
 /// A task that completes a fence and passes its failure on to the queue as well.
-fn marked(fence: Arc<Fence>, work: impl FnOnce() -> Result<()> + Send + 'static) -> Task {
-    Task::Run(Box::new(move || {
+fn marked(fence: Arc<Fence>, work: impl FnOnce() -> Result<()> + Send + 'static) -> Work {
+    Work::Run(Box::new(move || {
         let result = work();
         fence.complete(result.clone().err());
         result
@@ -252,7 +252,7 @@ fn on_worker(queue: &Queue, work: impl FnOnce() -> Result<()> + Send + 'static) 
     }
     let fence = Arc::new(Fence::pending());
     let done = Arc::clone(&fence);
-    queue.push(Task::Run(Box::new(move || {
+    queue.push(Work::Run(Box::new(move || {
         done.complete(work().err()); // the caller reports it, so it does not stick to the queue
         Ok(())
     })))?;

@@ -12,6 +12,7 @@ use super::outcome;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
+use crate::sys::machine;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -59,7 +60,7 @@ pub fn default_size() -> u32 {
     let first = wanted.as_deref().and_then(|list| list.split(',').next()?.trim().parse::<u32>().ok());
     match first {
         Some(threads) if threads > 0 => threads.min(LARGEST),
-        _ => thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1)),
+        _ => machine::usable_cores().min(LARGEST),
     }
 }
 

@@ -24,19 +24,24 @@ use std::thread::{self, JoinHandle, ThreadId};
 /// Tasks that fit before the queue's memory grows.
 const CAPACITY: usize = 64;
 
-/// A piece of work.
+/// What a queue does in its order.
 #[allow(clippy::large_enum_variant, reason = "a boxed launch would allocate at each launch")]
-pub enum Task {
+pub enum Work {
     /// Calls a user's function.
     Call(dtl_task_fn_t, Addr),
     /// Runs a kernel over its grid.
     Launch(Grid),
-    /// Completes a fence: everything before it is done.
-    Mark(Arc<Fence>),
     /// Waits for another queue's work; its failure becomes this queue's.
     Await(Arc<Fence>),
     /// Anything else.
     Run(Box<dyn FnOnce() -> Result<()> + Send>),
+}
+
+#[allow(clippy::large_enum_variant, reason = "as above")]
+enum Task {
+    Work(Work),
+    /// Completes a fence: everything before it is done.
+    Mark(Arc<Fence>),
 }
 
 /// See the module's text.
@@ -97,19 +102,22 @@ impl Queue {
         }
     }
 
-    /// Appends a task.
-    pub fn push(&self, task: Task) -> Result<()> {
-        self.push_with(|| task)
+    /// Appends work.
+    pub fn push(&self, work: Work) -> Result<()> {
+        self.push_with(|| work)
     }
 
-    /// Appends the task that `make` gives; `make` is called only if nothing can fail any more.
-    pub(super) fn push_with(&self, make: impl FnOnce() -> Task) -> Result<()> {
-        let mut state = self.shared.state.lock();
+    /// Appends the work that `make` gives; `make` is called only if nothing can fail any more.
+    pub(super) fn push_with(&self, make: impl FnOnce() -> Work) -> Result<()> {
+        self.append(&mut self.shared.state.lock(), || Task::Work(make()))
+    }
+
+    fn append(&self, state: &mut State, make: impl FnOnce() -> Task) -> Result<()> {
         if state.closing {
             return fail!(DTL_ERROR_CANCELED, "the stream is being destroyed and takes no more work");
         }
         if state.worker_id.is_none() {
-            self.start_worker(&mut state)?;
+            self.start_worker(state)?;
         }
         state.tasks.push_back(make());
         self.shared.submitted.fetch_add(1, Ordering::Release);
@@ -142,6 +150,16 @@ impl Queue {
         completed == self.shared.submitted.load(Ordering::Acquire)
     }
 
+    /// As `is_idle`, but never behind an event: who has seen the last mark sees an idle queue.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        if self.is_idle() {
+            return true;
+        }
+        let _state = self.shared.state.lock(); // held while a mark is completed and counted
+        self.is_idle()
+    }
+
     /// The failure that waits to be reported.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
@@ -158,7 +176,14 @@ impl Queue {
             now(self.failure());
             return Ok(());
         }
-        self.push_with(|| Task::Mark(later()))
+        let mut state = self.shared.state.lock();
+        if self.is_idle() {
+            let failure = state.failure.clone();
+            drop(state);
+            now(failure);
+            return Ok(());
+        }
+        self.append(&mut state, || Task::Mark(later()))
     }
 
     /// Waits for all tasks queued so far; reports and clears the failure.
@@ -228,18 +253,32 @@ impl Shared {
                 state.parked = false;
                 continue;
             };
-            let stuck = state.failure.clone();
+            let work = match task {
+                Task::Work(work) => work,
+                Task::Mark(fence) => {
+                    // Under the lock, so that fence and count change together (see `is_finished`).
+                    fence.complete(state.failure.clone());
+                    drop(fence);
+                    self.count(&mut state);
+                    continue;
+                }
+            };
             drop(state);
-            let result = run_caught(task, stuck);
+            let result = run_caught(work);
             state = self.state.lock();
             if let Err(error) = result {
                 self.keep(&mut state, error);
             }
-            let completed = self.completed.fetch_add(1, Ordering::Release) + 1;
-            if completed >= state.wanted {
-                state.wanted = u64::MAX;
-                self.progress.notify_all();
-            }
+            self.count(&mut state);
+        }
+    }
+
+    /// One more task is done.
+    fn count(&self, state: &mut State) {
+        let completed = self.completed.fetch_add(1, Ordering::Release) + 1;
+        if completed >= state.wanted {
+            state.wanted = u64::MAX;
+            self.progress.notify_all();
         }
     }
 
@@ -251,25 +290,21 @@ impl Shared {
     }
 }
 
-fn run_caught(task: Task, stuck: Option<Error>) -> Result<()> {
-    match catch_unwind(AssertUnwindSafe(|| run(task, stuck))) {
+fn run_caught(work: Work) -> Result<()> {
+    match catch_unwind(AssertUnwindSafe(|| run(work))) {
         Ok(result) => result,
         Err(_) => fail!(DTL_ERROR_INTERNAL, "a task of a stream panicked; please report this bug"),
     }
 }
 
-fn run(task: Task, stuck: Option<Error>) -> Result<()> {
-    match task {
-        Task::Call(Some(function), user) => outcome(function(user.ptr()), "a stream's host callback"),
-        Task::Call(None, _) => Ok(()),
-        Task::Launch(grid) => grid.run(),
-        Task::Mark(fence) => {
-            fence.complete(stuck);
-            Ok(())
-        }
-        Task::Await(fence) => match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
+fn run(work: Work) -> Result<()> {
+    match work {
+        Work::Call(Some(function), user) => outcome(function(user.ptr()), "a stream's host callback"),
+        Work::Call(None, _) => Ok(()),
+        Work::Launch(grid) => grid.run(),
+        Work::Await(fence) => match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
             Waited::Done | Waited::Canceled => fence.failure().map_or(Ok(()), Err),
         },
-        Task::Run(work) => work(),
+        Work::Run(work) => work(),
     }
 }

@@ -14,7 +14,7 @@
 use super::event::{Body as EventBody, Event};
 use super::fence::{Fence, Waited};
 use super::kernel::{Kernel, check_shape};
-use super::queue::{Queue, Task};
+use super::queue::{Queue, Work};
 use super::{Home, Limits, exec_of, outcome, same_home, ticket};
 use crate::abi::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
@@ -136,7 +136,7 @@ impl Stream {
     /// Whether all work is done; its failure if it failed (which stays to be reported).
     pub fn query(&self) -> Result<bool> {
         let foreign = match &self.body {
-            Body::Own(queue) if !queue.is_idle() => return Ok(false),
+            Body::Own(queue) if !queue.is_finished() => return Ok(false),
             Body::Own(queue) => return queue.failure().map_or(Ok(true), Err),
             Body::Backend(foreign) => foreign,
         };
@@ -179,7 +179,7 @@ impl Stream {
                 if fence.is_done() && fence.failure().is_none() {
                     return Ok(());
                 }
-                queue.push(Task::Await(fence))
+                queue.push(Work::Await(fence))
             }
             (Body::Backend(foreign), EventBody::Backend(token)) if same_home(&self.home, event.home()) => {
                 self.note_work();
@@ -199,7 +199,7 @@ impl Stream {
     /// Calls a function on a host thread in the stream's order.
     pub fn host_callback(&self, function: dtl_task_fn_t, user: Addr) -> Result<()> {
         match &self.body {
-            Body::Own(queue) => queue.push(Task::Call(function, user)),
+            Body::Own(queue) => queue.push(Work::Call(function, user)),
             Body::Backend(_) => self.run(move || match function {
                 Some(function) => outcome(function(user.ptr()), "a stream's host callback"),
                 None => Ok(()),
@@ -210,7 +210,7 @@ impl Stream {
     /// Runs library code on a host thread in the stream's order; a failure sticks to the stream.
     pub fn run(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let foreign = match &self.body {
-            Body::Own(queue) => return queue.push(Task::Run(Box::new(work))),
+            Body::Own(queue) => return queue.push(Work::Run(Box::new(work))),
             Body::Backend(foreign) => foreign,
         };
         self.note_work();
@@ -248,7 +248,7 @@ impl Stream {
         }
         check_shape(shape, &self.limits)?;
         let foreign = match &self.body {
-            Body::Own(queue) => return queue.push(Task::Launch(kernel.over(*shape, args))),
+            Body::Own(queue) => return queue.push(Work::Launch(kernel.over(*shape, args))),
             Body::Backend(foreign) => foreign,
         };
         self.note_work();
