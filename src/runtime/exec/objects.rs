@@ -181,6 +181,15 @@ pub fn streams_of(inside: &Guard, backend: &Backend, device: i32) -> Vec<Arc<Str
     STREAMS.handles().into_iter().filter_map(|id| STREAMS.pin(inside, id)).filter(ours).collect()
 }
 
+/// Shares of a backend that its default streams hold: they do not count as use.
+#[must_use]
+pub fn default_shares(inside: &Guard, backend: &Backend) -> usize {
+    let key = backend.handle().id;
+    let defaults = DEFAULTS.read();
+    let ours = defaults.iter().filter(|known| known.backend == key);
+    ours.filter_map(|known| STREAMS.get(inside, known.stream)).map(Stream::home_shares).sum()
+}
+
 /// Destroys the default streams of a backend that is about to be unregistered (they are the
 /// library's own and must not keep it busy).
 pub fn drop_defaults(inside: &Guard, backend: &Backend) {

@@ -23,6 +23,8 @@ use std::thread::{self, JoinHandle, ThreadId};
 
 /// Tasks that fit before the queue's memory grows.
 const CAPACITY: usize = 64;
+/// Polls before the worker or a synchronizer parks: some 10 microseconds, the price of a wake-up.
+const SPINS: u32 = 300;
 
 /// What a queue does in its order.
 #[allow(clippy::large_enum_variant, reason = "a boxed launch would allocate at each launch")]
@@ -145,9 +147,7 @@ impl Queue {
     /// Whether every task queued so far is done.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        // In this order: tasks that finished before the first load were counted before the second.
-        let completed = self.shared.completed.load(Ordering::Acquire);
-        completed == self.shared.submitted.load(Ordering::Acquire)
+        self.shared.is_idle()
     }
 
     /// As `is_idle`, but never behind an event: who has seen the last mark sees an idle queue.
@@ -192,6 +192,7 @@ impl Queue {
         if self.is_idle() && !shared.failed.load(Ordering::Acquire) {
             return Ok(());
         }
+        spin_until(|| shared.is_idle());
         let mut state = shared.state.lock();
         let target = shared.submitted.load(Ordering::Relaxed);
         while shared.completed.load(Ordering::Relaxed) < target {
@@ -235,7 +236,22 @@ impl Drop for Queue {
     }
 }
 
+fn spin_until(ready: impl Fn() -> bool) {
+    for _ in 0..SPINS {
+        if ready() {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+}
+
 impl Shared {
+    fn is_idle(&self) -> bool {
+        // In this order: tasks that finished before the first load were counted before the second.
+        let completed = self.completed.load(Ordering::Acquire);
+        completed == self.submitted.load(Ordering::Acquire)
+    }
+
     /// The worker's life.
     fn work_off(&self) {
         let bound = self.home.bind(self.device);
@@ -248,9 +264,14 @@ impl Shared {
                 if state.closing {
                     return;
                 }
-                state.parked = true;
-                self.work.wait(&mut state);
-                state.parked = false;
+                drop(state);
+                spin_until(|| !self.is_idle());
+                state = self.state.lock();
+                if state.tasks.is_empty() && !state.closing {
+                    state.parked = true;
+                    self.work.wait(&mut state);
+                    state.parked = false;
+                }
                 continue;
             };
             let work = match task {

@@ -87,6 +87,15 @@ impl Stream {
         &self.home
     }
 
+    /// How many shares of the backend it holds (a queue has one of its own).
+    #[must_use]
+    pub fn home_shares(&self) -> usize {
+        match &self.body {
+            Body::Own(_) => 2,
+            Body::Backend(_) => 1,
+        }
+    }
+
     /// The device it was made on.
     #[must_use]
     pub fn device(&self) -> i32 {

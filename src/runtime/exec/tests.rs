@@ -177,6 +177,7 @@ fn closing_a_stream_finishes_its_work() {
     stream.close();
     assert_eq!(count.load(Ordering::Relaxed), 100);
     assert_eq!(status(stream.run(|| Ok(()))), DTL_ERROR_CANCELED);
+    assert_eq!(Arc::strong_count(stream.home()), stream.home_shares(), "no share is left behind");
 
     let own = Arc::new(Stream::create(plain(), 0, 0).unwrap());
     let itself = Arc::clone(&own);
