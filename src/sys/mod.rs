@@ -1,8 +1,12 @@
 //! The operating system and raw memory: safe faces on small unsafe. Knows nothing of backends.
 
 pub mod buf;
+pub mod child;
 pub mod clock;
 pub mod epoch;
 pub mod gate;
 pub mod park;
+pub mod process;
+pub mod shared;
 pub mod slab;
+pub mod socket;

@@ -1,0 +1,3 @@
+//! Ranks of one node as processes that share memory.
+mod ring;
+mod segment;
