@@ -221,7 +221,8 @@ mod tests {
 
     fn buffer(bytes: &[u8]) -> Scratch {
         // SAFETY: the slice outlives the copy made here; `copy_of` only reads it.
-        Scratch::copy_of(unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) }).expect("memory")
+        Scratch::copy_of(unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) })
+            .expect("memory")
     }
 
     fn bytes(scratch: &Scratch) -> &[u8] {
@@ -284,7 +285,10 @@ mod tests {
         let late = comm.irecv(into.region(), from(0, 1)).expect("irecv");
         assert_eq!(comm.test(late).expect("test"), None, "the cancelled send is gone");
         assert_eq!(comm.isend(data.region(), 1, 1).expect_err("rank").status(), DTL_ERROR_INVALID_RANK);
-        assert_eq!(comm.irecv(into.region(), from(-7, 1)).expect_err("rank").status(), DTL_ERROR_INVALID_RANK);
+        assert_eq!(
+            comm.irecv(into.region(), from(-7, 1)).expect_err("rank").status(),
+            DTL_ERROR_INVALID_RANK
+        );
     }
 
     #[test]

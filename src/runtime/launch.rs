@@ -104,7 +104,8 @@ fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {
         Ok(_) => {}
         Err(_) => return malformed("SLURM_STEP_ID", &step, "the number of a job step"),
     }
-    let total = if env.text("SLURM_STEP_NUM_TASKS").is_some() { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
+    let total =
+        if env.text("SLURM_STEP_NUM_TASKS").is_some() { "SLURM_STEP_NUM_TASKS" } else { "SLURM_NTASKS" };
     let Some(whole) = env.rank_of("SLURM_PROCID", total)? else {
         return Ok(None);
     };
@@ -139,7 +140,12 @@ fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
 /// A place on the node that the launcher does not tell.
 const UNKNOWN: (i32, i32) = (0, 0);
 
-fn launch(whole: (i32, i32), local: (i32, i32), job: String, launcher: &'static str) -> Result<Option<Launch>> {
+fn launch(
+    whole: (i32, i32),
+    local: (i32, i32),
+    job: String,
+    launcher: &'static str,
+) -> Result<Option<Launch>> {
     let ((rank, size), (local_rank, local_size)) = (whole, local);
     if local_size > size {
         return fail!(
@@ -152,7 +158,10 @@ fn launch(whole: (i32, i32), local: (i32, i32), job: String, launcher: &'static 
 }
 
 fn malformed<T>(name: &str, value: &str, wanted: &str) -> Result<T> {
-    fail!(DTL_ERROR_INVALID_ARGUMENT, "environment variable {name}=\"{value}\": {wanted} expected; correct or unset it")
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "environment variable {name}=\"{value}\": {wanted} expected; correct or unset it"
+    )
 }
 
 struct Env<'a> {
@@ -287,7 +296,8 @@ mod tests {
 
     #[test]
     fn malformed_values_are_named() {
-        let cases: [(&[(&str, &str)], &str, &str); 8] = [
+        type Case<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
+        let cases: [Case<'_>; 8] = [
             (&[("DTL_RANK", "x"), ("DTL_SIZE", "2")], "DTL_RANK", "\"x\""),
             (&[("DTL_RANK", "-1"), ("DTL_SIZE", "2")], "DTL_RANK", "\"-1\""),
             (&[("DTL_RANK", "2"), ("DTL_SIZE", "2")], "DTL_RANK", "\"2\""),

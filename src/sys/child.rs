@@ -116,7 +116,7 @@ impl Signals {
     }
 
     /// The next one that arrived, if any.
-    pub fn next(&mut self) -> Option<Signal> {
+    pub fn take(&mut self) -> Option<Signal> {
         // SAFETY: all-zero is a valid signalfd_siginfo: it is plain integers.
         let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
         let size = size_of::<libc::signalfd_siginfo>();

@@ -57,9 +57,8 @@ impl Memory {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
-        let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -114,12 +113,13 @@ impl Memory {
     #[must_use]
     pub fn span(self: &Arc<Self>, offset: usize, len: usize) -> Option<Span> {
         let inside = offset % 8 == 0 && offset.checked_add(len)? <= self.len;
+        if !inside {
+            return None;
+        }
         // SAFETY: the range is mapped as long as the span keeps the memory; who may write which
         // part when is the protocol of those who share it.
-        inside.then(|| Span {
-            region: unsafe { Region::new(self.base.offset(offset).ptr(), len) },
-            _memory: Arc::clone(self),
-        })
+        let region = unsafe { Region::new(self.base.offset(offset).ptr(), len) };
+        Some(Span { region, _memory: Arc::clone(self) })
     }
 }
 
@@ -203,7 +203,9 @@ mod tests {
     #[test]
     fn the_outside_is_refused() {
         let memory = Memory::create(4096).expect("memfd");
-        assert!(memory.word(4096).is_none() && memory.word(4).is_none() && memory.word(usize::MAX - 7).is_none());
+        assert!(
+            memory.word(4096).is_none() && memory.word(4).is_none() && memory.word(usize::MAX - 7).is_none()
+        );
         assert!(memory.span(4088, 16).is_none());
         assert!(memory.commit(4096, 4096).is_err(), "the size is sealed");
         let file = File::from(memory.descriptor().try_clone_to_owned().expect("dup"));

@@ -4,7 +4,7 @@
 //! the kernel forgets them with their last descriptor.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
@@ -25,10 +25,8 @@ pub fn connect(name: &str) -> io::Result<UnixStream> {
 /// Waits until a descriptor is readable (or closed by its peer) or `timeout_ns` has passed; tells
 /// for each whether it is.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<bool>> {
-    let mut entries: Vec<libc::pollfd> = fds
-        .iter()
-        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
-        .collect();
+    let mut entries: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
     // Rounded up, or the last millisecond would be spent spinning.
     let millis = i32::try_from(timeout_ns.div_ceil(1_000_000)).unwrap_or(i32::MAX);
     // SAFETY: as many valid entries as told; the descriptors are borrowed for the call.
@@ -41,6 +39,19 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<
         return Ok(vec![false; fds.len()]);
     }
     Ok(entries.iter().map(|entry| entry.revents != 0).collect())
+}
+
+/// Sends all bytes; what does not fit into the socket's buffer at once is an error. A peer that is
+/// gone is an error too, not SIGPIPE.
+pub fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the slice is valid for reads of its length.
+    let sent =
+        unsafe { libc::send(stream.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    match usize::try_from(sent) {
+        Ok(count) if count == bytes.len() => Ok(()),
+        Ok(_) => Err(io::Error::from(io::ErrorKind::WriteZero)),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Sends one byte that carries a descriptor.
@@ -115,15 +126,11 @@ fn message_of(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     message
 }
 
-/// The descriptors of several streams, for [`wait_readable`].
-pub fn descriptors<'a>(streams: impl Iterator<Item = &'a UnixStream>) -> Vec<BorrowedFd<'a>> {
-    streams.map(AsFd::as_fd).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::os::fd::AsFd;
 
     #[test]
     fn a_descriptor_travels() {

@@ -99,7 +99,9 @@ impl Ring {
     fn new(memory: &Arc<Memory>, offset: usize) -> Result<Ring> {
         match Ring::at(memory, offset) {
             Some(ring) => Ok(ring),
-            None => fail!(DTL_ERROR_INTERNAL, "ring at {offset} lies outside the {} shared bytes", memory.len()),
+            None => {
+                fail!(DTL_ERROR_INTERNAL, "ring at {offset} lies outside the {} shared bytes", memory.len())
+            }
         }
     }
 
@@ -134,7 +136,13 @@ impl Producer {
     pub(super) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Producer> {
         let ring = Ring::new(memory, offset)?;
         let (tail, head) = (ring.tail.load(Relaxed), ring.head.load(Acquire));
-        Ok(Producer { ring, tail, head, free_claims: (0..CLAIMS).collect(), withdrawn: Vec::with_capacity(CLAIMS) })
+        Ok(Producer {
+            ring,
+            tail,
+            head,
+            free_claims: (0..CLAIMS).collect(),
+            withdrawn: Vec::with_capacity(CLAIMS),
+        })
     }
 
     /// Writes a record; false if the ring is too full for it now.
@@ -384,7 +392,10 @@ mod tests {
         let claim = producer.offer().expect("claim");
         assert!(producer.push(Kind::Offer, claim, 5, Payload::Words([u64::MAX, 2, 3])));
         let record = consumer.peek().expect("sound").expect("record");
-        assert_eq!((record.kind, record.claim, record.key, record.words), (Kind::Offer, claim, 5, [u64::MAX, 2, 3]));
+        assert_eq!(
+            (record.kind, record.claim, record.key, record.words),
+            (Kind::Offer, claim, 5, [u64::MAX, 2, 3])
+        );
         assert!(consumer.take(record.claim));
         assert!(!producer.withdraw(claim), "taken");
         producer.release(claim);

@@ -80,7 +80,8 @@ pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
 impl Segment {
     /// Makes the memory for `size` ranks (1 … MOST_RANKS).
     pub(super) fn create(size: usize) -> Result<Segment> {
-        let memory = Memory::create(total(size)).map_err(|error| memory_error("making shared memory", &error))?;
+        let memory =
+            Memory::create(total(size)).map_err(|error| memory_error("making shared memory", &error))?;
         memory.commit(0, rings_at(size)).map_err(|error| memory_error("allocating shared memory", &error))?;
         Segment::of(memory, size)
     }
