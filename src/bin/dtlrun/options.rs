@@ -16,7 +16,7 @@ Example: dtlrun -n 4 --prefix ./solver --steps 100";
 
 /// Run a program as several ranks on this machine.
 #[derive(Parser)]
-#[command(name = "dtlrun", version, about, after_help = AFTER, max_term_width = 100)]
+#[command(name = "dtlrun", version, after_help = AFTER, max_term_width = 100)]
 pub(crate) struct Options {
     /// Number of ranks
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
