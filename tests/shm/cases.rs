@@ -25,6 +25,7 @@ pub(crate) fn run(case: &str) {
         "killed_idle" => killed(Killed::Idle),
         "killed_in_send" => killed(Killed::InSend),
         "killed_in_stream" => killed(Killed::InStream),
+        "huge" => huge(&open()),
         "open_only" => drop(open_or_say()),
         "open_and_stay" => {
             let _open = open_or_say();
@@ -166,6 +167,27 @@ fn big(comm: &Rank) {
         assert_eq!((done.status, done.size), (DTL_SUCCESS, LEN as u64));
     }
     assert!(into.holds(LEN, 5 + other as u64 * 2));
+    barrier(comm);
+}
+
+/// Sizes that do not fit in 32 bits, one copy and (by DTL_CMA) two.
+fn huge(comm: &Rank) {
+    const LEN: usize = (4 << 30) + 12_345;
+    const LIMIT: Duration = Duration::from_secs(100);
+    let marks = [0, (1 << 31) - 8, (1 << 32) - 8, LEN - 16];
+    let buffer = Buffer::new(LEN);
+    if comm.rank() == 0 {
+        (1_u8..).zip(marks).for_each(|(mark, at)| buffer.region().part(at, 16).fill(mark));
+        let op = send(comm, &buffer, 1, 1);
+        assert_eq!(wait_for(comm, op, LIMIT).expect("sent").status, DTL_SUCCESS);
+    } else {
+        let op = receive(comm, &buffer, from(0, 1));
+        let done = wait_for(comm, op, LIMIT).expect("received");
+        assert_eq!((done.status, done.size), (DTL_SUCCESS, LEN as u64));
+        for (mark, at) in (1_u8..).zip(marks) {
+            assert_eq!(buffer.bytes()[at..at + 16], [mark; 16]);
+        }
+    }
     barrier(comm);
 }
 
@@ -410,7 +432,7 @@ fn killed(how: Killed) {
             (0..2000).for_each(|_| assert_eq!(comm.test(op.expect("sent")).expect("test"), None));
         }
         // SAFETY: ends this process, which is what the case is about.
-        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        unsafe { libc::raise(libc::SIGKILL) };
     }
     let into = Buffer::new(40 << 20);
     let doomed = match me {

@@ -2,6 +2,15 @@
 //!
 //! `worker` is what a rank runs (an ignored test, chosen by DTL_TEST_CASE); `cases` has the ranks'
 //! side of each test, here is the side that starts them and looks at how they end.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking and speaks to its reader"
+)]
 
 mod cases;
 mod rank;
@@ -92,6 +101,31 @@ fn floods_all_ways() {
 fn big_messages() {
     passes(2, "big", &[]);
     passes(2, "big", &[("DTL_CMA", "off")]);
+}
+
+#[test]
+#[ignore = "takes 8 GiB of memory"]
+fn more_than_4_gib() {
+    passes(2, "huge", &[]);
+    passes(2, "huge", &[("DTL_CMA", "off")]);
+}
+
+/// Ranks started by an MPI's launcher meet just as well.
+#[test]
+fn under_other_launchers() {
+    let openmpi = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"];
+    for launcher in [&openmpi[..], &["mpirun.mpich"]] {
+        let mut command = Command::new(launcher[0]);
+        command.args(&launcher[1..]).args(["-n", "3"]).arg(exe());
+        match myself(&mut command).env("DTL_TEST_CASE", "any_source").output() {
+            Err(error) => println!("skipped: {}: {error}", launcher[0]),
+            Ok(output) => {
+                let text = text(&output);
+                assert!(output.status.success(), "{text}");
+                assert_eq!(text.matches("case passed").count(), 3, "{text}");
+            }
+        }
+    }
 }
 
 #[test]

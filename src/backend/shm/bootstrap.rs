@@ -325,10 +325,10 @@ impl<'a> Host<'a> {
         let meeting = Meeting { segment: Segment::create(self.place.size)?, pids: self.pids.clone() };
         let roster = Frame::roster(&self.pids).bytes();
         let died = |rank: usize, error: Error| {
-            Error::new(
-                DTL_ERROR_RANK_FAILURE,
-                format!("rank {rank} ended while the communicator was opened: {}", error.text()),
-            )
+            // A rank that does not answer in time may be stopped; any other failure is its end.
+            let status =
+                if error.status() == DTL_ERROR_TIMEOUT { DTL_ERROR_TIMEOUT } else { DTL_ERROR_RANK_FAILURE };
+            Error::new(status, format!("rank {rank}, while the communicator was opened: {}", error.text()))
         };
         let seated =
             || self.seats.iter().enumerate().filter_map(|(rank, seat)| seat.as_ref().map(|s| (rank, s)));

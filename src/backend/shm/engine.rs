@@ -10,10 +10,11 @@
 //! the ring; so a rank that closes has said everything, and its rings are read by the others also
 //! after it has gone.
 //!
-//! Not here: noticing that ranks are gone (`liveness`), locks (`transport`).
+//! Here: what the operations are, and how they start and are withdrawn. `reading` handles what comes
+//! out of rings, `writing` what goes in, `liveness` ranks that are gone; locks are in `transport`.
 
 use super::peer::Peer;
-use super::ring::{FRAGMENT, Kind, Payload, Record};
+use super::ring::FRAGMENT;
 use super::segment::{Segment, State};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
@@ -23,11 +24,10 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, Selector};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::process::Watch;
+use std::collections::VecDeque;
 
 /// Records read from one ring before the next gets its turn.
 const BUDGET: usize = 256;
-/// Bytes copied from another process in one step: others' progress does not wait longer than that.
-const COPY_STEP: usize = 1 << 20;
 
 /// See the module's text. Every method is short and none blocks.
 pub(super) struct Engine {
@@ -39,9 +39,9 @@ pub(super) struct Engine {
     /// Ranks whose rings to us have memory.
     pub(super) incoming: Vec<usize>,
     /// Ranks for which something is queued.
-    outbound: Vec<usize>,
+    pub(super) outbound: Vec<usize>,
     /// Receives that copy from their sender's memory.
-    copying: Vec<OpId>,
+    pub(super) copying: VecDeque<OpId>,
     /// Whether others may read this process' memory.
     pub(super) lends: bool,
     pub(super) liveness: Liveness,
@@ -66,13 +66,13 @@ pub(super) enum Operation {
 
 pub(super) struct Send {
     pub(super) dest: usize,
-    word: u64,
-    data: Region,
-    stage: SendStage,
+    pub(super) word: u64,
+    pub(super) data: Region,
+    pub(super) stage: SendStage,
 }
 
 #[derive(Clone, Copy)]
-enum SendStage {
+pub(super) enum SendStage {
     /// Waits for room, or (to itself) for a receive.
     Queued,
     /// The receiver knows of it.
@@ -82,7 +82,7 @@ enum SendStage {
 }
 
 pub(super) struct Receive {
-    into: Region,
+    pub(super) into: Region,
     pub(super) taken: Option<Taken>,
 }
 
@@ -90,12 +90,12 @@ pub(super) struct Receive {
 #[derive(Clone, Copy)]
 pub(super) struct Taken {
     pub(super) source: usize,
-    word: u64,
-    offer: Offer,
+    pub(super) word: u64,
+    pub(super) offer: Offer,
     /// Bytes that have come, and that fit.
-    have: usize,
-    want: usize,
-    answer: Answer,
+    pub(super) have: usize,
+    pub(super) want: usize,
+    pub(super) answer: Answer,
 }
 
 impl Taken {
@@ -106,7 +106,7 @@ impl Taken {
 
 /// The control record that a receive has to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answer {
+pub(super) enum Answer {
     None,
     Clear,
     Finish,
@@ -123,17 +123,17 @@ pub(super) enum Arrival {
 /// What an Offer record says.
 #[derive(Clone, Copy)]
 pub(super) struct Offer {
-    size: u64,
-    send: u64,
-    address: u64,
-    claim: usize,
+    pub(super) size: u64,
+    pub(super) send: u64,
+    pub(super) address: u64,
+    pub(super) claim: usize,
 }
 
-fn done(source: usize, status: dtl_status_t, word: u64, size: u64) -> Done {
+pub(super) fn done(source: usize, status: dtl_status_t, word: u64, size: u64) -> Done {
     Done { source: i32::try_from(source).unwrap_or(i32::MAX), status, word, size }
 }
 
-fn fitting(size: u64, into: Region) -> dtl_status_t {
+pub(super) fn fitting(size: u64, into: Region) -> dtl_status_t {
     if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
 }
 
@@ -150,7 +150,7 @@ impl Engine {
             peers,
             incoming: Vec::with_capacity(ranks),
             outbound: Vec::with_capacity(ranks),
-            copying: Vec::new(),
+            copying: VecDeque::new(),
             lends,
             liveness: Liveness { watch, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
         }
@@ -255,7 +255,7 @@ impl Engine {
         self.peers.get(rank).filter(|peer| peer.state != State::Present).map(|_| rank)
     }
 
-    fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
+    pub(super) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
         if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
             into.copy_from(data);
             let size = data.len() as u64;
@@ -270,13 +270,13 @@ impl Engine {
         }
     }
 
-    fn take(&self, source: usize, offer: Offer) -> bool {
+    pub(super) fn take(&self, source: usize, offer: Offer) -> bool {
         let consumer = self.peers.get(source).and_then(|peer| peer.consumer.as_ref());
         consumer.is_some_and(|consumer| consumer.take(offer.claim))
     }
 
     /// Starts to fetch an offer that was taken.
-    fn begin(&mut self, id: OpId, source: usize, word: u64, offer: Offer) {
+    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: Offer) {
         let readable = offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let want = usize::try_from(offer.size).unwrap_or(usize::MAX).min(receive.into.len());
@@ -287,20 +287,20 @@ impl Engine {
         };
         receive.taken = Some(Taken { source, word, offer, have: 0, want, answer });
         if answer == Answer::None {
-            self.copying.push(id);
+            self.copying.push_back(id);
         } else {
             self.queue_answer(source, id);
         }
     }
 
-    fn queue_answer(&mut self, source: usize, id: OpId) {
+    pub(super) fn queue_answer(&mut self, source: usize, id: OpId) {
         if let Some(peer) = self.peers.get_mut(source) {
             peer.answers.push_back(id);
         }
         self.list(source);
     }
 
-    fn list(&mut self, rank: usize) {
+    pub(super) fn list(&mut self, rank: usize) {
         if let Some(peer) = self.peers.get_mut(rank).filter(|peer| !peer.is_listed) {
             peer.is_listed = true;
             self.outbound.push(rank);
@@ -365,302 +365,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// Reads up to `most` records from a rank; gives how many. What cannot be kept for want of
-    /// memory stays in the ring.
-    pub(super) fn read_ring(&mut self, source: usize, most: usize) -> usize {
-        let mut count = 0;
-        while count < most {
-            let Some(consumer) = self.peers.get_mut(source).and_then(|peer| peer.consumer.as_mut()) else {
-                break;
-            };
-            match consumer.peek() {
-                Ok(Some(record)) => {
-                    if !self.accept(source, &record) {
-                        break;
-                    }
-                    if let Some(consumer) = self.peers.get_mut(source).and_then(|peer| peer.consumer.as_mut())
-                    {
-                        consumer.pop(&record);
-                    }
-                    count += 1;
-                }
-                Ok(None) => break,
-                Err(()) => {
-                    // No record of ours: whoever writes there is not to be trusted any more.
-                    self.segment.mark(source, State::Dead);
-                    break;
-                }
-            }
-        }
-        if let Some(consumer) = self.peers.get_mut(source).and_then(|peer| peer.consumer.as_mut()) {
-            consumer.tell();
-        }
-        count
-    }
-
-    fn accept(&mut self, source: usize, record: &Record) -> bool {
-        match record.kind {
-            Kind::Pad => {}
-            Kind::Eager => return self.accept_eager(source, record),
-            Kind::Offer => self.accept_offer(source, record),
-            Kind::Clear => self.accept_clear(source, record),
-            Kind::Data => self.accept_data(source, record),
-            Kind::Finish => self.accept_finish(source, record),
-        }
-        true
-    }
-
-    fn accept_eager(&mut self, source: usize, record: &Record) -> bool {
-        let from = i32::try_from(source).unwrap_or(i32::MAX);
-        if let Some(id) = self.matcher.take_posted(from, record.key) {
-            self.deliver(id, source, record.key, record.payload);
-            return true;
-        }
-        let Some(copy) = Scratch::copy_of(record.payload) else { return false };
-        self.matcher.arrive(from, record.key, Arrival::Copied(copy));
-        true
-    }
-
-    fn accept_offer(&mut self, source: usize, record: &Record) {
-        let from = i32::try_from(source).unwrap_or(i32::MAX);
-        let [size, send, address] = record.words;
-        let offer = Offer { size, send, address, claim: record.claim };
-        if !self.matcher.is_wanted(from, record.key) {
-            self.matcher.arrive(from, record.key, Arrival::Offered(offer));
-        } else if self.take(source, offer) {
-            if let Some(id) = self.matcher.take_posted(from, record.key) {
-                self.begin(id, source, record.key, offer);
-            }
-        }
-    }
-
-    fn accept_clear(&mut self, source: usize, record: &Record) {
-        let id = OpId(record.key);
-        let Some(Operation::Send(send)) = self.operations.get_mut(id) else { return };
-        let SendStage::Offered { claim } = send.stage else { return };
-        let [receiver, first, end] = record.words.map(|word| usize::try_from(word).unwrap_or(usize::MAX));
-        if send.dest != source || first > end || end > send.data.len() {
-            return;
-        }
-        send.stage = SendStage::Streaming { claim, receiver: receiver as u64, next: first, end };
-        if let Some(peer) = self.peers.get_mut(source) {
-            peer.streams.push_back(id);
-        }
-        self.list(source);
-    }
-
-    fn accept_data(&mut self, source: usize, record: &Record) {
-        let id = OpId(record.key);
-        let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
-        let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else { return };
-        receive.into.part(taken.have, taken.want - taken.have).copy_from(record.payload);
-        taken.have = taken.want.min(taken.have + record.payload.len());
-        if taken.have == taken.want {
-            self.finish_receive(id);
-        }
-    }
-
-    fn accept_finish(&mut self, source: usize, record: &Record) {
-        let id = OpId(record.key);
-        if let Some(&Operation::Send(Send { dest, stage: SendStage::Offered { claim }, .. })) =
-            self.operations.get(id)
-        {
-            if dest == source {
-                self.finish_send(id, claim);
-            }
-        }
-    }
-
-    fn finish_send(&mut self, id: OpId, claim: usize) {
-        let Some(&Operation::Send(Send { dest, word, data, .. })) = self.operations.get(id) else { return };
-        if let Some(producer) = self.peers.get_mut(dest).and_then(|peer| peer.producer.as_mut()) {
-            producer.release(claim);
-        }
-        self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
-    }
-
-    /// Ends a receive that has all its bytes.
-    pub(super) fn finish_receive(&mut self, id: OpId) {
-        let Some(&Operation::Receive(Receive { into, taken: Some(taken) })) = self.operations.get(id) else {
-            return;
-        };
-        let size = taken.offer.size;
-        self.finish(id, done(taken.source, fitting(size, into), taken.word, size));
-    }
-
-    // ---- copying from the sender's memory ----
-
-    fn copy_on(&mut self) -> bool {
-        let mut moved = false;
-        let mut index = 0;
-        while let Some(&id) = self.copying.get(index) {
-            moved = true;
-            if self.copy_step(id) {
-                index += 1;
-            } else {
-                self.copying.swap_remove(index);
-            }
-        }
-        moved
-    }
-
-    /// Copies the next piece; false if this receive copies no more.
-    fn copy_step(&mut self, id: OpId) -> bool {
-        let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return false };
-        let (into, Some(taken)) = (receive.into, receive.taken.as_mut()) else { return false };
-        let Some(peer) = self.peers.get_mut(taken.source) else { return false };
-        let piece = into.part(taken.have, COPY_STEP.min(taken.want - taken.have));
-        match peer.read(taken.offer.address.wrapping_add(taken.have as u64), piece) {
-            // The sender's process has ended; the next round settles that.
-            Ok(0) => {
-                self.segment.mark(taken.source, State::Dead);
-                return true;
-            }
-            Ok(count) => taken.have += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return true,
-            // Not possible after all (or not from that memory): the rest goes through the ring.
-            Err(error) => {
-                peer.readable &= error.raw_os_error() != Some(libc::EPERM);
-                taken.answer = Answer::Clear;
-            }
-        }
-        if taken.have == taken.want {
-            taken.answer = Answer::Finish;
-        }
-        let (source, copies_on) = (taken.source, taken.answer == Answer::None);
-        if !copies_on {
-            self.queue_answer(source, id);
-        }
-        copies_on
-    }
-
-    // ---- writing what is queued ----
-
-    fn write_on(&mut self) -> bool {
-        let mut moved = false;
-        let mut index = 0;
-        while let Some(&dest) = self.outbound.get(index) {
-            moved |= self.write_to(dest);
-            match self.peers.get_mut(dest) {
-                Some(peer) if peer.has_work() => index += 1,
-                Some(peer) => {
-                    peer.is_listed = false;
-                    self.outbound.swap_remove(index);
-                }
-                None => index += 1,
-            }
-        }
-        moved
-    }
-
-    /// Writes to one rank until nothing is left or its ring is full: answers first (they free
-    /// others' buffers), then new messages, then pieces of large ones.
-    fn write_to(&mut self, dest: usize) -> bool {
-        let mut moved = false;
-        while let Some(id) = self.peers.get(dest).and_then(|peer| peer.answers.front().copied()) {
-            if !self.answer(dest, id) {
-                return moved;
-            }
-            moved = true;
-            self.peers.get_mut(dest).map(|peer| peer.answers.pop_front());
-        }
-        while let Some(id) = self.peers.get(dest).and_then(|peer| peer.starts.front().copied()) {
-            if !self.start(dest, id) {
-                break;
-            }
-            moved = true;
-            self.peers.get_mut(dest).map(|peer| peer.starts.pop_front());
-        }
-        while let Some(id) = self.peers.get_mut(dest).and_then(|peer| peer.streams.pop_front()) {
-            let (wrote, is_over) = self.stream(dest, id);
-            moved |= wrote;
-            let Some(peer) = self.peers.get_mut(dest).filter(|_| !is_over) else { continue };
-            if !wrote {
-                peer.streams.push_front(id);
-                break;
-            }
-            peer.streams.push_back(id);
-        }
-        moved
-    }
-
-    fn push(&mut self, dest: usize, kind: Kind, claim: usize, key: u64, payload: Payload) -> bool {
-        let rank = self.rank;
-        let Some(peer) = self.peers.get_mut(dest) else { return false };
-        if peer.producer.is_none() {
-            // For an answer: the memory is there, the sender of the message has seen to it.
-            peer.producer = self.segment.open_ring(rank, dest).ok();
-        }
-        peer.producer.as_mut().is_some_and(|producer| producer.push(kind, claim, key, payload))
-    }
-
-    /// Sends a receive's answer; false if there is no room.
-    fn answer(&mut self, dest: usize, id: OpId) -> bool {
-        let Some(&Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id) else {
-            return true;
-        };
-        let (kind, words) = match taken.answer {
-            Answer::Clear => (Kind::Clear, [id.0, taken.have as u64, taken.want as u64]),
-            Answer::Finish => (Kind::Finish, [0; 3]),
-            Answer::None => return true,
-        };
-        if !self.push(dest, kind, 0, taken.offer.send, Payload::Words(words)) {
-            return false;
-        }
-        if taken.answer == Answer::Finish {
-            self.finish_receive(id);
-        } else if let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
-            self.operations.get_mut(id)
-        {
-            taken.answer = Answer::None;
-        }
-        true
-    }
-
-    /// Starts a send; false if there is no room.
-    fn start(&mut self, dest: usize, id: OpId) -> bool {
-        let Some(&Operation::Send(Send { word, data, .. })) = self.operations.get(id) else { return true };
-        if data.len() <= FRAGMENT {
-            let started = self.push(dest, Kind::Eager, 0, word, Payload::Bytes(data));
-            if started {
-                self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
-            }
-            return started;
-        }
-        let producer = self.peers.get_mut(dest).and_then(|peer| peer.producer.as_mut());
-        let Some(claim) = producer.and_then(|producer| producer.offer()) else { return false };
-        let address = if self.lends { data.addr().get() as u64 } else { 0 };
-        let started =
-            self.push(dest, Kind::Offer, claim, word, Payload::Words([data.len() as u64, id.0, address]));
-        if !started {
-            if let Some(producer) = self.peers.get_mut(dest).and_then(|peer| peer.producer.as_mut()) {
-                producer.release(claim);
-            }
-        } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
-            send.stage = SendStage::Offered { claim };
-        }
-        started
-    }
-
-    /// Sends one piece of a large message: whether there was room, whether it was the last.
-    fn stream(&mut self, dest: usize, id: OpId) -> (bool, bool) {
-        let Some(&Operation::Send(Send { data, stage, .. })) = self.operations.get(id) else {
-            return (false, true);
-        };
-        let SendStage::Streaming { claim, receiver, next, end } = stage else { return (false, true) };
-        let piece = data.part(next, FRAGMENT.min(end - next));
-        if !self.push(dest, Kind::Data, 0, receiver, Payload::Bytes(piece)) {
-            return (false, false);
-        }
-        let next = next + piece.len();
-        if next == end {
-            self.finish_send(id, claim);
-        } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
-            send.stage = SendStage::Streaming { claim, receiver, next, end };
-        }
-        (true, next == end)
     }
 }
 

@@ -1,18 +1,20 @@
 //! Kind "shm": ranks of one node as processes that share memory. No MPI, no files, no threads.
 //!
 //! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`) -> `segment` (the memory).
-//! Running: `transport` (what runtime calls) -> `engine` (protocol) -> `ring` (records), with `peer`
-//! (what is known of each rank) and `liveness` (who is gone).
+//! Running: `transport` (what runtime calls) -> `engine` with `reading` and `writing` (protocol) ->
+//! `ring` (records), with `peer` (what is known of each rank) and `liveness` (who is gone).
 
 mod bootstrap;
 mod engine;
 mod identity;
 mod liveness;
 mod peer;
+mod reading;
 mod ring;
 mod segment;
 mod transport;
 mod wire;
+mod writing;
 
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
@@ -74,7 +76,9 @@ struct Job {
 
 impl Job {
     fn of(args: &OpenArgs) -> Result<Job> {
-        let launch = launch::from_environment()?;
+        // What the caller names in full needs no launcher, not even a well-formed one.
+        let is_named = args.rank_size.is_some() && !args.job.is_empty();
+        let launch = if is_named { None } else { launch::from_environment()? };
         let (rank, size) = match (args.rank_size, &launch) {
             (Some(given), _) => given,
             (None, Some(launch)) if launch.local_size != 0 && !launch.is_one_node() => {
