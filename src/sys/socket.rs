@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_descriptor_travels() {
         let (a, b) = UnixStream::pair().expect("pair");
-        let (mut read, write) = io::pipe().expect("pipe");
+        let (mut read, write) = UnixStream::pair().expect("pair");
         send_descriptor(&a, write.as_fd()).expect("send");
         let mut arrived = std::fs::File::from(receive_descriptor(&b).expect("receive"));
         drop(write);

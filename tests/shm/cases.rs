@@ -29,7 +29,8 @@ pub(crate) fn run(case: &str) {
         "open_only" => drop(open_or_say()),
         "open_and_stay" => {
             let _open = open_or_say();
-            std::thread::sleep(Duration::from_millis(500));
+            // Long enough for a second process to come in between.
+            std::thread::sleep(Duration::from_millis(1500));
         }
         "open_and_hang" => {
             let _open = open();
@@ -364,6 +365,11 @@ fn stopped(comm: &Rank) {
     let pid = u32::from_ne_bytes(into.bytes().try_into().expect("4 bytes")) as i32;
     // SAFETY: a signal to the other rank of this test.
     unsafe { libc::kill(pid, libc::SIGSTOP) };
+    // The signal takes a moment to stop a process that runs on another processor.
+    let is_stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat").contains(") T ");
+    while !is_stopped() {
+        std::thread::yield_now();
+    }
     let answer = receive(comm, &into, from(1, 3));
     wait(comm, send(comm, &Buffer::new(4), 1, 2));
     assert_eq!(wait_for(comm, answer, Duration::from_millis(700)), None);

@@ -230,7 +230,8 @@ fn a_rank_that_dies_while_opening_is_told_to_all() {
     let job = job("opening");
     let zero = by_hand(&job, 0, 3, 10_000, "open_only");
     let mut one = by_hand(&job, 1, 3, 10_000, "open_only");
-    std::thread::sleep(Duration::from_millis(500));
+    // Long enough for it to have said hello.
+    std::thread::sleep(Duration::from_millis(1000));
     one.kill().expect("kill");
     one.wait().expect("reap");
     let started = Instant::now();
@@ -291,8 +292,11 @@ fn leftovers(job: &str) -> Vec<String> {
 fn nothing_is_left_behind_even_when_killed() {
     let job = job("leftover");
     let mut ranks: Vec<Child> = (0..2).map(|rank| by_hand(&job, rank, 2, 10_000, "open_and_hang")).collect();
-    std::thread::sleep(Duration::from_millis(700));
-    assert!(!leftovers(&job).is_empty(), "the claims are visible while the ranks live");
+    let started = Instant::now();
+    while leftovers(&job).len() < 2 {
+        assert!(started.elapsed() < Duration::from_secs(5), "no claims while the ranks live");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     for rank in &mut ranks {
         rank.kill().expect("kill");
         rank.wait().expect("reap");
