@@ -15,6 +15,7 @@ pub(crate) fn run(case: &str) {
         "truncation" => truncation(&open()),
         "cancel" => cancel(&open()),
         "reopen" => reopen(),
+        "retry" => retry(),
         "threads" => threads(&open()),
         "fork" => fork(&open()),
         "leave" => leave(&open()),
@@ -274,6 +275,15 @@ fn reopen() {
         let error = one.isend(Region::EMPTY, 0, 1).expect_err("closed");
         assert_eq!(error.status(), DTL_ERROR_INVALID_STATE);
     }
+}
+
+/// Rank 1 is too late for the first open; the second one of both meets all the same.
+fn retry() {
+    let late = std::env::var("DTL_RANK").as_deref() == Ok("1");
+    std::thread::sleep(Duration::from_millis(if late { 600 } else { 0 }));
+    let error = try_open_for(200).err().expect("nobody else opens now");
+    assert_eq!(error.status(), DTL_ERROR_TIMEOUT, "{error}");
+    exchange(&open(), 100_000);
 }
 
 fn threads(comm: &Rank) {

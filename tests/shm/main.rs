@@ -147,6 +147,7 @@ fn cancel() {
 #[test]
 fn several_communicators_and_reopening() {
     passes(3, "reopen", &[]);
+    passes(2, "retry", &[]);
 }
 
 #[test]

@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 pub(crate) type Rank = Box<dyn Transport>;
 
 pub(crate) fn try_open() -> Result<Rank> {
-    let millis =
-        std::env::var("DTL_TEST_TIMEOUT_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
+    let millis = std::env::var("DTL_TEST_TIMEOUT_MS").ok().and_then(|text| text.parse().ok());
+    try_open_for(millis.unwrap_or(20_000))
+}
+
+pub(crate) fn try_open_for(millis: u64) -> Result<Rank> {
     let args = OpenArgs {
         flags: 0,
         rank_size: None,
