@@ -1,8 +1,12 @@
 //! The doers: each implements the component traits of `runtime::backend`.
 
 pub mod host;
+pub mod local;
+pub mod matching;
 pub mod native;
 pub mod null;
+pub mod operations;
+pub mod shm;
 
 use crate::runtime::registry::Backend;
 use std::sync::Arc;
@@ -10,5 +14,8 @@ use std::sync::Arc;
 /// The backends that come with the library, made afresh at each initialisation.
 #[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
-    vec![Arc::new(host::backend()), Arc::new(null::backend())]
+    vec![host::backend(), null::backend(), local::backend(), shm::backend()]
+        .into_iter()
+        .map(Arc::new)
+        .collect()
 }

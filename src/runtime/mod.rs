@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod comm;
 pub mod device;
 pub mod exec;
 pub mod explain;
+pub mod launch;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;
@@ -22,6 +24,8 @@ pub struct Shutdown {
 
 /// Every noun's part in the end of the library, users of a thing before the thing.
 pub const SHUTDOWN: &[Shutdown] = &[
+    Shutdown { destroy_all: comm::request::destroy_all, forget_all: comm::request::forget_all },
+    Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
     Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
 ];

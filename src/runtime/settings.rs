@@ -33,6 +33,7 @@ pub const VARIABLES: &[Variable] = &[
         name: "DTL_CMA",
         meaning: "kernel-assisted copies between ranks: auto, off, allow (lift ptrace limits)",
     },
+    Variable { name: "OMP_NUM_THREADS", meaning: "threads of an executor pool that names none" },
     Variable { name: "DTL_RANK", meaning: "this process' rank (set by dtlrun)" },
     Variable { name: "DTL_SIZE", meaning: "number of ranks (set by dtlrun)" },
     Variable { name: "DTL_LOCAL_RANK", meaning: "rank among those of this node (set by dtlrun)" },

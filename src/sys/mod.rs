@@ -2,11 +2,15 @@
 
 pub mod args;
 pub mod buf;
+pub mod child;
 pub mod clock;
 pub mod epoch;
 pub mod gate;
 pub mod machine;
 pub mod mem;
 pub mod park;
+pub mod process;
 pub mod reduce;
+pub mod shared;
 pub mod slab;
+pub mod socket;

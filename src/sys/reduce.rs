@@ -27,7 +27,8 @@ pub fn op_name(op: dtl_reduce_op_t) -> Option<&'static str> {
 #[must_use]
 pub fn dtype_name(dtype: dtl_dtype_t) -> Option<&'static str> {
     const NAMES: [&str; 12] = [
-        "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FLOAT32", "FLOAT64", "BYTE", "BOOL",
+        "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FLOAT32", "FLOAT64",
+        "BYTE", "BOOL",
     ];
     NAMES.get(usize::try_from(dtype).ok()?).copied()
 }

@@ -1,2 +1,45 @@
-//! dtl-info
-fn main() {}
+//! dtlrun: starts the ranks of a job on this node and watches over them.
+//!
+//! `options` is the command line, `ranks` starts the processes, `watch` waits for them, `output`
+//! carries their lines when they are prefixed.
+#![allow(clippy::print_stderr, reason = "a program speaks to its user")]
+
+mod options;
+mod output;
+mod ranks;
+mod watch;
+
+use clap::Parser;
+use options::Options;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("dtlrun: {}", failure.text);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Why the job could not be started, and the exit status that says so.
+struct Failure {
+    text: String,
+    code: u8,
+}
+
+/// Starts the ranks and waits for them.
+fn run(options: &Options) -> Result<u8, Failure> {
+    let watch = watch::Watch::new(options).map_err(|error| Failure::own("signals", &error))?;
+    let ranks = ranks::start(options)?;
+    Ok(watch.until_all_have_ended(ranks))
+}
+
+impl Failure {
+    /// Something that dtlrun itself needs did not work.
+    fn own(what: &str, error: &std::io::Error) -> Failure {
+        Failure { text: format!("{what}: {error}"), code: 125 }
+    }
+}

@@ -95,7 +95,13 @@ pub(super) fn reduce(s: &mut Schedule, g: Group, root: i32, send: Region, recv: 
     Ok(())
 }
 
-pub(super) fn allreduce(s: &mut Schedule, g: Group, send: Region, recv: Region, element: usize) -> Result<()> {
+pub(super) fn allreduce(
+    s: &mut Schedule,
+    g: Group,
+    send: Region,
+    recv: Region,
+    element: usize,
+) -> Result<()> {
     if send.len() >= LARGE_ALLREDUCE && g.size > 2 {
         allreduce_blocks(s, g, send, recv, element)
     } else {

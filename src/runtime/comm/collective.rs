@@ -3,9 +3,9 @@
 //! Every rank must make the same calls in the same order. A failure (time limit, death, mismatch)
 //! leaves ranks at different points, so collectives are refused from then on.
 
+use super::Comm;
 use super::algorithms::{self as algorithm, Group};
 use super::schedule::Schedule;
-use super::Comm;
 use crate::abi::comm::DTL_TAG_MAX;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail};
@@ -84,7 +84,9 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
 pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
     match reduce::dtype_size(dtype) {
         Some(size) => Ok(size),
-        None => fail!(DTL_ERROR_INVALID_ARGUMENT, "dtype {dtype} is none: use DTL_DTYPE_INT8 to DTL_DTYPE_BOOL"),
+        None => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "dtype {dtype} is none: use DTL_DTYPE_INT8 to DTL_DTYPE_BOOL")
+        }
     }
 }
 

@@ -124,7 +124,10 @@ impl Comm {
     fn close(&self) {
         for transport in self.collective_transport.iter().chain([&self.transport]) {
             if let Err(error) = transport.close() {
-                super::log::warning!("closing a communicator of kind {}: {error}", self.kind.to_string_lossy());
+                super::log::warning!(
+                    "closing a communicator of kind {}: {error}",
+                    self.kind.to_string_lossy()
+                );
             }
         }
     }

@@ -63,14 +63,24 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
 fn make(description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     if raw.flags & !DTL_COMM_DETERMINISTIC != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {:#x}: only DTL_COMM_DETERMINISTIC is known", raw.flags);
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags {:#x}: only DTL_COMM_DETERMINISTIC is known",
+            raw.flags
+        );
     }
     let named = match raw.size {
         0 => None,
         size if size > 0 && (0..size).contains(&raw.rank) => Some((raw.rank, size)),
-        size => return fail!(DTL_ERROR_INVALID_RANK, "rank {} of {size}: use 0 to size-1, or size 0 for the launcher's", raw.rank),
+        size => {
+            return fail!(
+                DTL_ERROR_INVALID_RANK,
+                "rank {} of {size}: use 0 to size-1, or size 0 for the launcher's",
+                raw.rank
+            );
+        }
     };
-    let launch = if named.is_some() { None } else { launch::current()? };
+    let launch = if named.is_some() { None } else { launch::from_environment()? };
     let choice = match description.kind.as_deref() {
         None | Some("auto") => automatic(named, launch.as_ref())?,
         Some(kind) => kind.to_owned(),
@@ -80,7 +90,11 @@ fn make(description: &Description) -> Result<Comm> {
         0 => settings::current().timeout_ns.unwrap_or(u64::MAX),
         given => given,
     };
-    let job = description.job.clone().or_else(|| launch.as_ref().map(|launch| launch.job.clone())).unwrap_or_default();
+    let job = description
+        .job
+        .clone()
+        .or_else(|| launch.as_ref().map(|launch| launch.job.clone()))
+        .unwrap_or_default();
     let Ok(job) = CString::new(job) else {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "the job's name has a NUL in it");
     };
@@ -104,7 +118,11 @@ fn find(kind: &str) -> Result<Arc<Backend>> {
         }
         None => {
             let known: Vec<_> = comms.iter().map(|backend| backend.name()).collect();
-            fail!(DTL_ERROR_NOT_FOUND, "no communicator kind is named \"{kind}\"; known: auto, {}", known.join(", "))
+            fail!(
+                DTL_ERROR_NOT_FOUND,
+                "no communicator kind is named \"{kind}\"; known: auto, {}",
+                known.join(", ")
+            )
         }
     }
 }
@@ -113,10 +131,12 @@ fn find(kind: &str) -> Result<Arc<Backend>> {
 pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<String> {
     let (kind, why) = match (named, launch) {
         (Some((_, 1)), _) => ("self", "the description says one rank".to_owned()),
-        (Some((_, size)), _) => ("shm", format!("the description says {size} ranks and names no kind for several nodes")),
+        (Some((_, size)), _) => {
+            ("shm", format!("the description says {size} ranks and names no kind for several nodes"))
+        }
         (None, None) => ("self", "no launcher's environment was found: one rank".to_owned()),
         (None, Some(launch)) if launch.size == 1 => ("self", format!("{} started one rank", launch.launcher)),
-        (None, Some(launch)) if launch.local_size == launch.size => {
+        (None, Some(launch)) if launch.is_one_node() => {
             ("shm", format!("{} started all {} ranks on this node", launch.launcher, launch.size))
         }
         (None, Some(launch)) => {
@@ -157,7 +177,8 @@ fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Co
 
 /// The transport for collectives where the match word has no room for classes.
 fn duplicate(first: &dyn Transport) -> Result<Box<dyn Transport>> {
-    let no_dup = || Err(Error::new(DTL_ERROR_NOT_SUPPORTED, "the transport matches in few bits and has no dup"));
+    let no_dup =
+        || Err(Error::new(DTL_ERROR_NOT_SUPPORTED, "the transport matches in few bits and has no dup"));
     let second = first.dup().unwrap_or_else(no_dup);
     if second.is_err() {
         first.close()?;

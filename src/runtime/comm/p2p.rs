@@ -78,7 +78,10 @@ impl Comm {
             return Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread");
         }
         let millis = self.timeout_ns / 1_000_000;
-        Error::new(DTL_ERROR_TIMEOUT, format!("nothing matched within {millis} ms (the communicator's time limit)"))
+        Error::new(
+            DTL_ERROR_TIMEOUT,
+            format!("nothing matched within {millis} ms (the communicator's time limit)"),
+        )
     }
 
     /// Turns an unsuccessful completion into an error that names the peer.
@@ -91,10 +94,16 @@ impl Comm {
         let peer = if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
         let text = match done.status {
             DTL_ERROR_TRUNCATED => {
-                format!("{what} {peer}: the message has {} bytes, more than the buffer: it was cut", done.size)
+                format!(
+                    "{what} {peer}: the message has {} bytes, more than the buffer: it was cut",
+                    done.size
+                )
             }
             DTL_ERROR_RANK_FAILURE => {
-                format!("{what} {peer}: it cannot complete because of rank(s) {} (died or left)", self.failed_text())
+                format!(
+                    "{what} {peer}: it cannot complete because of rank(s) {} (died or left)",
+                    self.failed_text()
+                )
             }
             status => format!("{what} {peer}: {}", crate::error::status_message(status).to_string_lossy()),
         };
@@ -182,7 +191,10 @@ fn recv_copy(comm: &Comm, data: Region, source: i32, tag: i32, deadline: Deadlin
 
 #[cold]
 fn no_bounce() -> Error {
-    Error::new(DTL_ERROR_OUT_OF_MEMORY, "no memory for a copy of the message (this transport cannot withdraw operations)")
+    Error::new(
+        DTL_ERROR_OUT_OF_MEMORY,
+        "no memory for a copy of the message (this transport cannot withdraw operations)",
+    )
 }
 
 /// Sends and receives at the same time, so that a ring of exchanges cannot deadlock.
@@ -221,7 +233,8 @@ fn exchange(
     deadline: Deadline,
 ) -> Result<Done> {
     let receiving = comm.start_recv(Class::User, rdata, source, rtag)?;
-    let sent = comm.start_send(Class::User, sdata, dest, stag).and_then(|sending| comm.complete(sending, deadline));
+    let sent =
+        comm.start_send(Class::User, sdata, dest, stag).and_then(|sending| comm.complete(sending, deadline));
     match sent.and_then(|done| comm.check_done(&done, "send to", dest)) {
         Ok(()) => comm.complete(receiving, deadline),
         Err(error) => {

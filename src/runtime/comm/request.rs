@@ -189,7 +189,9 @@ pub fn wait_all(
 pub(super) fn withdraw_all(comm: &Arc<Comm>) -> Result<()> {
     let inside = epoch::enter();
     for id in TABLE.handles() {
-        let Some(request) = TABLE.pin(&inside, id).filter(|request| Arc::ptr_eq(&request.comm, comm)) else { continue };
+        let Some(request) = TABLE.pin(&inside, id).filter(|request| Arc::ptr_eq(&request.comm, comm)) else {
+            continue;
+        };
         let transport = comm.transport(Class::User);
         if !transport.can_cancel() {
             return fail!(

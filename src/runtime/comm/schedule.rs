@@ -20,11 +20,23 @@ const GRACE_NS: u64 = 100_000_000;
 /// One step.
 #[derive(Clone, Copy)]
 pub(super) enum Step {
-    Send { to: i32, data: Region },
-    Recv { from: i32, data: Region },
+    Send {
+        to: i32,
+        data: Region,
+    },
+    Recv {
+        from: i32,
+        data: Region,
+    },
     /// into = into ∘ from
-    Reduce { into: Region, from: Region },
-    Copy { into: Region, from: Region },
+    Reduce {
+        into: Region,
+        from: Region,
+    },
+    Copy {
+        into: Region,
+        from: Region,
+    },
     /// Everything before is done before anything after starts.
     Round,
 }
@@ -80,7 +92,10 @@ impl Schedule {
     /// Memory that lives as long as the schedule runs.
     pub(super) fn scratch(&mut self, len: usize) -> Result<Region> {
         let Some(scratch) = Scratch::new(len) else {
-            return Err(Error::new(DTL_ERROR_OUT_OF_MEMORY, format!("no {len} bytes of scratch memory for a collective")));
+            return Err(Error::new(
+                DTL_ERROR_OUT_OF_MEMORY,
+                format!("no {len} bytes of scratch memory for a collective"),
+            ));
         };
         let region = scratch.region();
         self.scratch.push(scratch);
@@ -111,7 +126,12 @@ impl Schedule {
         for step in round {
             if let Step::Recv { from, data } = *step {
                 let started = comm.start_recv(Class::Collective, data, from, tag)?;
-                self.pending.push(Pending { started, what: "receive from", peer: from, expected: Some(data.len()) });
+                self.pending.push(Pending {
+                    started,
+                    what: "receive from",
+                    peer: from,
+                    expected: Some(data.len()),
+                });
             }
         }
         for step in round {
@@ -177,7 +197,9 @@ fn check_size(size: u64, expected: Option<usize>, peer: i32) -> Result<()> {
     match expected {
         Some(expected) if size != expected as u64 => Err(Error::new(
             DTL_ERROR_INVALID_ARGUMENT,
-            format!("rank {peer} sent {size} bytes where this rank expects {expected}: do all ranks pass the same count, dtype and root to the same collective?"),
+            format!(
+                "rank {peer} sent {size} bytes where this rank expects {expected}: do all ranks pass the same count, dtype and root to the same collective?"
+            ),
         )),
         _ => Ok(()),
     }

@@ -1,0 +1,289 @@
+//! Which receive takes which message: posted receives and unexpected messages of one rank.
+//!
+//! Knows orders, not bytes: `P` is what the transport keeps of a posted receive, `U` what it keeps of
+//! a message that nobody has asked for yet. Messages of one source are matched in the order in which
+//! they arrived, receives in the order in which they were posted; that is all of "never overtake".
+
+use crate::abi::comm::DTL_ANY_SOURCE;
+use crate::runtime::backend::Selector;
+use std::collections::VecDeque;
+
+/// See the module's text. One queue per source, so a receive that names its source never looks at
+/// others' messages; serial numbers order what came from different sources.
+pub struct Matcher<P, U> {
+    posted: Vec<VecDeque<Posted<P>>>,
+    posted_any: VecDeque<Posted<P>>,
+    unexpected: Vec<VecDeque<Message<U>>>,
+    next: u64,
+}
+
+struct Posted<P> {
+    serial: u64,
+    select: Selector,
+    what: P,
+}
+
+/// An unexpected message.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Message<U> {
+    serial: u64,
+    /// Who sent it.
+    pub source: i32,
+    /// Its match word.
+    pub word: u64,
+    /// What the transport keeps of it.
+    pub what: U,
+}
+
+impl<P: PartialEq, U> Matcher<P, U> {
+    /// For messages of `ranks` sources.
+    #[must_use]
+    pub fn new(ranks: usize) -> Self {
+        Matcher {
+            posted: (0..ranks).map(|_| VecDeque::new()).collect(),
+            posted_any: VecDeque::new(),
+            unexpected: (0..ranks).map(|_| VecDeque::new()).collect(),
+            next: 0,
+        }
+    }
+
+    fn serial(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Queues a receive; ask [`Matcher::take_unexpected`] first.
+    pub fn post(&mut self, select: Selector, what: P) {
+        let posted = Posted { serial: self.serial(), select, what };
+        if select.source == DTL_ANY_SOURCE {
+            self.posted_any.push_back(posted);
+        } else if let Some(queue) = slot_mut(&mut self.posted, select.source) {
+            queue.push_back(posted);
+        }
+    }
+
+    /// Where the first receive that takes this message is.
+    fn find_posted(&self, source: i32, word: u64) -> Option<(bool, usize)> {
+        let first = |queue: &VecDeque<Posted<P>>| {
+            let found = queue.iter().enumerate().find(|(_, posted)| posted.select.takes(source, word));
+            found.map(|(index, posted)| (posted.serial, index))
+        };
+        let named = slot(&self.posted, source).and_then(first);
+        match (named, first(&self.posted_any)) {
+            (Some((a, index)), Some((b, _))) if a < b => Some((false, index)),
+            (_, Some((_, index))) => Some((true, index)),
+            (Some((_, index)), None) => Some((false, index)),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether a receive waits for this message.
+    #[must_use]
+    pub fn is_wanted(&self, source: i32, word: u64) -> bool {
+        self.find_posted(source, word).is_some()
+    }
+
+    /// Takes the receive that this message belongs to.
+    pub fn take_posted(&mut self, source: i32, word: u64) -> Option<P> {
+        let (any, index) = self.find_posted(source, word)?;
+        let queue = if any { &mut self.posted_any } else { slot_mut(&mut self.posted, source)? };
+        queue.remove(index).map(|posted| posted.what)
+    }
+
+    /// Queues a message; ask [`Matcher::take_posted`] first.
+    pub fn arrive(&mut self, source: i32, word: u64, what: U) {
+        let message = Message { serial: self.serial(), source, word, what };
+        if let Some(queue) = slot_mut(&mut self.unexpected, source) {
+            queue.push_back(message);
+        }
+    }
+
+    /// Takes the message that this receive gets: the first that arrived among those it takes.
+    pub fn take_unexpected(&mut self, select: &Selector) -> Option<Message<U>> {
+        let first = |queue: &VecDeque<Message<U>>| {
+            let found =
+                queue.iter().enumerate().find(|(_, message)| select.takes(message.source, message.word));
+            found.map(|(index, message)| (message.serial, index))
+        };
+        if select.source != DTL_ANY_SOURCE {
+            let queue = slot_mut(&mut self.unexpected, select.source)?;
+            let (_, index) = first(queue)?;
+            return queue.remove(index);
+        }
+        let firsts = self.unexpected.iter_mut().filter_map(|queue| first(queue).map(|found| (found, queue)));
+        let ((_, index), queue) = firsts.min_by_key(|((serial, _), _)| *serial)?;
+        queue.remove(index)
+    }
+
+    /// Withdraws a posted receive; false if it is not (or no more) posted.
+    pub fn withdraw(&mut self, what: &P) -> bool {
+        for queue in self.posted.iter_mut().chain([&mut self.posted_any]) {
+            if let Some(index) = queue.iter().position(|posted| posted.what == *what) {
+                queue.remove(index);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes all receives that name this source, in order.
+    pub fn take_posted_from(&mut self, source: i32) -> Vec<P> {
+        let queue = slot_mut(&mut self.posted, source).map(std::mem::take).unwrap_or_default();
+        queue.into_iter().map(|posted| posted.what).collect()
+    }
+
+    /// Takes all receives from any source, in order.
+    pub fn take_posted_any(&mut self) -> Vec<P> {
+        std::mem::take(&mut self.posted_any).into_iter().map(|posted| posted.what).collect()
+    }
+
+    /// Drops the unexpected messages of a source for which `keep` says no.
+    pub fn retain_unexpected(&mut self, source: i32, keep: impl Fn(&U) -> bool) {
+        if let Some(queue) = slot_mut(&mut self.unexpected, source) {
+            queue.retain(|message| keep(&message.what));
+        }
+    }
+
+    /// Takes the unexpected message of a source that `is` recognises.
+    pub fn remove_unexpected(&mut self, source: i32, is: impl Fn(&U) -> bool) -> Option<Message<U>> {
+        let queue = slot_mut(&mut self.unexpected, source)?;
+        let index = queue.iter().position(|message| is(&message.what))?;
+        queue.remove(index)
+    }
+}
+
+fn slot<T>(of: &[T], rank: i32) -> Option<&T> {
+    usize::try_from(rank).ok().and_then(|rank| of.get(rank))
+}
+
+fn slot_mut<T>(of: &mut [T], rank: i32) -> Option<&mut T> {
+    usize::try_from(rank).ok().and_then(|rank| of.get_mut(rank))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn select(source: i32, word: u64, ignore: u64) -> Selector {
+        Selector { source, word, ignore }
+    }
+
+    #[test]
+    fn receives_match_in_the_order_posted_across_named_and_any() {
+        let mut matcher = Matcher::<u32, ()>::new(2);
+        matcher.post(select(DTL_ANY_SOURCE, 5, 0), 1);
+        matcher.post(select(1, 5, 0), 2);
+        matcher.post(select(DTL_ANY_SOURCE, 5, 0), 3);
+        assert_eq!(matcher.take_posted(1, 6), None);
+        assert_eq!(matcher.take_posted(1, 5), Some(1));
+        assert_eq!(matcher.take_posted(1, 5), Some(2));
+        assert_eq!(matcher.take_posted(0, 5), Some(3));
+        assert!(!matcher.is_wanted(0, 5));
+    }
+
+    #[test]
+    fn messages_match_in_the_order_arrived_and_masks_count() {
+        let mut matcher = Matcher::<u32, char>::new(3);
+        matcher.arrive(2, 0x10, 'a');
+        matcher.arrive(1, 0x11, 'b');
+        matcher.arrive(2, 0x11, 'c');
+        let any = select(DTL_ANY_SOURCE, 0x11, 0);
+        assert_eq!(matcher.take_unexpected(&any).map(|m| (m.source, m.what)), Some((1, 'b')));
+        let masked = select(DTL_ANY_SOURCE, 0, 0xFF);
+        assert_eq!(matcher.take_unexpected(&masked).map(|m| (m.word, m.what)), Some((0x10, 'a')));
+        assert_eq!(matcher.take_unexpected(&select(1, 0x11, 0)), None);
+        assert_eq!(matcher.take_unexpected(&select(2, 0x11, 0)).map(|m| m.what), Some('c'));
+    }
+
+    #[test]
+    fn withdrawal_and_failure() {
+        let mut matcher = Matcher::<u32, u8>::new(2);
+        matcher.post(select(0, 1, 0), 1);
+        matcher.post(select(0, 1, 0), 2);
+        matcher.post(select(DTL_ANY_SOURCE, 1, 0), 3);
+        assert!(matcher.withdraw(&1) && !matcher.withdraw(&1));
+        assert_eq!(matcher.take_posted_from(0), [2]);
+        assert_eq!(matcher.take_posted_any(), [3]);
+        matcher.arrive(0, 1, 7);
+        matcher.arrive(0, 1, 8);
+        matcher.retain_unexpected(0, |&what| what != 7);
+        assert_eq!(matcher.remove_unexpected(0, |&what| what == 7).map(|m| m.what), None);
+        assert_eq!(matcher.remove_unexpected(0, |&what| what == 8).map(|m| m.what), Some(8));
+    }
+
+    /// The oracle: two plain lists, searched from the front.
+    #[derive(Default)]
+    struct Naive {
+        posted: Vec<(Selector, u32)>,
+        arrived: Vec<(i32, u64, u32)>,
+    }
+
+    impl Naive {
+        fn message(&mut self, source: i32, word: u64, id: u32) -> Option<(u32, u32)> {
+            let index = self.posted.iter().position(|(select, _)| select.takes(source, word));
+            if index.is_none() {
+                self.arrived.push((source, word, id));
+            }
+            index.map(|index| (self.posted.remove(index).1, id))
+        }
+
+        fn receive(&mut self, select: Selector, id: u32) -> Option<(u32, u32)> {
+            let index = self.arrived.iter().position(|(source, word, _)| select.takes(*source, *word));
+            if index.is_none() {
+                self.posted.push((select, id));
+            }
+            index.map(|index| (id, self.arrived.remove(index).2))
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Message(i32, u64),
+        Receive(i32, u64, u64),
+        Withdraw(u32),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let source = prop_oneof![Just(DTL_ANY_SOURCE), 0..3_i32];
+        prop_oneof![
+            4 => (0..3_i32, 0..4_u64).prop_map(|(source, word)| Step::Message(source, word)),
+            4 => (source, 0..4_u64, 0..4_u64).prop_map(|(s, word, ignore)| Step::Receive(s, word, ignore)),
+            1 => (0..200_u32).prop_map(Step::Withdraw),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_two_plain_lists(steps in proptest::collection::vec(step(), 0..200)) {
+            let mut matcher = Matcher::<u32, u32>::new(3);
+            let mut naive = Naive::default();
+            for (id, step) in (0_u32..).zip(steps) {
+                match step {
+                    Step::Message(source, word) => {
+                        let wanted = matcher.is_wanted(source, word);
+                        let got = matcher.take_posted(source, word).map(|posted| (posted, id));
+                        prop_assert_eq!(wanted, got.is_some());
+                        if got.is_none() {
+                            matcher.arrive(source, word, id);
+                        }
+                        prop_assert_eq!(got, naive.message(source, word, id));
+                    }
+                    Step::Receive(source, word, ignore) => {
+                        let select = select(source, word, ignore);
+                        let got = matcher.take_unexpected(&select).map(|message| (id, message.what));
+                        if got.is_none() {
+                            matcher.post(select, id);
+                        }
+                        prop_assert_eq!(got, naive.receive(select, id));
+                    }
+                    Step::Withdraw(id) => {
+                        let before = naive.posted.len();
+                        naive.posted.retain(|(_, posted)| *posted != id);
+                        prop_assert_eq!(matcher.withdraw(&id), naive.posted.len() < before);
+                    }
+                }
+            }
+        }
+    }
+}

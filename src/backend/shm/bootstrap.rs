@@ -1,0 +1,348 @@
+//! How the ranks of a job find each other: rank 0 listens, the others connect, and all of them get
+//! the same answer. Works in four steps; a failure in any of them is an error on every rank:
+//! hello (who I am) -> roster (process ids, shared memory) -> ready -> verdict.
+//!
+//! Strangers may connect at any time: a connection counts only with the right user id, magic and
+//! cookie; others are dropped and cost a place in a bounded list. Nothing is left behind: the names
+//! are abstract and the memory has none.
+
+use super::identity::{Identity, holder};
+use super::segment::Segment;
+use super::wire::{self, Frame, HELLO_BYTES, Hello};
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::sys::clock::Deadline;
+use crate::sys::{process, socket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+/// What the ranks have when they have met.
+pub(super) struct Meeting {
+    pub(super) segment: Segment,
+    /// Process id of each rank.
+    pub(super) pids: Vec<i32>,
+}
+
+/// Which rank this is, and until when it waits.
+pub(super) struct Place<'a> {
+    pub(super) identity: &'a Identity,
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) timeout_ns: u64,
+}
+
+/// How long an answer may take beyond the time limit: rank 0 answers at its own limit.
+const GRACE_NS: u64 = 2_000_000_000;
+/// How long rank 0 waits for the others after a failure, to tell them too.
+const LINGER_NS: u64 = 2_000_000_000;
+
+/// Meets the other ranks. `prepare` is each rank's own part, done when the memory is there; its
+/// failure is everybody's.
+pub(super) fn meet(place: &Place<'_>, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> Result<Meeting> {
+    if place.rank == 0 { Host::open(place)?.host(prepare) } else { visit(place, prepare) }
+}
+
+/// A rank other than 0.
+fn visit(place: &Place<'_>, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> Result<Meeting> {
+    let deadline = Deadline::after(place.timeout_ns);
+    let stream = find_host(place, deadline)?;
+    let late = Deadline::after(deadline.left_ns().saturating_add(GRACE_NS));
+    let lost = |error: Error| error.within("waiting for rank 0");
+    let hello = Hello {
+        cookie: place.identity.cookie,
+        rank: place.rank as u64,
+        size: place.size as u64,
+        left_ns: deadline.left_ns(),
+        namespace: process::pid_namespace().unwrap_or(0),
+    };
+    wire::send(&stream, &hello.bytes()).map_err(lost)?;
+    let pids = wire::read_frame(&stream, late).map_err(lost)?.pids()?;
+    let fd = wire::read_descriptor(&stream, late).map_err(lost)?;
+    let meeting = Segment::attach(fd, place.size).map(|segment| Meeting { segment, pids });
+    let prepared = meeting.and_then(|meeting| prepare(&meeting).map(|()| meeting));
+    let own = format!("rank {}", place.rank);
+    wire::send(&stream, &Frame::of(prepared.as_ref().err(), Some(&own)).bytes()).map_err(lost)?;
+    wire::read_frame(&stream, late).map_err(lost)?.success()?;
+    prepared
+}
+
+/// Connects to rank 0, which may not have started yet.
+fn find_host(place: &Place<'_>, deadline: Deadline) -> Result<UnixStream> {
+    let mut pause = Duration::from_micros(100);
+    loop {
+        if let Ok(stream) = socket::connect(&place.identity.meeting) {
+            let peer = process::peer_of(stream.as_raw_fd()).map_err(wire::failed)?;
+            if peer.uid == process::own_uid() {
+                return Ok(stream);
+            }
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "process {} of user {} listens under this job's name; choose another job name",
+                peer.pid,
+                peer.uid
+            );
+        }
+        if deadline.passed() {
+            return fail!(
+                DTL_ERROR_TIMEOUT,
+                "rank 0 is missing after {}: it did not open the communicator on this node; start all {} ranks with \
+                 the same job name, or raise the time limit",
+                seconds(place.timeout_ns),
+                place.size
+            );
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(5));
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.1} s", ns as f64 / 1e9)
+}
+
+/// A connection that has not said who it is.
+struct Guest {
+    stream: UnixStream,
+    said: Vec<u8>,
+}
+
+/// Rank 0.
+struct Host<'a> {
+    place: &'a Place<'a>,
+    listener: UnixListener,
+    deadline: Deadline,
+    guests: Vec<Guest>,
+    /// By rank; that of rank 0 stays empty.
+    seats: Vec<Option<UnixStream>>,
+    pids: Vec<i32>,
+    /// Who cannot be seated but must hear why.
+    turned_away: Vec<UnixStream>,
+    failure: Option<Error>,
+}
+
+impl<'a> Host<'a> {
+    fn open(place: &'a Place<'a>) -> Result<Self> {
+        let name = &place.identity.meeting;
+        let listener = match socket::listen(name) {
+            Ok(listener) => listener,
+            Err(error) => {
+                let who = holder(name)
+                    .map_or(String::new(), |p| format!(", held by process {} of user {}", p.pid, p.uid));
+                return fail!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "socket \"@{name}\": {error}{who}; choose another job name"
+                );
+            }
+        };
+        let mut pids = vec![0; place.size];
+        if let Some(own) = pids.first_mut() {
+            *own = process::own_pid();
+        }
+        Ok(Host {
+            place,
+            listener,
+            deadline: Deadline::after(place.timeout_ns),
+            guests: Vec::new(),
+            seats: (0..place.size).map(|_| None).collect(),
+            pids,
+            turned_away: Vec::new(),
+            failure: None,
+        })
+    }
+
+    fn host(mut self, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> Result<Meeting> {
+        self.gather()?;
+        let meeting = match self.share(prepare) {
+            Ok(meeting) => meeting,
+            Err(error) => return Err(self.tell(error)),
+        };
+        let verdict = Frame::of(None, None).bytes();
+        for stream in self.seats.iter().flatten() {
+            // Who is gone by now is a death after the start: the others see it as such.
+            let _ = wire::send(stream, &verdict);
+        }
+        Ok(meeting)
+    }
+
+    /// Until all ranks have said hello.
+    fn gather(&mut self) -> Result<()> {
+        while self.missing().next().is_some() && !self.deadline.passed() {
+            self.listen()?;
+        }
+        let missing: Vec<String> = self.missing().map(|rank| rank.to_string()).collect();
+        match self.failure.take() {
+            Some(error) => Err(self.tell(error)),
+            None if missing.is_empty() => Ok(()),
+            None => {
+                let error = Error::new(
+                    DTL_ERROR_TIMEOUT,
+                    format!(
+                        "rank {} of {} missing after {}: not started, started with another job name, or on another \
+                         node; start all ranks, or raise the time limit",
+                        missing.join(", "),
+                        self.place.size,
+                        seconds(self.place.timeout_ns)
+                    ),
+                );
+                Err(self.tell(error))
+            }
+        }
+    }
+
+    fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+        self.seats.iter().enumerate().skip(1).filter(|(_, seat)| seat.is_none()).map(|(rank, _)| rank)
+    }
+
+    /// Waits for something to happen and handles it.
+    fn listen(&mut self) -> Result<()> {
+        let seated: Vec<usize> =
+            (0..self.seats.len()).filter(|&r| self.seats.get(r).is_some_and(Option::is_some)).collect();
+        let mut fds = vec![self.listener.as_fd()];
+        fds.extend(self.guests.iter().map(|guest| guest.stream.as_fd()));
+        fds.extend(self.seats.iter().flatten().map(AsFd::as_fd));
+        let ready = socket::wait_readable(&fds, self.deadline.left_ns()).map_err(wire::failed)?;
+        let (knock, rest) = ready.split_first().map_or((false, &[][..]), |(first, rest)| (*first, rest));
+        let (guests, seats) = rest.split_at(self.guests.len().min(rest.len()));
+        // Who is seated has nothing to say now: it is the end of its connection.
+        if let Some((&rank, _)) = seated.iter().zip(seats).find(|(_, ready)| **ready) {
+            self.give_up(Error::new(
+                DTL_ERROR_RANK_FAILURE,
+                format!("rank {rank} ended while the communicator was opened; see its own output"),
+            ));
+            return Ok(());
+        }
+        let speaking: Vec<usize> =
+            guests.iter().enumerate().filter(|(_, ready)| **ready).map(|(i, _)| i).collect();
+        for index in speaking.into_iter().rev() {
+            self.hear(index);
+        }
+        if knock {
+            self.admit();
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let known = process::peer_of(stream.as_raw_fd()).is_ok_and(|peer| peer.uid == process::own_uid());
+            if !known || stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if self.guests.len() > 4 * self.place.size + 64 {
+                self.guests.remove(0);
+            }
+            self.guests.push(Guest { stream, said: Vec::with_capacity(HELLO_BYTES) });
+        }
+    }
+
+    /// Reads on from a guest; seats it or drops it when it has said enough.
+    fn hear(&mut self, index: usize) {
+        let Some(guest) = self.guests.get_mut(index) else { return };
+        let open = wire::read_some(&guest.stream, &mut guest.said, HELLO_BYTES);
+        if open && guest.said.len() < HELLO_BYTES {
+            return;
+        }
+        let guest = self.guests.remove(index);
+        // Anything else comes from a stranger: say nothing.
+        if let Some(hello) = Hello::parse(&guest.said, self.place.identity.cookie) {
+            self.seat(guest.stream, &hello);
+        }
+    }
+
+    fn seat(&mut self, stream: UnixStream, hello: &Hello) {
+        let size = self.place.size;
+        let limit = Deadline::after(hello.left_ns);
+        // The first limit that passes is everybody's, so that everybody hears who was missing.
+        if limit.left_ns() < self.deadline.left_ns() {
+            self.deadline = limit;
+        }
+        if hello.size != size as u64 {
+            self.turned_away.push(stream);
+            self.give_up(Error::new(
+                DTL_ERROR_INVALID_ARGUMENT,
+                format!(
+                    "the ranks disagree on their number: rank {} says {}, rank 0 says {size}; pass the same size on all",
+                    hello.rank, hello.size
+                ),
+            ));
+            return;
+        }
+        if Some(hello.namespace) != process::pid_namespace().ok() {
+            self.turned_away.push(stream);
+            self.give_up(Error::new(
+                DTL_ERROR_UNAVAILABLE,
+                format!(
+                    "rank {} lives in another PID namespace (container) than rank 0; start them in one",
+                    hello.rank
+                ),
+            ));
+            return;
+        }
+        let rank = usize::try_from(hello.rank).unwrap_or(0);
+        let pid = process::peer_of(stream.as_raw_fd()).map_or(0, |peer| peer.pid);
+        match (self.seats.get_mut(rank), self.pids.get_mut(rank)) {
+            (Some(seat), Some(known)) if rank > 0 && seat.is_none() => {
+                *seat = Some(stream);
+                *known = pid;
+            }
+            _ => {
+                let text = format!("process {pid} says it is rank {rank}, but that rank is here already");
+                let _ = wire::send(
+                    &stream,
+                    &Frame::of(Some(&Error::new(DTL_ERROR_ALREADY_EXISTS, text)), None).bytes(),
+                );
+            }
+        }
+    }
+
+    /// Notes the failure; goes on listening for a moment, to tell those who are still to come.
+    fn give_up(&mut self, error: Error) {
+        if self.failure.is_none() {
+            self.failure = Some(error);
+        }
+        let linger = if self.failure.as_ref().is_some_and(|e| e.status() == DTL_ERROR_RANK_FAILURE) {
+            0
+        } else {
+            LINGER_NS
+        };
+        if linger < self.deadline.left_ns() {
+            self.deadline = Deadline::after(linger);
+        }
+    }
+
+    /// Tells everybody who is here why it failed.
+    fn tell(&self, error: Error) -> Error {
+        let frame = Frame::of(Some(&error), None).bytes();
+        for stream in self.seats.iter().flatten().chain(&self.turned_away) {
+            let _ = wire::send(stream, &frame);
+        }
+        error
+    }
+
+    /// Makes the memory, hands it out, and hears from each whether it could use it.
+    fn share(&self, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> Result<Meeting> {
+        let meeting = Meeting { segment: Segment::create(self.place.size)?, pids: self.pids.clone() };
+        let roster = Frame::roster(&self.pids).bytes();
+        let died = |rank: usize, error: Error| {
+            // A rank that does not answer in time may be stopped; any other failure is its end.
+            let status =
+                if error.status() == DTL_ERROR_TIMEOUT { DTL_ERROR_TIMEOUT } else { DTL_ERROR_RANK_FAILURE };
+            Error::new(status, format!("rank {rank}, while the communicator was opened: {}", error.text()))
+        };
+        let seated =
+            || self.seats.iter().enumerate().filter_map(|(rank, seat)| seat.as_ref().map(|s| (rank, s)));
+        for (rank, stream) in seated() {
+            wire::send(stream, &roster).map_err(|error| died(rank, error))?;
+            socket::send_descriptor(stream, meeting.segment.descriptor())
+                .map_err(|e| died(rank, wire::failed(e)))?;
+        }
+        prepare(&meeting)?;
+        let deadline = Deadline::after(self.deadline.left_ns().max(GRACE_NS / 2));
+        for (rank, stream) in seated() {
+            let frame = wire::read_frame(stream, deadline).map_err(|error| died(rank, error))?;
+            frame.success()?;
+        }
+        Ok(meeting)
+    }
+}

@@ -1,0 +1,376 @@
+//! The protocol: how sends and receives become records in rings, and back.
+//!
+//! Up to `FRAGMENT` bytes go as one Eager record; the send is over when it is in the ring. More is
+//! offered: the receiver, when it has a receive for it, takes the offer and then either copies from
+//! the sender's memory and says Finish, or says Clear and gets the bytes as Data records.
+//!
+//! Nothing ever waits: what finds no room in a ring is queued here and goes on with the next call of
+//! `progress`. Rings are always read to the end, whatever is queued for writing, so two ranks that
+//! flood each other cannot lock up. An operation of the receiver is over only when its answer is in
+//! the ring; so a rank that closes has said everything, and its rings are read by the others also
+//! after it has gone.
+//!
+//! Here: what the operations are, and how they start and are withdrawn. `reading` handles what comes
+//! out of rings, `writing` what goes in, `liveness` ranks that are gone; locks are in `transport`.
+
+use super::peer::Peer;
+use super::ring::FRAGMENT;
+use super::segment::{Segment, State};
+use crate::abi::comm::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::backend::matching::Matcher;
+use crate::backend::operations::Operations;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, OpId, Selector};
+use crate::sys::buf::{Region, Scratch};
+use crate::sys::process::Watch;
+use std::collections::VecDeque;
+
+/// Records read from one ring before the next gets its turn.
+const BUDGET: usize = 256;
+
+/// See the module's text. Every method is short and none blocks.
+pub(super) struct Engine {
+    pub(super) rank: usize,
+    pub(super) segment: Segment,
+    pub(super) operations: Operations<Operation>,
+    pub(super) matcher: Matcher<OpId, Arrival>,
+    pub(super) peers: Vec<Peer>,
+    /// Ranks whose rings to us have memory.
+    pub(super) incoming: Vec<usize>,
+    /// Ranks for which something is queued.
+    pub(super) outbound: Vec<usize>,
+    /// Receives that copy from their sender's memory.
+    pub(super) copying: VecDeque<OpId>,
+    /// Whether others may read this process' memory.
+    pub(super) lends: bool,
+    pub(super) liveness: Liveness,
+}
+
+/// What `liveness` keeps.
+pub(super) struct Liveness {
+    pub(super) watch: Watch,
+    /// Changes of states that have been settled.
+    pub(super) settled: u64,
+    pub(super) idle: u32,
+    pub(super) looked_ns: u64,
+    pub(super) deaths: usize,
+}
+
+/// An operation in flight.
+pub(super) enum Operation {
+    Send(Send),
+    Receive(Receive),
+    Done(Done),
+}
+
+pub(super) struct Send {
+    pub(super) dest: usize,
+    pub(super) word: u64,
+    pub(super) data: Region,
+    pub(super) stage: SendStage,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum SendStage {
+    /// Waits for room, or (to itself) for a receive.
+    Queued,
+    /// The receiver knows of it.
+    Offered { claim: usize },
+    /// The receiver wants it through the ring.
+    Streaming { claim: usize, receiver: u64, next: usize, end: usize },
+}
+
+pub(super) struct Receive {
+    pub(super) into: Region,
+    pub(super) taken: Option<Taken>,
+}
+
+/// An offer that a receive has taken.
+#[derive(Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) source: usize,
+    pub(super) word: u64,
+    pub(super) offer: Offer,
+    /// Bytes that have come, and that fit.
+    pub(super) have: usize,
+    pub(super) want: usize,
+    pub(super) answer: Answer,
+}
+
+impl Taken {
+    pub(super) fn is_complete(&self) -> bool {
+        self.have == self.want
+    }
+}
+
+/// The control record that a receive has to send.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    None,
+    Clear,
+    Finish,
+}
+
+/// A message that nobody has asked for yet.
+pub(super) enum Arrival {
+    Copied(Scratch),
+    Offered(Offer),
+    /// From this rank to itself: its send operation.
+    Own(OpId),
+}
+
+/// What an Offer record says.
+#[derive(Clone, Copy)]
+pub(super) struct Offer {
+    pub(super) size: u64,
+    pub(super) send: u64,
+    pub(super) address: u64,
+    pub(super) claim: usize,
+}
+
+pub(super) fn done(source: usize, status: dtl_status_t, word: u64, size: u64) -> Done {
+    Done { source: i32::try_from(source).unwrap_or(i32::MAX), status, word, size }
+}
+
+pub(super) fn fitting(size: u64, into: Region) -> dtl_status_t {
+    if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
+}
+
+impl Engine {
+    pub(super) fn new(rank: usize, segment: Segment, peers: Vec<Peer>, lends: bool) -> Engine {
+        let mut watch = Watch::new();
+        peers.iter().for_each(|peer| watch.add(peer.process()));
+        let ranks = peers.len();
+        Engine {
+            rank,
+            segment,
+            operations: Operations::new(),
+            matcher: Matcher::new(ranks),
+            peers,
+            incoming: Vec::with_capacity(ranks),
+            outbound: Vec::with_capacity(ranks),
+            copying: VecDeque::new(),
+            lends,
+            liveness: Liveness { watch, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
+        }
+    }
+
+    fn own(&self) -> i32 {
+        i32::try_from(self.rank).unwrap_or(i32::MAX)
+    }
+
+    fn rank_of(&self, rank: i32) -> Result<usize> {
+        match usize::try_from(rank) {
+            Ok(index) if index < self.peers.len() => Ok(index),
+            _ => fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.peers.len() - 1),
+        }
+    }
+
+    pub(super) fn finish(&mut self, id: OpId, done: Done) {
+        if let Some(operation) = self.operations.get_mut(id) {
+            *operation = Operation::Done(done);
+        }
+    }
+
+    /// Ends an operation because of a rank that is gone.
+    pub(super) fn finish_failed(&mut self, id: OpId, peer: usize) {
+        self.finish(id, done(peer, DTL_ERROR_RANK_FAILURE, 0, 0));
+    }
+
+    // ---- starting ----
+
+    pub(super) fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+        let dest = self.rank_of(dest)?;
+        if dest == self.rank {
+            return self.send_to_self(data, word);
+        }
+        let rank = self.rank;
+        let peer = peer_mut(&mut self.peers, dest)?;
+        if peer.state != State::Present {
+            return self.operations.add(Operation::Done(done(dest, DTL_ERROR_RANK_FAILURE, word, 0)));
+        }
+        if peer.producer.is_none() {
+            peer.producer = Some(self.segment.open_ring(rank, dest)?);
+        }
+        let waits = !peer.starts.is_empty();
+        let id = self.operations.add(Operation::Send(Send { dest, word, data, stage: SendStage::Queued }))?;
+        if waits || !self.start(dest, id) {
+            peer_mut(&mut self.peers, dest)?.starts.push_back(id);
+            self.list(dest);
+        }
+        Ok(id)
+    }
+
+    fn send_to_self(&mut self, data: Region, word: u64) -> Result<OpId> {
+        let over = done(self.rank, DTL_SUCCESS, word, data.len() as u64);
+        if let Some(posted) = self.matcher.take_posted(self.own(), word) {
+            self.deliver(posted, self.rank, word, data);
+            return self.operations.add(Operation::Done(over));
+        }
+        let copy = if data.len() <= FRAGMENT { Scratch::copy_of(data) } else { None };
+        let (id, arrival) = match copy {
+            Some(copy) => (self.operations.add(Operation::Done(over))?, Arrival::Copied(copy)),
+            None => {
+                let send = Send { dest: self.rank, word, data, stage: SendStage::Queued };
+                let id = self.operations.add(Operation::Send(send))?;
+                (id, Arrival::Own(id))
+            }
+        };
+        self.matcher.arrive(self.own(), word, arrival);
+        Ok(id)
+    }
+
+    pub(super) fn irecv(&mut self, into: Region, select: Selector) -> Result<OpId> {
+        if select.source != DTL_ANY_SOURCE {
+            self.rank_of(select.source)?;
+        }
+        let id = self.operations.add(Operation::Receive(Receive { into, taken: None }))?;
+        while let Some(message) = self.matcher.take_unexpected(&select) {
+            let source = usize::try_from(message.source).unwrap_or(0);
+            match message.what {
+                Arrival::Copied(copy) => self.deliver(id, source, message.word, copy.region()),
+                Arrival::Own(send) => self.deliver_own(id, send),
+                Arrival::Offered(offer) if self.take(source, offer) => {
+                    self.begin(id, source, message.word, offer)
+                }
+                // Withdrawn by its sender: look on.
+                Arrival::Offered(_) => continue,
+            }
+            return Ok(id);
+        }
+        match self.gone(select.source) {
+            Some(peer) => self.finish_failed(id, peer),
+            None => self.matcher.post(select, id),
+        }
+        Ok(id)
+    }
+
+    /// The rank because of which a receive from this source cannot complete.
+    fn gone(&self, source: i32) -> Option<usize> {
+        if source == DTL_ANY_SOURCE {
+            return self.peers.iter().position(|peer| peer.state == State::Dead);
+        }
+        let rank = usize::try_from(source).ok()?;
+        self.peers.get(rank).filter(|peer| peer.state != State::Present).map(|_| rank)
+    }
+
+    pub(super) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
+        if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
+            into.copy_from(data);
+            let size = data.len() as u64;
+            self.finish(id, done(source, fitting(size, into), word, size));
+        }
+    }
+
+    fn deliver_own(&mut self, id: OpId, send: OpId) {
+        if let Some(&Operation::Send(Send { word, data, .. })) = self.operations.get(send) {
+            self.deliver(id, self.rank, word, data);
+            self.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+        }
+    }
+
+    pub(super) fn take(&self, source: usize, offer: Offer) -> bool {
+        let consumer = self.peers.get(source).and_then(|peer| peer.consumer.as_ref());
+        consumer.is_some_and(|consumer| consumer.take(offer.claim))
+    }
+
+    /// Starts to fetch an offer that was taken.
+    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: Offer) {
+        let readable = offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
+        let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
+        let want = usize::try_from(offer.size).unwrap_or(usize::MAX).min(receive.into.len());
+        let answer = match want {
+            0 => Answer::Finish,
+            _ if readable => Answer::None,
+            _ => Answer::Clear,
+        };
+        receive.taken = Some(Taken { source, word, offer, have: 0, want, answer });
+        if answer == Answer::None {
+            self.copying.push_back(id);
+        } else {
+            self.queue_answer(source, id);
+        }
+    }
+
+    pub(super) fn queue_answer(&mut self, source: usize, id: OpId) {
+        if let Some(peer) = self.peers.get_mut(source) {
+            peer.answers.push_back(id);
+        }
+        self.list(source);
+    }
+
+    pub(super) fn list(&mut self, rank: usize) {
+        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| !peer.is_listed) {
+            peer.is_listed = true;
+            self.outbound.push(rank);
+        }
+    }
+
+    /// Tries to withdraw an operation.
+    pub(super) fn cancel(&mut self, id: OpId) {
+        let own = self.own();
+        let withdrawn = match self.operations.get(id) {
+            Some(Operation::Receive(Receive { taken: None, .. })) => self.matcher.withdraw(&id),
+            Some(&Operation::Send(Send { dest, stage: SendStage::Queued, .. })) if dest == self.rank => {
+                let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
+                self.matcher.remove_unexpected(own, is).is_some()
+            }
+            Some(&Operation::Send(Send { dest, stage, .. })) => {
+                self.peers.get_mut(dest).is_some_and(|peer| match stage {
+                    SendStage::Queued => {
+                        peer.starts.retain(|start| *start != id);
+                        true
+                    }
+                    SendStage::Offered { claim } => peer.producer.as_mut().is_some_and(|p| p.withdraw(claim)),
+                    SendStage::Streaming { .. } => false,
+                })
+            }
+            _ => false,
+        };
+        if withdrawn {
+            self.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
+        }
+    }
+
+    // ---- progress ----
+
+    /// Moves everything on that can move.
+    pub(super) fn progress(&mut self) {
+        self.settle_changes();
+        self.find_rings();
+        let mut moved = false;
+        for index in 0..self.incoming.len() {
+            let source = self.incoming.get(index).copied().unwrap_or(self.rank);
+            moved |= self.read_ring(source, BUDGET) > 0;
+        }
+        moved |= self.copy_on();
+        moved |= self.write_on();
+        self.note_idle(moved);
+    }
+
+    /// Looks for senders that have opened their ring to us.
+    pub(super) fn find_rings(&mut self) {
+        for group in 0..self.peers.len().div_ceil(64) {
+            let mut bits = self.segment.ready(self.rank, group);
+            while bits != 0 {
+                let source = 64 * group + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let Some(peer) = self.peers.get_mut(source) else { continue };
+                if peer.consumer.is_none() && peer.state == State::Present {
+                    if let Ok(consumer) = self.segment.read_ring(source, self.rank) {
+                        peer.consumer = Some(consumer);
+                        self.incoming.push(source);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn peer_mut(peers: &mut [Peer], rank: usize) -> Result<&mut Peer> {
+    match peers.get_mut(rank) {
+        Some(peer) => Ok(peer),
+        None => fail!(DTL_ERROR_INTERNAL, "no peer {rank}"),
+    }
+}

@@ -1,0 +1,109 @@
+//! Who a rank is: the job's names for sockets, and the claim that only one process is this rank.
+//!
+//! Rule for several communicators of one job: each process counts its opens of the job, and the
+//! n-th open of one rank meets the n-th open of the others, whether or not those before succeeded.
+//! So opens of one job must be in the same order on all ranks, as collective calls are anyway.
+
+use crate::error::{Result, fail};
+use crate::sys::{process, socket};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
+use std::sync::{Arc, Weak};
+
+/// What one open of a job goes by.
+pub(super) struct Identity {
+    /// Where rank 0 listens.
+    pub(super) meeting: String,
+    /// Known to the processes of the job only.
+    pub(super) cookie: u64,
+    /// Held as long as the communicator is open.
+    pub(super) claim: Arc<Claim>,
+}
+
+/// "This process is rank r of the job": an abstract name that the kernel gives out once and takes
+/// back when its holder ends, however that happens.
+pub(super) struct Claim {
+    _listener: Option<UnixListener>,
+}
+
+struct Membership {
+    opens: u64,
+    claim: Weak<Claim>,
+    /// A forked child has this table too, but is not the rank.
+    pid: i32,
+}
+
+static MEMBERSHIPS: Mutex<BTreeMap<(u64, i32), Membership>> = Mutex::new(BTreeMap::new());
+
+/// Claims the rank and counts the open.
+pub(super) fn claim(job: &[u8], rank: i32) -> Result<Identity> {
+    let key = hash(job, 0);
+    let pid = process::own_pid();
+    let uid = process::own_uid();
+    let mut memberships = MEMBERSHIPS.lock();
+    let member =
+        memberships.entry((key, rank)).or_insert_with(|| Membership { opens: 0, claim: Weak::new(), pid });
+    if member.pid != pid {
+        *member = Membership { opens: 0, claim: Weak::new(), pid };
+    }
+    let claim = match member.claim.upgrade() {
+        Some(claim) => claim,
+        None => Arc::new(Claim { _listener: take_rank(&format!("dtl-{uid}-{key:016x}-rank{rank}"), rank)? }),
+    };
+    member.claim = Arc::downgrade(&claim);
+    member.opens += 1;
+    let meeting = format!("dtl-{uid}-{key:016x}-open{}", member.opens);
+    Ok(Identity { meeting, cookie: hash(job, 1), claim })
+}
+
+fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
+    match socket::listen(name) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => match holder(name) {
+            // An earlier claim of this process that a forked child still holds open.
+            Some(peer) if peer.pid == process::own_pid() => Ok(None),
+            Some(peer) => fail!(
+                DTL_ERROR_ALREADY_EXISTS,
+                "process {} (user {}) is rank {rank} of this job already; a program started by a rank inherits its \
+                 environment: unset DTL_RANK (or the launcher's variables) for it, or name another job",
+                peer.pid,
+                peer.uid
+            ),
+            None => fail!(DTL_ERROR_ALREADY_EXISTS, "another process is rank {rank} of this job already"),
+        },
+        Err(error) => fail!(DTL_ERROR_BACKEND, "socket \"@{name}\": {error}"),
+    }
+}
+
+/// Who listens under a name.
+pub(super) fn holder(name: &str) -> Option<process::Peer> {
+    let stream = socket::connect(name).ok()?;
+    process::peer_of(stream.as_raw_fd()).ok()
+}
+
+/// FNV-1a. Not a secret-keeper: who may connect is decided by the user id the kernel tells; the
+/// cookie keeps apart jobs whose names hash alike.
+fn hash(bytes: &[u8], seed: u8) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    [seed].iter().chain(bytes).fold(0xCBF2_9CE4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_are_counted_per_rank_and_job() {
+        let job = format!("identity-{}", process::own_pid());
+        let first = claim(job.as_bytes(), 0).expect("claim");
+        let second = claim(job.as_bytes(), 0).expect("claim");
+        let other = claim(job.as_bytes(), 1).expect("claim");
+        assert!(Arc::ptr_eq(&first.claim, &second.claim));
+        assert!(first.meeting.ends_with("-open1") && second.meeting.ends_with("-open2"));
+        assert_eq!((&first.meeting, first.cookie), (&other.meeting, other.cookie));
+        assert_ne!(first.cookie, claim(b"other", 0).expect("claim").cookie);
+    }
+}

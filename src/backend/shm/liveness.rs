@@ -1,0 +1,114 @@
+//! Noticing that ranks are gone, and ending what can no longer complete.
+//!
+//! A death is seen through a descriptor of the process (`pidfd`), which unlike its id never comes to
+//! mean another one, unlike a socket does not survive in forked children, and reports a zombie as
+//! dead and a stopped process as alive. Looking is one system call for all ranks, made only after
+//! fruitless polls and every few milliseconds. Who sees it tells all through the shared state words.
+
+use super::engine::{Arrival, Engine, Operation, Receive};
+use super::segment::State;
+use crate::runtime::backend::OpId;
+use crate::sys::clock::now_ns;
+
+/// Fruitless polls between two looks at the clock.
+const IDLE_POLLS: u32 = 16;
+/// Time between two looks at the processes.
+const LOOK_EVERY_NS: u64 = 5_000_000;
+
+impl Engine {
+    /// Called after each round: looks at the other processes when nothing moves for long.
+    pub(super) fn note_idle(&mut self, moved: bool) {
+        self.liveness.idle = if moved { 0 } else { self.liveness.idle + 1 };
+        if self.liveness.idle < IDLE_POLLS {
+            return;
+        }
+        self.liveness.idle = 0;
+        let now = now_ns();
+        if now.saturating_sub(self.liveness.looked_ns) >= LOOK_EVERY_NS {
+            self.liveness.looked_ns = now;
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        if !self.liveness.watch.look() {
+            return;
+        }
+        let exited: Vec<usize> = self.liveness.watch.exited().collect();
+        for rank in exited {
+            // A rank that closed before it ended has said so: the first word counts.
+            self.segment.mark(rank, State::Dead);
+            self.liveness.watch.forget(rank);
+        }
+        self.settle_changes();
+    }
+
+    /// Settles ranks that have left or died since the last call.
+    pub(super) fn settle_changes(&mut self) {
+        let changes = self.segment.changes();
+        if changes == self.liveness.settled {
+            return;
+        }
+        let mut all = true;
+        for rank in 0..self.peers.len() {
+            let state = self.segment.state(rank);
+            let is_new = self.peers.get(rank).is_some_and(|peer| peer.state != state);
+            if is_new && rank != self.rank {
+                all &= self.settle(rank, state);
+            }
+        }
+        if all {
+            self.liveness.settled = changes;
+        }
+    }
+
+    /// Ends everything that needs a rank that is gone. First its ring is read to the end: what it
+    /// had sent stays receivable. False: that is not possible yet, for want of memory.
+    fn settle(&mut self, rank: usize, state: State) -> bool {
+        self.find_rings();
+        while self.read_ring(rank, usize::MAX) > 0 {}
+        if !self.is_read(rank) {
+            return false;
+        }
+        let Some(peer) = self.peers.get_mut(rank) else { return true };
+        peer.state = state;
+        peer.forget_work();
+        peer.consumer = None;
+        self.incoming.retain(|source| *source != rank);
+        self.liveness.deaths += usize::from(state == State::Dead);
+        let source = i32::try_from(rank).unwrap_or(i32::MAX);
+        // An offer cannot be fetched any more; a message that was copied can.
+        self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(_)));
+        let mut hopeless = self.matcher.take_posted_from(source);
+        if state == State::Dead {
+            hopeless.extend(self.matcher.take_posted_any());
+        }
+        hopeless.extend(self.bound_to(rank));
+        for id in hopeless {
+            self.finish_failed(id, rank);
+        }
+        true
+    }
+
+    fn is_read(&mut self, rank: usize) -> bool {
+        let consumer = self.peers.get_mut(rank).and_then(|peer| peer.consumer.as_mut());
+        // What is no record cannot be read; the rest of that ring is lost.
+        consumer.is_none_or(|consumer| !matches!(consumer.peek(), Ok(Some(_))))
+    }
+
+    /// Unfinished operations that talk to a rank. A receive that only had to say thanks is over.
+    fn bound_to(&mut self, rank: usize) -> Vec<OpId> {
+        let (mut bound, mut complete) = (Vec::new(), Vec::new());
+        for (id, operation) in self.operations.iter_mut() {
+            match operation {
+                Operation::Send(send) if send.dest == rank => bound.push(id),
+                Operation::Receive(Receive { taken: Some(taken), .. }) if taken.source == rank => {
+                    if taken.is_complete() { complete.push(id) } else { bound.push(id) }
+                }
+                _ => {}
+            }
+        }
+        complete.into_iter().for_each(|id| self.finish_receive(id));
+        bound
+    }
+}

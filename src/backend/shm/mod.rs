@@ -1,0 +1,188 @@
+//! Kind "shm": ranks of one node as processes that share memory. No MPI, no files, no threads.
+//!
+//! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`) -> `segment` (the memory).
+//! Running: `transport` (what runtime calls) -> `engine` with `reading` and `writing` (protocol) ->
+//! `ring` (records), with `peer` (what is known of each rank) and `liveness` (who is gone).
+
+mod bootstrap;
+mod engine;
+mod identity;
+mod liveness;
+mod peer;
+mod reading;
+mod ring;
+mod segment;
+mod transport;
+mod wire;
+mod writing;
+
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
+use crate::runtime::launch;
+use crate::runtime::registry::Backend;
+use crate::sys::process::{self, PidFd};
+use crate::sys::shared::Memory;
+use bootstrap::{Meeting, Place};
+use engine::Engine;
+use peer::{Mode, Peer, Probe};
+
+/// The kind "shm".
+pub struct Shm;
+
+/// The backend named "shm".
+#[must_use]
+pub fn backend() -> Backend {
+    let mut backend = Backend::new(c"shm", i32::MIN, true, Box::new(Shm));
+    backend.comm = Some(Box::new(Shm));
+    backend
+}
+
+/// How long ranks wait for each other when nobody says otherwise.
+const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
+
+impl Presence for Shm {
+    fn available(&self) -> Availability {
+        Memory::create(4096).map_err(|error| format!("no memory to share (memfd_create): {error}"))?;
+        PidFd::open(process::own_pid())
+            .map_err(|error| format!("no process descriptors (pidfd_open, Linux 5.3): {error}"))?;
+        Ok(())
+    }
+}
+
+impl Comm for Shm {
+    fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
+        let job = Job::of(args)?;
+        let mode = Mode::parse(std::env::var("DTL_CMA").ok().as_deref())?;
+        if let Err(why) = self.available() {
+            return fail!(DTL_ERROR_UNAVAILABLE, "kind \"shm\": {why}");
+        }
+        let opener = transport::enter()?;
+        let identity = identity::claim(&job.name, i32::try_from(job.rank).unwrap_or(i32::MAX))?;
+        let unlimited = args.timeout_ns == 0 || args.timeout_ns == u64::MAX;
+        let timeout_ns = if unlimited { DEFAULT_TIMEOUT_NS } else { args.timeout_ns };
+        let place = Place { identity: &identity, rank: job.rank, size: job.size, timeout_ns };
+        let mut prepared = None;
+        let meeting = bootstrap::meet(&place, &mut |meeting| {
+            prepared = Some(prepare(meeting, job.rank, mode)?);
+            Ok(())
+        })?;
+        let Some((mut peers, probe)) = prepared else {
+            return fail!(DTL_ERROR_INTERNAL, "the ranks met without preparing");
+        };
+        let how = try_reading(&meeting, job.rank, &mut peers, mode);
+        let description = describe(job.size, &how);
+        let engine = Engine::new(job.rank, meeting.segment, peers, mode != Mode::Off);
+        Ok(Box::new(transport::Endpoint::new(engine, identity.claim, probe, description, opener)))
+    }
+}
+
+/// Which rank of which job.
+struct Job {
+    name: Vec<u8>,
+    rank: usize,
+    size: usize,
+}
+
+impl Job {
+    fn of(args: &OpenArgs) -> Result<Job> {
+        // What the caller names in full needs no launcher, not even a well-formed one.
+        let is_named = args.rank_size.is_some() && !args.job.is_empty();
+        let launch = if is_named { None } else { launch::from_environment()? };
+        let (rank, size) = match (args.rank_size, &launch) {
+            (Some(given), _) => given,
+            (None, Some(launch)) if launch.local_size != 0 && !launch.is_one_node() => {
+                return fail!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "the job has {} ranks but only {} on this node; kind \"shm\" is for one node",
+                    launch.size,
+                    launch.local_size
+                );
+            }
+            (None, Some(launch)) => (launch.rank, launch.size),
+            (None, None) => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "no rank and size: start with dtlrun (or mpirun, srun), or name rank, size and job"
+                );
+            }
+        };
+        let mut name = args.job.to_bytes().to_vec();
+        if name.is_empty() {
+            name = launch.map(|launch| launch.job.into_bytes()).unwrap_or_default();
+        }
+        if name.is_empty() {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "no job name: set DTL_JOB, or name the job");
+        }
+        let places = (usize::try_from(rank), usize::try_from(size));
+        let (Ok(rank), Ok(size)) = places else {
+            return fail!(DTL_ERROR_INVALID_RANK, "rank {rank} of {size}: both must be from 0");
+        };
+        if rank >= size {
+            return fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not below the size {size}");
+        }
+        if size > segment::MOST_RANKS {
+            return fail!(DTL_ERROR_LIMIT, "{size} ranks: kind \"shm\" has at most {}", segment::MOST_RANKS);
+        }
+        Ok(Job { name, rank, size })
+    }
+}
+
+/// A rank's own part of the meeting: hold the others, and let them try to read.
+fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Probe)> {
+    if mode == Mode::Allow {
+        // Without the Yama module there is nothing to allow, and the call says so.
+        let _ = process::allow_readers();
+    }
+    let mut peers = Vec::with_capacity(meeting.pids.len());
+    for (other, &pid) in meeting.pids.iter().enumerate() {
+        let held = if other == rank { None } else { Some(hold(other, pid)?) };
+        peers.push(Peer::new(pid, held));
+    }
+    if peers.len() != meeting.segment.size() {
+        return fail!(DTL_ERROR_INTERNAL, "{} ranks met for {} places", peers.len(), meeting.segment.size());
+    }
+    Ok((peers, Probe::publish(&meeting.segment, rank, mode)?))
+}
+
+fn hold(rank: usize, pid: i32) -> Result<PidFd> {
+    match PidFd::open(pid) {
+        Ok(held) => Ok(held),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+            fail!(
+                DTL_ERROR_RANK_FAILURE,
+                "rank {rank} (process {pid}) ended while the communicator was opened"
+            )
+        }
+        Err(error) => fail!(
+            DTL_ERROR_BACKEND,
+            "watching rank {rank} (process {pid}): {error}; a descriptor per rank is needed (ulimit -n)"
+        ),
+    }
+}
+
+/// Tries to read every other rank's memory; the first reason why not, if any.
+fn try_reading(
+    meeting: &Meeting,
+    rank: usize,
+    peers: &mut [Peer],
+    mode: Mode,
+) -> std::result::Result<(), String> {
+    if mode == Mode::Off {
+        return Err("DTL_CMA=off".to_string());
+    }
+    let mut how = Ok(());
+    for (other, peer) in peers.iter_mut().enumerate().filter(|(other, _)| *other != rank) {
+        let tried = Probe::read(&meeting.segment, other, peer);
+        peer.readable = tried.is_ok();
+        how = how.and(tried);
+    }
+    how
+}
+
+fn describe(size: usize, how: &std::result::Result<(), String>) -> String {
+    let kib = ring::FRAGMENT >> 10;
+    match how {
+        Ok(()) => format!("{size} processes, shared rings; above {kib} KiB one copy (process_vm_readv)"),
+        Err(why) => format!("{size} processes, shared rings; above {kib} KiB two copies ({why})"),
+    }
+}

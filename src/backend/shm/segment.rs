@@ -1,0 +1,227 @@
+//! The shared memory of a communicator: where everything is, and what the ranks tell each other
+//! outside the rings.
+//!
+//! Control area (committed by rank 0 when it is made): header, a block per rank, a bit per ordered
+//! pair "this ring has memory". Then a ring per ordered pair, committed by its sender at first use:
+//! 8 ranks that talk to two neighbours each take 2 MiB, not 8.
+
+use super::ring::{Consumer, Producer, STRIDE};
+use crate::error::{Error, Result, fail};
+use crate::sys::shared::{Memory, Span};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// The largest number of ranks: the rings are addresses (not memory) that grow with its square.
+pub(super) const MOST_RANKS: usize = 1024;
+
+/// Large messages that one rank can have on offer to another at a time; more wait their turn.
+pub(super) const CLAIMS: usize = 256;
+const CLAIMS_AT: usize = 256;
+
+/// Where a claim's word is in the header of its ring.
+pub(super) fn claim_offset(claim: usize) -> Option<usize> {
+    (claim < CLAIMS).then_some(CLAIMS_AT + 8 * claim)
+}
+
+/// How a rank is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Not known to be gone.
+    Present,
+    /// It closed the communicator.
+    Left,
+    /// Its process ended without that.
+    Dead,
+}
+
+/// Changes whenever a rank's state does; in a line of its own, read at every poll.
+const CHANGES_AT: usize = 128;
+const RANKS_AT: usize = 4096;
+const RANK_STRIDE: usize = 128;
+const STATE: usize = 0;
+const PROBE_ADDRESS: usize = 8;
+const PROBE_VALUE: usize = 16;
+const PAGE: usize = 4096;
+
+/// See the module's text.
+pub(super) struct Segment {
+    memory: Arc<Memory>,
+    control: Span,
+    size: usize,
+}
+
+fn row_bytes(size: usize) -> usize {
+    (size.div_ceil(64) * 8).next_multiple_of(128)
+}
+
+fn rows_at(size: usize) -> usize {
+    RANKS_AT + size * RANK_STRIDE
+}
+
+fn rings_at(size: usize) -> usize {
+    (rows_at(size) + size * row_bytes(size)).next_multiple_of(PAGE)
+}
+
+fn total(size: usize) -> usize {
+    rings_at(size) + size * size * STRIDE
+}
+
+pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
+    use crate::abi::status::{DTL_ERROR_BACKEND, DTL_ERROR_OUT_OF_MEMORY};
+    let short = [libc::ENOMEM, libc::ENOSPC, libc::EFBIG, libc::EMFILE, libc::ENFILE];
+    let is_short = error.raw_os_error().is_some_and(|code| short.contains(&code));
+    let status = if is_short { DTL_ERROR_OUT_OF_MEMORY } else { DTL_ERROR_BACKEND };
+    Error::new(status, format!("{what}: {error}; free memory or raise the limit (ulimit, cgroup)"))
+}
+
+impl Segment {
+    /// Makes the memory for `size` ranks (1 … MOST_RANKS).
+    pub(super) fn create(size: usize) -> Result<Segment> {
+        let memory =
+            Memory::create(total(size)).map_err(|error| memory_error("making shared memory", &error))?;
+        memory.commit(0, rings_at(size)).map_err(|error| memory_error("allocating shared memory", &error))?;
+        Segment::of(memory, size)
+    }
+
+    /// Maps what rank 0 made.
+    pub(super) fn attach(fd: OwnedFd, size: usize) -> Result<Segment> {
+        let memory = Memory::attach(fd).map_err(|error| memory_error("mapping shared memory", &error))?;
+        Segment::of(memory, size)
+    }
+
+    fn of(memory: Arc<Memory>, size: usize) -> Result<Segment> {
+        let control = memory.span(0, rings_at(size)).filter(|_| memory.len() == total(size));
+        match control {
+            Some(control) => Ok(Segment { memory, control, size }),
+            None => fail!(
+                DTL_ERROR_INCOMPATIBLE_ABI,
+                "rank 0 shares {} bytes but {} were expected; use one version of libdtl on all ranks",
+                memory.len(),
+                total(size)
+            ),
+        }
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.memory.descriptor()
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        self.control.word(offset)
+    }
+
+    fn rank_word(&self, rank: usize, field: usize) -> Option<&AtomicU64> {
+        self.word(RANKS_AT + rank * RANK_STRIDE + field).filter(|_| rank < self.size)
+    }
+
+    /// How often a state has changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.word(CHANGES_AT).map_or(0, |word| word.load(Acquire))
+    }
+
+    /// A rank's state. What a rank that left or died had written into its rings is visible to who
+    /// has seen that here (Acquire; the writer of the state had it before its Release).
+    pub(super) fn state(&self, rank: usize) -> State {
+        match self.rank_word(rank, STATE).map_or(0, |word| word.load(Acquire)) {
+            0 => State::Present,
+            1 => State::Left,
+            _ => State::Dead,
+        }
+    }
+
+    /// Tells all that a rank left or died; the first word counts.
+    pub(super) fn mark(&self, rank: usize, state: State) {
+        let number = if state == State::Left { 1 } else { 2 };
+        let word = self.rank_word(rank, STATE);
+        if word.is_some_and(|word| word.compare_exchange(0, number, AcqRel, Relaxed).is_ok()) {
+            if let Some(changes) = self.word(CHANGES_AT) {
+                changes.fetch_add(1, Release);
+            }
+        }
+    }
+
+    /// Says where others can try to read this rank's memory, and what they should find.
+    pub(super) fn set_probe(&self, rank: usize, address: u64, value: u64) {
+        for (field, content) in [(PROBE_VALUE, value), (PROBE_ADDRESS, address)] {
+            if let Some(word) = self.rank_word(rank, field) {
+                word.store(content, Release);
+            }
+        }
+    }
+
+    /// Address and value to be found there.
+    pub(super) fn probe(&self, rank: usize) -> (u64, u64) {
+        let read = |field| self.rank_word(rank, field).map_or(0, |word| word.load(Acquire));
+        (read(PROBE_ADDRESS), read(PROBE_VALUE))
+    }
+
+    fn ring_offset(&self, from: usize, to: usize) -> usize {
+        rings_at(self.size) + (from * self.size + to) * STRIDE
+    }
+
+    fn ready_word(&self, from: usize, to: usize) -> Option<&AtomicU64> {
+        self.word(rows_at(self.size) + to * row_bytes(self.size) + from / 64 * 8)
+    }
+
+    /// Gets memory for the rings between two ranks, both ways (a large message needs answers), and
+    /// gives the writing end of the first.
+    pub(super) fn open_ring(&self, from: usize, to: usize) -> Result<Producer> {
+        for (from, to) in [(to, from), (from, to)] {
+            self.memory
+                .commit(self.ring_offset(from, to), STRIDE)
+                .map_err(|error| memory_error(&format!("ring from rank {from} to rank {to}"), &error))?;
+        }
+        let producer = Producer::new(&self.memory, self.ring_offset(from, to))?;
+        if let Some(word) = self.ready_word(from, to) {
+            word.fetch_or(1 << (from % 64), Release);
+        }
+        Ok(producer)
+    }
+
+    /// The senders with a ring to `to` among the 64 from `64 * group` on, as bits.
+    pub(super) fn ready(&self, to: usize, group: usize) -> u64 {
+        self.ready_word(64 * group, to).map_or(0, |word| word.load(Acquire))
+    }
+
+    /// The reading end of a ring that is ready.
+    pub(super) fn read_ring(&self, from: usize, to: usize) -> Result<Consumer> {
+        Consumer::new(&self.memory, self.ring_offset(from, to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_told_once() {
+        let one = Segment::create(3).expect("segment");
+        let fd = one.descriptor().try_clone_to_owned().expect("dup");
+        let two = Segment::attach(fd, 3).expect("attach");
+        assert_eq!((two.changes(), two.state(1)), (0, State::Present));
+        one.mark(1, State::Left);
+        two.mark(1, State::Dead);
+        one.mark(2, State::Dead);
+        assert_eq!((two.changes(), two.state(1), one.state(2)), (2, State::Left, State::Dead));
+        one.set_probe(2, 77, 88);
+        assert_eq!(two.probe(2), (77, 88));
+    }
+
+    #[test]
+    fn rings_are_ready_when_opened_and_sizes_must_agree() {
+        let segment = Segment::create(70).expect("segment");
+        assert_eq!(segment.ready(0, 1), 0);
+        segment.open_ring(66, 0).expect("ring");
+        assert_eq!((segment.ready(0, 0), segment.ready(0, 1), segment.ready(66, 0)), (0, 1 << 2, 0));
+        segment.read_ring(66, 0).expect("ring");
+        let fd = segment.descriptor().try_clone_to_owned().expect("dup");
+        assert!(Segment::attach(fd, 69).is_err());
+    }
+}

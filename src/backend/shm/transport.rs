@@ -1,0 +1,161 @@
+//! The communicator as `runtime` sees it: the engine behind one short lock, and the door for forked
+//! children.
+
+use super::engine::{Engine, Operation};
+use super::identity::Claim;
+use super::peer::Probe;
+use super::segment::State;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, OpId, Selector, Transport};
+use crate::sys::buf::Region;
+use crate::sys::gate::Gate;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Holds which process opened; a fork wipes it, so a child's copy of a communicator knows that it is
+/// a copy at the price of one load, and touches nothing that the parent uses.
+static OPENER: Gate = Gate::new();
+/// Kept apart from the gate's own small numbers.
+const OPENER_BIT: u32 = 1 << 31;
+
+/// See the module's text.
+pub(super) struct Endpoint {
+    engine: Mutex<Open>,
+    rank: i32,
+    size: i32,
+    description: String,
+    opener: u32,
+    _probe: Probe,
+}
+
+struct Open {
+    engine: Engine,
+    /// Taken when it is closed.
+    claim: Option<Arc<Claim>>,
+}
+
+/// Says that communicators opened from now on belong to this process.
+pub(super) fn enter() -> Result<u32> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let _guard = LOCK.lock();
+    let opener = std::process::id() | OPENER_BIT;
+    if OPENER.state() != opener && !OPENER.set(opener) {
+        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for one page; free some");
+    }
+    Ok(opener)
+}
+
+impl Endpoint {
+    pub(super) fn new(
+        engine: Engine,
+        claim: Arc<Claim>,
+        probe: Probe,
+        description: String,
+        opener: u32,
+    ) -> Self {
+        let number = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
+        let (rank, size) = (number(engine.rank), number(engine.peers.len()));
+        let engine = Mutex::new(Open { engine, claim: Some(claim) });
+        Endpoint { engine, rank, size, description, opener, _probe: probe }
+    }
+
+    /// The engine, for the process that opened it and until it is closed.
+    #[inline]
+    fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
+        if OPENER.state() != self.opener {
+            return fail!(
+                DTL_ERROR_FORKED,
+                "this process is a fork of the one that opened the communicator; open one of its own"
+            );
+        }
+        let mut open = self.engine.lock();
+        if open.claim.is_none() {
+            return fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed");
+        }
+        act(&mut open.engine)
+    }
+}
+
+impl Transport for Endpoint {
+    fn rank(&self) -> i32 {
+        self.rank
+    }
+
+    fn size(&self) -> i32 {
+        self.size
+    }
+
+    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+        self.with(|engine| engine.isend(data, dest, word))
+    }
+
+    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
+        self.with(|engine| engine.irecv(data, select))
+    }
+
+    fn test(&self, op: OpId) -> Result<Option<Done>> {
+        self.with(|engine| {
+            let mut progressed = false;
+            loop {
+                match engine.operations.get(op) {
+                    None => {
+                        return fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0);
+                    }
+                    Some(&Operation::Done(done)) => {
+                        engine.operations.remove(op);
+                        return Ok(Some(done));
+                    }
+                    Some(_) if progressed => return Ok(None),
+                    Some(_) => {}
+                }
+                engine.progress();
+                progressed = true;
+            }
+        })
+    }
+
+    fn can_cancel(&self) -> bool {
+        true
+    }
+
+    fn cancel(&self, op: OpId) -> Result<()> {
+        self.with(|engine| {
+            engine.cancel(op);
+            Ok(())
+        })
+    }
+
+    fn failed_ranks(&self) -> Vec<i32> {
+        let gone = |engine: &mut Engine| {
+            let gone = (0_i32..).zip(&engine.peers).filter(|(_, peer)| peer.state != State::Present);
+            Ok(gone.map(|(rank, _)| rank).collect())
+        };
+        self.with(gone).unwrap_or_default()
+    }
+
+    fn failed_count(&self) -> usize {
+        self.with(|engine| Ok(engine.liveness.deaths)).unwrap_or(0)
+    }
+
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+
+    /// Leaves. Completed sends are in the rings, which the others read also after this process has
+    /// gone; nothing is waited for.
+    fn close(&self) -> Result<()> {
+        self.with(|engine| {
+            engine.segment.mark(engine.rank, State::Left);
+            Ok(())
+        })?;
+        self.engine.lock().claim = None;
+        Ok(())
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // An error: closed already, or a forked child, which must not speak for its parent.
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,141 @@
+//! The protocol's sending side: what is queued for each rank goes into its ring as there is room.
+
+use super::engine::{Answer, Engine, Operation, Receive, Send, SendStage, done};
+use super::ring::{FRAGMENT, Kind, Payload};
+use crate::abi::status::DTL_SUCCESS;
+use crate::runtime::backend::OpId;
+
+impl Engine {
+    pub(super) fn write_on(&mut self) -> bool {
+        let mut moved = false;
+        let mut index = 0;
+        while let Some(&dest) = self.outbound.get(index) {
+            moved |= self.write_to(dest);
+            match self.peers.get_mut(dest) {
+                Some(peer) if peer.has_work() => index += 1,
+                Some(peer) => {
+                    peer.is_listed = false;
+                    self.outbound.swap_remove(index);
+                }
+                None => index += 1,
+            }
+        }
+        moved
+    }
+
+    /// Writes to one rank until nothing is left or its ring is full: answers first (they free
+    /// others' buffers), then new messages, then pieces of large ones.
+    fn write_to(&mut self, dest: usize) -> bool {
+        let mut moved = false;
+        while let Some(id) = self.peers.get(dest).and_then(|peer| peer.answers.front().copied()) {
+            if !self.answer(dest, id) {
+                return moved;
+            }
+            moved = true;
+            self.peers.get_mut(dest).map(|peer| peer.answers.pop_front());
+        }
+        while let Some(id) = self.peers.get(dest).and_then(|peer| peer.starts.front().copied()) {
+            if !self.start(dest, id) {
+                break;
+            }
+            moved = true;
+            self.peers.get_mut(dest).map(|peer| peer.starts.pop_front());
+        }
+        while let Some(id) = self.peers.get_mut(dest).and_then(|peer| peer.streams.pop_front()) {
+            let (wrote, is_over) = self.stream(dest, id);
+            moved |= wrote;
+            let Some(peer) = self.peers.get_mut(dest).filter(|_| !is_over) else { continue };
+            if !wrote {
+                peer.streams.push_front(id);
+                break;
+            }
+            peer.streams.push_back(id);
+        }
+        moved
+    }
+
+    fn push(&mut self, dest: usize, kind: Kind, claim: usize, key: u64, payload: Payload) -> bool {
+        let rank = self.rank;
+        let Some(peer) = self.peers.get_mut(dest) else { return false };
+        if peer.producer.is_none() {
+            // For an answer: the memory is there, the sender of the message has seen to it.
+            peer.producer = self.segment.open_ring(rank, dest).ok();
+        }
+        peer.producer.as_mut().is_some_and(|producer| producer.push(kind, claim, key, payload))
+    }
+
+    /// Sends a receive's answer; false if there is no room.
+    fn answer(&mut self, dest: usize, id: OpId) -> bool {
+        let Some(&Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id) else {
+            return true;
+        };
+        let (kind, words) = match taken.answer {
+            Answer::Clear => (Kind::Clear, [id.0, taken.have as u64, taken.want as u64]),
+            Answer::Finish => (Kind::Finish, [0; 3]),
+            Answer::None => return true,
+        };
+        if !self.push(dest, kind, 0, taken.offer.send, Payload::Words(words)) {
+            return false;
+        }
+        if taken.answer == Answer::Finish {
+            self.finish_receive(id);
+        } else if let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
+            self.operations.get_mut(id)
+        {
+            taken.answer = Answer::None;
+        }
+        true
+    }
+
+    /// Starts a send; false if there is no room.
+    pub(super) fn start(&mut self, dest: usize, id: OpId) -> bool {
+        let Some(&Operation::Send(Send { word, data, .. })) = self.operations.get(id) else { return true };
+        if data.len() <= FRAGMENT {
+            let started = self.push(dest, Kind::Eager, 0, word, Payload::Bytes(data));
+            if started {
+                self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            }
+            return started;
+        }
+        let producer = self.peers.get_mut(dest).and_then(|peer| peer.producer.as_mut());
+        let Some(claim) = producer.and_then(|producer| producer.offer()) else { return false };
+        let address = if self.lends { data.addr().get() as u64 } else { 0 };
+        let started =
+            self.push(dest, Kind::Offer, claim, word, Payload::Words([data.len() as u64, id.0, address]));
+        if !started {
+            if let Some(producer) = self.peers.get_mut(dest).and_then(|peer| peer.producer.as_mut()) {
+                producer.release(claim);
+            }
+        } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
+            send.stage = SendStage::Offered { claim };
+        }
+        started
+    }
+
+    /// Sends one piece of a large message: whether there was room, whether it was the last.
+    fn stream(&mut self, dest: usize, id: OpId) -> (bool, bool) {
+        let Some(&Operation::Send(Send { data, stage, .. })) = self.operations.get(id) else {
+            return (false, true);
+        };
+        let SendStage::Streaming { claim, receiver, next, end } = stage else { return (false, true) };
+        let piece = data.part(next, FRAGMENT.min(end - next));
+        if !self.push(dest, Kind::Data, 0, receiver, Payload::Bytes(piece)) {
+            return (false, false);
+        }
+        let next = next + piece.len();
+        if next == end {
+            self.finish_send(id, claim);
+        } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
+            send.stage = SendStage::Streaming { claim, receiver, next, end };
+        }
+        (true, next == end)
+    }
+
+    pub(super) fn finish_send(&mut self, id: OpId, claim: usize) {
+        let Some(&Operation::Send(Send { dest, word, data, .. })) = self.operations.get(id) else { return };
+        if let Some(producer) = self.peers.get_mut(dest).and_then(|peer| peer.producer.as_mut()) {
+            producer.release(claim);
+        }
+        self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+    }
+}

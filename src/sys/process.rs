@@ -1,0 +1,210 @@
+//! Processes of this machine: who they are, whether they live, what is in their memory.
+//!
+//! Not here: starting them (`sys::child`) and talking to them (`sys::socket`, `sys::shared`).
+
+use super::buf::Region;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// This process' id.
+#[must_use]
+pub fn own_pid() -> i32 {
+    // The kernel's ids fit in 22 bits.
+    i32::try_from(std::process::id()).unwrap_or(i32::MAX)
+}
+
+/// The id of the process that started this one.
+#[must_use]
+pub fn parent_pid() -> i32 {
+    i32::try_from(std::os::unix::process::parent_id()).unwrap_or(i32::MAX)
+}
+
+/// The effective user id.
+#[must_use]
+pub fn own_uid() -> u32 {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// When a process started, in clock ticks since boot: with the id it names a process uniquely.
+pub fn start_time(pid: i32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in parentheses may hold anything, so count from its end; field 22 is the 20th there.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = rest.split_ascii_whitespace().nth(19).and_then(|text| text.parse().ok());
+    field.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unexpected format"))
+}
+
+/// A number that is the same for two processes that see the same process ids.
+pub fn pid_namespace() -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
+}
+
+/// Who is at the other end of a connected Unix socket, as the kernel tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process id; 0 if it lives in a namespace that this process cannot see.
+    pub pid: i32,
+    /// Its effective user id when it connected or listened.
+    pub uid: u32,
+}
+
+/// The process at the other end of a Unix socket. `fd` may be any number: what is no socket is an
+/// error.
+pub fn peer_of(fd: RawFd) -> io::Result<Peer> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `peer`, which is that large.
+    let rc = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
+    };
+    if rc != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Peer { pid: peer.pid, uid: peer.uid })
+}
+
+/// A process held by a descriptor: unlike its id, it never comes to mean another one.
+pub struct PidFd(OwnedFd);
+
+impl PidFd {
+    /// Holds a process; ESRCH if there is none of that id.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        // SAFETY: the call takes two integers and gives a new descriptor.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = RawFd::try_from(fd).unwrap_or(-1);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(PidFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Whether it has exited (a zombie has, a stopped process has not).
+    #[must_use]
+    pub fn exited(&self) -> bool {
+        let mut entry = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry; a timeout of 0 does not block.
+        let ready = unsafe { libc::poll(&raw mut entry, 1, 0) };
+        ready == 1 && entry.revents & libc::POLLIN != 0
+    }
+}
+
+/// Asks after many processes with one system call.
+#[derive(Default)]
+pub struct Watch {
+    entries: Vec<libc::pollfd>,
+}
+
+impl Watch {
+    /// Watches nobody.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a process; its index is the number of those added before. `None` keeps the index free.
+    /// The process must be held as long as the watch is used.
+    pub fn add(&mut self, process: Option<&PidFd>) {
+        let fd = process.map_or(-1, |process| process.0.as_raw_fd());
+        self.entries.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    }
+
+    /// Stops watching one.
+    pub fn forget(&mut self, index: usize) {
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.fd = -1;
+        }
+    }
+
+    /// Whether any watched process has exited; [`Watch::exited`] then tells which.
+    pub fn look(&mut self) -> bool {
+        let count = self.entries.len() as libc::nfds_t;
+        // SAFETY: `count` valid entries; negative descriptors are skipped; 0 does not block.
+        unsafe { libc::poll(self.entries.as_mut_ptr(), count, 0) > 0 }
+    }
+
+    /// The indices that the last [`Watch::look`] found exited.
+    pub fn exited(&self) -> impl Iterator<Item = usize> + '_ {
+        let found = |entry: &libc::pollfd| entry.fd >= 0 && entry.revents & libc::POLLIN != 0;
+        self.entries.iter().enumerate().filter(move |(_, entry)| found(entry)).map(|(index, _)| index)
+    }
+}
+
+/// Copies from another process' memory into a region; gives the number of bytes copied.
+pub fn read_memory(pid: i32, remote: u64, into: Region) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: into.addr().ptr(), iov_len: into.len() };
+    let Ok(address) = usize::try_from(remote) else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    };
+    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: into.len() };
+    // SAFETY: the region's maker vouches for its bytes; the kernel checks the remote ones.
+    let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(copied).map_err(|_| io::Error::last_os_error())
+}
+
+/// Lets any process of this user read this one's memory where the Yama module restricts that.
+/// Without Yama there is nothing to lift, and the call says so (EINVAL).
+pub fn allow_readers() -> io::Result<()> {
+    // SAFETY: takes integers only and changes who may attach to this process.
+    let rc = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Random bytes from the kernel.
+pub fn random_u64() -> io::Result<u64> {
+    let mut bytes = [0_u8; 8];
+    // SAFETY: the kernel writes at most 8 bytes into `bytes`.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got == 8 { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::buf::Scratch;
+
+    #[test]
+    fn start_time_of_self_is_stable() {
+        let first = start_time(own_pid()).expect("own stat");
+        assert!(first > 0);
+        assert_eq!(first, start_time(own_pid()).expect("own stat"));
+        assert!(start_time(i32::MAX).is_err());
+    }
+
+    #[test]
+    fn pidfd_sees_a_zombie_as_exited_and_a_living_process_as_not() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("spawn");
+        let held = PidFd::open(child.id() as i32).expect("pidfd");
+        let mut watch = Watch::new();
+        watch.add(None);
+        watch.add(Some(&held));
+        assert!(!held.exited() && !watch.look());
+        drop(child.stdin.take());
+        while !held.exited() {
+            std::thread::yield_now();
+        }
+        assert!(watch.look());
+        assert_eq!(watch.exited().collect::<Vec<_>>(), [1]);
+        watch.forget(1);
+        assert!(!watch.look());
+        child.wait().expect("reap");
+    }
+
+    #[test]
+    fn reads_own_memory() {
+        let (from, to) = (Scratch::new(100).expect("memory"), Scratch::new(100).expect("memory"));
+        from.region().fill(7);
+        let copied = read_memory(own_pid(), from.region().addr().get() as u64, to.region());
+        assert_eq!(copied.expect("own memory"), 100);
+        // SAFETY: nobody writes `to` while it is read.
+        assert!(unsafe { to.region().as_slice() }.iter().all(|&byte| byte == 7));
+        assert!(read_memory(own_pid(), 0, to.region()).is_err());
+    }
+}

@@ -1,0 +1,220 @@
+//! Memory shared between processes: an unnamed file in memory, mapped as a whole.
+//!
+//! Sparse when made. What is touched must be committed first: a page that cannot be had would
+//! otherwise be a SIGBUS at the first access instead of an error here.
+
+use super::buf::{Addr, Region};
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// The mapping. Its words and spans keep it alive.
+pub struct Memory {
+    file: File,
+    base: Addr,
+    len: usize,
+}
+
+impl Memory {
+    /// Makes `len` bytes, all zero, none committed. The size is sealed: no process that gets the
+    /// descriptor can shrink it under the others.
+    pub fn create(len: usize) -> io::Result<Arc<Self>> {
+        // SAFETY: a literal name and flags; gives a new descriptor.
+        let fd = unsafe { libc::memfd_create(c"dtl".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        if len as u64 > file_size_limit() {
+            // Growing past it would be SIGXFSZ, which ends the process.
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
+        file.set_len(len as u64)?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: takes integers only.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Self::map(file)
+    }
+
+    /// Maps what another process made. Memory whose size is not sealed is refused.
+    pub fn attach(fd: OwnedFd) -> io::Result<Arc<Self>> {
+        // SAFETY: takes integers only.
+        let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its size is not sealed"));
+        }
+        Self::map(File::from(fd))
+    }
+
+    fn map(file: File) -> io::Result<Arc<Self>> {
+        let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Arc::new(Memory { file, base: Addr::new(base), len }))
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The descriptor to pass on.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Gets the pages of a range for real; what is there already stays as it is.
+    pub fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
+        let range = (libc::off_t::try_from(offset), libc::off_t::try_from(len));
+        let (Ok(offset), Ok(len)) = range else {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        };
+        loop {
+            // SAFETY: takes integers only; the seal keeps it inside the file.
+            if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, offset, len) } == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The 64-bit word at an offset (a multiple of 8 inside the memory).
+    #[must_use]
+    pub fn word(self: &Arc<Self>, offset: usize) -> Option<Word> {
+        let inside = offset % 8 == 0 && offset.checked_add(8)? <= self.len;
+        let at = NonNull::new(self.base.offset(offset).ptr().cast::<AtomicU64>())?;
+        inside.then(|| Word { at, _memory: Arc::clone(self) })
+    }
+
+    /// A range of bytes (a multiple of 8 inside the memory).
+    #[must_use]
+    pub fn span(self: &Arc<Self>, offset: usize, len: usize) -> Option<Span> {
+        let inside = offset % 8 == 0 && offset.checked_add(len)? <= self.len;
+        if !inside {
+            return None;
+        }
+        // SAFETY: the range is mapped as long as the span keeps the memory; who may write which
+        // part when is the protocol of those who share it.
+        let region = unsafe { Region::new(self.base.offset(offset).ptr(), len) };
+        Some(Span { region, _memory: Arc::clone(self) })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and words and spans keep the value alive.
+        let _ = unsafe { libc::munmap(self.base.ptr(), self.len) };
+    }
+}
+
+/// An atomic word in shared memory.
+pub struct Word {
+    at: NonNull<AtomicU64>,
+    _memory: Arc<Memory>,
+}
+
+// SAFETY: it is a reference to an atomic in memory that it keeps mapped.
+unsafe impl Send for Word {}
+// SAFETY: as above.
+unsafe impl Sync for Word {}
+
+impl Deref for Word {
+    type Target = AtomicU64;
+    #[inline]
+    fn deref(&self) -> &AtomicU64 {
+        // SAFETY: aligned, inside the mapping, kept mapped; zeroed memory is a valid atomic.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+/// A range of bytes in shared memory.
+pub struct Span {
+    region: Region,
+    _memory: Arc<Memory>,
+}
+
+impl Span {
+    /// The bytes. They stay mapped as long as the span lives.
+    #[inline]
+    #[must_use]
+    pub fn region(&self) -> Region {
+        self.region
+    }
+
+    /// The word at an offset (a multiple of 8) of the span.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        if offset % 8 != 0 || offset.checked_add(8)? > self.region.len() {
+            return None;
+        }
+        let at = self.region.addr().offset(offset).ptr().cast::<AtomicU64>();
+        // SAFETY: aligned (the span starts at a multiple of 8 of a page), inside, kept mapped.
+        Some(unsafe { &*at })
+    }
+}
+
+/// The largest file this process may make (`ulimit -f`).
+fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: writes one rlimit, which `limit` is. On failure it keeps "no limit".
+    let _ = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    limit.rlim_cur
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn two_mappings_see_each_other() {
+        let one = Memory::create(1 << 16).expect("memfd");
+        let two = Memory::attach(one.descriptor().try_clone_to_owned().expect("dup")).expect("attach");
+        one.commit(0, 4096).expect("commit");
+        one.word(8).expect("inside").store(42, Ordering::Release);
+        assert_eq!(two.word(8).expect("inside").load(Ordering::Acquire), 42);
+        assert_eq!(two.span(0, 64).expect("inside").word(8).expect("inside").load(Ordering::Acquire), 42);
+    }
+
+    #[test]
+    fn the_outside_is_refused() {
+        let memory = Memory::create(4096).expect("memfd");
+        assert!(
+            memory.word(4096).is_none() && memory.word(4).is_none() && memory.word(usize::MAX - 7).is_none()
+        );
+        assert!(memory.span(4088, 16).is_none());
+        assert!(memory.commit(4096, 4096).is_err(), "the size is sealed");
+        let file = File::from(memory.descriptor().try_clone_to_owned().expect("dup"));
+        assert!(file.set_len(0).is_err(), "the size is sealed");
+    }
+
+    #[test]
+    fn an_unsealed_file_is_refused() {
+        let file = File::open("/proc/self/exe").expect("open");
+        assert!(Memory::attach(OwnedFd::from(file)).is_err());
+    }
+}

@@ -1,0 +1,338 @@
+//! Kind "shm" as real processes: each test starts this very program as ranks, mostly through dtlrun.
+//!
+//! `worker` is what a rank runs (an ignored test, chosen by DTL_TEST_CASE); `cases` has the ranks'
+//! side of each test, here is the side that starts them and looks at how they end.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking and speaks to its reader"
+)]
+
+mod cases;
+mod rank;
+
+use std::io::Write;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a rank runs; nothing when it is not started as one.
+#[test]
+#[ignore = "run as a rank by the other tests"]
+fn worker() {
+    if let Ok(case) = std::env::var("DTL_TEST_CASE") {
+        cases::run(&case);
+    }
+}
+
+fn myself(command: &mut Command) -> &mut Command {
+    command.args(["worker", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+}
+
+fn exe() -> std::path::PathBuf {
+    std::env::current_exe().expect("own path")
+}
+
+fn dtlrun(ranks: u32, case: &str, options: &[&str], env: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dtlrun"));
+    command.args(["-n", &ranks.to_string()]).args(options).arg(exe());
+    myself(&mut command).env("DTL_TEST_CASE", case).envs(env.iter().copied());
+    command.output().expect("dtlrun starts")
+}
+
+fn text(output: &Output) -> String {
+    format!(
+        "{}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// Runs a case on so many ranks; all of them must succeed and say so.
+fn passes(ranks: u32, case: &str, env: &[(&str, &str)]) {
+    let output = dtlrun(ranks, case, &["--on-failure=kill"], env);
+    let text = text(&output);
+    assert!(output.status.success(), "{case} on {ranks}: {text}");
+    assert_eq!(text.matches("case passed").count(), ranks as usize, "{case} on {ranks}: {text}");
+}
+
+/// Starts one rank by hand.
+fn by_hand(job: &str, rank: u32, size: u32, timeout_ms: u32, case: &str) -> Child {
+    let mut command = Command::new(exe());
+    myself(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("DTL_TEST_CASE", case).env("DTL_JOB", job).env("DTL_TEST_TIMEOUT_MS", timeout_ms.to_string());
+    command.env("DTL_RANK", rank.to_string()).env("DTL_SIZE", size.to_string());
+    command.spawn().expect("a rank starts")
+}
+
+/// Starts ranks (rank, size) by hand; what each said.
+fn all_by_hand(name: &str, timeout_ms: u32, places: &[(u32, u32)], case: &str) -> Vec<String> {
+    let job = job(name);
+    let children: Vec<Child> =
+        places.iter().map(|&(r, size)| by_hand(&job, r, size, timeout_ms, case)).collect();
+    children.into_iter().map(|child| text(&child.wait_with_output().expect("ends"))).collect()
+}
+
+fn job(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+#[test]
+fn random_traffic() {
+    for ranks in [1, 2, 3, 4, 8] {
+        passes(ranks, "traffic", &[]);
+    }
+    passes(3, "traffic", &[("DTL_CMA", "off")]);
+}
+
+#[test]
+fn floods_all_ways() {
+    passes(2, "flood", &[]);
+    passes(4, "flood", &[("DTL_CMA", "off")]);
+}
+
+#[test]
+fn big_messages() {
+    passes(2, "big", &[]);
+    passes(2, "big", &[("DTL_CMA", "off")]);
+}
+
+#[test]
+#[ignore = "takes 8 GiB of memory"]
+fn more_than_4_gib() {
+    passes(2, "huge", &[]);
+    passes(2, "huge", &[("DTL_CMA", "off")]);
+}
+
+/// Ranks started by an MPI's launcher meet just as well.
+#[test]
+fn under_other_launchers() {
+    let openmpi = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"];
+    for launcher in [&openmpi[..], &["mpirun.mpich"]] {
+        let mut command = Command::new(launcher[0]);
+        command.args(&launcher[1..]).args(["-n", "3"]).arg(exe());
+        match myself(&mut command).env("DTL_TEST_CASE", "any_source").output() {
+            Err(error) => println!("skipped: {}: {error}", launcher[0]),
+            Ok(output) => {
+                let text = text(&output);
+                assert!(output.status.success(), "{text}");
+                assert_eq!(text.matches("case passed").count(), 3, "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn any_source() {
+    passes(4, "any_source", &[]);
+}
+
+#[test]
+fn truncation() {
+    passes(2, "truncation", &[]);
+    passes(2, "truncation", &[("DTL_CMA", "off")]);
+}
+
+#[test]
+fn cancel() {
+    passes(2, "cancel", &[]);
+}
+
+#[test]
+fn several_communicators_and_reopening() {
+    passes(3, "reopen", &[]);
+    passes(2, "retry", &[]);
+}
+
+#[test]
+fn several_threads() {
+    passes(2, "threads", &[]);
+}
+
+#[test]
+fn a_forked_child_disturbs_nobody() {
+    passes(2, "fork", &[]);
+}
+
+#[test]
+fn a_rank_that_leaves() {
+    passes(3, "leave", &[]);
+}
+
+#[test]
+fn a_stopped_rank_is_not_dead() {
+    passes(2, "stopped", &[]);
+}
+
+#[test]
+fn without_permission_to_read() {
+    passes(2, "unprivileged", &[]);
+}
+
+#[test]
+fn mixed_permissions() {
+    passes(2, "one_off", &[]);
+}
+
+#[test]
+fn a_malformed_setting_is_named() {
+    passes(1, "bad_setting", &[("DTL_CMA", "maybe")]);
+}
+
+#[test]
+fn a_killed_rank_is_seen_by_all() {
+    for case in ["killed_idle", "killed_in_send", "killed_in_stream"] {
+        let env: &[(&str, &str)] = if case == "killed_in_stream" { &[("DTL_CMA", "off")] } else { &[] };
+        let output = dtlrun(4, case, &["--on-failure=continue"], env);
+        let text = text(&output);
+        assert_eq!(output.status.code(), Some(137), "{case}: {text}");
+        assert!(text.contains("dtlrun: rank 1 was killed by signal 9 (SIGKILL)"), "{case}: {text}");
+        assert_eq!(text.matches("case passed").count(), 3, "{case}: {text}");
+    }
+}
+
+#[test]
+fn missing_ranks_are_named() {
+    let said = all_by_hand("missing", 700, &[(0, 4), (2, 4)], "open_only");
+    for text in &said {
+        assert!(text.contains("DTL_ERROR_TIMEOUT: rank 1, 3 of 4 missing"), "{text}");
+    }
+    let said = all_by_hand("missing0", 300, &[(1, 2)], "open_only");
+    assert!(said[0].contains("DTL_ERROR_TIMEOUT: rank 0 is missing"), "{}", said[0]);
+}
+
+#[test]
+fn a_duplicate_rank_is_refused_and_the_others_go_on() {
+    let said = all_by_hand("duplicate", 10_000, &[(1, 2), (1, 2), (0, 2)], "open_and_stay");
+    let refused = said.iter().filter(|text| text.contains("DTL_ERROR_ALREADY_EXISTS: process")).count();
+    let opened = said.iter().filter(|text| text.contains("case passed")).count();
+    assert_eq!((refused, opened), (1, 2), "{said:?}");
+    assert!(said[2].contains("case passed"));
+}
+
+#[test]
+fn a_disagreement_on_the_size_is_told_to_all() {
+    let said = all_by_hand("sizes", 5000, &[(0, 3), (1, 3), (2, 4)], "open_only");
+    for text in &said {
+        let told =
+            "DTL_ERROR_INVALID_ARGUMENT: the ranks disagree on their number: rank 2 says 4, rank 0 says 3";
+        assert!(text.contains(told), "{text}");
+    }
+}
+
+#[test]
+fn a_rank_that_dies_while_opening_is_told_to_all() {
+    let job = job("opening");
+    let zero = by_hand(&job, 0, 3, 10_000, "open_only");
+    let mut one = by_hand(&job, 1, 3, 10_000, "open_only");
+    // Long enough for it to have said hello.
+    std::thread::sleep(Duration::from_millis(1000));
+    one.kill().expect("kill");
+    one.wait().expect("reap");
+    let started = Instant::now();
+    let said = text(&zero.wait_with_output().expect("ends"));
+    assert!(said.contains("DTL_ERROR_RANK_FAILURE: rank 1 ended"), "{said}");
+    assert!(started.elapsed() < Duration::from_secs(2));
+}
+
+/// The name under which rank 0 of a job listens, computed as the library does.
+fn meeting_of(job: &str) -> String {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    let hash = [0_u8].into_iter().chain(job.bytes()).fold(0xCBF2_9CE4_8422_2325_u64, step);
+    // SAFETY: geteuid cannot fail.
+    let uid = unsafe { libc::geteuid() };
+    format!("dtl-{uid}-{hash:016x}-open1")
+}
+
+#[test]
+fn garbage_from_strangers_breaks_nothing() {
+    let job = job("garbage");
+    let zero = by_hand(&job, 0, 2, 10_000, "open_only");
+    let address = SocketAddr::from_abstract_name(meeting_of(&job)).expect("name");
+    let started = Instant::now();
+    let mut held = Vec::new();
+    while held.len() < 200 {
+        assert!(started.elapsed() < Duration::from_secs(5), "rank 0 does not listen");
+        let Ok(mut stream) = UnixStream::connect_addr(&address) else { continue };
+        match held.len() % 4 {
+            0 => drop(stream.write_all(&[0xA5; 4096])),
+            1 => drop(stream.write_all(b"GET / HTTP/1.0\r\n\r\n")),
+            2 => drop(stream.shutdown(std::net::Shutdown::Both)),
+            _ => {}
+        }
+        held.push(stream);
+    }
+    let one = by_hand(&job, 1, 2, 10_000, "open_only");
+    for child in [zero, one] {
+        let said = text(&child.wait_with_output().expect("ends"));
+        assert!(said.contains("case passed"), "{said}");
+    }
+}
+
+/// Names that this library could have left anywhere.
+fn leftovers(job: &str) -> Vec<String> {
+    let hash = meeting_of(job).trim_end_matches("-open1").to_string();
+    let sockets = std::fs::read_to_string("/proc/net/unix").expect("sockets");
+    let mut found: Vec<String> =
+        sockets.lines().filter(|line| line.contains(&hash)).map(str::to_string).collect();
+    for folder in ["/dev/shm", "/tmp", "/run"] {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        found.extend(names.filter(|name| name.starts_with("dtl-") || name.contains(&hash)));
+    }
+    found
+}
+
+#[test]
+fn nothing_is_left_behind_even_when_killed() {
+    let job = job("leftover");
+    let mut ranks: Vec<Child> = (0..2).map(|rank| by_hand(&job, rank, 2, 10_000, "open_and_hang")).collect();
+    let started = Instant::now();
+    while leftovers(&job).len() < 2 {
+        assert!(started.elapsed() < Duration::from_secs(5), "no claims while the ranks live");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for rank in &mut ranks {
+        rank.kill().expect("kill");
+        rank.wait().expect("reap");
+    }
+    assert_eq!(leftovers(&job), Vec::<String>::new());
+}
+
+#[test]
+fn ranks_die_with_their_launcher() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dtlrun"));
+    command.args(["-n", "2"]).arg(exe());
+    myself(&mut command).env("DTL_TEST_CASE", "open_and_hang").stdout(Stdio::null());
+    let marker = format!("{}-{:?}", std::process::id(), Instant::now());
+    let mut launcher = command.env("DTL_TEST_MARKER", &marker).spawn().expect("dtlrun starts");
+    let count = || with_environment(&format!("DTL_TEST_MARKER={marker}"));
+    let started = Instant::now();
+    while count() < 3 {
+        assert!(started.elapsed() < Duration::from_secs(5), "the ranks do not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    launcher.kill().expect("kill");
+    launcher.wait().expect("reap");
+    let started = Instant::now();
+    while count() > 0 {
+        assert!(started.elapsed() < Duration::from_secs(5), "the ranks live on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Number of processes whose environment has this entry.
+fn with_environment(entry: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").expect("proc").flatten();
+    let has = |path: std::path::PathBuf| {
+        let environment = std::fs::read(path.join("environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|found| found == entry.as_bytes())
+    };
+    processes.filter(|process| has(process.path())).count()
+}
