@@ -25,3 +25,9 @@ pub mod event;
 pub mod executor;
 
 pub mod kernel;
+
+pub mod comm;
+
+pub mod request;
+
+pub mod collective;

@@ -198,6 +198,7 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Removes a backend that nothing uses.
 pub fn remove(inside: &Guard, handle: dtl_backend_t) -> Result<()> {
+    crate::sys::epoch::collect(); // a user destroyed just now may still hold its share in limbo
     let backend = pin(inside, handle)?;
     if backend.builtin {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "backend {} is built in and stays", backend.name());
@@ -211,7 +212,7 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t) -> Result<()> {
     }
     let listed = named.iter().any(|known| Arc::ptr_eq(known, &backend));
     // The table's share, ours, and the list's; any more are streams, communicators, executors …
-    let expected = 2 + usize::from(listed);
+    let expected = 2 + usize::from(listed) + super::exec::objects::default_shares(inside, &backend);
     let allocations = backend.memory_use.live_count();
     if Arc::strong_count(&backend) > expected || allocations > 0 {
         return fail!(
@@ -223,6 +224,7 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t) -> Result<()> {
     }
     named.retain(|known| !Arc::ptr_eq(known, &backend));
     drop(named);
+    super::exec::objects::drop_defaults(inside, &backend);
     drop(TABLE.remove(inside, handle.id)); // its destroy slot may run here, without a lock held
     Ok(())
 }

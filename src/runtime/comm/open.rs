@@ -30,6 +30,23 @@ pub struct Description {
     pub job: Option<String>,
 }
 
+impl Default for Description {
+    /// Everything from the settings and the launcher's environment.
+    fn default() -> Self {
+        let raw = dtl_comm_desc_t {
+            struct_size: size_of::<dtl_comm_desc_t>() as u32,
+            flags: 0,
+            kind: std::ptr::null(),
+            rank: 0,
+            size: 0,
+            job: std::ptr::null(),
+            timeout_ns: 0,
+            native: std::ptr::null_mut(),
+        };
+        Description { raw, kind: None, job: None }
+    }
+}
+
 /// Opens a communicator.
 pub fn open(description: &Description) -> Result<dtl_comm_t> {
     insert(make(description)?)
@@ -43,17 +60,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
         return Ok(comm);
     }
     let kind = if index == 0 { settings::current().comm } else { Some("self".to_owned()) };
-    let raw = dtl_comm_desc_t {
-        struct_size: size_of::<dtl_comm_desc_t>() as u32,
-        flags: 0,
-        kind: std::ptr::null(),
-        rank: 0,
-        size: 0,
-        job: std::ptr::null(),
-        timeout_ns: 0,
-        native: std::ptr::null_mut(),
-    };
-    let comm = Arc::new(make(&Description { raw, kind, job: None })?);
+    let comm = Arc::new(make(&Description { kind, ..Description::default() })?);
     if !TABLE.put_fixed(index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");
     }
