@@ -1,0 +1,41 @@
+/* Assertions for the tests in C: they print what failed, where and why, and end the program. */
+#ifndef DTL_TESTS_CHECK_H
+#define DTL_TESTS_CHECK_H
+
+#include <dtl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/// The condition holds.
+#define CHECK(condition)                                                                          \
+    do {                                                                                          \
+        if (!(condition)) {                                                                       \
+            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);               \
+            exit(1);                                                                              \
+        }                                                                                         \
+    } while (0)
+
+/// The call returns this status.
+#define CHECK_STATUS(call, expected)                                                              \
+    do {                                                                                          \
+        const dtl_status_t check_got_ = (call);                                                   \
+        const dtl_status_t check_expected_ = (expected);                                          \
+        if (check_got_ != check_expected_) {                                                      \
+            fprintf(stderr, "%s:%d: %s\n  returned %s instead of %s; last error: %s\n", __FILE__, \
+                    __LINE__, #call, dtl_status_name(check_got_), dtl_status_name(check_expected_),\
+                    dtl_last_error());                                                            \
+            exit(1);                                                                              \
+        }                                                                                         \
+    } while (0)
+
+/// The call succeeds.
+#define CHECK_OK(call) CHECK_STATUS(call, DTL_SUCCESS)
+
+/// Ends the test as skipped: the test runners know the text and the exit status 77.
+#define SKIP(reason)                                                                              \
+    do {                                                                                          \
+        printf("skipped: %s\n", reason);                                                          \
+        exit(77);                                                                                 \
+    } while (0)
+
+#endif
