@@ -34,6 +34,7 @@ write_basic_package_version_file("${dtl_generated}/dtlConfigVersion.cmake" COMPA
 
 install(FILES "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl.h" "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl.hpp"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(PROGRAMS "${DTL_SHARED_FILE}" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(FILES "${DTL_STAGE}/lib/${DTL_SONAME}" "${DTL_STAGE}/lib/libdtl.so" "${DTL_STATIC_FILE}"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}")

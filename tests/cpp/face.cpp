@@ -42,7 +42,15 @@ static void backends()
 
 static void registered()
 {
+    dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
+    memory.alloc = [](void *, uint64_t, uint64_t, dtl_enum_word_t, void **) -> dtl_status_t {
+        return DTL_ERROR_OUT_OF_MEMORY;
+    };
+    memory.free = [](void *, void *, uint64_t, uint64_t, dtl_enum_word_t) -> dtl_status_t {
+        return DTL_SUCCESS;
+    };
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    table.memory = &memory;
     {
         dtl::registered_backend mine("mine", table, nullptr);
         CHECK(dtl::backend_ref("mine").get().id == mine.get().id);
