@@ -25,14 +25,14 @@ message(STATUS "dtl: cargo ${dtl_cargo_version} (${DTL_CARGO})")
 
 set(dtl_cargo_flags --release --locked)
 if(DTL_OFFLINE)
-  if(NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/vendor")
+  if(NOT EXISTS "${DTL_VENDOR_DIR}")
     message(FATAL_ERROR
-      "dtl: DTL_OFFLINE is on, but there is no folder 'vendor'. Run `tools/vendor.sh` on a machine with "
+      "dtl: DTL_OFFLINE is on, but there is no folder ${DTL_VENDOR_DIR}. Run `tools/vendor.sh` on a machine with "
       "internet and copy the folder (or unpack the archive it makes) here.")
   endif()
   list(APPEND dtl_cargo_flags --offline --frozen
        --config "source.crates-io.replace-with='dtl-vendor'"
-       --config "source.dtl-vendor.directory='${CMAKE_CURRENT_SOURCE_DIR}/vendor'")
+       --config "source.dtl-vendor.directory='${DTL_VENDOR_DIR}'")
 endif()
 
 set(DTL_STAGE "${CMAKE_CURRENT_BINARY_DIR}/stage")
