@@ -2,6 +2,13 @@
 //!
 //! Looks at the libdtl.so that cargo builds for the tests; its dynamic symbols and needs are those of
 //! the release build. How the package is installed is tested by tests/consumer/run.sh.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
