@@ -44,16 +44,16 @@ inline void check(dtl_status_t status)
 namespace detail {
 
 /// Calls a callback that returns void or a status.
-template <class F, class... Args> dtl_status_t invoke(F &function, Args... args)
+template <class F, class... Args> dtl_status_t invoke(F &function, Args &&...args)
 {
-    using result = std::invoke_result_t<F &, Args...>;
+    using result = std::invoke_result_t<F &, Args &&...>;
     static_assert(std::is_void_v<result> || std::is_same_v<result, dtl_status_t>,
                   "a callback returns void or dtl_status_t");
     if constexpr (std::is_void_v<result>) {
-        function(args...);
+        function(std::forward<Args>(args)...);
         return DTL_SUCCESS;
     } else {
-        return function(args...);
+        return function(std::forward<Args>(args)...);
     }
 }
 
@@ -76,10 +76,10 @@ template <class F> class waited {
   public:
     explicit waited(F &function) noexcept : function_(function) {}
 
-    template <class... Args> dtl_status_t operator()(Args... args) noexcept
+    template <class... Args> dtl_status_t operator()(Args &&...args) noexcept
     {
         try {
-            return invoke(function_, args...);
+            return invoke(function_, std::forward<Args>(args)...);
         } catch (...) {
             if (!caught_.test_and_set()) {
                 exception_ = std::current_exception();
@@ -126,7 +126,17 @@ template <class F> struct deferred {
     }
 };
 
-/// A handle that is destroyed with its owner. `Traits` has `handle` and `destroy(handle)`.
+/// What `owner->` gives: the functions of its view.
+template <class View> class arrow {
+  public:
+    explicit arrow(View view) noexcept : view_(view) {}
+    const View *operator->() const noexcept { return &view_; }
+
+  private:
+    View view_;
+};
+
+/// A handle that is destroyed with its owner.
 template <class Handle, dtl_status_t (*Destroy)(Handle)> class owned {
   public:
     owned() noexcept = default;
