@@ -134,26 +134,54 @@ fn runtime_names_no_backend() {
 
 #[test]
 fn runtime_uses_only_safe_faces() {
-    check_lines(&sources(), |file, line| {
-        if !file.is_in("src/runtime") {
-            return None;
+    let mut findings = Vec::new();
+    for file in sources().iter().filter(|file| file.is_in("src/runtime")) {
+        // An import list may go over several lines.
+        let code: String = file.code().map(|(_, line)| line.trim()).collect::<Vec<_>>().join(" ");
+        for wrong in ["crate::ffi", "crate::backend"] {
+            if code.contains(wrong) {
+                findings.push(format!("{}: uses {wrong}: only error, abi and safe faces of sys", file.path));
+            }
         }
-        if line.contains("crate::ffi") || line.contains("crate::backend") {
-            return Some("runtime looks up or down: it may use error, abi and the safe faces of sys".into());
+        for name in sys_modules(&code) {
+            if !SYS_FOR_RUNTIME.contains(&name.as_str()) {
+                findings
+                    .push(format!("{}: uses sys::{name}: only {SYS_FOR_RUNTIME:?} are for it", file.path));
+            }
         }
-        let face = line.split("crate::sys::").nth(1)?;
-        let names: Vec<&str> = match face.strip_prefix('{') {
-            Some(list) => list.split(',').map(|part| part.trim()).collect(),
-            None => vec![face],
-        };
-        let name_of =
-            |part: &str| part.split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);
-        let strange = names
-            .iter()
-            .filter_map(|part| name_of(part))
-            .find(|name| !name.is_empty() && !SYS_FOR_RUNTIME.contains(&name.as_str()))?;
-        Some(format!("runtime uses sys::{strange}: only {SYS_FOR_RUNTIME:?} are for it"))
-    });
+    }
+    report(&findings);
+}
+
+/// The modules of sys that a text names: `sys::a::b`, `sys::{a, b::{c, d}, e}`.
+fn sys_modules(code: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for rest in code.split("crate::sys::").skip(1) {
+        let mut depth = 0;
+        let mut start = true;
+        let mut name = String::new();
+        for c in rest.chars() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                c if (c.is_alphanumeric() || c == '_') && start => name.push(c),
+                _ => {}
+            }
+            let ended = !name.is_empty() && !(c.is_alphanumeric() || c == '_');
+            if ended && start {
+                names.push(std::mem::take(&mut name));
+                start = false;
+            }
+            if depth == 0 && (ended || !start) {
+                break;
+            }
+            if c == ',' && depth == 1 {
+                start = true;
+            }
+        }
+    }
+    names.retain(|name| name != "self");
+    names
 }
 
 #[test]
@@ -233,5 +261,9 @@ fn tidy_sees_what_it_looks_for() {
     let code =
         file("src/runtime/x.rs", "//! x\nlet a = 1; // unsafe\n// unsafe\n#[cfg(test)]\nmod t {\nunsafe\n}");
     assert_eq!(code.code().count(), 1);
+    assert_eq!(
+        sys_modules("crate::sys::a::b; crate::sys::{c, d::{e, f}, g}; crate::sys::h::{i, j};"),
+        ["a", "c", "d", "g", "h"]
+    );
     assert!(has_word("unsafe {", "unsafe") && !has_word("unsafe_code", "unsafe"));
 }
