@@ -164,10 +164,11 @@ fn sys_modules(code: &str) -> Vec<String> {
             match c {
                 '{' => depth += 1,
                 '}' => depth -= 1,
-                c if (c.is_alphanumeric() || c == '_') && start => name.push(c),
+                c if start && (c.is_alphanumeric() || c == '_') => name.push(c),
                 _ => {}
             }
-            let ended = !name.is_empty() && !(c.is_alphanumeric() || c == '_');
+            let in_name = c.is_alphanumeric() || c == '_';
+            let ended = !name.is_empty() && !in_name;
             if ended && start {
                 names.push(std::mem::take(&mut name));
                 start = false;
