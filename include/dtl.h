@@ -1331,6 +1331,279 @@ DTL_NODISCARD dtl_status_t dtl_mem_to_device(dtl_backend_t backend, const void *
 DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *device_memory,
     void *host, uint64_t size_bytes);
 
+/* -----------------------------------------------------------------------------------------------
+ * Streams: in-order queues of work.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Creates a stream on a device. A backend without streams of its own gets one of the library's: a
+/// host thread, made by the first work that is queued, does the work in order.
+///
+/// A failure of queued work is kept by the stream: work behind it still runs, events recorded
+/// behind it carry it, and the next dtl_stream_synchronize returns it, once.
+///
+/// @param device  0 … count-1; 0 for a backend without devices.
+/// @param flags   must be 0.
+/// @param out     the stream; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_UNAVAILABLE: the backend cannot run.
+/// Equivalent: cudaStreamCreate.
+DTL_NODISCARD dtl_status_t dtl_stream_create(dtl_backend_t backend, int32_t device,
+    uint64_t flags, dtl_stream_t *out);
+
+/// Destroys a stream after its work is finished (it waits for that; called by the stream's own
+/// work it does not wait). A failure nobody has asked for is dropped. The null stream and default
+/// streams: nothing happens. A wrapped stream: only the handle goes.
+///
+/// Threads: any; threads that use the stream meanwhile get DTL_ERROR_INVALID_HANDLE or
+/// DTL_ERROR_CANCELED. Equivalent: cudaStreamDestroy (which does not wait).
+DTL_NODISCARD dtl_status_t dtl_stream_destroy(dtl_stream_t stream);
+
+/// Waits for all work queued so far.
+///
+/// @return the first failure of that work since the last call; it is reported once.
+///         DTL_ERROR_INVALID_STATE: called by the stream's own work.
+/// Equivalent: cudaStreamSynchronize.
+DTL_NODISCARD dtl_status_t dtl_stream_synchronize(dtl_stream_t stream);
+
+/// Asks whether all work queued so far is done, without waiting.
+///
+/// @param out_done  1 = done, 0 = not yet.
+/// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
+///         DTL_ERROR_NOT_SUPPORTED: the backend can only wait.
+/// Equivalent: cudaStreamQuery.
+DTL_NODISCARD dtl_status_t dtl_stream_query(dtl_stream_t stream, int32_t *out_done);
+
+/// Makes work queued from now on wait for an event's latest record; recording it again later does
+/// not change this wait. The event may be of another stream or backend. Its failure becomes the
+/// stream's. Returns at once, except for a backend whose streams cannot wait for events: then this
+/// call waits.
+///
+/// Equivalent: cudaStreamWaitEvent.
+DTL_NODISCARD dtl_status_t dtl_stream_wait_event(dtl_stream_t stream, dtl_event_t event);
+
+/// The default stream of a device: what DTL_STREAM_NULL means where that device is current. Made
+/// at its first use; destroying it does nothing.
+///
+/// @param device  0 … count-1.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device.
+DTL_NODISCARD dtl_status_t dtl_stream_default(dtl_backend_t backend, int32_t device,
+    dtl_stream_t *out);
+
+/// Makes a handle for a stream that the program made with the backend's own interface (a CUstream,
+/// a cl_command_queue) on the calling thread's current device. The stream stays the program's: it
+/// must live until the handle is destroyed and its work is done, and is never destroyed here.
+///
+/// @param native  as the backend defines it; NULL if that means a stream there.
+/// @param out     the handle; give it back with dtl_stream_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+DTL_NODISCARD dtl_status_t dtl_stream_wrap(dtl_backend_t backend, void *native,
+    dtl_stream_t *out);
+
+/// The backend's own pointer for a stream, for calls of its own interface. Lives as long as the
+/// stream.
+///
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+DTL_NODISCARD dtl_status_t dtl_stream_native(dtl_stream_t stream, void **out_native);
+
+/// Calls fn(user) once the work queued before is done; work queued later waits for it. It is called
+/// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
+///
+/// @param fn  Thread: the stream's. Locks held: none. It may block and may call dtl_ functions,
+///            except to wait for this stream; it must not throw. On a backend's stream the
+///            backend's rules come on top (CUDA: no calls that reach CUDA).
+/// Equivalent: cudaLaunchHostFunc.
+DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_task_fn_t fn,
+    void *user);
+
+/// Waits for all work on a device: the backend's own way if it has one, and every stream that was
+/// made here on it.
+///
+/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// Equivalent: cudaDeviceSynchronize.
+DTL_NODISCARD dtl_status_t dtl_device_synchronize(dtl_backend_t backend, int32_t device);
+
+/* -----------------------------------------------------------------------------------------------
+ * Copies and fills in a stream's order.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Queues a copy between any two kinds of memory.
+///
+/// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done, which
+///                  an event or dtl_stream_synchronize tells; they must not overlap.
+/// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
+///         is queued then. What fails later is the stream's failure.
+/// Equivalent: cudaMemcpyAsync.
+DTL_NODISCARD dtl_status_t dtl_mem_copy_async(dtl_stream_t stream, void *dst, const void *src,
+    uint64_t size_bytes);
+
+/// Queues setting size_bytes bytes to `value`.
+///
+/// @param dst  size_bytes, valid until the fill is done.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.
+/// Equivalent: cudaMemsetAsync.
+DTL_NODISCARD dtl_status_t dtl_mem_fill_async(dtl_stream_t stream, void *dst, uint8_t value,
+    uint64_t size_bytes);
+
+/* -----------------------------------------------------------------------------------------------
+ * Events: points in a stream's work.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Creates an event, to be recorded on streams of the same backend.
+///
+/// @param flags  0, or DTL_EVENT_NO_TIMING (cheaper where the hardware takes the time).
+/// @param out    the event; destroy it with dtl_event_destroy.
+/// Equivalent: cudaEventCreateWithFlags.
+DTL_NODISCARD dtl_status_t dtl_event_create(dtl_backend_t backend, uint64_t flags,
+    dtl_event_t *out);
+
+/// Destroys an event at once, recorded or not; streams that were told to wait for it still do.
+/// The null event: nothing happens.
+///
+/// Threads: any; threads that wait for the event get DTL_ERROR_CANCELED (those inside a backend's
+/// own wait return when it does). Equivalent: cudaEventDestroy.
+DTL_NODISCARD dtl_status_t dtl_event_destroy(dtl_event_t event);
+
+/// Marks the stream's present end. An earlier record is replaced for calls that come later; those
+/// that already wait go on waiting for the record they found. Returns at once, except on a
+/// backend's streams that have no events: there it waits for the stream.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: event and stream are of different backends that do not mix.
+/// Equivalent: cudaEventRecord.
+DTL_NODISCARD dtl_status_t dtl_event_record(dtl_event_t event, dtl_stream_t stream);
+
+/// Waits until the work before the record is done. An event never recorded is done.
+///
+/// @return the first failure of that work that nobody had asked for before the record.
+///         DTL_ERROR_CANCELED: another thread destroyed the event.
+/// Equivalent: cudaEventSynchronize.
+DTL_NODISCARD dtl_status_t dtl_event_sync(dtl_event_t event);
+
+/// As dtl_event_sync, for a limited time.
+///
+/// @param timeout_ns  nanoseconds; 0 = only look, DTL_TIMEOUT_INFINITE = no limit.
+/// @return DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. Else as dtl_event_sync.
+DTL_NODISCARD dtl_status_t dtl_event_wait(dtl_event_t event, uint64_t timeout_ns);
+
+/// Asks whether the work before the record is done, without waiting.
+///
+/// @param out_state  DTL_EVENT_COMPLETE or DTL_EVENT_PENDING. Never recorded = complete.
+/// @return the failure of that work, as dtl_event_sync.
+/// Equivalent: cudaEventQuery.
+DTL_NODISCARD dtl_status_t dtl_event_query(dtl_event_t event, int32_t *out_state);
+
+/// Nanoseconds between the records of two events that are done.
+///
+/// @return DTL_ERROR_INVALID_STATE: one was never recorded or is not done (wait for it first).
+///         DTL_ERROR_INVALID_ARGUMENT: stop came before start, one has DTL_EVENT_NO_TIMING, or
+///         they are of different backends. DTL_ERROR_NOT_SUPPORTED: the backend does not time.
+/// Equivalent: cudaEventElapsedTime (which gives milliseconds).
+DTL_NODISCARD dtl_status_t dtl_event_elapsed_ns(dtl_event_t start, dtl_event_t stop,
+    uint64_t *out_ns);
+
+/* -----------------------------------------------------------------------------------------------
+ * Executors: functions and loops on the host.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Creates an executor. Threads are made when there is work for them.
+///
+/// @param desc  NULL = all defaults: the backend's own execution if it has one, else a pool.
+/// @param out   the executor; destroy it with dtl_executor_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: DTL_EXECUTOR_BACKEND of a backend that has none.
+///         DTL_ERROR_INVALID_ARGUMENT: an unknown kind, or more threads than are allowed.
+DTL_NODISCARD dtl_status_t dtl_executor_create(dtl_backend_t backend,
+    const dtl_executor_desc_t *desc, dtl_executor_t *out);
+
+/// Destroys an executor after what dtl_executor_run_async started has run (it waits for that;
+/// called by the executor's own work it does not wait). The null executor: nothing happens.
+DTL_NODISCARD dtl_status_t dtl_executor_destroy(dtl_executor_t executor);
+
+/// Runs fn(user) and returns when it has run: in the calling thread (INLINE, POOL), on the
+/// executor's thread (SEQUENTIAL), or where the backend likes.
+///
+/// @param fn  Locks held: none. It may block and call dtl_ functions; it must not throw.
+/// @return the function's status.
+DTL_NODISCARD dtl_status_t dtl_executor_run(dtl_executor_t executor, dtl_task_fn_t fn,
+    void *user);
+
+/// Starts fn(user) and returns (INLINE: when it has run). SEQUENTIAL and BACKEND run one after
+/// another, POOL several at once.
+///
+/// @param fn     Thread: the executor's. Locks held: none. It may block and call dtl_ functions,
+///               except to wait for this executor; it must not throw.
+/// @param event  completed when the function has run, with its failure; it replaces a record. Made
+///               for a backend without events of its own, such as "host". Null = none.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
+///         The function's failure is the event's and the next dtl_executor_synchronize's.
+DTL_NODISCARD dtl_status_t dtl_executor_run_async(dtl_executor_t executor, dtl_task_fn_t fn,
+    void *user, dtl_event_t event);
+
+/// Runs the iterations begin … end-1 in pieces and returns when all have run. Loops may be nested
+/// and several threads may use one executor at once.
+///
+/// @param grain  iterations of a piece (the last may be smaller); 0 = choose.
+/// @param fn     the body; may run on several threads at once, the caller among them.
+/// @return the status of the first piece that failed; pieces not yet begun are then left out.
+///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
+/// Equivalent: #pragma omp parallel for schedule(dynamic, grain).
+DTL_NODISCARD dtl_status_t dtl_executor_parallel_for(dtl_executor_t executor, uint64_t begin,
+    uint64_t end, uint64_t grain, dtl_range_fn_t fn, void *user);
+
+/// Reduces the iterations begin … end-1. The range is cut into pieces by `grain` alone; each is
+/// folded into a copy of the identity, and the partial results are combined in order: the result
+/// is the same, bit for bit, for every number of threads.
+///
+/// @param grain           iterations of a piece; 0 = the range over 64.
+/// @param acc_size_bytes  size of a partial result, at least 1; plain bytes, 64-byte aligned.
+/// @param identity        acc_size_bytes.
+/// @param combine         called in the calling thread.
+/// @param out_result      acc_size_bytes; written on success only. May be `identity`.
+/// @return the status of the first fold that failed. DTL_ERROR_INVALID_ARGUMENT: begin > end, or
+///         acc_size_bytes is 0. DTL_ERROR_OUT_OF_MEMORY. An empty range gives the identity.
+/// Equivalent: #pragma omp parallel for reduction (but deterministic).
+DTL_NODISCARD dtl_status_t dtl_executor_parallel_reduce(dtl_executor_t executor, uint64_t begin,
+    uint64_t end, uint64_t grain, uint64_t acc_size_bytes, const void *identity,
+    dtl_fold_fn_t fold, dtl_combine_fn_t combine, void *user, void *out_result);
+
+/// Waits for everything that dtl_executor_run_async started.
+///
+/// @return the first failure since the last call; it is reported once.
+///         DTL_ERROR_INVALID_STATE: called by the executor's own work.
+DTL_NODISCARD dtl_status_t dtl_executor_synchronize(dtl_executor_t executor);
+
+/// Tells what an executor is and how parallel.
+///
+/// @param out_info  start from DTL_EXECUTOR_INFO_INIT.
+DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
+    dtl_executor_info_t *out_info);
+
+/* -----------------------------------------------------------------------------------------------
+ * Kernels: functions that streams run over a grid.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Makes a kernel from a function.
+///
+/// @param fn    called once for each thread of a launch; see dtl_kernel_fn_t.
+/// @param user  handed to each call; must live until the last launch is done.
+/// @param out   the kernel; destroy it with dtl_kernel_destroy.
+DTL_NODISCARD dtl_status_t dtl_kernel_from_function(dtl_backend_t backend, dtl_kernel_fn_t fn,
+    void *user, dtl_kernel_t *out);
+
+/// Destroys a kernel; launches already queued still run. The null kernel: nothing happens.
+DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
+
+/// Queues a kernel: it is called for every thread of every block. On the host the blocks may run
+/// on several cores, the threads of a block run one after another. The arguments are copied before
+/// this call returns. The first thread that fails stops the launch; its status is the stream's
+/// failure, as with any work.
+///
+/// @param launch  start from DTL_LAUNCH_INIT.
+/// @param args    `count` pointers to the arguments; NULL if there are none.
+/// @param sizes   their sizes in bytes; NULL if there are none.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, or the
+///         kernel is of another backend than the stream. DTL_ERROR_LIMIT: more than 4096 arguments.
+/// Equivalent: cuLaunchKernel.
+DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
+    const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Safe faces of `sys` that `runtime` may use.
-const SYS_FOR_RUNTIME: &[&str] = &["buf", "slab", "park", "clock", "epoch", "gate"];
+const SYS_FOR_RUNTIME: &[&str] = &["args", "buf", "clock", "epoch", "gate", "machine", "park", "slab"];
 /// Names that only `backend` may know.
 const VENDORS: &[&str] = &[
     "cuda",
@@ -31,6 +31,8 @@ const VENDORS: &[&str] = &[
 /// Where files may be longer than this, with the reason; empty, and better kept so.
 const LONG_FILES: &[(&str, &str)] = &[];
 const MAX_LINES: usize = 500;
+/// Tests are lists of cases; they may be somewhat longer.
+const MAX_TEST_LINES: usize = 600;
 
 struct File {
     /// From the top of the tree, e.g. `src/sys/buf.rs`.
@@ -211,8 +213,10 @@ fn files_are_short() {
         let lines = file.text.lines().count();
         let generated = file.path == "include/dtl.h";
         let known = LONG_FILES.iter().any(|(path, _)| *path == file.path);
-        if lines > MAX_LINES && !generated && !known {
-            findings.push(format!("{}: {lines} lines; split it (limit {MAX_LINES})", file.path));
+        let is_test = file.is_in("tests/") || file.path.ends_with("/tests.rs");
+        let limit = if is_test { MAX_TEST_LINES } else { MAX_LINES };
+        if lines > limit && !generated && !known {
+            findings.push(format!("{}: {lines} lines; split it (limit {limit})", file.path));
         }
     }
     report(&findings);

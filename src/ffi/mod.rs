@@ -15,3 +15,13 @@ pub mod device;
 pub mod memory;
 
 pub mod transfer;
+
+pub mod stream;
+
+pub mod transfer_async;
+
+pub mod event;
+
+pub mod executor;
+
+pub mod kernel;

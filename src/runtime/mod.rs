@@ -3,6 +3,7 @@
 
 pub mod backend;
 pub mod device;
+pub mod exec;
 pub mod explain;
 pub mod lifecycle;
 pub mod log;
@@ -20,8 +21,10 @@ pub struct Shutdown {
 }
 
 /// Every noun's part in the end of the library, users of a thing before the thing.
-pub const SHUTDOWN: &[Shutdown] =
-    &[Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all }];
+pub const SHUTDOWN: &[Shutdown] = &[
+    Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
+    Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
+];
 
 /// The error for a handle that is null, stale or of another type, saying which.
 #[cold]

@@ -9,6 +9,7 @@ use std::ptr;
 
 /// An address that may travel between threads; what it points to is somebody else's contract.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
 pub struct Addr(*mut c_void);
 
 // SAFETY: an address is a number; nothing here dereferences it without a contract of its own.

@@ -1,5 +1,6 @@
 //! The operating system and raw memory: safe faces on small unsafe. Knows nothing of backends.
 
+pub mod args;
 pub mod buf;
 pub mod clock;
 pub mod epoch;

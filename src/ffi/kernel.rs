@@ -1,0 +1,120 @@
+//! Kernels: functions that streams run over a grid.
+
+use super::args::{self, Out, sized};
+use super::{guard, stream};
+use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t};
+use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_stream_t};
+use crate::abi::status::dtl_status_t;
+use crate::error::{Result, fail};
+use crate::runtime::exec::kernel::Kernel;
+use crate::runtime::exec::objects;
+use crate::sys::args::ArgPack;
+use crate::sys::buf::{Addr, Region};
+use std::ffi::c_void;
+
+sized!(dtl_launch_t);
+
+/// Most arguments of a launch.
+const MOST_ARGS: u32 = 4096;
+/// Arguments that are gathered without an allocation.
+const FEW_ARGS: usize = 16;
+
+/// Makes a kernel from a function.
+///
+/// @param fn    called once for each thread of a launch; see dtl_kernel_fn_t.
+/// @param user  handed to each call; must live until the last launch is done.
+/// @param out   the kernel; destroy it with dtl_kernel_destroy.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_kernel_from_function(
+    backend: dtl_backend_t,
+    r#fn: dtl_kernel_fn_t,
+    user: *mut c_void,
+    out: *mut dtl_kernel_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let Some(function) = r#fn else {
+            return fail!(DTL_ERROR_NULL_POINTER, "fn is NULL; pass the kernel's function");
+        };
+        let home = objects::home(inside, backend)?;
+        let kernel = Kernel::from_function(home, function, Addr::new(user));
+        out.set(dtl_kernel_t { id: objects::insert(kernel)? });
+        Ok(())
+    })
+}
+
+/// Destroys a kernel; launches already queued still run. The null kernel: nothing happens.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
+    guard::call(|inside| objects::remove::<Kernel>(inside, kernel.id).map(drop))
+}
+
+/// Queues a kernel: it is called for every thread of every block. On the host the blocks may run
+/// on several cores, the threads of a block run one after another. The arguments are copied before
+/// this call returns. The first thread that fails stops the launch; its status is the stream's
+/// failure, as with any work.
+///
+/// @param launch  start from DTL_LAUNCH_INIT.
+/// @param args    `count` pointers to the arguments; NULL if there are none.
+/// @param sizes   their sizes in bytes; NULL if there are none.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, or the
+///         kernel is of another backend than the stream. DTL_ERROR_LIMIT: more than 4096 arguments.
+/// Equivalent: cuLaunchKernel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_kernel_launch(
+    stream: dtl_stream_t,
+    kernel: dtl_kernel_t,
+    launch: *const dtl_launch_t,
+    args: *const *const c_void,
+    sizes: *const u64,
+    count: u32,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        // SAFETY: the caller's contract: a struct of the size it says.
+        let shape = unsafe { args::take(launch) }?;
+        let kernel = objects::find::<Kernel>(inside, kernel.id)?;
+        let stream = stream::find(inside, stream)?;
+        // SAFETY: the caller's contract: `count` pointers and sizes.
+        let args = unsafe { pack(args, sizes, count) }?;
+        stream.launch(kernel, &shape, args)
+    })
+}
+
+/// Copies the arguments.
+///
+/// # Safety
+/// `args` and `sizes` have `count` elements (or are null), and each argument its size in bytes.
+unsafe fn pack(args: *const *const c_void, sizes: *const u64, count: u32) -> Result<ArgPack> {
+    if count == 0 {
+        return Ok(ArgPack::EMPTY);
+    }
+    if args.is_null() || sizes.is_null() {
+        let name = if args.is_null() { "args" } else { "sizes" };
+        return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL for {count} arguments");
+    }
+    if count > MOST_ARGS {
+        return fail!(DTL_ERROR_LIMIT, "{count} arguments; a launch takes at most {MOST_ARGS}");
+    }
+    // SAFETY: not null, `count` elements by the contract.
+    let args = unsafe { std::slice::from_raw_parts(args, count as usize) };
+    // SAFETY: as above.
+    let sizes = unsafe { std::slice::from_raw_parts(sizes, count as usize) };
+    let mut few = [Region::EMPTY; FEW_ARGS];
+    let mut many = Vec::new();
+    let regions = match few.get_mut(..args.len()) {
+        Some(few) => few,
+        None => {
+            many.resize(args.len(), Region::EMPTY);
+            many.as_mut_slice()
+        }
+    };
+    for (index, ((arg, size), region)) in args.iter().zip(sizes).zip(&mut *regions).enumerate() {
+        // SAFETY: each argument has its size in bytes by the contract.
+        *region = unsafe { args::region(*arg, *size, "it") }
+            .map_err(|error| error.within(&format!("argument {index}")))?;
+    }
+    match ArgPack::copy_of(regions) {
+        Some(pack) => Ok(pack),
+        None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for copies of {count} arguments; see their sizes"),
+    }
+}

@@ -1,0 +1,69 @@
+//! Copies and fills in a stream's order.
+//!
+//! On a stream of the library's own the worker does what `transfer` does. On a backend's stream its
+//! copy_async slot is used where one side is the backend's memory; without one the caller waits for
+//! the stream and then copies (a backend's callbacks may not call the backend again).
+
+use super::stream::Stream;
+use crate::error::{Result, fail};
+use crate::runtime::backend::Token;
+use crate::runtime::memory::{Located, locate};
+use crate::runtime::registry::Backend;
+use crate::runtime::transfer;
+use crate::sys::buf::Region;
+use crate::sys::epoch::{self, Guard};
+use std::sync::Arc;
+
+/// Queues a copy of `src` to `dst` (same length). Bad ranges are refused at once.
+pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result<()> {
+    if dst.is_empty() {
+        return Ok(());
+    }
+    if dst.overlaps(src) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "source {:?} and destination {:?} overlap in a copy of {} bytes; copy through a third buffer",
+            src.addr(),
+            dst.addr(),
+            dst.len()
+        );
+    }
+    let (to, from) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
+    let Some(token) = stream.token() else {
+        return stream.run(move || transfer::copy(&epoch::enter(), dst, src));
+    };
+    if let Some(result) = by_backend(stream, token, &to, &from) {
+        return result;
+    }
+    stream.synchronize()?;
+    transfer::copy(inside, dst, src)
+}
+
+/// The backend's own asynchronous copy, if both sides are its memory or plain host memory.
+fn by_backend(stream: &Stream, token: Token, to: &Located<'_>, from: &Located<'_>) -> Option<Result<()>> {
+    let owner = to.owner.or(from.owner)?;
+    let ours = |side: &Located<'_>| side.owner.is_none_or(|owner| is_home(stream, owner));
+    if !ours(to) || !ours(from) {
+        return None;
+    }
+    let result = owner.transfer.as_ref()?.copy_async(token, to.place, from.place)?;
+    stream.note_work();
+    Some(result)
+}
+
+fn is_home(stream: &Stream, backend: &Backend) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(stream.home()), backend)
+}
+
+/// Queues setting every byte of `dst`.
+pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<()> {
+    if dst.is_empty() {
+        return Ok(());
+    }
+    locate(inside, "destination", dst)?;
+    if stream.token().is_none() {
+        return stream.run(move || transfer::fill(&epoch::enter(), dst, value));
+    }
+    stream.synchronize()?;
+    transfer::fill(inside, dst, value)
+}

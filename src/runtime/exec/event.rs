@@ -1,0 +1,236 @@
+//! Events: the library's own, and a backend's behind the same face.
+//!
+//! An own event holds the fence of its latest record. Whoever waits takes the fence that is there
+//! when the wait begins, so a new record never lengthens (or dead-locks) an earlier wait.
+//!
+//! Not here: recording on a stream (`stream`), which knows both sides.
+
+use super::fence::{Fence, Waited};
+use super::{Home, exec_of, same_home};
+use crate::abi::exec::DTL_EVENT_NO_TIMING;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::Token;
+use crate::sys::clock::Deadline;
+use crate::sys::park::Backoff;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A point in a stream's work.
+pub struct Event {
+    home: Arc<dyn Home>,
+    timing: bool,
+    destroyed: AtomicBool,
+    pub(super) body: Body,
+}
+
+pub(super) enum Body {
+    Own(Own),
+    Backend(Token),
+}
+
+/// The library's own event.
+pub(super) struct Own(Mutex<Record>);
+
+struct Record {
+    fence: Arc<Fence>,
+    recorded: bool,
+    /// Fences that threads wait for, so that a destroy can reach them.
+    waiting: Vec<Arc<Fence>>,
+}
+
+impl Event {
+    /// The backend's own event if it has them, else the library's.
+    pub fn create(home: Arc<dyn Home>, flags: u64) -> Result<Self> {
+        if flags & !DTL_EVENT_NO_TIMING != 0 {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "event flags {flags:#x} hold unknown bits; only DTL_EVENT_NO_TIMING is known"
+            );
+        }
+        let body = match home.exec().filter(|exec| exec.groups().events) {
+            Some(exec) => Body::Backend(exec.event_create(flags)?),
+            None => Body::Own(Own::new()),
+        };
+        let timing = flags & DTL_EVENT_NO_TIMING == 0;
+        Ok(Event { home, timing, destroyed: AtomicBool::new(false), body })
+    }
+
+    /// The backend it was made for.
+    #[must_use]
+    pub fn home(&self) -> &Arc<dyn Home> {
+        &self.home
+    }
+
+    /// Whether the latest record is done; its failure if it failed. Never recorded = done.
+    pub fn query(&self) -> Result<bool> {
+        match &self.body {
+            Body::Own(own) => {
+                let fence = own.fence();
+                if !fence.is_done() {
+                    return Ok(false);
+                }
+                fence.failure().map_or(Ok(true), Err)
+            }
+            Body::Backend(token) => exec_of(&self.home)?.event_query(*token),
+        }
+    }
+
+    /// Waits for the latest record. CANCELED if the event is destroyed meanwhile.
+    pub fn sync(&self) -> Result<()> {
+        match &self.body {
+            Body::Own(own) => self.wait_own(own, Deadline::NEVER),
+            Body::Backend(token) => match exec_of(&self.home)?.event_sync(*token) {
+                Some(result) => result,
+                None => self.poll(*token, Deadline::NEVER),
+            },
+        }
+    }
+
+    /// As `sync`, for at most `timeout_ns` nanoseconds (then TIMEOUT).
+    pub fn wait(&self, timeout_ns: u64) -> Result<()> {
+        if timeout_ns == u64::MAX {
+            return self.sync();
+        }
+        let deadline = Deadline::after(timeout_ns);
+        match &self.body {
+            Body::Own(own) => self.wait_own(own, deadline),
+            Body::Backend(token) => self.poll(*token, deadline),
+        }
+    }
+
+    fn wait_own(&self, own: &Own, deadline: Deadline) -> Result<()> {
+        let fence = own.fence();
+        if !fence.is_done() {
+            own.0.lock().waiting.push(Arc::clone(&fence));
+            let waited = fence.wait(deadline, &self.destroyed);
+            own.forget(&fence);
+            if waited? == Waited::Canceled {
+                return self.canceled();
+            }
+        }
+        fence.failure().map_or(Ok(()), Err)
+    }
+
+    fn poll(&self, token: Token, deadline: Deadline) -> Result<()> {
+        let exec = exec_of(&self.home)?;
+        let mut backoff = Backoff::new();
+        while !exec.event_query(token)? {
+            if self.destroyed.load(Ordering::Acquire) {
+                return self.canceled();
+            }
+            if deadline.passed() {
+                return fail!(DTL_ERROR_TIMEOUT, "the event was not reached in time; wait again or longer");
+            }
+            backoff.pause();
+        }
+        Ok(())
+    }
+
+    fn canceled(&self) -> Result<()> {
+        fail!(DTL_ERROR_CANCELED, "the event was destroyed while this thread waited for it")
+    }
+
+    /// Nanoseconds from this event's record to `stop`'s.
+    pub fn elapsed_ns(&self, stop: &Event) -> Result<u64> {
+        for (event, role) in [(self, "start"), (stop, "stop")] {
+            if !event.timing {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "the {role} event was made with DTL_EVENT_NO_TIMING; make it without"
+                );
+            }
+        }
+        match (&self.body, &stop.body) {
+            (Body::Own(start), Body::Own(stop)) => {
+                let (start, stop) = (start.stamp("start")?, stop.stamp("stop")?);
+                stop.checked_sub(start).map_or_else(
+                    || fail!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them"),
+                    Ok,
+                )
+            }
+            (Body::Backend(start), Body::Backend(end)) if same_home(&self.home, &stop.home) => {
+                exec_of(&self.home)?.event_elapsed(*start, *end).unwrap_or_else(|| {
+                    let name = self.home.name();
+                    fail!(DTL_ERROR_NOT_SUPPORTED, "backend '{name}' does not time its events")
+                })
+            }
+            _ => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "events of backends '{}' and '{}' have different clocks; use two of one backend",
+                self.home.name(),
+                stop.home.name()
+            ),
+        }
+    }
+
+    /// The event's handle is gone: threads that wait get CANCELED.
+    pub fn cancel_waiters(&self) {
+        self.destroyed.store(true, Ordering::Release);
+        if let Body::Own(own) = &self.body {
+            let waiting = own.0.lock().waiting.clone();
+            waiting.iter().for_each(|fence| fence.nudge());
+        }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let (Body::Backend(token), Some(exec)) = (&self.body, self.home.exec()) {
+            let _ = exec.event_destroy(*token); // nobody is left who could be told
+        }
+    }
+}
+
+impl Own {
+    fn new() -> Self {
+        let fence = Arc::new(Fence::done());
+        Own(Mutex::new(Record { fence, recorded: false, waiting: Vec::new() }))
+    }
+
+    /// The latest record's fence.
+    pub(super) fn fence(&self) -> Arc<Fence> {
+        Arc::clone(&self.0.lock().fence)
+    }
+
+    /// A new record, still to be completed.
+    pub(super) fn begin(&self) -> Arc<Fence> {
+        let mut record = self.0.lock();
+        Arc::clone(record.fresh())
+    }
+
+    /// A new record of work that has already ended.
+    pub(super) fn complete(&self, failure: Option<Error>) {
+        self.0.lock().fresh().complete(failure);
+    }
+
+    fn forget(&self, fence: &Arc<Fence>) {
+        let mut record = self.0.lock();
+        if let Some(at) = record.waiting.iter().position(|waiting| Arc::ptr_eq(waiting, fence)) {
+            record.waiting.swap_remove(at);
+        }
+    }
+
+    fn stamp(&self, role: &str) -> Result<u64> {
+        let record = self.0.lock();
+        if !record.recorded {
+            return fail!(DTL_ERROR_INVALID_STATE, "the {role} event was never recorded; record it first");
+        }
+        if !record.fence.is_done() {
+            return fail!(DTL_ERROR_INVALID_STATE, "the {role} event is still pending; wait for it first");
+        }
+        Ok(record.fence.stamp_ns())
+    }
+}
+
+impl Record {
+    /// Replaces the record; the fence's memory is used again if nobody else holds it.
+    fn fresh(&mut self) -> &Arc<Fence> {
+        self.recorded = true;
+        match Arc::get_mut(&mut self.fence) {
+            Some(fence) => fence.reset(),
+            None => self.fence = Arc::new(Fence::pending()),
+        }
+        &self.fence
+    }
+}

@@ -1,0 +1,262 @@
+//! Executors: host functions and loops, run inline, on one thread, on a pool or by a backend.
+//!
+//! Not here: how a pool shares a loop (`pool`), how a reduction stays deterministic (`reduce`).
+
+use super::event::{Body as EventBody, Event};
+use super::fence::{Fence, Waited};
+use super::pool::{self, Body, Pool, run_in_order};
+use super::queue::{Queue, Work};
+use super::{Home, exec_of, outcome, ticket};
+use crate::abi::exec::*;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::sys::buf::Addr;
+use crate::sys::clock::Deadline;
+use parking_lot::Mutex;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A user's function, never NULL.
+pub type TaskFn = extern "C" fn(*mut c_void) -> dtl_status_t;
+
+/// Runs functions and loops on the host.
+pub struct Executor {
+    home: Arc<dyn Home>,
+    body: Kind,
+}
+
+enum Kind {
+    /// The failure of a `run_async`, for `synchronize`.
+    Inline(Mutex<Option<Error>>),
+    Sequential(Queue),
+    Pool(Pool),
+    /// The queue serves `run_async`, which a backend's table does not have.
+    Backend(Queue),
+}
+
+/// What `dtl_executor_info` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// DTL_EXECUTOR_…
+    pub kind: u32,
+    /// Most iterations at once.
+    pub max_parallelism: u32,
+    /// Pieces that a loop is best cut into.
+    pub suggested_parallelism: u32,
+}
+
+impl Executor {
+    /// An executor of a kind (0 = the backend's own if it has one, else a pool). `threads` is a
+    /// pool's size (0 = choose).
+    pub fn create(home: Arc<dyn Home>, kind: u32, threads: u32) -> Result<Self> {
+        let hosts = home.exec().is_some_and(|exec| exec.groups().host);
+        let queue = || Queue::new(Arc::clone(&home), 0);
+        let body = match kind {
+            DTL_EXECUTOR_INLINE => Kind::Inline(Mutex::new(None)),
+            DTL_EXECUTOR_SEQUENTIAL => Kind::Sequential(queue()),
+            DTL_EXECUTOR_BACKEND if !hosts => {
+                return fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "backend '{}' has no host execution of its own; use DTL_EXECUTOR_POOL",
+                    home.name()
+                );
+            }
+            0 | DTL_EXECUTOR_BACKEND if hosts => Kind::Backend(queue()),
+            0 | DTL_EXECUTOR_POOL => Kind::Pool(Pool::new(pool_size(threads)?)),
+            _ => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "executor kind {kind} is unknown; use one of DTL_EXECUTOR_…"
+                );
+            }
+        };
+        Ok(Executor { home, body })
+    }
+
+    /// The backend it was made for.
+    #[must_use]
+    pub fn home(&self) -> &Arc<dyn Home> {
+        &self.home
+    }
+
+    /// Runs a function and returns when it has run; its status is the result.
+    pub fn run(&self, function: TaskFn, user: Addr) -> Result<()> {
+        match &self.body {
+            Kind::Inline(_) | Kind::Pool(_) => call(function, user),
+            Kind::Sequential(queue) => on_worker(queue, move || call(function, user)),
+            Kind::Backend(_) => exec_of(&self.home)?.execute(Some(function), user),
+        }
+    }
+
+    /// Starts a function; the event (if there is one) is reached when it has run and carries its
+    /// failure, `synchronize` reports it too.
+    pub fn run_async(&self, function: TaskFn, user: Addr, event: Option<&Event>) -> Result<()> {
+        let own = match event.map(|event| (&event.body, event)) {
+            None => None,
+            Some((EventBody::Own(own), _)) => Some(own),
+            Some((EventBody::Backend(_), event)) => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "events of backend '{}' follow its own streams only; make the event for backend 'host'",
+                    event.home().name()
+                );
+            }
+        };
+        let fence = || own.map_or_else(|| Arc::new(Fence::pending()), |own| own.begin());
+        match &self.body {
+            Kind::Inline(failure) => {
+                let fence = fence();
+                let result = call(function, user);
+                fence.complete(result.clone().err());
+                if let Err(error) = result {
+                    failure.lock().get_or_insert(error);
+                }
+                Ok(())
+            }
+            Kind::Sequential(queue) => queue.push_with(|| marked(fence(), move || call(function, user))),
+            Kind::Pool(pool) => pool.spawn_marked(move || call(function, user), fence),
+            Kind::Backend(queue) => {
+                let home = Arc::clone(&self.home);
+                let work = move || exec_of(&home)?.execute(Some(function), user);
+                queue.push_with(|| marked(fence(), work))
+            }
+        }
+    }
+
+    /// Runs a loop and returns when all of it has run.
+    pub fn parallel_for(&self, range: (u64, u64), grain: u64, body: pool::RangeFn, user: Addr) -> Result<()> {
+        let (begin, end) = range;
+        check_range(begin, end)?;
+        if begin == end {
+            return Ok(());
+        }
+        if let Kind::Backend(_) = &self.body {
+            let exec = exec_of(&self.home)?;
+            return exec.parallel_for(range, self.backend_grain(end - begin, grain)?, Some(body), user);
+        }
+        self.run_loop(begin, end, grain, Body::User(body, user))
+    }
+
+    /// As `parallel_for`, for the library's own loop bodies.
+    pub(super) fn run_loop(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
+        let whole = if grain == 0 { end - begin } else { grain };
+        match &self.body {
+            Kind::Inline(_) => run_in_order(begin, end, whole, &body),
+            Kind::Pool(pool) => pool.run(begin, end, grain, body),
+            Kind::Sequential(queue) => on_worker(queue, move || run_in_order(begin, end, whole, &body)),
+            Kind::Backend(_) => self.run_by_backend(begin, end, whole, body),
+        }
+    }
+
+    /// A closure over a backend's parallel_for, which takes a C function.
+    fn run_by_backend(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
+        let failure = Arc::new(Mutex::new(None));
+        let keep = Arc::clone(&failure);
+        let piece = ticket::Body::new(Arc::new(move |from, to| match body.call(from, to) {
+            Ok(()) => DTL_SUCCESS,
+            Err(error) => {
+                let status = error.status();
+                keep.lock().get_or_insert(error);
+                status
+            }
+        }));
+        let exec = exec_of(&self.home)?;
+        let result = exec.parallel_for((begin, end), grain, Some(ticket::piece), piece.user());
+        let failure = failure.lock().take();
+        failure.map_or(result, Err)
+    }
+
+    fn backend_grain(&self, iterations: u64, grain: u64) -> Result<u64> {
+        if grain > 0 {
+            return Ok(grain);
+        }
+        let pieces = u64::from(self.info()?.suggested_parallelism).max(1);
+        Ok(iterations.div_ceil(pieces))
+    }
+
+    /// Waits for everything started by `run_async`; reports the first failure, once.
+    pub fn synchronize(&self) -> Result<()> {
+        match &self.body {
+            Kind::Inline(failure) => failure.lock().take().map_or(Ok(()), Err),
+            Kind::Sequential(queue) | Kind::Backend(queue) => queue.synchronize(),
+            Kind::Pool(pool) => pool.synchronize(),
+        }
+    }
+
+    /// What it is and how parallel.
+    pub fn info(&self) -> Result<Info> {
+        let (kind, max_parallelism) = match &self.body {
+            Kind::Inline(_) => (DTL_EXECUTOR_INLINE, 1),
+            Kind::Sequential(_) => (DTL_EXECUTOR_SEQUENTIAL, 1),
+            Kind::Pool(pool) => (DTL_EXECUTOR_POOL, pool.size()),
+            Kind::Backend(_) => {
+                let exec = exec_of(&self.home)?;
+                let max_parallelism = exec.max_parallelism()?;
+                let suggested_parallelism = exec.suggested_parallelism().unwrap_or(Ok(max_parallelism))?;
+                return Ok(Info { kind: DTL_EXECUTOR_BACKEND, max_parallelism, suggested_parallelism });
+            }
+        };
+        Ok(Info { kind, max_parallelism, suggested_parallelism: max_parallelism })
+    }
+
+    /// The handle is gone: takes no more work, finishes what is queued, ends the threads.
+    pub fn close(&self) {
+        match &self.body {
+            Kind::Inline(_) => {}
+            Kind::Sequential(queue) | Kind::Backend(queue) => queue.close(),
+            Kind::Pool(pool) => pool.close(),
+        }
+    }
+}
+
+/// Refuses a range that ends before it begins.
+pub fn check_range(begin: u64, end: u64) -> Result<()> {
+    if begin > end {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "the range {begin}..{end} ends before it begins; pass begin <= end"
+        );
+    }
+    Ok(())
+}
+
+fn pool_size(threads: u32) -> Result<u32> {
+    if threads > pool::LARGEST {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "a pool of {threads} threads is larger than the {} allowed; 0 chooses a size",
+            pool::LARGEST
+        );
+    }
+    Ok(if threads == 0 { pool::default_size() } else { threads })
+}
+
+fn call(function: TaskFn, user: Addr) -> Result<()> {
+    outcome(function(user.ptr()), "an executor's task")
+}
+
+/// A task that completes a fence and passes its failure on to the queue as well.
+fn marked(fence: Arc<Fence>, work: impl FnOnce() -> Result<()> + Send + 'static) -> Work {
+    Work::Run(Box::new(move || {
+        let result = work();
+        fence.complete(result.clone().err());
+        result
+    }))
+}
+
+/// Runs work on a queue's thread and waits for it; at once if this is that thread.
+fn on_worker(queue: &Queue, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    if queue.is_current() {
+        return work();
+    }
+    let fence = Arc::new(Fence::pending());
+    let done = Arc::clone(&fence);
+    queue.push(Work::Run(Box::new(move || {
+        done.complete(work().err()); // the caller reports it, so it does not stick to the queue
+        Ok(())
+    })))?;
+    match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
+        Waited::Done | Waited::Canceled => fence.failure().map_or(Ok(()), Err),
+    }
+}

@@ -1,0 +1,152 @@
+//! A fence: one piece of work, done or not, with the time and the failure it ended with.
+//!
+//! Not an event: an event can be recorded again and then has another fence, while those who wait
+//! for the earlier record keep theirs.
+
+use crate::error::{Error, Result, fail};
+use crate::sys::clock::{Deadline, now_ns};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Polls before a waiting thread parks: a few microseconds.
+const SPINS: u32 = 200;
+
+/// See the module's text.
+pub struct Fence {
+    done: AtomicBool,
+    end: Mutex<End>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct End {
+    stamp_ns: u64,
+    failure: Option<Error>,
+    waiters: u32,
+}
+
+/// How a wait ended without a failure of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// The work is done.
+    Done,
+    /// Somebody set the cancel flag.
+    Canceled,
+}
+
+impl Fence {
+    /// A fence of work still to be done.
+    #[must_use]
+    pub fn pending() -> Self {
+        Fence { done: AtomicBool::new(false), end: Mutex::new(End::default()), changed: Condvar::new() }
+    }
+
+    /// A fence of work that never was: done, without a failure.
+    #[must_use]
+    pub fn done() -> Self {
+        let fence = Self::pending();
+        fence.done.store(true, Ordering::Relaxed);
+        fence
+    }
+
+    /// Makes it pending again; possible only while nobody else holds it.
+    pub fn reset(&mut self) {
+        self.done = AtomicBool::new(false);
+        *self.end.get_mut() = End::default();
+    }
+
+    /// The work has ended.
+    pub fn complete(&self, failure: Option<Error>) {
+        let mut end = self.end.lock();
+        end.stamp_ns = now_ns();
+        end.failure = failure;
+        self.done.store(true, Ordering::Release);
+        if end.waiters > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Whether the work has ended.
+    #[inline]
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// The failure that it ended with.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.end.lock().failure.clone()
+    }
+
+    /// When it ended (monotonic nanoseconds).
+    #[must_use]
+    pub fn stamp_ns(&self) -> u64 {
+        self.end.lock().stamp_ns
+    }
+
+    /// Waits until it is done, the deadline passes (TIMEOUT) or `canceled` is set and
+    /// [`Fence::nudge`] called.
+    pub fn wait(&self, deadline: Deadline, canceled: &AtomicBool) -> Result<Waited> {
+        for _ in 0..SPINS {
+            if self.is_done() {
+                return Ok(Waited::Done);
+            }
+            std::hint::spin_loop();
+        }
+        let mut end = self.end.lock();
+        end.waiters += 1;
+        let waited = loop {
+            if self.is_done() {
+                break Ok(Waited::Done);
+            }
+            if canceled.load(Ordering::Acquire) {
+                break Ok(Waited::Canceled);
+            }
+            match deadline.left_ns() {
+                0 => break fail!(DTL_ERROR_TIMEOUT, "the work was not done in time; wait again or longer"),
+                u64::MAX => self.changed.wait(&mut end),
+                left => drop(self.changed.wait_for(&mut end, Duration::from_nanos(left))),
+            }
+        };
+        end.waiters -= 1;
+        waited
+    }
+
+    /// Makes those who wait look at their cancel flags.
+    pub fn nudge(&self) {
+        let _end = self.end.lock(); // a waiter between its look and its sleep holds this lock
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::status::DTL_ERROR_TIMEOUT;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_wait_ends_by_completion_time_or_cancellation() {
+        let no = AtomicBool::new(false);
+        let fence = Fence::pending();
+        let late = fence.wait(Deadline::after(1_000_000), &no).unwrap_err();
+        assert_eq!(late.status(), DTL_ERROR_TIMEOUT);
+        assert_eq!(fence.wait(Deadline::NEVER, &AtomicBool::new(true)), Ok(Waited::Canceled));
+        fence.complete(Some(Error::new(7, "seven")));
+        assert_eq!(fence.wait(Deadline::NEVER, &no), Ok(Waited::Done));
+        assert_eq!(fence.failure().unwrap().status(), 7);
+    }
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        for _ in 0..2_000 {
+            let fence = Arc::new(Fence::pending());
+            let other = Arc::clone(&fence);
+            let waiter = std::thread::spawn(move || other.wait(Deadline::NEVER, &AtomicBool::new(false)));
+            fence.complete(None);
+            assert_eq!(waiter.join().unwrap(), Ok(Waited::Done));
+        }
+    }
+}

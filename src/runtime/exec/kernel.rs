@@ -1,0 +1,194 @@
+//! Kernels made from functions, and how the host runs them over a grid.
+//!
+//! Every thread of the grid is one call. The threads of a block run one after another (so a block
+//! needs no barrier), the blocks in parallel on the machine's cores when that is worth a wake-up.
+//!
+//! Not here: queueing (`stream`), compiling source.
+
+use super::{Home, Limits, failed, pool};
+use crate::abi::exec::*;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::sys::args::ArgPack;
+use crate::sys::buf::{Addr, Scratch};
+use crate::sys::clock::now_ns;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Work below this much is finished by one thread: waking others costs as long.
+const WORTH_WAKING_NS: u64 = 20_000;
+
+/// A kernel's function, never NULL.
+pub type KernelFn = extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t;
+
+/// A function that streams of its backend can launch.
+pub struct Kernel {
+    home: Arc<dyn Home>,
+    function: KernelFn,
+    user: Addr,
+}
+
+impl Kernel {
+    /// A kernel from a function and the pointer that each of its calls is given.
+    #[must_use]
+    pub fn from_function(home: Arc<dyn Home>, function: KernelFn, user: Addr) -> Self {
+        Kernel { home, function, user }
+    }
+
+    /// The backend it was made for.
+    #[must_use]
+    pub fn home(&self) -> &Arc<dyn Home> {
+        &self.home
+    }
+
+    /// Its function.
+    #[must_use]
+    pub fn function(&self) -> KernelFn {
+        self.function
+    }
+
+    /// Its user pointer.
+    #[must_use]
+    pub fn user(&self) -> Addr {
+        self.user
+    }
+
+    /// What a queue runs.
+    #[must_use]
+    pub fn over(&self, shape: dtl_launch_t, args: ArgPack) -> Grid {
+        Grid { shape, function: self.function, user: self.user, args }
+    }
+}
+
+/// Refuses shapes that are empty, too large to count, or too large for the device.
+pub fn check_shape(shape: &dtl_launch_t, limits: &Limits) -> Result<()> {
+    let dimensions = [("grid", shape.grid, limits.grid), ("block", shape.block, limits.block)];
+    for (name, size, limit) in dimensions {
+        for ((axis, size), limit) in ["x", "y", "z"].into_iter().zip(size).zip(limit) {
+            if size == 0 {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "{name}.{axis} of the launch is 0; every dimension is at least 1"
+                );
+            }
+            if limit != 0 && size > limit {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "{name}.{axis} of the launch is {size}; this device takes at most {limit}"
+                );
+            }
+        }
+    }
+    let threads = product(shape.block).filter(|threads| *threads <= u64::from(u32::MAX));
+    let most = if limits.block_threads == 0 { u32::MAX } else { limits.block_threads };
+    match threads {
+        Some(threads) if threads <= u64::from(most) => {}
+        _ => {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "a block of {:?} threads is larger than the {most} that this device takes",
+                shape.block
+            );
+        }
+    }
+    if product(shape.grid).and_then(|blocks| blocks.checked_mul(threads.unwrap_or(1))).is_none() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "a grid of {:?} blocks has more threads than 64 bits can count; launch it in parts",
+            shape.grid
+        );
+    }
+    Ok(())
+}
+
+fn product(dimensions: [u32; 3]) -> Option<u64> {
+    dimensions.into_iter().try_fold(1_u64, |product, size| product.checked_mul(u64::from(size)))
+}
+
+/// A launch that is ready to run: shape, function and copies of the arguments.
+pub struct Grid {
+    shape: dtl_launch_t,
+    function: KernelFn,
+    user: Addr,
+    args: ArgPack,
+}
+
+impl Grid {
+    /// Runs every block; the first thread that fails stops it.
+    pub fn run(self) -> Result<()> {
+        let blocks = product(self.shape.grid).unwrap_or(u64::MAX);
+        let begin = now_ns();
+        self.run_blocks(0, 1)?;
+        let one_block_ns = (now_ns() - begin).max(1);
+        if one_block_ns.saturating_mul(blocks - 1) < WORTH_WAKING_NS {
+            return self.run_blocks(1, blocks);
+        }
+        let grid = Arc::new(self);
+        pool::machine().run(
+            1,
+            blocks,
+            0,
+            pool::Body::Shared(Arc::new(move |from, to| grid.run_blocks(from, to))),
+        )
+    }
+
+    fn run_blocks(&self, begin: u64, end: u64) -> Result<()> {
+        let (mut space, mut spill) = ([Addr::NULL; 16], Vec::new());
+        let args = self.args.pointers(&mut space, &mut spill);
+        let Some(shared) = Scratch::new(self.shape.shared_bytes as usize) else {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for the {} bytes that the threads of a block share",
+                self.shape.shared_bytes
+            );
+        };
+        let mut context = self.context(&shared);
+        for block in begin..end {
+            context.block_index = position(block, self.shape.grid);
+            shared.region().fill(0);
+            self.run_block(&mut context, args)?;
+        }
+        Ok(())
+    }
+
+    fn context(&self, shared: &Scratch) -> dtl_kernel_context_t {
+        let region = shared.region();
+        dtl_kernel_context_t {
+            struct_size: size_of::<dtl_kernel_context_t>() as u32,
+            shared_bytes: self.shape.shared_bytes,
+            grid: self.shape.grid,
+            block: self.shape.block,
+            block_index: [0; 3],
+            thread_index: [0; 3],
+            shared: if region.is_empty() { std::ptr::null_mut() } else { region.addr().ptr() },
+            user: self.user.ptr(),
+        }
+    }
+
+    fn run_block(&self, context: &mut dtl_kernel_context_t, args: &[Addr]) -> Result<()> {
+        let [width, height, depth] = self.shape.block;
+        for z in 0..depth {
+            for y in 0..height {
+                for x in 0..width {
+                    context.thread_index = [x, y, z];
+                    let status = (self.function)(context, args.as_ptr().cast());
+                    if status != DTL_SUCCESS {
+                        return Err(thread_failed(status, context));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn thread_failed(status: dtl_status_t, context: &dtl_kernel_context_t) -> Error {
+    let (block, thread) = (context.block_index, context.thread_index);
+    failed(status, &format!("a kernel (block {block:?}, thread {thread:?})"))
+}
+
+fn position(block: u64, grid: [u32; 3]) -> [u32; 3] {
+    let (width, height) = (u64::from(grid[0]), u64::from(grid[1]));
+    [(block % width) as u32, (block / width % height) as u32, (block / width / height) as u32]
+}

@@ -1,0 +1,156 @@
+//! Backends for the tests of this folder: one without an exec component, and one whose streams
+//! run at once and whose optional slots can be left out.
+
+use super::{Home, Limits};
+use crate::abi::exec::dtl_range_fn_t;
+use crate::abi::runtime::dtl_task_fn_t;
+use crate::abi::status::DTL_SUCCESS;
+use crate::error::{Error, Result};
+use crate::runtime::backend::{Exec, ExecGroups, Launch, Token};
+use crate::sys::buf::Addr;
+use parking_lot::Mutex;
+use std::ptr::without_provenance_mut;
+use std::sync::Arc;
+
+pub(super) struct Plain(pub(super) &'static str);
+
+pub(super) fn plain() -> Arc<dyn Home> {
+    Arc::new(Plain("plain"))
+}
+
+impl Home for Plain {
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn exec(&self) -> Option<&dyn Exec> {
+        None
+    }
+    fn bind(&self, _device: i32) -> Result<()> {
+        Ok(())
+    }
+    fn limits(&self, _device: i32) -> Limits {
+        Limits { block_threads: 1024, block: [1024, 1024, 64], grid: [0; 3] }
+    }
+}
+
+/// Counts what it is asked; everything completes at once, except events while `stalled`.
+pub(super) struct Mock {
+    pub(super) groups: ExecGroups,
+    pub(super) optional: bool,
+    pub(super) calls: Mutex<Vec<&'static str>>,
+    pub(super) stalled: Mutex<bool>,
+}
+
+pub(super) fn mock(groups: ExecGroups, optional: bool) -> Arc<Mock> {
+    Arc::new(Mock { groups, optional, calls: Mutex::default(), stalled: Mutex::default() })
+}
+
+impl Mock {
+    fn note(&self, call: &'static str) {
+        self.calls.lock().push(call);
+    }
+    pub(super) fn count(&self, call: &str) -> usize {
+        self.calls.lock().iter().filter(|seen| **seen == call).count()
+    }
+    fn optional<T>(&self, call: &'static str, value: T) -> Option<Result<T>> {
+        self.optional.then(|| {
+            self.note(call);
+            Ok(value)
+        })
+    }
+}
+
+fn token(number: usize) -> Result<Token> {
+    Ok(Addr::new(without_provenance_mut(number)))
+}
+
+impl Home for Mock {
+    fn name(&self) -> &str {
+        "mock"
+    }
+    fn exec(&self) -> Option<&dyn Exec> {
+        Some(self)
+    }
+    fn bind(&self, _device: i32) -> Result<()> {
+        Ok(())
+    }
+    fn limits(&self, _device: i32) -> Limits {
+        Limits::default()
+    }
+}
+
+impl Exec for Mock {
+    fn groups(&self) -> ExecGroups {
+        self.groups
+    }
+    fn stream_create(&self, _device: i32, _flags: u64) -> Result<Token> {
+        self.note("stream_create");
+        token(16)
+    }
+    fn stream_destroy(&self, _stream: Token) -> Result<()> {
+        self.note("stream_destroy");
+        Ok(())
+    }
+    fn stream_synchronize(&self, _stream: Token) -> Result<()> {
+        self.note("stream_synchronize");
+        Ok(())
+    }
+    fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
+        self.optional("stream_query", true)
+    }
+    fn stream_wait_event(&self, _stream: Token, _event: Token) -> Option<Result<()>> {
+        self.optional("stream_wait_event", ())
+    }
+    fn stream_host_callback(&self, _stream: Token, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
+        let called = self.optional("stream_host_callback", ())?;
+        task.unwrap()(user.ptr());
+        Some(called)
+    }
+    fn event_create(&self, _flags: u64) -> Result<Token> {
+        self.note("event_create");
+        token(32)
+    }
+    fn event_destroy(&self, _event: Token) -> Result<()> {
+        self.note("event_destroy");
+        Ok(())
+    }
+    fn event_record(&self, _event: Token, _stream: Token) -> Result<()> {
+        self.note("event_record");
+        Ok(())
+    }
+    fn event_query(&self, _event: Token) -> Result<bool> {
+        self.note("event_query");
+        Ok(!*self.stalled.lock())
+    }
+    fn event_sync(&self, _event: Token) -> Option<Result<()>> {
+        self.optional("event_sync", ())
+    }
+    fn event_elapsed(&self, _start: Token, _stop: Token) -> Option<Result<u64>> {
+        self.optional("event_elapsed", 5)
+    }
+    fn launch(&self, _stream: Token, launch: &Launch<'_>) -> Option<Result<()>> {
+        assert_eq!(launch.args.len(), launch.sizes.len());
+        self.optional("launch", ())
+    }
+    fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()> {
+        match task.unwrap()(user.ptr()) {
+            DTL_SUCCESS => Ok(()),
+            status => Err(Error::new(status, "execute")),
+        }
+    }
+    fn parallel_for(&self, range: (u64, u64), grain: u64, body: dtl_range_fn_t, user: Addr) -> Result<()> {
+        let mut at = range.0;
+        while at < range.1 {
+            let end = range.1.min(at.saturating_add(grain));
+            let status = body.unwrap()(at, end, user.ptr());
+            if status != DTL_SUCCESS {
+                return Err(Error::new(status, "parallel_for"));
+            }
+            at = end;
+        }
+        Ok(())
+    }
+    fn max_parallelism(&self) -> Result<u32> {
+        Ok(3)
+    }
+}

@@ -1,0 +1,94 @@
+//! Execution: streams, events, executors, kernels.
+//!
+//! A stream or event is the library's own (a worker thread and a condition variable) or a
+//! backend's (a token that only its exec component understands); which one is decided once, when
+//! it is made, by what the backend provides. The generic versions of the slots that a backend left
+//! out are in [`stream`] and [`event`]. Nothing here creates a thread before there is work for it.
+//!
+//! Where next: [`stream`] for the life of a piece of work, [`executor`] for host loops.
+
+pub mod copy;
+pub mod event;
+pub mod executor;
+pub mod fence;
+pub mod kernel;
+pub mod objects;
+pub mod pool;
+pub mod queue;
+pub mod reduce;
+pub mod stream;
+mod ticket;
+
+#[cfg(test)]
+mod mock;
+#[cfg(test)]
+mod tests;
+
+use crate::abi::device::dtl_device_info_t;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail, status_name};
+use crate::runtime::backend::Exec;
+use std::sync::Arc;
+
+/// Largest launch that a device takes; 0 = unknown or unlimited.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Threads in one block.
+    pub block_threads: u32,
+    /// Block, per dimension.
+    pub block: [u32; 3],
+    /// Grid in blocks, per dimension.
+    pub grid: [u32; 3],
+}
+
+/// What execution objects need of the backend they belong to. They keep it alive.
+pub trait Home: Send + Sync {
+    /// The backend's name.
+    fn name(&self) -> &str;
+    /// Its exec component, if it has one.
+    fn exec(&self) -> Option<&dyn Exec>;
+    /// Makes a device current in the calling thread (a worker of the library's own).
+    fn bind(&self, device: i32) -> Result<()>;
+    /// Limits of a device.
+    fn limits(&self, device: i32) -> Limits;
+}
+
+/// Whether two objects live in the same backend.
+fn same_home(a: &Arc<dyn Home>, b: &Arc<dyn Home>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b))
+}
+
+/// The exec component that a token came from.
+fn exec_of(home: &Arc<dyn Home>) -> Result<&dyn Exec> {
+    match home.exec() {
+        Some(exec) => Ok(exec),
+        None => fail!(DTL_ERROR_INTERNAL, "backend '{}' lost its exec component", home.name()),
+    }
+}
+
+/// A function's status as a result whose text says which function it was.
+fn outcome(status: dtl_status_t, what: &str) -> Result<()> {
+    if status == DTL_SUCCESS { Ok(()) } else { Err(failed(status, what)) }
+}
+
+#[cold]
+fn failed(status: dtl_status_t, what: &str) -> Error {
+    let name = status_name(status).to_string_lossy();
+    Error::new(status, format!("{what} returned {name} ({status}); its documentation says what that means"))
+}
+
+/// A device description with nothing in it.
+fn no_info() -> dtl_device_info_t {
+    dtl_device_info_t {
+        struct_size: size_of::<dtl_device_info_t>() as u32,
+        numa_node: -1,
+        kind: 0,
+        total_bytes: 0,
+        compute_units: 0,
+        max_block_threads: 0,
+        max_block: [0; 3],
+        max_grid: [0; 3],
+        name: [0; 128],
+        pci: [0; 32],
+    }
+}

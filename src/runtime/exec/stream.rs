@@ -1,0 +1,338 @@
+//! Streams: the library's own queue or a backend's, behind one face, with generic versions of the
+//! slots that a backend left out.
+//!
+//! | slot left out | what is done instead |
+//! |---|---|
+//! | stream_query | an event is recorded and queried; NOT_SUPPORTED without events |
+//! | stream_wait_event | the caller waits for the event |
+//! | stream_host_callback | the caller waits for the stream, then calls |
+//! | launch | the grid is run on the host, as a host callback |
+//! | event_* | the record waits for the stream |
+//!
+//! Where next: [`super::queue`] for the library's own, [`super::event`] for the other end.
+
+use super::event::{Body as EventBody, Event};
+use super::fence::{Fence, Waited};
+use super::kernel::{Kernel, check_shape};
+use super::queue::{Queue, Work};
+use super::{Home, Limits, exec_of, outcome, same_home, ticket};
+use crate::abi::exec::dtl_launch_t;
+use crate::abi::runtime::dtl_task_fn_t;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Launch, Token};
+use crate::sys::args::ArgPack;
+use crate::sys::buf::Addr;
+use crate::sys::clock::Deadline;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// An in-order queue of work on a device.
+pub struct Stream {
+    home: Arc<dyn Home>,
+    device: i32,
+    limits: Limits,
+    body: Body,
+}
+
+enum Body {
+    Own(Queue),
+    Backend(Foreign),
+}
+
+/// A backend's stream.
+struct Foreign {
+    token: Token,
+    /// Made by us, so destroyed by us.
+    owned: bool,
+    /// Failure of work that the library ran for the backend; reported once by synchronize.
+    stuck: Arc<Mutex<Option<Error>>>,
+    /// Pieces of work queued through the library, for `probe`.
+    queued: AtomicU64,
+    /// An event for backends without stream_query, and `queued` when it was last recorded.
+    probe: Mutex<Option<(Token, Option<u64>)>>,
+}
+
+impl Stream {
+    /// A stream on a device: the backend's if it has streams, else the library's own.
+    pub fn create(home: Arc<dyn Home>, device: i32, flags: u64) -> Result<Self> {
+        if flags != 0 {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "stream flags {flags:#x} are unknown; pass 0");
+        }
+        let body = match home.exec().filter(|exec| exec.groups().streams) {
+            Some(exec) => Body::Backend(Foreign::new(exec.stream_create(device, flags)?, true)),
+            None => Body::Own(Queue::new(Arc::clone(&home), device)),
+        };
+        let limits = home.limits(device);
+        Ok(Stream { home, device, limits, body })
+    }
+
+    /// A stream that the caller made with the backend's own interface and goes on owning.
+    pub fn wrap(home: Arc<dyn Home>, device: i32, native: Token) -> Result<Self> {
+        if !home.exec().is_some_and(|exec| exec.groups().streams) {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend '{}' has no streams of its own to wrap; use dtl_stream_create",
+                home.name()
+            );
+        }
+        let limits = home.limits(device);
+        Ok(Stream { home, device, limits, body: Body::Backend(Foreign::new(native, false)) })
+    }
+
+    /// The backend it was made for.
+    #[must_use]
+    pub fn home(&self) -> &Arc<dyn Home> {
+        &self.home
+    }
+
+    /// How many shares of the backend it holds (a queue has one of its own).
+    #[must_use]
+    pub fn home_shares(&self) -> usize {
+        match &self.body {
+            Body::Own(_) => 2,
+            Body::Backend(_) => 1,
+        }
+    }
+
+    /// The device it was made on.
+    #[must_use]
+    pub fn device(&self) -> i32 {
+        self.device
+    }
+
+    /// The backend's own pointer; NOT_SUPPORTED for a stream of the library's own.
+    pub fn native(&self) -> Result<Token> {
+        match &self.body {
+            Body::Backend(foreign) => Ok(foreign.token),
+            Body::Own(_) => fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend '{}' has no streams of its own: this one is the library's and has no native pointer",
+                self.home.name()
+            ),
+        }
+    }
+
+    /// The backend's token, if the stream is not the library's own.
+    #[must_use]
+    pub fn token(&self) -> Option<Token> {
+        match &self.body {
+            Body::Backend(foreign) => Some(foreign.token),
+            Body::Own(_) => None,
+        }
+    }
+
+    /// Counts work that a component queued on [`Stream::token`] by itself.
+    pub fn note_work(&self) {
+        if let Body::Backend(foreign) = &self.body {
+            foreign.queued.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits for all work queued so far and reports its first failure, once.
+    pub fn synchronize(&self) -> Result<()> {
+        match &self.body {
+            Body::Own(queue) => queue.synchronize(),
+            Body::Backend(foreign) => {
+                let result = exec_of(&self.home)?.stream_synchronize(foreign.token);
+                let stuck = foreign.stuck.lock().take();
+                result.and(stuck.map_or(Ok(()), Err))
+            }
+        }
+    }
+
+    /// Whether all work is done; its failure if it failed (which stays to be reported).
+    pub fn query(&self) -> Result<bool> {
+        let foreign = match &self.body {
+            Body::Own(queue) if !queue.is_finished() => return Ok(false),
+            Body::Own(queue) => return queue.failure().map_or(Ok(true), Err),
+            Body::Backend(foreign) => foreign,
+        };
+        let done = match exec_of(&self.home)?.stream_query(foreign.token) {
+            Some(result) => result?,
+            None => foreign.query_by_event(&self.home)?,
+        };
+        let stuck = foreign.stuck.lock().clone();
+        if done { stuck.map_or(Ok(true), Err) } else { Ok(false) }
+    }
+
+    /// Marks the stream's present end with an event.
+    pub fn record(&self, event: &Event) -> Result<()> {
+        match (&self.body, &event.body) {
+            (Body::Own(queue), EventBody::Own(own)) => {
+                queue.mark(|failure| own.complete(failure), || own.begin())
+            }
+            (Body::Backend(foreign), EventBody::Backend(token)) if same_home(&self.home, event.home()) => {
+                exec_of(&self.home)?.event_record(*token, foreign.token)
+            }
+            (Body::Backend(_), EventBody::Own(own)) if same_home(&self.home, event.home()) => {
+                own.complete(self.synchronize().err());
+                Ok(())
+            }
+            _ => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "an event of backend '{}' cannot be recorded on a stream of backend '{}'; make one with dtl_event_create for that backend",
+                event.home().name(),
+                self.home.name()
+            ),
+        }
+    }
+
+    /// Work queued from now on waits for the event's latest record; its failure becomes the
+    /// stream's.
+    pub fn wait_event(&self, event: &Arc<Event>) -> Result<()> {
+        match (&self.body, &event.body) {
+            (Body::Own(queue), EventBody::Own(own)) => {
+                let fence = own.fence();
+                if fence.is_done() && fence.failure().is_none() {
+                    return Ok(());
+                }
+                queue.push(Work::Await(fence))
+            }
+            (Body::Backend(foreign), EventBody::Backend(token)) if same_home(&self.home, event.home()) => {
+                self.note_work();
+                exec_of(&self.home)?.stream_wait_event(foreign.token, *token).unwrap_or_else(|| event.sync())
+            }
+            (_, EventBody::Own(own)) => {
+                let fence = own.fence();
+                self.run(move || await_fence(&fence))
+            }
+            _ => {
+                let event = Arc::clone(event);
+                self.run(move || event.sync())
+            }
+        }
+    }
+
+    /// Calls a function on a host thread in the stream's order.
+    pub fn host_callback(&self, function: dtl_task_fn_t, user: Addr) -> Result<()> {
+        match &self.body {
+            Body::Own(queue) => queue.push(Work::Call(function, user)),
+            Body::Backend(_) => self.run(move || match function {
+                Some(function) => outcome(function(user.ptr()), "a stream's host callback"),
+                None => Ok(()),
+            }),
+        }
+    }
+
+    /// Runs library code on a host thread in the stream's order; a failure sticks to the stream.
+    pub fn run(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+        let foreign = match &self.body {
+            Body::Own(queue) => return queue.push(Work::Run(Box::new(work))),
+            Body::Backend(foreign) => foreign,
+        };
+        self.note_work();
+        let stuck = Arc::clone(&foreign.stuck);
+        let (function, user) = ticket::issue(Box::new(move || match work() {
+            Ok(()) => DTL_SUCCESS,
+            Err(error) => {
+                let status = error.status();
+                stuck.lock().get_or_insert(error);
+                status
+            }
+        }));
+        match exec_of(&self.home)?.stream_host_callback(foreign.token, function, user) {
+            Some(result) => result.inspect_err(|_| ticket::withdraw(user)),
+            None => {
+                let synchronized = self.synchronize().inspect_err(|_| ticket::withdraw(user));
+                synchronized?;
+                if let Some(function) = function {
+                    function(user.ptr()); // its failure has stuck to the stream
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Queues a kernel over a grid. The arguments are the launch's own copies.
+    pub fn launch(&self, kernel: &Kernel, shape: &dtl_launch_t, args: ArgPack) -> Result<()> {
+        if !same_home(&self.home, kernel.home()) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "a kernel of backend '{}' cannot be launched on a stream of backend '{}'; make the kernel for that backend",
+                kernel.home().name(),
+                self.home.name()
+            );
+        }
+        check_shape(shape, &self.limits)?;
+        let foreign = match &self.body {
+            Body::Own(queue) => return queue.push(Work::Launch(kernel.over(*shape, args))),
+            Body::Backend(foreign) => foreign,
+        };
+        self.note_work();
+        let (mut space, mut spill) = ([Addr::NULL; 16], Vec::new());
+        let launch = Launch {
+            shape,
+            function: Some(kernel.function()),
+            user: kernel.user(),
+            args: args.pointers(&mut space, &mut spill),
+            sizes: args.sizes(),
+        };
+        if let Some(result) = exec_of(&self.home)?.launch(foreign.token, &launch) {
+            return result;
+        }
+        let grid = kernel.over(*shape, args);
+        self.run(move || grid.run())
+    }
+
+    /// The handle is gone: takes no more work, finishes what is queued, ends the worker.
+    pub fn close(&self) {
+        if let Body::Own(queue) = &self.body {
+            queue.close();
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec()) else { return };
+        // Nobody is left who could be told of a failure.
+        if let Some((probe, _)) = foreign.probe.lock().take() {
+            let _ = exec.event_destroy(probe);
+        }
+        if foreign.owned {
+            let _ = exec.stream_destroy(foreign.token);
+        }
+    }
+}
+
+fn await_fence(fence: &Fence) -> Result<()> {
+    match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
+        Waited::Done | Waited::Canceled => fence.failure().map_or(Ok(()), Err),
+    }
+}
+
+impl Foreign {
+    fn new(token: Token, owned: bool) -> Self {
+        Foreign { token, owned, stuck: Arc::default(), queued: AtomicU64::new(0), probe: Mutex::new(None) }
+    }
+
+    /// An event is recorded once for the work queued so far and asked until it is reached.
+    fn query_by_event(&self, home: &Arc<dyn Home>) -> Result<bool> {
+        let exec = exec_of(home)?;
+        if !exec.groups().events {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend '{}' can neither query streams nor record events; use dtl_stream_synchronize",
+                home.name()
+            );
+        }
+        let mut probe = self.probe.lock();
+        let (token, recorded) = match *probe {
+            Some(probe) => probe,
+            None => (exec.event_create(0)?, None),
+        };
+        let queued = self.queued.load(Ordering::Relaxed);
+        *probe = Some((token, recorded));
+        if recorded != Some(queued) {
+            exec.event_record(token, self.token)?;
+            *probe = Some((token, Some(queued)));
+        }
+        let done = exec.event_query(token)?;
+        if done {
+            *probe = Some((token, None)); // work queued behind the library's back is seen next time
+        }
+        Ok(done)
+    }
+}
