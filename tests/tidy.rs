@@ -13,7 +13,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Safe faces of `sys` that `runtime` may use.
-const SYS_FOR_RUNTIME: &[&str] = &["buf", "slab", "park", "clock", "epoch", "gate"];
+const SYS_FOR_RUNTIME: &[&str] =
+    &["args", "buf", "clock", "epoch", "gate", "machine", "park", "process", "slab"];
 /// Names that only `backend` may know.
 const VENDORS: &[&str] = &[
     "cuda",
@@ -31,6 +32,8 @@ const VENDORS: &[&str] = &[
 /// Where files may be longer than this, with the reason; empty, and better kept so.
 const LONG_FILES: &[(&str, &str)] = &[];
 const MAX_LINES: usize = 500;
+/// Tests are lists of cases; they may be somewhat longer.
+const MAX_TEST_LINES: usize = 600;
 
 struct File {
     /// From the top of the tree, e.g. `src/sys/buf.rs`.
@@ -197,11 +200,21 @@ fn only_ffi_exports() {
 #[test]
 fn foreign_calls_stay_below() {
     check_lines(&sources(), |file, line| {
-        let foreign = line.contains("libc::") || line.trim_start().starts_with("unsafe extern \"C\" {");
+        let block = line.trim_start().starts_with("unsafe extern \"C\" {");
+        let foreign = block || calls_libc(line);
         let allowed = file.is_in("src/backend") || file.is_in("src/sys");
         (foreign && !allowed)
             .then(|| "a foreign call outside of backend and sys: give sys a safe face".into())
     });
+}
+
+/// `libc::name(…)` or an import; constants (`libc::SIGTERM`) are data.
+fn calls_libc(line: &str) -> bool {
+    let calls = |rest: &str| {
+        let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        rest[name.len()..].starts_with('(')
+    };
+    line.contains("use libc") || line.split("libc::").skip(1).any(calls)
 }
 
 #[test]
@@ -211,8 +224,10 @@ fn files_are_short() {
         let lines = file.text.lines().count();
         let generated = file.path == "include/dtl.h";
         let known = LONG_FILES.iter().any(|(path, _)| *path == file.path);
-        if lines > MAX_LINES && !generated && !known {
-            findings.push(format!("{}: {lines} lines; split it (limit {MAX_LINES})", file.path));
+        let is_test = file.is_in("tests/") || file.path.ends_with("/tests.rs");
+        let limit = if is_test { MAX_TEST_LINES } else { MAX_LINES };
+        if lines > limit && !generated && !known {
+            findings.push(format!("{}: {lines} lines; split it (limit {limit})", file.path));
         }
     }
     report(&findings);
@@ -266,5 +281,6 @@ fn tidy_sees_what_it_looks_for() {
         sys_modules("crate::sys::a::b; crate::sys::{c, d::{e, f}, g}; crate::sys::h::{i, j};"),
         ["a", "c", "d", "g", "h"]
     );
+    assert!(calls_libc("libc::kill(pid, libc::SIGTERM)") && !calls_libc("let a = libc::SIGTERM;"));
     assert!(has_word("unsafe {", "unsafe") && !has_word("unsafe_code", "unsafe"));
 }

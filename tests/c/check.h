@@ -10,7 +10,8 @@
 #define CHECK(condition)                                                                          \
     do {                                                                                          \
         if (!(condition)) {                                                                       \
-            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);               \
+            fprintf(stderr, "%s:%d: failed: %s; last error: %s\n", __FILE__, __LINE__,            \
+                    #condition, dtl_last_error());                                                \
             exit(1);                                                                              \
         }                                                                                         \
     } while (0)
