@@ -1,7 +1,14 @@
 //! Communicators and requests: constants, descriptions, receive information.
 
+use super::handle::dtl_comm_t;
 use super::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
+
+/// The job's communicator: all ranks that the launcher started. Opened on first use; destroying it
+/// does nothing. Equivalent: MPI_COMM_WORLD.
+pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
+/// This process alone. Opened on first use; destroying it does nothing. Equivalent: MPI_COMM_SELF.
+pub const DTL_COMM_SELF: dtl_comm_t = dtl_comm_t { id: 0x0600_0010_0000_0000 };
 
 /// As the source of a receive: any rank.
 pub const DTL_ANY_SOURCE: i32 = -2;

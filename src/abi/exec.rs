@@ -74,8 +74,10 @@ pub struct dtl_launch_t {
     /// Bytes of memory shared by the threads of a block.
     pub shared_bytes: u32,
     /// Blocks in x, y, z; each at least 1.
+    /// cbindgen:init={1, 1, 1}
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z; each at least 1.
+    /// cbindgen:init={1, 1, 1}
     pub block: [u32; 3],
 }
 

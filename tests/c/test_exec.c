@@ -69,15 +69,15 @@ static void test_streams(void) {
     CHECK_OK(dtl_stream_host_callback(stream, count_up, &count));
     CHECK_OK(dtl_stream_destroy(stream)); /* finishes its work */
     CHECK(get(&count) == 2);
-    CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_stream_synchronize(stream));
-    CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_stream_destroy(stream));
+    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_stream_destroy(stream), DTL_ERROR_INVALID_HANDLE);
     CHECK_OK(dtl_stream_destroy(DTL_STREAM_NULL));
 
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_stream_create(host, 0, 0, NULL));
-    CHECK_STATUS(DTL_ERROR_OUT_OF_BOUNDS, dtl_stream_create(host, 7, 0, &same));
-    CHECK_STATUS(DTL_ERROR_OUT_OF_BOUNDS, dtl_stream_create(host, -1, 0, &same));
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_stream_create(host, 0, 1, &same));
-    CHECK_STATUS(DTL_ERROR_NOT_SUPPORTED, dtl_stream_wrap(host, &count, &same));
+    CHECK_STATUS(dtl_stream_create(host, 0, 0, NULL), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_stream_create(host, 7, 0, &same), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_stream_create(host, -1, 0, &same), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_stream_create(host, 0, 1, &same), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_stream_wrap(host, &count, &same), DTL_ERROR_NOT_SUPPORTED);
 
     CHECK_OK(dtl_stream_default(host, 0, &same));
     CHECK_OK(dtl_stream_default(host, 0, &again));
@@ -86,14 +86,14 @@ static void test_streams(void) {
     CHECK_OK(dtl_stream_host_callback(same, count_up, &count));
     CHECK_OK(dtl_device_synchronize(host, 0));
     CHECK(get(&count) == 3);
-    CHECK_STATUS(DTL_ERROR_OUT_OF_BOUNDS, dtl_stream_default(host, 3, &again));
-    CHECK_STATUS(DTL_ERROR_OUT_OF_BOUNDS, dtl_device_synchronize(host, 3));
+    CHECK_STATUS(dtl_stream_default(host, 3, &again), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_device_synchronize(host, 3), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_OK(dtl_stream_host_callback(DTL_STREAM_NULL, count_up, &count));
     CHECK_OK(dtl_stream_synchronize(DTL_STREAM_NULL));
     CHECK(get(&count) == 4);
-    CHECK_STATUS(DTL_ERROR_NOT_SUPPORTED, dtl_stream_native(same, &native));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_stream_host_callback(same, NULL, NULL));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_stream_query(same, NULL));
+    CHECK_STATUS(dtl_stream_native(same, &native), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_stream_host_callback(same, NULL, NULL), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_stream_query(same, NULL), DTL_ERROR_NULL_POINTER);
 
     CHECK_OK(dtl_stream_wrap(null_backend, &count, &stream));
     CHECK_OK(dtl_stream_native(stream, &native));
@@ -115,15 +115,15 @@ static void test_failures(void) {
     CHECK(state == DTL_EVENT_PENDING);
     put(&open, 1);
     CHECK_OK(dtl_event_sync(before));
-    CHECK_STATUS(DTL_ERROR_MEMORY, dtl_event_sync(after));
+    CHECK_STATUS(dtl_event_sync(after), DTL_ERROR_MEMORY);
     CHECK(strstr(dtl_last_error(), "DTL_ERROR_MEMORY") != NULL);
     CHECK(get(&count) == 1); /* work behind a failure still runs */
     CHECK_OK(dtl_event_record(late, stream));
-    CHECK_STATUS(DTL_ERROR_MEMORY, dtl_event_query(late, &state));
-    CHECK_STATUS(DTL_ERROR_MEMORY, dtl_stream_query(stream, &done));
-    CHECK_STATUS(DTL_ERROR_MEMORY, dtl_stream_synchronize(stream));
+    CHECK_STATUS(dtl_event_query(late, &state), DTL_ERROR_MEMORY);
+    CHECK_STATUS(dtl_stream_query(stream, &done), DTL_ERROR_MEMORY);
+    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_MEMORY);
     CHECK_OK(dtl_stream_synchronize(stream)); /* reported once */
-    CHECK_STATUS(DTL_ERROR_MEMORY, dtl_stream_synchronize(other));
+    CHECK_STATUS(dtl_stream_synchronize(other), DTL_ERROR_MEMORY);
     CHECK_OK(dtl_event_record(after, stream));
     CHECK_OK(dtl_event_sync(after));
     CHECK_OK(dtl_event_destroy(before));
@@ -154,26 +154,26 @@ static void test_events(void) {
     CHECK_OK(dtl_event_sync(start)); /* never recorded = done */
     CHECK_OK(dtl_event_query(start, &state));
     CHECK(state == DTL_EVENT_COMPLETE);
-    CHECK_STATUS(DTL_ERROR_INVALID_STATE, dtl_event_elapsed_ns(start, stop, &ns));
+    CHECK_STATUS(dtl_event_elapsed_ns(start, stop, &ns), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_event_create(host, DTL_EVENT_NO_TIMING, &untimed));
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_event_elapsed_ns(start, untimed, &ns));
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_event_create(host, 2, &alien));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_event_create(host, 0, NULL));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_event_query(start, NULL));
+    CHECK_STATUS(dtl_event_elapsed_ns(start, untimed, &ns), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_event_create(host, 2, &alien), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_event_create(host, 0, NULL), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_event_query(start, NULL), DTL_ERROR_NULL_POINTER);
     CHECK_OK(dtl_event_destroy(DTL_EVENT_NULL));
-    CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_event_sync(DTL_EVENT_NULL));
+    CHECK_STATUS(dtl_event_sync(DTL_EVENT_NULL), DTL_ERROR_INVALID_HANDLE);
 
     CHECK_OK(dtl_event_record(start, stream));
     CHECK_OK(dtl_stream_host_callback(stream, hold, &open));
     CHECK_OK(dtl_event_record(stop, stream));
-    CHECK_STATUS(DTL_ERROR_TIMEOUT, dtl_event_wait(stop, 2000000));
-    CHECK_STATUS(DTL_ERROR_TIMEOUT, dtl_event_wait(stop, 0));
-    CHECK_STATUS(DTL_ERROR_INVALID_STATE, dtl_event_elapsed_ns(start, stop, &ns));
+    CHECK_STATUS(dtl_event_wait(stop, 2000000), DTL_ERROR_TIMEOUT);
+    CHECK_STATUS(dtl_event_wait(stop, 0), DTL_ERROR_TIMEOUT);
+    CHECK_STATUS(dtl_event_elapsed_ns(start, stop, &ns), DTL_ERROR_INVALID_STATE);
     put(&open, 1);
     CHECK_OK(dtl_event_wait(stop, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_event_elapsed_ns(start, stop, &ns));
     CHECK(ns >= 2000000 && ns < 60000000000u);
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_event_elapsed_ns(stop, start, &ns));
+    CHECK_STATUS(dtl_event_elapsed_ns(stop, start, &ns), DTL_ERROR_INVALID_ARGUMENT);
 
     /* Two threads wait while the event is destroyed. */
     put(&open, 0);
@@ -189,7 +189,7 @@ static void test_events(void) {
         CHECK(pthread_join(threads[i], NULL) == 0);
         CHECK(waiters[i].status == DTL_ERROR_CANCELED);
     }
-    CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_event_destroy(stop));
+    CHECK_STATUS(dtl_event_destroy(stop), DTL_ERROR_INVALID_HANDLE);
     put(&open, 1);
     CHECK_OK(dtl_stream_synchronize(stream));
 
@@ -199,10 +199,10 @@ static void test_events(void) {
     CHECK_OK(dtl_event_record(alien, foreign));
     CHECK_OK(dtl_stream_wait_event(stream, alien));
     CHECK_OK(dtl_stream_wait_event(foreign, start));
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_event_record(alien, stream));
+    CHECK_STATUS(dtl_event_record(alien, stream), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(dtl_last_error(), "'null'") != NULL && strstr(dtl_last_error(), "'host'") != NULL);
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_event_elapsed_ns(start, alien, &ns));
-    CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_event_record(start, *(dtl_stream_t*)&start));
+    CHECK_STATUS(dtl_event_elapsed_ns(start, alien, &ns), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_event_record(start, *(dtl_stream_t*)&start), DTL_ERROR_INVALID_HANDLE);
     CHECK_OK(dtl_stream_destroy(foreign));
     CHECK_OK(dtl_event_destroy(alien));
     CHECK_OK(dtl_event_destroy(untimed));
@@ -219,7 +219,7 @@ static void test_streams_from_their_own_work(void) {
     dtl_event_t done = new_event(host);
     stream = new_stream();
     CHECK_OK(dtl_stream_host_callback(stream, synchronize_self, &stream));
-    CHECK_STATUS(DTL_ERROR_INVALID_STATE, dtl_stream_synchronize(stream));
+    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_stream_host_callback(stream, destroy_self, &stream));
     while (dtl_event_record(done, stream) == DTL_SUCCESS) CHECK_OK(dtl_event_sync(done));
     CHECK_OK(dtl_event_destroy(done));
@@ -281,27 +281,27 @@ static void test_kernels(void) {
     uint64_t sizes[1] = {8};
     int calls = 0;
     CHECK_OK(dtl_kernel_from_function(host, visit, &host, &kernel));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_kernel_from_function(host, NULL, NULL, &alien));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_kernel_from_function(host, visit, NULL, NULL));
+    CHECK_STATUS(dtl_kernel_from_function(host, NULL, NULL, &alien), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_kernel_from_function(host, visit, NULL, NULL), DTL_ERROR_NULL_POINTER);
     launch.grid[0] = 4, launch.block[0] = 8;
     launch_and_check(stream, kernel, launch, 32);
     launch.grid[1] = 3, launch.block[0] = 2, launch.block[1] = 2, launch.block[2] = 2;
     launch_and_check(stream, kernel, launch, 96);
 
     bad = launch, bad.grid[2] = 0;
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0));
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
     bad = launch, bad.block[1] = 0;
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0));
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
     bad = launch, bad.block[0] = 1u << 30;
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0));
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
     bad = launch, bad.grid[0] = bad.grid[1] = bad.grid[2] = UINT32_MAX;
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_kernel_launch(stream, kernel, NULL, NULL, NULL, 0));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_kernel_launch(stream, kernel, &launch, NULL, sizes, 1));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_kernel_launch(stream, kernel, &launch, no_args, NULL, 1));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_kernel_launch(stream, kernel, &launch, no_args, sizes, 1));
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, NULL, NULL, NULL, 0), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, NULL, sizes, 1), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, no_args, NULL, 1), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, no_args, sizes, 1), DTL_ERROR_NULL_POINTER);
     CHECK(strstr(dtl_last_error(), "argument 0") != NULL);
-    CHECK_STATUS(DTL_ERROR_LIMIT, dtl_kernel_launch(stream, kernel, &launch, no_args, sizes, 1000000));
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, no_args, sizes, 1000000), DTL_ERROR_LIMIT);
     CHECK_OK(dtl_stream_synchronize(stream)); /* nothing of this was queued */
 
     CHECK_OK(dtl_kernel_from_function(host, fail_in_block_2, &calls, &failing));
@@ -309,13 +309,13 @@ static void test_kernels(void) {
     launch.block[0] = launch.block[1] = launch.block[2] = 1;
     CHECK_OK(dtl_kernel_launch(stream, failing, &launch, NULL, NULL, 0));
     CHECK_OK(dtl_kernel_destroy(failing)); /* the launch goes on */
-    CHECK_STATUS(DTL_ERROR_BUSY, dtl_stream_synchronize(stream));
+    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_BUSY);
     CHECK(strstr(dtl_last_error(), "[2, 0, 0]") != NULL);
     CHECK(get(&calls) >= 1 && get(&calls) < 1000);
 
     CHECK_OK(dtl_stream_create(null_backend, 0, 0, &foreign));
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_kernel_launch(foreign, kernel, &launch, NULL, NULL, 0));
-    CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_kernel_launch(foreign, failing, &launch, NULL, NULL, 0));
+    CHECK_STATUS(dtl_kernel_launch(foreign, kernel, &launch, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_kernel_launch(foreign, failing, &launch, NULL, NULL, 0), DTL_ERROR_INVALID_HANDLE);
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_kernel_destroy(DTL_KERNEL_NULL));
     CHECK_OK(dtl_stream_destroy(foreign));
@@ -339,11 +339,11 @@ static void test_asynchronous_copies(void) {
     put(&open, 1);
     CHECK_OK(dtl_stream_synchronize(stream));
     for (i = 0; i < 64; i++) CHECK(to[i] == (i < 8 ? 9 : i));
-    CHECK_STATUS(DTL_ERROR_OUT_OF_BOUNDS, dtl_mem_copy_async(stream, memory, from, 65));
-    CHECK_STATUS(DTL_ERROR_OUT_OF_BOUNDS, dtl_mem_fill_async(stream, memory, 0, 65));
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_mem_copy_async(stream, to, to + 1, 8));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_mem_copy_async(stream, NULL, from, 8));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_mem_fill_async(stream, NULL, 0, 8));
+    CHECK_STATUS(dtl_mem_copy_async(stream, memory, from, 65), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_mem_fill_async(stream, memory, 0, 65), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_mem_copy_async(stream, to, to + 1, 8), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_copy_async(stream, NULL, from, 8), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_mem_fill_async(stream, NULL, 0, 8), DTL_ERROR_NULL_POINTER);
     CHECK_OK(dtl_stream_create(null_backend, 0, 0, &foreign)); /* a stream of another backend */
     CHECK_OK(dtl_mem_fill_async(foreign, memory, 5, 64));
     CHECK_OK(dtl_mem_copy_async(foreign, to, memory, 64));
@@ -411,11 +411,11 @@ static void check_loops(dtl_executor_t executor) {
     two_users(&loop);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(get(&loop.total) == 2 * 20 * 1000);
-    CHECK_STATUS(DTL_ERROR_BUSY, dtl_executor_parallel_for(executor, 0, UINT64_MAX, 1, fail_at_7, NULL));
+    CHECK_STATUS(dtl_executor_parallel_for(executor, 0, UINT64_MAX, 1, fail_at_7, NULL), DTL_ERROR_BUSY);
     CHECK(strstr(dtl_last_error(), "7..8") != NULL);
     CHECK_OK(dtl_executor_parallel_for(executor, 5, 5, 1, fail_at_7, NULL));
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_executor_parallel_for(executor, 6, 5, 1, mark, &loop));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_executor_parallel_for(executor, 0, 5, 1, NULL, &loop));
+    CHECK_STATUS(dtl_executor_parallel_for(executor, 6, 5, 1, mark, &loop), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_executor_parallel_for(executor, 0, 5, 1, NULL, &loop), DTL_ERROR_NULL_POINTER);
 }
 
 /* The sum's bits, which must not depend on the executor. */
@@ -430,13 +430,13 @@ static void check_reductions(dtl_executor_t executor, double* expected) {
     CHECK_OK(dtl_executor_parallel_reduce(executor, 4, 4, 0, sizeof sum, &zero, sum_fold, sum_combine, NULL, &sum));
     CHECK(sum == 0);
     sum = -1;
-    CHECK_STATUS(DTL_ERROR_BUSY, dtl_executor_parallel_reduce(executor, 0, 100, 1, sizeof sum, &zero, sum_fold, sum_combine, &dummy, &sum));
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_executor_parallel_reduce(executor, 1, 0, 0, sizeof sum, &zero, sum_fold, sum_combine, NULL, &sum));
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_executor_parallel_reduce(executor, 0, 1, 0, 0, &zero, sum_fold, sum_combine, NULL, &sum));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_executor_parallel_reduce(executor, 0, 1, 0, sizeof sum, NULL, sum_fold, sum_combine, NULL, &sum));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_executor_parallel_reduce(executor, 0, 1, 0, sizeof sum, &zero, NULL, sum_combine, NULL, &sum));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_executor_parallel_reduce(executor, 0, 1, 0, sizeof sum, &zero, sum_fold, NULL, NULL, &sum));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_executor_parallel_reduce(executor, 0, 1, 0, sizeof sum, &zero, sum_fold, sum_combine, NULL, NULL));
+    CHECK_STATUS(dtl_executor_parallel_reduce(executor, 0, 100, 1, sizeof sum, &zero, sum_fold, sum_combine, &dummy, &sum), DTL_ERROR_BUSY);
+    CHECK_STATUS(dtl_executor_parallel_reduce(executor, 1, 0, 0, sizeof sum, &zero, sum_fold, sum_combine, NULL, &sum), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_executor_parallel_reduce(executor, 0, 1, 0, 0, &zero, sum_fold, sum_combine, NULL, &sum), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_executor_parallel_reduce(executor, 0, 1, 0, sizeof sum, NULL, sum_fold, sum_combine, NULL, &sum), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_executor_parallel_reduce(executor, 0, 1, 0, sizeof sum, &zero, NULL, sum_combine, NULL, &sum), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_executor_parallel_reduce(executor, 0, 1, 0, sizeof sum, &zero, sum_fold, NULL, NULL, &sum), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_executor_parallel_reduce(executor, 0, 1, 0, sizeof sum, &zero, sum_fold, sum_combine, NULL, NULL), DTL_ERROR_NULL_POINTER);
     CHECK(sum == -1); /* failed calls write nothing */
 }
 
@@ -445,20 +445,20 @@ static void check_tasks(dtl_executor_t executor) {
     int count = 0, i;
     CHECK_OK(dtl_executor_run(executor, count_up, &count));
     CHECK(get(&count) == 1);
-    CHECK_STATUS(DTL_ERROR_MEMORY, dtl_executor_run(executor, fail_with, &memory_failure));
+    CHECK_STATUS(dtl_executor_run(executor, fail_with, &memory_failure), DTL_ERROR_MEMORY);
     CHECK_OK(dtl_executor_synchronize(executor));
     CHECK_OK(dtl_executor_run_async(executor, count_up, &count, event));
     CHECK_OK(dtl_event_sync(event));
     CHECK(get(&count) == 2);
     CHECK_OK(dtl_executor_run_async(executor, fail_with, &memory_failure, event));
-    CHECK_STATUS(DTL_ERROR_MEMORY, dtl_event_sync(event));
+    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_MEMORY);
     for (i = 0; i < 100; i++) CHECK_OK(dtl_executor_run_async(executor, count_up, &count, DTL_EVENT_NULL));
-    CHECK_STATUS(DTL_ERROR_MEMORY, dtl_executor_synchronize(executor));
+    CHECK_STATUS(dtl_executor_synchronize(executor), DTL_ERROR_MEMORY);
     CHECK(get(&count) == 102);
     CHECK_OK(dtl_executor_synchronize(executor));
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_executor_run_async(executor, count_up, &count, alien));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_executor_run(executor, NULL, NULL));
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_executor_run_async(executor, NULL, NULL, event));
+    CHECK_STATUS(dtl_executor_run_async(executor, count_up, &count, alien), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_executor_run(executor, NULL, NULL), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_executor_run_async(executor, NULL, NULL, event), DTL_ERROR_NULL_POINTER);
     CHECK_OK(dtl_event_destroy(event));
     CHECK_OK(dtl_event_destroy(alien));
 }
@@ -484,8 +484,8 @@ static void test_executors(void) {
         CHECK_OK(dtl_executor_run_async(executor, count_up, &count, DTL_EVENT_NULL));
         CHECK_OK(dtl_executor_destroy(executor)); /* what was started has run */
         CHECK(get(&count) == i + 1);
-        CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_executor_synchronize(executor));
-        CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_executor_info(executor, &info));
+        CHECK_STATUS(dtl_executor_synchronize(executor), DTL_ERROR_INVALID_HANDLE);
+        CHECK_STATUS(dtl_executor_info(executor, &info), DTL_ERROR_INVALID_HANDLE);
     }
     CHECK_OK(dtl_executor_destroy(DTL_EXECUTOR_NULL));
 }
@@ -493,17 +493,17 @@ static void test_executors(void) {
 static void test_bad_descriptions(void) {
     dtl_executor_desc_t desc = DTL_EXECUTOR_DESC_INIT;
     dtl_executor_t executor = DTL_EXECUTOR_NULL;
-    CHECK_STATUS(DTL_ERROR_NULL_POINTER, dtl_executor_create(host, NULL, NULL));
+    CHECK_STATUS(dtl_executor_create(host, NULL, NULL), DTL_ERROR_NULL_POINTER);
     desc.kind = 77;
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_executor_create(host, &desc, &executor));
+    CHECK_STATUS(dtl_executor_create(host, &desc, &executor), DTL_ERROR_INVALID_ARGUMENT);
     desc.kind = DTL_EXECUTOR_BACKEND;
-    CHECK_STATUS(DTL_ERROR_NOT_SUPPORTED, dtl_executor_create(host, &desc, &executor));
+    CHECK_STATUS(dtl_executor_create(host, &desc, &executor), DTL_ERROR_NOT_SUPPORTED);
     desc.kind = DTL_EXECUTOR_POOL, desc.threads = 1000000;
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_executor_create(host, &desc, &executor));
+    CHECK_STATUS(dtl_executor_create(host, &desc, &executor), DTL_ERROR_INVALID_ARGUMENT);
     desc.threads = 0, desc.reserved = 1;
-    CHECK_STATUS(DTL_ERROR_INVALID_ARGUMENT, dtl_executor_create(host, &desc, &executor));
+    CHECK_STATUS(dtl_executor_create(host, &desc, &executor), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(executor.id == 0);
-    CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_executor_run(executor, count_up, NULL));
+    CHECK_STATUS(dtl_executor_run(executor, count_up, NULL), DTL_ERROR_INVALID_HANDLE);
 }
 
 /* What is alive at the end is ended by dtl_finalize, work included. */
@@ -518,11 +518,11 @@ static void test_finalize(void) {
     CHECK_OK(dtl_event_record(event, stream));
     CHECK_OK(dtl_finalize());
     CHECK(get(&count) == 2);
-    CHECK_STATUS(DTL_ERROR_INVALID_STATE, dtl_event_sync(event));
+    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_init(NULL));
-    CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_stream_synchronize(stream));
-    CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_event_sync(event));
-    CHECK_STATUS(DTL_ERROR_INVALID_HANDLE, dtl_executor_synchronize(executor));
+    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_executor_synchronize(executor), DTL_ERROR_INVALID_HANDLE);
     CHECK_OK(dtl_finalize());
 }
 

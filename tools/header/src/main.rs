@@ -1,1 +1,80 @@
-fn main() {}
+//! Generates `include/dtl.h` (and, on request, the frozen symbol list) from `src/abi` and `src/ffi`.
+//!
+//! cbindgen turns structs, types and functions into C; this tool reads the same sources for what
+//! cbindgen has no word for (order by noun, suffixed constants, `_NULL` and `_INIT` macros).
+//! Run by maintainers and by the drift check, never by a user's build. docs/adr/0002 says why.
+
+mod constants;
+mod emit;
+mod initial;
+mod source;
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "usage: cargo run -p dtl-header [-- --check | --symbols]
+  (nothing)   write include/dtl.h
+  --check     fail, and show the difference, if include/dtl.h is not what the sources say
+  --symbols   add the functions that are new to tests/dtl.symbols (never removes one)";
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => write(),
+        ["--check"] => check(),
+        ["--symbols"] => symbols(),
+        _ => Err(USAGE.into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("dtl-header: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn write() -> Outcome<()> {
+    let path = root().join("include/dtl.h");
+    std::fs::create_dir_all(root().join("include"))?;
+    std::fs::write(&path, emit::header(&root())?)?;
+    println!("wrote include/dtl.h");
+    Ok(())
+}
+
+fn check() -> Outcome<()> {
+    let committed = root().join("include/dtl.h");
+    let wanted = emit::header(&root())?;
+    if std::fs::read_to_string(&committed).unwrap_or_default() == wanted {
+        println!("include/dtl.h is what the sources say");
+        return Ok(());
+    }
+    let fresh = std::env::temp_dir().join(format!("dtl-header-{}.h", std::process::id()));
+    std::fs::write(&fresh, wanted)?;
+    let shown = Command::new("diff").arg("-u").arg(&committed).arg(&fresh).status();
+    std::fs::remove_file(&fresh)?;
+    shown?;
+    Err("include/dtl.h is out of date. Run `cargo run -p dtl-header` and commit the result.".into())
+}
+
+/// The frozen list only grows here: taking a symbol away breaks programs, so it is done by hand,
+/// with an ADR that says why.
+fn symbols() -> Outcome<()> {
+    let path = root().join("tests/dtl.symbols");
+    let mut frozen: BTreeSet<String> =
+        std::fs::read_to_string(&path).unwrap_or_default().lines().map(str::to_owned).collect();
+    let before = frozen.len();
+    frozen.extend(source::read(&root())?.functions().map(str::to_owned));
+    let text: String = frozen.iter().map(|name| format!("{name}\n")).collect();
+    std::fs::write(&path, text)?;
+    println!("tests/dtl.symbols: {} added, {} in all", frozen.len() - before, frozen.len());
+    Ok(())
+}

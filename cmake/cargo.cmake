@@ -1,0 +1,79 @@
+# Builds the library and the programs with cargo. Included by CMakeLists.txt; nothing here is installed.
+#
+# Each crate type is a cargo call of its own: while an rlib is among the crate types, link-time
+# optimisation is silently off. The programs have a target folder of their own, because building them
+# writes another (not optimised) libdtl.so of the same name.
+
+find_program(DTL_CARGO cargo HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin"
+             DOC "cargo, Rust's build tool")
+if(NOT DTL_CARGO)
+  message(FATAL_ERROR
+    "dtl: cargo (Rust ${DTL_RUST_VERSION} or newer) was not found, and the library is written in Rust. "
+    "Install it with `tools/setup.sh build` or from https://rustup.rs, or name it with "
+    "-DDTL_CARGO=/path/to/cargo. A prebuilt package (cmake --install, cpack) needs no cargo.")
+endif()
+
+execute_process(COMMAND "${DTL_CARGO}" --version OUTPUT_VARIABLE dtl_cargo_version
+                RESULT_VARIABLE dtl_cargo_result OUTPUT_STRIP_TRAILING_WHITESPACE)
+string(REGEX MATCH "[0-9]+\\.[0-9]+(\\.[0-9]+)?" dtl_cargo_version "${dtl_cargo_version}")
+if(NOT dtl_cargo_result EQUAL 0 OR dtl_cargo_version VERSION_LESS DTL_RUST_VERSION)
+  message(FATAL_ERROR
+    "dtl: ${DTL_CARGO} is version '${dtl_cargo_version}', and ${DTL_RUST_VERSION} or newer is needed. "
+    "Run `rustup update`, or name a newer one with -DDTL_CARGO=/path/to/cargo.")
+endif()
+message(STATUS "dtl: cargo ${dtl_cargo_version} (${DTL_CARGO})")
+
+set(dtl_cargo_flags --release --locked)
+if(DTL_OFFLINE)
+  if(NOT EXISTS "${DTL_VENDOR_DIR}")
+    message(FATAL_ERROR
+      "dtl: DTL_OFFLINE is on, but there is no folder ${DTL_VENDOR_DIR}. Run `tools/vendor.sh` on a machine with "
+      "internet and copy the folder (or unpack the archive it makes) here.")
+  endif()
+  list(APPEND dtl_cargo_flags --offline --frozen
+       --config "source.crates-io.replace-with='dtl-vendor'"
+       --config "source.dtl-vendor.directory='${DTL_VENDOR_DIR}'")
+endif()
+
+set(DTL_STAGE "${CMAKE_CURRENT_BINARY_DIR}/stage")
+set(DTL_SHARED_FILE "${DTL_STAGE}/lib/libdtl.so.${PROJECT_VERSION}")
+set(DTL_STATIC_FILE "${DTL_STAGE}/lib/libdtl.a")
+set(dtl_lib_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-lib")
+set(dtl_bin_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-bin")
+set(dtl_cargo "${CMAKE_COMMAND}" -E env "${DTL_CARGO}")
+file(MAKE_DIRECTORY "${DTL_STAGE}/lib" "${DTL_STAGE}/bin")
+
+# cargo knows best what is up to date, so it is asked each time.
+add_custom_target(dtl_shared_build ALL
+  COMMAND ${dtl_cargo} rustc ${dtl_cargo_flags} --lib --no-default-features --crate-type cdylib
+          --target-dir "${dtl_lib_target}"
+  COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${dtl_lib_target}/release/libdtl.so" "${DTL_SHARED_FILE}"
+  COMMAND "${CMAKE_COMMAND}" -E create_symlink "libdtl.so.${PROJECT_VERSION}" "${DTL_STAGE}/lib/${DTL_SONAME}"
+  COMMAND "${CMAKE_COMMAND}" -E create_symlink "${DTL_SONAME}" "${DTL_STAGE}/lib/libdtl.so"
+  WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
+  BYPRODUCTS "${DTL_SHARED_FILE}"
+  COMMENT "cargo: libdtl.so" USES_TERMINAL VERBATIM)
+
+add_custom_target(dtl_static_build ALL
+  COMMAND ${dtl_cargo} rustc ${dtl_cargo_flags} --lib --no-default-features --crate-type staticlib
+          --target-dir "${dtl_lib_target}"
+  COMMAND "${CMAKE_COMMAND}" "-DINPUT=${dtl_lib_target}/release/libdtl.a" "-DOUTPUT=${DTL_STATIC_FILE}"
+          "-DSYMBOLS=${CMAKE_CURRENT_SOURCE_DIR}/tests/dtl.symbols"
+          "-DLINKER=${CMAKE_LINKER}" "-DOBJCOPY=${CMAKE_OBJCOPY}" "-DAR=${CMAKE_AR}"
+          -P "${CMAKE_CURRENT_SOURCE_DIR}/cmake/static-archive.cmake"
+  WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
+  BYPRODUCTS "${DTL_STATIC_FILE}"
+  COMMENT "cargo: libdtl.a" USES_TERMINAL VERBATIM)
+add_dependencies(dtl_static_build dtl_shared_build)
+
+set(dtl_copy_programs "")
+foreach(program IN LISTS DTL_PROGRAMS)
+  list(APPEND dtl_copy_programs COMMAND "${CMAKE_COMMAND}" -E copy_if_different
+       "${dtl_bin_target}/release/${program}" "${DTL_STAGE}/bin/${program}")
+endforeach()
+add_custom_target(dtl_programs_build ALL
+  COMMAND ${dtl_cargo} build ${dtl_cargo_flags} --bins --target-dir "${dtl_bin_target}"
+  ${dtl_copy_programs}
+  WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
+  COMMENT "cargo: programs" USES_TERMINAL VERBATIM)
+add_dependencies(dtl_programs_build dtl_static_build)

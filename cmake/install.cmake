@@ -1,0 +1,62 @@
+# What `cmake --install` and `cpack` give. Everything in it finds its neighbours by relative paths, so
+# the prefix can be moved. Included by CMakeLists.txt.
+
+include(CMakePackageConfigHelpers)
+set(dtl_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dtl")
+set(dtl_generated "${CMAKE_CURRENT_BINARY_DIR}/generated")
+
+# Paths from the pkg-config file to the prefix, whatever CMAKE_INSTALL_LIBDIR is.
+if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  set(dtl_pc_libdir "${CMAKE_INSTALL_LIBDIR}")
+  set(dtl_pc_prefix "${CMAKE_INSTALL_PREFIX}")
+else()
+  set(dtl_pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+  file(RELATIVE_PATH dtl_up "/p/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/p")
+  string(REGEX REPLACE "/$" "" dtl_up "${dtl_up}")
+  set(dtl_pc_prefix "\${pcfiledir}/${dtl_up}")
+endif()
+if(IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  set(dtl_pc_includedir "${CMAKE_INSTALL_INCLUDEDIR}")
+else()
+  set(dtl_pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+configure_file(cmake/libdtl.pc.in "${dtl_generated}/libdtl.pc" @ONLY)
+
+set(DTL_LIB_DIR "${CMAKE_INSTALL_LIBDIR}")
+set(DTL_INCLUDE_DIR "${CMAKE_INSTALL_INCLUDEDIR}")
+set(DTL_DATA_DIR "${CMAKE_INSTALL_DATADIR}/dtl")
+configure_package_config_file(cmake/dtlConfig.cmake.in "${dtl_generated}/dtlConfig.cmake"
+  INSTALL_DESTINATION "${dtl_cmake_dir}"
+  PATH_VARS DTL_LIB_DIR DTL_INCLUDE_DIR DTL_DATA_DIR)
+configure_file(cmake/dtlTargets.cmake.in "${dtl_generated}/dtlTargets.cmake" @ONLY)
+# 0.x: a minor version may change the interface.
+write_basic_package_version_file("${dtl_generated}/dtlConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+
+install(FILES "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl.h" "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl.hpp"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/include/dtl" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(PROGRAMS "${DTL_SHARED_FILE}" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(FILES "${DTL_STAGE}/lib/${DTL_SONAME}" "${DTL_STAGE}/lib/libdtl.so" "${DTL_STATIC_FILE}"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+foreach(program IN LISTS DTL_PROGRAMS)
+  install(PROGRAMS "${DTL_STAGE}/bin/${program}" DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endforeach()
+install(FILES "${dtl_generated}/dtlConfig.cmake" "${dtl_generated}/dtlConfigVersion.cmake"
+              "${dtl_generated}/dtlTargets.cmake" "${CMAKE_CURRENT_SOURCE_DIR}/cmake/DtlAddBackend.cmake"
+              "${CMAKE_CURRENT_SOURCE_DIR}/cmake/dtl_backend_register.c.in"
+              "${CMAKE_CURRENT_SOURCE_DIR}/cmake/dtl_backend_register.h.in"
+        DESTINATION "${dtl_cmake_dir}")
+install(FILES "${dtl_generated}/libdtl.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+install(FILES LICENSE-MIT LICENSE-APACHE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+# The part that is compiled with the user's MPI.
+if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/mpi/dtl_mpi.c")
+  install(FILES mpi/dtl_mpi.c DESTINATION "${CMAKE_INSTALL_DATADIR}/dtl")
+  install(FILES include/dtl_mpi.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_NAME dtl)
+set(CPACK_PACKAGE_VENDOR "libdtl")
+set(CPACK_PACKAGE_FILE_NAME "dtl-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR}")
+include(CPack)

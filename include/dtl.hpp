@@ -1,0 +1,23 @@
+// dtl.hpp: the C++17 face of dtl.h. Owners that clean up, exceptions, templates; nothing else.
+//
+// Header only, on top of the C functions: everything here can be mixed with them (`get()` gives the C
+// handle). What holds everywhere:
+//
+//  - A call that fails throws dtl::error (status and text). Destructors never throw.
+//  - A class named …_ref is a view: a copyable handle that owns nothing. The class without _ref owns,
+//    is move-only and destroys in its destructor.
+//  - A callback may throw. Where the call waits for it, the original exception comes out of the call.
+//    Where it runs later, it becomes a status: that of a dtl::error, DTL_ERROR_OUT_OF_MEMORY of a
+//    std::bad_alloc, DTL_ERROR_CANCELED of anything else. A callback returns void or a dtl_status_t.
+//
+// Rules of the functions (threads, ownership, statuses) are in dtl.h.
+#ifndef DTL_DTL_HPP
+#define DTL_DTL_HPP
+
+#include "dtl/error.hpp"
+
+#include "dtl/backend.hpp"
+#include "dtl/exec.hpp"
+#include "dtl/memory.hpp"
+
+#endif

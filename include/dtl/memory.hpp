@@ -1,0 +1,87 @@
+// Memory of the C++ face: typed buffers and copies. Part of dtl.hpp.
+#ifndef DTL_MEMORY_HPP
+#define DTL_MEMORY_HPP
+
+#include "backend.hpp"
+
+#include <cstddef>
+#include <limits>
+
+namespace dtl {
+
+/// Memory for `size()` elements on a backend's current device. Not initialised. Host code may touch
+/// the elements only if the kind is accessible to the host (DTL_MEMORY_HOST and PINNED always are).
+template <class T> class buffer {
+    static_assert(std::is_trivially_copyable_v<T>, "a buffer's elements are moved as bytes");
+
+  public:
+    buffer() noexcept = default;
+    explicit buffer(std::size_t size, dtl_enum_word_t kind = DTL_MEMORY_HOST, backend_ref backend = {})
+        : size_(size)
+    {
+        if (size == 0) {
+            return;
+        }
+        if (size > std::numeric_limits<std::size_t>::max() / sizeof(T)) {
+            throw error(DTL_ERROR_OUT_OF_MEMORY, "buffer size overflows");
+        }
+        void *first = nullptr;
+        check(dtl_mem_alloc(backend.get(), kind, size_bytes(), alignof(T), &first));
+        data_ = static_cast<T *>(first);
+        // The current backend may be another one when this is freed.
+        dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+        const dtl_status_t status = dtl_mem_query(first, &info);
+        backend_ = status == DTL_SUCCESS ? info.backend : backend.get();
+    }
+    buffer(buffer &&other) noexcept { swap(other); }
+    buffer &operator=(buffer &&other) noexcept
+    {
+        buffer moved(std::move(other));
+        swap(moved);
+        return *this;
+    }
+    buffer(const buffer &) = delete;
+    buffer &operator=(const buffer &) = delete;
+    ~buffer() { DTL_IGNORE(dtl_mem_free(backend_, data_)); }
+
+    T *data() noexcept { return data_; }
+    const T *data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return size_; }
+    uint64_t size_bytes() const noexcept { return uint64_t{size_} * sizeof(T); }
+    T *begin() noexcept { return data_; }
+    T *end() noexcept { return data_ + size_; }
+    const T *begin() const noexcept { return data_; }
+    const T *end() const noexcept { return data_ + size_; }
+    T &operator[](std::size_t index) noexcept { return data_[index]; }
+    const T &operator[](std::size_t index) const noexcept { return data_[index]; }
+
+    /// Copies `size()` elements from host memory, whatever the buffer's kind.
+    void copy_from(const T *host) { check(dtl_mem_copy(data_, host, size_bytes())); }
+
+    /// Copies `size()` elements to host memory, whatever the buffer's kind.
+    void copy_to(T *host) const { check(dtl_mem_copy(host, data_, size_bytes())); }
+
+    /// Sets every byte.
+    void fill(uint8_t byte)
+    {
+        if (size_ > 0) {
+            check(dtl_mem_fill(data_, byte, size_bytes()));
+        }
+    }
+
+    void swap(buffer &other) noexcept
+    {
+        std::swap(data_, other.data_);
+        std::swap(size_, other.size_);
+        std::swap(backend_, other.backend_);
+    }
+
+  private:
+    T *data_ = nullptr;
+    std::size_t size_ = 0;
+    dtl_backend_t backend_{};
+};
+
+} // namespace dtl
+
+#endif

@@ -1,0 +1,75 @@
+/* The header itself: macros, initial values, handles, versions, as a C and a C++ user sees them. */
+#include "check.h"
+
+#include <string.h>
+
+static dtl_status_t fails_with(dtl_status_t status)
+{
+    DTL_TRY(DTL_SUCCESS);
+    DTL_TRY(status);
+    return DTL_ERROR_INTERNAL; /* DTL_TRY must have returned. */
+}
+
+static void initial_values(void)
+{
+    const dtl_config_t config = DTL_CONFIG_INIT;
+    CHECK(config.struct_size == sizeof config && config.backend == NULL && config.strict == 0);
+    const dtl_launch_t launch = DTL_LAUNCH_INIT;
+    CHECK(launch.struct_size == sizeof launch);
+    for (int i = 0; i < 3; i++) {
+        CHECK(launch.grid[i] == 1 && launch.block[i] == 1);
+    }
+    const dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    CHECK(table.struct_size == sizeof table && table.abi_version == DTL_ABI_VERSION);
+    CHECK(table.is_available == NULL && table.comm == NULL);
+    const dtl_device_info_t info = DTL_DEVICE_INFO_INIT;
+    CHECK(info.struct_size == sizeof info && info.name[0] == '\0' && info.pci[31] == '\0');
+}
+
+static void handles(void)
+{
+    CHECK(DTL_BACKEND_NULL.id == 0 && DTL_COMM_NULL.id == 0 && DTL_REQUEST_NULL.id == 0);
+    CHECK(DTL_COMM_WORLD.id == UINT64_C(0x0600000000000000));
+    CHECK(DTL_COMM_SELF.id == UINT64_C(0x0600001000000000));
+    CHECK(sizeof(dtl_stream_t) == 8 && sizeof(dtl_recv_info_t) == 32);
+}
+
+static void constants(void)
+{
+    CHECK(DTL_ANY_SOURCE - 1 == -3 && 1 - DTL_PROC_NULL == 4);
+    CHECK(sizeof(DTL_MEMORY_HOST) == 8 && DTL_MEMORY_HOST >> 48 == 1);
+    CHECK(DTL_TIMEOUT_INFINITE == UINT64_MAX);
+}
+
+static void versions(void)
+{
+    CHECK(dtl_version_major() == DTL_VERSION_MAJOR);
+    CHECK(dtl_version_minor() == DTL_VERSION_MINOR);
+    CHECK(dtl_version_patch() == DTL_VERSION_PATCH);
+    CHECK(strcmp(dtl_version_string(), DTL_VERSION_STRING) == 0);
+    CHECK(dtl_abi_version() == DTL_ABI_VERSION);
+}
+
+static void statuses(void)
+{
+    CHECK(strcmp(dtl_status_name(DTL_ERROR_TIMEOUT), "DTL_ERROR_TIMEOUT") == 0);
+    CHECK_STATUS(fails_with(DTL_ERROR_BUSY), DTL_ERROR_BUSY);
+    DTL_IGNORE(fails_with(DTL_ERROR_BUSY));
+    dtl_backend_t backend = DTL_BACKEND_NULL;
+    CHECK_STATUS(dtl_backend_get("no such backend", &backend), DTL_ERROR_NOT_FOUND);
+    CHECK(strstr(dtl_last_error(), "no such backend") != NULL);
+    CHECK(backend.id == 0);
+}
+
+int main(void)
+{
+    initial_values();
+    handles();
+    constants();
+    versions();
+    DTL_CHECK(dtl_init(NULL));
+    statuses();
+    DTL_CHECK(dtl_finalize());
+    puts("header: all checks passed");
+    return 0;
+}

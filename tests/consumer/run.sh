@@ -1,0 +1,82 @@
+#!/bin/bash
+# Uses the package as a stranger would: installs it, moves the prefix, builds and runs the projects in
+# this folder against it.
+#     tests/consumer/run.sh BUILD_DIR        one line per project; exit status 1 if one failed
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+build=$(cd "$1" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/moved/dtl
+log=$work/log
+failed=0
+
+report() { # name status-of-last-command
+    if [ "$2" -eq 0 ]; then echo "PASS consumer/$1"; else echo "FAIL consumer/$1"; sed 's/^/    /' "$log"; failed=1; fi
+}
+skip() {
+    if [[ ",${DTL_TEST_REQUIRE:-}," == *",$3,"* ]]; then echo "FAIL consumer/$1: required, but $2"; failed=1
+    else echo "SKIP consumer/$1: skipped: $2"; fi
+}
+project() { # name folder cmake-arguments… : configure, build
+    local name=$1 folder=$2; shift 2
+    cmake -S "$here/$folder" -B "$work/$name" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release "$@" &&
+        cmake --build "$work/$name"
+}
+
+# The staged install must leave nothing that points to where it was put first.
+{ DESTDIR=$work/stage cmake --install "$build" --prefix /opt/first && mkdir -p "$work/moved" &&
+    mv "$work/stage/opt/first" "$prefix" && ! grep -rlE "/opt/first|$build" "$prefix" --include='*.cmake' --include='*.pc'; } >"$log" 2>&1
+report install-and-move $?
+
+for name in c cpp static backend; do
+    { project $name $name && "$work/$name/consumer"; } >"$log" 2>&1
+    report $name $?
+done
+
+! ldd "$work/static/consumer" 2>"$log" | grep libdtl >>"$log"
+report static-needs-no-libdtl $?
+
+archive=$(find "$prefix" -name libdtl.a)
+for way in -static -static-pie; do
+    { cc -I"$prefix/include" "$here/consumer.c" $way -o "$work/all$way" "$archive" -lpthread -ldl -lm && "$work/all$way"; } >"$log" 2>&1
+    report "cc$way" $?
+done
+
+if command -v rustc >/dev/null; then
+    { rustc --edition 2024 --crate-type staticlib -O "$here/other.rs" -o "$work/libother.a" &&
+        cc -I"$prefix/include" "$here/other.c" -o "$work/two" "$archive" "$work/libother.a" -lpthread -ldl -lm && "$work/two"; } >"$log" 2>&1
+    report static-beside-rust $?
+else
+    skip static-beside-rust "rustc is not installed" rustc
+fi
+
+{ ! project missing missing && grep -q "there is no such component" "$log"; } >"$log" 2>&1
+report unknown-component $?
+
+if command -v pkg-config >/dev/null; then
+    { export PKG_CONFIG_PATH; PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name libdtl.pc)")
+      cc "$here/consumer.c" -o "$work/with-pkg-config" $(pkg-config --cflags --libs libdtl) \
+          -Wl,-rpath,"$(pkg-config --variable=libdir libdtl)" && "$work/with-pkg-config"; } >"$log" 2>&1
+    report pkg-config $?
+else
+    skip pkg-config "pkg-config is not installed" pkg-config
+fi
+
+libdir=$(dirname "$(find "$prefix" -name libdtl.so)")
+LD_LIBRARY_PATH=$libdir "$prefix/bin/dtl-info" >"$log" 2>&1
+report dtl-info $?
+
+for mpi in openmpi mpich; do
+    if ! find "$prefix" -name dtl_mpi.c | grep -q .; then
+        skip mpi-$mpi "this package has no dtl_mpi.c" dtl_mpi
+    elif ! command -v mpicc.$mpi >/dev/null; then
+        skip mpi-$mpi "mpicc.$mpi is not installed" $mpi
+    else
+        flags=(); if [ $mpi = openmpi ]; then flags=(--allow-run-as-root --oversubscribe); fi
+        { project mpi-$mpi mpi -DMPI_C_COMPILER="$(command -v mpicc.$mpi)" &&
+            mpirun.$mpi "${flags[@]}" -n 2 "$work/mpi-$mpi/consumer"; } >"$log" 2>&1
+        report mpi-$mpi $?
+    fi
+done
+exit $failed

@@ -1,0 +1,143 @@
+// dtl.hpp: streams, events, executors, kernels, and exceptions on their way through the library.
+#include "../c/check.h"
+
+#include <dtl.hpp>
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+struct special {
+    int number;
+};
+
+template <class F> static dtl_status_t thrown(F &&function)
+{
+    try {
+        function();
+    } catch (const dtl::error &failure) {
+        return failure.status();
+    }
+    return DTL_SUCCESS;
+}
+
+template <class F> static int special_from(F &&function)
+{
+    try {
+        function();
+    } catch (const special &caught) {
+        return caught.number;
+    }
+    return 0;
+}
+
+static void loops(const dtl::executor &pool)
+{
+    std::vector<int> hits(10000, 0);
+    pool.parallel_for(0, hits.size(), 16, [&](uint64_t begin, uint64_t end) {
+        for (uint64_t i = begin; i < end; i++) {
+            hits[i]++;
+        }
+    });
+    CHECK(hits == std::vector<int>(10000, 1));
+    const auto throwing = [](uint64_t begin, uint64_t) {
+        if (begin >= 500) {
+            throw special{42};
+        }
+    };
+    CHECK(special_from([&] { pool.parallel_for(0, 1000, 1, throwing); }) == 42);
+    const auto failing = [](uint64_t, uint64_t) -> dtl_status_t { return DTL_ERROR_BUSY; };
+    CHECK(thrown([&] { pool.parallel_for(0, 10, 1, failing); }) == DTL_ERROR_BUSY);
+}
+
+static void reductions(const dtl::executor &pool)
+{
+    const auto fold = [](uint64_t begin, uint64_t end, uint64_t &sum) {
+        for (uint64_t i = begin; i < end; i++) {
+            sum += i;
+        }
+    };
+    const auto add = [](uint64_t &into, const uint64_t &from) { into += from; };
+    CHECK(pool.parallel_reduce(0, 1001, 10, uint64_t{0}, fold, add) == 500500);
+    const auto broken = [](uint64_t, uint64_t, uint64_t &) { throw special{7}; };
+    CHECK(special_from([&] { pool.parallel_reduce(0, 10, 1, uint64_t{0}, broken, add); }) == 7);
+}
+
+static void runs(const dtl::executor &pool)
+{
+    int ran = 0;
+    pool.run([&] { ran++; });
+    CHECK(ran == 1);
+    CHECK(special_from([&] { pool.run([] { throw special{3}; }); }) == 3);
+    std::atomic<int> later{0};
+    dtl::event done(dtl::backend_ref("host"));
+    pool.run_async([&] { later++; }, done);
+    done.sync();
+    CHECK(later == 1);
+    pool.synchronize();
+    pool.run_async([] { throw std::bad_alloc(); });
+    CHECK(thrown([&] { pool.synchronize(); }) == DTL_ERROR_OUT_OF_MEMORY);
+}
+
+static void streams(dtl::backend_ref host)
+{
+    dtl::stream stream(host);
+    dtl::buffer<int> source(100, DTL_MEMORY_HOST, host), target(100, DTL_MEMORY_HOST, host);
+    source.fill(1);
+    dtl::event start(host), stop(host);
+    stream->record(start);
+    stream->copy(target.data(), source.data(), source.size_bytes());
+    stream->record(stop);
+    CHECK(stop.wait_for(std::chrono::seconds(20)));
+    CHECK(target[99] == 0x01010101 && dtl::elapsed(start, stop).count() >= 0);
+
+    int calls = 0;
+    stream->host_callback([&calls] { calls++; });
+    stream->synchronize();
+    CHECK(calls == 1 && stream->is_idle());
+    stream->host_callback([] { throw special{1}; });
+    CHECK(thrown([&] { stream->synchronize(); }) == DTL_ERROR_CANCELED);
+    stream->host_callback([] { throw dtl::error(DTL_ERROR_TYPE, "mine"); });
+    CHECK(thrown([&] { stream->synchronize(); }) == DTL_ERROR_TYPE);
+    stream->synchronize();
+
+    dtl::stream moved = std::move(stream);
+    CHECK(stream.get().id == 0 && moved.get().id != 0);
+}
+
+static dtl_status_t add_one(const dtl_kernel_context_t *context, const void *const *arguments)
+{
+    int *data;
+    int amount;
+    std::memcpy(&data, arguments[0], sizeof data);
+    std::memcpy(&amount, arguments[1], sizeof amount);
+    data[context->block_index[0] * context->block[0] + context->thread_index[0]] += amount;
+    return DTL_SUCCESS;
+}
+
+static void kernels(dtl::backend_ref host)
+{
+    dtl::stream stream(host);
+    dtl::kernel kernel(add_one, nullptr, host);
+    dtl::buffer<int> data(32, DTL_MEMORY_HOST, host);
+    data.fill(0);
+    stream->launch(kernel, dtl::grid{4}, dtl::block{8}, data.data(), 5);
+    stream->synchronize();
+    for (int value : data) {
+        CHECK(value == 5);
+    }
+}
+
+int main()
+{
+    dtl::library library;
+    const dtl::backend_ref host("host");
+    const dtl::executor pool(DTL_EXECUTOR_POOL, 4, host);
+    CHECK(pool.info().max_parallelism == 4);
+    loops(pool);
+    reductions(pool);
+    runs(pool);
+    streams(host);
+    kernels(host);
+    std::puts("exec: all checks passed");
+}

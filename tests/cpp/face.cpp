@@ -1,0 +1,109 @@
+// dtl.hpp: errors, owners, buffers, log.
+#include "../c/check.h"
+
+#include <dtl.hpp>
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+template <class F> static dtl_status_t thrown(F &&function)
+{
+    try {
+        function();
+    } catch (const dtl::error &failure) {
+        CHECK(std::strstr(failure.what(), dtl_status_name(failure.status())) != nullptr);
+        return failure.status();
+    }
+    return DTL_SUCCESS;
+}
+
+static void errors()
+{
+    dtl::check(DTL_SUCCESS);
+    CHECK(thrown([] { dtl::backend_ref("no such backend"); }) == DTL_ERROR_NOT_FOUND);
+    try {
+        dtl::backend_ref("no such backend");
+    } catch (const std::exception &failure) {
+        CHECK(std::strstr(failure.what(), "no such backend") != nullptr);
+    }
+}
+
+static void backends()
+{
+    const dtl::backend_ref host("host");
+    CHECK(host.name() == "host");
+    CHECK(host.is_available() && host.device_count() >= 1);
+    CHECK(dtl::backend_ref::all().size() >= 2);
+    host.set_device(0);
+    CHECK(host.device() == 0);
+    CHECK(host.device_info(0).kind == DTL_DEVICE_CPU);
+}
+
+static void registered()
+{
+    dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
+    memory.alloc = [](void *, uint64_t, uint64_t, dtl_enum_word_t, void **) -> dtl_status_t {
+        return DTL_ERROR_OUT_OF_MEMORY;
+    };
+    memory.free = [](void *, void *, uint64_t, uint64_t, dtl_enum_word_t) -> dtl_status_t {
+        return DTL_SUCCESS;
+    };
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    table.memory = &memory;
+    {
+        dtl::registered_backend mine("mine", table, nullptr);
+        CHECK(dtl::backend_ref("mine").get().id == mine.get().id);
+    }
+    CHECK(thrown([] { dtl::backend_ref("mine"); }) == DTL_ERROR_NOT_FOUND);
+}
+
+static uint64_t live_count(dtl::backend_ref backend)
+{
+    dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
+    dtl::check(dtl_mem_stats(backend.get(), &stats));
+    return stats.live_count;
+}
+
+static void buffers()
+{
+    const dtl::backend_ref host("host");
+    const uint64_t before = live_count(host);
+    {
+        dtl::buffer<double> a(1000, DTL_MEMORY_HOST, host);
+        CHECK(live_count(host) == before + 1);
+        std::vector<double> source(1000), back(1000);
+        std::iota(source.begin(), source.end(), 1.0);
+        a.copy_from(source.data());
+        CHECK(a[999] == 1000.0);
+        dtl::buffer<double> b = std::move(a);
+        CHECK(a.data() == nullptr && a.size() == 0 && b.size() == 1000);
+        b.copy_to(back.data());
+        CHECK(back == source);
+        b.fill(0);
+        CHECK(b[500] == 0.0);
+        dtl::buffer<double> none(0);
+        none.fill(1);
+        CHECK(none.begin() == none.end());
+    }
+    CHECK(live_count(host) == before);
+    CHECK(thrown([] { dtl::buffer<double>(SIZE_MAX / 2); }) == DTL_ERROR_OUT_OF_MEMORY);
+}
+
+static void log()
+{
+    dtl::log_sink sink([](int, std::string_view) { throw 1; }, DTL_LOG_DEBUG);
+    dtl::backend_ref("auto").info();
+}
+
+int main()
+{
+    dtl::library library;
+    errors();
+    backends();
+    registered();
+    buffers();
+    log();
+    CHECK(!dtl::explain().empty());
+    std::puts("face: all checks passed");
+}

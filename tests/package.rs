@@ -1,0 +1,141 @@
+//! What is shipped: exported symbols, needed libraries, licences of the crates.
+//!
+//! Looks at the libdtl.so that cargo builds for the tests; its dynamic symbols and needs are those of
+//! the release build. How the package is installed is tested by tests/consumer/run.sh.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NEEDED: &[&str] =
+    &["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
+
+/// Licences that go with MIT OR Apache-2.0. One of a crate's alternatives suffices.
+const LICENCES: &[&str] = &[
+    "MIT",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "0BSD",
+    "Unlicense",
+    "Unicode-3.0",
+    "CC0-1.0",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The shared library beside this test program.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().unwrap();
+    let candidates = [folder.join("libdtl.so"), folder.parent().unwrap().join("libdtl.so")];
+    let found = candidates.into_iter().find(|path| path.exists());
+    found.expect("libdtl.so is not beside the tests: run them with cargo, which builds it")
+}
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(root()).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; install binutils"));
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn exported() -> BTreeSet<String> {
+    let text = output("nm", &["-D", "--defined-only", library().to_str().unwrap()]);
+    text.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect()
+}
+
+/// Names declared as functions in the header.
+fn declared() -> BTreeSet<String> {
+    let header = std::fs::read_to_string(root().join("include/dtl.h")).unwrap();
+    let mut names = BTreeSet::new();
+    let is_code =
+        |line: &&str| !line.starts_with(['/', ' ', '#', '}', '*', '\n']) && !line.starts_with("typedef");
+    for line in header.lines().filter(is_code) {
+        if let Some((before, _)) = line.split_once('(') {
+            names.insert(before.rsplit([' ', '*']).next().unwrap().to_owned());
+        }
+    }
+    names
+}
+
+fn difference(a: &BTreeSet<String>, b: &BTreeSet<String>) -> Vec<String> {
+    a.difference(b).cloned().collect()
+}
+
+#[test]
+fn header_and_library_have_the_same_functions() {
+    let (exported, declared) = (exported(), declared());
+    assert!(exported.len() > 30, "nm saw only {exported:?}");
+    let hidden = difference(&exported, &declared);
+    assert!(hidden.is_empty(), "exported but not in dtl.h (made by a macro? run `./run header`): {hidden:?}");
+    let missing = difference(&declared, &exported);
+    assert!(missing.is_empty(), "in dtl.h but not exported (run `./run header`): {missing:?}");
+}
+
+#[test]
+fn symbols_are_frozen() {
+    let frozen = std::fs::read_to_string(root().join("tests/dtl.symbols")).unwrap();
+    let frozen: BTreeSet<String> = frozen.lines().map(str::to_owned).collect();
+    let exported = exported();
+    let gone = difference(&frozen, &exported);
+    assert!(gone.is_empty(), "these were promised and are gone, which breaks programs: {gone:?}");
+    let new = difference(&exported, &frozen);
+    assert!(new.is_empty(), "new symbols; if they are to stay, run `./run header`: {new:?}");
+}
+
+#[test]
+fn every_symbol_is_ours() {
+    let foreign: Vec<_> = exported().into_iter().filter(|name| !name.starts_with("dtl_")).collect();
+    assert!(foreign.is_empty(), "only dtl_ names may be exported: {foreign:?}");
+}
+
+#[test]
+fn library_needs_only_the_c_library() {
+    let text = output("readelf", &["-d", library().to_str().unwrap()]);
+    let in_brackets = |line: &str| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned());
+    let needed: Vec<_> =
+        text.lines().filter(|line| line.contains("(NEEDED)")).filter_map(in_brackets).collect();
+    assert!(!needed.is_empty());
+    for name in needed {
+        assert!(NEEDED.contains(&name.as_str()), "libdtl.so needs {name}: load it at run time instead");
+    }
+    assert!(text.contains("libdtl.so.0"), "the soname is missing");
+    assert!(text.contains("NODELETE"), "the library must not be unloaded");
+}
+
+/// `A OR B` and `A/B` want one that is allowed, `A AND B` all.
+fn is_allowed(expression: &str) -> bool {
+    let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
+    plain.split(" AND ").all(|part| {
+        part.split(" OR ").any(|one| LICENCES.contains(&one.split(" WITH ").next().unwrap_or("").trim()))
+    })
+}
+
+#[test]
+fn licences_are_compatible() {
+    assert!(is_allowed("MIT OR GPL-2.0") && is_allowed("(MIT OR Apache-2.0) AND Unicode-3.0"));
+    assert!(!is_allowed("GPL-2.0") && !is_allowed("MIT AND GPL-2.0"));
+    // Only what a user's build compiles: the normal dependencies of the library and its programs.
+    let tree = output(
+        env!("CARGO"),
+        &["tree", "--locked", "-p", "dtl", "-e", "normal", "--prefix", "none", "-f", "{p}|{l}"],
+    );
+    let crates: BTreeSet<&str> = tree.lines().map(|line| line.trim_end_matches(" (*)")).collect();
+    assert!(crates.len() > 5, "cargo tree gave only {crates:?}");
+    for line in crates {
+        let (name, licence) = line.split_once('|').unwrap_or((line, ""));
+        assert!(is_allowed(licence), "{name} is under `{licence}`: find another crate, or see docs/adr");
+    }
+}

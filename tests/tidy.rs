@@ -1,0 +1,286 @@
+//! The rules of the house as a test: each finding says where, what, and how to mend it.
+//!
+//! Only what can be seen in the text is checked here; the lints in Cargo.toml see the rest.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Safe faces of `sys` that `runtime` may use.
+const SYS_FOR_RUNTIME: &[&str] =
+    &["args", "buf", "clock", "epoch", "gate", "machine", "park", "process", "slab"];
+/// Names that only `backend` may know.
+const VENDORS: &[&str] = &[
+    "cuda",
+    "nccl",
+    "opencl",
+    "verbs",
+    "rdma",
+    "mpich",
+    "openmpi",
+    "nvidia",
+    "shm::",
+    "mpi::",
+    "backend::host",
+];
+/// Where files may be longer than this, with the reason; empty, and better kept so.
+const LONG_FILES: &[(&str, &str)] = &[];
+const MAX_LINES: usize = 500;
+/// Tests are lists of cases; they may be somewhat longer.
+const MAX_TEST_LINES: usize = 600;
+
+struct File {
+    /// From the top of the tree, e.g. `src/sys/buf.rs`.
+    path: String,
+    text: String,
+}
+
+impl File {
+    /// Lines with their numbers, without comments and without the test module at the end.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let body = self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let lines = body.lines().enumerate().map(|(index, line)| (index + 1, line));
+        lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+
+    fn is_in(&self, folder: &str) -> bool {
+        self.path.starts_with(folder)
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn collect(folder: &Path, endings: &[&str], found: &mut Vec<File>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !name.starts_with('.') && name != "target" {
+            collect(&path, endings, found);
+        } else if endings.iter().any(|ending| name.ends_with(ending)) {
+            let path_from_top = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+            found.push(File { path: path_from_top, text: fs::read_to_string(&path).unwrap() });
+        }
+    }
+}
+
+fn sources() -> Vec<File> {
+    let mut found = Vec::new();
+    collect(&root().join("src"), &[".rs"], &mut found);
+    assert!(found.len() > 20, "src has only {} files: is the path right?", found.len());
+    found
+}
+
+/// Everything people write: code, scripts, documents.
+fn all_texts() -> Vec<File> {
+    let mut found = sources();
+    let endings = [".rs", ".c", ".h", ".hpp", ".cpp", ".sh", ".cmake", ".md", "CMakeLists.txt"];
+    for folder in
+        ["include", "tests", "tools", "cmake", "docs", "benches", "examples-c", "examples-cpp", "mpi"]
+    {
+        collect(&root().join(folder), &endings, &mut found);
+    }
+    found
+}
+
+fn report(findings: &[String]) {
+    assert!(findings.is_empty(), "{} finding(s):\n{}", findings.len(), findings.join("\n"));
+}
+
+/// A finding for each line of code that `bad` dislikes.
+fn check_lines(files: &[File], bad: impl Fn(&File, &str) -> Option<String>) {
+    let mut findings = Vec::new();
+    for file in files {
+        for (number, line) in file.code() {
+            if let Some(why) = bad(file, line) {
+                findings.push(format!("{}:{number}: {why}\n    {}", file.path, line.trim()));
+            }
+        }
+    }
+    report(&findings);
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    line.match_indices(word).any(|(at, _)| {
+        !is_part(line[..at].chars().next_back()) && !is_part(line[at + word.len()..].chars().next())
+    })
+}
+
+#[test]
+fn runtime_is_safe() {
+    check_lines(&sources(), |file, line| {
+        let found = file.is_in("src/runtime") && has_word(line, "unsafe");
+        found.then(|| "unsafe in runtime: put it behind a safe face in sys or into a backend".into())
+    });
+}
+
+#[test]
+fn runtime_names_no_backend() {
+    check_lines(&sources(), |file, line| {
+        let lower = line.to_lowercase();
+        let vendor = VENDORS.iter().find(|vendor| lower.contains(*vendor))?;
+        // A text for people may name what the environment sets.
+        let found = file.is_in("src/runtime") && !line.contains('"');
+        found.then(|| format!("runtime names `{vendor}`: ask the backend through its traits instead"))
+    });
+}
+
+#[test]
+fn runtime_uses_only_safe_faces() {
+    let mut findings = Vec::new();
+    for file in sources().iter().filter(|file| file.is_in("src/runtime")) {
+        // An import list may go over several lines.
+        let code: String = file.code().map(|(_, line)| line.trim()).collect::<Vec<_>>().join(" ");
+        for wrong in ["crate::ffi", "crate::backend"] {
+            if code.contains(wrong) {
+                findings.push(format!("{}: uses {wrong}: only error, abi and safe faces of sys", file.path));
+            }
+        }
+        for name in sys_modules(&code) {
+            if !SYS_FOR_RUNTIME.contains(&name.as_str()) {
+                findings
+                    .push(format!("{}: uses sys::{name}: only {SYS_FOR_RUNTIME:?} are for it", file.path));
+            }
+        }
+    }
+    report(&findings);
+}
+
+/// The modules of sys that a text names: `sys::a::b`, `sys::{a, b::{c, d}, e}`.
+fn sys_modules(code: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for rest in code.split("crate::sys::").skip(1) {
+        let mut depth = 0;
+        let mut start = true;
+        let mut name = String::new();
+        for c in rest.chars() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                c if start && (c.is_alphanumeric() || c == '_') => name.push(c),
+                _ => {}
+            }
+            let in_name = c.is_alphanumeric() || c == '_';
+            let ended = !name.is_empty() && !in_name;
+            if ended && start {
+                names.push(std::mem::take(&mut name));
+                start = false;
+            }
+            if depth == 0 && (ended || !start) {
+                break;
+            }
+            if c == ',' && depth == 1 {
+                start = true;
+            }
+        }
+    }
+    names.retain(|name| name != "self");
+    names
+}
+
+#[test]
+fn only_ffi_exports() {
+    check_lines(&sources(), |file, line| {
+        let found = line.contains("no_mangle") || line.contains("export_name");
+        (found && !file.is_in("src/ffi"))
+            .then(|| "an exported symbol outside of ffi: move the entry to src/ffi".into())
+    });
+}
+
+#[test]
+fn foreign_calls_stay_below() {
+    check_lines(&sources(), |file, line| {
+        let block = line.trim_start().starts_with("unsafe extern \"C\" {");
+        let foreign = block || calls_libc(line);
+        let allowed = file.is_in("src/backend") || file.is_in("src/sys");
+        (foreign && !allowed)
+            .then(|| "a foreign call outside of backend and sys: give sys a safe face".into())
+    });
+}
+
+/// `libc::name(…)` or an import; constants (`libc::SIGTERM`) are data.
+fn calls_libc(line: &str) -> bool {
+    let calls = |rest: &str| {
+        let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+        rest[name.len()..].starts_with('(')
+    };
+    line.contains("use libc") || line.split("libc::").skip(1).any(calls)
+}
+
+#[test]
+fn files_are_short() {
+    let mut findings = Vec::new();
+    for file in all_texts() {
+        let lines = file.text.lines().count();
+        let generated = file.path == "include/dtl.h";
+        let known = LONG_FILES.iter().any(|(path, _)| *path == file.path);
+        let is_test = file.is_in("tests/") || file.path.ends_with("/tests.rs");
+        let limit = if is_test { MAX_TEST_LINES } else { MAX_LINES };
+        if lines > limit && !generated && !known {
+            findings.push(format!("{}: {lines} lines; split it (limit {limit})", file.path));
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn files_say_what_they_are() {
+    let mut findings = Vec::new();
+    for file in all_texts() {
+        let mut text = file.text.trim_start();
+        if text.starts_with("#!/") {
+            text = text.split_once('\n').map_or("", |(_, rest)| rest);
+        }
+        let start =
+            if file.path.ends_with(".rs") { &["//!"][..] } else { &["/*", "//", "# ", "#ifdef", "<!--"][..] };
+        if !start.iter().any(|start| text.starts_with(start)) {
+            findings
+                .push(format!("{}: begin with a comment: what it is, what it is not, where next", file.path));
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn nothing_is_left_to_do() {
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("X", "XX"),
+        concat!("todo", "!("),
+        concat!("unimplemented", "!("),
+    ];
+    let mut findings = Vec::new();
+    for file in all_texts() {
+        for (index, line) in file.text.lines().enumerate() {
+            if let Some(mark) = marks.iter().find(|mark| has_word(line, mark.trim_end_matches('('))) {
+                findings.push(format!("{}:{}: {mark}: do it, or open an issue", file.path, index + 1));
+            }
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn tidy_sees_what_it_looks_for() {
+    let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+    let code =
+        file("src/runtime/x.rs", "//! x\nlet a = 1; // unsafe\n// unsafe\n#[cfg(test)]\nmod t {\nunsafe\n}");
+    assert_eq!(code.code().count(), 1);
+    assert_eq!(
+        sys_modules("crate::sys::a::b; crate::sys::{c, d::{e, f}, g}; crate::sys::h::{i, j};"),
+        ["a", "c", "d", "g", "h"]
+    );
+    assert!(calls_libc("libc::kill(pid, libc::SIGTERM)") && !calls_libc("let a = libc::SIGTERM;"));
+    assert!(has_word("unsafe {", "unsafe") && !has_word("unsafe_code", "unsafe"));
+}

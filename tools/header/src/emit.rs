@@ -1,0 +1,212 @@
+//! Puts the header together: preamble, sections in the sources' order, closing macros.
+
+use crate::source::{Item, Kind, Module, Source};
+use crate::{Outcome, constants, initial, source};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::Path;
+
+const PREAMBLE: &str = include_str!("../preamble.h");
+const CLOSING: &str = include_str!("../closing.h");
+
+/// The whole text of `include/dtl.h`.
+pub fn header(root: &Path) -> Outcome<String> {
+    let source = source::read(root)?;
+    let declarations = declarations(&source)?;
+    let mut text = PREAMBLE.replace("@VERSION_MACROS@", &version_macros(root)?);
+    for module in source.modules.iter().filter(|module| !module.items.is_empty()) {
+        section(&mut text, module, &source, &declarations)?;
+    }
+    text.push_str(CLOSING);
+    refuse_cpp_keywords(&text)?;
+    Ok(text)
+}
+
+fn version_macros(root: &Path) -> Outcome<String> {
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml"))?;
+    let version = manifest.lines().find_map(|line| line.strip_prefix("version = "));
+    let version = version.ok_or("Cargo.toml has no version line")?.trim_matches('"');
+    let mut text = String::new();
+    for (name, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(version.split('.')) {
+        writeln!(text, "#define DTL_VERSION_{name} {number}")?;
+    }
+    write!(text, "#define DTL_VERSION_STRING \"{version}\"")?;
+    Ok(text)
+}
+
+/// cbindgen's C for every struct, type and function, by name.
+fn declarations(source: &Source) -> Outcome<HashMap<String, String>> {
+    let items = || source.modules.iter().flat_map(|module| &module.items);
+    let mut config = cbindgen::Config {
+        language: cbindgen::Language::C,
+        style: cbindgen::Style::Both,
+        no_includes: true,
+        line_length: 98,
+        tab_width: 4,
+        documentation_style: cbindgen::DocumentationStyle::Cxx,
+        ..Default::default()
+    };
+    config.sort_by = cbindgen::SortKey::None;
+    config.export.include =
+        items().filter(|item| !matches!(item.kind, Kind::Function)).map(|item| item.name.clone()).collect();
+    config.export.item_types = vec![
+        cbindgen::ItemType::Structs,
+        cbindgen::ItemType::Typedefs,
+        cbindgen::ItemType::Functions,
+        cbindgen::ItemType::OpaqueItems,
+    ];
+    let builder = cbindgen::Builder::new().with_config(config);
+    let builder = source.modules.iter().fold(builder, |builder, module| builder.with_src(&module.path));
+    let mut bytes = Vec::new();
+    builder.generate()?.write(&mut bytes);
+    let text = String::from_utf8(bytes)?;
+    let chunks = text.split("\n\n").map(str::trim).filter(|chunk| !chunk.is_empty());
+    Ok(chunks.filter_map(|chunk| Some((declared_name(chunk)?, tidy(chunk)))).collect())
+}
+
+/// The name that a declaration introduces.
+fn declared_name(chunk: &str) -> Option<String> {
+    let code: Vec<&str> = chunk.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join(" ");
+    let before = if code.starts_with("typedef struct") {
+        code.rsplit_once('}')?.1.trim().trim_end_matches(';')
+    } else if let Some((_, pointer)) = code.strip_prefix("typedef").and_then(|rest| rest.split_once("(*")) {
+        pointer.split_once(')')?.0
+    } else if code.starts_with("typedef") {
+        code.trim_end_matches(';')
+    } else {
+        code.split_once('(')?.0
+    };
+    before.rsplit([' ', '*']).next().map(str::to_owned)
+}
+
+/// cbindgen's text in the header's style: `self_` is Rust's way round a keyword, the typedefs need
+/// no `struct`, and a status must not be dropped unseen.
+fn tidy(chunk: &str) -> String {
+    let chunk = replace_word(chunk, "self_", "self");
+    let is_comment = |line: &&str| line.starts_with("//");
+    let comment: String = chunk.lines().take_while(is_comment).map(|line| format!("{line}\n")).collect();
+    let code: Vec<&str> = chunk.lines().skip_while(is_comment).collect();
+    if let Some(body) = code.first().and_then(|first| first.strip_prefix("typedef struct")) {
+        let rest = code.get(1..).unwrap_or_default().join("\n").replace("struct dtl_", "dtl_");
+        return format!("{comment}typedef struct{body}\n{rest}\n");
+    }
+    let words: Vec<&str> = code.iter().flat_map(|line| line.split_whitespace()).collect();
+    let code = words.join(" ").replace("struct dtl_", "dtl_");
+    let must_use = if code.starts_with("dtl_status_t") { "DTL_NODISCARD " } else { "" };
+    comment + &fill(&format!("{must_use}{code}"))
+}
+
+/// Breaks a declaration after commas.
+fn fill(code: &str) -> String {
+    const WIDTH: usize = 98;
+    let mut lines = vec![String::new()];
+    for part in code.split_inclusive(", ") {
+        let last = lines.last().map_or(0, |line| line.len());
+        if last > 0 && last + part.trim_end().len() > WIDTH {
+            lines.push("    ".into());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(part);
+        }
+    }
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+fn replace_word(text: &str, word: &str, by: &str) -> String {
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(word) {
+        let (before, after) = (&rest[..at], &rest[at + word.len()..]);
+        out.push_str(before);
+        let inside = is_part(before.chars().next_back()) || is_part(after.chars().next());
+        out.push_str(if inside { word } else { by });
+        rest = after;
+    }
+    out + rest
+}
+
+fn section(
+    text: &mut String,
+    module: &Module,
+    source: &Source,
+    declarations: &HashMap<String, String>,
+) -> Outcome<()> {
+    writeln!(text, "\n/* {}", "-".repeat(95))?;
+    for line in module.title.lines() {
+        writeln!(text, " * {line}")?;
+    }
+    writeln!(text, " * {} */", "-".repeat(92))?;
+    let mut last: Option<&Item> = None;
+    for item in &module.items {
+        let is_constant = |item: &Item| matches!(item.kind, Kind::Constant(_));
+        let close = last.is_some_and(|last| {
+            is_constant(last) && is_constant(item) && last.last_line + 1 >= item.first_line
+        });
+        if !close {
+            text.push('\n');
+        }
+        text.push_str(&declaration(item, source, declarations)?);
+        last = Some(item);
+    }
+    Ok(())
+}
+
+fn declaration(item: &Item, source: &Source, declarations: &HashMap<String, String>) -> Outcome<String> {
+    if let Kind::Constant(constant) = &item.kind {
+        return constants::define(constant, source);
+    }
+    // cbindgen drops what it cannot express (array parameters, say) without failing.
+    let c = declarations.get(&item.name);
+    let mut text =
+        c.ok_or_else(|| format!("cbindgen left out {}: use plain C types in it", item.name))?.clone();
+    if let Kind::Struct(structure) = &item.kind {
+        if is_handle(structure) {
+            write!(text, "\n{}", constants::null_handle(&item.name))?;
+        } else if let Some(initial) = initial::macro_of(structure, source) {
+            write!(text, "\n{initial}")?;
+        }
+    }
+    Ok(text)
+}
+
+fn is_handle(structure: &syn::ItemStruct) -> bool {
+    structure.fields.len() == 1
+        && structure.fields.iter().all(|field| field.ident.as_ref().is_some_and(|name| name == "id"))
+}
+
+/// A slot or parameter of such a name would make the header unreadable for C++.
+fn refuse_cpp_keywords(text: &str) -> Outcome<()> {
+    const KEYWORDS: &[&str] = &[
+        "export",
+        "template",
+        "class",
+        "new",
+        "delete",
+        "this",
+        "operator",
+        "private",
+        "namespace",
+        "using",
+        "try",
+        "catch",
+        "throw",
+        "typename",
+        "virtual",
+        "friend",
+        "explicit",
+        "mutable",
+        "default",
+        "register",
+    ];
+    let is_code = |line: &&str| !line.trim_start().starts_with(['/', '*', '#']);
+    for line in text.lines().filter(is_code) {
+        for word in line.split(|c: char| !c.is_alphanumeric() && c != '_') {
+            if KEYWORDS.contains(&word) {
+                return Err(format!("`{word}` is a C++ keyword; rename it in: {}", line.trim()).into());
+            }
+        }
+    }
+    Ok(())
+}

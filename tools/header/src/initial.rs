@@ -1,0 +1,76 @@
+//! `DTL_<NAME>_INIT` of each struct that the caller fills in and that begins with struct_size.
+//!
+//! Every field is listed in order: designated initialisers fail in pedantic C++17 and a lone
+//! `{sizeof(T)}` fails under -Wextra. A field starts as 0 or NULL unless its comment has a line
+//! `cbindgen:init=VALUE` (which cbindgen keeps out of the header).
+
+use crate::source::{Source, docs, path_name};
+
+const WIDTH: usize = 98;
+
+/// The macro, or nothing for structs that the library fills in and for those without a size.
+pub fn macro_of(structure: &syn::ItemStruct, source: &Source) -> Option<String> {
+    let fields: Vec<_> = structure.fields.iter().collect();
+    let first = fields.first()?;
+    let made_by_library = docs(&first.attrs).iter().any(|line| line.contains("of the library"));
+    if first.ident.as_ref()? != "struct_size" || made_by_library {
+        return None;
+    }
+    let ty = structure.ident.to_string();
+    let name = format!("DTL_{}_INIT", ty.trim_start_matches("dtl_").trim_end_matches("_t").to_uppercase());
+    let values = fields.iter().map(|field| value_of(field, &ty, source));
+    Some(wrap(&format!("/// Initial value of a {ty}.\n#define {name}"), values))
+}
+
+fn value_of(field: &syn::Field, ty: &str, source: &Source) -> String {
+    let texts = docs(&field.attrs);
+    if let Some(value) = texts.iter().find_map(|line| line.strip_prefix("cbindgen:init=")) {
+        return value.to_owned();
+    }
+    match field.ident.as_ref().map(ToString::to_string).as_deref() {
+        Some("struct_size") => return format!("sizeof({ty})"),
+        Some("abi_version") => return "DTL_ABI_VERSION".into(),
+        _ => {}
+    }
+    match &field.ty {
+        syn::Type::Ptr(_) => "NULL".into(),
+        syn::Type::Array(_) => "{0}".into(),
+        plain => match path_name(plain) {
+            Some(name) if is_integer(&name, source) => "0".into(),
+            Some(name) if name.ends_with("_fn_t") => "NULL".into(),
+            Some(_) => "{0}".into(),
+            None => "NULL".into(),
+        },
+    }
+}
+
+fn is_integer(name: &str, source: &Source) -> bool {
+    let base = source.aliases.get(name).map_or(name, String::as_str);
+    matches!(base, "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "u64" | "i64" | "c_char" | "c_int")
+}
+
+/// `head {a, b, …}` over as many continued lines as it takes.
+fn wrap(head: &str, values: impl Iterator<Item = String>) -> String {
+    let values: Vec<String> = values.collect();
+    let one_line = format!("{{{}}}", values.join(", "));
+    let used = head.lines().last().unwrap_or_default().len();
+    if used + 1 + one_line.len() <= WIDTH {
+        return format!("{head} {one_line}\n");
+    }
+    let mut text = format!("{head} \\\n    {{");
+    let mut column = 5;
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+            if column + value.len() + 4 > WIDTH {
+                text.push_str(" \\\n     ");
+                column = 5;
+            } else {
+                text.push(' ');
+            }
+        }
+        text.push_str(value);
+        column += value.len() + 2;
+    }
+    text + "}\n"
+}

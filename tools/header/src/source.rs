@@ -1,0 +1,141 @@
+//! Reads the Rust sources: which items C sees, in which order, with which texts and values.
+
+use crate::Outcome;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use syn::spanned::Spanned;
+
+/// The sources of the header, in its order.
+pub struct Source {
+    pub modules: Vec<Module>,
+    /// `pub type alias = target` for integer aliases, e.g. dtl_status_t → i32.
+    pub aliases: HashMap<String, String>,
+}
+
+/// One file: a section of the header.
+pub struct Module {
+    pub path: PathBuf,
+    /// First paragraph of the file's own comment.
+    pub title: String,
+    pub items: Vec<Item>,
+}
+
+pub struct Item {
+    pub name: String,
+    pub first_line: usize,
+    pub last_line: usize,
+    pub kind: Kind,
+}
+
+pub enum Kind {
+    Constant(syn::ItemConst),
+    Struct(syn::ItemStruct),
+    Type,
+    Function,
+}
+
+impl Source {
+    pub fn functions(&self) -> impl Iterator<Item = &str> {
+        let items = self.modules.iter().flat_map(|module| &module.items);
+        items.filter(|item| matches!(item.kind, Kind::Function)).map(|item| item.name.as_str())
+    }
+}
+
+/// Reads `src/abi` and `src/ffi`, modules in the order of their `mod` lines.
+pub fn read(root: &Path) -> Outcome<Source> {
+    let mut source = Source { modules: Vec::new(), aliases: HashMap::new() };
+    for folder in ["src/abi/mod.rs", "src/ffi/mod.rs"] {
+        let path = root.join(folder);
+        if path.exists() {
+            read_module(&path, &mut source)?;
+        }
+    }
+    Ok(source)
+}
+
+fn read_module(path: &Path, source: &mut Source) -> Outcome<()> {
+    let text = std::fs::read_to_string(path)?;
+    let file = syn::parse_file(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let title = docs(&file.attrs).into_iter().take_while(|line| !line.is_empty()).collect::<Vec<_>>();
+    let mut module = Module { path: path.into(), title: title.join("\n"), items: Vec::new() };
+    let mut children = Vec::new();
+    for item in file.items {
+        let span = item.span();
+        let (name, kind) = match item {
+            syn::Item::Mod(child) if child.content.is_none() => {
+                children.push(child_path(path, &child.ident.to_string())?);
+                continue;
+            }
+            syn::Item::Const(constant) if is_public(&constant.vis) => {
+                (constant.ident.to_string(), Kind::Constant(constant))
+            }
+            syn::Item::Struct(structure) if is_public(&structure.vis) => {
+                (structure.ident.to_string(), Kind::Struct(structure))
+            }
+            syn::Item::Type(alias) if is_public(&alias.vis) => {
+                if let Some(target) = path_name(&alias.ty) {
+                    source.aliases.insert(alias.ident.to_string(), target);
+                }
+                (alias.ident.to_string(), Kind::Type)
+            }
+            syn::Item::Fn(function) if is_exported(&function) => {
+                (function.sig.ident.to_string(), Kind::Function)
+            }
+            _ => continue,
+        };
+        let (first_line, last_line) = (span.start().line, span.end().line);
+        module.items.push(Item { name, first_line, last_line, kind });
+    }
+    module.items.retain(|item| item.name.to_lowercase().starts_with("dtl_"));
+    source.modules.push(module);
+    children.iter().try_for_each(|child| read_module(child, source))
+}
+
+fn child_path(parent: &Path, name: &str) -> Outcome<PathBuf> {
+    let folder = match parent.file_name().and_then(|file| file.to_str()) {
+        Some("mod.rs") => parent.parent().unwrap_or(parent).to_path_buf(),
+        _ => parent.with_extension(""),
+    };
+    let candidates = [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")];
+    candidates
+        .into_iter()
+        .find(|path| path.exists())
+        .ok_or_else(|| format!("{}: no file for `mod {name}`", parent.display()).into())
+}
+
+fn is_public(visibility: &syn::Visibility) -> bool {
+    matches!(visibility, syn::Visibility::Public(_))
+}
+
+/// `#[unsafe(no_mangle)]`.
+fn is_exported(function: &syn::ItemFn) -> bool {
+    function.attrs.iter().any(|attribute| match &attribute.meta {
+        syn::Meta::List(list) if list.path.is_ident("unsafe") => {
+            list.tokens.to_string().contains("no_mangle")
+        }
+        meta => meta.path().is_ident("no_mangle"),
+    })
+}
+
+/// `i32` of a plain path type; nothing for pointers, functions, generics.
+pub fn path_name(ty: &syn::Type) -> Option<String> {
+    match ty {
+        syn::Type::Path(path) => {
+            let last = path.path.segments.last()?;
+            last.arguments.is_empty().then(|| last.ident.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// The lines of the doc comment.
+pub fn docs(attributes: &[syn::Attribute]) -> Vec<String> {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        syn::Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    });
+    lines.map(|line| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned()).collect()
+}
