@@ -37,6 +37,20 @@ done
 ! ldd "$work/static/consumer" 2>"$log" | grep libdtl >>"$log"
 report static-needs-no-libdtl $?
 
+archive=$(find "$prefix" -name libdtl.a)
+for way in -static -static-pie; do
+    { cc -I"$prefix/include" "$here/consumer.c" $way -o "$work/all$way" "$archive" -lpthread -ldl -lm && "$work/all$way"; } >"$log" 2>&1
+    report "cc$way" $?
+done
+
+if command -v rustc >/dev/null; then
+    { rustc --edition 2024 --crate-type staticlib -O "$here/other.rs" -o "$work/libother.a" &&
+        cc -I"$prefix/include" "$here/other.c" -o "$work/two" "$archive" "$work/libother.a" -lpthread -ldl -lm && "$work/two"; } >"$log" 2>&1
+    report static-beside-rust $?
+else
+    skip static-beside-rust "rustc is not installed" rustc
+fi
+
 { ! project missing missing && grep -q "there is no such component" "$log"; } >"$log" 2>&1
 report unknown-component $?
 
