@@ -227,7 +227,10 @@ int main(int argc, char** argv) {
         fprintf(stderr, "cg: rank %d: %s\n", (int)state.rank, dtl_last_error());
         exit_status = EXIT_FAILURE;
     }
-    DTL_CHECK(dtl_finalize());
+    if (dtl_finalize() != DTL_SUCCESS) {
+        fprintf(stderr, "cg: rank %d: %s\n", (int)state.rank, dtl_last_error());
+        exit_status = EXIT_FAILURE;
+    }
     mtx_free(&state.whole);
     matrix_free(&state.matrix);
     free(state.b);

@@ -233,10 +233,11 @@ static bool check_entries(reader_t* r) {
         if (!r->symmetric && e->row != e->column) {
             const entry_t key = {e->column, e->row, 0, 0};
             const entry_t* other = bsearch(&key, r->entries, (size_t)r->count, sizeof key, by_position);
-            if (other == NULL || other->value != e->value) {
+            const double mirrored = other != NULL ? other->value : 0.0;
+            if (mirrored != e->value) {
                 return fail(r, e->line, "entry (%d, %d) is %g but (%d, %d) is %g: the matrix is not symmetric",
                             (int)e->row + 1, (int)e->column + 1, e->value, (int)e->column + 1, (int)e->row + 1,
-                            other != NULL ? other->value : 0.0);
+                            mirrored);
             }
         }
     }
