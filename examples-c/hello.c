@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void list_backends(void) {
+static void list_backends(void)
+{
     uint64_t count = 0;
     DTL_CHECK(dtl_backend_count(&count));
     for (uint64_t i = 0; i < count; i++) {
@@ -19,18 +20,19 @@ static void list_backends(void) {
         char why_not[256] = "";
         DTL_CHECK(dtl_backend_at(i, &backend));
         DTL_CHECK(dtl_backend_is_available(backend, &available, why_not, sizeof why_not));
-        printf("  %-10s %s%s\n", dtl_backend_name(backend), available ? "available" : "not available: ",
-               why_not);
+        printf("  %-10s %s%s\n", dtl_backend_name(backend),
+               available ? "available" : "not available: ", why_not);
     }
 }
 
-int main(void) {
+int main(void)
+{
     const char text[] = "hello, device";
     char back[sizeof text] = "";
     dtl_backend_t backend;
     int32_t device = 0;
     dtl_device_info_t info = DTL_DEVICE_INFO_INIT;
-    void* memory = NULL;
+    void *memory = NULL;
 
     printf("libdtl %s, backends:\n", dtl_version_string());
     DTL_CHECK(dtl_init(NULL));

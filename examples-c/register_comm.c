@@ -20,15 +20,15 @@ enum { RANKS = 4 };
 /* ---- the transport ---- */
 
 typedef struct message_t {
-    struct message_t* next;
+    struct message_t *next;
     int32_t source;
     uint64_t match_word, size_bytes;
     char bytes[];
 } message_t;
 
 typedef struct operation_t { /* its address is the operation's word */
-    struct operation_t* next;
-    void* buf;
+    struct operation_t *next;
+    void *buf;
     uint64_t capacity;
     int32_t source;
     uint64_t match_word, ignore;
@@ -39,21 +39,23 @@ typedef struct operation_t { /* its address is the operation's word */
 typedef struct mailbox_t {
     pthread_mutex_t lock; /* held only to look through the lists and copy one message */
     int32_t rank;
-    message_t* messages;
-    operation_t* receives;
+    message_t *messages;
+    operation_t *receives;
 } mailbox_t;
 
 typedef struct job_t { /* `self` of the slots */
     mailbox_t mailboxes[RANKS];
 } job_t;
 
-static int wants(const operation_t* receive, int32_t source, uint64_t match_word) {
+static int wants(const operation_t *receive, int32_t source, uint64_t match_word)
+{
     return (receive->source == source || receive->source == DTL_ANY_SOURCE) &&
            ((receive->match_word ^ match_word) & ~receive->ignore) == 0;
 }
 
-static void deliver(operation_t* receive, int32_t source, uint64_t match_word, const void* bytes,
-                    uint64_t size_bytes) {
+static void deliver(operation_t *receive, int32_t source, uint64_t match_word, const void *bytes,
+                    uint64_t size_bytes)
+{
     const uint64_t fits = size_bytes < receive->capacity ? size_bytes : receive->capacity;
     if (fits > 0) {
         memcpy(receive->buf, bytes, fits);
@@ -65,9 +67,10 @@ static void deliver(operation_t* receive, int32_t source, uint64_t match_word, c
     receive->done = 1;
 }
 
-static dtl_status_t comm_open(void* self, const dtl_comm_open_t* args, void** out_comm, int32_t* out_rank,
-                              int32_t* out_size) {
-    job_t* job = self;
+static dtl_status_t comm_open(void *self, const dtl_comm_open_t *args, void **out_comm, int32_t *out_rank,
+                              int32_t *out_size)
+{
+    job_t *job = self;
     if (args->size != RANKS || args->rank < 0 || args->rank >= RANKS) {
         DTL_IGNORE(dtl_backend_set_error("set rank and size of dtl_comm_desc_t: there are 4 ranks"));
         return DTL_ERROR_INVALID_ARGUMENT;
@@ -78,37 +81,39 @@ static dtl_status_t comm_open(void* self, const dtl_comm_open_t* args, void** ou
     return DTL_SUCCESS;
 }
 
-static dtl_status_t comm_close(void* self, void* comm) {
+static dtl_status_t comm_close(void *self, void *comm)
+{
     (void)self, (void)comm; /* the mailboxes go with the job: others may still send here */
     return DTL_SUCCESS;
 }
 
 /* Into the oldest receive that wants it, else into the mailbox. Either way the send is then done:
  * its buffer has been read. */
-static dtl_status_t comm_isend(void* self, void* comm, const void* buf, uint64_t size_bytes, int32_t dest,
-                               uint64_t match_word, uint64_t* out_op) {
-    job_t* job = self;
-    const int32_t source = ((const mailbox_t*)comm)->rank;
-    mailbox_t* to = &job->mailboxes[dest];
-    operation_t* send = calloc(1, sizeof *send);
-    message_t* message = malloc(sizeof *message + size_bytes);
+static dtl_status_t comm_isend(void *self, void *comm, const void *buf, uint64_t size_bytes, int32_t dest,
+                               uint64_t match_word, uint64_t *out_op)
+{
+    job_t *job = self;
+    const int32_t source = ((const mailbox_t *)comm)->rank;
+    mailbox_t *to = &job->mailboxes[dest];
+    operation_t *send = calloc(1, sizeof *send);
+    message_t *message = malloc(sizeof *message + size_bytes);
     if (send == NULL || message == NULL) {
         free(send);
         free(message);
         return DTL_ERROR_OUT_OF_MEMORY;
     }
     pthread_mutex_lock(&to->lock);
-    operation_t** receive = &to->receives;
+    operation_t **receive = &to->receives;
     while (*receive != NULL && !wants(*receive, source, match_word)) {
         receive = &(*receive)->next;
     }
     if (*receive != NULL) {
-        operation_t* found = *receive;
+        operation_t *found = *receive;
         *receive = found->next;
         deliver(found, source, match_word, buf, size_bytes);
         free(message);
     } else {
-        message_t** last = &to->messages;
+        message_t **last = &to->messages;
         while (*last != NULL) {
             last = &(*last)->next;
         }
@@ -125,28 +130,29 @@ static dtl_status_t comm_isend(void* self, void* comm, const void* buf, uint64_t
 }
 
 /* Takes the oldest message that it wants, else waits in the mailbox. */
-static dtl_status_t comm_irecv(void* self, void* comm, void* buf, uint64_t size_bytes, int32_t source,
-                               uint64_t match_word, uint64_t ignore, uint64_t* out_op) {
-    mailbox_t* me = comm;
-    operation_t* receive = calloc(1, sizeof *receive);
+static dtl_status_t comm_irecv(void *self, void *comm, void *buf, uint64_t size_bytes, int32_t source,
+                               uint64_t match_word, uint64_t ignore, uint64_t *out_op)
+{
+    mailbox_t *me = comm;
+    operation_t *receive = calloc(1, sizeof *receive);
     (void)self;
     if (receive == NULL) {
         return DTL_ERROR_OUT_OF_MEMORY;
     }
-    *receive = (operation_t){.buf = buf, .capacity = size_bytes, .source = source, .match_word = match_word,
-                             .ignore = ignore};
+    *receive = (operation_t){
+        .buf = buf, .capacity = size_bytes, .source = source, .match_word = match_word, .ignore = ignore};
     pthread_mutex_lock(&me->lock);
-    message_t** message = &me->messages;
+    message_t **message = &me->messages;
     while (*message != NULL && !wants(receive, (*message)->source, (*message)->match_word)) {
         message = &(*message)->next;
     }
     if (*message != NULL) {
-        message_t* found = *message;
+        message_t *found = *message;
         *message = found->next;
         deliver(receive, found->source, found->match_word, found->bytes, found->size_bytes);
         free(found);
     } else {
-        operation_t** last = &me->receives;
+        operation_t **last = &me->receives;
         while (*last != NULL) {
             last = &(*last)->next;
         }
@@ -157,10 +163,11 @@ static dtl_status_t comm_irecv(void* self, void* comm, void* buf, uint64_t size_
     return DTL_SUCCESS;
 }
 
-static dtl_status_t comm_test(void* self, void* comm, uint64_t op, int32_t* out_done,
-                              dtl_comm_done_t* out_result) {
-    mailbox_t* me = comm;
-    operation_t* operation = (operation_t*)(uintptr_t)op;
+static dtl_status_t comm_test(void *self, void *comm, uint64_t op, int32_t *out_done,
+                              dtl_comm_done_t *out_result)
+{
+    mailbox_t *me = comm;
+    operation_t *operation = (operation_t *)(uintptr_t)op;
     (void)self;
     pthread_mutex_lock(&me->lock); /* a sender may be completing it */
     *out_done = operation->done;
@@ -172,7 +179,8 @@ static dtl_status_t comm_test(void* self, void* comm, uint64_t op, int32_t* out_
     return DTL_SUCCESS;
 }
 
-static void job_start(job_t* job) {
+static void job_start(job_t *job)
+{
     memset(job, 0, sizeof *job);
     for (int32_t rank = 0; rank < RANKS; rank++) {
         job->mailboxes[rank].rank = rank;
@@ -180,11 +188,12 @@ static void job_start(job_t* job) {
     }
 }
 
-static void job_destroy(void* self) { /* the table's `destroy` */
-    job_t* job = self;
+static void job_destroy(void *self)
+{ /* the table's `destroy` */
+    job_t *job = self;
     for (int32_t rank = 0; rank < RANKS; rank++) {
-        for (message_t* message = job->mailboxes[rank].messages; message != NULL;) {
-            message_t* next = message->next;
+        for (message_t *message = job->mailboxes[rank].messages; message != NULL;) {
+            message_t *next = message->next;
             free(message);
             message = next;
         }
@@ -192,7 +201,8 @@ static void job_destroy(void* self) { /* the table's `destroy` */
     }
 }
 
-static dtl_backend_t register_mailboxes(job_t* job) {
+static dtl_backend_t register_mailboxes(job_t *job)
+{
     dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
     dtl_backend_t backend;
@@ -210,7 +220,8 @@ static dtl_backend_t register_mailboxes(job_t* job) {
 
 /* ---- what the library makes of it: each function runs on every rank and says whether it was right ---- */
 
-static int check_send_recv(dtl_comm_t comm, int32_t rank) {
+static int check_send_recv(dtl_comm_t comm, int32_t rank)
+{
     const int32_t next = (rank + 1) % RANKS, previous = (rank + RANKS - 1) % RANKS;
     double there = rank, back = -1;
     DTL_CHECK(dtl_comm_sendrecv(comm, &there, 1, next, 7, &back, 1, previous, 7, DTL_DTYPE_FLOAT64, NULL));
@@ -218,7 +229,8 @@ static int check_send_recv(dtl_comm_t comm, int32_t rank) {
 }
 
 /* Rank 0 receives from anybody, first one tag and then the other: sent the other way round. */
-static int check_any_source(dtl_comm_t comm, int32_t rank) {
+static int check_any_source(dtl_comm_t comm, int32_t rank)
+{
     int good = 1;
     if (rank != 0) {
         const int32_t early = 10 * rank, late = 100 * rank;
@@ -238,7 +250,8 @@ static int check_any_source(dtl_comm_t comm, int32_t rank) {
 }
 
 /* Messages of one sender under any tag come in the order sent; receives are served in the order posted. */
-static int check_order(dtl_comm_t comm, int32_t rank) {
+static int check_order(dtl_comm_t comm, int32_t rank)
+{
     enum { MESSAGES = 8 };
     int32_t sent[MESSAGES], got[MESSAGES];
     dtl_request_t requests[2 * MESSAGES];
@@ -246,7 +259,8 @@ static int check_order(dtl_comm_t comm, int32_t rank) {
     int good = 1;
     for (int32_t i = 0; i < MESSAGES; i++) {
         sent[i] = 1000 * rank + i;
-        DTL_CHECK(dtl_comm_irecv(comm, &got[i], 1, DTL_DTYPE_INT32, RANKS - 1 - rank, DTL_ANY_TAG, &requests[i]));
+        DTL_CHECK(
+            dtl_comm_irecv(comm, &got[i], 1, DTL_DTYPE_INT32, RANKS - 1 - rank, DTL_ANY_TAG, &requests[i]));
     }
     for (int32_t i = 0; i < MESSAGES; i++) {
         DTL_CHECK(dtl_comm_isend(comm, &sent[i], 1, DTL_DTYPE_INT32, RANKS - 1 - rank, 50 + i,
@@ -259,7 +273,8 @@ static int check_order(dtl_comm_t comm, int32_t rank) {
     return good;
 }
 
-static int check_truncation(dtl_comm_t comm, int32_t rank) {
+static int check_truncation(dtl_comm_t comm, int32_t rank)
+{
     const int32_t pair[2] = {rank, rank + 1};
     int32_t one = -1;
     dtl_recv_info_t info;
@@ -270,7 +285,8 @@ static int check_truncation(dtl_comm_t comm, int32_t rank) {
     return status == DTL_ERROR_TRUNCATED && one == rank && info.size_bytes == sizeof pair;
 }
 
-static int check_bcast(dtl_comm_t comm, int32_t rank) {
+static int check_bcast(dtl_comm_t comm, int32_t rank)
+{
     int64_t values[3] = {0, 0, 0};
     if (rank == 2) {
         values[0] = 3, values[1] = 1, values[2] = 4;
@@ -280,7 +296,8 @@ static int check_bcast(dtl_comm_t comm, int32_t rank) {
     return values[0] == 3 && values[1] == 1 && values[2] == 4;
 }
 
-static int check_reduce(dtl_comm_t comm, int32_t rank) {
+static int check_reduce(dtl_comm_t comm, int32_t rank)
+{
     const double mine[2] = {rank, -rank};
     double sum[2] = {0, 0}, most[2] = {0, 0};
     DTL_CHECK(dtl_comm_reduce(comm, mine, sum, 2, DTL_DTYPE_FLOAT64, DTL_OP_SUM, 1));
@@ -289,7 +306,8 @@ static int check_reduce(dtl_comm_t comm, int32_t rank) {
     return (rank != 1 || (sum[0] == total && sum[1] == -total)) && most[0] == RANKS - 1 && most[1] == 0;
 }
 
-static int check_gather_scatter(dtl_comm_t comm, int32_t rank) {
+static int check_gather_scatter(dtl_comm_t comm, int32_t rank)
+{
     const int32_t mine[2] = {rank, rank * rank};
     int32_t all[2 * RANKS] = {0}, back[2] = {-1, -1}, everywhere[2 * RANKS] = {0};
     int good = 1;
@@ -303,7 +321,8 @@ static int check_gather_scatter(dtl_comm_t comm, int32_t rank) {
     return good && back[0] == mine[0] && back[1] == mine[1];
 }
 
-static int check_alltoall(dtl_comm_t comm, int32_t rank) {
+static int check_alltoall(dtl_comm_t comm, int32_t rank)
+{
     int32_t there[RANKS], back[RANKS];
     int good = 1;
     for (int32_t i = 0; i < RANKS; i++) {
@@ -318,7 +337,7 @@ static int check_alltoall(dtl_comm_t comm, int32_t rank) {
 }
 
 static const struct {
-    const char* name;
+    const char *name;
     int (*check)(dtl_comm_t comm, int32_t rank);
 } checks[] = {
     {"sendrecv", check_send_recv},
@@ -332,8 +351,9 @@ static const struct {
 };
 
 /* One thread: its rank is its argument, its result whether everything was right on all ranks. */
-static void* rank_main(void* argument) {
-    int32_t* rank = argument;
+static void *rank_main(void *argument)
+{
+    int32_t *rank = argument;
     int32_t all_good = 1;
     dtl_comm_t comm;
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
@@ -355,7 +375,8 @@ static void* rank_main(void* argument) {
     return NULL;
 }
 
-int main(void) {
+int main(void)
+{
     job_t job;
     pthread_t threads[RANKS];
     int32_t ranks[RANKS]; /* in: the rank; out: whether all was right */

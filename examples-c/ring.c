@@ -11,7 +11,8 @@
 enum { TAG_TOKEN = 1, TAG_SHIFT = 2 };
 
 /* One token visits every rank in turn, and each adds its number. */
-static int64_t pass_token(dtl_comm_t comm, int32_t rank, int32_t size) {
+static int64_t pass_token(dtl_comm_t comm, int32_t rank, int32_t size)
+{
     const int32_t next = (rank + 1) % size, previous = (rank + size - 1) % size;
     int64_t token = 0;
     if (size == 1) {
@@ -29,7 +30,8 @@ static int64_t pass_token(dtl_comm_t comm, int32_t rank, int32_t size) {
 }
 
 /* Everybody sends at the same time: after size-1 shifts each rank has seen every number. */
-static int64_t shift_all(dtl_comm_t comm, int32_t rank, int32_t size) {
+static int64_t shift_all(dtl_comm_t comm, int32_t rank, int32_t size)
+{
     const int32_t next = (rank + 1) % size, previous = (rank + size - 1) % size;
     int64_t mine = rank, sum = rank;
     for (int32_t step = 1; step < size; step++) {
@@ -50,7 +52,8 @@ static int64_t shift_all(dtl_comm_t comm, int32_t rank, int32_t size) {
     return sum;
 }
 
-int main(void) {
+int main(void)
+{
     int32_t rank = 0, size = 0;
     DTL_CHECK(dtl_init(NULL));
     DTL_CHECK(dtl_comm_rank(DTL_COMM_WORLD, &rank));

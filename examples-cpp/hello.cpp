@@ -11,17 +11,19 @@
 #include <exception>
 #include <string>
 
-static void list_backends() {
+static void list_backends()
+{
     for (const dtl::backend_ref backend : dtl::backend_ref::all()) {
         std::string why_not;
         const bool available = backend.is_available(&why_not);
-        std::printf("  %-10s %s%s\n", backend.name().c_str(), available ? "available" : "not available: ",
-                    why_not.c_str());
+        std::printf("  %-10s %s%s\n", backend.name().c_str(),
+                    available ? "available" : "not available: ", why_not.c_str());
     }
 }
 
 // Sends a text through the memory of a device.
-static std::string round_trip(dtl::backend_ref backend, const std::string& text) {
+static std::string round_trip(dtl::backend_ref backend, const std::string &text)
+{
     dtl::buffer<char> memory(text.size(), DTL_MEMORY_DEVICE, backend);
     std::string back(text.size(), ' ');
     memory.copy_from(text.data());
@@ -29,7 +31,8 @@ static std::string round_trip(dtl::backend_ref backend, const std::string& text)
     return back; // the buffer frees itself
 }
 
-int main() {
+int main()
+{
     try {
         std::printf("libdtl %s, backends:\n", dtl_version_string());
         const dtl::library library;
@@ -37,7 +40,8 @@ int main() {
 
         const dtl::backend_ref backend(nullptr); // the one that DTL_BACKEND names, else the best available
         const int device = backend.device();
-        std::printf("using %s, device %d: %s\n", backend.name().c_str(), device, backend.device_info(device).name);
+        std::printf("using %s, device %d: %s\n", backend.name().c_str(), device,
+                    backend.device_info(device).name);
 
         const std::string text = "hello, device", back = round_trip(backend, text);
         std::printf("back from the device: %s\n", back.c_str());
@@ -47,7 +51,7 @@ int main() {
         }
         std::printf("done\n");
         return 0;
-    } catch (const std::exception& failure) {
+    } catch (const std::exception &failure) {
         std::fprintf(stderr, "hello: %s\n", failure.what());
         return 1;
     }

@@ -24,36 +24,41 @@ namespace {
 
 // What the library passes to every slot as `self`. Atomic: slots are called from any thread.
 struct counting {
-    std::atomic<unsigned long> sets{0}, allocs{0}, frees{0}, streams{0}, events{0}, records{0}, loops{0}, pieces{0},
-        destroyed{0};
+    std::atomic<unsigned long> sets{0}, allocs{0}, frees{0}, streams{0}, events{0}, records{0}, loops{0},
+        pieces{0}, destroyed{0};
 
-    static counting& from(void* self) noexcept { return *static_cast<counting*>(self); }
+    static counting &from(void *self) noexcept { return *static_cast<counting *>(self); }
 };
 
 // ---- device (slots must not throw, hence noexcept) ----
 
-dtl_status_t device_count(void*, int32_t* out_count) noexcept {
+dtl_status_t device_count(void *, int32_t *out_count) noexcept
+{
     *out_count = 1;
     return DTL_SUCCESS;
 }
 
-dtl_status_t device_set(void* self, int32_t) noexcept { // the number was checked against the count
+dtl_status_t device_set(void *self, int32_t) noexcept
+{ // the number was checked against the count
     counting::from(self).sets++;
     return DTL_SUCCESS;
 }
 
-dtl_status_t device_get(void*, int32_t* out_device) noexcept {
+dtl_status_t device_get(void *, int32_t *out_device) noexcept
+{
     *out_device = 0;
     return DTL_SUCCESS;
 }
 
 // ---- memory ----
 
-bool known(dtl_enum_word_t kind) noexcept {
+bool known(dtl_enum_word_t kind) noexcept
+{
     return kind == DTL_MEMORY_HOST || kind == DTL_MEMORY_DEVICE;
 }
 
-dtl_status_t memory_kind_info(void*, dtl_enum_word_t kind, dtl_mem_kind_info_t* out_info) noexcept {
+dtl_status_t memory_kind_info(void *, dtl_enum_word_t kind, dtl_mem_kind_info_t *out_info) noexcept
+{
     if (!known(kind)) {
         return DTL_ERROR_NOT_SUPPORTED;
     }
@@ -64,13 +69,14 @@ dtl_status_t memory_kind_info(void*, dtl_enum_word_t kind, dtl_mem_kind_info_t* 
     return DTL_SUCCESS;
 }
 
-dtl_status_t memory_alloc(void* self, uint64_t size_bytes, uint64_t alignment, dtl_enum_word_t kind,
-                          void** out_ptr) noexcept {
+dtl_status_t memory_alloc(void *self, uint64_t size_bytes, uint64_t alignment, dtl_enum_word_t kind,
+                          void **out_ptr) noexcept
+{
     if (!known(kind)) {
         DTL_IGNORE(dtl_backend_set_error("use DTL_MEMORY_HOST or DTL_MEMORY_DEVICE"));
         return DTL_ERROR_NOT_SUPPORTED;
     }
-    void* memory = ::operator new(size_bytes, std::align_val_t{alignment}, std::nothrow);
+    void *memory = ::operator new (size_bytes, std::align_val_t{alignment}, std::nothrow);
     if (memory == nullptr) {
         return DTL_ERROR_OUT_OF_MEMORY;
     }
@@ -79,51 +85,60 @@ dtl_status_t memory_alloc(void* self, uint64_t size_bytes, uint64_t alignment, d
     return DTL_SUCCESS;
 }
 
-dtl_status_t memory_free(void* self, void* ptr, uint64_t, uint64_t alignment, dtl_enum_word_t) noexcept {
+dtl_status_t memory_free(void *self, void *ptr, uint64_t, uint64_t alignment, dtl_enum_word_t) noexcept
+{
     counting::from(self).frees++;
-    ::operator delete(ptr, std::align_val_t{alignment});
+    ::operator delete (ptr, std::align_val_t{alignment});
     return DTL_SUCCESS;
 }
 
 // ---- execution: work is done when it is queued, so streams and events have nothing to remember
 // and any pointer but NULL will do for them ----
 
-dtl_status_t stream_create(void* self, int32_t, uint64_t, void** out_stream) noexcept {
+dtl_status_t stream_create(void *self, int32_t, uint64_t, void **out_stream) noexcept
+{
     counting::from(self).streams++;
     *out_stream = self;
     return DTL_SUCCESS;
 }
 
-dtl_status_t stream_nothing(void*, void*) noexcept { // destroy, synchronize
+dtl_status_t stream_nothing(void *, void *) noexcept
+{ // destroy, synchronize
     return DTL_SUCCESS;
 }
 
-dtl_status_t event_create(void* self, uint64_t, void** out_event) noexcept {
+dtl_status_t event_create(void *self, uint64_t, void **out_event) noexcept
+{
     counting::from(self).events++;
     *out_event = self;
     return DTL_SUCCESS;
 }
 
-dtl_status_t event_destroy(void*, void*) noexcept {
+dtl_status_t event_destroy(void *, void *) noexcept
+{
     return DTL_SUCCESS;
 }
 
-dtl_status_t event_record(void* self, void*, void*) noexcept {
+dtl_status_t event_record(void *self, void *, void *) noexcept
+{
     counting::from(self).records++;
     return DTL_SUCCESS;
 }
 
-dtl_status_t event_query(void*, void*, int32_t* out_done) noexcept {
+dtl_status_t event_query(void *, void *, int32_t *out_done) noexcept
+{
     *out_done = 1;
     return DTL_SUCCESS;
 }
 
-dtl_status_t execute(void*, dtl_task_fn_t function, void* user) noexcept {
+dtl_status_t execute(void *, dtl_task_fn_t function, void *user) noexcept
+{
     return function(user);
 }
 
-dtl_status_t parallel_for(void* self, uint64_t begin, uint64_t end, uint64_t grain, dtl_range_fn_t body,
-                          void* user) noexcept {
+dtl_status_t parallel_for(void *self, uint64_t begin, uint64_t end, uint64_t grain, dtl_range_fn_t body,
+                          void *user) noexcept
+{
     counting::from(self).loops++;
     while (begin < end) {
         const uint64_t piece = std::min(end - begin, grain);
@@ -134,16 +149,19 @@ dtl_status_t parallel_for(void* self, uint64_t begin, uint64_t end, uint64_t gra
     return DTL_SUCCESS;
 }
 
-dtl_status_t max_parallelism(void*, uint32_t* out_threads) noexcept {
+dtl_status_t max_parallelism(void *, uint32_t *out_threads) noexcept
+{
     *out_threads = 1;
     return DTL_SUCCESS;
 }
 
-void destroy(void* self) noexcept {
+void destroy(void *self) noexcept
+{
     counting::from(self).destroyed++;
 }
 
-dtl::registered_backend register_counting(counting& self) {
+dtl::registered_backend register_counting(counting &self)
+{
     dtl_device_vtable_t device = DTL_DEVICE_VTABLE_INIT;
     dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
     dtl_exec_vtable_t exec = DTL_EXEC_VTABLE_INIT;
@@ -179,13 +197,14 @@ constexpr std::size_t count = 1000, grain = 100;
 template <class Handle, dtl_status_t (*Destroy)(Handle)> struct owner {
     Handle handle{};
     owner() = default;
-    owner(const owner&) = delete;
-    owner& operator=(const owner&) = delete;
+    owner(const owner &) = delete;
+    owner &operator=(const owner &) = delete;
     ~owner() { DTL_IGNORE(Destroy(handle)); }
 };
 
-dtl_status_t fill_squares(uint64_t begin, uint64_t end, void* user) noexcept {
-    auto* values = static_cast<double*>(user);
+dtl_status_t fill_squares(uint64_t begin, uint64_t end, void *user) noexcept
+{
+    auto *values = static_cast<double *>(user);
     for (uint64_t i = begin; i < end; i++) {
         values[i] = static_cast<double>(i * i);
     }
@@ -193,7 +212,8 @@ dtl_status_t fill_squares(uint64_t begin, uint64_t end, void* user) noexcept {
 }
 
 // Computes squares on the executor, sends them through the device, says whether they came back.
-bool work(dtl::backend_ref backend) {
+bool work(dtl::backend_ref backend)
+{
     std::vector<double> there(count), back(count);
     const uint64_t size_bytes = count * sizeof(double);
     backend.set_device(0);
@@ -215,7 +235,8 @@ bool work(dtl::backend_ref backend) {
     for (std::size_t i = 0; i < count; i++) {
         const double expected = computes ? static_cast<double>(i * i) : 0;
         if (back[i] != expected) {
-            std::fprintf(stderr, "register_backend: value %zu came back as %g, not %g\n", i, back[i], expected);
+            std::fprintf(stderr, "register_backend: value %zu came back as %g, not %g\n", i, back[i],
+                         expected);
             return false;
         }
     }
@@ -223,16 +244,19 @@ bool work(dtl::backend_ref backend) {
 }
 
 // Each counter moved once, or (another backend was chosen) not at all.
-bool counted(const counting& c, unsigned long used) {
-    std::printf("device sets %lu, allocations %lu, frees %lu, streams %lu, events %lu, records %lu, loops %lu in %lu "
-                "pieces\n",
-                c.sets.load(), c.allocs.load(), c.frees.load(), c.streams.load(), c.events.load(), c.records.load(),
-                c.loops.load(), c.pieces.load());
+bool counted(const counting &c, unsigned long used)
+{
+    std::printf(
+        "device sets %lu, allocations %lu, frees %lu, streams %lu, events %lu, records %lu, loops %lu in %lu "
+        "pieces\n",
+        c.sets.load(), c.allocs.load(), c.frees.load(), c.streams.load(), c.events.load(), c.records.load(),
+        c.loops.load(), c.pieces.load());
     return c.sets == used && c.allocs == used && c.frees == used && c.streams == used && c.events == used &&
            c.records == used && c.loops == used && c.pieces == used * (count / grain);
 }
 
-int run() {
+int run()
+{
     counting self;
     bool good = false;
     {
@@ -255,10 +279,11 @@ int run() {
 
 } // namespace
 
-int main() {
+int main()
+{
     try {
         return run();
-    } catch (const std::exception& failure) {
+    } catch (const std::exception &failure) {
         std::fprintf(stderr, "register_backend: %s\n", failure.what());
         return 1;
     }

@@ -36,18 +36,20 @@ struct message {
 };
 
 struct operation { // its address is the operation's word
-    void* buf = nullptr;
+    void *buf = nullptr;
     uint64_t capacity = 0;
     int32_t source = 0;
     uint64_t match_word = 0, ignore = 0;
     bool done = false;
     dtl_comm_done_t result{};
 
-    bool wants(int32_t from, uint64_t word) const noexcept {
+    bool wants(int32_t from, uint64_t word) const noexcept
+    {
         return (source == from || source == DTL_ANY_SOURCE) && ((match_word ^ word) & ~ignore) == 0;
     }
 
-    void deliver(int32_t from, uint64_t word, const void* bytes, uint64_t size_bytes) noexcept {
+    void deliver(int32_t from, uint64_t word, const void *bytes, uint64_t size_bytes) noexcept
+    {
         const uint64_t fits = std::min(size_bytes, capacity);
         if (fits > 0) {
             std::memcpy(buf, bytes, fits);
@@ -62,45 +64,51 @@ struct mailbox {
     std::mutex lock; // held only to look through the lists and copy one message
     int32_t rank = 0;
     std::list<message> messages;
-    std::list<operation*> receives;
+    std::list<operation *> receives;
 };
 
 class job { // `self` of the slots
   public:
-    job() {
+    job()
+    {
         for (std::size_t rank = 0; rank < mailboxes_.size(); rank++) {
             mailboxes_[rank].rank = static_cast<int32_t>(rank);
         }
     }
 
-    mailbox* open(int32_t rank) noexcept { return &mailboxes_[static_cast<std::size_t>(rank)]; }
+    mailbox *open(int32_t rank) noexcept { return &mailboxes_[static_cast<std::size_t>(rank)]; }
 
     // Into the oldest receive that wants it, else into the mailbox. Either way the send is then done:
     // its buffer has been read.
-    operation* send(const mailbox& from, const void* buf, uint64_t size_bytes, int32_t dest, uint64_t word) {
-        mailbox& to = mailboxes_[static_cast<std::size_t>(dest)];
+    operation *send(const mailbox &from, const void *buf, uint64_t size_bytes, int32_t dest, uint64_t word)
+    {
+        mailbox &to = mailboxes_[static_cast<std::size_t>(dest)];
         auto sent = std::make_unique<operation>();
         sent->done = true; // result: all zero, DTL_SUCCESS
         const std::lock_guard<std::mutex> guard(to.lock);
-        const auto found = std::find_if(to.receives.begin(), to.receives.end(),
-                                        [&](const operation* receive) { return receive->wants(from.rank, word); });
+        const auto found =
+            std::find_if(to.receives.begin(), to.receives.end(),
+                         [&](const operation *receive) { return receive->wants(from.rank, word); });
         if (found != to.receives.end()) {
             (*found)->deliver(from.rank, word, buf, size_bytes);
             to.receives.erase(found);
         } else {
-            const char* bytes = static_cast<const char*>(buf);
-            to.messages.push_back({from.rank, word, size_bytes > 0 ? std::vector<char>(bytes, bytes + size_bytes)
-                                                                   : std::vector<char>()});
+            const char *bytes = static_cast<const char *>(buf);
+            to.messages.push_back(
+                {from.rank, word,
+                 size_bytes > 0 ? std::vector<char>(bytes, bytes + size_bytes) : std::vector<char>()});
         }
         return sent.release();
     }
 
     // Takes the oldest message that it wants, else waits in the mailbox.
-    static operation* receive(mailbox& me, std::unique_ptr<operation> wish) {
+    static operation *receive(mailbox &me, std::unique_ptr<operation> wish)
+    {
         const std::lock_guard<std::mutex> guard(me.lock);
-        const auto found = std::find_if(me.messages.begin(), me.messages.end(), [&](const message& candidate) {
-            return wish->wants(candidate.source, candidate.match_word);
-        });
+        const auto found =
+            std::find_if(me.messages.begin(), me.messages.end(), [&](const message &candidate) {
+                return wish->wants(candidate.source, candidate.match_word);
+            });
         if (found != me.messages.end()) {
             wish->deliver(found->source, found->match_word, found->bytes.data(), found->bytes.size());
             me.messages.erase(found);
@@ -115,7 +123,8 @@ class job { // `self` of the slots
 };
 
 // The slots must not throw: the only exception here is that of a failed allocation.
-template <class F> dtl_status_t guarded(F function) noexcept {
+template <class F> dtl_status_t guarded(F function) noexcept
+{
     try {
         function();
         return DTL_SUCCESS;
@@ -124,35 +133,41 @@ template <class F> dtl_status_t guarded(F function) noexcept {
     }
 }
 
-uint64_t word_of(operation* op) noexcept {
+uint64_t word_of(operation *op) noexcept
+{
     return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(op));
 }
 
-dtl_status_t comm_open(void* self, const dtl_comm_open_t* args, void** out_comm, int32_t* out_rank,
-                       int32_t* out_size) noexcept {
+dtl_status_t comm_open(void *self, const dtl_comm_open_t *args, void **out_comm, int32_t *out_rank,
+                       int32_t *out_size) noexcept
+{
     if (args->size != ranks || args->rank < 0 || args->rank >= ranks) {
         DTL_IGNORE(dtl_backend_set_error("set rank and size of dtl_comm_desc_t: there are 4 ranks"));
         return DTL_ERROR_INVALID_ARGUMENT;
     }
-    *out_comm = static_cast<job*>(self)->open(args->rank);
+    *out_comm = static_cast<job *>(self)->open(args->rank);
     *out_rank = args->rank;
     *out_size = ranks;
     return DTL_SUCCESS;
 }
 
-dtl_status_t comm_close(void*, void*) noexcept { // the mailboxes go with the job: others may still send here
+dtl_status_t comm_close(void *, void *) noexcept
+{ // the mailboxes go with the job: others may still send here
     return DTL_SUCCESS;
 }
 
-dtl_status_t comm_isend(void* self, void* comm, const void* buf, uint64_t size_bytes, int32_t dest,
-                        uint64_t match_word, uint64_t* out_op) noexcept {
+dtl_status_t comm_isend(void *self, void *comm, const void *buf, uint64_t size_bytes, int32_t dest,
+                        uint64_t match_word, uint64_t *out_op) noexcept
+{
     return guarded([&] {
-        *out_op = word_of(static_cast<job*>(self)->send(*static_cast<mailbox*>(comm), buf, size_bytes, dest, match_word));
+        *out_op = word_of(
+            static_cast<job *>(self)->send(*static_cast<mailbox *>(comm), buf, size_bytes, dest, match_word));
     });
 }
 
-dtl_status_t comm_irecv(void*, void* comm, void* buf, uint64_t size_bytes, int32_t source, uint64_t match_word,
-                        uint64_t ignore, uint64_t* out_op) noexcept {
+dtl_status_t comm_irecv(void *, void *comm, void *buf, uint64_t size_bytes, int32_t source,
+                        uint64_t match_word, uint64_t ignore, uint64_t *out_op) noexcept
+{
     return guarded([&] {
         auto wish = std::make_unique<operation>();
         wish->buf = buf;
@@ -160,14 +175,17 @@ dtl_status_t comm_irecv(void*, void* comm, void* buf, uint64_t size_bytes, int32
         wish->source = source;
         wish->match_word = match_word;
         wish->ignore = ignore;
-        *out_op = word_of(job::receive(*static_cast<mailbox*>(comm), std::move(wish)));
+        *out_op = word_of(job::receive(*static_cast<mailbox *>(comm), std::move(wish)));
     });
 }
 
-dtl_status_t comm_test(void*, void* comm, uint64_t op, int32_t* out_done, dtl_comm_done_t* out_result) noexcept {
-    auto* tested = reinterpret_cast<operation*>(static_cast<uintptr_t>(op));
+dtl_status_t comm_test(void *, void *comm, uint64_t op, int32_t *out_done,
+                       dtl_comm_done_t *out_result) noexcept
+{
+    auto *tested = reinterpret_cast<operation *>(static_cast<uintptr_t>(op));
     {
-        const std::lock_guard<std::mutex> guard(static_cast<mailbox*>(comm)->lock); // a sender may be completing it
+        const std::lock_guard<std::mutex> guard(
+            static_cast<mailbox *>(comm)->lock); // a sender may be completing it
         *out_done = tested->done;
     }
     if (*out_done != 0) {
@@ -177,7 +195,8 @@ dtl_status_t comm_test(void*, void* comm, uint64_t op, int32_t* out_done, dtl_co
     return DTL_SUCCESS;
 }
 
-dtl::registered_backend register_mailboxes(job& self) {
+dtl::registered_backend register_mailboxes(job &self)
+{
     dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
     comm.flags = DTL_COMM_THREADS; // the mailboxes have locks of their own
@@ -194,7 +213,8 @@ dtl::registered_backend register_mailboxes(job& self) {
 
 using dtl::check;
 
-bool check_send_recv(dtl_comm_t comm, int32_t rank) {
+bool check_send_recv(dtl_comm_t comm, int32_t rank)
+{
     const int32_t next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
     double there = rank, back = -1;
     check(dtl_comm_sendrecv(comm, &there, 1, next, 7, &back, 1, previous, 7, DTL_DTYPE_FLOAT64, nullptr));
@@ -202,7 +222,8 @@ bool check_send_recv(dtl_comm_t comm, int32_t rank) {
 }
 
 // Rank 0 receives from anybody, first one tag and then the other: sent the other way round.
-bool check_any_source(dtl_comm_t comm, int32_t rank) {
+bool check_any_source(dtl_comm_t comm, int32_t rank)
+{
     if (rank != 0) {
         const int32_t early = 10 * rank, late = 100 * rank;
         check(dtl_comm_send(comm, &early, 1, DTL_DTYPE_INT32, 0, 1));
@@ -222,7 +243,8 @@ bool check_any_source(dtl_comm_t comm, int32_t rank) {
 }
 
 // Messages of one sender under any tag come in the order sent; receives are served in the order posted.
-bool check_order(dtl_comm_t comm, int32_t rank) {
+bool check_order(dtl_comm_t comm, int32_t rank)
+{
     constexpr std::size_t messages = 8;
     const int32_t other = ranks - 1 - rank;
     std::array<int32_t, messages> sent{}, got{};
@@ -245,7 +267,8 @@ bool check_order(dtl_comm_t comm, int32_t rank) {
     return good;
 }
 
-bool check_truncation(dtl_comm_t comm, int32_t rank) {
+bool check_truncation(dtl_comm_t comm, int32_t rank)
+{
     const int32_t pair[2] = {rank, rank + 1};
     int32_t one = -1;
     dtl_recv_info_t info;
@@ -256,7 +279,8 @@ bool check_truncation(dtl_comm_t comm, int32_t rank) {
     return status == DTL_ERROR_TRUNCATED && one == rank && info.size_bytes == sizeof pair;
 }
 
-bool check_bcast(dtl_comm_t comm, int32_t rank) {
+bool check_bcast(dtl_comm_t comm, int32_t rank)
+{
     const std::array<int64_t, 3> expected{3, 1, 4};
     std::array<int64_t, 3> values{};
     if (rank == 2) {
@@ -267,7 +291,8 @@ bool check_bcast(dtl_comm_t comm, int32_t rank) {
     return values == expected;
 }
 
-bool check_reduce(dtl_comm_t comm, int32_t rank) {
+bool check_reduce(dtl_comm_t comm, int32_t rank)
+{
     const double mine[2] = {double(rank), -double(rank)}, total = ranks * (ranks - 1) / 2.0;
     double sum[2] = {0, 0}, most[2] = {0, 0};
     check(dtl_comm_reduce(comm, mine, sum, 2, DTL_DTYPE_FLOAT64, DTL_OP_SUM, 1));
@@ -275,7 +300,8 @@ bool check_reduce(dtl_comm_t comm, int32_t rank) {
     return (rank != 1 || (sum[0] == total && sum[1] == -total)) && most[0] == ranks - 1 && most[1] == 0;
 }
 
-bool check_gather_scatter(dtl_comm_t comm, int32_t rank) {
+bool check_gather_scatter(dtl_comm_t comm, int32_t rank)
+{
     const std::array<int32_t, 2> mine{rank, rank * rank};
     std::array<int32_t, 2> back{-1, -1};
     std::array<int32_t, 2 * ranks> all{}, everywhere{}, expected{};
@@ -289,7 +315,8 @@ bool check_gather_scatter(dtl_comm_t comm, int32_t rank) {
     return everywhere == expected && (rank != 3 || all == expected) && back == mine;
 }
 
-bool check_alltoall(dtl_comm_t comm, int32_t rank) {
+bool check_alltoall(dtl_comm_t comm, int32_t rank)
+{
     std::array<int32_t, ranks> there{}, back{}, expected{};
     for (int32_t i = 0; i < ranks; i++) {
         there[static_cast<std::size_t>(i)] = 10 * rank + i;
@@ -300,7 +327,7 @@ bool check_alltoall(dtl_comm_t comm, int32_t rank) {
 }
 
 struct {
-    const char* name;
+    const char *name;
     bool (*function)(dtl_comm_t comm, int32_t rank);
 } const checks[] = {
     {"sendrecv", check_send_recv},
@@ -316,23 +343,25 @@ struct {
 // One rank, opened as long as this lives.
 struct communicator {
     dtl_comm_t handle{};
-    explicit communicator(int32_t rank) {
+    explicit communicator(int32_t rank)
+    {
         dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
         desc.kind = "mailbox";
         desc.rank = rank;
         desc.size = ranks;
         check(dtl_comm_open(&desc, &handle));
     }
-    communicator(const communicator&) = delete;
-    communicator& operator=(const communicator&) = delete;
+    communicator(const communicator &) = delete;
+    communicator &operator=(const communicator &) = delete;
     ~communicator() { DTL_IGNORE(dtl_comm_destroy(handle)); }
 };
 
 // One thread. Says whether everything was right on all ranks.
-bool rank_main(int32_t rank) {
+bool rank_main(int32_t rank)
+{
     const communicator comm(rank);
     bool all_good = true;
-    for (const auto& [name, function] : checks) {
+    for (const auto &[name, function] : checks) {
         const int32_t good = function(comm.handle, rank);
         int32_t together = 0;
         check(dtl_comm_allreduce(comm.handle, &good, &together, 1, DTL_DTYPE_INT32, DTL_OP_MIN));
@@ -344,7 +373,8 @@ bool rank_main(int32_t rank) {
     return all_good;
 }
 
-bool run() {
+bool run()
+{
     job self; // before the library, so destroyed after it
     const dtl::library library;
     const dtl::registered_backend backend = register_mailboxes(self);
@@ -354,14 +384,14 @@ bool run() {
         threads.emplace_back([rank, &good] {
             try {
                 good[static_cast<std::size_t>(rank)] = rank_main(rank);
-            } catch (const std::exception& failure) {
+            } catch (const std::exception &failure) {
                 // The others wait for this rank for ever, so the program ends here.
                 std::fprintf(stderr, "register_comm: rank %d: %s\n", int{rank}, failure.what());
                 std::_Exit(1);
             }
         });
     }
-    for (std::thread& thread : threads) {
+    for (std::thread &thread : threads) {
         thread.join();
     }
     return std::all_of(good.begin(), good.end(), [](bool one) { return one; });
@@ -369,14 +399,15 @@ bool run() {
 
 } // namespace
 
-int main() {
+int main()
+{
     try {
         const bool good = run();
         if (good) {
             std::printf("correct\n");
         }
         return good ? 0 : 1;
-    } catch (const std::exception& failure) {
+    } catch (const std::exception &failure) {
         std::fprintf(stderr, "register_comm: %s\n", failure.what());
         return 1;
     }

@@ -20,7 +20,8 @@ struct ring {
     int32_t rank, size, next, previous;
 };
 
-ring make_ring(dtl_comm_t comm) {
+ring make_ring(dtl_comm_t comm)
+{
     int32_t rank = 0, size = 0;
     dtl::check(dtl_comm_rank(comm, &rank));
     dtl::check(dtl_comm_size(comm, &size));
@@ -28,7 +29,8 @@ ring make_ring(dtl_comm_t comm) {
 }
 
 // One token visits every rank in turn, and each adds its number.
-int64_t pass_token(const ring& r) {
+int64_t pass_token(const ring &r)
+{
     int64_t token = 0;
     if (r.size == 1) {
         return token; // nobody to send to: a blocking send to oneself would wait for ever
@@ -45,13 +47,15 @@ int64_t pass_token(const ring& r) {
 }
 
 // Everybody sends at the same time: after size-1 shifts each rank has seen every number.
-int64_t shift_all(const ring& r) {
+int64_t shift_all(const ring &r)
+{
     int64_t mine = r.rank, sum = r.rank;
     for (int32_t step = 1; step < r.size; step++) {
         int64_t received = -1;
         dtl_request_t requests[2];
         dtl_recv_info_t infos[2];
-        dtl::check(dtl_comm_irecv(r.comm, &received, 1, DTL_DTYPE_INT64, r.previous, tag_shift, &requests[0]));
+        dtl::check(
+            dtl_comm_irecv(r.comm, &received, 1, DTL_DTYPE_INT64, r.previous, tag_shift, &requests[0]));
         dtl::check(dtl_comm_isend(r.comm, &mine, 1, DTL_DTYPE_INT64, r.next, tag_shift, &requests[1]));
         dtl::check(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, infos));
         if (infos[0].source != r.previous || infos[0].size_bytes != sizeof received) {
@@ -63,7 +67,8 @@ int64_t shift_all(const ring& r) {
     return sum;
 }
 
-int run() {
+int run()
+{
     const dtl::library library;
     const ring r = make_ring(DTL_COMM_WORLD);
     const int64_t expected = int64_t{r.size} * (r.size - 1) / 2;
@@ -74,17 +79,19 @@ int run() {
     dtl::check(dtl_comm_allreduce(r.comm, &good, &all_good, 1, DTL_DTYPE_INT32, DTL_OP_MIN));
     if (r.rank == 0) {
         std::printf("%d ranks: the token came back as %lld, every shift sum is %lld: %s\n", int{r.size},
-                    static_cast<long long>(token), static_cast<long long>(sum), all_good ? "correct" : "WRONG");
+                    static_cast<long long>(token), static_cast<long long>(sum),
+                    all_good ? "correct" : "WRONG");
     }
     return all_good ? 0 : 1;
 }
 
 } // namespace
 
-int main() {
+int main()
+{
     try {
         return run();
-    } catch (const std::exception& failure) {
+    } catch (const std::exception &failure) {
         std::fprintf(stderr, "ring: %s\n", failure.what());
         return 1;
     }

@@ -28,7 +28,7 @@
 enum { TAG_SOLUTION = 100, BLOCKS = 256, PROGRESS_LINES_EVERY = 50 };
 
 typedef struct arguments_t {
-    const char* path;
+    const char *path;
     double tolerance;
     int32_t max_iterations;
     bool reproducible;
@@ -43,23 +43,27 @@ typedef struct state_t {
     double *b, *x;
 } state_t;
 
-static int usage(int32_t rank, const char* wrong) {
+static int usage(int32_t rank, const char *wrong)
+{
     if (rank == 0) {
-        fprintf(stderr, "cg: %s\nusage: cg FILE.mtx [--tolerance T] [--max-iterations N] [--reproducible]\n", wrong);
+        fprintf(stderr, "cg: %s\nusage: cg FILE.mtx [--tolerance T] [--max-iterations N] [--reproducible]\n",
+                wrong);
     }
     return 2;
 }
 
 /* NULL, or what is wrong. */
-static const char* parse(int argc, char** argv, arguments_t* out) {
+static const char *parse(int argc, char **argv, arguments_t *out)
+{
     *out = (arguments_t){NULL, 1e-8, 10000, false};
     for (int i = 1; i < argc; i++) {
-        char* end = NULL;
+        char *end = NULL;
         if (strcmp(argv[i], "--reproducible") == 0) {
             out->reproducible = true;
         } else if (strcmp(argv[i], "--tolerance") == 0) {
             out->tolerance = ++i < argc ? strtod(argv[i], &end) : 0;
-            if (end == NULL || end == argv[i] || *end != '\0' || !(out->tolerance > 0 && out->tolerance < 1)) {
+            if (end == NULL || end == argv[i] || *end != '\0' ||
+                !(out->tolerance > 0 && out->tolerance < 1)) {
                 return "--tolerance wants a number between 0 and 1";
             }
         } else if (strcmp(argv[i], "--max-iterations") == 0) {
@@ -79,15 +83,17 @@ static const char* parse(int argc, char** argv, arguments_t* out) {
     return out->path == NULL ? "no file given" : NULL;
 }
 
-static double seconds(void) {
+static double seconds(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* On a terminal one line that is rewritten, else a line now and then. */
-static void show_progress(int32_t iteration, double residual, void* user) {
-    const int32_t rank = *(const int32_t*)user;
+static void show_progress(int32_t iteration, double residual, void *user)
+{
+    const int32_t rank = *(const int32_t *)user;
     if (rank != 0) {
         return;
     }
@@ -99,7 +105,8 @@ static void show_progress(int32_t iteration, double residual, void* user) {
 }
 
 /* Rank 0 reads; all learn whether it went well, so that all leave together. */
-static dtl_status_t read_on_root(state_t* s, const char* path, int32_t* out_good) {
+static dtl_status_t read_on_root(state_t *s, const char *path, int32_t *out_good)
+{
     *out_good = 0;
     if (s->rank == 0) {
         char error[4096];
@@ -112,13 +119,14 @@ static dtl_status_t read_on_root(state_t* s, const char* path, int32_t* out_good
 }
 
 /* FNV-1a over the bits of x in the order of the rows, on rank 0. */
-static dtl_status_t hash_solution(const state_t* s, uint64_t* out_hash) {
-    const matrix_t* m = &s->matrix;
+static dtl_status_t hash_solution(const state_t *s, uint64_t *out_hash)
+{
+    const matrix_t *m = &s->matrix;
     if (s->rank != 0) {
         return dtl_comm_send(s->comm, s->x, (uint64_t)m->rows, DTL_DTYPE_FLOAT64, 0, TAG_SOLUTION);
     }
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    double* part = allocate(m->global_rows, sizeof *part);
+    double *part = allocate(m->global_rows, sizeof *part);
     dtl_status_t status = DTL_SUCCESS;
     for (int32_t rank = 0; rank < m->size && status == DTL_SUCCESS; rank++) {
         const uint64_t rows = (uint64_t)(m->first_row[rank + 1] - m->first_row[rank]);
@@ -127,7 +135,7 @@ static dtl_status_t hash_solution(const state_t* s, uint64_t* out_hash) {
         } else {
             status = dtl_comm_recv(s->comm, part, rows, DTL_DTYPE_FLOAT64, rank, TAG_SOLUTION, NULL);
         }
-        const unsigned char* bytes = (const unsigned char*)part;
+        const unsigned char *bytes = (const unsigned char *)part;
         for (uint64_t i = 0; i < rows * sizeof *part; i++) {
             hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
         }
@@ -137,9 +145,10 @@ static dtl_status_t hash_solution(const state_t* s, uint64_t* out_hash) {
     return status;
 }
 
-static dtl_status_t print_table(const state_t* s, const arguments_t* arguments, const cg_result_t* result,
-                                double elapsed) {
-    const matrix_t* m = &s->matrix;
+static dtl_status_t print_table(const state_t *s, const arguments_t *arguments, const cg_result_t *result,
+                                double elapsed)
+{
+    const matrix_t *m = &s->matrix;
     const double nonzeros = (double)m->row_start[m->rows];
     double mine[5] = {0, m->rows, -(double)m->rows, nonzeros, -nonzeros}, most[5];
     double total = 0;
@@ -174,7 +183,8 @@ static dtl_status_t print_table(const state_t* s, const arguments_t* arguments, 
 }
 
 /* `*out_exit` is the exit status if the communication succeeds. */
-static dtl_status_t run(state_t* s, const arguments_t* arguments, int* out_exit) {
+static dtl_status_t run(state_t *s, const arguments_t *arguments, int *out_exit)
+{
     int32_t good = 0;
     cg_result_t result;
     *out_exit = EXIT_FAILURE;
@@ -188,7 +198,7 @@ static dtl_status_t run(state_t* s, const arguments_t* arguments, int* out_exit)
     const int32_t block_rows = arguments->reproducible ? (rows - 1) / BLOCKS + 1 : 0;
     DTL_TRY(matrix_distribute(s->comm, &s->whole, block_rows > 0 ? block_rows : 1, &s->matrix));
     mtx_free(&s->whole);
-    matrix_t* m = &s->matrix;
+    matrix_t *m = &s->matrix;
     s->b = allocate(m->rows, sizeof *s->b);
     s->x = allocate(m->rows, sizeof *s->x);
     for (int32_t i = 0; i < m->rows; i++) {
@@ -207,20 +217,21 @@ static dtl_status_t run(state_t* s, const arguments_t* arguments, int* out_exit)
     }
     DTL_TRY(print_table(s, arguments, &result, elapsed));
     if (result.indefinite && s->rank == 0) {
-        fprintf(stderr, "cg: %s: the matrix is not positive definite (found in iteration %d)\n", arguments->path,
-                (int)result.iterations + 1);
+        fprintf(stderr, "cg: %s: the matrix is not positive definite (found in iteration %d)\n",
+                arguments->path, (int)result.iterations + 1);
     }
     *out_exit = result.converged ? EXIT_SUCCESS : EXIT_FAILURE;
     return DTL_SUCCESS;
 }
 
-int main(int argc, char** argv) {
+int main(int argc, char **argv)
+{
     state_t state = {.comm = DTL_COMM_WORLD};
     arguments_t arguments;
     DTL_CHECK(dtl_init(NULL));
     DTL_CHECK(dtl_comm_rank(state.comm, &state.rank));
     int exit_status = EXIT_FAILURE;
-    const char* wrong = parse(argc, argv, &arguments);
+    const char *wrong = parse(argc, argv, &arguments);
     if (wrong != NULL) {
         exit_status = usage(state.rank, wrong);
     } else if (run(&state, &arguments, &exit_status) != DTL_SUCCESS) {

@@ -19,21 +19,22 @@ typedef struct entry_t {
 } entry_t;
 
 typedef struct reader_t {
-    FILE* file;
-    const char* path;
+    FILE *file;
+    const char *path;
     int64_t line;
     char text[LINE_LIMIT + 2];
     bool symmetric;
     int32_t rows;
     int64_t declared;
-    entry_t* entries;
+    entry_t *entries;
     int64_t count, room;
-    char* error;
+    char *error;
     size_t cap;
 } reader_t;
 
 /* Writes the error text and answers false, for `return fail(…)`. Line 0: the file as a whole. */
-static bool fail(reader_t* r, int64_t line, const char* format, ...) {
+static bool fail(reader_t *r, int64_t line, const char *format, ...)
+{
     int used = line > 0 ? snprintf(r->error, r->cap, "%s:%" PRId64 ": ", r->path, line)
                         : snprintf(r->error, r->cap, "%s: ", r->path);
     if (used >= 0 && (size_t)used < r->cap) {
@@ -47,7 +48,8 @@ static bool fail(reader_t* r, int64_t line, const char* format, ...) {
 
 /* Next line that is neither blank nor (unless it is the banner) a comment. At the end of the file
  * `*more` is false; false as the result is an error. */
-static bool next_line(reader_t* r, bool* more) {
+static bool next_line(reader_t *r, bool *more)
+{
     for (;;) {
         errno = 0;
         if (fgets(r->text, sizeof r->text, r->file) == NULL) {
@@ -69,7 +71,8 @@ static bool next_line(reader_t* r, bool* more) {
     }
 }
 
-static bool read_banner(reader_t* r) {
+static bool read_banner(reader_t *r)
+{
     char object[LINE_LIMIT + 2], format[LINE_LIMIT + 2], field[LINE_LIMIT + 2], symmetry[LINE_LIMIT + 2];
     bool more = false;
     if (!next_line(r, &more)) {
@@ -78,12 +81,13 @@ static bool read_banner(reader_t* r) {
     if (!more) {
         return fail(r, 0, "the file is empty");
     }
-    for (char* c = r->text; *c != '\0'; c++) {
+    for (char *c = r->text; *c != '\0'; c++) {
         *c = (char)tolower((unsigned char)*c);
     }
     if (sscanf(r->text, "%%%%matrixmarket %s %s %s %s", object, format, field, symmetry) != 4) {
-        return fail(r, 1, "not a Matrix Market file: the first line must be "
-                          "\"%%%%MatrixMarket matrix coordinate real|integer general|symmetric\"");
+        return fail(r, 1,
+                    "not a Matrix Market file: the first line must be "
+                    "\"%%%%MatrixMarket matrix coordinate real|integer general|symmetric\"");
     }
     if (strcmp(object, "matrix") != 0 || strcmp(format, "coordinate") != 0) {
         return fail(r, 1, "\"%.32s %.32s\" is not supported: only \"matrix coordinate\"", object, format);
@@ -99,8 +103,9 @@ static bool read_banner(reader_t* r) {
 }
 
 /* Reads an integer at *at and moves *at behind it. */
-static bool take_integer(char** at, int64_t* out) {
-    char* end = *at;
+static bool take_integer(char **at, int64_t *out)
+{
+    char *end = *at;
     errno = 0;
     const long long value = strtoll(*at, &end, 10);
     if (end == *at || errno != 0 || (*end != '\0' && !isspace((unsigned char)*end))) {
@@ -111,11 +116,13 @@ static bool take_integer(char** at, int64_t* out) {
     return true;
 }
 
-static bool only_space(const char* at) {
+static bool only_space(const char *at)
+{
     return at[strspn(at, " \t\r\n")] == '\0';
 }
 
-static bool read_size(reader_t* r) {
+static bool read_size(reader_t *r)
+{
     int64_t rows = 0, columns = 0;
     bool more = false;
     if (!next_line(r, &more)) {
@@ -124,7 +131,7 @@ static bool read_size(reader_t* r) {
     if (!more) {
         return fail(r, r->line, "the file ends before the size line");
     }
-    char* at = r->text;
+    char *at = r->text;
     if (!take_integer(&at, &rows) || !take_integer(&at, &columns) || !take_integer(&at, &r->declared) ||
         !only_space(at)) {
         return fail(r, r->line, "expected the size line \"rows columns entries\"");
@@ -141,10 +148,11 @@ static bool read_size(reader_t* r) {
 }
 
 /* Makes room as entries come, so that a size line that lies costs nothing. */
-static bool append(reader_t* r, entry_t entry) {
+static bool append(reader_t *r, entry_t entry)
+{
     if (r->count == r->room) {
         const int64_t room = r->room == 0 ? 1024 : 2 * r->room;
-        entry_t* entries = realloc(r->entries, (size_t)room * sizeof *entries);
+        entry_t *entries = realloc(r->entries, (size_t)room * sizeof *entries);
         if (entries == NULL) {
             return fail(r, entry.line, "no memory for %" PRId64 " entries", room);
         }
@@ -155,10 +163,11 @@ static bool append(reader_t* r, entry_t entry) {
     return true;
 }
 
-static bool read_entry(reader_t* r) {
+static bool read_entry(reader_t *r)
+{
     int64_t row = 0, column = 0;
-    char* at = r->text;
-    char* end = NULL;
+    char *at = r->text;
+    char *end = NULL;
     if (!take_integer(&at, &row) || !take_integer(&at, &column)) {
         return fail(r, r->line, "expected an entry \"row column value\"");
     }
@@ -167,17 +176,20 @@ static bool read_entry(reader_t* r) {
         return fail(r, r->line, "expected an entry \"row column value\"");
     }
     if (row < 1 || row > r->rows || column < 1 || column > r->rows) {
-        return fail(r, r->line, "index (%" PRId64 ", %" PRId64 ") is outside 1 to %d", row, column, (int)r->rows);
+        return fail(r, r->line, "index (%" PRId64 ", %" PRId64 ") is outside 1 to %d", row, column,
+                    (int)r->rows);
     }
     if (!isfinite(value)) {
         return fail(r, r->line, "the value %g is not a finite number", value);
     }
     if (row == column && value <= 0) {
-        return fail(r, r->line, "diagonal entry %" PRId64 " is %g: the matrix is not positive definite", row, value);
+        return fail(r, r->line, "diagonal entry %" PRId64 " is %g: the matrix is not positive definite", row,
+                    value);
     }
     if (r->symmetric && column > row) {
-        return fail(r, r->line, "entry (%" PRId64 ", %" PRId64 ") lies above the diagonal of a symmetric matrix",
-                    row, column);
+        return fail(r, r->line,
+                    "entry (%" PRId64 ", %" PRId64 ") lies above the diagonal of a symmetric matrix", row,
+                    column);
     }
     entry_t entry = {(int32_t)(row - 1), (int32_t)(column - 1), value, r->line};
     if (!append(r, entry)) {
@@ -190,7 +202,8 @@ static bool read_entry(reader_t* r) {
     return true;
 }
 
-static bool read_entries(reader_t* r) {
+static bool read_entries(reader_t *r)
+{
     bool more = false;
     for (int64_t i = 0; i < r->declared; i++) {
         if (!next_line(r, &more)) {
@@ -209,7 +222,8 @@ static bool read_entries(reader_t* r) {
     return more ? fail(r, r->line, "more than the %" PRId64 " entries declared", r->declared) : true;
 }
 
-static int by_position(const void* left, const void* right) {
+static int by_position(const void *left, const void *right)
+{
     const entry_t *a = left, *b = right;
     if (a->row != b->row) {
         return a->row < b->row ? -1 : 1;
@@ -218,10 +232,11 @@ static int by_position(const void* left, const void* right) {
 }
 
 /* After sorting: nothing twice, the same on both sides of the diagonal, a full diagonal. */
-static bool check_entries(reader_t* r) {
+static bool check_entries(reader_t *r)
+{
     int32_t diagonal = 0;
     for (int64_t i = 0; i < r->count; i++) {
-        const entry_t* e = &r->entries[i];
+        const entry_t *e = &r->entries[i];
         if (i > 0 && by_position(e - 1, e) == 0) {
             const int64_t later = e->line > e[-1].line ? e->line : e[-1].line;
             const entry_t below = r->symmetric ? (entry_t){e->column, e->row, 0, 0} : *e; /* as in the file */
@@ -232,22 +247,25 @@ static bool check_entries(reader_t* r) {
         }
         if (!r->symmetric && e->row != e->column) {
             const entry_t key = {e->column, e->row, 0, 0};
-            const entry_t* other = bsearch(&key, r->entries, (size_t)r->count, sizeof key, by_position);
+            const entry_t *other = bsearch(&key, r->entries, (size_t)r->count, sizeof key, by_position);
             const double mirrored = other != NULL ? other->value : 0.0;
             if (mirrored != e->value) {
-                return fail(r, e->line, "entry (%d, %d) is %g but (%d, %d) is %g: the matrix is not symmetric",
-                            (int)e->row + 1, (int)e->column + 1, e->value, (int)e->column + 1, (int)e->row + 1,
-                            mirrored);
+                return fail(r, e->line,
+                            "entry (%d, %d) is %g but (%d, %d) is %g: the matrix is not symmetric",
+                            (int)e->row + 1, (int)e->column + 1, e->value, (int)e->column + 1,
+                            (int)e->row + 1, mirrored);
             }
         }
     }
     if (diagonal < r->rows) {
-        return fail(r, 0, "row %d has no diagonal entry: the matrix is not positive definite", (int)diagonal + 1);
+        return fail(r, 0, "row %d has no diagonal entry: the matrix is not positive definite",
+                    (int)diagonal + 1);
     }
     return true;
 }
 
-static bool compress(reader_t* r, mtx_t* out) {
+static bool compress(reader_t *r, mtx_t *out)
+{
     out->rows = r->rows;
     out->row_start = calloc((size_t)r->rows + 1, sizeof *out->row_start);
     out->column = malloc((size_t)r->count * sizeof *out->column);
@@ -267,7 +285,8 @@ static bool compress(reader_t* r, mtx_t* out) {
     return true;
 }
 
-bool mtx_read(const char* path, mtx_t* out, char* error, size_t cap) {
+bool mtx_read(const char *path, mtx_t *out, char *error, size_t cap)
+{
     reader_t r = {.path = path, .error = error, .cap = cap};
     memset(out, 0, sizeof *out);
     r.file = fopen(path, "r");
@@ -284,7 +303,8 @@ bool mtx_read(const char* path, mtx_t* out, char* error, size_t cap) {
     return good;
 }
 
-void mtx_free(mtx_t* matrix) {
+void mtx_free(mtx_t *matrix)
+{
     free(matrix->row_start);
     free(matrix->column);
     free(matrix->value);

@@ -14,15 +14,15 @@
 /* Compressed rows; the columns of a row ascend. Both triangles are stored. */
 typedef struct mtx_t {
     int32_t rows;
-    int64_t* row_start; /* rows + 1 */
-    int32_t* column;    /* from 0 */
-    double* value;
+    int64_t *row_start; /* rows + 1 */
+    int32_t *column;    /* from 0 */
+    double *value;
 } mtx_t;
 
 /* Reads the file. On failure: false, one line "FILE:LINE: what is wrong" (without a newline) in
  * `error`, and nothing to free. */
-bool mtx_read(const char* path, mtx_t* out, char* error, size_t cap);
+bool mtx_read(const char *path, mtx_t *out, char *error, size_t cap);
 
-void mtx_free(mtx_t* matrix);
+void mtx_free(mtx_t *matrix);
 
 #endif

@@ -6,12 +6,13 @@
 #include <string.h>
 
 typedef struct dots_t {
-    matrix_t* matrix;
+    matrix_t *matrix;
     int32_t block_rows, blocks;
     double *mine, *all; /* room for two dot products of `blocks` each */
 } dots_t;
 
-static double dot_range(const double* a, const double* b, int32_t begin, int32_t end) {
+static double dot_range(const double *a, const double *b, int32_t begin, int32_t end)
+{
     double sum = 0;
     for (int32_t i = begin; i < end; i++) {
         sum += a[i] * b[i];
@@ -20,7 +21,8 @@ static double dot_range(const double* a, const double* b, int32_t begin, int32_t
 }
 
 /* Sums of the blocks that this rank holds, at their place among all blocks. */
-static void sum_blocks(const dots_t* d, const double* a, const double* b, double* sums) {
+static void sum_blocks(const dots_t *d, const double *a, const double *b, double *sums)
+{
     const int32_t rows = d->matrix->rows;
     const int32_t first_block = d->matrix->first_row[d->matrix->rank] / d->block_rows;
     int32_t block = first_block;
@@ -33,8 +35,10 @@ static void sum_blocks(const dots_t* d, const double* a, const double* b, double
 /* Two dot products in one allreduce: a·b and c·b. Reproducible: a block's sum comes from one rank
  * and all others add 0 to it, which is exact, so the order in which ranks are added up does not
  * matter; the blocks are then added in their own order. */
-static dtl_status_t dot_pair(const dots_t* d, const double* a, const double* b, const double* c, double out[2]) {
-    matrix_t* m = d->matrix;
+static dtl_status_t dot_pair(const dots_t *d, const double *a, const double *b, const double *c,
+                             double out[2])
+{
+    matrix_t *m = d->matrix;
     if (d->block_rows == 0) {
         const double mine[2] = {dot_range(a, b, 0, m->rows), dot_range(c, b, 0, m->rows)};
         return dtl_comm_allreduce(m->comm, mine, out, 2, DTL_DTYPE_FLOAT64, DTL_OP_SUM);
@@ -42,7 +46,8 @@ static dtl_status_t dot_pair(const dots_t* d, const double* a, const double* b, 
     memset(d->mine, 0, 2 * (size_t)d->blocks * sizeof *d->mine);
     sum_blocks(d, a, b, d->mine);
     sum_blocks(d, c, b, d->mine + d->blocks);
-    DTL_TRY(dtl_comm_allreduce(m->comm, d->mine, d->all, 2 * (uint64_t)d->blocks, DTL_DTYPE_FLOAT64, DTL_OP_SUM));
+    DTL_TRY(
+        dtl_comm_allreduce(m->comm, d->mine, d->all, 2 * (uint64_t)d->blocks, DTL_DTYPE_FLOAT64, DTL_OP_SUM));
     out[0] = out[1] = 0;
     for (int32_t block = 0; block < d->blocks; block++) {
         out[0] += d->all[block];
@@ -56,14 +61,17 @@ typedef struct vectors_t {
     double *r, *z, *p, *q;
 } vectors_t;
 
-static void precondition(const matrix_t* m, const double* r, double* z) {
+static void precondition(const matrix_t *m, const double *r, double *z)
+{
     for (int32_t i = 0; i < m->rows; i++) {
         z[i] = r[i] / m->diagonal[i];
     }
 }
 
-static dtl_status_t iterate(const dots_t* d, vectors_t v, double* x, const cg_options_t* options, cg_result_t* out) {
-    matrix_t* m = d->matrix;
+static dtl_status_t iterate(const dots_t *d, vectors_t v, double *x, const cg_options_t *options,
+                            cg_result_t *out)
+{
+    matrix_t *m = d->matrix;
     double dots[2]; /* z·r, r·r */
     double curvature[2];
     precondition(m, v.r, v.z);
@@ -101,14 +109,15 @@ static dtl_status_t iterate(const dots_t* d, vectors_t v, double* x, const cg_op
     return DTL_SUCCESS;
 }
 
-dtl_status_t cg_solve(matrix_t* m, const double* b, double* x, const cg_options_t* options, cg_result_t* out) {
+dtl_status_t cg_solve(matrix_t *m, const double *b, double *x, const cg_options_t *options, cg_result_t *out)
+{
     dots_t d = {.matrix = m, .block_rows = options->block_rows};
     if (d.block_rows > 0) {
         d.blocks = (m->global_rows - 1) / d.block_rows + 1;
         d.mine = allocate(2 * (int64_t)d.blocks, sizeof *d.mine);
         d.all = allocate(2 * (int64_t)d.blocks, sizeof *d.all);
     }
-    double* memory = allocate(3 * (int64_t)m->rows, sizeof *memory);
+    double *memory = allocate(3 * (int64_t)m->rows, sizeof *memory);
     const vectors_t v = {memory, memory + m->rows, m->x, memory + 2 * (int64_t)m->rows};
     memcpy(v.r, b, (size_t)m->rows * sizeof *b);
     memset(x, 0, (size_t)m->rows * sizeof *x);

@@ -50,11 +50,12 @@ struct state {
     std::vector<double> b, x;
 };
 
-arguments parse(int argc, char** argv) {
+arguments parse(int argc, char **argv)
+{
     arguments out;
     for (int i = 1; i < argc; i++) {
         const std::string word = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
-        char* end = nullptr;
+        char *end = nullptr;
         if (word == "--reproducible") {
             out.reproducible = true;
         } else if (word == "--tolerance") {
@@ -85,7 +86,8 @@ arguments parse(int argc, char** argv) {
 }
 
 // On a terminal one line that is rewritten, else a line now and then.
-void show_progress(int32_t iteration, double residual) {
+void show_progress(int32_t iteration, double residual)
+{
     if (isatty(STDERR_FILENO)) {
         std::fprintf(stderr, "\riteration %6d  residual %.3e", int{iteration}, residual);
     } else if (iteration % progress_lines_every == 0) {
@@ -94,13 +96,14 @@ void show_progress(int32_t iteration, double residual) {
 }
 
 // Rank 0 reads; all learn how many rows it has (0 = it failed), so that all leave together.
-int32_t read_on_root(const state& s, const std::string& path, mtx& whole) {
+int32_t read_on_root(const state &s, const std::string &path, mtx &whole)
+{
     int32_t rows = 0;
     if (s.rank == 0) {
         try {
             whole = read_mtx(path);
             rows = whole.rows;
-        } catch (const std::exception& failure) {
+        } catch (const std::exception &failure) {
             std::fprintf(stderr, "cg: %s\n", failure.what());
         }
     }
@@ -109,7 +112,8 @@ int32_t read_on_root(const state& s, const std::string& path, mtx& whole) {
 }
 
 // FNV-1a over the bits of x in the order of the rows, on rank 0.
-uint64_t hash_solution(const state& s) {
+uint64_t hash_solution(const state &s)
+{
     if (s.rank != 0) {
         dtl::check(dtl_comm_send(s.comm, s.x.data(), s.x.size(), DTL_DTYPE_FLOAT64, 0, tag_solution));
         return 0;
@@ -119,9 +123,10 @@ uint64_t hash_solution(const state& s) {
     for (int32_t rank = 0; rank < s.a.size(); rank++) {
         part.resize(static_cast<std::size_t>(s.a.first_row(rank + 1) - s.a.first_row(rank)));
         if (rank > 0) {
-            dtl::check(dtl_comm_recv(s.comm, part.data(), part.size(), DTL_DTYPE_FLOAT64, rank, tag_solution, nullptr));
+            dtl::check(dtl_comm_recv(s.comm, part.data(), part.size(), DTL_DTYPE_FLOAT64, rank, tag_solution,
+                                     nullptr));
         }
-        const auto* bytes = reinterpret_cast<const unsigned char*>(part.data());
+        const auto *bytes = reinterpret_cast<const unsigned char *>(part.data());
         for (std::size_t i = 0; i < part.size() * sizeof(double); i++) {
             hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
         }
@@ -129,7 +134,8 @@ uint64_t hash_solution(const state& s) {
     return hash;
 }
 
-void print_table(const state& s, const arguments& arguments, const cg_result& result, double elapsed) {
+void print_table(const state &s, const arguments &arguments, const cg_result &result, double elapsed)
+{
     const auto rows = static_cast<double>(s.a.rows()), nonzeros = static_cast<double>(s.a.nonzeros());
     double error = 0, total = 0, most[5];
     for (const double value : s.x) {
@@ -146,7 +152,8 @@ void print_table(const state& s, const arguments& arguments, const cg_result& re
     }
     std::printf("matrix             %s\n", arguments.path.c_str());
     std::printf("rows, nonzeros     %d, %.0f\n", int{s.a.global_rows()}, total);
-    std::printf("iterations         %d%s\n", int{result.iterations}, result.converged ? "" : " (not converged)");
+    std::printf("iterations         %d%s\n", int{result.iterations},
+                result.converged ? "" : " (not converged)");
     std::printf("relative residual  %.3e\n", result.residual);
     std::printf("max |x - 1|        %.3e\n", most[0]);
     std::printf("time               %.3f s, %.1f us per iteration\n", elapsed,
@@ -159,7 +166,8 @@ void print_table(const state& s, const arguments& arguments, const cg_result& re
     }
 }
 
-int solve(state& s, const arguments& arguments) {
+int solve(state &s, const arguments &arguments)
+{
     mtx whole;
     const int32_t rows = read_on_root(s, arguments.path, whole);
     if (rows == 0) {
@@ -195,19 +203,21 @@ int solve(state& s, const arguments& arguments) {
 
 } // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char **argv)
+{
     state s; // before the library, so destroyed after it
     try {
         const dtl::library library;
         dtl::check(dtl_comm_rank(s.comm, &s.rank));
         return solve(s, parse(argc, argv));
-    } catch (const usage_error& wrong) {
+    } catch (const usage_error &wrong) {
         if (s.rank == 0) {
-            std::fprintf(stderr, "cg: %s\nusage: cg FILE.mtx [--tolerance T] [--max-iterations N] [--reproducible]\n",
+            std::fprintf(stderr,
+                         "cg: %s\nusage: cg FILE.mtx [--tolerance T] [--max-iterations N] [--reproducible]\n",
                          wrong.what());
         }
         return 2;
-    } catch (const std::exception& failure) {
+    } catch (const std::exception &failure) {
         std::fprintf(stderr, "cg: rank %d: %s\n", int{s.rank}, failure.what());
         return EXIT_FAILURE;
     }

@@ -16,11 +16,11 @@ class matrix {
   public:
     // Splits `whole` (read on rank 0 only) into blocks of rows with about the same number of
     // nonzeros; a block starts at a multiple of `alignment` rows. Collective, once.
-    void distribute(dtl_comm_t comm, const mtx& whole, int32_t alignment);
+    void distribute(dtl_comm_t comm, const mtx &whole, int32_t alignment);
 
     // y = A x, x being the first rows() entries of x(); the halo is fetched here. Collective. The
     // sum of a row runs over ascending columns, so it does not depend on the split.
-    void multiply(std::vector<double>& y);
+    void multiply(std::vector<double> &y);
 
     dtl_comm_t comm() const { return comm_; }
     int32_t rank() const { return rank_; }
@@ -30,8 +30,8 @@ class matrix {
     int32_t global_rows() const { return first_row_.back(); }
     // Rank r holds the rows first_row(r) … first_row(r + 1) - 1.
     int32_t first_row(int32_t rank) const { return first_row_[static_cast<std::size_t>(rank)]; }
-    const std::vector<double>& diagonal() const { return diagonal_; }
-    std::vector<double>& x() { return x_; } // rows() and the halo
+    const std::vector<double> &diagonal() const { return diagonal_; }
+    std::vector<double> &x() { return x_; } // rows() and the halo
 
   private:
     // Entries that go to or come from one other rank, at `offset` of the buffer.
@@ -40,14 +40,14 @@ class matrix {
     };
 
     void receive_rows(std::size_t rows);
-    void copy_rows(const mtx& whole, std::size_t rows);
-    void spread_rows(const mtx& whole, int32_t alignment);
+    void copy_rows(const mtx &whole, std::size_t rows);
+    void spread_rows(const mtx &whole, int32_t alignment);
     void list_halo();
     void renumber();
     void plan_exchange();
     void exchange_wishes();
     void fetch_halo();
-    static std::vector<peer> list_peers(const std::vector<int32_t>& counts);
+    static std::vector<peer> list_peers(const std::vector<int32_t> &counts);
     void wait_all();
 
     dtl_comm_t comm_ = DTL_COMM_NULL;

@@ -23,15 +23,18 @@ struct entry {
     int64_t line; // where it stands in the file
 };
 
-bool before(const entry& a, const entry& b) {
+bool before(const entry &a, const entry &b)
+{
     return std::tie(a.row, a.column) < std::tie(b.row, b.column);
 }
 
-std::string position(int64_t row, int64_t column) {
+std::string position(int64_t row, int64_t column)
+{
     return "(" + std::to_string(row) + ", " + std::to_string(column) + ")";
 }
 
-std::string number(double value) {
+std::string number(double value)
+{
     std::ostringstream text;
     text << value;
     return text.str();
@@ -39,13 +42,15 @@ std::string number(double value) {
 
 class reader {
   public:
-    explicit reader(const std::string& path) : path_(path), file_(path) {
+    explicit reader(const std::string &path) : path_(path), file_(path)
+    {
         if (!file_) {
             fail(0, std::string("cannot open: ") + std::strerror(errno));
         }
     }
 
-    mtx read() {
+    mtx read()
+    {
         read_banner();
         read_size();
         read_entries();
@@ -56,12 +61,14 @@ class reader {
 
   private:
     // Line 0: the file as a whole.
-    [[noreturn]] void fail(int64_t line, const std::string& what) const {
+    [[noreturn]] void fail(int64_t line, const std::string &what) const
+    {
         throw std::runtime_error(path_ + (line > 0 ? ":" + std::to_string(line) : "") + ": " + what);
     }
 
     // Next line that is neither blank nor (unless it is the banner) a comment; false at the end.
-    bool next_line() {
+    bool next_line()
+    {
         for (;;) {
             errno = 0;
             file_.getline(text_, sizeof text_);
@@ -73,7 +80,8 @@ class reader {
             }
             line_++;
             if (file_.fail()) {
-                fail(line_, "line longer than " + std::to_string(line_limit) + " characters (or not a text file)");
+                fail(line_,
+                     "line longer than " + std::to_string(line_limit) + " characters (or not a text file)");
             }
             if (line_ == 1 || (!only_space(text_) && text_[0] != '%')) {
                 return true;
@@ -81,7 +89,8 @@ class reader {
         }
     }
 
-    void read_banner() {
+    void read_banner()
+    {
         if (!next_line()) {
             fail(0, "the file is empty");
         }
@@ -105,29 +114,34 @@ class reader {
         }
     }
 
-    static bool only_space(const char* at) { return at[std::strspn(at, " \t\r\n")] == '\0'; }
+    static bool only_space(const char *at) { return at[std::strspn(at, " \t\r\n")] == '\0'; }
 
     // Reads an integer at `at` and moves `at` behind it.
-    static bool take_integer(const char*& at, int64_t& out) {
-        char* end = nullptr;
+    static bool take_integer(const char *&at, int64_t &out)
+    {
+        char *end = nullptr;
         errno = 0;
         out = std::strtoll(at, &end, 10);
-        const bool good = end != at && errno == 0 && (*end == '\0' || std::isspace(static_cast<unsigned char>(*end)));
+        const bool good =
+            end != at && errno == 0 && (*end == '\0' || std::isspace(static_cast<unsigned char>(*end)));
         at = end;
         return good;
     }
 
-    void read_size() {
+    void read_size()
+    {
         int64_t rows = 0, columns = 0;
         if (!next_line()) {
             fail(line_, "the file ends before the size line");
         }
-        const char* at = text_;
-        if (!take_integer(at, rows) || !take_integer(at, columns) || !take_integer(at, declared_) || !only_space(at)) {
+        const char *at = text_;
+        if (!take_integer(at, rows) || !take_integer(at, columns) || !take_integer(at, declared_) ||
+            !only_space(at)) {
             fail(line_, "expected the size line \"rows columns entries\"");
         }
         if (rows != columns) {
-            fail(line_, "the matrix is " + std::to_string(rows) + " x " + std::to_string(columns) + ", not square");
+            fail(line_,
+                 "the matrix is " + std::to_string(rows) + " x " + std::to_string(columns) + ", not square");
         }
         constexpr int64_t limit = std::numeric_limits<int32_t>::max() - 1;
         if (rows < 1 || rows > limit || declared_ < 0) {
@@ -137,13 +151,14 @@ class reader {
         rows_ = static_cast<int32_t>(rows);
     }
 
-    void read_entry() {
+    void read_entry()
+    {
         int64_t row = 0, column = 0;
-        const char* at = text_;
+        const char *at = text_;
         if (!take_integer(at, row) || !take_integer(at, column)) {
             fail(line_, "expected an entry \"row column value\"");
         }
-        char* end = nullptr;
+        char *end = nullptr;
         const double value = std::strtod(at, &end);
         if (end == at || !only_space(end)) {
             fail(line_, "expected an entry \"row column value\"");
@@ -169,10 +184,12 @@ class reader {
     }
 
     // Entries are stored as they come, so that a size line that lies costs nothing.
-    void read_entries() {
+    void read_entries()
+    {
         for (int64_t i = 0; i < declared_; i++) {
             if (!next_line()) {
-                fail(line_, "the file ends after " + std::to_string(i) + " of " + std::to_string(declared_) + " entries");
+                fail(line_, "the file ends after " + std::to_string(i) + " of " + std::to_string(declared_) +
+                                " entries");
             }
             read_entry();
         }
@@ -182,12 +199,14 @@ class reader {
     }
 
     // After sorting: nothing twice, the same on both sides of the diagonal, a full diagonal.
-    void check_entries() const {
+    void check_entries() const
+    {
         int32_t diagonal = 0;
         for (std::size_t i = 0; i < entries_.size(); i++) {
-            const entry& e = entries_[i];
+            const entry &e = entries_[i];
             if (i > 0 && !before(entries_[i - 1], e)) {
-                const auto as_in_file = symmetric_ ? position(e.column + 1, e.row + 1) : position(e.row + 1, e.column + 1);
+                const auto as_in_file =
+                    symmetric_ ? position(e.column + 1, e.row + 1) : position(e.row + 1, e.column + 1);
                 fail(std::max(e.line, entries_[i - 1].line), "entry " + as_in_file + " is given twice");
             }
             if (e.row == e.column && e.row == diagonal) {
@@ -198,11 +217,13 @@ class reader {
             }
         }
         if (diagonal < rows_) {
-            fail(0, "row " + std::to_string(diagonal + 1) + " has no diagonal entry: the matrix is not positive definite");
+            fail(0, "row " + std::to_string(diagonal + 1) +
+                        " has no diagonal entry: the matrix is not positive definite");
         }
     }
 
-    void check_mirrored(const entry& e) const {
+    void check_mirrored(const entry &e) const
+    {
         const entry key{e.column, e.row, 0, 0};
         const auto found = std::lower_bound(entries_.begin(), entries_.end(), key, before);
         const double other = found != entries_.end() && !before(key, *found) ? found->value : 0;
@@ -213,11 +234,12 @@ class reader {
         }
     }
 
-    mtx compress() const {
+    mtx compress() const
+    {
         mtx out;
         out.rows = rows_;
         out.row_start.assign(static_cast<std::size_t>(rows_) + 1, 0);
-        for (const entry& e : entries_) {
+        for (const entry &e : entries_) {
             out.row_start[static_cast<std::size_t>(e.row) + 1]++;
             out.column.push_back(e.column);
             out.value.push_back(e.value);
@@ -239,6 +261,7 @@ class reader {
 
 } // namespace
 
-mtx read_mtx(const std::string& path) {
+mtx read_mtx(const std::string &path)
+{
     return reader(path).read();
 }

@@ -19,6 +19,6 @@ struct mtx {
 };
 
 // Throws std::runtime_error with one line "FILE:LINE: what is wrong".
-mtx read_mtx(const std::string& path);
+mtx read_mtx(const std::string &path);
 
 #endif

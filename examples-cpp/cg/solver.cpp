@@ -9,7 +9,8 @@ namespace {
 
 using vector = std::vector<double>;
 
-double dot_range(const vector& a, const vector& b, std::size_t begin, std::size_t end) {
+double dot_range(const vector &a, const vector &b, std::size_t begin, std::size_t end)
+{
     double sum = 0;
     for (std::size_t i = begin; i < end; i++) {
         sum += a[i] * b[i];
@@ -19,7 +20,8 @@ double dot_range(const vector& a, const vector& b, std::size_t begin, std::size_
 
 class dots {
   public:
-    dots(const matrix& a, int32_t block_rows) : a_(a), block_rows_(static_cast<std::size_t>(block_rows)) {
+    dots(const matrix &a, int32_t block_rows) : a_(a), block_rows_(static_cast<std::size_t>(block_rows))
+    {
         if (block_rows > 0) {
             blocks_ = static_cast<std::size_t>((a.global_rows() - 1) / block_rows + 1);
             first_block_ = static_cast<std::size_t>(a.first_row(a.rank()) / block_rows);
@@ -31,7 +33,8 @@ class dots {
     // Two dot products in one allreduce: a·b and c·b. Reproducible: a block's sum comes from one rank
     // and all others add 0 to it, which is exact, so the order in which ranks are added up does not
     // matter; the blocks are then added in their own order.
-    std::array<double, 2> pair(const vector& a, const vector& b, const vector& c) {
+    std::array<double, 2> pair(const vector &a, const vector &b, const vector &c)
+    {
         std::array<double, 2> out{};
         if (block_rows_ == 0) {
             const double mine[2] = {dot_range(a, b, 0, a_.rows()), dot_range(c, b, 0, a_.rows())};
@@ -41,7 +44,8 @@ class dots {
         std::fill(mine_.begin(), mine_.end(), 0.0);
         sum_blocks(a, b, 0);
         sum_blocks(c, b, blocks_);
-        dtl::check(dtl_comm_allreduce(a_.comm(), mine_.data(), all_.data(), all_.size(), DTL_DTYPE_FLOAT64, DTL_OP_SUM));
+        dtl::check(dtl_comm_allreduce(a_.comm(), mine_.data(), all_.data(), all_.size(), DTL_DTYPE_FLOAT64,
+                                      DTL_OP_SUM));
         for (std::size_t block = 0; block < blocks_; block++) {
             out[0] += all_[block];
             out[1] += all_[blocks_ + block];
@@ -51,19 +55,21 @@ class dots {
 
   private:
     // Sums of the blocks that this rank holds, at their place among all blocks.
-    void sum_blocks(const vector& a, const vector& b, std::size_t offset) {
+    void sum_blocks(const vector &a, const vector &b, std::size_t offset)
+    {
         std::size_t block = offset + first_block_;
         for (std::size_t begin = 0; begin < a_.rows(); begin += block_rows_) {
             mine_[block++] = dot_range(a, b, begin, std::min(begin + block_rows_, a_.rows()));
         }
     }
 
-    const matrix& a_;
+    const matrix &a_;
     std::size_t block_rows_, blocks_ = 0, first_block_ = 0;
     vector mine_, all_; // two dot products of `blocks_` each
 };
 
-void precondition(const matrix& a, const vector& r, vector& z) {
+void precondition(const matrix &a, const vector &r, vector &z)
+{
     for (std::size_t i = 0; i < a.rows(); i++) {
         z[i] = r[i] / a.diagonal()[i];
     }
@@ -71,12 +77,13 @@ void precondition(const matrix& a, const vector& r, vector& z) {
 
 } // namespace
 
-cg_result cg_solve(matrix& a, const vector& b, vector& x, const cg_options& options) {
+cg_result cg_solve(matrix &a, const vector &b, vector &x, const cg_options &options)
+{
     cg_result result;
     dots dot(a, options.block_rows);
     const std::size_t rows = a.rows();
     vector r = b, z(rows), q(rows); // residual, preconditioned residual, A p
-    vector& p = a.x();              // search direction
+    vector &p = a.x();              // search direction
     std::fill(x.begin(), x.end(), 0.0);
     precondition(a, r, z);
     std::copy(z.begin(), z.end(), p.begin());

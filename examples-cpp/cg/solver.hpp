@@ -25,6 +25,7 @@ struct cg_result {
 // Solves A x = b from x = 0. `b` and `x` have a.rows() entries. Collective; the result is the same on
 // every rank. With block_rows set (and the rows split at multiples of it) iterations and x are bitwise
 // the same for every number of ranks.
-cg_result cg_solve(matrix& a, const std::vector<double>& b, std::vector<double>& x, const cg_options& options);
+cg_result cg_solve(matrix &a, const std::vector<double> &b, std::vector<double> &x,
+                   const cg_options &options);
 
 #endif
