@@ -183,9 +183,8 @@ dtl_status_t comm_test(void *, void *comm, uint64_t op, int32_t *out_done,
                        dtl_comm_done_t *out_result) noexcept
 {
     auto *tested = reinterpret_cast<operation *>(static_cast<uintptr_t>(op));
-    {
-        const std::lock_guard<std::mutex> guard(
-            static_cast<mailbox *>(comm)->lock); // a sender may be completing it
+    { // a sender may be completing it
+        const std::lock_guard<std::mutex> guard(static_cast<mailbox *>(comm)->lock);
         *out_done = tested->done;
     }
     if (*out_done != 0) {

@@ -43,33 +43,35 @@ typedef struct state_t {
     double *b, *x;
 } state_t;
 
-static int usage(int32_t rank, const char *wrong)
+/* An argument that is wrong, and why. */
+static int usage(int32_t rank, const char *argument, const char *why)
 {
     if (rank == 0) {
-        fprintf(stderr, "cg: %s\nusage: cg FILE.mtx [--tolerance T] [--max-iterations N] [--reproducible]\n",
-                wrong);
+        fprintf(stderr, "cg: %s: %s\n", argument, why);
+        fprintf(stderr, "usage: cg FILE.mtx [--tolerance T] [--max-iterations N] [--reproducible]\n");
     }
     return 2;
 }
 
-/* NULL, or what is wrong. */
-static const char *parse(int argc, char **argv, arguments_t *out)
+/* NULL, or what is wrong with the argument in *out_argument. */
+static const char *parse(int argc, char **argv, arguments_t *out, const char **out_argument)
 {
     *out = (arguments_t){NULL, 1e-8, 10000, false};
     for (int i = 1; i < argc; i++) {
         char *end = NULL;
+        *out_argument = argv[i];
         if (strcmp(argv[i], "--reproducible") == 0) {
             out->reproducible = true;
         } else if (strcmp(argv[i], "--tolerance") == 0) {
             out->tolerance = ++i < argc ? strtod(argv[i], &end) : 0;
             if (end == NULL || end == argv[i] || *end != '\0' ||
                 !(out->tolerance > 0 && out->tolerance < 1)) {
-                return "--tolerance wants a number between 0 and 1";
+                return "wants a number between 0 and 1";
             }
         } else if (strcmp(argv[i], "--max-iterations") == 0) {
             const long value = ++i < argc ? strtol(argv[i], &end, 10) : 0;
             if (end == NULL || end == argv[i] || *end != '\0' || value < 1 || value > INT32_MAX) {
-                return "--max-iterations wants a number from 1 to 2147483647";
+                return "wants a number from 1 to 2147483647";
             }
             out->max_iterations = (int32_t)value;
         } else if (argv[i][0] == '-') {
@@ -80,6 +82,7 @@ static const char *parse(int argc, char **argv, arguments_t *out)
             out->path = argv[i];
         }
     }
+    *out_argument = "FILE.mtx";
     return out->path == NULL ? "no file given" : NULL;
 }
 
@@ -231,9 +234,10 @@ int main(int argc, char **argv)
     DTL_CHECK(dtl_init(NULL));
     DTL_CHECK(dtl_comm_rank(state.comm, &state.rank));
     int exit_status = EXIT_FAILURE;
-    const char *wrong = parse(argc, argv, &arguments);
+    const char *argument = NULL;
+    const char *wrong = parse(argc, argv, &arguments, &argument);
     if (wrong != NULL) {
-        exit_status = usage(state.rank, wrong);
+        exit_status = usage(state.rank, argument, wrong);
     } else if (run(&state, &arguments, &exit_status) != DTL_SUCCESS) {
         fprintf(stderr, "cg: rank %d: %s\n", (int)state.rank, dtl_last_error());
         exit_status = EXIT_FAILURE;

@@ -61,26 +61,26 @@ arguments parse(int argc, char **argv)
         } else if (word == "--tolerance") {
             out.tolerance = std::strtod(value.c_str(), &end);
             if (value.empty() || *end != '\0' || !(out.tolerance > 0 && out.tolerance < 1)) {
-                throw usage_error("--tolerance wants a number between 0 and 1");
+                throw usage_error(word + ": wants a number between 0 and 1");
             }
             i++;
         } else if (word == "--max-iterations") {
             const long number = std::strtol(value.c_str(), &end, 10);
             if (value.empty() || *end != '\0' || number < 1 || number > INT32_MAX) {
-                throw usage_error("--max-iterations wants a number from 1 to 2147483647");
+                throw usage_error(word + ": wants a number from 1 to 2147483647");
             }
             out.max_iterations = static_cast<int32_t>(number);
             i++;
         } else if (word[0] == '-') {
-            throw usage_error("unknown option");
+            throw usage_error(word + ": unknown option");
         } else if (!out.path.empty()) {
-            throw usage_error("more than one file");
+            throw usage_error(word + ": more than one file");
         } else {
             out.path = word;
         }
     }
     if (out.path.empty()) {
-        throw usage_error("no file given");
+        throw usage_error("FILE.mtx: no file given");
     }
     return out;
 }
