@@ -73,7 +73,8 @@ static bool next_line(reader_t *r, bool *more)
 
 static bool read_banner(reader_t *r)
 {
-    char object[LINE_LIMIT + 2], format[LINE_LIMIT + 2], field[LINE_LIMIT + 2], symmetry[LINE_LIMIT + 2];
+    char mark[LINE_LIMIT + 2], object[LINE_LIMIT + 2], format[LINE_LIMIT + 2];
+    char field[LINE_LIMIT + 2], symmetry[LINE_LIMIT + 2];
     bool more = false;
     if (!next_line(r, &more)) {
         return false;
@@ -84,7 +85,8 @@ static bool read_banner(reader_t *r)
     for (char *c = r->text; *c != '\0'; c++) {
         *c = (char)tolower((unsigned char)*c);
     }
-    if (sscanf(r->text, "%%%%matrixmarket %s %s %s %s", object, format, field, symmetry) != 4) {
+    if (sscanf(r->text, "%s %s %s %s %s", mark, object, format, field, symmetry) != 5 ||
+        strcmp(mark, "%%matrixmarket") != 0) {
         return fail(r, 1,
                     "not a Matrix Market file: the first line must be "
                     "\"%%%%MatrixMarket matrix coordinate real|integer general|symmetric\"");

@@ -79,7 +79,8 @@ class reader {
                 return false;
             }
             line_++;
-            if (file_.fail()) {
+            const auto length = file_.gcount() - (file_.eof() ? 0 : 1); // without the newline
+            if (file_.fail() || std::strlen(text_) != static_cast<std::size_t>(length)) {
                 fail(line_,
                      "line longer than " + std::to_string(line_limit) + " characters (or not a text file)");
             }
