@@ -1,0 +1,58 @@
+# The example cg, which has several files, and its runs: alone, under dtlrun and under each installed
+# MPI's launcher. Included by tests/CMakeLists.txt, whose functions and variables it uses.
+
+set(cg_matrix "${top}/examples-c/data/bcsstk16.mtx")
+set(cg_bad "${top}/tests/data/mtx")
+set(cg_scripts "${top}/tests/examples")
+
+# cg_tests NAME PROGRAM [LAUNCHER…]: what it computes, and what it says to malformed files.
+function(cg_tests name binary)
+  add_test(NAME "${name}" COMMAND "${cg_scripts}/run_cg.sh" "${binary}" "${cg_matrix}" ${ARGN})
+  add_test(NAME "${name}.malformed" COMMAND "${cg_scripts}/run_bad_mtx.sh" "${binary}" "${cg_bad}" ${ARGN})
+  set_tests_properties("${name}" "${name}.malformed" PROPERTIES TIMEOUT 300 PROCESSORS 2)
+  if(ARGN)
+    set_tests_properties("${name}" "${name}.malformed" PROPERTIES RESOURCE_LOCK ranks)
+  endif()
+endfunction()
+
+# cg_mpi_tests NAME PROGRAM: the same under each MPI's launcher.
+function(cg_mpi_tests name binary)
+  foreach(mpi openmpi mpich)
+    find_program(DTL_TEST_MPIRUN_${mpi} mpirun.${mpi})
+    mark_as_advanced(DTL_TEST_MPIRUN_${mpi})
+    set(launcher "${DTL_TEST_MPIRUN_${mpi}}")
+    if(NOT launcher)
+      skipped("${name}.${mpi}" "mpirun.${mpi} is not installed")
+      continue()
+    endif()
+    if(mpi STREQUAL "openmpi")
+      list(APPEND launcher --allow-run-as-root --oversubscribe)
+    endif()
+    cg_tests("${name}.${mpi}" "${binary}" ${launcher} -n)
+  endforeach()
+endfunction()
+
+# cg_example FOLDER EXTENSION VARIANT COMPILER LINK FLAG…
+function(cg_example folder extension variant compiler link)
+  set(output "${folder}/cg.${variant}")
+  if(NOT ${compiler})
+    skipped("${output}" "the compiler of ${compiler} is not installed")
+    return()
+  endif()
+  file(MAKE_DIRECTORY "${bin}/${folder}")
+  file(GLOB others CONFIGURE_DEPENDS "${top}/${folder}/cg/*.${extension}")
+  file(GLOB own_headers CONFIGURE_DEPENDS "${top}/${folder}/cg/*.h*")
+  list(REMOVE_ITEM others "${top}/${folder}/cg/cg.${extension}")
+  list(APPEND headers ${others} ${own_headers}) # so that program() depends on them
+  program("${output}" "${top}/${folder}/cg/cg.${extension}" "${${compiler}}" ${link} ${ARGN} ${others})
+  cg_tests("${output}" "${bin}/${output}")
+  cg_tests("${output}.dtlrun" "${bin}/${output}" "${dtlrun}" -n)
+  if(link STREQUAL "shared") # launching takes its time: one variant of each language
+    cg_mpi_tests("${output}" "${bin}/${output}")
+  endif()
+endfunction()
+
+cg_example(examples-c c gcc DTL_TEST_GCC shared -std=c11)
+cg_example(examples-c c clang DTL_TEST_CLANG static -std=c11)
+cg_example(examples-cpp cpp gxx DTL_TEST_GXX shared -std=c++17)
+cg_example(examples-cpp cpp clangxx DTL_TEST_CLANGXX static -std=c++17)
