@@ -1604,6 +1604,212 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
 
+/* -----------------------------------------------------------------------------------------------
+ * Communicators: open, describe, send, receive.
+ * -------------------------------------------------------------------------------------------- */
+
+/// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
+/// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
+/// memory if all ranks run on this node ("shm"). Collective at the first use: all ranks open it.
+///
+/// @param out  DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
+/// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text says what is missing). DTL_ERROR_TIMEOUT:
+///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
+/// Equivalent: MPI_COMM_WORLD.
+DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
+
+/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree.
+///
+/// @param desc  kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
+/// @param out   yours; end it with dtl_comm_destroy.
+/// @return DTL_ERROR_NOT_FOUND: no such kind (the text lists them). DTL_ERROR_UNAVAILABLE: it
+///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named). DTL_ERROR_ALREADY_EXISTS:
+///         another process claims this rank. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+///         A failure is one on every rank that was there; nothing stays open.
+/// Threads: any. Equivalent: MPI_Comm_create_from_group.
+DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t *out);
+
+/// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;
+/// requests in flight are withdrawn and their handles become stale; messages that were sent stay
+/// receivable by the peers. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
+///
+/// @return DTL_ERROR_BUSY: requests are in flight and the transport cannot withdraw them.
+/// Equivalent: MPI_Comm_disconnect, but not collective.
+DTL_NODISCARD dtl_status_t dtl_comm_destroy(dtl_comm_t comm);
+
+/// This process' rank, 0 … size-1. Equivalent: MPI_Comm_rank.
+DTL_NODISCARD dtl_status_t dtl_comm_rank(dtl_comm_t comm, int32_t *out_rank);
+
+/// Number of ranks. Equivalent: MPI_Comm_size.
+DTL_NODISCARD dtl_status_t dtl_comm_size(dtl_comm_t comm, int32_t *out_size);
+
+/// Describes a communicator: ranks, kind, how its data moves, how many ranks have failed.
+///
+/// @param out_info  start from DTL_COMM_INFO_INIT.
+DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_info);
+
+/// Sends a message and returns when `buf` may be used again (which may be before it is received).
+///
+/// @param buf    `count` elements; NULL only for count 0.
+/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag    0 … DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE: dest died or left. DTL_ERROR_TIMEOUT: the communicator's time
+///         limit passed; the message was withdrawn. DTL_ERROR_CANCELED: the communicator was
+///         destroyed meanwhile. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+/// Threads: any, several at once. Equivalent: MPI_Send.
+DTL_NODISCARD dtl_status_t dtl_comm_send(dtl_comm_t comm, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t dest, int32_t tag);
+
+/// Receives a message: the oldest of `source` (or any) with `tag` (or any).
+///
+/// @param buf     room for `count` elements; shorter messages are fine.
+/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
+/// @param tag     0 … DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
+/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. Else as dtl_comm_send (an ANY_SOURCE
+///         receive fails with DTL_ERROR_RANK_FAILURE when any rank dies).
+/// Threads: any, several at once. Equivalent: MPI_Recv.
+DTL_NODISCARD dtl_status_t dtl_comm_recv(dtl_comm_t comm, void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_recv_info_t *info);
+
+/// Sends one message and receives another at the same time, so that exchanges round a ring cannot
+/// deadlock. The buffers must not overlap.
+///
+/// @param dtype  of both messages. The other parameters and the statuses: dtl_comm_send and
+///               dtl_comm_recv.
+/// Equivalent: MPI_Sendrecv.
+DTL_NODISCARD dtl_status_t dtl_comm_sendrecv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
+    int32_t dest, int32_t stag, void *rbuf, uint64_t rcount, int32_t source, int32_t rtag,
+    dtl_dtype_t dtype, dtl_recv_info_t *info);
+
+/// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
+///
+/// @param out  the request; dtl_request_wait or _test ends it.
+/// @return as dtl_comm_send; failures of the message itself come with the request.
+/// Equivalent: MPI_Isend.
+DTL_NODISCARD dtl_status_t dtl_comm_isend(dtl_comm_t comm, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_request_t *out);
+
+/// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
+///
+/// @param out  the request; dtl_request_wait or _test ends it.
+/// @return as dtl_comm_recv; failures of the message itself come with the request.
+/// Equivalent: MPI_Irecv.
+DTL_NODISCARD dtl_status_t dtl_comm_irecv(dtl_comm_t comm, void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_request_t *out);
+
+/* -----------------------------------------------------------------------------------------------
+ * Requests: wait, test, cancel.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Waits until a request is done. Its handle is stale afterwards (a second wait answers
+/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive.
+///
+/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once.
+/// @param info        NULL, or what a receive tells (also of a failed one).
+/// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
+///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT: it
+///         goes on: wait again, or cancel it.
+/// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
+DTL_NODISCARD dtl_status_t dtl_request_wait(dtl_request_t request, uint64_t timeout_ns,
+    dtl_recv_info_t *info);
+
+/// Asks whether a request is done, without waiting; makes progress. If done, its handle is stale.
+///
+/// @param out_done  1 or 0. Written on success and when the operation itself failed (then 1).
+/// @param info      NULL, or what a receive tells; written if done.
+/// @return as dtl_request_wait, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Test.
+DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_done,
+    dtl_recv_info_t *info);
+
+/// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
+/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
+///
+/// @return DTL_ERROR_NOT_SUPPORTED: this transport cannot withdraw. Equivalent: MPI_Cancel.
+DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
+
+/// Waits until all requests are done. Each finished one becomes null in the array; null ones are
+/// passed over.
+///
+/// @param requests    `count` handles.
+/// @param timeout_ns  for all together. If it passes, unfinished ones stay in the array.
+/// @param infos       NULL, or `count` infos; those of null requests are left alone.
+/// @return the first failure (its text names the index); the others' are in infos[].status.
+/// Equivalent: MPI_Waitall.
+DTL_NODISCARD dtl_status_t dtl_request_wait_all(uint64_t count, dtl_request_t *requests,
+    uint64_t timeout_ns, dtl_recv_info_t *infos);
+
+/* -----------------------------------------------------------------------------------------------
+ * Collectives. Rules that hold for all of them are in the text of dtl_comm_barrier.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Returns once every rank has called it.
+///
+/// Of all collectives: every rank of the communicator makes the same calls in the same order, with
+/// the same count, dtype, op and root. Buffers must not overlap. Results do not depend on the order
+/// in which messages arrive, and all ranks get the identical result.
+///
+/// @return DTL_ERROR_RANK_FAILURE: a rank died (named). DTL_ERROR_TIMEOUT: the communicator's time
+///         limit. DTL_ERROR_BUSY: another thread of this process is in a collective on it.
+///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
+///         destroy the communicator. DTL_ERROR_INVALID_ARGUMENT: a rank sent another size.
+/// Equivalent: MPI_Barrier.
+DTL_NODISCARD dtl_status_t dtl_comm_barrier(dtl_comm_t comm);
+
+/// Copies `count` elements from the root's `buf` into everybody's.
+///
+/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Bcast.
+DTL_NODISCARD dtl_status_t dtl_comm_bcast(dtl_comm_t comm, void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t root);
+
+/// Folds everybody's `count` elements, one by one, into the root's `rbuf`.
+///
+/// @param rbuf  `count` elements at the root; not read elsewhere (may be NULL there).
+/// @param op    DTL_OP_…; see there which dtypes it goes with.
+/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
+/// Equivalent: MPI_Reduce.
+DTL_NODISCARD dtl_status_t dtl_comm_reduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
+    uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, int32_t root);
+
+/// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
+///
+/// @return as dtl_comm_reduce. Equivalent: MPI_Allreduce.
+DTL_NODISCARD dtl_status_t dtl_comm_allreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
+    uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
+
+/// Collects everybody's block at the root, in the order of ranks.
+///
+/// @param sbuf            count_per_rank elements.
+/// @param count_per_rank  elements in one block.
+/// @param rbuf            size × count_per_rank elements at the root; may be NULL elsewhere.
+/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Gather.
+DTL_NODISCARD dtl_status_t dtl_comm_gather(dtl_comm_t comm, const void *sbuf,
+    uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root);
+
+/// Hands the root's blocks out, one to each rank in their order.
+///
+/// @param sbuf            size × count_per_rank elements at the root; may be NULL elsewhere.
+/// @param count_per_rank  elements in one block.
+/// @param rbuf            count_per_rank elements.
+/// @return as dtl_comm_gather. Equivalent: MPI_Scatter.
+DTL_NODISCARD dtl_status_t dtl_comm_scatter(dtl_comm_t comm, const void *sbuf,
+    uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root);
+
+/// Collects everybody's block at everybody, in the order of ranks.
+///
+/// @param sbuf  count_per_rank elements.
+/// @param rbuf  size × count_per_rank elements.
+/// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
+DTL_NODISCARD dtl_status_t dtl_comm_allgather(dtl_comm_t comm, const void *sbuf,
+    uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
+
+/// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
+///
+/// @param sbuf, rbuf  size × count_per_rank elements each.
+/// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
+DTL_NODISCARD dtl_status_t dtl_comm_alltoall(dtl_comm_t comm, const void *sbuf,
+    uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -210,7 +210,9 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
 fn for_all(comm: &Comm, count_per_rank: u64) -> Result<u64> {
     match count_per_rank.checked_mul(u64::from(comm.size().unsigned_abs())) {
         Some(all) => Ok(all),
-        None => fail!(DTL_ERROR_INVALID_ARGUMENT, "count_per_rank {count_per_rank} is more than memory can hold"),
+        None => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "count_per_rank {count_per_rank} is more than memory can hold")
+        }
     }
 }
 

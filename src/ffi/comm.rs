@@ -116,10 +116,18 @@ pub unsafe extern "C" fn dtl_comm_info(comm: dtl_comm_t, out_info: *mut dtl_comm
 ///
 /// # Safety
 /// They stay valid until the operation that receives the region has ended.
-pub(super) unsafe fn elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t, name: &str) -> Result<Region> {
+pub(super) unsafe fn elements(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    name: &str,
+) -> Result<Region> {
     let size = collective::element_size(dtype)? as u64;
     let Some(bytes) = count.checked_mul(size) else {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: {count} elements of {size} bytes are more than memory can hold");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}: {count} elements of {size} bytes are more than memory can hold"
+        );
     };
     // SAFETY: passed on.
     unsafe { args::region(pointer, bytes, name) }
