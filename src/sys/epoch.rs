@@ -15,8 +15,8 @@
 //! Leaving is a release store and the destroyer's look an acquire load, so the user's last access
 //! happens before the free.
 
+use super::tls;
 use parking_lot::Mutex;
-use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 
@@ -51,9 +51,13 @@ struct Waiting {
 static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
 
 thread_local! {
-    // No destructor, so it can be read from other thread-local and static destructors too.
-    static MINE: Cell<*const Record> = const { Cell::new(ptr::null()) };
     static OWNER: Owner = const { Owner };
+}
+
+/// The calling thread's record, or null.
+#[inline(always)]
+fn mine() -> *const Record {
+    tls::get().cast()
 }
 
 /// Gives the record back when the thread ends.
@@ -61,8 +65,9 @@ struct Owner;
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let mine = MINE.replace(ptr::null());
-        // SAFETY: MINE only ever holds null or a leaked, hence valid, record.
+        let mine = mine();
+        tls::set(ptr::null());
+        // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
         if let Some(record) = unsafe { mine.as_ref() } {
             record.owned.store(false, Ordering::Release);
         }
@@ -109,7 +114,7 @@ fn adopt_record() -> &'static Record {
         record.borrowed.store(true, Ordering::Relaxed);
         ERRANDS.fetch_add(1, Ordering::Relaxed);
     }
-    MINE.set(record);
+    tls::set(ptr::from_ref(record).cast());
     record
 }
 
@@ -123,8 +128,8 @@ pub struct Guard {
 #[inline]
 #[must_use]
 pub fn enter() -> Guard {
-    // SAFETY: MINE only ever holds null or a leaked, hence valid, record.
-    let record = unsafe { MINE.get().as_ref() }.unwrap_or_else(adopt_record);
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    let record = unsafe { mine().as_ref() }.unwrap_or_else(adopt_record);
     let seq = record.seq.load(Ordering::Relaxed);
     if seq % 2 == 1 {
         return enter_nested(record);
@@ -181,7 +186,7 @@ fn run_errands(record: &Record) {
 fn give_back(record: &Record) {
     let idle = record.blocked.load(Ordering::Relaxed) == 0 && record.seq.load(Ordering::Relaxed) % 2 == 0;
     if idle && record.borrowed.swap(false, Ordering::Relaxed) {
-        MINE.set(ptr::null());
+        tls::set(ptr::null());
         ERRANDS.fetch_sub(1, Ordering::Relaxed);
         record.owned.store(false, Ordering::Release);
     }
@@ -211,7 +216,7 @@ pub fn retire(free: impl FnOnce() + Send + 'static) {
         .filter_map(|&record| {
             let seq = record.seq.load(Ordering::Acquire);
             // The destroying call itself is one entry of its own thread and holds nothing.
-            let own_call = ptr::eq(record, MINE.get()) && record.nested.load(Ordering::Relaxed) == 0;
+            let own_call = ptr::eq(record, mine()) && record.nested.load(Ordering::Relaxed) == 0;
             (seq % 2 == 1 && !own_call).then_some((record, seq))
         })
         .collect();
@@ -244,7 +249,7 @@ pub fn collect() {
 pub fn others_inside() -> bool {
     heavy_barrier();
     RECORDS.lock().iter().any(|&record| {
-        let mine = ptr::eq(record, MINE.get());
+        let mine = ptr::eq(record, mine());
         let inside = record.seq.load(Ordering::Acquire) % 2 == 1;
         let nested = record.nested.load(Ordering::Relaxed) > 0;
         record.blocked.load(Ordering::Acquire) > 0 || (inside && !mine) || (mine && nested)
@@ -254,7 +259,7 @@ pub fn others_inside() -> bool {
 /// In a forked child: the other threads' records describe threads that do not exist here.
 pub fn forget_other_threads() {
     for &record in RECORDS.lock().iter() {
-        if !ptr::eq(record, MINE.get()) {
+        if !ptr::eq(record, mine()) {
             record.seq.store(record.seq.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
             record.nested.store(0, Ordering::Relaxed);
             record.owned.store(false, Ordering::Relaxed);

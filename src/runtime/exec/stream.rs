@@ -47,7 +47,7 @@ struct Foreign {
     /// Made by us, so destroyed by us.
     owned: bool,
     /// Failure of work that the library ran for the backend; reported once by synchronize.
-    stuck: Arc<Mutex<Option<Error>>>,
+    stuck: Arc<Stuck>,
     /// Pieces of work queued through the library, for `probe`.
     queued: AtomicU64,
     /// An event for backends without stream_query, and `queued` when it was last recorded.
@@ -136,7 +136,7 @@ impl Stream {
             Body::Own(queue) => queue.synchronize(),
             Body::Backend(foreign) => {
                 let result = exec_of(&self.home)?.stream_synchronize(foreign.token);
-                let stuck = foreign.stuck.lock().take();
+                let stuck = foreign.stuck.take();
                 result.and(stuck.map_or(Ok(()), Err))
             }
         }
@@ -153,7 +153,7 @@ impl Stream {
             Some(result) => result?,
             None => foreign.query_by_event(&self.home)?,
         };
-        let stuck = foreign.stuck.lock().clone();
+        let stuck = foreign.stuck.peek();
         if done { stuck.map_or(Ok(true), Err) } else { Ok(false) }
     }
 
@@ -228,7 +228,7 @@ impl Stream {
             Ok(()) => DTL_SUCCESS,
             Err(error) => {
                 let status = error.status();
-                stuck.lock().get_or_insert(error);
+                stuck.keep(error);
                 status
             }
         }));
@@ -300,6 +300,34 @@ impl Drop for Stream {
 fn await_fence(fence: &Fence) -> Result<()> {
     match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {
         Waited::Done | Waited::Canceled => fence.failure().map_or(Ok(()), Err),
+    }
+}
+
+/// The first failure nobody has been told of. Asked at every query, so asking costs one load.
+#[derive(Default)]
+struct Stuck {
+    any: AtomicBool,
+    first: Mutex<Option<Error>>,
+}
+
+impl Stuck {
+    fn keep(&self, error: Error) {
+        let mut first = self.first.lock();
+        first.get_or_insert(error);
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn peek(&self) -> Option<Error> {
+        if self.any.load(Ordering::Acquire) { self.first.lock().clone() } else { None }
+    }
+
+    fn take(&self) -> Option<Error> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut first = self.first.lock();
+        self.any.store(false, Ordering::Release);
+        first.take()
     }
 }
 
