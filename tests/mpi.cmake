@@ -1,5 +1,6 @@
 # Tests that run under each installed MPI: every tests/mpi/*.c, compiled with mpicc.<mpi> (together with
-# mpi/dtl_mpi.c) and run by mpirun.<mpi>. Ranks and arguments come from tests/mpi/runs.txt, 2 by default.
+# mpi/dtl_mpi.c) and run by mpirun.<mpi>. Runs, ranks and arguments come from tests/mpi/runs.txt, else one
+# run with 2 ranks.
 
 file(GLOB mpi_sources CONFIGURE_DEPENDS "${top}/tests/mpi/*.c")
 set(mpi_file "${top}/mpi/dtl_mpi.c")
@@ -25,19 +26,24 @@ foreach(mpi openmpi mpich)
     endif()
     # MPI headers are not pedantically clean in C++, so C only.
     program("${output}" "${source}" "${DTL_TEST_MPICC_${mpi}}" shared -std=c11 "${mpi_file}")
-    set(ranks 2)
-    set(arguments "")
+    set(lines "")
     if(EXISTS "${top}/tests/mpi/runs.txt")
-      file(STRINGS "${top}/tests/mpi/runs.txt" lines REGEX "^${name}[ \t]" LIMIT_COUNT 1)
-      if(lines)
-        separate_arguments(words UNIX_COMMAND "${lines}")
-        list(GET words 1 ranks)
-        set(arguments ${words})
-        list(REMOVE_AT arguments 0 1)
-      endif()
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${top}/tests/mpi/runs.txt")
+      file(STRINGS "${top}/tests/mpi/runs.txt" lines REGEX "^${name}[ \t]")
     endif()
-    add_test(NAME "${output}" COMMAND ${mpirun} -n ${ranks} "${bin}/${output}" ${arguments})
-    set_tests_properties("${output}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK ranks
-      SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
+    if(NOT lines)
+      set(lines "${name} 2")
+    endif()
+    foreach(line IN LISTS lines)
+      separate_arguments(words UNIX_COMMAND "${line}")
+      list(GET words 1 ranks)
+      set(arguments ${words})
+      list(REMOVE_AT arguments 0 1)
+      string(REPLACE ";" "-" suffix "${ranks};${arguments}")
+      set(test "${output}.${suffix}")
+      add_test(NAME "${test}" COMMAND ${mpirun} -n ${ranks} "${bin}/${output}" ${arguments})
+      set_tests_properties("${test}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK ranks
+        SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
+    endforeach()
   endforeach()
 endforeach()
