@@ -8,6 +8,9 @@ if(NOT EXISTS "${mpi_file}")
   return()
 endif()
 
+file(GLOB mpi_headers CONFIGURE_DEPENDS "${top}/tests/mpi/*.h")
+list(APPEND headers ${mpi_headers} "${mpi_file}")
+
 foreach(mpi openmpi mpich)
   find_program(DTL_TEST_MPICC_${mpi} mpicc.${mpi})
   find_program(DTL_TEST_MPIRUN_${mpi} mpirun.${mpi})

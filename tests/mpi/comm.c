@@ -148,7 +148,7 @@ static void check_limits(MPI_Comm user, int rank, int size)
     CHECK_OK(dtl_comm_destroy(comm));
 }
 
-static void check_collective(dtl_comm_t comm, MPI_Comm user, int rank, int size, int count)
+static void check_collective(dtl_comm_t comm, MPI_Comm oracle, int rank, int size, int count)
 {
     const size_t bytes = sizeof(double) * (size_t)(count * size + 1);
     double *in = malloc(bytes), *ours = calloc(1, bytes), *theirs = calloc(1, bytes);
@@ -160,27 +160,27 @@ static void check_collective(dtl_comm_t comm, MPI_Comm user, int rank, int size,
 #define SAME(elements) CHECK(memcmp(ours, theirs, sizeof(double) * (size_t)(elements)) == 0)
     CHECK_OK(dtl_comm_barrier(comm));
     CHECK_OK(dtl_comm_allreduce(comm, in, ours, n, DTL_DTYPE_FLOAT64, DTL_OP_SUM));
-    MPI_Allreduce(in, theirs, count, MPI_DOUBLE, MPI_SUM, user);
+    MPI_Allreduce(in, theirs, count, MPI_DOUBLE, MPI_SUM, oracle);
     SAME(count);
     CHECK_OK(dtl_comm_allgather(comm, in, n, ours, DTL_DTYPE_FLOAT64));
-    MPI_Allgather(in, count, MPI_DOUBLE, theirs, count, MPI_DOUBLE, user);
+    MPI_Allgather(in, count, MPI_DOUBLE, theirs, count, MPI_DOUBLE, oracle);
     SAME(count * size);
     CHECK_OK(dtl_comm_alltoall(comm, in, n, ours, DTL_DTYPE_FLOAT64));
-    MPI_Alltoall(in, count, MPI_DOUBLE, theirs, count, MPI_DOUBLE, user);
+    MPI_Alltoall(in, count, MPI_DOUBLE, theirs, count, MPI_DOUBLE, oracle);
     SAME(count * size);
     for (int root = 0; root < size; root++) {
         memcpy(ours, in, bytes - sizeof(double));
         memcpy(theirs, in, bytes - sizeof(double));
         CHECK_OK(dtl_comm_bcast(comm, ours, n, DTL_DTYPE_FLOAT64, root));
-        MPI_Bcast(theirs, count, MPI_DOUBLE, root, user);
+        MPI_Bcast(theirs, count, MPI_DOUBLE, root, oracle);
         SAME(count);
         CHECK_OK(dtl_comm_scatter(comm, in, n, ours, DTL_DTYPE_FLOAT64, root));
-        MPI_Scatter(in, count, MPI_DOUBLE, theirs, count, MPI_DOUBLE, root, user);
+        MPI_Scatter(in, count, MPI_DOUBLE, theirs, count, MPI_DOUBLE, root, oracle);
         SAME(count);
         CHECK_OK(dtl_comm_reduce(comm, in, ours, n, DTL_DTYPE_FLOAT64, DTL_OP_MAX, root));
-        MPI_Reduce(in, theirs, count, MPI_DOUBLE, MPI_MAX, root, user);
+        MPI_Reduce(in, theirs, count, MPI_DOUBLE, MPI_MAX, root, oracle);
         CHECK_OK(dtl_comm_gather(comm, in, n, ours + (rank == root ? 0 : count), DTL_DTYPE_FLOAT64, root));
-        MPI_Gather(in, count, MPI_DOUBLE, theirs, count, MPI_DOUBLE, root, user);
+        MPI_Gather(in, count, MPI_DOUBLE, theirs, count, MPI_DOUBLE, root, oracle);
         SAME(rank == root ? count * size : 0);
     }
 #undef SAME
@@ -209,10 +209,14 @@ static void check_all(MPI_Comm user)
     check_messages(comm, rank, size);
     check_order(comm, rank, size);
     check_limits(user, rank, size);
+    /* A duplicate: on one rank, MPICH 4.0's MPI_Alltoall hangs beside the posted receive. */
+    MPI_Comm oracle;
+    MPI_Comm_dup(user, &oracle);
     const int counts[] = {0, 1, 7, 1000, 70000};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        check_collective(comm, user, rank, size, counts[i]);
+        check_collective(comm, oracle, rank, size, counts[i]);
     }
+    MPI_Comm_free(&oracle);
     mine = 100 + rank;
     MPI_Send(&mine, 1, MPI_INT, (rank + 1) % size, 77, user);
     MPI_Wait(&pending, &status);
