@@ -604,7 +604,7 @@ static dtl_status_t comm_close(void *self, void *comm)
         t->next = closed_elsewhere;
         closed_elsewhere = t;
         pthread_mutex_unlock(&closed_lock);
-        return DTL_SUCCESS;
+        return refuse(DTL_SUCCESS, ""); /* and takes the text of check_thread back */
     }
     DTL_TRY(enter(level));
     end_closed_elsewhere();

@@ -2,7 +2,7 @@
  * and MPI (the profiling interface: MPI_X here calls PMPI_X) and makes calls fail. */
 #include "mpi_check.h"
 
-static int fail_isend, fail_improbe, fail_dup_after = -1, comms_freed, comms_made;
+static int fail_isend, fail_improbe, fail_imrecv, fail_dup_after = -1, comms_freed, comms_made;
 
 int MPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm, MPI_Request *out)
 {
@@ -12,6 +12,16 @@ int MPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag, 
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *found, MPI_Message *message, MPI_Status *status)
 {
     return fail_improbe ? MPI_ERR_NO_MEM : PMPI_Improbe(source, tag, comm, found, message, status);
+}
+
+int MPI_Imrecv(void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Request *out)
+{
+    const int code = PMPI_Imrecv(buf, count, type, message, out);
+    if (!fail_imrecv) {
+        return code;
+    }
+    PMPI_Wait(out, MPI_STATUS_IGNORE);
+    return MPI_ERR_OTHER;
 }
 
 int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *out)
@@ -61,6 +71,13 @@ int main(int argc, char **argv)
     fail_improbe = 0;
     CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
     CHECK(got == 7);
+    /* A receive that fails once it has its message is over, with MPI's text. */
+    CHECK_OK(dtl_comm_isend(comm, &mine, 1, DTL_DTYPE_INT32, rank, 2, &request));
+    CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
+    fail_imrecv = 1;
+    CHECK_STATUS(dtl_comm_recv(comm, &got, 1, DTL_DTYPE_INT32, rank, 2, NULL), DTL_ERROR_MPI);
+    CHECK_SAID("MPI_Imrecv: MPI error class");
+    fail_imrecv = 0;
     CHECK_OK(dtl_comm_destroy(comm));
     CHECK_OK(dtl_finalize());
     CHECK(comms_made == comms_freed);
