@@ -44,7 +44,8 @@
  * a communicator with a time limit, sends therefore go out from a copy: a send that times out or is
  * cancelled returns at once, its buffer is yours again, and the message may still arrive; receive
  * it before MPI_Finalize, which may wait for it. Without a time limit there is no copy, and
- * cancelling a send (also by dtl_comm_destroy) lets it complete.
+ * cancelling a send (also by dtl_comm_destroy) lets it complete. Messages of at most 64 KiB to
+ * oneself always go out from a copy and leave at once.
  */
 #ifndef DTL_MPI_H
 #define DTL_MPI_H
