@@ -301,6 +301,10 @@ pub trait Transport: Send + Sync {
     }
     /// How the data moves, for people.
     fn describe(&self) -> String;
+    /// What it says of the operation that has just failed in this thread (its vendor's text, say).
+    fn failure_text(&self) -> Option<String> {
+        None
+    }
     /// Closes it. No operation is pending and none follows.
     fn close(&self) -> Result<()>;
 }

@@ -105,7 +105,13 @@ impl Comm {
                     self.failed_text()
                 )
             }
-            status => format!("{what} {peer}: {}", crate::error::status_message(status).to_string_lossy()),
+            status => {
+                let meaning = crate::error::status_message(status).to_string_lossy();
+                match self.transport(Class::User).failure_text() {
+                    Some(said) => format!("{what} {peer}: {meaning}: {said}"),
+                    None => format!("{what} {peer}: {meaning}"),
+                }
+            }
         };
         Error::new(done.status, text)
     }
