@@ -3,11 +3,10 @@
 use super::event::Event;
 use super::executor::Executor;
 use super::kernel::Kernel;
+use super::pool;
 use super::stream::Stream;
-use super::{Home, Limits, pool};
 use crate::abi::handle::*;
 use crate::error::{Result, fail};
-use crate::runtime::backend::Exec;
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
 use crate::sys::epoch::{self, Guard};
@@ -33,30 +32,6 @@ struct DefaultStream {
     backend: u64,
     device: i32,
     stream: u64,
-}
-
-impl Home for Backend {
-    fn name(&self) -> &str {
-        Backend::name(self)
-    }
-
-    fn exec(&self) -> Option<&dyn Exec> {
-        self.exec.as_deref()
-    }
-
-    fn bind(&self, device: i32) -> Result<()> {
-        if self.device.is_some() { device::set(self, device) } else { Ok(()) }
-    }
-
-    fn limits(&self, device: i32) -> Limits {
-        let mut info = super::no_info();
-        match self.device.is_some().then(|| device::info(self, device, &mut info)) {
-            Some(Ok(())) => {
-                Limits { block_threads: info.max_block_threads, block: info.max_block, grid: info.max_grid }
-            }
-            _ => Limits::default(), // a device that tells nothing sets no limits
-        }
-    }
 }
 
 /// The four kinds of objects, so that each is found and removed by the same few lines.
