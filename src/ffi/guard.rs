@@ -4,6 +4,7 @@ use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
 use crate::runtime::lifecycle;
 use crate::sys::epoch::{self, Guard};
+use crate::sys::slab::Held;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,6 +43,21 @@ pub(super) fn wait<P>(
         let _waiting = inside.into_blocking();
         body(pinned)
     })))
+}
+
+/// An entry that may wait, on one object: `hold` takes it out of the epoch without sharing it.
+#[inline]
+pub(super) fn hold<T>(
+    hold: impl FnOnce(Guard) -> Result<Held<T>>,
+    body: impl FnOnce(&T) -> Result<()>,
+) -> dtl_status_t {
+    let inside = epoch::enter();
+    if !lifecycle::is_open() {
+        if let Err(error) = lifecycle::admit(crate::backend::builtin) {
+            return failed(error);
+        }
+    }
+    finish(catch_unwind(AssertUnwindSafe(|| body(&*hold(inside)?))))
 }
 
 /// An entry that works in every state of the library (init, finalize, log).

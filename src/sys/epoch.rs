@@ -12,13 +12,18 @@
 //! context switch). If it falls before S1 in the reader, L1 comes after S2 and finds nothing. If it
 //! falls after S1, L2 sees the odd number and the object is kept. Without membarrier (old kernels,
 //! some emulators) both sides use a SeqCst fence instead, which gives the same by the C++ rules.
+//! A call that waits leaves the epoch but notes the one object it goes on using (`held`) before it
+//! does: the release store that makes the number even publishes the note, so a destroyer that sees
+//! the thread outside sees what it holds.
 //! Leaving is a release store and the destroyer's look an acquire load, so the user's last access
 //! happens before the free.
 
 use super::tls;
 use parking_lot::Mutex;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
+};
 
 /// One thread's state. Aligned so that two threads never share a line (or a prefetched pair).
 #[repr(align(128))]
@@ -29,6 +34,8 @@ struct Record {
     nested: AtomicU32,
     /// Blocking calls that this thread is in, outside the epoch but holding pins.
     blocked: AtomicU32,
+    /// The object that a call of this thread goes on using while it waits outside the epoch.
+    held: AtomicPtr<()>,
     /// Whether a thread owns the record.
     owned: AtomicBool,
     /// Whether it is owned for one call only.
@@ -43,8 +50,16 @@ static LIMBO: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 static ERRANDS: AtomicUsize = AtomicUsize::new(0);
 
 struct Waiting {
+    /// The object's address: only compared.
+    object: usize,
     users: Vec<(&'static Record, u64)>,
     free: Box<dyn FnOnce() + Send>,
+}
+
+/// Whether a record's thread may still use an object that it could reach when `seq` was read.
+fn uses(record: &Record, seq: u64, object: usize) -> bool {
+    let inside = seq % 2 == 1 && record.seq.load(Ordering::Acquire) == seq;
+    inside || record.held.load(Ordering::Acquire).addr() == object
 }
 
 /// Whether entering needs a real fence because the kernel has no membarrier for us.
@@ -101,6 +116,7 @@ fn adopt_record() -> &'static Record {
             seq: AtomicU64::new(0),
             nested: AtomicU32::new(0),
             blocked: AtomicU32::new(0),
+            held: AtomicPtr::new(ptr::null_mut()),
             owned: AtomicBool::new(true),
             borrowed: AtomicBool::new(false),
         }));
@@ -156,7 +172,20 @@ impl Guard {
     pub fn into_blocking(self) -> Blocking {
         let record = self.record;
         record.blocked.store(record.blocked.load(Ordering::Relaxed) + 1, Ordering::Release);
-        Blocking { record }
+        Blocking { record, holds: false }
+    }
+
+    /// As [`Guard::into_blocking`], keeping one object alive by a note in the thread's record: no
+    /// shared counter is touched. Gives the guard back if a call further up holds one already.
+    pub(super) fn into_holding(self, object: *const ()) -> Result<Blocking, Guard> {
+        if !self.record.held.load(Ordering::Relaxed).is_null() || !self.outermost {
+            return Err(self);
+        }
+        // Before the sequence number becomes even: whoever sees that sees this (release).
+        self.record.held.store(object.cast_mut(), Ordering::Release);
+        let mut blocking = self.into_blocking();
+        blocking.holds = true;
+        Ok(blocking)
     }
 }
 
@@ -195,21 +224,27 @@ fn give_back(record: &Record) {
 /// A call in flight that is outside the epoch because it waits.
 pub struct Blocking {
     record: &'static Record,
+    holds: bool,
 }
 
 impl Drop for Blocking {
     fn drop(&mut self) {
+        if self.holds {
+            self.record.held.store(ptr::null_mut(), Ordering::Release);
+        }
         let blocked = self.record.blocked.load(Ordering::Relaxed);
         self.record.blocked.store(blocked - 1, Ordering::Release);
         if ERRANDS.load(Ordering::Relaxed) != 0 {
-            give_back(self.record);
+            run_errands(self.record);
         }
     }
 }
 
-/// Runs `free` once every thread that is inside now has left. The thing must already be unlinked.
-pub fn retire(free: impl FnOnce() + Send + 'static) {
+/// Runs `free` once every thread that may use the object has left or let go of it. The object must
+/// already be unlinked.
+pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
     heavy_barrier();
+    let object = object.addr();
     let users: Vec<_> = RECORDS
         .lock()
         .iter()
@@ -217,7 +252,8 @@ pub fn retire(free: impl FnOnce() + Send + 'static) {
             let seq = record.seq.load(Ordering::Acquire);
             // The destroying call itself is one entry of its own thread and holds nothing.
             let own_call = ptr::eq(record, mine()) && record.nested.load(Ordering::Relaxed) == 0;
-            (seq % 2 == 1 && !own_call).then_some((record, seq))
+            let seq = if own_call { 0 } else { seq };
+            uses(record, seq, object).then_some((record, seq))
         })
         .collect();
     if users.is_empty() {
@@ -225,7 +261,7 @@ pub fn retire(free: impl FnOnce() + Send + 'static) {
         return;
     }
     let mut limbo = LIMBO.lock();
-    limbo.push(Waiting { users, free: Box::new(free) });
+    limbo.push(Waiting { object, users, free: Box::new(free) });
     ERRANDS.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -235,7 +271,7 @@ pub fn collect() {
     let Some(mut limbo) = LIMBO.try_lock() else { return };
     let (waiting, ready): (Vec<_>, Vec<_>) = std::mem::take(&mut *limbo)
         .into_iter()
-        .partition(|w| w.users.iter().any(|(record, seq)| record.seq.load(Ordering::Acquire) == *seq));
+        .partition(|w| w.users.iter().any(|(record, seq)| uses(record, *seq, w.object)));
     *limbo = waiting;
     ERRANDS.fetch_sub(ready.len(), Ordering::Relaxed);
     drop(limbo);
@@ -265,6 +301,7 @@ pub fn forget_other_threads() {
             record.owned.store(false, Ordering::Relaxed);
         }
         record.blocked.store(0, Ordering::Relaxed);
+        record.held.store(ptr::null_mut(), Ordering::Relaxed);
     }
     prepare();
 }

@@ -10,7 +10,7 @@ use crate::error::{Result, fail};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
 use crate::sys::epoch::{self, Guard};
-use crate::sys::slab::Table;
+use crate::sys::slab::{Held, Table};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
@@ -77,6 +77,11 @@ pub fn find<T: Noun>(inside: &Guard, id: u64) -> Result<&T> {
 /// A share of the object that outlives the call's guard.
 pub fn pin<T: Noun>(inside: &Guard, id: u64) -> Result<Arc<T>> {
     T::table().pin(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
+}
+
+/// The object of a handle, held by a call that will wait.
+pub fn hold<T: Noun>(inside: Guard, id: u64) -> Result<Held<T>> {
+    T::table().hold(inside, id).map_err(|_| invalid_handle(T::NOUN, T::TAG, id))
 }
 
 /// Makes the handle stale; `None` for a null handle.
