@@ -88,11 +88,7 @@ fn make(description: &Description) -> Result<Comm> {
         }
     };
     let launch = if named.is_some() { None } else { launch::from_environment()? };
-    let choice = match description.kind.as_deref() {
-        None | Some("auto") => automatic(named, launch.as_ref())?,
-        Some(kind) => kind.to_owned(),
-    };
-    let backend = find(&choice)?;
+    let backend = choose(description.kind.as_deref(), named, launch.as_ref())?;
     let timeout_ns = match raw.timeout_ns {
         0 => settings::current().timeout_ns.unwrap_or(u64::MAX),
         given => given,
@@ -114,6 +110,18 @@ fn make(description: &Description) -> Result<Comm> {
         native: Addr::new(raw.native),
     };
     connect(backend, &args, timeout_ns)
+}
+
+/// The backend that a communicator of this kind (`None` = "auto") would have. Opens nothing.
+pub fn choose(
+    kind: Option<&str>,
+    named: Option<(i32, i32)>,
+    launch: Option<&Launch>,
+) -> Result<Arc<Backend>> {
+    match kind {
+        None | Some("auto") => find(&automatic(named, launch)?),
+        Some(kind) => find(kind),
+    }
 }
 
 fn find(kind: &str) -> Result<Arc<Backend>> {
