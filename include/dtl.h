@@ -1122,7 +1122,7 @@ const char *dtl_last_error(void);
 
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
 /// `user` is passed through; both must stay valid until replaced (and one call longer: another
-/// thread may be inside). Works in every state.
+/// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
 DTL_NODISCARD dtl_status_t dtl_log_set_callback(dtl_log_fn_t function, void *user, int32_t level);

@@ -57,6 +57,9 @@ fn apply(
         1 | -1 => settings.strict = config.strict == 1,
         strict => return fail!(DTL_ERROR_INVALID_ARGUMENT, "config.strict {strict}: use 1, -1 or 0"),
     }
+    if config.reserved != 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "config.reserved is {}: it must be 0", config.reserved);
+    }
     if let Some(name) = backend {
         settings.backend = Some(alias(name).to_owned());
     }
@@ -147,7 +150,7 @@ pub extern "C" fn dtl_last_error() -> *const c_char {
 
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
 /// `user` is passed through; both must stay valid until replaced (and one call longer: another
-/// thread may be inside). Works in every state.
+/// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
 #[unsafe(no_mangle)]
@@ -160,8 +163,7 @@ pub extern "C" fn dtl_log_set_callback(
         if !(DTL_LOG_OFF..=DTL_LOG_DEBUG).contains(&level) || level == 0 {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "level {level}: use a DTL_LOG_ constant");
         }
-        log::set_callback(function, Addr::new(user));
-        log::set_level(level);
+        log::set_callback(function, Addr::new(user), level);
         Ok(())
     })
 }

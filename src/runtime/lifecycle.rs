@@ -29,12 +29,7 @@ pub fn is_open() -> bool {
 pub fn admit(builtins: Builtins) -> Result<()> {
     match GATE.state() {
         gate::OPEN => Ok(()),
-        gate::FORKED => {
-            fail!(
-                DTL_ERROR_FORKED,
-                "this process is a fork of one that used the library: call dtl_init_after_fork first"
-            )
-        }
+        gate::FORKED => forked(),
         gate::UNOPENED => {
             let _count = COUNT.lock();
             if GATE.state() == gate::UNOPENED { open(&read_environment()?, builtins) } else { Ok(()) }
@@ -43,10 +38,18 @@ pub fn admit(builtins: Builtins) -> Result<()> {
     }
 }
 
+#[cold]
+fn forked() -> Result<()> {
+    fail!(
+        DTL_ERROR_FORKED,
+        "this process is a fork of one that used the library: call dtl_init_after_fork first"
+    )
+}
+
 /// `dtl_init`: counts, and opens if nothing is open. `overrides` edits what the environment says.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
     if GATE.state() == gate::FORKED {
-        return admit(builtins);
+        return forked();
     }
     let mut count = COUNT.lock();
     if count.inits == 0 || GATE.state() != gate::OPEN {
@@ -54,6 +57,7 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
         overrides(&mut settings)?;
         if GATE.state() == gate::OPEN {
             settings::install(settings); // first use came before the first init: only settings change
+            registry::choose_again();
         } else {
             open(&settings, builtins)?;
         }
@@ -93,6 +97,9 @@ fn set_gate(state: u32) -> Result<()> {
 /// `dtl_finalize`: the last one destroys every live object. `shutdown` lists, in order, what the
 /// nouns have to do.
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
+    if GATE.state() == gate::FORKED {
+        return forked();
+    }
     let mut count = COUNT.lock();
     if GATE.state() != gate::OPEN {
         return fail!(DTL_ERROR_INVALID_STATE, "dtl_finalize without a dtl_init before it");

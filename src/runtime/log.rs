@@ -8,22 +8,28 @@ use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 static LEVEL: AtomicI32 = AtomicI32::new(DTL_LOG_WARN);
+/// The level that came with the last `dtl_log_set_callback`; 0 = none did. Wins over the settings.
+static CALLED_LEVEL: AtomicI32 = AtomicI32::new(0);
 static CALLBACK: RwLock<(dtl_log_fn_t, Addr)> = RwLock::new((None, Addr::NULL));
 
-/// Lines of this level and below are logged from now on.
+/// Lines of this level and below are logged from now on, unless a call has set another.
 pub fn set_level(level: i32) {
     LEVEL.store(level, Ordering::Relaxed);
 }
 
-/// Where lines go from now on; `None` = standard error.
-pub fn set_callback(callback: dtl_log_fn_t, user: Addr) {
+/// Where lines of `level` and below go from now on; `None` = standard error.
+pub fn set_callback(callback: dtl_log_fn_t, user: Addr, level: i32) {
     *CALLBACK.write() = (callback, user);
+    CALLED_LEVEL.store(level, Ordering::Relaxed);
 }
 
 /// Whether lines of this level go anywhere: ask before formatting.
 #[must_use]
 pub fn enabled(level: i32) -> bool {
-    level <= LEVEL.load(Ordering::Relaxed)
+    match CALLED_LEVEL.load(Ordering::Relaxed) {
+        0 => level <= LEVEL.load(Ordering::Relaxed),
+        called => level <= called,
+    }
 }
 
 /// Logs one line.

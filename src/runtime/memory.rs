@@ -125,8 +125,13 @@ pub fn free(backend: &Backend, addr: Addr) -> Result<()> {
             backend.name()
         );
     };
-    backend.memory_use.shrank(allocation.size);
-    backend.memory()?.free(allocation.kind, addr, allocation.size, allocation.align)
+    let freed =
+        backend.memory().and_then(|m| m.free(allocation.kind, addr, allocation.size, allocation.align));
+    match freed {
+        Ok(()) => backend.memory_use.shrank(allocation.size),
+        Err(_) => drop(LEDGER.write().insert(addr.get(), allocation)), // still there: try again
+    }
+    freed
 }
 
 /// What is known of a pointer; NOT_FOUND if it lies in no allocation made here.

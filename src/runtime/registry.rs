@@ -181,8 +181,13 @@ pub fn add(backend: Arc<Backend>, flags: u64) -> Result<dtl_backend_t> {
         None => named.push(backend),
     }
     drop(named);
-    *DEFAULT.write() = None; // a new candidate: choose again
+    choose_again();
     Ok(dtl_backend_t { id })
+}
+
+/// Forgets what `dtl_backend_get(NULL)` resolved to: there are new candidates or settings.
+pub fn choose_again() {
+    *DEFAULT.write() = None;
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -271,7 +276,12 @@ pub fn by_name(name: Option<&str>) -> Result<Arc<Backend>> {
                     backend
                 }
             };
-            *DEFAULT.write() = Some(Arc::clone(&chosen));
+            // Under the list's lock: one that was removed meanwhile must not be remembered.
+            let listed = NAMED.read();
+            if listed.iter().any(|known| Arc::ptr_eq(known, &chosen)) {
+                *DEFAULT.write() = Some(Arc::clone(&chosen));
+            }
+            drop(listed);
             Ok(chosen)
         }
     }

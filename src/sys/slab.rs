@@ -173,7 +173,10 @@ impl<T: Send + Sync + 'static> Table<T> {
         if index >= self.reserved && word >> 1 < LAST_GENERATION {
             free.indices.push(index); // an exhausted slot retires
         } else if index < self.reserved {
-            slot.word.store(0, Ordering::Release); // a fixed handle can be opened again
+            // A fixed handle can be opened again under the same word, so the word alone cannot tell
+            // a reader that its pointer is of the time before.
+            slot.object.store(ptr::null_mut(), Ordering::Release);
+            slot.word.store(0, Ordering::Release);
         }
         drop(free);
         epoch::retire(tables_share.cast(), move || drop(share));

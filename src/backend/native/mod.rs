@@ -146,6 +146,7 @@ pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<O
     let c_name = CString::new(name).unwrap_or_default();
     let mut backend = Backend::new(&c_name, priority, false, Box::new(presence));
     backend.flags = tables.main.flags;
+    check_reserved(tables)?;
     if let Some(table) = &tables.device {
         backend.device = Some(Box::new(device::NativeDevice::new(share(), table)?));
     }
@@ -187,6 +188,20 @@ fn check_main(main: &dtl_backend_vtable_t) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// What must be 0 in the component tables; the comm table has nothing of the kind.
+fn check_reserved(tables: &Tables) -> Result<()> {
+    let words = [
+        ("device", tables.device.map_or(0, |table| table.reserved)),
+        ("memory", tables.memory.map_or(0, |table| table.reserved)),
+        ("transfer", tables.transfer.map_or(0, |table| table.reserved)),
+        ("exec", tables.exec.map_or(0, |table| table.reserved)),
+    ];
+    match words.iter().find(|(_, word)| *word != 0) {
+        None => Ok(()),
+        Some((name, word)) => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}.reserved is {word}: it must be 0"),
+    }
 }
 
 struct NativePresence {

@@ -1,0 +1,700 @@
+/* Backends written in C: what their tables must have, what is made for slots that they leave out,
+ * and what becomes of their failures. C11, and valid C++17. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* posix_memalign */
+#endif
+#include "far.h"
+#include <stddef.h>
+
+static struct far far;
+
+static void check_text(void* memory, const char* expected, uint64_t size) {
+    CHECK(memcmp(far_real(memory), expected, (size_t)size) == 0);
+}
+
+/* Memory and nothing else: no device, no transfer, no kind_info. */
+static void test_memory_only(void) {
+    struct far_tables tables;
+    dtl_backend_t backend = DTL_BACKEND_NULL;
+    dtl_mem_kind_info_t info = DTL_MEM_KIND_INFO_INIT;
+    dtl_mem_info_t found = DTL_MEM_INFO_INIT;
+    dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
+    char text[16] = "0123456789abcde";
+    uint64_t free_bytes = 7, total = 7;
+    int32_t count = 7;
+    void* memory = NULL;
+    memset(&far, 0, sizeof far);
+    far_fill(&tables);
+    tables.main.device = NULL, tables.main.transfer = NULL;
+    CHECK_OK(dtl_backend_register("memory-only", &tables.main, &far, 0, &backend));
+    CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 16, 0, &memory));
+    CHECK_OK(dtl_mem_query((char*)memory + 15, &found));
+    CHECK(found.backend.id == backend.id && found.device == 0 && found.base == memory && found.size_bytes == 16);
+    CHECK_OK(dtl_mem_stats(backend, &stats));
+    CHECK(stats.live_count == 1 && stats.live_bytes == 16 && stats.total_count == 1);
+    CHECK_OK(dtl_mem_kind_info(backend, DTL_MEMORY_HOST, &info));
+    CHECK(info.properties == (DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_PAGEABLE) && info.name[0] != 0);
+    CHECK_OK(dtl_mem_kind_info(backend, DTL_MEMORY_DEVICE, &info));
+    CHECK(info.properties == DTL_MEMORY_DEVICE_ACCESSIBLE && info.alignment >= 1);
+    CHECK_STATUS(dtl_mem_kind_info(backend, DTL_MEMORY_PINNED, &info), DTL_ERROR_NOT_SUPPORTED);
+    /* Nobody can reach this memory, and nothing is tried. */
+    CHECK_STATUS(dtl_mem_copy(memory, text, 16), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_mem_copy(text, memory, 16), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_mem_fill(memory, 1, 16), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_mem_copy_2d(memory, 4, text, 4, 4, 4), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("memory-only");
+    CHECK_STATUS(dtl_backend_device_count(backend, &count), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_backend_set_device(backend, 0), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_device_memory_info(backend, 0, &free_bytes, &total), DTL_ERROR_NOT_SUPPORTED);
+    CHECK(count == 7 && free_bytes == 7 && total == 7);
+    CHECK_OK(dtl_mem_free(backend, memory));
+    CHECK_STATUS(dtl_mem_to_device(backend, text, 16, &memory), DTL_ERROR_NOT_SUPPORTED);
+    CHECK(far.allocs == 2 && far.frees == 2); /* the second one was given back */
+    CHECK_OK(dtl_backend_unregister(backend));
+    CHECK(far.destroyed == 1);
+}
+
+static void test_device_only(void) {
+    struct far_tables tables;
+    dtl_backend_t backend = DTL_BACKEND_NULL;
+    dtl_device_info_t info = DTL_DEVICE_INFO_INIT;
+    dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
+    dtl_stream_t stream = DTL_STREAM_NULL;
+    uint64_t free_bytes = 7, total = 7;
+    int32_t type = 7, id = 7, device = 7;
+    void* memory = NULL;
+    memset(&far, 0, sizeof far);
+    far.devices = 2;
+    far_fill(&tables);
+    tables.main.memory = NULL, tables.main.transfer = NULL;
+    CHECK_OK(dtl_backend_register("device-only", &tables.main, &far, 0, &backend));
+    CHECK_OK(dtl_device_info(backend, 1, &info));
+    CHECK(info.numa_node == -1 && info.total_bytes == 0 && info.pci[0] == 0);
+    CHECK(strstr(info.name, "device-only") != NULL); /* never nameless */
+    CHECK_STATUS(dtl_device_info(backend, 2, &info), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_device_memory_info(backend, 0, &free_bytes, &total), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_backend_dlpack_device(backend, 0, &type, &id), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_OK(dtl_backend_get_device(backend, &device));
+    CHECK(device == 0);
+    CHECK_OK(dtl_backend_set_device(backend, 1));
+    CHECK_OK(dtl_backend_get_device(backend, &device));
+    CHECK(device == 1);
+    CHECK_STATUS(dtl_mem_alloc(backend, DTL_MEMORY_HOST, 8, 0, &memory), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_mem_stats(backend, &stats), DTL_ERROR_NOT_SUPPORTED);
+    CHECK(type == 7 && id == 7 && free_bytes == 7 && memory == NULL);
+    CHECK_OK(dtl_stream_create(backend, 1, 0, &stream)); /* the library's own */
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_device_synchronize(backend, 1));
+    CHECK_OK(dtl_stream_destroy(stream));
+    CHECK_OK(dtl_backend_unregister(backend));
+    CHECK(far.destroyed == 1);
+}
+
+/* A required copy slot only: everything else of transfers is made from it. */
+static void test_transfer(void) {
+    struct far other_self;
+    dtl_backend_t one, other;
+    char host[64], back[64];
+    void *memory = NULL, *there = NULL, *big = NULL, *bigger = NULL;
+    const uint64_t large = (9u << 20) + 5;
+    dtl_stream_t stream = DTL_STREAM_NULL;
+    int i;
+    memset(&far, 0, sizeof far), memset(&other_self, 0, sizeof other_self);
+    for (i = 0; i < 64; i++) host[i] = (char)i;
+    one = far_register("one", &far);
+    other = far_register("other", &other_self);
+    CHECK_OK(dtl_mem_to_device(one, host, 64, &memory));
+    check_text(memory, host, 64);
+    CHECK(far.copies == 1);
+    CHECK_OK(dtl_mem_alloc(other, DTL_MEMORY_DEVICE, 64, 0, &there));
+    CHECK_OK(dtl_mem_copy(there, memory, 64)); /* two foreign memories: through the host */
+    check_text(there, host, 64);
+    CHECK(far.copies == 2 && other_self.copies == 1);
+    memset(back, 0, sizeof back);
+    CHECK_OK(dtl_mem_to_host(other, there, back, 64));
+    CHECK(memcmp(back, host, 64) == 0);
+    CHECK_STATUS(dtl_mem_to_host(one, there, back, 64), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(dtl_mem_copy((char*)memory + 32, memory, 32)); /* within one allocation */
+    check_text((char*)memory + 32, host, 32);
+    CHECK_STATUS(dtl_mem_copy((char*)memory + 31, memory, 32), DTL_ERROR_INVALID_ARGUMENT);
+
+    CHECK_OK(dtl_mem_fill((char*)memory + 1, 0xAB, 62)); /* copied from a filled buffer */
+    CHECK(far_real(memory)[0] == 0 && (unsigned char)far_real(memory)[1] == 0xAB);
+    CHECK((unsigned char)far_real(memory)[62] == 0xAB && far_real(memory)[63] == 31);
+
+    far.copies = 0;
+    CHECK_OK(dtl_mem_copy_2d(memory, 8, host, 16, 4, 4)); /* row by row */
+    CHECK(far.copies == 4);
+    for (i = 0; i < 4; i++) check_text((char*)memory + 8 * i, host + 16 * i, 4);
+    CHECK((unsigned char)far_real(memory)[4] == 0xAB); /* not between the rows */
+    CHECK_OK(dtl_mem_copy_2d(there, 16, memory, 8, 4, 4)); /* and between the two */
+    for (i = 0; i < 4; i++) check_text((char*)there + 16 * i, host + 16 * i, 4);
+    CHECK_OK(dtl_mem_copy_2d(back, 4, there, 16, 4, 4));
+    for (i = 0; i < 4; i++) CHECK(memcmp(back + 4 * i, host + 16 * i, 4) == 0);
+    CHECK_STATUS(dtl_mem_copy_2d(memory, 20, host, 16, 5, 4), DTL_ERROR_OUT_OF_BOUNDS); /* 65 bytes */
+    CHECK_OK(dtl_mem_copy_2d(memory, 20, host, 16, 4, 4));
+
+    CHECK_OK(dtl_mem_alloc(one, DTL_MEMORY_DEVICE, large, 0, &big)); /* more than one stage */
+    CHECK_OK(dtl_mem_alloc(other, DTL_MEMORY_DEVICE, large, 0, &bigger));
+    CHECK_OK(dtl_mem_fill(big, 3, large));
+    far_real(big)[large - 1] = 77, far_real(big)[4 << 20] = 78;
+    CHECK_OK(dtl_mem_copy(bigger, big, large));
+    CHECK(memcmp(far_real(bigger), far_real(big), (size_t)large) == 0);
+
+    CHECK_OK(dtl_stream_create(one, 0, 0, &stream)); /* in the order of the library's own stream */
+    CHECK_OK(dtl_mem_fill_async(stream, memory, 1, 64));
+    CHECK_OK(dtl_mem_copy_async(stream, there, memory, 64));
+    CHECK_OK(dtl_mem_copy_async(stream, back, there, 64));
+    CHECK_OK(dtl_stream_synchronize(stream));
+    for (i = 0; i < 64; i++) CHECK(back[i] == 1);
+    CHECK_OK(dtl_stream_destroy(stream));
+
+    CHECK_OK(dtl_mem_free(one, memory));
+    CHECK_OK(dtl_mem_free(one, big));
+    CHECK_OK(dtl_mem_free(other, bigger));
+    CHECK_OK(dtl_mem_free(other, there));
+    CHECK_OK(dtl_backend_unregister(one));
+    CHECK_OK(dtl_backend_unregister(other));
+    CHECK(far.destroyed == 1 && other_self.destroyed == 1);
+}
+
+/* An exec component whose work is done when somebody asks for the third time. */
+struct work {
+    int streams, events, syncs, queries, executes, loops;
+    dtl_status_t failure;
+};
+struct work_stream { int left; };
+struct work_event { struct work_stream* stream; int recorded; };
+static struct work work;
+static int work_create_null;
+
+static dtl_status_t w_stream_create(void* self, int32_t device, uint64_t flags, void** out) {
+    (void)self, (void)device, (void)flags;
+    if (work_create_null) return *out = NULL, DTL_SUCCESS;
+    far_add(&work.streams);
+    *out = calloc(1, sizeof(struct work_stream));
+    return DTL_SUCCESS;
+}
+static dtl_status_t w_stream_destroy(void* self, void* stream) {
+    (void)self;
+    __atomic_fetch_sub(&work.streams, 1, __ATOMIC_ACQ_REL);
+    free(stream);
+    return DTL_SUCCESS;
+}
+static dtl_status_t w_stream_synchronize(void* self, void* stream) {
+    const dtl_status_t failure = work.failure;
+    (void)self;
+    ((struct work_stream*)stream)->left = 0;
+    far_add(&work.syncs);
+    work.failure = DTL_SUCCESS;
+    return failure;
+}
+static dtl_status_t w_event_create(void* self, uint64_t flags, void** out) {
+    (void)self, (void)flags;
+    far_add(&work.events);
+    *out = calloc(1, sizeof(struct work_event));
+    return DTL_SUCCESS;
+}
+static dtl_status_t w_event_destroy(void* self, void* event) {
+    (void)self;
+    __atomic_fetch_sub(&work.events, 1, __ATOMIC_ACQ_REL);
+    free(event);
+    return DTL_SUCCESS;
+}
+static dtl_status_t w_event_record(void* self, void* event, void* stream) {
+    (void)self;
+    ((struct work_event*)event)->stream = (struct work_stream*)stream;
+    ((struct work_event*)event)->recorded = 1;
+    ((struct work_stream*)stream)->left = 2;
+    return DTL_SUCCESS;
+}
+static dtl_status_t w_event_query(void* self, void* event, int32_t* done) {
+    struct work_event* e = (struct work_event*)event;
+    (void)self;
+    far_add(&work.queries);
+    *done = !e->recorded || e->stream->left-- <= 0;
+    return DTL_SUCCESS;
+}
+static dtl_status_t w_execute(void* self, dtl_task_fn_t function, void* user) {
+    (void)self;
+    far_add(&work.executes);
+    return function(user);
+}
+static dtl_status_t w_parallel_for(void* self, uint64_t begin, uint64_t end, uint64_t grain, dtl_range_fn_t body, void* user) {
+    dtl_status_t first = DTL_SUCCESS;
+    (void)self;
+    far_add(&work.loops);
+    while (begin < end) {
+        const uint64_t stop = end - begin > grain ? begin + grain : end;
+        const dtl_status_t status = body(begin, stop, user);
+        if (first == DTL_SUCCESS) first = status;
+        begin = stop;
+    }
+    return first;
+}
+static dtl_status_t w_max_parallelism(void* self, uint32_t* out) { return (void)self, *out = 6, DTL_SUCCESS; }
+
+static void exec_fill(dtl_exec_vtable_t* exec, int streams, int events, int host) {
+    const dtl_exec_vtable_t empty = DTL_EXEC_VTABLE_INIT;
+    *exec = empty;
+    if (streams) {
+        exec->stream_create = w_stream_create, exec->stream_destroy = w_stream_destroy;
+        exec->stream_synchronize = w_stream_synchronize;
+    }
+    if (events) {
+        exec->event_create = w_event_create, exec->event_destroy = w_event_destroy;
+        exec->event_record = w_event_record, exec->event_query = w_event_query;
+    }
+    if (host) exec->execute = w_execute, exec->parallel_for = w_parallel_for, exec->max_parallelism = w_max_parallelism;
+    memset(&work, 0, sizeof work);
+}
+
+static int calls;
+static dtl_status_t count_call(void* user) { return (void)user, far_add(&calls), DTL_SUCCESS; }
+static dtl_status_t fail_call(void* user) { return (void)user, DTL_ERROR_MEMORY; }
+static dtl_status_t count_range(uint64_t begin, uint64_t end, void* user) {
+    return __atomic_fetch_add((uint64_t*)user, end - begin, __ATOMIC_ACQ_REL), DTL_SUCCESS;
+}
+static dtl_status_t kernel(const dtl_kernel_context_t* context, const void* const* args) {
+    CHECK(context->grid[0] == 3 && *(const int*)args[0] == 42);
+    far_add(&calls);
+    return DTL_SUCCESS;
+}
+
+static void test_exec(void) {
+    struct far_tables tables;
+    dtl_exec_vtable_t exec;
+    dtl_backend_t backend = DTL_BACKEND_NULL;
+    dtl_stream_t stream = DTL_STREAM_NULL, wrapped = DTL_STREAM_NULL;
+    dtl_event_t event = DTL_EVENT_NULL, later = DTL_EVENT_NULL;
+    dtl_kernel_t k = DTL_KERNEL_NULL;
+    dtl_launch_t launch = DTL_LAUNCH_INIT;
+    struct work_stream own = {0};
+    const int argument = 42;
+    const void* const args[1] = {&argument};
+    const uint64_t sizes[1] = {sizeof argument};
+    uint64_t ns = 7;
+    int32_t done = 7, state = 7;
+    void *native = NULL, *memory = NULL;
+    char text[8] = "1234567";
+    memset(&far, 0, sizeof far);
+    far_fill(&tables);
+    exec_fill(&exec, 1, 1, 0);
+    tables.main.exec = &exec;
+    calls = 0;
+    CHECK_OK(dtl_backend_register("exec", &tables.main, &far, 0, &backend));
+    work_create_null = 1;
+    CHECK_STATUS(dtl_stream_create(backend, 0, 0, &stream), DTL_ERROR_NATIVE_BACKEND); /* NULL is no stream */
+    CHECK(stream.id == 0);
+    work_create_null = 0;
+    CHECK_OK(dtl_stream_create(backend, 0, 0, &stream));
+    CHECK_OK(dtl_stream_native(stream, &native));
+    CHECK(native != NULL && work.streams == 1);
+    CHECK_OK(dtl_event_create(backend, 0, &event));
+    CHECK_OK(dtl_event_create(backend, 0, &later));
+    CHECK_OK(dtl_event_query(event, &state)); /* never recorded */
+    CHECK(state == DTL_EVENT_COMPLETE);
+    CHECK_OK(dtl_event_record(event, stream));
+    CHECK_OK(dtl_event_query(event, &state));
+    CHECK(state == DTL_EVENT_PENDING);
+    CHECK_OK(dtl_event_sync(event)); /* polled */
+    CHECK_OK(dtl_event_query(event, &state));
+    CHECK(state == DTL_EVENT_COMPLETE && work.queries >= 3);
+    CHECK_OK(dtl_event_record(later, stream));
+    CHECK_STATUS(dtl_event_elapsed_ns(event, later, &ns), DTL_ERROR_NOT_SUPPORTED);
+    CHECK(ns == 7);
+    CHECK_OK(dtl_event_wait(later, UINT64_C(5000000000)));
+    CHECK_OK(dtl_stream_query(stream, &done)); /* an event of the library's is recorded and asked */
+    CHECK(done == 0);
+    CHECK_OK(dtl_stream_wait_event(stream, event)); /* the caller waits */
+    work.syncs = 0;
+    CHECK_OK(dtl_stream_host_callback(stream, count_call, NULL)); /* waits, then calls */
+    CHECK(far_get(&calls) == 1 && work.syncs >= 1);
+    CHECK_OK(dtl_kernel_from_function(backend, kernel, NULL, &k));
+    launch.grid[0] = 3;
+    CHECK_OK(dtl_kernel_launch(stream, k, &launch, args, sizes, 1)); /* on the host, in its order */
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK(far_get(&calls) == 4);
+    CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 8, 0, &memory));
+    CHECK_OK(dtl_mem_copy_async(stream, memory, text, 8)); /* waits, then copies */
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK(memcmp(far_real(memory), text, 8) == 0);
+    CHECK_OK(dtl_mem_free(backend, memory));
+    work.failure = DTL_ERROR_MEMORY;
+    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_MEMORY);
+    CHECK_TEXT("stream_synchronize");
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_STATUS(dtl_backend_unregister(backend), DTL_ERROR_BUSY);
+    CHECK_OK(dtl_stream_wrap(backend, &own, &wrapped));
+    CHECK_OK(dtl_event_record(event, wrapped));
+    CHECK_OK(dtl_event_sync(event));
+    CHECK_OK(dtl_stream_destroy(wrapped)); /* the backend is not told */
+    CHECK(work.streams == 1);
+    CHECK_OK(dtl_kernel_destroy(k));
+    CHECK_OK(dtl_event_destroy(event));
+    CHECK_OK(dtl_event_destroy(later));
+    CHECK_OK(dtl_stream_destroy(stream));
+    CHECK_OK(dtl_backend_unregister(backend));
+    CHECK(work.streams == 0 && work.events == 0 && far.destroyed == 1);
+}
+
+/* Streams without events: events are the library's, and recording waits. */
+static void test_streams_only(void) {
+    struct far_tables tables;
+    dtl_exec_vtable_t exec;
+    dtl_backend_t backend = DTL_BACKEND_NULL;
+    dtl_stream_t stream = DTL_STREAM_NULL;
+    dtl_event_t event = DTL_EVENT_NULL, second = DTL_EVENT_NULL;
+    uint64_t ns = 0;
+    int32_t done = 7;
+    memset(&far, 0, sizeof far);
+    far_fill(&tables);
+    exec_fill(&exec, 1, 0, 0);
+    tables.main.exec = &exec;
+    calls = 0;
+    CHECK_OK(dtl_backend_register("streams", &tables.main, &far, 0, &backend));
+    CHECK_OK(dtl_stream_create(backend, 0, 0, &stream));
+    CHECK_OK(dtl_event_create(backend, 0, &event));
+    CHECK_OK(dtl_event_create(backend, 0, &second));
+    CHECK_OK(dtl_event_record(event, stream));
+    CHECK(work.syncs == 1);
+    CHECK_OK(dtl_event_sync(event));
+    CHECK_STATUS(dtl_stream_query(stream, &done), DTL_ERROR_NOT_SUPPORTED); /* it can only wait */
+    CHECK(done == 7);
+    CHECK_OK(dtl_event_record(second, stream));
+    CHECK_OK(dtl_event_elapsed_ns(event, second, &ns));
+    CHECK_OK(dtl_stream_wait_event(stream, event));
+    work.failure = DTL_ERROR_BUSY;
+    DTL_IGNORE(dtl_event_record(second, stream));
+    CHECK_STATUS(dtl_event_sync(second), DTL_ERROR_BUSY); /* a failure travels with the event */
+    CHECK_OK(dtl_stream_host_callback(stream, fail_call, NULL));
+    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_MEMORY);
+    CHECK_OK(dtl_event_destroy(event));
+    CHECK_OK(dtl_event_destroy(second));
+    CHECK_OK(dtl_stream_destroy(stream));
+    CHECK_OK(dtl_backend_unregister(backend));
+    CHECK(work.streams == 0);
+}
+
+static void test_host_execution(void) {
+    struct far_tables tables;
+    dtl_exec_vtable_t exec;
+    dtl_backend_t backend = DTL_BACKEND_NULL;
+    dtl_executor_t executor = DTL_EXECUTOR_NULL;
+    dtl_executor_info_t info = DTL_EXECUTOR_INFO_INIT;
+    uint64_t sum = 0;
+    memset(&far, 0, sizeof far);
+    far_fill(&tables);
+    exec_fill(&exec, 0, 0, 1);
+    tables.main.exec = &exec;
+    calls = 0;
+    CHECK_OK(dtl_backend_register("hosted", &tables.main, &far, 0, &backend));
+    CHECK_OK(dtl_executor_create(backend, NULL, &executor));
+    CHECK_OK(dtl_executor_info(executor, &info));
+    CHECK(info.kind == DTL_EXECUTOR_BACKEND && info.max_parallelism == 6 && info.suggested_parallelism == 6);
+    CHECK_OK(dtl_executor_run(executor, count_call, NULL));
+    CHECK(work.executes == 1 && calls == 1);
+    CHECK_STATUS(dtl_executor_run(executor, fail_call, NULL), DTL_ERROR_MEMORY);
+    CHECK_OK(dtl_executor_parallel_for(executor, 0, 1000, 7, count_range, &sum));
+    CHECK(sum == 1000 && work.loops == 1);
+    CHECK_OK(dtl_executor_parallel_for(executor, 0, 1000, 0, count_range, &sum));
+    CHECK(sum == 2000 && work.loops == 2);
+    CHECK_OK(dtl_executor_run_async(executor, count_call, NULL, DTL_EVENT_NULL));
+    CHECK_OK(dtl_executor_synchronize(executor));
+    CHECK(calls == 2);
+    CHECK_OK(dtl_executor_destroy(executor));
+    CHECK_OK(dtl_backend_unregister(backend));
+    CHECK(far.destroyed == 1);
+}
+
+/* What goes wrong in a slot. */
+static void test_slot_failures(void) {
+    dtl_backend_t backend;
+    dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
+    char text[8] = "1234567";
+    void *memory = NULL, *poison = &far;
+    memset(&far, 0, sizeof far);
+    backend = far_register("faulty", &far);
+    far.failure = 123456, far.text = "vendor code 77 (\"no flux\")";
+    CHECK_STATUS(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 8, 0, &poison), DTL_ERROR_NATIVE_BACKEND);
+    CHECK_TEXT("123456");
+    CHECK_TEXT("faulty");
+    CHECK_TEXT("memory.alloc");
+    CHECK_TEXT("vendor code 77 (\"no flux\")");
+    far.failure = -1, far.text = NULL;
+    CHECK_STATUS(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 8, 0, &poison), DTL_ERROR_NATIVE_BACKEND);
+    CHECK(strstr(dtl_last_error(), "no flux") == NULL); /* a text is said once */
+    far.failure = DTL_ERROR_OUT_OF_MEMORY;
+    CHECK_STATUS(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 8, 0, &poison), DTL_ERROR_OUT_OF_MEMORY);
+    far.failure = DTL_SUCCESS, far.alloc_null = 1;
+    CHECK_STATUS(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 8, 0, &poison), DTL_ERROR_NATIVE_BACKEND);
+    far.alloc_null = 0, far.alloc_offset = 8;
+    CHECK_STATUS(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 8, 16, &poison), DTL_ERROR_NATIVE_BACKEND);
+    CHECK_TEXT("aligned to 16");
+    CHECK(far.allocs == 1 && far.frees == 1); /* given back */
+    far.alloc_offset = 0;
+    CHECK(poison == &far);
+    CHECK_OK(dtl_mem_stats(backend, &stats));
+    CHECK(stats.total_count == 0 && stats.live_bytes == 0);
+    CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 8, 0, &memory));
+    far.failure = DTL_ERROR_BACKEND;
+    CHECK_STATUS(dtl_mem_copy(memory, text, 8), DTL_ERROR_BACKEND);
+    CHECK_STATUS(dtl_mem_fill(memory, 0, 8), DTL_ERROR_BACKEND);
+    CHECK_STATUS(dtl_mem_free(backend, memory), DTL_ERROR_BACKEND);
+    CHECK_OK(dtl_mem_stats(backend, &stats));
+    CHECK(stats.live_count == 1); /* a free that failed has freed nothing */
+    far.failure = DTL_SUCCESS;
+    CHECK_OK(dtl_mem_free(backend, memory));
+    CHECK_STATUS(dtl_mem_free(backend, memory), DTL_ERROR_INVALID_ARGUMENT);
+    far.failure = DTL_ERROR_BACKEND;
+    CHECK_STATUS(dtl_mem_to_device(backend, text, 8, &poison), DTL_ERROR_BACKEND);
+    far.failure = DTL_SUCCESS;
+    CHECK(poison == &far);
+    CHECK_OK(dtl_backend_unregister(backend));
+    CHECK_STATUS(dtl_backend_set_error(NULL), DTL_ERROR_NULL_POINTER);
+}
+
+static int rank_answer, size_answer, closed;
+static dtl_status_t c_open(void* self, const dtl_comm_open_t* args, void** out, int32_t* rank, int32_t* size) {
+    (void)self, (void)args;
+    return *out = &closed, *rank = rank_answer, *size = size_answer, DTL_SUCCESS;
+}
+static dtl_status_t c_close(void* self, void* comm) { return (void)self, (void)comm, closed++, DTL_SUCCESS; }
+static dtl_status_t c_isend(void* s, void* c, const void* b, uint64_t n, int32_t d, uint64_t m, uint64_t* o) {
+    return (void)s, (void)c, (void)b, (void)n, (void)d, (void)m, (void)o, DTL_ERROR_NOT_SUPPORTED;
+}
+static dtl_status_t c_irecv(void* s, void* c, void* b, uint64_t n, int32_t d, uint64_t m, uint64_t i, uint64_t* o) {
+    return (void)s, (void)c, (void)b, (void)n, (void)d, (void)m, (void)i, (void)o, DTL_ERROR_NOT_SUPPORTED;
+}
+static dtl_status_t c_test(void* s, void* c, uint64_t op, int32_t* done, dtl_comm_done_t* result) {
+    return (void)s, (void)c, (void)op, (void)done, (void)result, DTL_ERROR_NOT_SUPPORTED;
+}
+
+static void comm_fill(dtl_comm_vtable_t* comm) {
+    const dtl_comm_vtable_t empty = DTL_COMM_VTABLE_INIT;
+    *comm = empty;
+    comm->open = c_open, comm->close = c_close, comm->isend = c_isend, comm->irecv = c_irecv, comm->test = c_test;
+}
+
+static void test_comm_open(void) {
+    static const int answers[5][2] = {{2, 2}, {-1, 2}, {0, 0}, {0, -1}, {1, 2}};
+    dtl_backend_vtable_t main = DTL_BACKEND_VTABLE_INIT;
+    dtl_comm_vtable_t comm;
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    dtl_backend_t backend = DTL_BACKEND_NULL;
+    dtl_comm_t opened = DTL_COMM_NULL;
+    int32_t rank = -1;
+    int i;
+    comm_fill(&comm);
+    main.comm = &comm;
+    CHECK_OK(dtl_backend_register("messages", &main, NULL, 0, &backend));
+    desc.kind = "messages";
+    for (i = 0; i < 5; i++) {
+        rank_answer = answers[i][0], size_answer = answers[i][1];
+        if (i < 4) {
+            CHECK_STATUS(dtl_comm_open(&desc, &opened), DTL_ERROR_NATIVE_BACKEND);
+            CHECK(opened.id == 0 && closed == i + 1); /* what it opened is closed */
+        }
+    }
+    CHECK_OK(dtl_comm_open(&desc, &opened));
+    CHECK_OK(dtl_comm_rank(opened, &rank));
+    CHECK(rank == 1);
+    CHECK_STATUS(dtl_backend_unregister(backend), DTL_ERROR_BUSY);
+    CHECK_OK(dtl_comm_destroy(opened));
+    CHECK(closed == 5);
+    CHECK_OK(dtl_backend_unregister(backend));
+}
+
+/* ------------------------------------------------------------------------------- validation */
+
+static dtl_backend_t unset = {77};
+
+static void refuse(const struct far_tables* tables, dtl_status_t status, const char* text) {
+    uint64_t before = 0, after = 0;
+    dtl_backend_t backend = unset;
+    CHECK_OK(dtl_backend_count(&before));
+    CHECK_STATUS(dtl_backend_register("refused", &tables->main, &far, 0, &backend), status);
+    if (strstr(dtl_last_error(), text) == NULL) {
+        fprintf(stderr, "\"%s\" is not in: %s\n", text, dtl_last_error());
+        exit(1);
+    }
+    CHECK(backend.id == unset.id && far.destroyed == 0);
+    CHECK_OK(dtl_backend_count(&after));
+    CHECK(before == after);
+    CHECK_STATUS(dtl_backend_get("refused", &backend), DTL_ERROR_NOT_FOUND);
+}
+
+#define REFUSE_NULL(component, slot)                                                              \
+    do {                                                                                          \
+        far_fill(&tables);                                                                        \
+        tables.component.slot = NULL;                                                             \
+        refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, #component "." #slot);                        \
+    } while (0)
+
+#define REFUSE_COMM(slot)                                                                         \
+    do {                                                                                          \
+        comm_fill(&comm);                                                                         \
+        comm.slot = NULL;                                                                         \
+        refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm." #slot);                               \
+    } while (0)
+
+#define REFUSE_EXEC(slot)                                                                         \
+    do {                                                                                          \
+        exec_fill(&exec, 1, 1, 1);                                                                \
+        exec.slot = NULL;                                                                         \
+        refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "exec." #slot);                               \
+    } while (0)
+
+static void test_required_slots(void) {
+    struct far_tables tables;
+    dtl_comm_vtable_t comm;
+    dtl_exec_vtable_t exec;
+    memset(&far, 0, sizeof far);
+    REFUSE_NULL(device, count);
+    REFUSE_NULL(device, set);
+    REFUSE_NULL(device, get);
+    REFUSE_NULL(memory, alloc);
+    REFUSE_NULL(memory, free);
+    REFUSE_NULL(transfer, copy);
+    far_fill(&tables);
+    tables.main.comm = &comm;
+    REFUSE_COMM(open);
+    REFUSE_COMM(close);
+    REFUSE_COMM(isend);
+    REFUSE_COMM(irecv);
+    REFUSE_COMM(test);
+    comm_fill(&comm);
+    comm.match_bits = 32;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.dup");
+    comm.match_bits = 27;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.match_bits");
+    comm.match_bits = 65;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.match_bits");
+    comm.match_bits = 0, comm.flags = 2;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.flags");
+    tables.main.comm = NULL, tables.main.exec = &exec;
+    REFUSE_EXEC(stream_create); /* half of a group */
+    REFUSE_EXEC(stream_destroy);
+    REFUSE_EXEC(stream_synchronize);
+    REFUSE_EXEC(event_create);
+    REFUSE_EXEC(event_destroy);
+    REFUSE_EXEC(event_record);
+    REFUSE_EXEC(event_query);
+    REFUSE_EXEC(execute);
+    REFUSE_EXEC(parallel_for);
+    REFUSE_EXEC(max_parallelism);
+    exec_fill(&exec, 0, 1, 0); /* events without streams */
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "exec.stream_create");
+    exec_fill(&exec, 1, 0, 0);
+    exec.reserved = 1;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "exec.reserved");
+    far_fill(&tables);
+    tables.device.reserved = 1;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "device.reserved");
+    far_fill(&tables);
+    tables.memory.reserved = 1;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "memory.reserved");
+    far_fill(&tables);
+    tables.transfer.reserved = 1;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "transfer.reserved");
+    far_fill(&tables);
+    tables.main.reserved = 1;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "reserved");
+    far_fill(&tables);
+    tables.main.flags = 6;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "flags");
+    far_fill(&tables);
+    tables.main.device = NULL, tables.main.memory = NULL, tables.main.transfer = NULL;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "at least one");
+    far_fill(&tables);
+    tables.main.abi_version = 0;
+    refuse(&tables, DTL_ERROR_INCOMPATIBLE_ABI, "abi_version is 0");
+    tables.main.abi_version = DTL_ABI_VERSION + 1;
+    refuse(&tables, DTL_ERROR_INCOMPATIBLE_ABI, "abi_version is 2");
+}
+
+/* Tables of other sizes: of older and newer callers. */
+static void test_sizes(void) {
+    struct {
+        dtl_backend_vtable_t main;
+        uint64_t tail[2];
+    } longer;
+    struct {
+        dtl_memory_vtable_t memory;
+        uint64_t tail[2];
+    } longer_memory;
+    struct far_tables tables;
+    dtl_backend_t backend = DTL_BACKEND_NULL;
+    dtl_backend_info_t info = DTL_BACKEND_INFO_INIT;
+    char offset[32];
+    memset(&far, 0, sizeof far);
+    far_fill(&tables);
+    tables.main.struct_size = 0;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "struct_size is 0");
+    tables.main.struct_size = 7;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "struct_size is 7");
+    tables.main.struct_size = 5000;
+    refuse(&tables, DTL_ERROR_INCOMPATIBLE_ABI, "struct_size is 5000");
+    far_fill(&tables);
+    tables.memory.struct_size = 0;
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "dtl_memory_vtable_t.struct_size");
+    far_fill(&tables);
+    tables.memory.struct_size = offsetof(dtl_memory_vtable_t, free);
+    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "memory.free");
+
+    far_fill(&tables); /* short: what is not there counts as NULL, whatever the bytes say */
+    tables.main.struct_size = offsetof(dtl_backend_vtable_t, transfer);
+    tables.memory.struct_size = offsetof(dtl_memory_vtable_t, kind_info);
+    memset(&tables.memory.kind_info, 0x55, sizeof tables.memory.kind_info);
+    tables.main.auto_priority = 0;
+    CHECK_OK(dtl_backend_register("short", &tables.main, &far, 0, &backend));
+    CHECK_OK(dtl_backend_info(backend, &info));
+    CHECK(info.components == (DTL_COMPONENT_DEVICE | DTL_COMPONENT_MEMORY) && info.auto_priority == 40);
+    {
+        dtl_mem_kind_info_t kind = DTL_MEM_KIND_INFO_INIT;
+        CHECK_OK(dtl_mem_kind_info(backend, DTL_MEMORY_DEVICE, &kind));
+    }
+    CHECK_OK(dtl_backend_unregister(backend));
+    CHECK(far.destroyed == 1);
+
+    far.destroyed = 0;
+    far_fill(&tables);
+    memset(&longer, 0, sizeof longer);
+    longer.main = tables.main;
+    longer.main.struct_size = sizeof longer;
+    CHECK_OK(dtl_backend_register("long", &longer.main, &far, 0, &backend));
+    CHECK_OK(dtl_backend_unregister(backend));
+    far.destroyed = 0;
+    longer.tail[1] = UINT64_C(1) << 24; /* the fourth byte of it, on a little-endian machine */
+    backend = unset;
+    CHECK_STATUS(dtl_backend_register("refused", &longer.main, &far, 0, &backend), DTL_ERROR_INCOMPATIBLE_ABI);
+    snprintf(offset, sizeof offset, "offset %d", (int)sizeof tables.main + 8 + 3);
+    CHECK_TEXT(offset);
+    memset(&longer_memory, 0, sizeof longer_memory);
+    longer_memory.memory = tables.memory;
+    longer_memory.memory.struct_size = sizeof longer_memory;
+    tables.main.memory = &longer_memory.memory;
+    longer_memory.tail[0] = 1;
+    refuse(&tables, DTL_ERROR_INCOMPATIBLE_ABI, "dtl_memory_vtable_t sets a field at offset");
+    longer_memory.tail[0] = 0;
+    CHECK_OK(dtl_backend_register("long", &tables.main, &far, 0, &backend));
+    CHECK_OK(dtl_backend_unregister(backend));
+    CHECK(far.destroyed == 1);
+}
+
+int main(void) {
+    test_memory_only();
+    test_device_only();
+    test_transfer();
+    test_exec();
+    test_streams_only();
+    test_host_execution();
+    test_slot_failures();
+    test_comm_open();
+    test_required_slots();
+    test_sizes();
+    CHECK_OK(dtl_init(NULL));
+    CHECK_OK(dtl_finalize());
+    printf("ok\n");
+    return 0;
+}
