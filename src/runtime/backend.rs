@@ -197,14 +197,24 @@ pub struct Launch<'a> {
 pub struct OpenArgs {
     /// Flags of the description.
     pub flags: u32,
-    /// Rank and size that the caller or launcher names.
-    pub rank_size: Option<(i32, i32)>,
+    /// Rank and size that the caller names.
+    pub named: Option<(i32, i32)>,
+    /// Rank and size that the launcher names.
+    pub launched: Option<(i32, i32)>,
     /// The job's name, the same on all its ranks; may be empty.
     pub job: CString,
     /// How long to wait for the other ranks.
     pub timeout_ns: u64,
     /// Foreign pointer for a registered backend.
     pub native: Addr,
+}
+
+impl OpenArgs {
+    /// Rank and size, whoever names them; the caller wins.
+    #[must_use]
+    pub fn rank_size(&self) -> Option<(i32, i32)> {
+        self.named.or(self.launched)
+    }
 }
 
 /// Communication: opens transports.

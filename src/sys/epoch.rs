@@ -25,19 +25,22 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 struct Record {
     /// Odd while the thread is inside.
     seq: AtomicU64,
-    /// Nested entries; only the owner reads and writes it.
-    depth: AtomicU32,
+    /// Entries within the outermost one; only the owner reads and writes it.
+    nested: AtomicU32,
     /// Blocking calls that this thread is in, outside the epoch but holding pins.
     blocked: AtomicU32,
     /// Whether a thread owns the record.
     owned: AtomicBool,
+    /// Whether it is owned for one call only.
+    borrowed: AtomicBool,
 }
 
 static RECORDS: Mutex<Vec<&'static Record>> = Mutex::new(Vec::new());
 
 /// Things that wait for their last users to leave.
 static LIMBO: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
-static LIMBO_LEN: AtomicUsize = AtomicUsize::new(0);
+/// Things in the limbo plus borrowed records: leavers look at this one number.
+static ERRANDS: AtomicUsize = AtomicUsize::new(0);
 
 struct Waiting {
     users: Vec<(&'static Record, u64)>,
@@ -83,7 +86,7 @@ fn heavy_barrier() {
 }
 
 #[cold]
-fn adopt_record() -> (&'static Record, bool) {
+fn adopt_record() -> &'static Record {
     let mut records = RECORDS.lock();
     let free = records.iter().copied().find(|record| {
         record.owned.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -91,9 +94,10 @@ fn adopt_record() -> (&'static Record, bool) {
     let record = free.unwrap_or_else(|| {
         let record: &'static Record = Box::leak(Box::new(Record {
             seq: AtomicU64::new(0),
-            depth: AtomicU32::new(0),
+            nested: AtomicU32::new(0),
             blocked: AtomicU32::new(0),
             owned: AtomicBool::new(true),
+            borrowed: AtomicBool::new(false),
         }));
         records.push(record);
         record
@@ -101,95 +105,99 @@ fn adopt_record() -> (&'static Record, bool) {
     drop(records);
     // In a thread-exit destructor that runs after ours, OWNER is gone: the record is then borrowed
     // for this one call only.
-    let kept = OWNER.try_with(|_| ()).is_ok();
-    if kept {
-        MINE.set(record);
+    if OWNER.try_with(|_| ()).is_err() {
+        record.borrowed.store(true, Ordering::Relaxed);
+        ERRANDS.fetch_add(1, Ordering::Relaxed);
     }
-    (record, kept)
+    MINE.set(record);
+    record
 }
 
 /// A thread's presence inside. References taken from tables live no longer than this.
 pub struct Guard {
     record: &'static Record,
-    kept: bool,
+    outermost: bool,
 }
 
-/// Enters. Cheap: two thread-local stores. Entries nest.
+/// Enters. Cheap: one thread-local store. Entries nest.
 #[inline]
 #[must_use]
 pub fn enter() -> Guard {
     // SAFETY: MINE only ever holds null or a leaked, hence valid, record.
-    let (record, kept) = match unsafe { MINE.get().as_ref() } {
-        Some(record) => (record, true),
-        None => adopt_record(),
-    };
-    let depth = record.depth.load(Ordering::Relaxed);
-    record.depth.store(depth + 1, Ordering::Relaxed);
-    if depth == 0 {
-        let seq = record.seq.load(Ordering::Relaxed);
-        record.seq.store(seq + 1, Ordering::Relaxed);
-        if NEEDS_FENCE.load(Ordering::Relaxed) {
-            fence(Ordering::SeqCst);
-        } else {
-            compiler_fence(Ordering::SeqCst);
-        }
+    let record = unsafe { MINE.get().as_ref() }.unwrap_or_else(adopt_record);
+    let seq = record.seq.load(Ordering::Relaxed);
+    if seq % 2 == 1 {
+        return enter_nested(record);
     }
-    Guard { record, kept }
+    record.seq.store(seq + 1, Ordering::Relaxed);
+    if NEEDS_FENCE.load(Ordering::Relaxed) {
+        fence(Ordering::SeqCst);
+    } else {
+        compiler_fence(Ordering::SeqCst);
+    }
+    Guard { record, outermost: true }
+}
+
+#[cold]
+fn enter_nested(record: &'static Record) -> Guard {
+    record.nested.store(record.nested.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    Guard { record, outermost: false }
 }
 
 impl Guard {
-    /// How many entries of this thread are open, this one included.
-    #[must_use]
-    pub fn depth(&self) -> u32 {
-        self.record.depth.load(Ordering::Relaxed)
-    }
-
     /// Leaves the epoch but stays counted as a call in flight, for a call that will wait. The
     /// caller must hold pins (`Arc`s) on everything that it goes on using.
     #[must_use]
     pub fn into_blocking(self) -> Blocking {
-        let (record, kept) = (self.record, self.kept);
+        let record = self.record;
         record.blocked.store(record.blocked.load(Ordering::Relaxed) + 1, Ordering::Release);
-        std::mem::forget(self);
-        leave(record);
-        Blocking { record, kept }
-    }
-}
-
-fn leave(record: &Record) {
-    let depth = record.depth.load(Ordering::Relaxed) - 1;
-    record.depth.store(depth, Ordering::Relaxed);
-    if depth == 0 {
-        let seq = record.seq.load(Ordering::Relaxed);
-        record.seq.store(seq + 1, Ordering::Release);
-        if LIMBO_LEN.load(Ordering::Relaxed) != 0 {
-            collect();
-        }
+        Blocking { record }
     }
 }
 
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        leave(self.record);
-        if !self.kept {
-            self.record.owned.store(false, Ordering::Release);
+        let record = self.record;
+        if !self.outermost {
+            record.nested.store(record.nested.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+            return;
         }
+        record.seq.store(record.seq.load(Ordering::Relaxed) + 1, Ordering::Release);
+        if ERRANDS.load(Ordering::Relaxed) != 0 {
+            run_errands(record);
+        }
+    }
+}
+
+/// What leavers have to do now and then: free things, give a borrowed record back.
+#[cold]
+fn run_errands(record: &Record) {
+    collect();
+    give_back(record);
+}
+
+/// Gives a record back that was borrowed for one call (see `adopt_record`).
+fn give_back(record: &Record) {
+    let idle = record.blocked.load(Ordering::Relaxed) == 0 && record.seq.load(Ordering::Relaxed) % 2 == 0;
+    if idle && record.borrowed.swap(false, Ordering::Relaxed) {
+        MINE.set(ptr::null());
+        ERRANDS.fetch_sub(1, Ordering::Relaxed);
+        record.owned.store(false, Ordering::Release);
     }
 }
 
 /// A call in flight that is outside the epoch because it waits.
 pub struct Blocking {
     record: &'static Record,
-    kept: bool,
 }
 
 impl Drop for Blocking {
     fn drop(&mut self) {
         let blocked = self.record.blocked.load(Ordering::Relaxed);
         self.record.blocked.store(blocked - 1, Ordering::Release);
-        if !self.kept {
-            self.record.owned.store(false, Ordering::Release);
+        if ERRANDS.load(Ordering::Relaxed) != 0 {
+            give_back(self.record);
         }
     }
 }
@@ -203,7 +211,7 @@ pub fn retire(free: impl FnOnce() + Send + 'static) {
         .filter_map(|&record| {
             let seq = record.seq.load(Ordering::Acquire);
             // The destroying call itself is one entry of its own thread and holds nothing.
-            let own_call = ptr::eq(record, MINE.get()) && record.depth.load(Ordering::Relaxed) == 1;
+            let own_call = ptr::eq(record, MINE.get()) && record.nested.load(Ordering::Relaxed) == 0;
             (seq % 2 == 1 && !own_call).then_some((record, seq))
         })
         .collect();
@@ -213,7 +221,7 @@ pub fn retire(free: impl FnOnce() + Send + 'static) {
     }
     let mut limbo = LIMBO.lock();
     limbo.push(Waiting { users, free: Box::new(free) });
-    LIMBO_LEN.store(limbo.len(), Ordering::Relaxed);
+    ERRANDS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Frees what nobody uses any more.
@@ -224,7 +232,7 @@ pub fn collect() {
         .into_iter()
         .partition(|w| w.users.iter().any(|(record, seq)| record.seq.load(Ordering::Acquire) == *seq));
     *limbo = waiting;
-    LIMBO_LEN.store(limbo.len(), Ordering::Relaxed);
+    ERRANDS.fetch_sub(ready.len(), Ordering::Relaxed);
     drop(limbo);
     for waiting in ready {
         (waiting.free)();
@@ -238,7 +246,7 @@ pub fn others_inside() -> bool {
     RECORDS.lock().iter().any(|&record| {
         let mine = ptr::eq(record, MINE.get());
         let inside = record.seq.load(Ordering::Acquire) % 2 == 1;
-        let nested = record.depth.load(Ordering::Relaxed) > 1;
+        let nested = record.nested.load(Ordering::Relaxed) > 0;
         record.blocked.load(Ordering::Acquire) > 0 || (inside && !mine) || (mine && nested)
     })
 }
@@ -248,7 +256,7 @@ pub fn forget_other_threads() {
     for &record in RECORDS.lock().iter() {
         if !ptr::eq(record, MINE.get()) {
             record.seq.store(record.seq.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
-            record.depth.store(0, Ordering::Relaxed);
+            record.nested.store(0, Ordering::Relaxed);
             record.owned.store(false, Ordering::Relaxed);
         }
         record.blocked.store(0, Ordering::Relaxed);

@@ -8,16 +8,17 @@
 use super::epoch::{self, Guard};
 use parking_lot::Mutex;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 const GENERATION_BITS: u32 = 36;
 const INDEX_BITS: u32 = 20;
 const INDEX_LIMIT: usize = 1 << INDEX_BITS;
 const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
-/// Slots in the first segment; each further one doubles.
-const FIRST_SEGMENT: usize = 64;
-const SEGMENTS: usize = 15;
+/// Slots are allocated in chunks of this many and never moved.
+const CHUNK_BITS: u32 = 10;
+const CHUNK: usize = 1 << CHUNK_BITS;
+const CHUNKS: usize = INDEX_LIMIT >> CHUNK_BITS;
 
 struct Slot<T> {
     /// generation << 1 | live
@@ -36,7 +37,8 @@ struct Free {
 pub struct Table<T> {
     tag: u8,
     reserved: usize,
-    segments: [OnceLock<Box<[Slot<T>]>>; SEGMENTS],
+    /// Null until the first insert that needs the chunk; then for ever.
+    chunks: [AtomicPtr<[Slot<T>; CHUNK]>; CHUNKS],
     free: Mutex<Free>,
 }
 
@@ -48,24 +50,28 @@ impl<T: Send + Sync + 'static> Table<T> {
         Table {
             tag,
             reserved,
-            segments: [const { OnceLock::new() }; SEGMENTS],
+            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
             free: Mutex::new(Free { indices: Vec::new(), next_fresh: reserved, live: 0 }),
         }
     }
 
+    #[inline]
     fn slot(&self, index: usize) -> Option<&Slot<T>> {
-        let (segment, offset) = place(index);
-        self.segments.get(segment)?.get()?.get(offset)
+        let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
+        // SAFETY: null, or a leaked and hence valid chunk.
+        unsafe { chunk.as_ref() }?.get(index % CHUNK)
     }
 
+    /// Called with the list of free indices locked, so that a chunk is made once.
     fn slot_or_grow(&self, index: usize) -> Option<&Slot<T>> {
-        let (segment, offset) = place(index);
-        let slots = self.segments.get(segment)?.get_or_init(|| {
-            (0..FIRST_SEGMENT << segment)
-                .map(|_| Slot { word: AtomicU64::new(0), object: AtomicPtr::new(ptr::null_mut()) })
-                .collect()
-        });
-        slots.get(offset)
+        let place = self.chunks.get(index >> CHUNK_BITS)?;
+        if place.load(Ordering::Relaxed).is_null() {
+            let empty = || Slot { word: AtomicU64::new(0), object: AtomicPtr::new(ptr::null_mut()) };
+            let slots: Box<[Slot<T>]> = (0..CHUNK).map(|_| empty()).collect();
+            let slots: Box<[Slot<T>; CHUNK]> = slots.try_into().ok()?;
+            place.store(Box::into_raw(slots), Ordering::Release);
+        }
+        self.slot(index)
     }
 
     /// Puts an object in; its handle, or `None` when the table is full.
@@ -167,12 +173,6 @@ impl<T: Send + Sync + 'static> Table<T> {
     }
 }
 
-fn place(index: usize) -> (usize, usize) {
-    let scaled = index / FIRST_SEGMENT + 1;
-    let segment = scaled.ilog2() as usize;
-    (segment, index - FIRST_SEGMENT * ((1 << segment) - 1))
-}
-
 fn encode(tag: u8, index: usize, generation: u64) -> u64 {
     u64::from(tag) << (INDEX_BITS + GENERATION_BITS) | (index as u64) << GENERATION_BITS | generation
 }
@@ -195,12 +195,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_index_has_its_own_place() {
-        let places: std::collections::HashSet<_> = (0..INDEX_LIMIT).map(place).collect();
-        assert_eq!(places.len(), INDEX_LIMIT);
-        assert!(
-            places.iter().all(|(segment, offset)| *segment < SEGMENTS && *offset < FIRST_SEGMENT << segment)
-        );
+    fn handles_of_several_chunks_find_their_own_objects() {
+        let table = Table::new(3, 0);
+        let guard = epoch::enter();
+        let handles: Vec<_> = (0..3 * CHUNK).map(|n| table.insert(Arc::new(n)).unwrap()).collect();
+        assert!(handles.iter().enumerate().all(|(n, handle)| table.get(&guard, *handle) == Some(&n)));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl NativeComm {
 
 impl Comm for NativeComm {
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
-        let (named_rank, named_size) = args.rank_size.unwrap_or((-1, -1));
+        let (named_rank, named_size) = args.rank_size().unwrap_or((-1, -1));
         let open = dtl_comm_open_t {
             struct_size: size_of::<dtl_comm_open_t>() as u32,
             flags: args.flags,

@@ -108,7 +108,8 @@ fn make(description: &Description) -> Result<Comm> {
     };
     let args = OpenArgs {
         flags: raw.flags,
-        rank_size: named.or_else(|| launch.as_ref().map(|launch| (launch.rank, launch.size))),
+        named,
+        launched: launch.as_ref().map(|launch| (launch.rank, launch.size)),
         job,
         timeout_ns: timeout_ns.min(BOOTSTRAP_NS),
         native: Addr::new(raw.native),
