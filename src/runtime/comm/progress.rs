@@ -25,9 +25,9 @@ pub(super) fn others(waiting: &Comm) {
     if COUNT.load(Ordering::Relaxed) < 2 {
         return;
     }
-    // Another thread is at it: that will do.
-    let Some(open) = OPEN.try_lock() else { return };
-    for comm in open.iter().filter_map(Weak::upgrade) {
+    // Without the lock: a registered transport may open a communicator of its own.
+    let open: Vec<_> = OPEN.lock().iter().filter_map(Weak::upgrade).collect();
+    for comm in open {
         if !std::ptr::eq(comm.as_ref(), waiting) && !comm.transport.progress() {
             request::progress(&comm);
         }
