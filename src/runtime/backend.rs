@@ -279,6 +279,11 @@ pub trait Transport: Send + Sync {
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
     /// Makes progress and asks after one operation; `Some` = over, the id is not used again.
     fn test(&self, op: OpId) -> Result<Option<Done>>;
+    /// Makes progress without asking after anything: called while a call waits on another transport.
+    /// False: it cannot, its requests have to be tested instead.
+    fn progress(&self) -> bool {
+        false
+    }
     /// Whether `cancel` withdraws unmatched operations.
     fn can_cancel(&self) -> bool {
         false

@@ -1,12 +1,14 @@
 //! Communicators: everything a C program asks of one, made from a transport's five functions.
 //!
 //! `open` finds or makes one, `p2p` sends and receives, `request` keeps what is in flight,
-//! `schedule` runs collectives, `collective` checks them and picks from `algorithms`.
+//! `schedule` runs collectives, `collective` checks them and picks from `algorithms`; `progress`
+//! moves all communicators while a call waits on one.
 
 mod algorithms;
 pub mod collective;
 pub mod open;
 pub mod p2p;
+mod progress;
 pub mod request;
 mod schedule;
 
@@ -153,7 +155,9 @@ pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
 
 /// Puts a communicator under a fresh handle.
 pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
-    match TABLE.insert(Arc::new(comm)) {
+    let comm = Arc::new(comm);
+    progress::add(&comm);
+    match TABLE.insert(comm) {
         Some(id) => Ok(dtl_comm_t { id }),
         None => fail!(DTL_ERROR_LIMIT, "no handle left for another communicator"),
     }
@@ -168,8 +172,10 @@ pub fn destroy(inside: &Guard, handle: dtl_comm_t) -> Result<()> {
     let Some(comm) = TABLE.pin(inside, handle.id) else {
         return Err(super::invalid_handle("communicator", TAG, handle.id));
     };
-    request::withdraw_all(&comm)?;
+    request::check_withdrawable(&comm)?;
+    // First, so that who waits on one of its requests hears CANCELED.
     comm.closed.store(true, Ordering::Release);
+    request::withdraw_all(&comm)?;
     match TABLE.remove(inside, handle.id) {
         Some(_) => Ok(()),
         None => Err(super::invalid_handle("communicator", TAG, handle.id)),

@@ -1,7 +1,7 @@
 //! Opening: which kind, with which ranks, and the two predefined communicators.
 
 use super::schedule::Schedule;
-use super::{Comm, TABLE, insert};
+use super::{Comm, TABLE, insert, progress};
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::DTL_ERROR_NOT_SUPPORTED;
@@ -64,6 +64,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     if !TABLE.put_fixed(index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");
     }
+    progress::add(&comm);
     Ok(comm)
 }
 
