@@ -19,7 +19,7 @@ use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::{self, Guard};
-use crate::sys::slab::Table;
+use crate::sys::slab::{Held, Table};
 use parking_lot::Mutex;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -151,6 +151,16 @@ pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
         SELF => open::predefined(inside, 1, handle),
         id => Err(super::invalid_handle("communicator", TAG, id)),
     }
+}
+
+/// A handle's communicator for a call that will wait; a predefined one is opened at its first use.
+pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<Held<Comm>> {
+    let inside = match TABLE.hold(inside, handle.id) {
+        Ok(held) => return Ok(held),
+        Err(inside) => inside,
+    };
+    drop(pin(&inside, handle)?);
+    TABLE.hold(inside, handle.id).map_err(|_| super::invalid_handle("communicator", TAG, handle.id))
 }
 
 /// Puts a communicator under a fresh handle.
