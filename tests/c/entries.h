@@ -1,0 +1,219 @@
+/* A table of every function of dtl.h that a state of the library or a bad handle can refuse, each
+ * with good arguments but for the handle in question. Not a test by itself: a new function of
+ * dtl.h needs a line here (test_bad_input compares with tests/dtl.symbols). */
+#ifndef DTL_TESTS_ENTRIES_H
+#define DTL_TESTS_ENTRIES_H
+
+#include "far.h"
+
+/* Which handle of the call is in question. */
+enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST };
+
+struct handles {
+    dtl_backend_t backend;
+    dtl_stream_t stream;
+    dtl_event_t event;
+    dtl_executor_t executor;
+    dtl_kernel_t kernel;
+    dtl_comm_t comm;
+    dtl_request_t request;
+};
+
+/* Everything that calls write to; compared bytewise after a failure. */
+struct outputs {
+    uint64_t word, second;
+    int32_t number, other;
+    void* pointer;
+    struct handles handles;
+    char text[16], data[64];
+    dtl_backend_info_t backend_info;
+    dtl_device_info_t device_info;
+    dtl_mem_kind_info_t kind_info;
+    dtl_mem_stats_t stats;
+    dtl_mem_info_t mem_info;
+    dtl_executor_info_t executor_info;
+    dtl_comm_info_t comm_info;
+    dtl_recv_info_t recv_info;
+    dtl_request_t requests[1];
+};
+
+static inline void poison(struct outputs* outputs) {
+    memset(outputs, 0x5A, sizeof *outputs);
+    outputs->backend_info.struct_size = sizeof outputs->backend_info;
+    outputs->device_info.struct_size = sizeof outputs->device_info;
+    outputs->kind_info.struct_size = sizeof outputs->kind_info;
+    outputs->stats.struct_size = sizeof outputs->stats;
+    outputs->mem_info.struct_size = sizeof outputs->mem_info;
+    outputs->executor_info.struct_size = sizeof outputs->executor_info;
+    outputs->comm_info.struct_size = sizeof outputs->comm_info;
+}
+
+static inline dtl_status_t e_task(void* user) { return (void)user, DTL_SUCCESS; }
+static inline dtl_status_t e_range(uint64_t b, uint64_t e, void* user) { return (void)b, (void)e, (void)user, DTL_SUCCESS; }
+static inline dtl_status_t e_fold(uint64_t b, uint64_t e, void* acc, void* user) {
+    return (void)b, (void)e, (void)acc, (void)user, DTL_SUCCESS;
+}
+static inline void e_combine(void* into, const void* from, void* user) { (void)into, (void)from, (void)user; }
+static inline dtl_status_t e_kernel(const dtl_kernel_context_t* c, const void* const* a) { return (void)c, (void)a, DTL_SUCCESS; }
+
+static const dtl_launch_t e_launch = DTL_LAUNCH_INIT;
+static char e_source[64];
+
+/* X(noun in question, function, arguments): `h` are the handles, `o` the outputs. */
+#define ENTRIES(X)                                                                                \
+    X(NONE, dtl_explain, (o->text, sizeof o->text, &o->word))                                     \
+    X(NONE, dtl_backend_register, (NULL, NULL, NULL, 0, &o->handles.backend))                     \
+    X(BACKEND, dtl_backend_unregister, (h->backend))                                              \
+    X(NONE, dtl_backend_get, ("host", &o->handles.backend))                                       \
+    X(NONE, dtl_backend_count, (&o->word))                                                        \
+    X(NONE, dtl_backend_at, (0, &o->handles.backend))                                             \
+    X(BACKEND, dtl_backend_info, (h->backend, &o->backend_info))                                  \
+    X(BACKEND, dtl_backend_is_available, (h->backend, &o->number, o->text, sizeof o->text))       \
+    X(BACKEND, dtl_backend_supports, (h->backend, "exec", &o->number))                            \
+    X(BACKEND, dtl_backend_device_count, (h->backend, &o->number))                                \
+    X(BACKEND, dtl_backend_set_device, (h->backend, 0))                                           \
+    X(BACKEND, dtl_backend_get_device, (h->backend, &o->number))                                  \
+    X(BACKEND, dtl_backend_dlpack_device, (h->backend, 0, &o->number, &o->other))                 \
+    X(BACKEND, dtl_device_info, (h->backend, 0, &o->device_info))                                 \
+    X(BACKEND, dtl_device_memory_info, (h->backend, 0, &o->word, &o->second))                     \
+    X(BACKEND, dtl_device_synchronize, (h->backend, 0))                                           \
+    X(BACKEND, dtl_mem_alloc, (h->backend, DTL_MEMORY_HOST, 64, 0, &o->pointer))                  \
+    X(BACKEND, dtl_mem_free, (h->backend, NULL))                                                  \
+    X(BACKEND, dtl_mem_kind_info, (h->backend, DTL_MEMORY_HOST, &o->kind_info))                   \
+    X(BACKEND, dtl_mem_stats, (h->backend, &o->stats))                                            \
+    X(NONE, dtl_mem_query, (e_source, &o->mem_info))                                              \
+    X(NONE, dtl_mem_copy, (o->data, e_source, 64))                                                \
+    X(NONE, dtl_mem_copy_2d, (o->data, 8, e_source, 8, 8, 8))                                     \
+    X(NONE, dtl_mem_fill, (o->data, 1, 64))                                                       \
+    X(BACKEND, dtl_mem_to_device, (h->backend, e_source, 64, &o->pointer))                        \
+    X(BACKEND, dtl_mem_to_host, (h->backend, e_source, o->data, 64))                              \
+    X(BACKEND, dtl_stream_create, (h->backend, 0, 0, &o->handles.stream))                         \
+    X(STREAM, dtl_stream_destroy, (h->stream))                                                    \
+    X(STREAM, dtl_stream_synchronize, (h->stream))                                                \
+    X(STREAM, dtl_stream_query, (h->stream, &o->number))                                          \
+    X(STREAM, dtl_stream_wait_event, (h->stream, h->event))                                       \
+    X(EVENT, dtl_stream_wait_event, (h->stream, h->event))                                        \
+    X(BACKEND, dtl_stream_default, (h->backend, 0, &o->handles.stream))                           \
+    X(BACKEND, dtl_stream_wrap, (h->backend, e_source, &o->handles.stream))                       \
+    X(STREAM, dtl_stream_native, (h->stream, &o->pointer))                                        \
+    X(STREAM, dtl_stream_host_callback, (h->stream, e_task, NULL))                                \
+    X(STREAM, dtl_mem_copy_async, (h->stream, o->data, e_source, 64))                             \
+    X(STREAM, dtl_mem_fill_async, (h->stream, o->data, 1, 64))                                    \
+    X(BACKEND, dtl_event_create, (h->backend, 0, &o->handles.event))                              \
+    X(EVENT, dtl_event_destroy, (h->event))                                                       \
+    X(EVENT, dtl_event_record, (h->event, h->stream))                                             \
+    X(STREAM, dtl_event_record, (h->event, h->stream))                                            \
+    X(EVENT, dtl_event_sync, (h->event))                                                          \
+    X(EVENT, dtl_event_wait, (h->event, 0))                                                       \
+    X(EVENT, dtl_event_query, (h->event, &o->number))                                             \
+    X(EVENT, dtl_event_elapsed_ns, (h->event, h->event, &o->word))                                \
+    X(BACKEND, dtl_executor_create, (h->backend, NULL, &o->handles.executor))                     \
+    X(EXECUTOR, dtl_executor_destroy, (h->executor))                                              \
+    X(EXECUTOR, dtl_executor_run, (h->executor, e_task, NULL))                                    \
+    X(EXECUTOR, dtl_executor_run_async, (h->executor, e_task, NULL, h->event))                    \
+    X(EVENT, dtl_executor_run_async, (h->executor, e_task, NULL, h->event))                       \
+    X(EXECUTOR, dtl_executor_parallel_for, (h->executor, 0, 9, 1, e_range, NULL))                 \
+    X(EXECUTOR, dtl_executor_parallel_reduce,                                                     \
+        (h->executor, 0, 9, 1, 8, e_source, e_fold, e_combine, NULL, o->data))                    \
+    X(EXECUTOR, dtl_executor_synchronize, (h->executor))                                          \
+    X(EXECUTOR, dtl_executor_info, (h->executor, &o->executor_info))                              \
+    X(BACKEND, dtl_kernel_from_function, (h->backend, e_kernel, NULL, &o->handles.kernel))        \
+    X(KERNEL, dtl_kernel_destroy, (h->kernel))                                                    \
+    X(KERNEL, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
+    X(STREAM, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
+    X(NONE, dtl_comm_world, (&o->handles.comm))                                                   \
+    X(NONE, dtl_comm_open, (NULL, &o->handles.comm))                                              \
+    X(COMM, dtl_comm_destroy, (h->comm))                                                          \
+    X(COMM, dtl_comm_rank, (h->comm, &o->number))                                                 \
+    X(COMM, dtl_comm_size, (h->comm, &o->number))                                                 \
+    X(COMM, dtl_comm_info, (h->comm, &o->comm_info))                                              \
+    X(COMM, dtl_comm_send, (h->comm, e_source, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0))              \
+    X(COMM, dtl_comm_recv, (h->comm, o->data, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0, &o->recv_info))\
+    X(COMM, dtl_comm_sendrecv, (h->comm, e_source, 8, DTL_PROC_NULL, 0, o->data, 8, DTL_PROC_NULL,\
+        0, DTL_DTYPE_BYTE, &o->recv_info))                                                        \
+    X(COMM, dtl_comm_isend, (h->comm, e_source, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0,              \
+        &o->handles.request))                                                                     \
+    X(COMM, dtl_comm_irecv, (h->comm, o->data, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0,               \
+        &o->handles.request))                                                                     \
+    X(REQUEST, dtl_request_wait, (h->request, 0, &o->recv_info))                                  \
+    X(REQUEST, dtl_request_test, (h->request, &o->number, &o->recv_info))                         \
+    X(REQUEST, dtl_request_cancel, (h->request))                                                  \
+    X(REQUEST, dtl_request_wait_all, (1, (o->requests[0] = h->request, o->requests), 0, NULL))    \
+    X(COMM, dtl_comm_barrier, (h->comm))                                                          \
+    X(COMM, dtl_comm_bcast, (h->comm, o->data, 8, DTL_DTYPE_BYTE, 0))                             \
+    X(COMM, dtl_comm_reduce, (h->comm, e_source, o->data, 8, DTL_DTYPE_INT8, DTL_OP_SUM, 0))      \
+    X(COMM, dtl_comm_allreduce, (h->comm, e_source, o->data, 8, DTL_DTYPE_INT8, DTL_OP_SUM))      \
+    X(COMM, dtl_comm_gather, (h->comm, e_source, 8, o->data, DTL_DTYPE_BYTE, 0))                  \
+    X(COMM, dtl_comm_scatter, (h->comm, e_source, 8, o->data, DTL_DTYPE_BYTE, 0))                 \
+    X(COMM, dtl_comm_allgather, (h->comm, e_source, 8, o->data, DTL_DTYPE_BYTE))                  \
+    X(COMM, dtl_comm_alltoall, (h->comm, e_source, 8, o->data, DTL_DTYPE_BYTE))
+
+typedef dtl_status_t (*entry_fn)(const struct handles*, struct outputs*);
+
+struct entry {
+    enum noun noun;
+    const char* name;
+    entry_fn call;
+};
+
+#define X(noun, function, arguments)                                                              \
+    static inline dtl_status_t noun##_##function(const struct handles* h, struct outputs* o) {    \
+        (void)h, (void)o;                                                                         \
+        return function arguments;                                                                \
+    }
+ENTRIES(X)
+#undef X
+
+#define X(noun, function, arguments) {noun, #function, noun##_##function},
+static const struct entry entries[] = {ENTRIES(X)};
+#undef X
+#define ENTRY_COUNT (sizeof entries / sizeof entries[0])
+
+/* Calls an entry that must fail with a status, say something, and write nothing. */
+static inline void must_fail(const struct entry* entry, const struct handles* handles, dtl_status_t expected) {
+    struct outputs outputs, before;
+    dtl_status_t got;
+    poison(&outputs);
+    outputs.requests[0] = handles->request;
+    memcpy(&before, &outputs, sizeof before);
+    got = entry->call(handles, &outputs);
+    if (got != expected || dtl_last_error()[0] == 0 || memcmp(&before, &outputs, sizeof before) != 0) {
+        fprintf(stderr, "%s: %s instead of %s%s; last error: %s\n", entry->name, dtl_status_name(got),
+                dtl_status_name(expected), memcmp(&before, &outputs, sizeof before) ? ", and outputs were written" : "",
+                dtl_last_error());
+        exit(1);
+    }
+}
+
+/* Every function answers the status: the library is closed, or this is a forked child. */
+static inline void all_must_fail(const struct handles* handles, dtl_status_t expected) {
+    size_t i;
+    for (i = 0; i < ENTRY_COUNT; i++) must_fail(&entries[i], handles, expected);
+    CHECK(dtl_backend_name(handles->backend) == NULL);
+}
+
+/* One live object of each type; the request is one that stays in flight. */
+static inline void make_handles(struct handles* handles) {
+    static char buffer[8];
+    dtl_comm_desc_t self = DTL_COMM_DESC_INIT;
+    memset(handles, 0, sizeof *handles);
+    self.kind = "self";
+    CHECK_OK(dtl_backend_get("host", &handles->backend));
+    CHECK_OK(dtl_stream_create(handles->backend, 0, 0, &handles->stream));
+    CHECK_OK(dtl_event_create(handles->backend, 0, &handles->event));
+    CHECK_OK(dtl_executor_create(handles->backend, NULL, &handles->executor));
+    CHECK_OK(dtl_kernel_from_function(handles->backend, e_kernel, NULL, &handles->kernel));
+    CHECK_OK(dtl_comm_open(&self, &handles->comm));
+    CHECK_OK(dtl_comm_irecv(handles->comm, buffer, 8, DTL_DTYPE_BYTE, 0, 1, &handles->request));
+}
+
+/* Destroys them; the request ends with its communicator. */
+static inline void destroy_handles(const struct handles* handles) {
+    CHECK_OK(dtl_comm_destroy(handles->comm));
+    CHECK_OK(dtl_kernel_destroy(handles->kernel));
+    CHECK_OK(dtl_executor_destroy(handles->executor));
+    CHECK_OK(dtl_event_destroy(handles->event));
+    CHECK_OK(dtl_stream_destroy(handles->stream));
+}
+
+#endif

@@ -1,0 +1,186 @@
+/* Destroy against use: one thread makes and destroys objects, another uses whatever is current.
+ * The user may see nothing but DTL_SUCCESS, DTL_ERROR_INVALID_HANDLE and DTL_ERROR_CANCELED, and
+ * DTL_ERROR_BUSY where the header says so. A million rounds over all kinds of objects.
+ * C11, and valid C++17. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "entries.h"
+#include <pthread.h>
+#include <time.h>
+
+static uint64_t current; /* the handle in play */
+static int stop;
+static uint64_t seen[4]; /* success, stale, canceled, busy */
+
+static uint64_t now_playing(void) { return __atomic_load_n(&current, __ATOMIC_RELAXED); }
+static void play(uint64_t id) { __atomic_store_n(&current, id, __ATOMIC_RELAXED); }
+
+static int allowed(dtl_status_t status, int may_be_busy) {
+    const int which = status == DTL_SUCCESS ? 0 : status == DTL_ERROR_INVALID_HANDLE ? 1 :
+                      status == DTL_ERROR_CANCELED ? 2 : status == DTL_ERROR_BUSY && may_be_busy ? 3 : -1;
+    if (which < 0) return 0;
+    seen[which]++;
+    return 1;
+}
+
+#define ALLOWED(call) CHECK(allowed(call, 0))
+#define ALLOWED_OR_BUSY(call) CHECK(allowed(call, 1))
+
+typedef void (*round_fn)(uint64_t round);
+
+static dtl_backend_t host;
+static struct far far;
+static struct far_tables tables;
+
+static void make_event(uint64_t round) {
+    dtl_event_t event;
+    (void)round;
+    CHECK_OK(dtl_event_create(host, 0, &event));
+    play(event.id);
+    CHECK_OK(dtl_event_destroy(event));
+}
+static void use_event(uint64_t round) {
+    const dtl_event_t event = {now_playing()};
+    int32_t state = 0;
+    if (round % 3 == 0) ALLOWED(dtl_event_sync(event));
+    else if (round % 3 == 1) ALLOWED(dtl_event_query(event, &state));
+    else ALLOWED(dtl_event_record(event, DTL_STREAM_NULL));
+}
+
+static void make_stream(uint64_t round) {
+    dtl_stream_t stream;
+    CHECK_OK(dtl_stream_create(host, 0, 0, &stream));
+    play(stream.id);
+    if (round % 512 == 0) CHECK(allowed(dtl_stream_host_callback(stream, e_task, NULL), 0));
+    CHECK_OK(dtl_stream_destroy(stream));
+}
+static void use_stream(uint64_t round) {
+    const dtl_stream_t stream = {now_playing()};
+    int32_t done = 0;
+    if (round % 1024 == 0) ALLOWED(dtl_stream_host_callback(stream, e_task, NULL));
+    else if (round % 2 == 0) ALLOWED(dtl_stream_synchronize(stream));
+    else ALLOWED(dtl_stream_query(stream, &done));
+}
+
+static void make_executor(uint64_t round) {
+    dtl_executor_desc_t desc = DTL_EXECUTOR_DESC_INIT;
+    dtl_executor_t executor;
+    desc.kind = round % 256 == 0 ? DTL_EXECUTOR_POOL : DTL_EXECUTOR_INLINE;
+    desc.threads = round % 256 == 0 ? 2 : 0;
+    CHECK_OK(dtl_executor_create(host, &desc, &executor));
+    play(executor.id);
+    CHECK_OK(dtl_executor_destroy(executor));
+}
+static void use_executor(uint64_t round) {
+    const dtl_executor_t executor = {now_playing()};
+    dtl_executor_info_t info = DTL_EXECUTOR_INFO_INIT;
+    if (round % 4 == 0) ALLOWED(dtl_executor_run(executor, e_task, NULL));
+    else if (round % 4 == 1) ALLOWED(dtl_executor_parallel_for(executor, 0, 4, 1, e_range, NULL));
+    else if (round % 4 == 2) ALLOWED(dtl_executor_run_async(executor, e_task, NULL, DTL_EVENT_NULL));
+    else ALLOWED(dtl_executor_info(executor, &info));
+}
+
+static void make_comm(uint64_t round) {
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    dtl_comm_t comm;
+    (void)round;
+    desc.kind = "self";
+    CHECK_OK(dtl_comm_open(&desc, &comm));
+    play(comm.id);
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+static void use_comm(uint64_t round) {
+    const dtl_comm_t comm = {now_playing()};
+    dtl_request_t request;
+    static char buffer[8];
+    int32_t size = 0;
+    if (round % 4 == 0) {
+        ALLOWED(dtl_comm_barrier(comm));
+    } else if (round % 4 == 1) {
+        ALLOWED(dtl_comm_recv(comm, buffer, 8, DTL_DTYPE_BYTE, 0, 5, NULL)); /* ends by the destroy only */
+    } else if (round % 4 == 2) {
+        const dtl_status_t status = dtl_comm_irecv(comm, buffer, 8, DTL_DTYPE_BYTE, 0, 5, &request);
+        CHECK(allowed(status, 0));
+        if (status == DTL_SUCCESS) ALLOWED(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
+    } else {
+        ALLOWED(dtl_comm_size(comm, &size));
+    }
+}
+
+static void make_backend(uint64_t round) {
+    dtl_backend_t backend;
+    dtl_status_t status;
+    (void)round;
+    CHECK_OK(dtl_backend_register("racer", &tables.main, &far, 0, &backend));
+    play(backend.id);
+    do status = dtl_backend_unregister(backend);
+    while (allowed(status, 1) && status == DTL_ERROR_BUSY);
+    CHECK(status == DTL_SUCCESS);
+}
+static void use_backend(uint64_t round) {
+    const dtl_backend_t backend = {now_playing()};
+    int32_t count = 0;
+    if (round % 4 == 0) {
+        void* memory = NULL;
+        const dtl_status_t status = dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 16, 0, &memory);
+        CHECK(allowed(status, 1));
+        if (status == DTL_SUCCESS) { /* it keeps its backend */
+            CHECK_OK(dtl_mem_fill(memory, 1, 16));
+            CHECK_OK(dtl_mem_free(backend, memory));
+        }
+    } else if (round % 4 == 1) {
+        dtl_event_t event;
+        const dtl_status_t status = dtl_event_create(backend, 0, &event);
+        CHECK(allowed(status, 1));
+        if (status == DTL_SUCCESS) CHECK_OK(dtl_event_destroy(event));
+    } else {
+        ALLOWED(dtl_backend_device_count(backend, &count));
+    }
+}
+
+static void* use_until_stopped(void* user) {
+    const round_fn use = *(const round_fn*)user;
+    uint64_t round;
+    for (round = 0; !far_get(&stop); round++) use(round);
+    return NULL;
+}
+
+static double seconds(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static void race(const char* name, round_fn make, round_fn use, uint64_t rounds) {
+    const double start = seconds();
+    pthread_t user;
+    uint64_t round;
+    memset(seen, 0, sizeof seen);
+    __atomic_store_n(&stop, 0, __ATOMIC_RELEASE);
+    play(UINT64_MAX);
+    CHECK(pthread_create(&user, NULL, use_until_stopped, &use) == 0);
+    for (round = 0; round < rounds; round++) make(round);
+    far_add(&stop);
+    CHECK(pthread_join(user, NULL) == 0);
+    printf("%s: %lu rounds in %.2f s; uses: %lu went well, %lu stale, %lu cancelled, %lu busy\n", name,
+           (unsigned long)rounds, seconds() - start, (unsigned long)seen[0], (unsigned long)seen[1],
+           (unsigned long)seen[2], (unsigned long)seen[3]);
+}
+
+int main(int argc, char** argv) {
+    const uint64_t share = argc > 1 ? strtoull(argv[1], NULL, 10) / 10 : 100000; /* ten shares */
+    uint64_t backends = share;
+    CHECK_OK(dtl_init(NULL));
+    CHECK_OK(dtl_backend_get("host", &host));
+    far_fill(&tables);
+    race("events", make_event, use_event, 4 * share);
+    race("streams", make_stream, use_stream, 2 * share);
+    race("executors", make_executor, use_executor, 2 * share);
+    race("communicators", make_comm, use_comm, share);
+    race("backends", make_backend, use_backend, backends);
+    CHECK_OK(dtl_finalize());
+    CHECK(far.allocs == far.frees && (uint64_t)far.destroyed == backends);
+    printf("ok\n");
+    return 0;
+}
