@@ -180,15 +180,15 @@ static void race(const char* name, round_fn make, round_fn use, uint64_t rounds)
 }
 
 int main(int argc, char** argv) {
-    const uint64_t share = argc > 1 ? strtoull(argv[1], NULL, 10) / 10 : 100000; /* ten shares */
-    uint64_t backends = share;
+    const uint64_t share = argc > 1 ? strtoull(argv[1], NULL, 10) / 100 : 10000; /* a hundred shares */
+    const uint64_t backends = 10 * share;
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_backend_get("host", &host));
     far_fill(&tables);
-    race("events", make_event, use_event, 4 * share);
-    race("streams", make_stream, use_stream, 2 * share);
-    race("executors", make_executor, use_executor, 2 * share);
-    race("communicators", make_comm, use_comm, share);
+    race("events", make_event, use_event, 53 * share);
+    race("streams", make_stream, use_stream, 2 * share); /* the dearest ones */
+    race("executors", make_executor, use_executor, 25 * share);
+    race("communicators", make_comm, use_comm, 10 * share);
     race("backends", make_backend, use_backend, backends);
     CHECK_OK(dtl_finalize());
     CHECK(far.allocs == far.frees && (uint64_t)far.destroyed == backends);
