@@ -1260,7 +1260,8 @@ DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t
 /// @param alignment   a power of two in bytes; 0 = the kind's own (host: 64).
 /// @param out         its first byte. Yours until dtl_mem_free with the same backend; not zeroed.
 /// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
+///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
+///         unregistering the backend. *out is written on success only.
 /// Equivalent: cudaMalloc.
 DTL_NODISCARD dtl_status_t dtl_mem_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
     uint64_t size_bytes, uint64_t alignment, void **out);

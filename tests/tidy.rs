@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Safe faces of `sys` that `runtime` may use.
 const SYS_FOR_RUNTIME: &[&str] =
-    &["args", "buf", "clock", "epoch", "gate", "machine", "park", "process", "reduce", "slab"];
+    &["args", "buf", "clock", "epoch", "gate", "lock", "machine", "park", "process", "reduce", "slab"];
 /// Names that only `backend` may know.
 const VENDORS: &[&str] = &[
     "cuda",

@@ -10,7 +10,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Comm, Done, OpId, OpenArgs, Presence, Selector, Transport};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::{Region, Scratch};
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use std::sync::Arc;
 
 /// The kind "self".

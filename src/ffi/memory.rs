@@ -19,7 +19,8 @@ sized!(dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t);
 /// @param alignment   a power of two in bytes; 0 = the kind's own (host: 64).
 /// @param out         its first byte. Yours until dtl_mem_free with the same backend; not zeroed.
 /// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
+///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
+///         unregistering the backend. *out is written on success only.
 /// Equivalent: cudaMalloc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_alloc(

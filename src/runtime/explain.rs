@@ -2,7 +2,7 @@
 
 use super::{log, settings};
 use crate::error::{Result, fail};
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 
 /// (topic, choice and reason): one entry a topic, in the order first made.
 static CHOICES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());

@@ -3,8 +3,8 @@
 use super::settings::{self, Settings};
 use super::{Shutdown, explain, log, registry};
 use crate::error::{Error, Result, fail};
+use crate::sys::lock::Mutex;
 use crate::sys::{epoch, gate};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Makes the built-in backends. Handed in from above, so that this layer names none of them.

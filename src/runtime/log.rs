@@ -2,7 +2,7 @@
 
 use crate::abi::runtime::{DTL_LOG_DEBUG, DTL_LOG_ERROR, DTL_LOG_INFO, DTL_LOG_WARN, dtl_log_fn_t};
 use crate::sys::buf::Addr;
-use parking_lot::RwLock;
+use crate::sys::lock::RwLock;
 use std::ffi::CString;
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering};

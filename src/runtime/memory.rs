@@ -3,7 +3,7 @@
 //! The ledger answers "what is this pointer?" for copies and `dtl_mem_query`. It holds only what
 //! was allocated here; a pointer that it does not know is plain host memory.
 
-use super::backend::Place;
+use super::backend::{Memory, Place};
 use super::registry::{self, Backend};
 use super::{copy_text, device};
 use crate::abi::device::*;
@@ -12,17 +12,20 @@ use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
-use parking_lot::RwLock;
+use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counters of one backend's allocations.
 #[derive(Default)]
 pub struct Usage {
     live_bytes: AtomicU64,
     peak_bytes: AtomicU64,
+    /// Also those that are being allocated right now.
     live_count: AtomicU64,
     total_count: AtomicU64,
+    /// Set while the backend is being unregistered.
+    closing: AtomicBool,
 }
 
 impl Usage {
@@ -32,10 +35,35 @@ impl Usage {
         self.live_count.load(Ordering::Acquire)
     }
 
+    /// Before an allocation. It counts before it looks, and [`Usage::close`] marks before it counts:
+    /// whichever comes second sees the other.
+    fn begin(&self, backend: &Backend) -> Result<()> {
+        self.live_count.fetch_add(1, Ordering::SeqCst);
+        if self.closing.load(Ordering::SeqCst) {
+            self.give_up();
+            return fail!(DTL_ERROR_BUSY, "another thread is unregistering backend {}", backend.name());
+        }
+        Ok(())
+    }
+
+    fn give_up(&self) {
+        self.live_count.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Lets nobody allocate any more. False, and nothing changed, if there are live allocations.
+    #[must_use]
+    pub fn close(&self) -> bool {
+        self.closing.store(true, Ordering::SeqCst);
+        let unused = self.live_count.load(Ordering::SeqCst) == 0;
+        if !unused {
+            self.closing.store(false, Ordering::SeqCst);
+        }
+        unused
+    }
+
     fn grew(&self, bytes: u64) {
         let live = self.live_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak_bytes.fetch_max(live, Ordering::Relaxed);
-        self.live_count.fetch_add(1, Ordering::Relaxed);
         self.total_count.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -82,6 +110,28 @@ pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) ->
         );
     }
     let device = device::get_or_first(backend)?;
+    backend.memory_use.begin(backend)?;
+    match allocate(backend, memory, kind, size, align) {
+        Ok(addr) => {
+            let allocation = Allocation { backend: backend.handle(), device, kind, size, align };
+            backend.memory_use.grew(size);
+            LEDGER.write().insert(addr.get(), allocation);
+            Ok(addr)
+        }
+        Err(error) => {
+            backend.memory_use.give_up();
+            Err(error)
+        }
+    }
+}
+
+fn allocate(
+    backend: &Backend,
+    memory: &dyn Memory,
+    kind: dtl_enum_word_t,
+    size: u64,
+    align: u64,
+) -> Result<Addr> {
     let addr = memory.alloc(kind, size, align)?;
     if addr.is_null() || addr.get() as u64 % align != 0 {
         if !addr.is_null() {
@@ -93,9 +143,6 @@ pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) ->
             backend.name()
         );
     }
-    let allocation = Allocation { backend: backend.handle(), device, kind, size, align };
-    backend.memory_use.grew(size);
-    LEDGER.write().insert(addr.get(), allocation);
     Ok(addr)
 }
 

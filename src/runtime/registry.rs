@@ -8,8 +8,8 @@ use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::epoch::Guard;
+use crate::sys::lock::RwLock;
 use crate::sys::slab::Table;
-use parking_lot::RwLock;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -152,6 +152,8 @@ impl Backend {
 
 static TABLE: Table<Backend> = Table::new(TAG, 0);
 
+// Where both locks are held, the one of NAMED is taken first.
+
 /// The names in force. A replaced backend leaves this list but keeps its handle until finalize.
 static NAMED: RwLock<Vec<Arc<Backend>>> = RwLock::new(Vec::new());
 /// What `dtl_backend_get(NULL)` resolved to.
@@ -204,22 +206,22 @@ fn check_name(name: &str) -> Result<()> {
 /// Removes a backend that nothing uses.
 pub fn remove(inside: &Guard, handle: dtl_backend_t) -> Result<()> {
     crate::sys::epoch::collect(); // a user destroyed just now may still hold its share in limbo
+    let mut named = NAMED.write(); // of two who remove the same one, the second finds it stale
     let backend = pin(inside, handle)?;
     if backend.builtin {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "backend {} is built in and stays", backend.name());
     }
-    let mut named = NAMED.write();
-    {
-        let mut default = DEFAULT.write();
-        if default.as_ref().is_some_and(|chosen| Arc::ptr_eq(chosen, &backend)) {
-            *default = None;
-        }
-    }
+    let mut default = DEFAULT.write();
+    let chosen = default.as_ref().is_some_and(|chosen| Arc::ptr_eq(chosen, &backend));
     let listed = named.iter().any(|known| Arc::ptr_eq(known, &backend));
-    // The table's share, ours, and the list's; any more are streams, communicators, executors …
-    let expected = 2 + usize::from(listed) + super::exec::objects::default_shares(inside, &backend);
+    // The table's share, ours, and the lists'; any more are streams, communicators, executors …
+    let expected = 2
+        + usize::from(chosen)
+        + usize::from(listed)
+        + super::exec::objects::default_shares(inside, &backend);
     let allocations = backend.memory_use.live_count();
-    if Arc::strong_count(&backend) > expected || allocations > 0 {
+    let in_use = Arc::strong_count(&backend) > expected;
+    if in_use || !backend.memory_use.close() {
         return fail!(
             DTL_ERROR_BUSY,
             "backend {} is in use ({allocations} live allocations; streams, events, executors and communicators count too): \
@@ -227,8 +229,11 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t) -> Result<()> {
             backend.name()
         );
     }
+    if chosen {
+        *default = None;
+    }
     named.retain(|known| !Arc::ptr_eq(known, &backend));
-    drop(named);
+    drop((default, named));
     super::exec::objects::drop_defaults(inside, &backend);
     drop(TABLE.remove(inside, handle.id)); // its destroy slot may run here, without a lock held
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::log;
 use crate::error::{Result, fail};
-use parking_lot::RwLock;
+use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
 
 /// An environment variable that the library reads.

@@ -19,7 +19,7 @@
 //! happens before the free.
 
 use super::tls;
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use std::ptr;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,

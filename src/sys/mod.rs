@@ -6,6 +6,7 @@ pub mod child;
 pub mod clock;
 pub mod epoch;
 pub mod gate;
+pub mod lock;
 pub mod machine;
 pub mod mem;
 pub mod park;

@@ -6,7 +6,7 @@
 //! hold an [`epoch`] guard and touch no shared counter; see that module for why it is safe.
 
 use super::epoch::{self, Blocking, Guard};
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -310,34 +310,71 @@ mod tests {
         assert!(watch.upgrade().is_none(), "freed after its holder let go");
     }
 
-    #[test]
-    fn destroy_may_race_use() {
-        let table: Arc<Table<u64>> = Arc::new(Table::new(3, 0));
-        let current = Arc::new(AtomicU64::new(0));
-        let done = Arc::new(AtomicU64::new(0));
-        let users: Vec<_> = (0..2)
-            .map(|_| {
-                let (table, current, done) = (Arc::clone(&table), Arc::clone(&current), Arc::clone(&done));
-                std::thread::spawn(move || {
+    /// Poisoned when it is dropped, so that a use after that shows; counts its drops.
+    struct Canary(u64, Arc<AtomicU64>);
+
+    impl Drop for Canary {
+        fn drop(&mut self) {
+            // SAFETY: an exclusive reference to an integer; volatile, so that it is not optimised away.
+            unsafe { ptr::from_mut(&mut self.0).write_volatile(0xDEAD) };
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Two threads use what `handle` says while `round` makes and destroys; drops are as many.
+    fn race(rounds: u64, table: &Table<Canary>, round: impl Fn(Arc<Canary>, &AtomicU64)) {
+        let (current, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let drops = Arc::new(AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
                     while done.load(Ordering::Relaxed) == 0 {
                         let handle = current.load(Ordering::Relaxed);
-                        if let Some(value) = table.get(&epoch::enter(), handle) {
-                            assert_eq!(*value, 0x5EED);
+                        if let Some(canary) = table.get(&epoch::enter(), handle) {
+                            assert_eq!(canary.0, 0x5EED);
                         }
-                        if let Ok(value) = table.hold(epoch::enter(), handle) {
-                            assert_eq!(*value, 0x5EED);
+                        if let Ok(canary) = table.hold(epoch::enter(), handle) {
+                            assert_eq!(canary.0, 0x5EED);
                         }
                     }
-                })
-            })
-            .collect();
-        for _ in 0..100_000 {
-            let handle = table.insert(Arc::new(0x5EED)).unwrap();
+                });
+            }
+            for _ in 0..rounds {
+                round(Arc::new(Canary(0x5EED, Arc::clone(&drops))), &current);
+            }
+            done.store(1, Ordering::Relaxed);
+        });
+        for _ in 0..1000 {
+            epoch::collect(); // other tests of this process may keep the limbo for a moment
+            if drops.load(Ordering::Relaxed) == rounds {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert_eq!(drops.load(Ordering::Relaxed), rounds);
+    }
+
+    #[test]
+    fn destroy_may_race_use() {
+        let table = Table::new(3, 0);
+        // A tenth where nothing is optimised, or it would take a minute.
+        race(if cfg!(debug_assertions) { 100_000 } else { 1_000_000 }, &table, |canary, current| {
+            let handle = table.insert(canary).unwrap();
             current.store(handle, Ordering::Relaxed);
             let guard = epoch::enter();
             assert!(table.remove(&guard, handle).is_some());
-        }
-        done.store(1, Ordering::Relaxed);
-        users.into_iter().for_each(|user| user.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn reopening_a_fixed_handle_may_race_use() {
+        let table = Table::new(3, 1);
+        let fixed = 3_u64 << 56;
+        race(if cfg!(debug_assertions) { 20_000 } else { 200_000 }, &table, |canary, current| {
+            current.store(fixed, Ordering::Relaxed);
+            assert!(table.put_fixed(0, canary));
+            let guard = epoch::enter();
+            assert!(table.remove(&guard, fixed).is_some());
+        });
     }
 }

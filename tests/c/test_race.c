@@ -12,9 +12,17 @@
 static uint64_t current; /* the handle in play */
 static int stop;
 static uint64_t seen[4]; /* success, stale, canceled, busy */
+static int begun;
 
 static uint64_t now_playing(void) { return __atomic_load_n(&current, __ATOMIC_RELAXED); }
-static void play(uint64_t id) { __atomic_store_n(&current, id, __ATOMIC_RELAXED); }
+
+/* Shows a handle, and leaves it alive for a while that differs from round to round. */
+static void play(uint64_t id) {
+    static uint32_t turn;
+    uint32_t pause = (turn = turn * 1664525u + 1013904223u) >> 22;
+    __atomic_store_n(&current, id, __ATOMIC_RELAXED);
+    while (pause-- > 0) now_playing();
+}
 
 static int allowed(dtl_status_t status, int may_be_busy) {
     const int which = status == DTL_SUCCESS ? 0 : status == DTL_ERROR_INVALID_HANDLE ? 1 :
@@ -142,6 +150,7 @@ static void use_backend(uint64_t round) {
 static void* use_until_stopped(void* user) {
     const round_fn use = *(const round_fn*)user;
     uint64_t round;
+    far_add(&begun);
     for (round = 0; !far_get(&stop); round++) use(round);
     return NULL;
 }
@@ -158,8 +167,10 @@ static void race(const char* name, round_fn make, round_fn use, uint64_t rounds)
     uint64_t round;
     memset(seen, 0, sizeof seen);
     __atomic_store_n(&stop, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&begun, 0, __ATOMIC_RELEASE);
     play(UINT64_MAX);
     CHECK(pthread_create(&user, NULL, use_until_stopped, &use) == 0);
+    while (!far_get(&begun)) {}
     for (round = 0; round < rounds; round++) make(round);
     far_add(&stop);
     CHECK(pthread_join(user, NULL) == 0);
@@ -169,15 +180,15 @@ static void race(const char* name, round_fn make, round_fn use, uint64_t rounds)
 }
 
 int main(int argc, char** argv) {
-    const uint64_t share = argc > 1 ? strtoull(argv[1], NULL, 10) / 10 : 100000; /* ten shares */
-    uint64_t backends = share;
+    const uint64_t share = argc > 1 ? strtoull(argv[1], NULL, 10) / 100 : 10000; /* a hundred shares */
+    const uint64_t backends = 10 * share;
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_backend_get("host", &host));
     far_fill(&tables);
-    race("events", make_event, use_event, 4 * share);
-    race("streams", make_stream, use_stream, 2 * share);
-    race("executors", make_executor, use_executor, 2 * share);
-    race("communicators", make_comm, use_comm, share);
+    race("events", make_event, use_event, 53 * share);
+    race("streams", make_stream, use_stream, 2 * share); /* the dearest ones */
+    race("executors", make_executor, use_executor, 25 * share);
+    race("communicators", make_comm, use_comm, 10 * share);
     race("backends", make_backend, use_backend, backends);
     CHECK_OK(dtl_finalize());
     CHECK(far.allocs == far.frees && (uint64_t)far.destroyed == backends);

@@ -9,7 +9,7 @@ use crate::abi::vtable::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Comm, Done, OpId, OpenArgs, Selector, Transport};
 use crate::sys::buf::{Addr, Region};
-use parking_lot::{Mutex, MutexGuard};
+use crate::sys::lock::{Mutex, MutexGuard};
 use std::ffi::c_void;
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@
 //! So opens of one job must be in the same order on all ranks, as collective calls are anyway.
 
 use crate::error::{Result, fail};
+use crate::sys::lock::Mutex;
 use crate::sys::{process, socket};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;

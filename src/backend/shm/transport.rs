@@ -9,7 +9,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, Selector, Transport};
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use std::sync::Arc;
 
 /// Holds which process opened; a fork wipes it, so a child's copy of a communicator knows that it is

@@ -12,7 +12,7 @@ use crate::runtime::registry::{self, Backend};
 use crate::runtime::{explain, settings};
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32};

@@ -4,7 +4,7 @@
 //! Not for the waited-for communicator itself: asking after the operation moves that.
 
 use super::{Comm, request};
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 

@@ -11,9 +11,9 @@ use crate::runtime::invalid_handle;
 use crate::sys::buf::Region;
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::{self, Guard};
+use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use crate::sys::slab::Table;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -12,8 +12,8 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Token;
 use crate::runtime::registry::Backend;
 use crate::sys::clock::Deadline;
+use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

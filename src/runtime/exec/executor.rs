@@ -13,7 +13,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

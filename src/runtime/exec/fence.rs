@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result, fail};
 use crate::sys::clock::{Deadline, now_ns};
-use parking_lot::{Condvar, Mutex};
+use crate::sys::lock::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -106,8 +106,8 @@ impl Fence {
             }
             match deadline.left_ns() {
                 0 => break fail!(DTL_ERROR_TIMEOUT, "the work was not done in time; wait again or longer"),
-                u64::MAX => self.changed.wait(&mut end),
-                left => drop(self.changed.wait_for(&mut end, Duration::from_nanos(left))),
+                u64::MAX => end = self.changed.wait(end),
+                left => end = self.changed.wait_for(end, Duration::from_nanos(left)),
             }
         };
         end.waiters -= 1;

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::runtime::backend::{Device, Exec, ExecGroups, Launch, Presence, Token};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use std::ffi::CStr;
 use std::ptr::without_provenance_mut;
 use std::sync::Arc;

@@ -10,8 +10,8 @@ use crate::error::{Result, fail};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
 use crate::sys::epoch::{self, Guard};
+use crate::sys::lock::RwLock;
 use crate::sys::slab::{Held, Table};
-use parking_lot::RwLock;
 use std::sync::Arc;
 
 /// Type bytes of the handles.

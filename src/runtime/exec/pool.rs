@@ -12,8 +12,8 @@ use super::outcome;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
+use crate::sys::lock::{Condvar, Mutex};
 use crate::sys::machine;
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -198,7 +198,7 @@ impl Pool {
         let mut state = self.shared.state.lock();
         state.loops.retain(|other| !Arc::ptr_eq(other, work));
         while work.helpers.load(Ordering::Acquire) > 0 {
-            self.shared.change.wait(&mut state);
+            state = self.shared.change.wait(state);
         }
     }
 
@@ -268,7 +268,7 @@ impl Pool {
                     "an executor cannot be waited for by its own work; wait on another thread"
                 );
             }
-            self.shared.change.wait(&mut state);
+            state = self.shared.change.wait(state);
         }
         state.failure.take().map_or(Ok(()), Err)
     }
@@ -321,7 +321,7 @@ impl Shared {
                 return;
             } else {
                 state.parked += 1;
-                self.work.wait(&mut state);
+                state = self.work.wait(state);
                 state.parked -= 1;
             }
         }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
-use parking_lot::{Condvar, Mutex};
+use crate::sys::lock::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -204,7 +204,7 @@ impl Queue {
                 );
             }
             state.wanted = state.wanted.min(target);
-            shared.progress.wait(&mut state);
+            state = shared.progress.wait(state);
         }
         shared.failed.store(false, Ordering::Release);
         state.failure.take().map_or(Ok(()), Err)
@@ -270,7 +270,7 @@ impl Shared {
                 state = self.state.lock();
                 if state.tasks.is_empty() && !state.closing {
                     state.parked = true;
-                    self.work.wait(&mut state);
+                    state = self.work.wait(state);
                     state.parked = false;
                 }
                 continue;

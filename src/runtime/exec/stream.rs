@@ -25,7 +25,7 @@ use crate::runtime::registry::Backend;
 use crate::sys::args::ArgPack;
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::runtime::backend::ExecGroups;
 use crate::sys::args::ArgPack;
 use crate::sys::buf::{Addr, Scratch};
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use proptest::prelude::*;
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;

@@ -7,7 +7,7 @@
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::sys::buf::Addr;
-use parking_lot::Mutex;
+use crate::sys::lock::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;
