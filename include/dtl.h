@@ -1155,7 +1155,8 @@ DTL_NODISCARD dtl_status_t dtl_backend_register(const char *name,
     const dtl_backend_vtable_t *vtable, void *self, uint64_t flags, dtl_backend_t *out);
 
 /// For slots of registered backends: the text that goes with the status the slot is about to
-/// return (the vendor's code and message, say). It becomes part of the caller's dtl_last_error.
+/// return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes part of
+/// the caller's dtl_last_error.
 ///
 /// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
 DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);

@@ -1,11 +1,37 @@
-# Tests that run under each installed MPI: every tests/mpi/*.c, compiled with mpicc.<mpi> (together with
-# mpi/dtl_mpi.c) and run by mpirun.<mpi>. Ranks and arguments come from tests/mpi/runs.txt, 2 by default.
+# Tests that run under each installed MPI: every tests/mpi/*.c and examples-c/mpi/*.c, compiled with
+# mpicc.<mpi> (together with mpi/dtl_mpi.c) and run by mpirun.<mpi>. Runs, ranks and arguments come from the
+# runs.txt of the folder, else one run with 2 ranks.
 
-file(GLOB mpi_sources CONFIGURE_DEPENDS "${top}/tests/mpi/*.c")
+file(GLOB mpi_sources CONFIGURE_DEPENDS "${top}/tests/mpi/*.c" "${top}/examples-c/mpi/*.c")
 set(mpi_file "${top}/mpi/dtl_mpi.c")
 if(NOT EXISTS "${mpi_file}")
   return()
 endif()
+
+file(GLOB mpi_headers CONFIGURE_DEPENDS "${top}/tests/mpi/*.h")
+list(APPEND headers ${mpi_headers} "${mpi_file}")
+
+# The runs of a program under one MPI's launcher (the rest of the arguments).
+function(mpi_runs folder name output)
+  set(lines "")
+  if(EXISTS "${top}/${folder}/runs.txt")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${top}/${folder}/runs.txt")
+    file(STRINGS "${top}/${folder}/runs.txt" lines REGEX "^${name}[ \t]")
+  endif()
+  if(NOT lines)
+    set(lines "${name} 2")
+  endif()
+  foreach(line IN LISTS lines)
+    separate_arguments(words UNIX_COMMAND "${line}")
+    list(REMOVE_AT words 0)
+    string(REPLACE ";" "-" suffix "${words}")
+    list(GET words 0 ranks)
+    list(REMOVE_AT words 0)
+    add_test(NAME "${output}.${suffix}" COMMAND ${ARGN} -n ${ranks} "${bin}/${output}" ${words})
+    set_tests_properties("${output}.${suffix}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK ranks
+      SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
+  endforeach()
+endfunction()
 
 foreach(mpi openmpi mpich)
   find_program(DTL_TEST_MPICC_${mpi} mpicc.${mpi})
@@ -17,27 +43,22 @@ foreach(mpi openmpi mpich)
   endif()
   foreach(source IN LISTS mpi_sources)
     get_filename_component(name "${source}" NAME_WE)
-    set(output "tests/mpi/${name}.${mpi}")
-    file(MAKE_DIRECTORY "${bin}/tests/mpi")
+    get_filename_component(folder "${source}" DIRECTORY)
+    file(RELATIVE_PATH folder "${top}" "${folder}")
+    file(MAKE_DIRECTORY "${bin}/${folder}")
     if(NOT DTL_TEST_MPICC_${mpi} OR NOT DTL_TEST_MPIRUN_${mpi})
-      skipped("${output}" "mpicc.${mpi} and mpirun.${mpi} are not installed")
+      skipped("${folder}/${name}.${mpi}" "mpicc.${mpi} and mpirun.${mpi} are not installed")
       continue()
     endif()
-    # MPI headers are not pedantically clean in C++, so C only.
+    set(output "${folder}/${name}.${mpi}")
     program("${output}" "${source}" "${DTL_TEST_MPICC_${mpi}}" shared -std=c11 "${mpi_file}")
-    set(ranks 2)
-    set(arguments "")
-    if(EXISTS "${top}/tests/mpi/runs.txt")
-      file(STRINGS "${top}/tests/mpi/runs.txt" lines REGEX "^${name}[ \t]" LIMIT_COUNT 1)
-      if(lines)
-        separate_arguments(words UNIX_COMMAND "${lines}")
-        list(GET words 1 ranks)
-        set(arguments ${words})
-        list(REMOVE_AT arguments 0 1)
-      endif()
+    mpi_runs("${folder}" "${name}" "${output}" ${mpirun})
+    if(folder STREQUAL "examples-c/mpi")
+      # Also as C++, without the C++ bindings of old, whose headers are not pedantically clean.
+      set(output "${output}-cpp17")
+      program("${output}" "${source}" "${DTL_TEST_MPICC_${mpi}}" shared -x c++ -std=c++17 -DOMPI_SKIP_MPICXX
+              -DMPICH_SKIP_MPICXX "${mpi_file}")
+      mpi_runs("${folder}" "${name}" "${output}" ${mpirun})
     endif()
-    add_test(NAME "${output}" COMMAND ${mpirun} -n ${ranks} "${bin}/${output}" ${arguments})
-    set_tests_properties("${output}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK ranks
-      SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
   endforeach()
 endforeach()

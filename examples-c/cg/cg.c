@@ -224,7 +224,9 @@ static dtl_status_t run(state_t *s, const arguments_t *arguments, int *out_exit)
                 arguments->path, (int)result.iterations + 1);
     }
     *out_exit = result.converged ? EXIT_SUCCESS : EXIT_FAILURE;
-    return DTL_SUCCESS;
+    /* Launchers kill a job at its first exit status but 0: rank 0 must have printed by then. */
+    fflush(stdout);
+    return dtl_comm_barrier(s->comm);
 }
 
 int main(int argc, char **argv)

@@ -198,6 +198,9 @@ int solve(state &s, const arguments &arguments)
         std::fprintf(stderr, "cg: %s: the matrix is not positive definite (found in iteration %d)\n",
                      arguments.path.c_str(), int{result.iterations} + 1);
     }
+    // Launchers kill a job at its first exit status but 0: rank 0 must have printed by then.
+    std::fflush(stdout);
+    dtl::check(dtl_comm_barrier(s.comm));
     return result.converged ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

@@ -128,10 +128,6 @@ class comm_ref {
         return info;
     }
 
-    comm dup() const;
-    /// Equivalent: MPI_Comm_split.
-    comm split(int color, int key) const;
-
     template <class T> void send(const T *data, uint64_t count, int dest, int tag = 0) const
     {
         check(dtl_comm_send(handle_, data, count, dtype_of<T>, dest, tag));
@@ -233,20 +229,6 @@ class comm {
   private:
     detail::owned<dtl_comm_t, dtl_comm_destroy> handle_;
 };
-
-inline comm comm_ref::dup() const
-{
-    dtl_comm_t handle;
-    check(dtl_comm_dup(handle_, &handle));
-    return comm(handle);
-}
-
-inline comm comm_ref::split(int color, int key) const
-{
-    dtl_comm_t handle;
-    check(dtl_comm_split(handle_, color, key, &handle));
-    return comm(handle);
-}
 
 } // namespace dtl
 

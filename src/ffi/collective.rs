@@ -24,7 +24,7 @@ use std::ffi::c_void;
 /// Equivalent: MPI_Barrier.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
-    guard::wait(|inside| comm::pin(inside, comm), |comm| collective::barrier(&comm))
+    guard::hold(|inside| comm::hold(inside, comm), collective::barrier)
 }
 
 /// Copies `count` elements from the root's `buf` into everybody's.
@@ -38,10 +38,10 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| comm::pin(inside, comm),
+    guard::hold(
+        |inside| comm::hold(inside, comm),
         // SAFETY: the caller's contract.
-        |comm| collective::bcast(&comm, unsafe { elements(buf, count, dtype, "buf") }?, root),
+        |comm| collective::bcast(comm, unsafe { elements(buf, count, dtype, "buf") }?, root),
     )
 }
 
@@ -61,15 +61,15 @@ pub unsafe extern "C" fn dtl_comm_reduce(
     op: dtl_reduce_op_t,
     root: i32,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| comm::pin(inside, comm),
+    guard::hold(
+        |inside| comm::hold(inside, comm),
         |comm| {
             let by = reduction(dtype, op)?;
             // SAFETY: the caller's contract.
             let send = unsafe { elements(sbuf, count, dtype, "sbuf") }?;
             // SAFETY: as above; read at the root only.
-            let recv = unsafe { at_root(&comm, root, rbuf, count, dtype, "rbuf") }?;
-            collective::reduce(&comm, send, recv, by, root)
+            let recv = unsafe { at_root(comm, root, rbuf, count, dtype, "rbuf") }?;
+            collective::reduce(comm, send, recv, by, root)
         },
     )
 }
@@ -86,15 +86,15 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| comm::pin(inside, comm),
+    guard::hold(
+        |inside| comm::hold(inside, comm),
         |comm| {
             let by = reduction(dtype, op)?;
             // SAFETY: the caller's contract.
             let send = unsafe { elements(sbuf, count, dtype, "sbuf") }?;
             // SAFETY: as above.
             let recv = unsafe { elements(rbuf, count, dtype, "rbuf") }?;
-            collective::allreduce(&comm, send, recv, by)
+            collective::allreduce(comm, send, recv, by)
         },
     )
 }
@@ -114,15 +114,15 @@ pub unsafe extern "C" fn dtl_comm_gather(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| comm::pin(inside, comm),
+    guard::hold(
+        |inside| comm::hold(inside, comm),
         |comm| {
-            let all = for_all(&comm, count_per_rank)?;
+            let all = for_all(comm, count_per_rank)?;
             // SAFETY: the caller's contract.
             let send = unsafe { elements(sbuf, count_per_rank, dtype, "sbuf") }?;
             // SAFETY: as above.
-            let recv = unsafe { at_root(&comm, root, rbuf, all, dtype, "rbuf") }?;
-            collective::gather(&comm, send, recv, root)
+            let recv = unsafe { at_root(comm, root, rbuf, all, dtype, "rbuf") }?;
+            collective::gather(comm, send, recv, root)
         },
     )
 }
@@ -142,15 +142,15 @@ pub unsafe extern "C" fn dtl_comm_scatter(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| comm::pin(inside, comm),
+    guard::hold(
+        |inside| comm::hold(inside, comm),
         |comm| {
-            let all = for_all(&comm, count_per_rank)?;
+            let all = for_all(comm, count_per_rank)?;
             // SAFETY: the caller's contract.
-            let send = unsafe { at_root(&comm, root, sbuf, all, dtype, "sbuf") }?;
+            let send = unsafe { at_root(comm, root, sbuf, all, dtype, "sbuf") }?;
             // SAFETY: as above.
             let recv = unsafe { elements(rbuf, count_per_rank, dtype, "rbuf") }?;
-            collective::scatter(&comm, send, recv, root)
+            collective::scatter(comm, send, recv, root)
         },
     )
 }
@@ -168,15 +168,15 @@ pub unsafe extern "C" fn dtl_comm_allgather(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| comm::pin(inside, comm),
+    guard::hold(
+        |inside| comm::hold(inside, comm),
         |comm| {
-            let all = for_all(&comm, count_per_rank)?;
+            let all = for_all(comm, count_per_rank)?;
             // SAFETY: the caller's contract.
             let send = unsafe { elements(sbuf, count_per_rank, dtype, "sbuf") }?;
             // SAFETY: as above.
             let recv = unsafe { elements(rbuf, all, dtype, "rbuf") }?;
-            collective::allgather(&comm, send, recv)
+            collective::allgather(comm, send, recv)
         },
     )
 }
@@ -193,15 +193,15 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| comm::pin(inside, comm),
+    guard::hold(
+        |inside| comm::hold(inside, comm),
         |comm| {
-            let all = for_all(&comm, count_per_rank)?;
+            let all = for_all(comm, count_per_rank)?;
             // SAFETY: the caller's contract.
             let send = unsafe { elements(sbuf, all, dtype, "sbuf") }?;
             // SAFETY: as above.
             let recv = unsafe { elements(rbuf, all, dtype, "rbuf") }?;
-            collective::alltoall(&comm, send, recv, element_size(dtype)? * count_per_rank as usize)
+            collective::alltoall(comm, send, recv, element_size(dtype)? * count_per_rank as usize)
         },
     )
 }

@@ -151,12 +151,12 @@ pub unsafe extern "C" fn dtl_comm_send(
     dest: i32,
     tag: i32,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| comm::pin(inside, comm),
+    guard::hold(
+        |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
             let data = unsafe { elements(buf, count, dtype, "buf") }?;
-            p2p::send(&comm, data, dest, tag)
+            p2p::send(comm, data, dest, tag)
         },
     )
 }
@@ -180,13 +180,13 @@ pub unsafe extern "C" fn dtl_comm_recv(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| comm::pin(inside, comm),
+    guard::hold(
+        |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
             let data = unsafe { elements(buf, count, dtype, "buf") }?;
-            let done = p2p::recv(&comm, data, source, tag)?;
-            let (told, result) = p2p::received(&comm, &done, source);
+            let done = p2p::recv(comm, data, source, tag)?;
+            let (told, result) = p2p::received(comm, &done, source);
             put_info(info, told)?;
             result
         },
@@ -221,15 +221,15 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
     dtype: dtl_dtype_t,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| comm::pin(inside, comm),
+    guard::hold(
+        |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
             let sdata = unsafe { elements(sbuf, scount, dtype, "sbuf") }?;
             // SAFETY: as above.
             let rdata = unsafe { elements(rbuf, rcount, dtype, "rbuf") }?;
-            let done = p2p::sendrecv(&comm, (sdata, dest, stag), (rdata, source, rtag))?;
-            let (told, result) = p2p::received(&comm, &done, source);
+            let done = p2p::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
+            let (told, result) = p2p::received(comm, &done, source);
             put_info(info, told)?;
             result
         },

@@ -4,6 +4,7 @@ use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
 use crate::runtime::lifecycle;
 use crate::sys::epoch::{self, Guard};
+use crate::sys::slab::Held;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +20,7 @@ pub(super) fn call(body: impl FnOnce(&Guard) -> Result<()>) -> dtl_status_t {
     let inside = epoch::enter();
     if !lifecycle::is_open() {
         if let Err(error) = lifecycle::admit(crate::backend::builtin) {
-            return failed(&error);
+            return failed(error);
         }
     }
     finish(catch_unwind(AssertUnwindSafe(|| body(&inside))))
@@ -34,7 +35,7 @@ pub(super) fn wait<P>(
     let inside = epoch::enter();
     if !lifecycle::is_open() {
         if let Err(error) = lifecycle::admit(crate::backend::builtin) {
-            return failed(&error);
+            return failed(error);
         }
     }
     finish(catch_unwind(AssertUnwindSafe(|| {
@@ -42,6 +43,21 @@ pub(super) fn wait<P>(
         let _waiting = inside.into_blocking();
         body(pinned)
     })))
+}
+
+/// An entry that may wait, on one object: `hold` takes it out of the epoch without sharing it.
+#[inline]
+pub(super) fn hold<T>(
+    hold: impl FnOnce(Guard) -> Result<Held<T>>,
+    body: impl FnOnce(&T) -> Result<()>,
+) -> dtl_status_t {
+    let inside = epoch::enter();
+    if !lifecycle::is_open() {
+        if let Err(error) = lifecycle::admit(crate::backend::builtin) {
+            return failed(error);
+        }
+    }
+    finish(catch_unwind(AssertUnwindSafe(|| body(&*hold(inside)?))))
 }
 
 /// An entry that works in every state of the library (init, finalize, log).
@@ -53,7 +69,7 @@ pub(super) fn always(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
 fn finish(outcome: std::thread::Result<Result<()>>) -> dtl_status_t {
     match outcome {
         Ok(Ok(())) => DTL_SUCCESS,
-        Ok(Err(error)) => failed(&error),
+        Ok(Err(error)) => failed(error),
         Err(panic) => panicked(panic.as_ref()),
     }
 }
@@ -65,11 +81,13 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> dtl_status_t {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("unknown");
-    failed(&Error::new(DTL_ERROR_INTERNAL, format!("a bug in the library: {what}. Please report it.")))
+    failed(Error::new(DTL_ERROR_INTERNAL, format!("a bug in the library: {what}. Please report it.")))
 }
 
 #[cold]
-fn failed(error: &Error) -> dtl_status_t {
+#[inline(never)]
+#[allow(clippy::needless_pass_by_value, reason = "dropping the error here keeps it out of every entry")]
+fn failed(error: Error) -> dtl_status_t {
     let text = CString::new(error.text().replace('\0', "?")).unwrap_or_default();
     // In a thread's last destructors the text is gone; the status still tells.
     let _ = LAST_ERROR.try_with(|last| {

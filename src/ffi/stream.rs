@@ -12,11 +12,17 @@ use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
+use crate::sys::slab::Held;
 use std::ffi::c_void;
 use std::sync::Arc;
 
 pub(super) fn find(inside: &Guard, stream: dtl_stream_t) -> Result<&Stream> {
     objects::find(inside, objects::stream_id(inside, stream)?)
+}
+
+fn hold(inside: Guard, stream: dtl_stream_t) -> Result<Held<Stream>> {
+    let id = objects::stream_id(&inside, stream)?;
+    objects::hold(inside, id)
 }
 
 fn pin(inside: &Guard, stream: dtl_stream_t) -> Result<Arc<Stream>> {
@@ -76,7 +82,7 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
 /// Equivalent: cudaStreamSynchronize.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
-    guard::wait(|inside| pin(inside, stream), |stream| stream.synchronize())
+    guard::hold(|inside| hold(inside, stream), Stream::synchronize)
 }
 
 /// Asks whether all work queued so far is done, without waiting.

@@ -197,14 +197,24 @@ pub struct Launch<'a> {
 pub struct OpenArgs {
     /// Flags of the description.
     pub flags: u32,
-    /// Rank and size that the caller or launcher names.
-    pub rank_size: Option<(i32, i32)>,
+    /// Rank and size that the caller names.
+    pub named: Option<(i32, i32)>,
+    /// Rank and size that the launcher names.
+    pub launched: Option<(i32, i32)>,
     /// The job's name, the same on all its ranks; may be empty.
     pub job: CString,
     /// How long to wait for the other ranks.
     pub timeout_ns: u64,
     /// Foreign pointer for a registered backend.
     pub native: Addr,
+}
+
+impl OpenArgs {
+    /// Rank and size, whoever names them; the caller wins.
+    #[must_use]
+    pub fn rank_size(&self) -> Option<(i32, i32)> {
+        self.named.or(self.launched)
+    }
 }
 
 /// Communication: opens transports.
@@ -269,6 +279,11 @@ pub trait Transport: Send + Sync {
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
     /// Makes progress and asks after one operation; `Some` = over, the id is not used again.
     fn test(&self, op: OpId) -> Result<Option<Done>>;
+    /// Makes progress without asking after anything: called while a call waits on another transport.
+    /// False: it cannot, its requests have to be tested instead.
+    fn progress(&self) -> bool {
+        false
+    }
     /// Whether `cancel` withdraws unmatched operations.
     fn can_cancel(&self) -> bool {
         false
@@ -291,6 +306,10 @@ pub trait Transport: Send + Sync {
     }
     /// How the data moves, for people.
     fn describe(&self) -> String;
+    /// What it says of the operation that has just failed in this thread (its vendor's text, say).
+    fn failure_text(&self) -> Option<String> {
+        None
+    }
     /// Closes it. No operation is pending and none follows.
     fn close(&self) -> Result<()>;
 }

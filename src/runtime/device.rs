@@ -37,6 +37,7 @@ pub fn pin_backend(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>
     }
 }
 
+#[cold]
 fn current_backend(inside: &Guard) -> Result<dtl_backend_t> {
     let current = dtl_backend_t { id: BACKEND.get() };
     if current.id != 0 && registry::find(inside, current).is_ok() {

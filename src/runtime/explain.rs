@@ -28,6 +28,12 @@ pub fn degraded(topic: &str, what: &str) -> Result<()> {
     Ok(())
 }
 
+/// The choice recorded under a topic, and its reason.
+#[must_use]
+pub fn of(topic: &str) -> Option<String> {
+    CHOICES.lock().iter().find(|(known, _)| known == topic).map(|(_, what)| what.clone())
+}
+
 /// All choices so far, a line each.
 #[must_use]
 pub fn text() -> String {

@@ -105,7 +105,11 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
 #[must_use]
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();
-    for name in variables.keys().filter(|name| name.starts_with("DTL_")) {
+    // DTL_TEST_ and DTL_BUILD_ belong to the project's own scripts.
+    let ours = |name: &&String| {
+        name.starts_with("DTL_") && !name.starts_with("DTL_TEST_") && !name.starts_with("DTL_BUILD_")
+    };
+    for name in variables.keys().filter(ours) {
         if !VARIABLES.iter().any(|known| known.name == name) {
             let nearest =
                 VARIABLES.iter().min_by_key(|known| distance(known.name, name)).map_or("", |v| v.name);

@@ -12,45 +12,67 @@
 //! context switch). If it falls before S1 in the reader, L1 comes after S2 and finds nothing. If it
 //! falls after S1, L2 sees the odd number and the object is kept. Without membarrier (old kernels,
 //! some emulators) both sides use a SeqCst fence instead, which gives the same by the C++ rules.
+//! A call that waits leaves the epoch but notes the one object it goes on using (`held`) before it
+//! does: the release store that makes the number even publishes the note, so a destroyer that sees
+//! the thread outside sees what it holds.
 //! Leaving is a release store and the destroyer's look an acquire load, so the user's last access
 //! happens before the free.
 
+use super::tls;
 use parking_lot::Mutex;
-use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
+};
 
 /// One thread's state. Aligned so that two threads never share a line (or a prefetched pair).
 #[repr(align(128))]
 struct Record {
     /// Odd while the thread is inside.
     seq: AtomicU64,
-    /// Nested entries; only the owner reads and writes it.
-    depth: AtomicU32,
+    /// Entries within the outermost one; only the owner reads and writes it.
+    nested: AtomicU32,
     /// Blocking calls that this thread is in, outside the epoch but holding pins.
     blocked: AtomicU32,
+    /// The object that a call of this thread goes on using while it waits outside the epoch.
+    held: AtomicPtr<()>,
     /// Whether a thread owns the record.
     owned: AtomicBool,
+    /// Whether it is owned for one call only.
+    borrowed: AtomicBool,
 }
 
 static RECORDS: Mutex<Vec<&'static Record>> = Mutex::new(Vec::new());
 
 /// Things that wait for their last users to leave.
 static LIMBO: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
-static LIMBO_LEN: AtomicUsize = AtomicUsize::new(0);
+/// Things in the limbo plus borrowed records: leavers look at this one number.
+static ERRANDS: AtomicUsize = AtomicUsize::new(0);
 
 struct Waiting {
+    /// The object's address: only compared.
+    object: usize,
     users: Vec<(&'static Record, u64)>,
     free: Box<dyn FnOnce() + Send>,
+}
+
+/// Whether a record's thread may still use an object that it could reach when `seq` was read.
+fn uses(record: &Record, seq: u64, object: usize) -> bool {
+    let inside = seq % 2 == 1 && record.seq.load(Ordering::Acquire) == seq;
+    inside || record.held.load(Ordering::Acquire).addr() == object
 }
 
 /// Whether entering needs a real fence because the kernel has no membarrier for us.
 static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
 
 thread_local! {
-    // No destructor, so it can be read from other thread-local and static destructors too.
-    static MINE: Cell<*const Record> = const { Cell::new(ptr::null()) };
     static OWNER: Owner = const { Owner };
+}
+
+/// The calling thread's record, or null.
+#[inline(always)]
+fn mine() -> *const Record {
+    tls::get().cast()
 }
 
 /// Gives the record back when the thread ends.
@@ -58,8 +80,9 @@ struct Owner;
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let mine = MINE.replace(ptr::null());
-        // SAFETY: MINE only ever holds null or a leaked, hence valid, record.
+        let mine = mine();
+        tls::set(ptr::null());
+        // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
         if let Some(record) = unsafe { mine.as_ref() } {
             record.owned.store(false, Ordering::Release);
         }
@@ -83,7 +106,7 @@ fn heavy_barrier() {
 }
 
 #[cold]
-fn adopt_record() -> (&'static Record, bool) {
+fn adopt_record() -> &'static Record {
     let mut records = RECORDS.lock();
     let free = records.iter().copied().find(|record| {
         record.owned.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -91,9 +114,11 @@ fn adopt_record() -> (&'static Record, bool) {
     let record = free.unwrap_or_else(|| {
         let record: &'static Record = Box::leak(Box::new(Record {
             seq: AtomicU64::new(0),
-            depth: AtomicU32::new(0),
+            nested: AtomicU32::new(0),
             blocked: AtomicU32::new(0),
+            held: AtomicPtr::new(ptr::null_mut()),
             owned: AtomicBool::new(true),
+            borrowed: AtomicBool::new(false),
         }));
         records.push(record);
         record
@@ -101,110 +126,134 @@ fn adopt_record() -> (&'static Record, bool) {
     drop(records);
     // In a thread-exit destructor that runs after ours, OWNER is gone: the record is then borrowed
     // for this one call only.
-    let kept = OWNER.try_with(|_| ()).is_ok();
-    if kept {
-        MINE.set(record);
+    if OWNER.try_with(|_| ()).is_err() {
+        record.borrowed.store(true, Ordering::Relaxed);
+        ERRANDS.fetch_add(1, Ordering::Relaxed);
     }
-    (record, kept)
+    tls::set(ptr::from_ref(record).cast());
+    record
 }
 
 /// A thread's presence inside. References taken from tables live no longer than this.
 pub struct Guard {
     record: &'static Record,
-    kept: bool,
+    outermost: bool,
 }
 
-/// Enters. Cheap: two thread-local stores. Entries nest.
+/// Enters. Cheap: one thread-local store. Entries nest.
 #[inline]
 #[must_use]
 pub fn enter() -> Guard {
-    // SAFETY: MINE only ever holds null or a leaked, hence valid, record.
-    let (record, kept) = match unsafe { MINE.get().as_ref() } {
-        Some(record) => (record, true),
-        None => adopt_record(),
-    };
-    let depth = record.depth.load(Ordering::Relaxed);
-    record.depth.store(depth + 1, Ordering::Relaxed);
-    if depth == 0 {
-        let seq = record.seq.load(Ordering::Relaxed);
-        record.seq.store(seq + 1, Ordering::Relaxed);
-        if NEEDS_FENCE.load(Ordering::Relaxed) {
-            fence(Ordering::SeqCst);
-        } else {
-            compiler_fence(Ordering::SeqCst);
-        }
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    let record = unsafe { mine().as_ref() }.unwrap_or_else(adopt_record);
+    let seq = record.seq.load(Ordering::Relaxed);
+    if seq % 2 == 1 {
+        return enter_nested(record);
     }
-    Guard { record, kept }
+    record.seq.store(seq + 1, Ordering::Relaxed);
+    if NEEDS_FENCE.load(Ordering::Relaxed) {
+        fence(Ordering::SeqCst);
+    } else {
+        compiler_fence(Ordering::SeqCst);
+    }
+    Guard { record, outermost: true }
+}
+
+#[cold]
+fn enter_nested(record: &'static Record) -> Guard {
+    record.nested.store(record.nested.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    Guard { record, outermost: false }
 }
 
 impl Guard {
-    /// How many entries of this thread are open, this one included.
-    #[must_use]
-    pub fn depth(&self) -> u32 {
-        self.record.depth.load(Ordering::Relaxed)
-    }
-
     /// Leaves the epoch but stays counted as a call in flight, for a call that will wait. The
     /// caller must hold pins (`Arc`s) on everything that it goes on using.
     #[must_use]
     pub fn into_blocking(self) -> Blocking {
-        let (record, kept) = (self.record, self.kept);
+        let record = self.record;
         record.blocked.store(record.blocked.load(Ordering::Relaxed) + 1, Ordering::Release);
-        std::mem::forget(self);
-        leave(record);
-        Blocking { record, kept }
+        Blocking { record, holds: false }
     }
-}
 
-fn leave(record: &Record) {
-    let depth = record.depth.load(Ordering::Relaxed) - 1;
-    record.depth.store(depth, Ordering::Relaxed);
-    if depth == 0 {
-        let seq = record.seq.load(Ordering::Relaxed);
-        record.seq.store(seq + 1, Ordering::Release);
-        if LIMBO_LEN.load(Ordering::Relaxed) != 0 {
-            collect();
+    /// As [`Guard::into_blocking`], keeping one object alive by a note in the thread's record: no
+    /// shared counter is touched. Gives the guard back if a call further up holds one already.
+    pub(super) fn into_holding(self, object: *const ()) -> Result<Blocking, Guard> {
+        if !self.record.held.load(Ordering::Relaxed).is_null() || !self.outermost {
+            return Err(self);
         }
+        // Before the sequence number becomes even: whoever sees that sees this (release).
+        self.record.held.store(object.cast_mut(), Ordering::Release);
+        let mut blocking = self.into_blocking();
+        blocking.holds = true;
+        Ok(blocking)
     }
 }
 
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        leave(self.record);
-        if !self.kept {
-            self.record.owned.store(false, Ordering::Release);
+        let record = self.record;
+        if !self.outermost {
+            record.nested.store(record.nested.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+            return;
         }
+        record.seq.store(record.seq.load(Ordering::Relaxed) + 1, Ordering::Release);
+        if ERRANDS.load(Ordering::Relaxed) != 0 {
+            run_errands(record);
+        }
+    }
+}
+
+/// What leavers have to do now and then: free things, give a borrowed record back.
+#[cold]
+fn run_errands(record: &Record) {
+    collect();
+    give_back(record);
+}
+
+/// Gives a record back that was borrowed for one call (see `adopt_record`).
+fn give_back(record: &Record) {
+    let idle = record.blocked.load(Ordering::Relaxed) == 0 && record.seq.load(Ordering::Relaxed) % 2 == 0;
+    if idle && record.borrowed.swap(false, Ordering::Relaxed) {
+        tls::set(ptr::null());
+        ERRANDS.fetch_sub(1, Ordering::Relaxed);
+        record.owned.store(false, Ordering::Release);
     }
 }
 
 /// A call in flight that is outside the epoch because it waits.
 pub struct Blocking {
     record: &'static Record,
-    kept: bool,
+    holds: bool,
 }
 
 impl Drop for Blocking {
     fn drop(&mut self) {
+        if self.holds {
+            self.record.held.store(ptr::null_mut(), Ordering::Release);
+        }
         let blocked = self.record.blocked.load(Ordering::Relaxed);
         self.record.blocked.store(blocked - 1, Ordering::Release);
-        if !self.kept {
-            self.record.owned.store(false, Ordering::Release);
+        if ERRANDS.load(Ordering::Relaxed) != 0 {
+            run_errands(self.record);
         }
     }
 }
 
-/// Runs `free` once every thread that is inside now has left. The thing must already be unlinked.
-pub fn retire(free: impl FnOnce() + Send + 'static) {
+/// Runs `free` once every thread that may use the object has left or let go of it. The object must
+/// already be unlinked.
+pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
     heavy_barrier();
+    let object = object.addr();
     let users: Vec<_> = RECORDS
         .lock()
         .iter()
         .filter_map(|&record| {
             let seq = record.seq.load(Ordering::Acquire);
             // The destroying call itself is one entry of its own thread and holds nothing.
-            let own_call = ptr::eq(record, MINE.get()) && record.depth.load(Ordering::Relaxed) == 1;
-            (seq % 2 == 1 && !own_call).then_some((record, seq))
+            let own_call = ptr::eq(record, mine()) && record.nested.load(Ordering::Relaxed) == 0;
+            let seq = if own_call { 0 } else { seq };
+            uses(record, seq, object).then_some((record, seq))
         })
         .collect();
     if users.is_empty() {
@@ -212,8 +261,8 @@ pub fn retire(free: impl FnOnce() + Send + 'static) {
         return;
     }
     let mut limbo = LIMBO.lock();
-    limbo.push(Waiting { users, free: Box::new(free) });
-    LIMBO_LEN.store(limbo.len(), Ordering::Relaxed);
+    limbo.push(Waiting { object, users, free: Box::new(free) });
+    ERRANDS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Frees what nobody uses any more.
@@ -222,9 +271,9 @@ pub fn collect() {
     let Some(mut limbo) = LIMBO.try_lock() else { return };
     let (waiting, ready): (Vec<_>, Vec<_>) = std::mem::take(&mut *limbo)
         .into_iter()
-        .partition(|w| w.users.iter().any(|(record, seq)| record.seq.load(Ordering::Acquire) == *seq));
+        .partition(|w| w.users.iter().any(|(record, seq)| uses(record, *seq, w.object)));
     *limbo = waiting;
-    LIMBO_LEN.store(limbo.len(), Ordering::Relaxed);
+    ERRANDS.fetch_sub(ready.len(), Ordering::Relaxed);
     drop(limbo);
     for waiting in ready {
         (waiting.free)();
@@ -236,9 +285,9 @@ pub fn collect() {
 pub fn others_inside() -> bool {
     heavy_barrier();
     RECORDS.lock().iter().any(|&record| {
-        let mine = ptr::eq(record, MINE.get());
+        let mine = ptr::eq(record, mine());
         let inside = record.seq.load(Ordering::Acquire) % 2 == 1;
-        let nested = record.depth.load(Ordering::Relaxed) > 1;
+        let nested = record.nested.load(Ordering::Relaxed) > 0;
         record.blocked.load(Ordering::Acquire) > 0 || (inside && !mine) || (mine && nested)
     })
 }
@@ -246,12 +295,13 @@ pub fn others_inside() -> bool {
 /// In a forked child: the other threads' records describe threads that do not exist here.
 pub fn forget_other_threads() {
     for &record in RECORDS.lock().iter() {
-        if !ptr::eq(record, MINE.get()) {
+        if !ptr::eq(record, mine()) {
             record.seq.store(record.seq.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
-            record.depth.store(0, Ordering::Relaxed);
+            record.nested.store(0, Ordering::Relaxed);
             record.owned.store(false, Ordering::Relaxed);
         }
         record.blocked.store(0, Ordering::Relaxed);
+        record.held.store(ptr::null_mut(), Ordering::Relaxed);
     }
     prepare();
 }

@@ -14,3 +14,4 @@ pub mod reduce;
 pub mod shared;
 pub mod slab;
 pub mod socket;
+pub mod tls;

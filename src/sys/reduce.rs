@@ -186,7 +186,8 @@ mod tests {
     proptest! {
         #[test]
         fn int32_matches_the_scalar_rules(pairs in proptest::collection::vec((any::<i32>(), any::<i32>()), 0..40)) {
-            let rules: [(dtl_reduce_op_t, fn(i32, i32) -> i32); 10] = [
+            type Rule = fn(i32, i32) -> i32;
+            let rules: [(dtl_reduce_op_t, Rule); 10] = [
                 (DTL_OP_SUM, i32::wrapping_add), (DTL_OP_PROD, i32::wrapping_mul),
                 (DTL_OP_MIN, |a, b| a.min(b)), (DTL_OP_MAX, |a, b| a.max(b)),
                 (DTL_OP_LAND, |a, b| i32::from(a != 0 && b != 0)), (DTL_OP_LOR, |a, b| i32::from(a != 0 || b != 0)),

@@ -145,7 +145,7 @@ LINKAGE void* wait_for_event(void* user) {
 }
 
 static void test_events(void) {
-    dtl_stream_t stream = new_stream(), foreign;
+    dtl_stream_t stream = new_stream(), foreign, wrong_type;
     dtl_event_t start = new_event(host), stop = new_event(host), untimed, alien;
     struct waiter waiters[2];
     pthread_t threads[2];
@@ -202,7 +202,8 @@ static void test_events(void) {
     CHECK_STATUS(dtl_event_record(alien, stream), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(dtl_last_error(), "'null'") != NULL && strstr(dtl_last_error(), "'host'") != NULL);
     CHECK_STATUS(dtl_event_elapsed_ns(start, alien, &ns), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_STATUS(dtl_event_record(start, *(dtl_stream_t*)&start), DTL_ERROR_INVALID_HANDLE);
+    wrong_type.id = start.id;
+    CHECK_STATUS(dtl_event_record(start, wrong_type), DTL_ERROR_INVALID_HANDLE);
     CHECK_OK(dtl_stream_destroy(foreign));
     CHECK_OK(dtl_event_destroy(alien));
     CHECK_OK(dtl_event_destroy(untimed));

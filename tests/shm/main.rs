@@ -275,7 +275,7 @@ fn garbage_from_strangers_breaks_nothing() {
     }
 }
 
-/// Names that this library could have left anywhere.
+/// Names that this library could have left anywhere: all its names carry the job's hash.
 fn leftovers(job: &str) -> Vec<String> {
     let hash = meeting_of(job).trim_end_matches("-open1").to_string();
     let sockets = std::fs::read_to_string("/proc/net/unix").expect("sockets");
@@ -284,7 +284,7 @@ fn leftovers(job: &str) -> Vec<String> {
     for folder in ["/dev/shm", "/tmp", "/run"] {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        found.extend(names.filter(|name| name.starts_with("dtl-") || name.contains(&hash)));
+        found.extend(names.filter(|name| name.contains(&hash)));
     }
     found
 }

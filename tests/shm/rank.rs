@@ -18,7 +18,8 @@ pub(crate) fn try_open() -> Result<Rank> {
 pub(crate) fn try_open_for(millis: u64) -> Result<Rank> {
     let args = OpenArgs {
         flags: 0,
-        rank_size: None,
+        named: None,
+        launched: None,
         job: c"".to_owned(),
         timeout_ns: Duration::from_millis(millis).as_nanos() as u64,
         native: Addr::NULL,

@@ -3,7 +3,7 @@
 //! A table that does not say DTL_COMM_THREADS is called by one thread at a time: a lock for each
 //! opened communicator, held for the length of one non-blocking slot.
 
-use super::{Owner, call, required};
+use super::{Owner, call, required, take_error_text};
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::vtable::*;
 use crate::error::{Result, fail};
@@ -68,7 +68,7 @@ impl NativeComm {
 
 impl Comm for NativeComm {
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
-        let (named_rank, named_size) = args.rank_size.unwrap_or((-1, -1));
+        let (named_rank, named_size) = args.rank_size().unwrap_or((-1, -1));
         let open = dtl_comm_open_t {
             struct_size: size_of::<dtl_comm_open_t>() as u32,
             flags: args.flags,
@@ -215,6 +215,10 @@ impl Transport for NativeTransport {
 
     fn describe(&self) -> String {
         format!("registered backend {}", self.owner.name)
+    }
+
+    fn failure_text(&self) -> Option<String> {
+        Some(take_error_text()).filter(|said| !said.is_empty())
     }
 
     fn close(&self) -> Result<()> {

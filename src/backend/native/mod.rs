@@ -61,7 +61,7 @@ impl Owner {
 
     #[cold]
     fn failed(&self, slot: &str, status: dtl_status_t) -> Error {
-        let said = ERROR_TEXT.try_with(RefCell::take).unwrap_or_default();
+        let said = take_error_text();
         let said = if said.is_empty() { String::new() } else { format!(": {said}") };
         if !error::is_status(status) {
             let text = format!("backend {}: {slot} answered {status}, which is no status{said}", self.name);
@@ -89,6 +89,11 @@ thread_local! {
 pub fn set_error_text(text: &str) -> Result<()> {
     let _ = ERROR_TEXT.try_with(|said| text.clone_into(&mut said.borrow_mut()));
     Ok(())
+}
+
+/// The text that a slot has left in this thread; empty if none.
+fn take_error_text() -> String {
+    ERROR_TEXT.try_with(RefCell::take).unwrap_or_default()
 }
 
 /// Calls a slot with the backend's `self` and turns its status into a result.

@@ -98,7 +98,7 @@ fn find_host(place: &Place<'_>, deadline: Deadline) -> Result<UnixStream> {
 }
 
 fn seconds(ns: u64) -> String {
-    format!("{:.1} s", ns as f64 / 1e9)
+    if ns < 1_000_000_000 { format!("{} ms", ns / 1_000_000) } else { format!("{:.1} s", ns as f64 / 1e9) }
 }
 
 /// A connection that has not said who it is.

@@ -86,9 +86,9 @@ struct Job {
 impl Job {
     fn of(args: &OpenArgs) -> Result<Job> {
         // What the caller names in full needs no launcher, not even a well-formed one.
-        let is_named = args.rank_size.is_some() && !args.job.is_empty();
+        let is_named = args.rank_size().is_some() && !args.job.is_empty();
         let launch = if is_named { None } else { launch::from_environment()? };
-        let (rank, size) = match (args.rank_size, &launch) {
+        let (rank, size) = match (args.rank_size(), &launch) {
             (Some(given), _) => given,
             (None, Some(launch)) if launch.local_size != 0 && !launch.is_one_node() => {
                 return fail!(

@@ -114,6 +114,17 @@ impl Transport for Endpoint {
         })
     }
 
+    fn progress(&self) -> bool {
+        if OPENER.state() != self.opener {
+            return true;
+        }
+        // Who holds the lock makes progress itself.
+        if let Some(mut open) = self.engine.try_lock().filter(|open| open.claim.is_some()) {
+            open.engine.progress();
+        }
+        true
+    }
+
     fn can_cancel(&self) -> bool {
         true
     }

@@ -102,7 +102,7 @@ pub(super) fn allreduce(
     recv: Region,
     element: usize,
 ) -> Result<()> {
-    if send.len() >= LARGE_ALLREDUCE && g.size > 2 {
+    if send.len() >= LARGE_ALLREDUCE && g.size > 1 {
         allreduce_blocks(s, g, send, recv, element)
     } else {
         allreduce_doubling(s, g, send, recv)
@@ -110,8 +110,8 @@ pub(super) fn allreduce(
 }
 
 /// Recursive doubling. Ranks beyond the largest power of two hand their part to a partner first
-/// and get the result from it at the end. All operations built in are commutative bit by bit, so
-/// every rank computes the identical result.
+/// and get the result from it at the end. The lower rank's part is always the left operand: a NaN's
+/// bits and the sign of a zero depend on the order, and every rank shall get the identical result.
 fn allreduce_doubling(s: &mut Schedule, g: Group, send: Region, recv: Region) -> Result<()> {
     let core = 1 << (i32::BITS - 1 - g.size.leading_zeros());
     let extra = g.size - core;
@@ -135,7 +135,12 @@ fn allreduce_doubling(s: &mut Schedule, g: Group, send: Region, recv: Region) ->
         let partner = g.rank ^ distance;
         s.recv(partner, other);
         s.send(partner, recv);
-        s.reduce(recv, other);
+        if g.rank < partner {
+            s.reduce(recv, other);
+        } else {
+            s.reduce(other, recv);
+            s.copy(recv, other);
+        }
         s.round();
         distance *= 2;
     }

@@ -1,12 +1,14 @@
 //! Communicators: everything a C program asks of one, made from a transport's five functions.
 //!
 //! `open` finds or makes one, `p2p` sends and receives, `request` keeps what is in flight,
-//! `schedule` runs collectives, `collective` checks them and picks from `algorithms`.
+//! `schedule` runs collectives, `collective` checks them and picks from `algorithms`; `progress`
+//! moves all communicators while a call waits on one.
 
 mod algorithms;
 pub mod collective;
 pub mod open;
 pub mod p2p;
+mod progress;
 pub mod request;
 mod schedule;
 
@@ -17,7 +19,7 @@ use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::{self, Guard};
-use crate::sys::slab::Table;
+use crate::sys::slab::{Held, Table};
 use parking_lot::Mutex;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -151,9 +153,21 @@ pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
     }
 }
 
+/// A handle's communicator for a call that will wait; a predefined one is opened at its first use.
+pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<Held<Comm>> {
+    let inside = match TABLE.hold(inside, handle.id) {
+        Ok(held) => return Ok(held),
+        Err(inside) => inside,
+    };
+    drop(pin(&inside, handle)?);
+    TABLE.hold(inside, handle.id).map_err(|_| super::invalid_handle("communicator", TAG, handle.id))
+}
+
 /// Puts a communicator under a fresh handle.
 pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
-    match TABLE.insert(Arc::new(comm)) {
+    let comm = Arc::new(comm);
+    progress::add(&comm);
+    match TABLE.insert(comm) {
         Some(id) => Ok(dtl_comm_t { id }),
         None => fail!(DTL_ERROR_LIMIT, "no handle left for another communicator"),
     }
@@ -168,8 +182,10 @@ pub fn destroy(inside: &Guard, handle: dtl_comm_t) -> Result<()> {
     let Some(comm) = TABLE.pin(inside, handle.id) else {
         return Err(super::invalid_handle("communicator", TAG, handle.id));
     };
-    request::withdraw_all(&comm)?;
+    request::check_withdrawable(&comm)?;
+    // First, so that who waits on one of its requests hears CANCELED.
     comm.closed.store(true, Ordering::Release);
+    request::withdraw_all(&comm)?;
     match TABLE.remove(inside, handle.id) {
         Some(_) => Ok(()),
         None => Err(super::invalid_handle("communicator", TAG, handle.id)),

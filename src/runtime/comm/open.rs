@@ -1,7 +1,7 @@
 //! Opening: which kind, with which ranks, and the two predefined communicators.
 
 use super::schedule::Schedule;
-use super::{Comm, TABLE, insert};
+use super::{Comm, TABLE, insert, progress};
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::DTL_ERROR_NOT_SUPPORTED;
@@ -64,6 +64,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     if !TABLE.put_fixed(index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");
     }
+    progress::add(&comm);
     Ok(comm)
 }
 
@@ -88,11 +89,7 @@ fn make(description: &Description) -> Result<Comm> {
         }
     };
     let launch = if named.is_some() { None } else { launch::from_environment()? };
-    let choice = match description.kind.as_deref() {
-        None | Some("auto") => automatic(named, launch.as_ref())?,
-        Some(kind) => kind.to_owned(),
-    };
-    let backend = find(&choice)?;
+    let backend = choose(description.kind.as_deref(), named, launch.as_ref())?;
     let timeout_ns = match raw.timeout_ns {
         0 => settings::current().timeout_ns.unwrap_or(u64::MAX),
         given => given,
@@ -107,12 +104,25 @@ fn make(description: &Description) -> Result<Comm> {
     };
     let args = OpenArgs {
         flags: raw.flags,
-        rank_size: named.or_else(|| launch.as_ref().map(|launch| (launch.rank, launch.size))),
+        named,
+        launched: launch.as_ref().map(|launch| (launch.rank, launch.size)),
         job,
         timeout_ns: timeout_ns.min(BOOTSTRAP_NS),
         native: Addr::new(raw.native),
     };
     connect(backend, &args, timeout_ns)
+}
+
+/// The backend that a communicator of this kind (`None` = "auto") would have. Opens nothing.
+pub fn choose(
+    kind: Option<&str>,
+    named: Option<(i32, i32)>,
+    launch: Option<&Launch>,
+) -> Result<Arc<Backend>> {
+    match kind {
+        None | Some("auto") => find(&automatic(named, launch)?),
+        Some(kind) => find(kind),
+    }
 }
 
 fn find(kind: &str) -> Result<Arc<Backend>> {

@@ -21,6 +21,8 @@ pub(super) enum Started {
     Nothing,
     /// In the transport's hands.
     Op(OpId),
+    /// Over, and nobody has heard of it yet.
+    Over(Done),
 }
 
 impl Comm {
@@ -42,6 +44,7 @@ impl Comm {
     pub(super) fn poll(&self, class: Class, started: Started) -> Result<Option<Done>> {
         match started {
             Started::Nothing => Ok(Some(NOBODY)),
+            Started::Over(done) => Ok(Some(done)),
             Started::Op(op) => self.transport(class).test(op),
         }
     }
@@ -50,18 +53,24 @@ impl Comm {
     /// withdrawn, so that nothing touches its buffer after the return; one that cannot be
     /// withdrawn any more finishes first.
     pub(super) fn complete(&self, started: Started, deadline: Deadline) -> Result<Done> {
+        let transport = self.transport(Class::User);
         let mut backoff = Backoff::new();
         loop {
             if let Some(done) = self.poll(Class::User, started)? {
                 return Ok(done);
             }
             backoff.pause();
-            if backoff.is_long() && (deadline.passed() || self.closed.load(Ordering::Relaxed)) {
+            if !backoff.is_long() {
+                continue;
+            }
+            // What can neither be withdrawn nor has a limit works on the caller's own buffer.
+            let closed = self.closed.load(Ordering::Relaxed);
+            if deadline.passed() || closed && (transport.can_cancel() || deadline.is_finite()) {
                 break;
             }
+            super::progress::others(self);
         }
         let Started::Op(op) = started else { return Ok(NOBODY) };
-        let transport = self.transport(Class::User);
         if !transport.can_cancel() {
             return Err(self.gave_up());
         }
@@ -105,7 +114,13 @@ impl Comm {
                     self.failed_text()
                 )
             }
-            status => format!("{what} {peer}: {}", crate::error::status_message(status).to_string_lossy()),
+            status => {
+                let meaning = crate::error::status_message(status).to_string_lossy();
+                match self.transport(Class::User).failure_text() {
+                    Some(said) => format!("{what} {peer}: {meaning}: {said}"),
+                    None => format!("{what} {peer}: {meaning}"),
+                }
+            }
         };
         Error::new(done.status, text)
     }
@@ -209,7 +224,8 @@ pub fn sendrecv(
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "the send and receive buffers overlap");
     }
     let deadline = comm.deadline();
-    if !comm.needs_bounce(deadline) {
+    // Also without a time limit: when the send fails, the receive may still be in flight.
+    if comm.transport(Class::User).can_cancel() {
         return exchange(comm, (sdata, dest, stag), (rdata, source, rtag), deadline);
     }
     let out = Scratch::copy_of(sdata).ok_or_else(no_bounce)?;

@@ -2,7 +2,7 @@
 
 use super::p2p::{self, Started};
 use super::{Class, Comm, withdraw};
-use crate::abi::comm::dtl_recv_info_t;
+use crate::abi::comm::{DTL_ANY_SOURCE, dtl_recv_info_t};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -33,10 +33,15 @@ pub struct Request {
 }
 
 fn insert(comm: Arc<Comm>, what: &'static str, peer: i32, started: Started) -> Result<dtl_request_t> {
-    match TABLE.insert(Arc::new(Request { comm, what, peer, started: Mutex::new(Some(started)) })) {
-        Some(id) => Ok(dtl_request_t { id }),
-        None => fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first"),
+    let request = Arc::new(Request { comm, what, peer, started: Mutex::new(Some(started)) });
+    if let Some(id) = TABLE.insert(Arc::clone(&request)) {
+        return Ok(dtl_request_t { id });
     }
+    // Nobody could wait for it: it is taken back, so that the buffer is the caller's again.
+    if request.comm.transport(Class::User).can_cancel() {
+        drop(request.take_back());
+    }
+    fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
 /// Starts a send.
@@ -62,7 +67,7 @@ impl Request {
     /// Asks after the operation. `Ok(Some)`: it is over and this caller is the one to hear of it.
     fn poll(&self) -> Result<Option<Done>> {
         let mut started = self.started.lock();
-        let Some(op) = *started else { return Err(completed_elsewhere()) };
+        let Some(op) = *started else { return Err(self.completed_elsewhere()) };
         let done = self.comm.poll(Class::User, op)?;
         if done.is_some() {
             *started = None;
@@ -75,18 +80,31 @@ impl Request {
         match self.started.lock().take() {
             Some(Started::Op(op)) => withdraw(self.comm.transport(Class::User), op),
             Some(Started::Nothing) => Ok(Some(p2p::NOBODY)),
-            None => Err(completed_elsewhere()),
+            Some(Started::Over(done)) => Ok(Some(done)),
+            None => Err(self.completed_elsewhere()),
+        }
+    }
+
+    #[cold]
+    fn completed_elsewhere(&self) -> Error {
+        if self.comm.closed.load(Ordering::Acquire) {
+            return self.comm.gave_up();
+        }
+        Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
+    }
+
+    /// What it is, for error texts.
+    fn name(&self) -> String {
+        if self.peer == DTL_ANY_SOURCE {
+            format!("{} any rank", self.what)
+        } else {
+            format!("{} rank {}", self.what, self.peer)
         }
     }
 
     fn outcome(&self, done: &Done) -> Result<()> {
         self.comm.check_done(done, self.what, self.peer)
     }
-}
-
-#[cold]
-fn completed_elsewhere() -> Error {
-    Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
 }
 
 fn forget(handle: dtl_request_t) {
@@ -113,12 +131,12 @@ pub fn wait(request: &Request, handle: dtl_request_t, timeout_ns: u64) -> Result
                     None => Err(request.comm.gave_up()),
                 };
             }
+            super::progress::others(&request.comm);
             if deadline.passed() {
                 return fail!(
                     DTL_ERROR_TIMEOUT,
-                    "the request ({} rank {}) is not done after {} ms: it goes on, wait again or cancel it",
-                    request.what,
-                    request.peer,
+                    "the request ({}) is not done after {} ms: it goes on, wait again or cancel it",
+                    request.name(),
                     timeout_ns / 1_000_000
                 );
             }
@@ -141,8 +159,8 @@ pub fn cancel(request: &Request) -> Result<()> {
     }
     match *request.started.lock() {
         Some(Started::Op(op)) => transport.cancel(op),
-        Some(Started::Nothing) => Ok(()),
-        None => Err(completed_elsewhere()),
+        Some(Started::Nothing | Started::Over(_)) => Ok(()),
+        None => Err(request.completed_elsewhere()),
     }
 }
 
@@ -160,53 +178,75 @@ pub fn wait_all(
         alive.push((index, *handle, request));
     }
     let deadline = Deadline::after(timeout_ns);
-    let mut first_failure = Ok(());
+    let (mut first_failure, mut late) = (Ok(()), Ok(()));
     for (index, handle, request) in &alive {
-        let left = if timeout_ns == u64::MAX { u64::MAX } else { deadline.left_ns() };
-        let (info, result) = match wait(request, *handle, left) {
+        // Once time is up, the rest are asked once each.
+        let outcome = wait(request, *handle, deadline.left_ns());
+        let named = |error: Error| error.within(&format!("requests[{index}]"));
+        let (info, result) = match outcome {
             Ok(outcome) => outcome,
             Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
-                return first_failure.and_then(|()| Err(error.within(&format!("requests[{index}]"))));
+                late = late.and_then(|()| Err(named(error)));
+                continue;
             }
             Err(error) => {
                 let info = dtl_recv_info_t { status: error.status(), ..recv_info(&p2p::NOBODY) };
                 (info, Err(error))
             }
         };
-        if let Some(slot) = requests.get_mut(*index) {
+        // One that could not be asked is alive: its handle stays the caller's.
+        let is_over = TABLE.pin(&epoch::enter(), handle.id).is_none();
+        if let Some(slot) = requests.get_mut(*index).filter(|_| is_over) {
             *slot = dtl_request_t::NULL;
         }
         tell(*index, info);
-        if first_failure.is_ok() {
-            first_failure = result.map_err(|error| error.within(&format!("requests[{index}]")));
-        }
+        first_failure = first_failure.and_then(|()| result.map_err(named));
     }
-    first_failure
+    first_failure.and(late)
 }
 
-/// Before a communicator goes: takes its requests' operations back, so that no buffer is touched
-/// afterwards. Their handles become stale.
-pub(super) fn withdraw_all(comm: &Arc<Comm>) -> Result<()> {
-    let inside = epoch::enter();
-    for id in TABLE.handles() {
-        let Some(request) = TABLE.pin(&inside, id).filter(|request| Arc::ptr_eq(&request.comm, comm)) else {
-            continue;
-        };
-        let transport = comm.transport(Class::User);
-        if !transport.can_cancel() {
-            return fail!(
-                DTL_ERROR_BUSY,
-                "a request ({} rank {}) is in flight and this transport cannot withdraw it: wait for it first",
-                request.what,
-                request.peer
-            );
+/// The live requests of a communicator.
+fn of(comm: &Arc<Comm>) -> impl Iterator<Item = (u64, Arc<Request>)> {
+    let is_its = |request: &Arc<Request>| Arc::ptr_eq(&request.comm, comm);
+    let all = TABLE.handles().into_iter();
+    all.filter_map(move |id| Some((id, TABLE.pin(&epoch::enter(), id).filter(is_its)?)))
+}
+
+/// Moves a communicator's operations on by testing one that is not done yet: that moves them all.
+pub(super) fn progress(comm: &Arc<Comm>) {
+    for (_, request) in of(comm) {
+        // Who holds the lock tests it.
+        let Some(mut started) = request.started.try_lock() else { return };
+        let Some(Started::Op(op)) = *started else { continue };
+        match comm.transport(Class::User).test(op) {
+            Ok(Some(done)) => *started = Some(Started::Over(done)),
+            _ => return,
         }
+    }
+}
+
+/// Before a communicator goes: whether its requests can be taken back.
+pub(super) fn check_withdrawable(comm: &Arc<Comm>) -> Result<()> {
+    match of(comm).next() {
+        Some((_, request)) if !comm.transport(Class::User).can_cancel() => fail!(
+            DTL_ERROR_BUSY,
+            "a request ({}) is in flight and this transport cannot withdraw it: wait for it first",
+            request.name()
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the requests' operations back, so that no buffer is touched afterwards. Their handles
+/// become stale.
+pub(super) fn withdraw_all(comm: &Arc<Comm>) -> Result<()> {
+    for (id, request) in of(comm) {
         let mut started = request.started.lock();
         if let Some(Started::Op(op)) = started.take() {
-            withdraw(transport, op)?;
+            withdraw(comm.transport(Class::User), op)?;
         }
         drop(started);
-        drop(TABLE.remove(&inside, id));
+        forget(dtl_request_t { id });
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use super::p2p::Started;
 use super::{Class, Comm, withdraw};
 use crate::abi::status::*;
 use crate::error::{Error, Result};
+use crate::runtime::backend::Done;
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::park::Backoff;
@@ -43,6 +44,10 @@ pub(super) enum Step {
 
 struct Pending {
     started: Started,
+    data: Region,
+    /// Where the transport works instead of `data` if it cannot withdraw: the caller's buffer (and
+    /// our scratch) must not be touched after a failure.
+    bounce: Option<Scratch>,
     what: &'static str,
     peer: i32,
     expected: Option<usize>,
@@ -102,8 +107,8 @@ impl Schedule {
         Ok(region)
     }
 
-    /// Runs it to its end. On failure nothing of it is left in flight if the transport can
-    /// withdraw; else its scratch and the caller's buffers are waited for.
+    /// Runs it to its end. After a failure nothing touches the caller's buffers: what is in flight is
+    /// withdrawn, or if the transport cannot do that, works on copies that are kept for it.
     pub(super) fn run(&mut self, comm: &Comm, tag: i32, deadline: Deadline) -> Result<()> {
         let steps = std::mem::take(&mut self.steps);
         let mut result = Ok(());
@@ -122,22 +127,23 @@ impl Schedule {
     }
 
     fn start(&mut self, comm: &Comm, tag: i32, round: &[Step]) -> Result<()> {
+        let bounces = !comm.transport(Class::Collective).can_cancel();
         // Receives first: a message that finds its receive is not buffered.
         for step in round {
-            if let Step::Recv { from, data } = *step {
-                let started = comm.start_recv(Class::Collective, data, from, tag)?;
-                self.pending.push(Pending {
-                    started,
-                    what: "receive from",
-                    peer: from,
-                    expected: Some(data.len()),
-                });
+            if let Step::Recv { from: peer, data } = *step {
+                let bounce = if bounces { Some(copy_of(data)?) } else { None };
+                let into = bounce.as_ref().map_or(data, Scratch::region);
+                let started = comm.start_recv(Class::Collective, into, peer, tag)?;
+                let expected = Some(data.len());
+                self.pending.push(Pending { started, data, bounce, what: "receive from", peer, expected });
             }
         }
         for step in round {
-            if let Step::Send { to, data } = *step {
-                let started = comm.start_send(Class::Collective, data, to, tag)?;
-                self.pending.push(Pending { started, what: "send to", peer: to, expected: None });
+            if let Step::Send { to: peer, data } = *step {
+                let bounce = if bounces { Some(copy_of(data)?) } else { None };
+                let from = bounce.as_ref().map_or(data, Scratch::region);
+                let started = comm.start_send(Class::Collective, from, peer, tag)?;
+                self.pending.push(Pending { started, data, bounce, what: "send to", peer, expected: None });
             }
         }
         Ok(())
@@ -148,16 +154,19 @@ impl Schedule {
         let mut death_seen = None;
         while let Some(pending) = self.pending.last() {
             if let Some(done) = comm.poll(Class::Collective, pending.started)? {
-                let (what, peer, expected) = (pending.what, pending.peer, pending.expected);
-                self.pending.pop();
-                comm.check_done(&done, what, peer)?;
-                check_size(done.size, expected, peer)?;
+                let Some(pending) = self.pending.pop() else { break };
+                check_size(&done, pending.expected, pending.peer)?;
+                comm.check_done(&done, pending.what, pending.peer)?;
+                if let (Some(bounce), Some(_)) = (&pending.bounce, pending.expected) {
+                    pending.data.copy_from(bounce.region());
+                }
                 backoff = Backoff::new();
                 continue;
             }
             backoff.pause();
             if backoff.is_long() {
                 give_up_if_hopeless(comm, deadline, &mut death_seen)?;
+                super::progress::others(comm);
             }
         }
         Ok(())
@@ -180,25 +189,30 @@ impl Schedule {
     /// Takes everything in flight back.
     fn abandon(&mut self, comm: &Comm) {
         let transport = comm.transport(Class::Collective);
-        let can_cancel = transport.can_cancel();
         for pending in self.pending.drain(..) {
-            if let (Started::Op(op), true) = (pending.started, can_cancel) {
-                drop(withdraw(transport, op));
+            match (pending.started, pending.bounce) {
+                (Started::Op(op), None) => drop(withdraw(transport, op)),
+                // The transport may still work on it.
+                (_, bounce) => std::mem::forget(bounce),
             }
-        }
-        if !can_cancel {
-            // The transport may still write to it.
-            std::mem::forget(std::mem::take(&mut self.scratch));
         }
     }
 }
 
-fn check_size(size: u64, expected: Option<usize>, peer: i32) -> Result<()> {
+fn copy_of(data: Region) -> Result<Scratch> {
+    let no_memory =
+        || Error::new(DTL_ERROR_OUT_OF_MEMORY, format!("no {} bytes for a collective", data.len()));
+    Scratch::copy_of(data).ok_or_else(no_memory)
+}
+
+fn check_size(done: &Done, expected: Option<usize>, peer: i32) -> Result<()> {
+    let arrived = [DTL_SUCCESS, DTL_ERROR_TRUNCATED].contains(&done.status);
     match expected {
-        Some(expected) if size != expected as u64 => Err(Error::new(
+        Some(expected) if arrived && done.size != expected as u64 => Err(Error::new(
             DTL_ERROR_INVALID_ARGUMENT,
             format!(
-                "rank {peer} sent {size} bytes where this rank expects {expected}: do all ranks pass the same count, dtype and root to the same collective?"
+                "rank {peer} sent {} bytes where this rank expects {expected}: do all ranks pass the same count, dtype and root to the same collective?",
+                done.size
             ),
         )),
         _ => Ok(()),

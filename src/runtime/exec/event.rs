@@ -6,10 +6,11 @@
 //! Not here: recording on a stream (`stream`), which knows both sides.
 
 use super::fence::{Fence, Waited};
-use super::{Home, exec_of, same_home};
+use super::{exec_of, same_home};
 use crate::abi::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Token;
+use crate::runtime::registry::Backend;
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
 use parking_lot::Mutex;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A point in a stream's work.
 pub struct Event {
-    home: Arc<dyn Home>,
+    home: Arc<Backend>,
     timing: bool,
     destroyed: AtomicBool,
     pub(super) body: Body,
@@ -41,14 +42,14 @@ struct Record {
 
 impl Event {
     /// The backend's own event if it has them, else the library's.
-    pub fn create(home: Arc<dyn Home>, flags: u64) -> Result<Self> {
+    pub fn create(home: Arc<Backend>, flags: u64) -> Result<Self> {
         if flags & !DTL_EVENT_NO_TIMING != 0 {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "event flags {flags:#x} hold unknown bits; only DTL_EVENT_NO_TIMING is known"
             );
         }
-        let body = match home.exec().filter(|exec| exec.groups().events) {
+        let body = match home.exec.as_deref().filter(|exec| exec.groups().events) {
             Some(exec) => Body::Backend(exec.event_create(flags)?),
             None => Body::Own(Own::new()),
         };
@@ -58,7 +59,7 @@ impl Event {
 
     /// The backend it was made for.
     #[must_use]
-    pub fn home(&self) -> &Arc<dyn Home> {
+    pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }
 
@@ -176,7 +177,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if let (Body::Backend(token), Some(exec)) = (&self.body, self.home.exec()) {
+        if let (Body::Backend(token), Some(exec)) = (&self.body, self.home.exec.as_deref()) {
             let _ = exec.event_destroy(*token); // nobody is left who could be told
         }
     }

@@ -6,10 +6,11 @@ use super::event::{Body as EventBody, Event};
 use super::fence::{Fence, Waited};
 use super::pool::{self, Body, Pool, run_in_order};
 use super::queue::{Queue, Work};
-use super::{Home, exec_of, outcome, ticket};
+use super::{exec_of, outcome, ticket};
 use crate::abi::exec::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
 use parking_lot::Mutex;
@@ -22,7 +23,7 @@ pub type TaskFn = extern "C" fn(*mut c_void) -> dtl_status_t;
 
 /// Runs functions and loops on the host.
 pub struct Executor {
-    home: Arc<dyn Home>,
+    home: Arc<Backend>,
     body: Kind,
 }
 
@@ -49,8 +50,8 @@ pub struct Info {
 impl Executor {
     /// An executor of a kind (0 = the backend's own if it has one, else a pool). `threads` is a
     /// pool's size (0 = choose).
-    pub fn create(home: Arc<dyn Home>, kind: u32, threads: u32) -> Result<Self> {
-        let hosts = home.exec().is_some_and(|exec| exec.groups().host);
+    pub fn create(home: Arc<Backend>, kind: u32, threads: u32) -> Result<Self> {
+        let hosts = home.exec.as_deref().is_some_and(|exec| exec.groups().host);
         let queue = || Queue::new(Arc::clone(&home), 0);
         let body = match kind {
             DTL_EXECUTOR_INLINE => Kind::Inline(Mutex::new(None)),
@@ -76,7 +77,7 @@ impl Executor {
 
     /// The backend it was made for.
     #[must_use]
-    pub fn home(&self) -> &Arc<dyn Home> {
+    pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }
 

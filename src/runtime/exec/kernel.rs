@@ -5,10 +5,11 @@
 //!
 //! Not here: queueing (`stream`), compiling source.
 
-use super::{Home, Limits, failed, pool};
+use super::{Limits, failed, pool};
 use crate::abi::exec::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::runtime::registry::Backend;
 use crate::sys::args::ArgPack;
 use crate::sys::buf::{Addr, Scratch};
 use crate::sys::clock::now_ns;
@@ -23,7 +24,7 @@ pub type KernelFn = extern "C" fn(*const dtl_kernel_context_t, *const *const c_v
 
 /// A function that streams of its backend can launch.
 pub struct Kernel {
-    home: Arc<dyn Home>,
+    home: Arc<Backend>,
     function: KernelFn,
     user: Addr,
 }
@@ -31,13 +32,13 @@ pub struct Kernel {
 impl Kernel {
     /// A kernel from a function and the pointer that each of its calls is given.
     #[must_use]
-    pub fn from_function(home: Arc<dyn Home>, function: KernelFn, user: Addr) -> Self {
+    pub fn from_function(home: Arc<Backend>, function: KernelFn, user: Addr) -> Self {
         Kernel { home, function, user }
     }
 
     /// The backend it was made for.
     #[must_use]
-    pub fn home(&self) -> &Arc<dyn Home> {
+    pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }
 

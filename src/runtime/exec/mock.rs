@@ -1,35 +1,47 @@
 //! Backends for the tests of this folder: one without an exec component, and one whose streams
 //! run at once and whose optional slots can be left out.
 
-use super::{Home, Limits};
+use crate::abi::device::dtl_device_info_t;
 use crate::abi::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Error, Result};
-use crate::runtime::backend::{Exec, ExecGroups, Launch, Token};
+use crate::runtime::backend::{Device, Exec, ExecGroups, Launch, Presence, Token};
+use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
 use parking_lot::Mutex;
+use std::ffi::CStr;
 use std::ptr::without_provenance_mut;
 use std::sync::Arc;
 
-pub(super) struct Plain(pub(super) &'static str);
-
-pub(super) fn plain() -> Arc<dyn Home> {
-    Arc::new(Plain("plain"))
+/// A backend without an exec component, whose device has limits.
+pub(super) fn named(name: &CStr) -> Arc<Backend> {
+    let mut backend = Backend::new(name, 0, false, Box::new(Here));
+    backend.device = Some(Box::new(Here));
+    Arc::new(backend)
 }
 
-impl Home for Plain {
-    fn name(&self) -> &str {
-        self.0
+pub(super) fn plain() -> Arc<Backend> {
+    named(c"plain")
+}
+
+struct Here;
+
+impl Presence for Here {}
+
+impl Device for Here {
+    fn count(&self) -> Result<i32> {
+        Ok(1)
     }
-    fn exec(&self) -> Option<&dyn Exec> {
-        None
-    }
-    fn bind(&self, _device: i32) -> Result<()> {
+    fn set(&self, _device: i32) -> Result<()> {
         Ok(())
     }
-    fn limits(&self, _device: i32) -> Limits {
-        Limits { block_threads: 1024, block: [1024, 1024, 64], grid: [0; 3] }
+    fn get(&self) -> Result<i32> {
+        Ok(0)
+    }
+    fn info(&self, _device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
+        (out.max_block_threads, out.max_block) = (1024, [1024, 1024, 64]);
+        Some(Ok(()))
     }
 }
 
@@ -64,22 +76,14 @@ fn token(number: usize) -> Result<Token> {
     Ok(Addr::new(without_provenance_mut(number)))
 }
 
-impl Home for Mock {
-    fn name(&self) -> &str {
-        "mock"
-    }
-    fn exec(&self) -> Option<&dyn Exec> {
-        Some(self)
-    }
-    fn bind(&self, _device: i32) -> Result<()> {
-        Ok(())
-    }
-    fn limits(&self, _device: i32) -> Limits {
-        Limits::default()
-    }
+/// The backend "mock" whose exec component is this one.
+pub(super) fn home_of(mock: &Arc<Mock>) -> Arc<Backend> {
+    let mut backend = Backend::new(c"mock", 0, false, Box::new(Here));
+    backend.exec = Some(Box::new(Arc::clone(mock)));
+    Arc::new(backend)
 }
 
-impl Exec for Mock {
+impl Exec for Arc<Mock> {
     fn groups(&self) -> ExecGroups {
         self.groups
     }

@@ -26,8 +26,10 @@ mod tests;
 
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail, status_name};
+use crate::error::{Error, Result, status_name};
 use crate::runtime::backend::Exec;
+use crate::runtime::device;
+use crate::runtime::registry::Backend;
 use std::sync::Arc;
 
 /// Largest launch that a device takes; 0 = unknown or unlimited.
@@ -41,29 +43,38 @@ pub struct Limits {
     pub grid: [u32; 3],
 }
 
-/// What execution objects need of the backend they belong to. They keep it alive.
-pub trait Home: Send + Sync {
-    /// The backend's name.
-    fn name(&self) -> &str;
-    /// Its exec component, if it has one.
-    fn exec(&self) -> Option<&dyn Exec>;
-    /// Makes a device current in the calling thread (a worker of the library's own).
-    fn bind(&self, device: i32) -> Result<()>;
-    /// Limits of a device.
-    fn limits(&self, device: i32) -> Limits;
+/// Makes a device current in the calling thread (a worker of the library's own).
+fn bind(home: &Backend, device: i32) -> Result<()> {
+    if home.device.is_some() { device::set(home, device) } else { Ok(()) }
+}
+
+/// Limits of a backend's device.
+fn limits(home: &Backend, device: i32) -> Limits {
+    let mut info = no_info();
+    match home.device.is_some().then(|| device::info(home, device, &mut info)) {
+        Some(Ok(())) => {
+            Limits { block_threads: info.max_block_threads, block: info.max_block, grid: info.max_grid }
+        }
+        _ => Limits::default(), // a device that tells nothing sets no limits
+    }
 }
 
 /// Whether two objects live in the same backend.
-fn same_home(a: &Arc<dyn Home>, b: &Arc<dyn Home>) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b))
+fn same_home(a: &Arc<Backend>, b: &Arc<Backend>) -> bool {
+    Arc::ptr_eq(a, b)
 }
 
 /// The exec component that a token came from.
-fn exec_of(home: &Arc<dyn Home>) -> Result<&dyn Exec> {
-    match home.exec() {
+fn exec_of(home: &Arc<Backend>) -> Result<&dyn Exec> {
+    match home.exec.as_deref() {
         Some(exec) => Ok(exec),
-        None => fail!(DTL_ERROR_INTERNAL, "backend '{}' lost its exec component", home.name()),
+        None => Err(lost(home)),
     }
+}
+
+#[cold]
+fn lost(home: &Arc<Backend>) -> Error {
+    Error::new(DTL_ERROR_INTERNAL, format!("backend '{}' lost its exec component", home.name()))
 }
 
 /// A function's status as a result whose text says which function it was.

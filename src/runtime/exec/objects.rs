@@ -3,15 +3,14 @@
 use super::event::Event;
 use super::executor::Executor;
 use super::kernel::Kernel;
+use super::pool;
 use super::stream::Stream;
-use super::{Home, Limits, pool};
 use crate::abi::handle::*;
 use crate::error::{Result, fail};
-use crate::runtime::backend::Exec;
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
 use crate::sys::epoch::{self, Guard};
-use crate::sys::slab::Table;
+use crate::sys::slab::{Held, Table};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
@@ -33,30 +32,6 @@ struct DefaultStream {
     backend: u64,
     device: i32,
     stream: u64,
-}
-
-impl Home for Backend {
-    fn name(&self) -> &str {
-        Backend::name(self)
-    }
-
-    fn exec(&self) -> Option<&dyn Exec> {
-        self.exec.as_deref()
-    }
-
-    fn bind(&self, device: i32) -> Result<()> {
-        if self.device.is_some() { device::set(self, device) } else { Ok(()) }
-    }
-
-    fn limits(&self, device: i32) -> Limits {
-        let mut info = super::no_info();
-        match self.device.is_some().then(|| device::info(self, device, &mut info)) {
-            Some(Ok(())) => {
-                Limits { block_threads: info.max_block_threads, block: info.max_block, grid: info.max_grid }
-            }
-            _ => Limits::default(), // a device that tells nothing sets no limits
-        }
-    }
 }
 
 /// The four kinds of objects, so that each is found and removed by the same few lines.
@@ -102,6 +77,11 @@ pub fn find<T: Noun>(inside: &Guard, id: u64) -> Result<&T> {
 /// A share of the object that outlives the call's guard.
 pub fn pin<T: Noun>(inside: &Guard, id: u64) -> Result<Arc<T>> {
     T::table().pin(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
+}
+
+/// The object of a handle, held by a call that will wait.
+pub fn hold<T: Noun>(inside: Guard, id: u64) -> Result<Held<T>> {
+    T::table().hold(inside, id).map_err(|_| invalid_handle(T::NOUN, T::TAG, id))
 }
 
 /// Makes the handle stale; `None` for a null handle.

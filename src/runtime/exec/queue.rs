@@ -9,9 +9,10 @@
 
 use super::fence::{Fence, Waited};
 use super::kernel::Grid;
-use super::{Home, outcome};
+use super::outcome;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
+use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
 use parking_lot::{Condvar, Mutex};
@@ -52,7 +53,7 @@ pub struct Queue {
 }
 
 struct Shared {
-    home: Arc<dyn Home>,
+    home: Arc<Backend>,
     device: i32,
     /// Tasks ever queued and ever finished: equal = idle. Written under the lock.
     submitted: AtomicU64,
@@ -80,7 +81,7 @@ struct State {
 impl Queue {
     /// An empty queue; its worker will make `device` current before its first task.
     #[must_use]
-    pub fn new(home: Arc<dyn Home>, device: i32) -> Self {
+    pub fn new(home: Arc<Backend>, device: i32) -> Self {
         let state = State {
             tasks: VecDeque::with_capacity(CAPACITY),
             failure: None,
@@ -254,7 +255,7 @@ impl Shared {
 
     /// The worker's life.
     fn work_off(&self) {
-        let bound = self.home.bind(self.device);
+        let bound = super::bind(&self.home, self.device);
         let mut state = self.state.lock();
         if let Err(error) = bound {
             self.keep(&mut state, error);

@@ -15,12 +15,13 @@ use super::event::{Body as EventBody, Event};
 use super::fence::{Fence, Waited};
 use super::kernel::{Kernel, check_shape};
 use super::queue::{Queue, Work};
-use super::{Home, Limits, exec_of, outcome, same_home, ticket};
+use super::{Limits, exec_of, outcome, same_home, ticket};
 use crate::abi::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Launch, Token};
+use crate::runtime::registry::Backend;
 use crate::sys::args::ArgPack;
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
@@ -30,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// An in-order queue of work on a device.
 pub struct Stream {
-    home: Arc<dyn Home>,
+    home: Arc<Backend>,
     device: i32,
     limits: Limits,
     body: Body,
@@ -47,7 +48,7 @@ struct Foreign {
     /// Made by us, so destroyed by us.
     owned: bool,
     /// Failure of work that the library ran for the backend; reported once by synchronize.
-    stuck: Arc<Mutex<Option<Error>>>,
+    stuck: Arc<Stuck>,
     /// Pieces of work queued through the library, for `probe`.
     queued: AtomicU64,
     /// An event for backends without stream_query, and `queued` when it was last recorded.
@@ -56,34 +57,34 @@ struct Foreign {
 
 impl Stream {
     /// A stream on a device: the backend's if it has streams, else the library's own.
-    pub fn create(home: Arc<dyn Home>, device: i32, flags: u64) -> Result<Self> {
+    pub fn create(home: Arc<Backend>, device: i32, flags: u64) -> Result<Self> {
         if flags != 0 {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "stream flags {flags:#x} are unknown; pass 0");
         }
-        let body = match home.exec().filter(|exec| exec.groups().streams) {
+        let body = match home.exec.as_deref().filter(|exec| exec.groups().streams) {
             Some(exec) => Body::Backend(Foreign::new(exec.stream_create(device, flags)?, true)),
             None => Body::Own(Queue::new(Arc::clone(&home), device)),
         };
-        let limits = home.limits(device);
+        let limits = super::limits(&home, device);
         Ok(Stream { home, device, limits, body })
     }
 
     /// A stream that the caller made with the backend's own interface and goes on owning.
-    pub fn wrap(home: Arc<dyn Home>, device: i32, native: Token) -> Result<Self> {
-        if !home.exec().is_some_and(|exec| exec.groups().streams) {
+    pub fn wrap(home: Arc<Backend>, device: i32, native: Token) -> Result<Self> {
+        if !home.exec.as_deref().is_some_and(|exec| exec.groups().streams) {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend '{}' has no streams of its own to wrap; use dtl_stream_create",
                 home.name()
             );
         }
-        let limits = home.limits(device);
+        let limits = super::limits(&home, device);
         Ok(Stream { home, device, limits, body: Body::Backend(Foreign::new(native, false)) })
     }
 
     /// The backend it was made for.
     #[must_use]
-    pub fn home(&self) -> &Arc<dyn Home> {
+    pub fn home(&self) -> &Arc<Backend> {
         &self.home
     }
 
@@ -136,7 +137,7 @@ impl Stream {
             Body::Own(queue) => queue.synchronize(),
             Body::Backend(foreign) => {
                 let result = exec_of(&self.home)?.stream_synchronize(foreign.token);
-                let stuck = foreign.stuck.lock().take();
+                let stuck = foreign.stuck.take();
                 result.and(stuck.map_or(Ok(()), Err))
             }
         }
@@ -153,30 +154,46 @@ impl Stream {
             Some(result) => result?,
             None => foreign.query_by_event(&self.home)?,
         };
-        let stuck = foreign.stuck.lock().clone();
+        let stuck = foreign.stuck.peek();
         if done { stuck.map_or(Ok(true), Err) } else { Ok(false) }
     }
 
     /// Marks the stream's present end with an event.
+    #[inline]
     pub fn record(&self, event: &Event) -> Result<()> {
+        match (&self.body, &event.body) {
+            (Body::Backend(foreign), EventBody::Backend(token)) if same_home(&self.home, event.home()) => {
+                exec_of(&self.home)?.event_record(*token, foreign.token)
+            }
+            _ => self.record_own(event),
+        }
+    }
+
+    /// Apart from `record`, so that a backend's own record stays a handful of instructions.
+    #[inline(never)]
+    fn record_own(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
             (Body::Own(queue), EventBody::Own(own)) => {
                 queue.mark(|failure| own.complete(failure), || own.begin())
-            }
-            (Body::Backend(foreign), EventBody::Backend(token)) if same_home(&self.home, event.home()) => {
-                exec_of(&self.home)?.event_record(*token, foreign.token)
             }
             (Body::Backend(_), EventBody::Own(own)) if same_home(&self.home, event.home()) => {
                 own.complete(self.synchronize().err());
                 Ok(())
             }
-            _ => fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
+            _ => Err(self.not_recordable(event)),
+        }
+    }
+
+    #[cold]
+    fn not_recordable(&self, event: &Event) -> Error {
+        Error::new(
+            DTL_ERROR_INVALID_ARGUMENT,
+            format!(
                 "an event of backend '{}' cannot be recorded on a stream of backend '{}'; make one with dtl_event_create for that backend",
                 event.home().name(),
                 self.home.name()
             ),
-        }
+        )
     }
 
     /// Work queued from now on waits for the event's latest record; its failure becomes the
@@ -228,7 +245,7 @@ impl Stream {
             Ok(()) => DTL_SUCCESS,
             Err(error) => {
                 let status = error.status();
-                stuck.lock().get_or_insert(error);
+                stuck.keep(error);
                 status
             }
         }));
@@ -286,7 +303,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec()) else { return };
+        let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) else { return };
         // Nobody is left who could be told of a failure.
         if let Some((probe, _)) = foreign.probe.lock().take() {
             let _ = exec.event_destroy(probe);
@@ -303,13 +320,41 @@ fn await_fence(fence: &Fence) -> Result<()> {
     }
 }
 
+/// The first failure nobody has been told of. Asked at every query, so asking costs one load.
+#[derive(Default)]
+struct Stuck {
+    any: AtomicBool,
+    first: Mutex<Option<Error>>,
+}
+
+impl Stuck {
+    fn keep(&self, error: Error) {
+        let mut first = self.first.lock();
+        first.get_or_insert(error);
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn peek(&self) -> Option<Error> {
+        if self.any.load(Ordering::Acquire) { self.first.lock().clone() } else { None }
+    }
+
+    fn take(&self) -> Option<Error> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut first = self.first.lock();
+        self.any.store(false, Ordering::Release);
+        first.take()
+    }
+}
+
 impl Foreign {
     fn new(token: Token, owned: bool) -> Self {
         Foreign { token, owned, stuck: Arc::default(), queued: AtomicU64::new(0), probe: Mutex::new(None) }
     }
 
     /// An event is recorded once for the work queued so far and asked until it is reached.
-    fn query_by_event(&self, home: &Arc<dyn Home>) -> Result<bool> {
+    fn query_by_event(&self, home: &Arc<Backend>) -> Result<bool> {
         let exec = exec_of(home)?;
         if !exec.groups().events {
             return fail!(

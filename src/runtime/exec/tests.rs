@@ -4,11 +4,11 @@
 use super::event::Event;
 use super::executor::Executor;
 use super::kernel::{Kernel, check_shape};
-use super::mock::{Plain, mock, plain};
+use super::mock::{home_of, mock, named, plain};
 use super::pool::{Body, Pool};
 use super::reduce::{self, Reduction};
 use super::stream::Stream;
-use super::{Home, Limits, pool};
+use super::{Limits, pool};
 use crate::abi::exec::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
@@ -215,7 +215,7 @@ fn elapsed_time_needs_two_finished_records() {
 #[test]
 fn missing_slots_are_filled_in() {
     let mock = mock(EVENTS, false);
-    let home: Arc<dyn Home> = mock.clone();
+    let home = home_of(&mock);
     let stream = Stream::create(Arc::clone(&home), 0, 0).unwrap();
     let event = Arc::new(Event::create(Arc::clone(&home), 0).unwrap());
     *mock.stalled.lock() = true;
@@ -243,7 +243,7 @@ fn missing_slots_are_filled_in() {
 #[test]
 fn a_backends_slots_are_used() {
     let mock = mock(EVENTS, true);
-    let home: Arc<dyn Home> = mock.clone();
+    let home = home_of(&mock);
     let stream = Stream::create(Arc::clone(&home), 0, 0).unwrap();
     let event = Arc::new(Event::create(Arc::clone(&home), 0).unwrap());
     assert_eq!(stream.native().unwrap().get(), 16);
@@ -268,7 +268,7 @@ fn a_backends_slots_are_used() {
 #[test]
 fn backends_mix_as_far_as_they_can() {
     let mock = mock(STREAMS, true);
-    let home: Arc<dyn Home> = mock.clone();
+    let home = home_of(&mock);
     let foreign = Stream::create(Arc::clone(&home), 0, 0).unwrap();
     let own = Stream::create(plain(), 0, 0).unwrap();
     let of_mock = Arc::new(Event::create(home, 0).unwrap());
@@ -324,7 +324,7 @@ fn a_launch_runs_the_whole_grid() {
     stream.launch(&failing, &shape([9, 9, 9], [1; 3]), ArgPack::EMPTY).unwrap();
     let error = stream.synchronize().unwrap_err();
     assert!(error.status() == DTL_ERROR_OUT_OF_BOUNDS && error.text().contains("block [0, 0, 0]"), "{error}");
-    let other = Kernel::from_function(Arc::new(Plain("other")), fails, Addr::NULL);
+    let other = Kernel::from_function(named(c"other"), fails, Addr::NULL);
     assert_eq!(
         status(stream.launch(&other, &shape([1; 3], [1; 3]), ArgPack::EMPTY)),
         DTL_ERROR_INVALID_ARGUMENT
@@ -333,7 +333,7 @@ fn a_launch_runs_the_whole_grid() {
 
 #[test]
 fn senseless_shapes_are_refused() {
-    let limits = plain().limits(0);
+    let limits = super::limits(&plain(), 0);
     let unlimited = Limits::default();
     let max = u32::MAX;
     assert!(check_shape(&shape([max, 1, 1], [1024, 1, 1]), &limits).is_ok());
@@ -354,7 +354,7 @@ fn senseless_shapes_are_refused() {
 }
 
 fn executors() -> Vec<Executor> {
-    let host: Arc<dyn Home> = mock(HOST, false);
+    let host = home_of(&mock(HOST, false));
     let mut all: Vec<_> = [1, 2, 3]
         .map(|threads| Executor::create(plain(), DTL_EXECUTOR_POOL, threads).unwrap())
         .into_iter()
@@ -468,7 +468,7 @@ fn asynchronous_tasks_report_through_event_and_synchronize() {
         executor.run_async(give, number(0), None).unwrap();
         assert_eq!(status(executor.synchronize()), 9);
         assert_eq!(status(executor.synchronize()), DTL_SUCCESS);
-        let foreign = Event::create(mock(EVENTS, true), 0).unwrap();
+        let foreign = Event::create(home_of(&mock(EVENTS, true)), 0).unwrap();
         assert_eq!(status(executor.run_async(give, number(0), Some(&foreign))), DTL_ERROR_INVALID_ARGUMENT);
         executor.close();
     }
@@ -481,7 +481,7 @@ fn executors_tell_what_they_are() {
     assert_eq!(info(0, 0).kind, DTL_EXECUTOR_POOL);
     assert_eq!(info(0, 0).max_parallelism, pool::default_size());
     assert_eq!(info(DTL_EXECUTOR_SEQUENTIAL, 5).max_parallelism, 1);
-    let of_backend = Executor::create(mock(HOST, false), 0, 0).unwrap().info().unwrap();
+    let of_backend = Executor::create(home_of(&mock(HOST, false)), 0, 0).unwrap().info().unwrap();
     assert_eq!((of_backend.kind, of_backend.suggested_parallelism), (DTL_EXECUTOR_BACKEND, 3));
     assert_eq!(status(Executor::create(plain(), DTL_EXECUTOR_BACKEND, 0)), DTL_ERROR_NOT_SUPPORTED);
     assert_eq!(status(Executor::create(plain(), 9, 0)), DTL_ERROR_INVALID_ARGUMENT);

@@ -1,0 +1,135 @@
+// Cost of the library between a C caller and a backend's slot: a registered table whose slots do
+// nothing, called through dtl_ functions and through the bare function pointer, interleaved.
+//
+//     cc -O2 benches/call.c $(pkg-config --cflags --libs libdtl) -o call && ./call
+//
+// Prints nanoseconds per call: the 10th percentile over many short batches, and the difference.
+#define _GNU_SOURCE
+#include <dtl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { CALLS = 1000, BATCHES = 3000 };
+
+static dtl_status_t create_stream(void *self, int32_t device, uint64_t flags, void **out)
+{
+    (void)device, (void)flags;
+    *out = self;
+    return DTL_SUCCESS;
+}
+static dtl_status_t create_event(void *self, uint64_t flags, void **out)
+{
+    (void)flags;
+    *out = self;
+    return DTL_SUCCESS;
+}
+static dtl_status_t one(void *self, void *object)
+{
+    (void)self, (void)object;
+    return DTL_SUCCESS;
+}
+static dtl_status_t record(void *self, void *event, void *stream)
+{
+    (void)self, (void)event, (void)stream;
+    return DTL_SUCCESS;
+}
+static dtl_status_t query(void *self, void *event, int32_t *done)
+{
+    (void)self, (void)event;
+    *done = 1;
+    return DTL_SUCCESS;
+}
+static dtl_status_t count(void *self, int32_t *out)
+{
+    (void)self;
+    *out = 1;
+    return DTL_SUCCESS;
+}
+static dtl_status_t zero(void *self, int32_t *out)
+{
+    (void)self;
+    *out = 0;
+    return DTL_SUCCESS;
+}
+static dtl_status_t set(void *self, int32_t device)
+{
+    (void)self, (void)device;
+    return DTL_SUCCESS;
+}
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double tenth_percentile(double *values)
+{
+    qsort(values, BATCHES, sizeof *values, ascending);
+    return values[BATCHES / 10];
+}
+
+static dtl_device_vtable_t device = DTL_DEVICE_VTABLE_INIT;
+static dtl_exec_vtable_t exec = DTL_EXEC_VTABLE_INIT;
+static dtl_backend_t backend;
+static dtl_stream_t stream;
+static dtl_event_t event;
+static int self;
+static int32_t out;
+
+// One row: the bare call and the call through the library, batch by batch in turn.
+#define ROW(name, bare, through)                                                                     \
+    do {                                                                                             \
+        static double direct[BATCHES], stack[BATCHES];                                               \
+        for (int batch = 0; batch < BATCHES; batch++) {                                              \
+            double start = now_ns();                                                                 \
+            for (int i = 0; i < CALLS; i++) {                                                        \
+                if ((bare) != DTL_SUCCESS) abort();                                                  \
+            }                                                                                        \
+            direct[batch] = (now_ns() - start) / CALLS;                                              \
+            start = now_ns();                                                                        \
+            for (int i = 0; i < CALLS; i++) {                                                        \
+                if ((through) != DTL_SUCCESS) abort();                                               \
+            }                                                                                        \
+            stack[batch] = (now_ns() - start) / CALLS;                                               \
+        }                                                                                            \
+        const double d = tenth_percentile(direct), s = tenth_percentile(stack);                      \
+        printf("| %-26s | %5.2f | %5.2f | %+5.2f | %4.1f |\n", name, d, s, s - d, s / d);            \
+    } while (0)
+
+int main(void)
+{
+    device.count = count, device.get = zero, device.set = set, device.synchronize = set;
+    exec.stream_create = create_stream, exec.stream_destroy = one, exec.stream_synchronize = one;
+    exec.stream_query = query;
+    exec.event_create = create_event, exec.event_destroy = one, exec.event_record = record;
+    exec.event_query = query;
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    table.abi_version = DTL_ABI_VERSION;
+    table.device = &device, table.exec = &exec;
+    DTL_CHECK(dtl_backend_register("nothing", &table, &self, 0, &backend));
+    DTL_CHECK(dtl_stream_create(backend, 0, 0, &stream));
+    DTL_CHECK(dtl_event_create(backend, 0, &event));
+
+    dtl_exec_vtable_t *volatile slots = &exec; // volatile: the compiler must not see the function
+    dtl_device_vtable_t *volatile devices = &device;
+    printf("| call                       | bare  | dtl   | more  | ratio |\n|---|---|---|---|---|\n");
+    ROW("dtl_event_record", slots->event_record(&self, &self, &self), dtl_event_record(event, stream));
+    ROW("dtl_event_query", slots->event_query(&self, &self, &out), dtl_event_query(event, &out));
+    ROW("dtl_stream_query", slots->stream_query(&self, &self, &out), dtl_stream_query(stream, &out));
+    ROW("dtl_stream_synchronize", slots->stream_synchronize(&self, &self), dtl_stream_synchronize(stream));
+    ROW("dtl_backend_device_count", devices->count(&self, &out), dtl_backend_device_count(backend, &out));
+
+    DTL_CHECK(dtl_event_destroy(event));
+    DTL_CHECK(dtl_stream_destroy(stream));
+    DTL_CHECK(dtl_backend_unregister(backend));
+    return 0;
+}

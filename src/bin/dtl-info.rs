@@ -1,2 +1,0 @@
-//! dtl-info
-fn main() {}

@@ -1,0 +1,203 @@
+//! What the library says of this machine: backends, devices, memory kinds, automatic choices.
+
+use dtl::abi::device::*;
+use dtl::abi::word::*;
+use dtl::error::Result;
+use dtl::runtime::comm::open;
+use dtl::runtime::launch::{self, Launch};
+use dtl::runtime::registry::{self, Backend};
+use dtl::runtime::{device, explain, lifecycle, memory, settings, zeroed_kind_info};
+use std::ffi::c_char;
+
+/// Everything that is shown.
+pub(crate) struct Facts {
+    pub(crate) backends: Vec<BackendFacts>,
+    /// The default backend, or why there is none.
+    pub(crate) backend: std::result::Result<Choice, String>,
+    /// The world communicator's kind, or why there is none.
+    pub(crate) communicator: std::result::Result<Choice, String>,
+    /// What the launcher said; `None`: no launcher.
+    pub(crate) launch: Option<Launch>,
+}
+
+/// Something chosen, and why.
+pub(crate) struct Choice {
+    pub(crate) name: String,
+    pub(crate) why: String,
+}
+
+pub(crate) struct BackendFacts {
+    pub(crate) name: String,
+    pub(crate) builtin: bool,
+    /// Why it cannot run here; `None` = it can.
+    pub(crate) unavailable: Option<String>,
+    /// `None` = never chosen automatically.
+    pub(crate) auto_priority: Option<i32>,
+    pub(crate) components: Vec<&'static str>,
+    pub(crate) devices: Vec<DeviceFacts>,
+    pub(crate) memory_kinds: Vec<KindFacts>,
+}
+
+pub(crate) struct DeviceFacts {
+    pub(crate) index: i32,
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    pub(crate) compute_units: Option<u32>,
+    pub(crate) total_bytes: Option<u64>,
+    pub(crate) free_bytes: Option<u64>,
+    pub(crate) numa_node: Option<i32>,
+    pub(crate) pci: Option<String>,
+}
+
+pub(crate) struct KindFacts {
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) alignment: u64,
+    pub(crate) properties: Vec<&'static str>,
+}
+
+const COMPONENTS: [(u32, &str); 5] = [
+    (DTL_COMPONENT_DEVICE, "device"),
+    (DTL_COMPONENT_MEMORY, "memory"),
+    (DTL_COMPONENT_TRANSFER, "transfer"),
+    (DTL_COMPONENT_EXEC, "exec"),
+    (DTL_COMPONENT_COMM, "comm"),
+];
+
+const KINDS: [(dtl_enum_word_t, &str); 4] = [
+    (DTL_MEMORY_HOST, "host"),
+    (DTL_MEMORY_DEVICE, "device"),
+    (DTL_MEMORY_PINNED, "pinned"),
+    (DTL_MEMORY_MANAGED, "managed"),
+];
+
+const PROPERTIES: [(u64, &str); 6] = [
+    (DTL_MEMORY_HOST_ACCESSIBLE, "host_accessible"),
+    (DTL_MEMORY_DEVICE_ACCESSIBLE, "device_accessible"),
+    (DTL_MEMORY_UNIFIED, "unified"),
+    (DTL_MEMORY_ATOMICS, "atomics"),
+    (DTL_MEMORY_PAGEABLE, "pageable"),
+    (DTL_MEMORY_THREAD_SAFE, "thread_safe"),
+];
+
+/// Opens the library and asks.
+pub(crate) fn gather() -> Result<Facts> {
+    lifecycle::admit(dtl::backend::builtin)?;
+    let mut backends = Vec::new();
+    for backend in registry::all() {
+        backends.push(describe(&backend)?);
+    }
+    let launch = launch::from_environment();
+    let communicator = launch.clone().and_then(|launch| communicator(launch.as_ref()));
+    Ok(Facts {
+        backends,
+        backend: default_backend().map_err(|error| error.to_string()),
+        communicator: communicator.map_err(|error| error.within("the world communicator").to_string()),
+        launch: launch.unwrap_or_default(),
+    })
+}
+
+fn default_backend() -> Result<Choice> {
+    let chosen = registry::by_name(None)?;
+    Ok(Choice { name: chosen.name().to_owned(), why: recorded("backend", chosen.name()) })
+}
+
+/// The kind that the world communicator would have. Opens nothing, so no other rank is needed.
+fn communicator(launch: Option<&Launch>) -> Result<Choice> {
+    let named = settings::current().comm.filter(|kind| kind != "auto");
+    let name = open::choose(named.as_deref(), None, launch)?.name().to_owned();
+    let why = if named.is_some() { "DTL_COMM names it".to_owned() } else { recorded("communicator", &name) };
+    Ok(Choice { name, why })
+}
+
+/// The recorded reason of a choice, without the name and "because" that it begins with.
+fn recorded(topic: &str, name: &str) -> String {
+    let record = explain::of(topic).unwrap_or_default();
+    let reason = record.strip_prefix(name).unwrap_or(&record).trim_start_matches(", ");
+    reason.strip_prefix("because ").unwrap_or(reason).to_owned()
+}
+
+fn describe(backend: &Backend) -> Result<BackendFacts> {
+    let unavailable = backend.availability().err();
+    let is_there = unavailable.is_none();
+    Ok(BackendFacts {
+        name: backend.name().to_owned(),
+        builtin: backend.builtin,
+        auto_priority: Some(backend.auto_priority).filter(|&priority| priority != i32::MIN),
+        components: names(&COMPONENTS.map(|(bit, name)| (u64::from(bit), name)), backend.components().into()),
+        devices: if is_there && backend.device.is_some() { devices(backend)? } else { Vec::new() },
+        memory_kinds: if is_there && backend.memory.is_some() { memory_kinds(backend) } else { Vec::new() },
+        unavailable,
+    })
+}
+
+fn names(table: &[(u64, &'static str)], bits: u64) -> Vec<&'static str> {
+    table.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect()
+}
+
+fn devices(backend: &Backend) -> Result<Vec<DeviceFacts>> {
+    (0..backend.device()?.count()?).map(|index| describe_device(backend, index)).collect()
+}
+
+fn describe_device(backend: &Backend, index: i32) -> Result<DeviceFacts> {
+    let mut info = empty_device_info();
+    device::info(backend, index, &mut info)?;
+    // Not every backend can tell; that is no failure.
+    let (free, total) = device::memory_info(backend, index).unwrap_or((0, 0));
+    let known = |value: u64| Some(value).filter(|&value| value != 0);
+    Ok(DeviceFacts {
+        index,
+        name: text_of(&info.name),
+        kind: device_kind(info.kind),
+        compute_units: Some(info.compute_units).filter(|&units| units != 0),
+        total_bytes: known(info.total_bytes).or(known(total)),
+        free_bytes: known(free),
+        numa_node: Some(info.numa_node).filter(|&node| node >= 0),
+        pci: Some(text_of(&info.pci)).filter(|pci| !pci.is_empty()),
+    })
+}
+
+fn empty_device_info() -> dtl_device_info_t {
+    dtl_device_info_t {
+        struct_size: size_of::<dtl_device_info_t>() as u32,
+        numa_node: -1,
+        kind: 0,
+        total_bytes: 0,
+        compute_units: 0,
+        max_block_threads: 0,
+        max_block: [0; 3],
+        max_grid: [0; 3],
+        name: [0; 128],
+        pci: [0; 32],
+    }
+}
+
+fn device_kind(word: dtl_enum_word_t) -> &'static str {
+    match word {
+        DTL_DEVICE_CPU => "cpu",
+        DTL_DEVICE_GPU => "gpu",
+        DTL_DEVICE_ACCELERATOR => "accelerator",
+        DTL_DEVICE_NONE => "none",
+        0 => "unknown",
+        _ => "registered",
+    }
+}
+
+/// The built-in kinds that the backend has.
+fn memory_kinds(backend: &Backend) -> Vec<KindFacts> {
+    let mut found = Vec::new();
+    for (word, kind) in KINDS {
+        let mut info = zeroed_kind_info();
+        if memory::kind_info(backend, word, &mut info).is_ok() {
+            let (alignment, properties) = (info.alignment, names(&PROPERTIES, info.properties));
+            found.push(KindFacts { kind, name: text_of(&info.name), alignment, properties });
+        }
+    }
+    found
+}
+
+/// A NUL-terminated field as text.
+fn text_of(field: &[c_char]) -> String {
+    let bytes: Vec<u8> = field.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

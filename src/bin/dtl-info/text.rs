@@ -1,0 +1,204 @@
+//! The reports as text for people, at most 100 columns wide.
+
+use crate::environment::Environment;
+use crate::facts::{BackendFacts, Choice, DeviceFacts, Facts};
+use dtl::abi::runtime::DTL_ABI_VERSION;
+
+const WIDTH: usize = 100;
+/// A backend's name may be 63 letters long; --json has it whole.
+const MOST_OF_A_COLUMN: usize = 24;
+/// Ending of the properties that say who can use the memory.
+const ACCESSIBLE: &str = "_accessible";
+
+/// `dtl-info`.
+pub(crate) fn facts(facts: &Facts) -> String {
+    let mut out = format!(
+        "libdtl {}, ABI version {DTL_ABI_VERSION}, licence {}\n",
+        env!("CARGO_PKG_VERSION"),
+        env!("CARGO_PKG_LICENSE")
+    );
+    out += "\nBackends\n";
+    out += &backends(&facts.backends);
+    out += "\nDevices\n";
+    out += &table(&["backend", "device", "kind", "units", "memory", "free", "name"], &devices(facts));
+    out += "\nMemory kinds\n";
+    out += &table(&["backend", "kind", "align", "used by", "what it is"], &memory_kinds(facts));
+    out += "\nChosen here\n";
+    out += &choice("backend", &facts.backend);
+    out += &choice("communicator", &facts.communicator);
+    out
+}
+
+/// `dtl-info --env`.
+pub(crate) fn environment(environment: &Environment) -> String {
+    let mut out = String::new();
+    for variable in &environment.variables {
+        let value = match (&variable.value, variable.origin()) {
+            (Some(value), "set") => format!("\"{value}\" (set)"),
+            (Some(_), origin) => format!("{origin} (empty)"),
+            (None, origin) => origin.to_owned(),
+        };
+        out += &wrapped(&format!("{:<18}", variable.name), &value);
+        out += &wrapped(&" ".repeat(18), variable.meaning);
+    }
+    for complaint in &environment.complaints {
+        out += &wrapped("warning: ", complaint);
+    }
+    if let Some(error) = &environment.error {
+        out += &wrapped("error: ", error);
+    }
+    out
+}
+
+fn backends(backends: &[BackendFacts]) -> String {
+    let rows = backends.iter().map(|backend| {
+        vec![
+            backend.name.clone(),
+            if backend.unavailable.is_none() { "yes" } else { "no" }.to_owned(),
+            backend.auto_priority.map_or("never".to_owned(), |priority| priority.to_string()),
+            if backend.builtin { "built in" } else { "registered" }.to_owned(),
+            backend.components.join(", "),
+        ]
+    });
+    let mut out = table(&["name", "available", "auto", "origin", "components"], &rows.collect::<Vec<_>>());
+    for backend in backends {
+        if let Some(why) = &backend.unavailable {
+            out += &wrapped(&format!("  {}: ", backend.name), why);
+        }
+    }
+    out
+}
+
+fn devices(facts: &Facts) -> Vec<Vec<String>> {
+    let all = facts.backends.iter().flat_map(|backend| backend.devices.iter().map(move |d| (backend, d)));
+    all.map(|(backend, device)| device_row(&backend.name, device)).collect()
+}
+
+fn device_row(backend: &str, device: &DeviceFacts) -> Vec<String> {
+    let unknown = || "-".to_owned();
+    vec![
+        backend.to_owned(),
+        device.index.to_string(),
+        device.kind.to_owned(),
+        device.compute_units.map_or_else(unknown, |units| units.to_string()),
+        device.total_bytes.map_or_else(unknown, bytes),
+        device.free_bytes.map_or_else(unknown, bytes),
+        device.name.clone(),
+    ]
+}
+
+fn memory_kinds(facts: &Facts) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for backend in &facts.backends {
+        for kind in &backend.memory_kinds {
+            let users: Vec<_> = kind.properties.iter().filter_map(|p| p.strip_suffix(ACCESSIBLE)).collect();
+            let others: Vec<_> =
+                kind.properties.iter().filter(|p| !p.ends_with(ACCESSIBLE)).copied().collect();
+            rows.push(vec![
+                backend.name.clone(),
+                kind.kind.to_owned(),
+                kind.alignment.to_string(),
+                users.join(", "),
+                format!("{}: {}", kind.name, others.join(", ")),
+            ]);
+        }
+    }
+    rows
+}
+
+fn choice(what: &str, choice: &Result<Choice, String>) -> String {
+    let text = match choice {
+        Ok(choice) => format!("{}: {}", choice.name, choice.why),
+        Err(error) => format!("none: {error}"),
+    };
+    wrapped(&format!("  {what:<14}"), &text)
+}
+
+/// "7.8 GiB".
+fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return format!("{value:.1} {unit}");
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+/// Columns two spaces apart; the last one is wrapped to the width, the others are cut.
+fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+    let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
+    let all = || std::iter::once(&heads).chain(rows);
+    let cut = |cell: &String| cell.chars().take(MOST_OF_A_COLUMN).collect::<String>();
+    let mut out = String::new();
+    for row in all() {
+        let mut line = "  ".to_owned();
+        for (column, cell) in row.iter().enumerate().take(row.len().saturating_sub(1)) {
+            let cell = cut(cell);
+            let widest =
+                all().filter_map(|row| row.get(column)).map(|cell| width(&cut(cell))).max().unwrap_or(0);
+            line += &cell;
+            line += &" ".repeat(widest - width(&cell) + 2);
+        }
+        out += &wrapped(&line, row.last().map_or("", String::as_str));
+    }
+    out
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Text after a head, in lines of at most WIDTH; further lines begin under the text's begin. A word
+/// that is longer than a line (a path, say) is cut into lines.
+fn wrapped(head: &str, text: &str) -> String {
+    let room = WIDTH.saturating_sub(width(head)).max(20);
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let letters: Vec<char> = word.chars().collect();
+        for (number, piece) in letters.chunks(room).enumerate() {
+            let fits = lines.last().is_some_and(|line| width(line) + 1 + piece.len() <= room);
+            match lines.last_mut() {
+                Some(line) if line.is_empty() => line.extend(piece),
+                Some(line) if fits && number == 0 => {
+                    line.push(' ');
+                    line.extend(piece);
+                }
+                _ => lines.push(piece.iter().collect()),
+            }
+        }
+    }
+    let indent = " ".repeat(width(head));
+    let mut out = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        let begin = if number == 0 { head } else { &indent };
+        out += format!("{begin}{line}").trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_wrapped_under_their_begin() {
+        let text = wrapped("head: ", &"word ".repeat(40));
+        assert!(text.lines().count() == 3 && text.lines().all(|line| width(line) <= WIDTH), "{text}");
+        assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("      word")), "{text}");
+        let long = wrapped("  x: ", &format!("a {}", "é".repeat(250)));
+        assert!(long.lines().all(|line| width(line) <= WIDTH), "{long}");
+        assert_eq!(long.chars().filter(|c| *c == 'é').count(), 250);
+        assert_eq!(wrapped("x: ", ""), "x:\n");
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(
+            (bytes(512), bytes(8 << 30), bytes(3 << 40)),
+            ("512.0 B".into(), "8.0 GiB".into(), "3.0 TiB".into())
+        );
+    }
+}

@@ -1,0 +1,106 @@
+/* What the tests of communicators share: which kind a run is about, opening one, patterns of bytes.
+ *
+ *     program self | shm | mail RANKS | mail28 RANKS
+ *
+ * Ranks of "shm" come from dtlrun (or are one), those of "mail" are forked by the program. */
+#ifndef DTL_TESTS_COMM_KINDS_H
+#define DTL_TESTS_COMM_KINDS_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "check.h"
+#include "mail_comm.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *kind;
+static int me, ranks;
+
+#define MILLISECONDS(count) ((uint64_t)(count) * UINT64_C(1000000))
+
+static inline int is_mail(void) { return strncmp(kind, "mail", 4) == 0; }
+
+static inline uint64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static inline dtl_comm_t open_with(uint64_t timeout_ns) {
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    dtl_comm_t comm;
+    char job[40];
+    desc.kind = kind;
+    desc.timeout_ns = timeout_ns;
+    if (strcmp(kind, "shm") == 0 && ranks == 1) {
+        snprintf(job, sizeof job, "alone-%ld", (long)getpid());
+        desc.size = 1;
+        desc.job = job;
+    }
+    CHECK_OK(dtl_comm_open(&desc, &comm));
+    return comm;
+}
+
+/// A communicator whose calls fail rather than hang for ever.
+static inline dtl_comm_t open_comm(void) { return open_with(MILLISECONDS(60000)); }
+
+/// One whose calls give up after half a second. That goes for opening too, so the ranks come together
+/// on another first.
+static inline dtl_comm_t open_hasty(dtl_comm_t meet) {
+    CHECK_OK(dtl_comm_barrier(meet));
+    return open_with(MILLISECONDS(500));
+}
+
+static inline void start(int argc, char **argv) {
+    if (argc < 2) SKIP("it runs with arguments: a kind of communicator");
+    kind = argv[1];
+    ranks = argc > 2 ? atoi(argv[2]) : 1;
+    if (is_mail()) {
+        mail_start(ranks);
+        mail_register();
+        me = mail_rank;
+    } else if (strcmp(kind, "shm") == 0) {
+        CHECK_OK(dtl_comm_rank(DTL_COMM_WORLD, &me));
+        CHECK_OK(dtl_comm_size(DTL_COMM_WORLD, &ranks));
+    }
+}
+
+static inline void finish(void) {
+    CHECK_OK(dtl_init(NULL));
+    CHECK_OK(dtl_finalize());
+    if (is_mail()) mail_finish();
+}
+
+/// Byte `index` of message `number`.
+static inline unsigned char pattern(int number, uint64_t index) {
+    return (unsigned char)((uint64_t)number * 131 + index * 7 + (index >> 8));
+}
+
+static inline void fill(void *bytes, uint64_t size, int number) {
+    uint64_t i;
+    for (i = 0; i < size; i++) ((unsigned char *)bytes)[i] = pattern(number, i);
+}
+
+static inline int is_filled(const void *bytes, uint64_t size, int number) {
+    uint64_t i;
+    for (i = 0; i < size; i++) {
+        if (((const unsigned char *)bytes)[i] != pattern(number, i)) return 0;
+    }
+    return 1;
+}
+
+static inline int is_all(const void *bytes, uint64_t size, int value) {
+    uint64_t i;
+    for (i = 0; i < size; i++) {
+        if (((const unsigned char *)bytes)[i] != (unsigned char)value) return 0;
+    }
+    return 1;
+}
+
+/// The last error's text has this in it.
+#define CHECK_TEXT(part) CHECK(strstr(dtl_last_error(), part) != NULL)
+
+#endif

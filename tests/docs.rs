@@ -1,0 +1,166 @@
+//! The documents: every C block is compiled and run, every link leads somewhere, no decision record
+//! is missing from its list.
+//!
+//! A block ```c is a whole program. `<!-- run: dtlrun -n 4 -->` in the line before it says how it is
+//! started; a block ```text right after it is what it prints.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and speaks to its reader"
+)]
+#![cfg(feature = "cli")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn documents() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for folder in ["", "docs", "docs/adr", "docs/how-to", "docs/explanation", "docs/tutorial"] {
+        let entries = std::fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
+        let paths = entries.flatten().map(|entry| entry.path());
+        found.extend(paths.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
+    }
+    found.sort();
+    assert!(found.len() > 12, "only {found:?}");
+    found
+}
+
+struct Program {
+    /// File and line.
+    place: String,
+    source: String,
+    ranks: Option<String>,
+    expected: Option<String>,
+}
+
+/// The C blocks of a document.
+fn programs(path: &Path) -> Vec<Program> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut found: Vec<Program> = Vec::new();
+    let mut lines = text.lines().enumerate().peekable();
+    let mut ranks = None;
+    while let Some((number, line)) = lines.next() {
+        let body = |lines: &mut dyn Iterator<Item = (usize, &str)>| {
+            lines
+                .map(|(_, line)| line)
+                .take_while(|line| *line != "```")
+                .fold(String::new(), |all, line| all + line + "\n")
+        };
+        if let Some(rest) = line.strip_prefix("<!-- run: dtlrun -n ") {
+            ranks = Some(rest.trim_end_matches(" -->").to_owned());
+        } else if line == "```c" {
+            let source = body(&mut lines);
+            let place = format!("{}:{}", path.strip_prefix(root()).unwrap().display(), number + 1);
+            while lines.peek().is_some_and(|(_, line)| line.is_empty()) {
+                lines.next();
+            }
+            let shows = lines.peek().is_some_and(|(_, line)| *line == "```text");
+            let expected = shows.then(|| body(&mut lines.by_ref().skip(1)));
+            found.push(Program { place, source, ranks: ranks.take(), expected });
+        } else if line.starts_with("```") && line.len() > 3 {
+            body(&mut lines);
+        }
+    }
+    found
+}
+
+/// A folder where a program finds libdtl.so and libdtl.so.0.
+fn stage(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().unwrap();
+    let candidates = [folder.join("libdtl.so"), folder.parent().unwrap().join("libdtl.so")];
+    let library = candidates.into_iter().find(|path| path.exists()).expect("cargo builds libdtl.so");
+    let stage = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    drop(std::fs::remove_dir_all(&stage));
+    std::fs::create_dir_all(&stage).unwrap();
+    for link in ["libdtl.so", "libdtl.so.0"] {
+        std::os::unix::fs::symlink(&library, stage.join(link)).unwrap();
+    }
+    stage
+}
+
+fn compile(program: &Program, stage: &Path) -> PathBuf {
+    let (source, output) = (stage.join("program.c"), stage.join("program"));
+    std::fs::write(&source, &program.source).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(root().join("include"));
+    cc.arg(&source).arg("-o").arg(&output).arg("-L").arg(stage).arg("-ldl").arg("-ldtl");
+    cc.arg(format!("-Wl,-rpath,{}", stage.display()));
+    let outcome = cc.output().unwrap();
+    let complaints = String::from_utf8_lossy(&outcome.stderr);
+    assert!(outcome.status.success(), "{} does not compile:\n{complaints}", program.place);
+    output
+}
+
+fn run(program: &Program, file: &Path) {
+    let mut command = match &program.ranks {
+        None => Command::new(file),
+        Some(ranks) => {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_dtlrun"));
+            command.args(["-n", ranks]).arg(file);
+            command
+        }
+    };
+    let outcome = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&outcome.stdout), String::from_utf8_lossy(&outcome.stderr));
+    assert!(outcome.status.success(), "{}: {}\n{out}{err}", program.place, outcome.status);
+    if let Some(expected) = &program.expected {
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&out), sorted(expected), "{}: it prints something else", program.place);
+    }
+}
+
+#[test]
+fn every_program_shown_compiles_and_runs() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        println!("skipped: no C compiler (cc); apt-get install gcc");
+        return;
+    }
+    let programs: Vec<_> = documents().iter().flat_map(|path| programs(path)).collect();
+    assert!(programs.len() >= 3, "only {} programs: is the path right?", programs.len());
+    for (number, program) in programs.iter().enumerate() {
+        assert!(program.source.contains("int main("), "{}: show a whole program", program.place);
+        let file = compile(program, &stage(&format!("docs-{number}")));
+        run(program, &file);
+    }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut broken = Vec::new();
+    for path in documents() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let is_elsewhere = target.is_empty() || target.contains("://");
+            if !is_elsewhere && !path.parent().unwrap().join(target).exists() {
+                broken.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "links to nothing: {broken:#?}");
+}
+
+#[test]
+fn files_named_in_the_map_exist() {
+    let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    assert!(map.lines().count() < 200, "ARCHITECTURE.md is a map: below 200 lines");
+    let named = map.split('`').skip(1).step_by(2).filter(|name| {
+        let known = ["src/", "tests/", "tools/", "docs/", "include/", "cmake/", "benches/"];
+        known.iter().any(|folder| name.starts_with(folder)) && !name.contains(['*', '<', ' '])
+    });
+    let files: Vec<_> = named.collect();
+    assert!(files.len() > 20, "only {files:?}");
+    let missing: Vec<_> = files.iter().filter(|name| !root().join(name).exists()).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
+}

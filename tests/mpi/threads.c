@@ -1,0 +1,75 @@
+/* Calls from another thread than the one that initialised MPI, as the level in force allows.
+ *     threads single | funneled | serialized | multiple */
+#include "mpi_check.h"
+
+#include <pthread.h>
+
+enum { MESSAGES = 200 };
+
+static int level, rank, size;
+
+typedef struct job_t {
+    dtl_comm_t comm;
+    int32_t tag;
+} job_t;
+
+static void exchange(const job_t *job)
+{
+    const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    for (int64_t i = 0; i < MESSAGES; i++) {
+        int64_t got = -1;
+        CHECK_OK(dtl_comm_sendrecv(job->comm, &i, 1, next, job->tag, &got, 1, previous, job->tag,
+                                   DTL_DTYPE_INT64, NULL));
+        CHECK(got == i);
+    }
+}
+
+static void *another_thread(void *argument)
+{
+    job_t *job = argument;
+    dtl_comm_t refused;
+    int64_t value = 0;
+    if (level >= MPI_THREAD_SERIALIZED) {
+        exchange(job);
+        return NULL;
+    }
+    const char *name = level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED";
+    CHECK_STATUS(dtl_comm_send(job->comm, &value, 1, DTL_DTYPE_INT64, rank, 1), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_SAID(name);
+    CHECK_STATUS(dtl_comm_recv(job->comm, &value, 1, DTL_DTYPE_INT64, rank, 1, NULL), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_SAID("MPI_THREAD_MULTIPLE");
+    CHECK_STATUS(dtl_comm_from_mpi(MPI_COMM_WORLD, &refused), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_OK(dtl_comm_destroy(job->comm)); /* its end is left to the thread that may */
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t threads[2];
+    job_t jobs[3];
+    level = init_mpi(&argc, &argv, argc > 1 ? argv[1] : "multiple");
+    MPI_Query_thread(&level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(dtl_comm_from_mpi(MPI_COMM_WORLD, &jobs[i].comm));
+        jobs[i].tag = i;
+    }
+    /* Two threads and this one; two of them on one communicator if the level lets them. */
+    if (level >= MPI_THREAD_SERIALIZED) {
+        CHECK_OK(dtl_comm_destroy(jobs[1].comm));
+        jobs[1].comm = jobs[0].comm;
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_create(&threads[i], NULL, another_thread, &jobs[i]) == 0);
+    }
+    exchange(&jobs[2]);
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    CHECK_OK(dtl_comm_barrier(jobs[2].comm));
+    CHECK_OK(dtl_comm_destroy(jobs[2].comm));
+    CHECK_OK(dtl_finalize());
+    MPI_Finalize();
+    return 0;
+}
