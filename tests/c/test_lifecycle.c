@@ -275,6 +275,7 @@ static int wait_for(pid_t child) {
 
 static void child_of_fork(const struct handles* handles) {
     struct handles fresh;
+    alarm(30); /* a fork does not inherit its parent's */
     all_must_fail(handles, DTL_ERROR_FORKED);
     CHECK_STATUS(dtl_init(NULL), DTL_ERROR_FORKED);
     CHECK_STATUS(dtl_finalize(), DTL_ERROR_FORKED);
