@@ -11,6 +11,7 @@ mod watch;
 
 use clap::Parser;
 use options::Options;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("dtlrun: {}", failure.text);
+            let _ = writeln!(std::io::stderr(), "dtlrun: {}", failure.text);
             ExitCode::from(failure.code)
         }
     }

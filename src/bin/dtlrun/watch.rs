@@ -5,6 +5,7 @@ use crate::output::{Stream, streams_of};
 use crate::ranks::Rank;
 use dtl::sys::child::{Signals, signal};
 use dtl::sys::socket::wait_readable;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -95,7 +96,7 @@ impl Watch {
         let others_were_told = self.next.is_some_and(|(_, step)| step == Step::Kill);
         // Those whom we ended ourselves are no news.
         if !others_were_told {
-            eprintln!("dtlrun: rank {rank} {text}");
+            let _ = writeln!(std::io::stderr(), "dtlrun: rank {rank} {text}");
         }
         if self.code != 0 {
             return;
@@ -118,7 +119,7 @@ impl Watch {
         }
         match step {
             Step::Terminate => {
-                eprintln!("dtlrun: ending rank {}", left.join(", "));
+                let _ = writeln!(std::io::stderr(), "dtlrun: ending rank {}", left.join(", "));
                 send(ranks, libc::SIGTERM);
                 // A stopped process handles no SIGTERM.
                 send(ranks, libc::SIGCONT);
