@@ -66,6 +66,9 @@
 #define DTL_NODISCARD
 #endif
 
+/// As sbuf (as rbuf of a scatter) of a collective: this rank's part lies where its result goes.
+#define DTL_IN_PLACE ((void*)(intptr_t)-1)
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -256,6 +259,20 @@ typedef struct dtl_request_t {
 #define DTL_REQUEST_NULL (dtl_request_t{})
 #else
 #define DTL_REQUEST_NULL ((dtl_request_t){0})
+#endif
+
+/// A message that dtl_comm_mprobe has found and taken: dtl_comm_mrecv receives it (Equivalent:
+/// MPI_Message).
+typedef struct dtl_message_t {
+    /// Opaque. 0 = null.
+    uint64_t id;
+} dtl_message_t;
+
+/// The null dtl_message_t.
+#ifdef __cplusplus
+#define DTL_MESSAGE_NULL (dtl_message_t{})
+#else
+#define DTL_MESSAGE_NULL ((dtl_message_t){0})
 #endif
 
 /* -----------------------------------------------------------------------------------------------
@@ -672,6 +689,10 @@ typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
 #define DTL_ANY_TAG (-1)
 /// As a source or destination: nobody. The operation completes at once and moves nothing.
 #define DTL_PROC_NULL (-3)
+/// As the color of dtl_comm_split: no communicator for this rank.
+#define DTL_UNDEFINED (-4)
+/// What dtl_request_wait_any answers when no request is active.
+#define DTL_NO_INDEX UINT64_MAX
 /// The largest tag; the smallest is 0.
 #define DTL_TAG_MAX 268435455
 
@@ -740,6 +761,20 @@ typedef struct dtl_comm_info_t {
 
 /// Initial value of a dtl_comm_info_t.
 #define DTL_COMM_INFO_INIT {sizeof(dtl_comm_info_t), 0, 0, 0, 0, NULL, {0}}
+
+/// Copies an attribute when its communicator is duplicated.
+///
+/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`.
+/// @param value      the attribute on `comm`.
+/// @param out_value  what the duplicate gets.
+/// @param out_copy   1 = the duplicate gets it, 0 = it does not.
+/// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
+typedef dtl_status_t (*dtl_attribute_copy_fn_t)(dtl_comm_t comm, int32_t key, void *user,
+    void *value, void **out_value, int32_t *out_copy);
+
+/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is stale
+/// then). Runs in the thread that did so.
+typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *user, void *value);
 
 /* -----------------------------------------------------------------------------------------------
  * The tables of function pointers that a backend fills in, and what their slots take.
@@ -1607,7 +1642,7 @@ DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t k
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
 
 /* -----------------------------------------------------------------------------------------------
- * Communicators: open, describe, send, receive.
+ * Communicators: open, describe, end.
  * -------------------------------------------------------------------------------------------- */
 
 /// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
@@ -1632,10 +1667,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
 DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t *out);
 
 /// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;
-/// requests in flight are withdrawn and their handles become stale; messages that were sent stay
-/// receivable by the peers. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
+/// requests in flight are withdrawn (one that has been matched finishes first) and all its requests'
+/// handles become stale; messages that were sent stay receivable by the peers. A collective that is
+/// in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
 ///
-/// @return DTL_ERROR_BUSY: requests are in flight and the transport cannot withdraw them.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 DTL_NODISCARD dtl_status_t dtl_comm_destroy(dtl_comm_t comm);
 
@@ -1650,6 +1685,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_size(dtl_comm_t comm, int32_t *out_size);
 /// @param out_info  start from DTL_COMM_INFO_INIT.
 DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_info);
 
+/* -----------------------------------------------------------------------------------------------
+ * Point to point: send, receive, exchange, probe; their requests.
+ * -------------------------------------------------------------------------------------------- */
+
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
 ///
 /// @param buf    `count` elements; NULL only for count 0.
@@ -1660,6 +1699,12 @@ DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_i
 ///         destroyed meanwhile. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 DTL_NODISCARD dtl_status_t dtl_comm_send(dtl_comm_t comm, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t dest, int32_t tag);
+
+/// Sends a message and returns when a receive has begun to take it.
+///
+/// @return as dtl_comm_send. Equivalent: MPI_Ssend.
+DTL_NODISCARD dtl_status_t dtl_comm_ssend(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag);
 
 /// Receives a message: the oldest of `source` (or any) with `tag` (or any).
@@ -1684,6 +1729,58 @@ DTL_NODISCARD dtl_status_t dtl_comm_sendrecv(dtl_comm_t comm, const void *sbuf, 
     int32_t dest, int32_t stag, void *rbuf, uint64_t rcount, int32_t source, int32_t rtag,
     dtl_dtype_t dtype, dtl_recv_info_t *info);
 
+/// Sends the buffer's message and receives another into the same buffer, at the same time.
+///
+/// @param buf  `count` elements to send, replaced by at most as many received.
+/// @return as dtl_comm_sendrecv; DTL_ERROR_OUT_OF_MEMORY: no memory for a copy of the message.
+/// Equivalent: MPI_Sendrecv_replace.
+DTL_NODISCARD dtl_status_t dtl_comm_sendrecv_replace(dtl_comm_t comm, void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t dest, int32_t stag, int32_t source, int32_t rtag,
+    dtl_recv_info_t *info);
+
+/// Waits for a message that a receive with these arguments would take. It stays to be received.
+///
+/// @param info  source, tag and true size of the message; NULL if they do not matter.
+/// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
+/// Equivalent: MPI_Probe.
+DTL_NODISCARD dtl_status_t dtl_comm_probe(dtl_comm_t comm, int32_t source, int32_t tag,
+    dtl_recv_info_t *info);
+
+/// Asks, without waiting, whether there is a message that a receive would take; makes progress.
+///
+/// @param out_found  1 or 0.
+/// @param info       NULL, or as in dtl_comm_probe; written if found.
+/// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
+DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int32_t tag,
+    int32_t *out_found, dtl_recv_info_t *info);
+
+/// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
+/// `out_message` gets it, whatever other threads receive.
+///
+/// @param out_message  yours until it is received; goes with its communicator.
+/// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
+DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int32_t tag,
+    dtl_message_t *out_message, dtl_recv_info_t *info);
+
+/// The same without waiting.
+///
+/// @param out_found    1 or 0.
+/// @param out_message  written if found. Equivalent: MPI_Improbe.
+DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int32_t tag,
+    int32_t *out_found, dtl_message_t *out_message, dtl_recv_info_t *info);
+
+/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails.
+///
+/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before. Equivalent: MPI_Mrecv.
+DTL_NODISCARD dtl_status_t dtl_comm_mrecv(dtl_message_t message, void *buf, uint64_t count,
+    dtl_dtype_t dtype, dtl_recv_info_t *info);
+
+/// Starts to receive a message that was probed.
+///
+/// @return as dtl_comm_irecv and dtl_comm_mrecv. Equivalent: MPI_Imrecv.
+DTL_NODISCARD dtl_status_t dtl_comm_imrecv(dtl_message_t message, void *buf, uint64_t count,
+    dtl_dtype_t dtype, dtl_request_t *out);
+
 /// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it.
@@ -1700,12 +1797,35 @@ DTL_NODISCARD dtl_status_t dtl_comm_isend(dtl_comm_t comm, const void *buf, uint
 DTL_NODISCARD dtl_status_t dtl_comm_irecv(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_request_t *out);
 
+/// Starts a synchronous send: the request is done when a receive has begun to take the message.
+///
+/// @return as dtl_comm_isend. Equivalent: MPI_Issend.
+DTL_NODISCARD dtl_status_t dtl_comm_issend(dtl_comm_t comm, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_request_t *out);
+
+/// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.
+///
+/// @param buf  `count` elements, read anew by each start.
+/// @param out  yours; end it with dtl_request_destroy.
+/// @return as dtl_comm_isend. Equivalent: MPI_Send_init.
+DTL_NODISCARD dtl_status_t dtl_comm_send_init(dtl_comm_t comm, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_request_t *out);
+
+/// Makes a persistent receive, at rest: dtl_request_start starts it, as often as it is over.
+///
+/// @param buf  room for `count` elements.
+/// @param out  yours; end it with dtl_request_destroy.
+/// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
+DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_request_t *out);
+
 /* -----------------------------------------------------------------------------------------------
- * Requests: wait, test, cancel.
+ * Requests: start, wait, test, cancel, end.
  * -------------------------------------------------------------------------------------------- */
 
 /// Waits until a request is done. Its handle is stale afterwards (a second wait answers
-/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive.
+/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent one
+/// rests afterwards; waiting for one at rest returns at once.
 ///
 /// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once.
 /// @param info        NULL, or what a receive tells (also of a failed one).
@@ -1741,20 +1861,75 @@ DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 DTL_NODISCARD dtl_status_t dtl_request_wait_all(uint64_t count, dtl_request_t *requests,
     uint64_t timeout_ns, dtl_recv_info_t *infos);
 
+/// Asks after all requests, without waiting; makes progress.
+///
+/// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing else
+///                  was written.
+/// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
+DTL_NODISCARD dtl_status_t dtl_request_test_all(uint64_t count, dtl_request_t *requests,
+    int32_t *out_done, dtl_recv_info_t *infos);
+
+/// Waits until one of the requests is done, and ends that one.
+///
+/// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The one
+///                   that is done becomes null, unless it is persistent.
+/// @param out_index  which one; DTL_NO_INDEX: none is active. Written also if that one failed.
+/// @param info       NULL, or what a receive tells.
+/// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
+/// Equivalent: MPI_Waitany.
+DTL_NODISCARD dtl_status_t dtl_request_wait_any(uint64_t count, dtl_request_t *requests,
+    uint64_t timeout_ns, uint64_t *out_index, dtl_recv_info_t *info);
+
+/// Waits until at least one of the requests is done, and ends all that are.
+///
+/// @param requests   as in dtl_request_wait_any.
+/// @param out_count  how many were done; 0: none is active.
+/// @param indices    room for `count`: which ones.
+/// @param infos      NULL, or room for `count`: what each tells, in the order of `indices`.
+/// @return the first failure (its text names the index); the others' are in infos[].status.
+///         DTL_ERROR_TIMEOUT: none is done, all go on. Equivalent: MPI_Waitsome.
+DTL_NODISCARD dtl_status_t dtl_request_wait_some(uint64_t count, dtl_request_t *requests,
+    uint64_t timeout_ns, uint64_t *out_count, uint64_t *indices, dtl_recv_info_t *infos);
+
+/// Starts a persistent request that is at rest.
+///
+/// @return DTL_ERROR_INVALID_STATE: it is active, or not persistent. Else as the call that made it.
+/// Equivalent: MPI_Start.
+DTL_NODISCARD dtl_status_t dtl_request_start(dtl_request_t request);
+
+/// Starts persistent requests, in their order.
+///
+/// @return the first failure (its text names the index): those before it are active, the others are
+///         not. Equivalent: MPI_Startall.
+DTL_NODISCARD dtl_status_t dtl_request_start_all(uint64_t count, dtl_request_t *requests);
+
+/// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
+/// has been matched. Null: nothing happens.
+///
+/// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for it.
+/// Equivalent: MPI_Request_free, but nothing goes on in the background.
+DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
+
 /* -----------------------------------------------------------------------------------------------
- * Collectives. Rules that hold for all of them are in the text of dtl_comm_barrier.
+ * Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
  * -------------------------------------------------------------------------------------------- */
 
 /// Returns once every rank has called it.
 ///
 /// Of all collectives: every rank of the communicator makes the same calls in the same order, with
-/// the same count, dtype, op and root. Buffers must not overlap. Results do not depend on the order
-/// in which messages arrive, and all ranks get the identical result.
+/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive,
+/// all ranks get the identical result, and it is bitwise the same on every kind of communicator.
+/// Buffers must not overlap. DTL_IN_PLACE as sbuf (at the root where only the root receives; as rbuf
+/// of a scatter, at the root): this rank's part lies where its result goes.
+///
+/// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
 /// @return DTL_ERROR_RANK_FAILURE: a rank died (named). DTL_ERROR_TIMEOUT: the communicator's time
-///         limit. DTL_ERROR_BUSY: another thread of this process is in a collective on it.
+///         limit; the text says which rank is in which operation. DTL_ERROR_BUSY: another thread of
+///         this process is in a collective on it. DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
+///         same collective, or with different counts (named, see dtl_comm_dump).
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
-///         destroy the communicator. DTL_ERROR_INVALID_ARGUMENT: a rank sent another size.
+///         dtl_comm_shrink it, or destroy it.
 /// Equivalent: MPI_Barrier.
 DTL_NODISCARD dtl_status_t dtl_comm_barrier(dtl_comm_t comm);
 
@@ -1766,8 +1941,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_bcast(dtl_comm_t comm, void *buf, uint64_t c
 
 /// Folds everybody's `count` elements, one by one, into the root's `rbuf`.
 ///
-/// @param rbuf  `count` elements at the root; not read elsewhere (may be NULL there).
-/// @param op    DTL_OP_…; see there which dtypes it goes with.
+/// @param sbuf  `count` elements; DTL_IN_PLACE at the root.
+/// @param rbuf  `count` elements at the root; not touched elsewhere (may be NULL there).
+/// @param op    DTL_OP_…; see there which dtypes it goes with. Operands are folded in the order of
+///              ranks unless the operation commutes.
 /// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
 /// Equivalent: MPI_Reduce.
 DTL_NODISCARD dtl_status_t dtl_comm_reduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
@@ -1775,42 +1952,306 @@ DTL_NODISCARD dtl_status_t dtl_comm_reduce(dtl_comm_t comm, const void *sbuf, vo
 
 /// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
 ///
+/// @param sbuf  `count` elements, or DTL_IN_PLACE.
 /// @return as dtl_comm_reduce. Equivalent: MPI_Allreduce.
 DTL_NODISCARD dtl_status_t dtl_comm_allreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
+/// Folds everybody's size × `count` elements and gives rank r the r-th `count` of the result.
+///
+/// @param sbuf   size × count elements; DTL_IN_PLACE: they lie at `rbuf`, whose first `count` are then
+///               the result.
+/// @param rbuf   `count` elements (size × count in place).
+/// @param count  elements of one block.
+/// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter_block.
+DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter_block(dtl_comm_t comm, const void *sbuf,
+    void *rbuf, uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
+
+/// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r] elements.
+///
+/// @param sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
+///                 rcounts[rank] are then the result.
+/// @param rcounts  size counts, the same on all ranks.
+/// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter.
+DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter(dtl_comm_t comm, const void *sbuf, void *rbuf,
+    const uint64_t *rcounts, dtl_dtype_t dtype, dtl_reduce_op_t op);
+
+/// Folds, element by element, what ranks 0 … this one give.
+///
+/// @param sbuf  `count` elements, or DTL_IN_PLACE.
+/// @return as dtl_comm_reduce. Equivalent: MPI_Scan.
+DTL_NODISCARD dtl_status_t dtl_comm_scan(dtl_comm_t comm, const void *sbuf, void *rbuf,
+    uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
+
+/// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
+///
+/// @param sbuf  `count` elements, or DTL_IN_PLACE.
+/// @return as dtl_comm_reduce. Equivalent: MPI_Exscan.
+DTL_NODISCARD dtl_status_t dtl_comm_exscan(dtl_comm_t comm, const void *sbuf, void *rbuf,
+    uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
+
 /// Collects everybody's block at the root, in the order of ranks.
 ///
-/// @param sbuf            count_per_rank elements.
+/// @param sbuf            count_per_rank elements; DTL_IN_PLACE at the root.
 /// @param count_per_rank  elements in one block.
 /// @param rbuf            size × count_per_rank elements at the root; may be NULL elsewhere.
 /// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Gather.
 DTL_NODISCARD dtl_status_t dtl_comm_gather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root);
 
+/// Collects everybody's block at the root, each with its own size and place.
+///
+/// @param sbuf     `scount` elements; DTL_IN_PLACE at the root.
+/// @param rcounts  elements of each rank's block; read at the root only (may be NULL elsewhere).
+/// @param rdispls  where each block begins in `rbuf`, in elements; NULL: one after the other.
+/// @return as dtl_comm_gather; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Gatherv.
+DTL_NODISCARD dtl_status_t dtl_comm_gatherv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
+    void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls, dtl_dtype_t dtype,
+    int32_t root);
+
 /// Hands the root's blocks out, one to each rank in their order.
 ///
 /// @param sbuf            size × count_per_rank elements at the root; may be NULL elsewhere.
 /// @param count_per_rank  elements in one block.
-/// @param rbuf            count_per_rank elements.
+/// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in `sbuf`.
 /// @return as dtl_comm_gather. Equivalent: MPI_Scatter.
 DTL_NODISCARD dtl_status_t dtl_comm_scatter(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root);
 
+/// Hands the root's blocks out, each with its own size and place.
+///
+/// @param scounts, sdispls  as rcounts and rdispls of dtl_comm_gatherv, of `sbuf` at the root.
+/// @param rbuf              `rcount` elements; DTL_IN_PLACE at the root.
+/// @return as dtl_comm_gather. Equivalent: MPI_Scatterv.
+DTL_NODISCARD dtl_status_t dtl_comm_scatterv(dtl_comm_t comm, const void *sbuf,
+    const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, uint64_t rcount,
+    dtl_dtype_t dtype, int32_t root);
+
 /// Collects everybody's block at everybody, in the order of ranks.
 ///
-/// @param sbuf  count_per_rank elements.
+/// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
 /// @param rbuf  size × count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
 DTL_NODISCARD dtl_status_t dtl_comm_allgather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
 
+/// Collects everybody's block at everybody, each with its own size and place.
+///
+/// @param sbuf              `scount` elements, or DTL_IN_PLACE.
+/// @param rcounts, rdispls  as in dtl_comm_gatherv, the same counts on all ranks.
+/// @return as dtl_comm_gatherv. Equivalent: MPI_Allgatherv.
+DTL_NODISCARD dtl_status_t dtl_comm_allgatherv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
+    void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls, dtl_dtype_t dtype);
+
 /// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
 ///
-/// @param sbuf, rbuf  size × count_per_rank elements each.
+/// @param sbuf  size × count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
+/// @param rbuf  size × count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
 DTL_NODISCARD dtl_status_t dtl_comm_alltoall(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
+
+/// The same with blocks of their own sizes and places.
+///
+/// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not read).
+/// @param scounts, sdispls  of the blocks to each rank, in elements; NULL sdispls: one after the other.
+/// @param rcounts, rdispls  of the blocks from each rank.
+/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Alltoallv.
+DTL_NODISCARD dtl_status_t dtl_comm_alltoallv(dtl_comm_t comm, const void *sbuf,
+    const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, const uint64_t *rcounts,
+    const uint64_t *rdispls, dtl_dtype_t dtype);
+
+/// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
+/// calls it; the lists must fit: each rank is in dests here as often as this one is in sources there.
+///
+/// @param dest_count, dests      ranks to send to; DTL_PROC_NULL is passed over.
+/// @param scounts, sdispls       dest_count each, in elements; NULL sdispls: one after the other.
+/// @param source_count, sources  ranks to receive from; of several blocks from one rank the first is the
+///                               one that it sent first.
+/// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
+DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, uint64_t dest_count,
+    const int32_t *dests, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
+    uint64_t source_count, const int32_t *sources, void *rbuf, const uint64_t *rcounts,
+    const uint64_t *rdispls, dtl_dtype_t dtype);
+
+/* -----------------------------------------------------------------------------------------------
+ * Collectives as requests: the same, begun here and ended by dtl_request_wait.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Begins a barrier and returns at once; the request is done when every rank has begun it.
+///
+/// Of all collectives with an i: the arguments are those of the form without it, and the buffers must
+/// stay untouched until the request is done (the arrays of counts, places and ranks only until the
+/// call returns). Every rank begins its collectives, of both forms, in the same order. Any call that
+/// waits, and dtl_request_test, moves them on. The communicator's time limit does not end them; a
+/// death does.
+///
+/// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
+/// @return as dtl_comm_barrier. Equivalent: MPI_Ibarrier.
+DTL_NODISCARD dtl_status_t dtl_comm_ibarrier(dtl_comm_t comm, dtl_request_t *out);
+
+/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
+DTL_NODISCARD dtl_status_t dtl_comm_ibcast(dtl_comm_t comm, void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
+
+/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce.
+DTL_NODISCARD dtl_status_t dtl_comm_ireduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
+    uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, int32_t root, dtl_request_t *out);
+
+/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
+DTL_NODISCARD dtl_status_t dtl_comm_iallreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
+    uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
+
+/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter_block.
+DTL_NODISCARD dtl_status_t dtl_comm_ireduce_scatter_block(dtl_comm_t comm, const void *sbuf,
+    void *rbuf, uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
+
+/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
+DTL_NODISCARD dtl_status_t dtl_comm_ireduce_scatter(dtl_comm_t comm, const void *sbuf, void *rbuf,
+    const uint64_t *rcounts, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
+
+/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
+DTL_NODISCARD dtl_status_t dtl_comm_iscan(dtl_comm_t comm, const void *sbuf, void *rbuf,
+    uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
+
+/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
+DTL_NODISCARD dtl_status_t dtl_comm_iexscan(dtl_comm_t comm, const void *sbuf, void *rbuf,
+    uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
+
+/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igather.
+DTL_NODISCARD dtl_status_t dtl_comm_igather(dtl_comm_t comm, const void *sbuf,
+    uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
+
+/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
+DTL_NODISCARD dtl_status_t dtl_comm_igatherv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
+    void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls, dtl_dtype_t dtype, int32_t root,
+    dtl_request_t *out);
+
+/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
+DTL_NODISCARD dtl_status_t dtl_comm_iscatter(dtl_comm_t comm, const void *sbuf,
+    uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
+
+/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
+DTL_NODISCARD dtl_status_t dtl_comm_iscatterv(dtl_comm_t comm, const void *sbuf,
+    const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, uint64_t rcount,
+    dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
+
+/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
+DTL_NODISCARD dtl_status_t dtl_comm_iallgather(dtl_comm_t comm, const void *sbuf,
+    uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, dtl_request_t *out);
+
+/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
+DTL_NODISCARD dtl_status_t dtl_comm_iallgatherv(dtl_comm_t comm, const void *sbuf,
+    uint64_t scount, void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls,
+    dtl_dtype_t dtype, dtl_request_t *out);
+
+/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
+DTL_NODISCARD dtl_status_t dtl_comm_ialltoall(dtl_comm_t comm, const void *sbuf,
+    uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, dtl_request_t *out);
+
+/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
+DTL_NODISCARD dtl_status_t dtl_comm_ialltoallv(dtl_comm_t comm, const void *sbuf,
+    const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, const uint64_t *rcounts,
+    const uint64_t *rdispls, dtl_dtype_t dtype, dtl_request_t *out);
+
+/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
+DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, uint64_t dest_count,
+    const int32_t *dests, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
+    uint64_t source_count, const int32_t *sources, void *rbuf, const uint64_t *rcounts,
+    const uint64_t *rdispls, dtl_dtype_t dtype, dtl_request_t *out);
+
+/* -----------------------------------------------------------------------------------------------
+ * Communicators from communicators: duplicate, split, choose ranks, shrink; attributes; reports.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Makes a communicator of the same ranks whose messages never meet this one's. Collective; as all
+/// communicators that are made from one, it shares the connection and costs a few hundred bytes, has
+/// the same time limit, and lives on when `comm` is destroyed.
+///
+/// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
+/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already.
+/// Equivalent: MPI_Comm_dup.
+DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
+
+/// Makes one communicator for each color. Collective over `comm`.
+///
+/// @param color  0 or more; DTL_UNDEFINED: none for this rank.
+/// @param key    ranks of the new one are in the order of keys, equal ones in that of `comm`.
+/// @param out    yours, or DTL_COMM_NULL for DTL_UNDEFINED.
+/// @return as dtl_comm_dup; DTL_ERROR_INVALID_ARGUMENT: color. Equivalent: MPI_Comm_split.
+DTL_NODISCARD dtl_status_t dtl_comm_split(dtl_comm_t comm, int32_t color, int32_t key,
+    dtl_comm_t *out);
+
+/// Makes a communicator of the listed ranks, in the list's order. Collective over `comm`: all its
+/// ranks pass the same list.
+///
+/// @param ranks  `count` different ranks of `comm`.
+/// @param out    yours, or DTL_COMM_NULL on ranks that are not listed.
+/// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed twice.
+/// Equivalent: MPI_Group_incl and MPI_Comm_create.
+DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t *ranks,
+    uint64_t count, dtl_comm_t *out);
+
+/// After a failure: makes a working communicator of the ranks that are left, in their order. Every
+/// survivor calls it. It first ends what still waits on `comm` on any rank (with
+/// DTL_ERROR_RANK_FAILURE), then all agree on who is left. `comm` is of no more use: destroy it.
+///
+/// @param out  yours, with the survivors as ranks 0 … n-1.
+/// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the
+///         text says where it is). Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+DTL_NODISCARD dtl_status_t dtl_comm_shrink(dtl_comm_t comm, dtl_comm_t *out);
+
+/// Ends this process at once with an exit code (no atexit functions, no destructors), after a line in
+/// the log. The launcher ends the other ranks (dtlrun and mpirun do). Does not return unless it fails.
+///
+/// @param code  the exit code, 1 … 255.
+/// Equivalent: MPI_Abort.
+DTL_NODISCARD dtl_status_t dtl_comm_abort(dtl_comm_t comm, int32_t code);
+
+/// Tells where the ranks are: which operation each is in, as far as it answers within half a second
+/// (a rank answers while it waits in a call of this library), and each rank's last operations. Any
+/// rank may ask at any time, also from another thread while the first one waits.
+///
+/// @param buf      `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length only
+///                 (the text may be another one the next time: pass a few KiB).
+/// @param out_len  length needed without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len.
+DTL_NODISCARD dtl_status_t dtl_comm_dump(dtl_comm_t comm, char *buf, uint64_t cap,
+    uint64_t *out_len);
+
+/// Makes a key for attributes: pointers of the program's own on communicators.
+///
+/// @param copy_fn    called by dtl_comm_dup; NULL: duplicates do not get the attribute.
+/// @param delete_fn  called when an attribute ends; NULL: nothing to do.
+/// @param user       passed to both.
+/// @param out_key    yours; end it with dtl_comm_key_destroy. dtl_finalize ends all keys.
+/// @return DTL_ERROR_LIMIT. Equivalent: MPI_Comm_create_keyval.
+DTL_NODISCARD dtl_status_t dtl_comm_key_create(dtl_attribute_copy_fn_t copy_fn,
+    dtl_attribute_delete_fn_t delete_fn, void *user, int32_t *out_key);
+
+/// Ends a key. Attributes under it stay readable until their communicators are destroyed.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
+DTL_NODISCARD dtl_status_t dtl_comm_key_destroy(int32_t key);
+
+/// Puts a pointer on a communicator, of this process only. One that was there under the key ends.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_set_attr.
+DTL_NODISCARD dtl_status_t dtl_comm_set_attr(dtl_comm_t comm, int32_t key, void *value);
+
+/// Reads an attribute.
+///
+/// @param out_value  the pointer; NULL if there is none.
+/// @param out_found  1 or 0.
+/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_get_attr.
+DTL_NODISCARD dtl_status_t dtl_comm_get_attr(dtl_comm_t comm, int32_t key, void **out_value,
+    int32_t *out_found);
+
+/// Ends an attribute: its key's delete_fn is called.
+///
+/// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: communicator or key.
+/// Equivalent: MPI_Comm_delete_attr.
+DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -13,8 +13,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Safe faces of `sys` that `runtime` may use.
-const SYS_FOR_RUNTIME: &[&str] =
-    &["args", "buf", "clock", "epoch", "gate", "lock", "machine", "park", "process", "reduce", "slab"];
+const SYS_FOR_RUNTIME: &[&str] = &[
+    "args", "buf", "callback", "clock", "epoch", "gate", "lock", "machine", "park", "process", "reduce",
+    "slab",
+];
 /// Names that only `backend` may know.
 const VENDORS: &[&str] = &[
     "cuda",

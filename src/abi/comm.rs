@@ -16,6 +16,10 @@ pub const DTL_ANY_SOURCE: i32 = -2;
 pub const DTL_ANY_TAG: i32 = -1;
 /// As a source or destination: nobody. The operation completes at once and moves nothing.
 pub const DTL_PROC_NULL: i32 = -3;
+/// As the color of dtl_comm_split: no communicator for this rank.
+pub const DTL_UNDEFINED: i32 = -4;
+/// What dtl_request_wait_any answers when no request is active.
+pub const DTL_NO_INDEX: u64 = u64::MAX;
 /// The largest tag; the smallest is 0.
 pub const DTL_TAG_MAX: i32 = 268_435_455;
 
@@ -84,3 +88,26 @@ pub struct dtl_comm_info_t {
     /// How the data moves and why, NUL-terminated; for people.
     pub transport: [c_char; 128],
 }
+
+/// Copies an attribute when its communicator is duplicated.
+///
+/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`.
+/// @param value      the attribute on `comm`.
+/// @param out_value  what the duplicate gets.
+/// @param out_copy   1 = the duplicate gets it, 0 = it does not.
+/// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
+pub type dtl_attribute_copy_fn_t = Option<
+    unsafe extern "C" fn(
+        comm: dtl_comm_t,
+        key: i32,
+        user: *mut c_void,
+        value: *mut c_void,
+        out_value: *mut *mut c_void,
+        out_copy: *mut i32,
+    ) -> dtl_status_t,
+>;
+
+/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is stale
+/// then). Runs in the thread that did so.
+pub type dtl_attribute_delete_fn_t =
+    Option<unsafe extern "C" fn(comm: dtl_comm_t, key: i32, user: *mut c_void, value: *mut c_void)>;

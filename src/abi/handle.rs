@@ -15,7 +15,8 @@ handle_traits!(
     dtl_executor_t,
     dtl_kernel_t,
     dtl_comm_t,
-    dtl_request_t
+    dtl_request_t,
+    dtl_message_t
 );
 
 /// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
@@ -74,6 +75,15 @@ pub struct dtl_comm_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_request_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// A message that dtl_comm_mprobe has found and taken: dtl_comm_mrecv receives it (Equivalent:
+/// MPI_Message).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_message_t {
     /// Opaque. 0 = null.
     pub id: u64,
 }

@@ -121,6 +121,16 @@ fn received(into: Region, data: Region, source: i32, word: u64) -> Done {
 }
 
 impl Transport for Endpoint {
+    fn probe(&self, _: Selector) -> Result<Option<Done>> {
+        Ok(None)
+    }
+    fn take(&self, _: Selector) -> Result<Option<crate::runtime::backend::Matched>> {
+        Ok(None)
+    }
+    fn receive_matched(&self, m: OpId, _: Region) -> Result<OpId> {
+        Ok(m)
+    }
+
     fn rank(&self) -> i32 {
         self.rank
     }
@@ -129,7 +139,13 @@ impl Transport for Endpoint {
         self.fabric.size
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+    fn isend(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        _mode: crate::runtime::backend::SendMode,
+    ) -> Result<OpId> {
         let mut sides = self.fabric.sides.lock();
         let done = Operation::Done(sent(self.rank, word, data));
         let target = side(&mut sides, dest)?;
@@ -192,13 +208,7 @@ impl Transport for Endpoint {
     }
 
     /// There is nothing to move: who starts the second half of a message ends it.
-    fn progress(&self) -> bool {
-        true
-    }
-
-    fn can_cancel(&self) -> bool {
-        true
-    }
+    fn progress(&self) {}
 
     fn cancel(&self, op: OpId) -> Result<()> {
         let mut sides = self.fabric.sides.lock();

@@ -1,30 +1,33 @@
-//! Collectives. Rules that hold for all of them are in the text of dtl_comm_barrier.
+//! Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
 
-use super::comm::elements;
+use super::collective_args as arguments;
 use super::guard;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
-use crate::error::{Result, fail};
-use crate::runtime::comm::collective::{self, element_size, reduction};
-use crate::runtime::comm::{self, Comm};
-use crate::sys::buf::Region;
+use crate::runtime::comm;
 use std::ffi::c_void;
 
 /// Returns once every rank has called it.
 ///
 /// Of all collectives: every rank of the communicator makes the same calls in the same order, with
-/// the same count, dtype, op and root. Buffers must not overlap. Results do not depend on the order
-/// in which messages arrive, and all ranks get the identical result.
+/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive,
+/// all ranks get the identical result, and it is bitwise the same on every kind of communicator.
+/// Buffers must not overlap. DTL_IN_PLACE as sbuf (at the root where only the root receives; as rbuf
+/// of a scatter, at the root): this rank's part lies where its result goes.
+///
+/// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
 /// @return DTL_ERROR_RANK_FAILURE: a rank died (named). DTL_ERROR_TIMEOUT: the communicator's time
-///         limit. DTL_ERROR_BUSY: another thread of this process is in a collective on it.
+///         limit; the text says which rank is in which operation. DTL_ERROR_BUSY: another thread of
+///         this process is in a collective on it. DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
+///         same collective, or with different counts (named, see dtl_comm_dump).
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
-///         destroy the communicator. DTL_ERROR_INVALID_ARGUMENT: a rank sent another size.
+///         dtl_comm_shrink it, or destroy it.
 /// Equivalent: MPI_Barrier.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
-    guard::hold(|inside| comm::hold(inside, comm), collective::barrier)
+    guard::hold(|inside| comm::hold(inside, comm), |comm| arguments::barrier(comm)?.wait(comm))
 }
 
 /// Copies `count` elements from the root's `buf` into everybody's.
@@ -41,14 +44,16 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     guard::hold(
         |inside| comm::hold(inside, comm),
         // SAFETY: the caller's contract.
-        |comm| collective::bcast(comm, unsafe { elements(buf, count, dtype, "buf") }?, root),
+        |comm| unsafe { arguments::bcast(comm, buf, count, dtype, root) }?.wait(comm),
     )
 }
 
 /// Folds everybody's `count` elements, one by one, into the root's `rbuf`.
 ///
-/// @param rbuf  `count` elements at the root; not read elsewhere (may be NULL there).
-/// @param op    DTL_OP_…; see there which dtypes it goes with.
+/// @param sbuf  `count` elements; DTL_IN_PLACE at the root.
+/// @param rbuf  `count` elements at the root; not touched elsewhere (may be NULL there).
+/// @param op    DTL_OP_…; see there which dtypes it goes with. Operands are folded in the order of
+///              ranks unless the operation commutes.
 /// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
 /// Equivalent: MPI_Reduce.
 #[unsafe(no_mangle)]
@@ -63,19 +68,14 @@ pub unsafe extern "C" fn dtl_comm_reduce(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        |comm| {
-            let by = reduction(dtype, op)?;
-            // SAFETY: the caller's contract.
-            let send = unsafe { elements(sbuf, count, dtype, "sbuf") }?;
-            // SAFETY: as above; read at the root only.
-            let recv = unsafe { at_root(comm, root, rbuf, count, dtype, "rbuf") }?;
-            collective::reduce(comm, send, recv, by, root)
-        },
+        // SAFETY: the caller's contract.
+        |comm| unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }?.wait(comm),
     )
 }
 
 /// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
 ///
+/// @param sbuf  `count` elements, or DTL_IN_PLACE.
 /// @return as dtl_comm_reduce. Equivalent: MPI_Allreduce.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_allreduce(
@@ -88,20 +88,99 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        |comm| {
-            let by = reduction(dtype, op)?;
-            // SAFETY: the caller's contract.
-            let send = unsafe { elements(sbuf, count, dtype, "sbuf") }?;
-            // SAFETY: as above.
-            let recv = unsafe { elements(rbuf, count, dtype, "rbuf") }?;
-            collective::allreduce(comm, send, recv, by)
-        },
+        // SAFETY: the caller's contract.
+        |comm| unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm),
+    )
+}
+
+/// Folds everybody's size × `count` elements and gives rank r the r-th `count` of the result.
+///
+/// @param sbuf   size × count elements; DTL_IN_PLACE: they lie at `rbuf`, whose first `count` are then
+///               the result.
+/// @param rbuf   `count` elements (size × count in place).
+/// @param count  elements of one block.
+/// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter_block.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
+        |comm| unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm),
+    )
+}
+
+/// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r] elements.
+///
+/// @param sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
+///                 rcounts[rank] are then the result.
+/// @param rcounts  size counts, the same on all ranks.
+/// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_reduce_scatter(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
+        |comm| unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }?.wait(comm),
+    )
+}
+
+/// Folds, element by element, what ranks 0 … this one give.
+///
+/// @param sbuf  `count` elements, or DTL_IN_PLACE.
+/// @return as dtl_comm_reduce. Equivalent: MPI_Scan.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_scan(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
+        |comm| unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm),
+    )
+}
+
+/// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
+///
+/// @param sbuf  `count` elements, or DTL_IN_PLACE.
+/// @return as dtl_comm_reduce. Equivalent: MPI_Exscan.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_exscan(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
+        |comm| unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm),
     )
 }
 
 /// Collects everybody's block at the root, in the order of ranks.
 ///
-/// @param sbuf            count_per_rank elements.
+/// @param sbuf            count_per_rank elements; DTL_IN_PLACE at the root.
 /// @param count_per_rank  elements in one block.
 /// @param rbuf            size × count_per_rank elements at the root; may be NULL elsewhere.
 /// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Gather.
@@ -116,13 +195,33 @@ pub unsafe extern "C" fn dtl_comm_gather(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
+        |comm| unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }?.wait(comm),
+    )
+}
+
+/// Collects everybody's block at the root, each with its own size and place.
+///
+/// @param sbuf     `scount` elements; DTL_IN_PLACE at the root.
+/// @param rcounts  elements of each rank's block; read at the root only (may be NULL elsewhere).
+/// @param rdispls  where each block begins in `rbuf`, in elements; NULL: one after the other.
+/// @return as dtl_comm_gather; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Gatherv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_gatherv(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    scount: u64,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+    root: i32,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
         |comm| {
-            let all = for_all(comm, count_per_rank)?;
-            // SAFETY: the caller's contract.
-            let send = unsafe { elements(sbuf, count_per_rank, dtype, "sbuf") }?;
-            // SAFETY: as above.
-            let recv = unsafe { at_root(comm, root, rbuf, all, dtype, "rbuf") }?;
-            collective::gather(comm, send, recv, root)
+            unsafe { arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root) }?.wait(comm)
         },
     )
 }
@@ -131,7 +230,7 @@ pub unsafe extern "C" fn dtl_comm_gather(
 ///
 /// @param sbuf            size × count_per_rank elements at the root; may be NULL elsewhere.
 /// @param count_per_rank  elements in one block.
-/// @param rbuf            count_per_rank elements.
+/// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in `sbuf`.
 /// @return as dtl_comm_gather. Equivalent: MPI_Scatter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_scatter(
@@ -144,20 +243,40 @@ pub unsafe extern "C" fn dtl_comm_scatter(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
+        |comm| unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }?.wait(comm),
+    )
+}
+
+/// Hands the root's blocks out, each with its own size and place.
+///
+/// @param scounts, sdispls  as rcounts and rdispls of dtl_comm_gatherv, of `sbuf` at the root.
+/// @param rbuf              `rcount` elements; DTL_IN_PLACE at the root.
+/// @return as dtl_comm_gather. Equivalent: MPI_Scatterv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_scatterv(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    scounts: *const u64,
+    sdispls: *const u64,
+    rbuf: *mut c_void,
+    rcount: u64,
+    dtype: dtl_dtype_t,
+    root: i32,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
         |comm| {
-            let all = for_all(comm, count_per_rank)?;
-            // SAFETY: the caller's contract.
-            let send = unsafe { at_root(comm, root, sbuf, all, dtype, "sbuf") }?;
-            // SAFETY: as above.
-            let recv = unsafe { elements(rbuf, count_per_rank, dtype, "rbuf") }?;
-            collective::scatter(comm, send, recv, root)
+            unsafe { arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root) }?
+                .wait(comm)
         },
     )
 }
 
 /// Collects everybody's block at everybody, in the order of ranks.
 ///
-/// @param sbuf  count_per_rank elements.
+/// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
 /// @param rbuf  size × count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
 #[unsafe(no_mangle)]
@@ -170,20 +289,39 @@ pub unsafe extern "C" fn dtl_comm_allgather(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
+        |comm| unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }?.wait(comm),
+    )
+}
+
+/// Collects everybody's block at everybody, each with its own size and place.
+///
+/// @param sbuf              `scount` elements, or DTL_IN_PLACE.
+/// @param rcounts, rdispls  as in dtl_comm_gatherv, the same counts on all ranks.
+/// @return as dtl_comm_gatherv. Equivalent: MPI_Allgatherv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_allgatherv(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    scount: u64,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
         |comm| {
-            let all = for_all(comm, count_per_rank)?;
-            // SAFETY: the caller's contract.
-            let send = unsafe { elements(sbuf, count_per_rank, dtype, "sbuf") }?;
-            // SAFETY: as above.
-            let recv = unsafe { elements(rbuf, all, dtype, "rbuf") }?;
-            collective::allgather(comm, send, recv)
+            unsafe { arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype) }?.wait(comm)
         },
     )
 }
 
 /// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
 ///
-/// @param sbuf, rbuf  size × count_per_rank elements each.
+/// @param sbuf  size × count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
+/// @param rbuf  size × count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_alltoall(
@@ -195,40 +333,82 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
+        |comm| unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }?.wait(comm),
+    )
+}
+
+/// The same with blocks of their own sizes and places.
+///
+/// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not read).
+/// @param scounts, sdispls  of the blocks to each rank, in elements; NULL sdispls: one after the other.
+/// @param rcounts, rdispls  of the blocks from each rank.
+/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Alltoallv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_alltoallv(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    scounts: *const u64,
+    sdispls: *const u64,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
         |comm| {
-            let all = for_all(comm, count_per_rank)?;
-            // SAFETY: the caller's contract.
-            let send = unsafe { elements(sbuf, all, dtype, "sbuf") }?;
-            // SAFETY: as above.
-            let recv = unsafe { elements(rbuf, all, dtype, "rbuf") }?;
-            collective::alltoall(comm, send, recv, element_size(dtype)? * count_per_rank as usize)
+            unsafe { arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype) }?
+                .wait(comm)
         },
     )
 }
 
-/// Elements in one block for each rank.
-fn for_all(comm: &Comm, count_per_rank: u64) -> Result<u64> {
-    match count_per_rank.checked_mul(u64::from(comm.size().unsigned_abs())) {
-        Some(all) => Ok(all),
-        None => {
-            fail!(DTL_ERROR_INVALID_ARGUMENT, "count_per_rank {count_per_rank} is more than memory can hold")
-        }
-    }
-}
-
-/// A buffer that only the root has.
-unsafe fn at_root(
-    comm: &Comm,
-    root: i32,
-    pointer: *const c_void,
-    count: u64,
+/// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
+/// calls it; the lists must fit: each rank is in dests here as often as this one is in sources there.
+///
+/// @param dest_count, dests      ranks to send to; DTL_PROC_NULL is passed over.
+/// @param scounts, sdispls       dest_count each, in elements; NULL sdispls: one after the other.
+/// @param source_count, sources  ranks to receive from; of several blocks from one rank the first is the
+///                               one that it sent first.
+/// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
+    comm: dtl_comm_t,
+    dest_count: u64,
+    dests: *const i32,
+    sbuf: *const c_void,
+    scounts: *const u64,
+    sdispls: *const u64,
+    source_count: u64,
+    sources: *const i32,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
     dtype: dtl_dtype_t,
-    name: &str,
-) -> Result<Region> {
-    if comm.rank() != root {
-        element_size(dtype)?;
-        return Ok(Region::EMPTY);
-    }
-    // SAFETY: passed on.
-    unsafe { elements(pointer, count, dtype, name) }
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        // SAFETY: the caller's contract.
+        |comm| {
+            unsafe {
+                arguments::neighbor_alltoallv(
+                    comm,
+                    dest_count,
+                    dests,
+                    sbuf,
+                    scounts,
+                    sdispls,
+                    source_count,
+                    sources,
+                    rbuf,
+                    rcounts,
+                    rdispls,
+                    dtype,
+                )
+            }?
+            .wait(comm)
+        },
+    )
 }

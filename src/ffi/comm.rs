@@ -1,15 +1,12 @@
-//! Communicators: open, describe, send, receive.
+//! Communicators: open, describe, end.
 
 use super::args::{self, Out, sized};
 use super::guard;
 use crate::abi::comm::*;
-use crate::abi::handle::{dtl_comm_t, dtl_request_t};
+use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
-use crate::abi::word::dtl_dtype_t;
-use crate::error::{Result, fail};
-use crate::runtime::comm::{self, collective, open, p2p, request};
-use crate::sys::buf::Region;
-use std::ffi::c_void;
+use crate::error::Result;
+use crate::runtime::comm::{self, open};
 
 sized!(dtl_comm_desc_t, dtl_comm_info_t);
 
@@ -70,10 +67,10 @@ unsafe fn take_description(desc: *const dtl_comm_desc_t) -> Result<open::Descrip
 }
 
 /// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;
-/// requests in flight are withdrawn and their handles become stale; messages that were sent stay
-/// receivable by the peers. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
+/// requests in flight are withdrawn (one that has been matched finishes first) and all its requests'
+/// handles become stale; messages that were sent stay receivable by the peers. A collective that is
+/// in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
 ///
-/// @return DTL_ERROR_BUSY: requests are in flight and the transport cannot withdraw them.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
@@ -109,179 +106,5 @@ pub unsafe extern "C" fn dtl_comm_info(comm: dtl_comm_t, out_info: *mut dtl_comm
         let comm = comm::pin(inside, comm)?;
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_info, |info| comm::info(&comm, info)) }
-    })
-}
-
-/// `count` elements of `dtype` at `pointer`.
-///
-/// # Safety
-/// They stay valid until the operation that receives the region has ended.
-pub(super) unsafe fn elements(
-    pointer: *const c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    name: &str,
-) -> Result<Region> {
-    let size = collective::element_size(dtype)? as u64;
-    let Some(bytes) = count.checked_mul(size) else {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{name}: {count} elements of {size} bytes are more than memory can hold"
-        );
-    };
-    // SAFETY: passed on.
-    unsafe { args::region(pointer, bytes, name) }
-}
-
-/// Sends a message and returns when `buf` may be used again (which may be before it is received).
-///
-/// @param buf    `count` elements; NULL only for count 0.
-/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag    0 … DTL_TAG_MAX.
-/// @return DTL_ERROR_RANK_FAILURE: dest died or left. DTL_ERROR_TIMEOUT: the communicator's time
-///         limit passed; the message was withdrawn. DTL_ERROR_CANCELED: the communicator was
-///         destroyed meanwhile. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
-/// Threads: any, several at once. Equivalent: MPI_Send.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_send(
-    comm: dtl_comm_t,
-    buf: *const c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    dest: i32,
-    tag: i32,
-) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            let data = unsafe { elements(buf, count, dtype, "buf") }?;
-            p2p::send(comm, data, dest, tag)
-        },
-    )
-}
-
-/// Receives a message: the oldest of `source` (or any) with `tag` (or any).
-///
-/// @param buf     room for `count` elements; shorter messages are fine.
-/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
-/// @param tag     0 … DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
-/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. Else as dtl_comm_send (an ANY_SOURCE
-///         receive fails with DTL_ERROR_RANK_FAILURE when any rank dies).
-/// Threads: any, several at once. Equivalent: MPI_Recv.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_recv(
-    comm: dtl_comm_t,
-    buf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    source: i32,
-    tag: i32,
-    info: *mut dtl_recv_info_t,
-) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            let data = unsafe { elements(buf, count, dtype, "buf") }?;
-            let done = p2p::recv(comm, data, source, tag)?;
-            let (told, result) = p2p::received(comm, &done, source);
-            put_info(info, told)?;
-            result
-        },
-    )
-}
-
-/// Writes receive information if the caller wants it.
-pub(super) fn put_info(info: *mut dtl_recv_info_t, told: dtl_recv_info_t) -> Result<()> {
-    if !info.is_null() {
-        Out::new(info, "info")?.set(told);
-    }
-    Ok(())
-}
-
-/// Sends one message and receives another at the same time, so that exchanges round a ring cannot
-/// deadlock. The buffers must not overlap.
-///
-/// @param dtype  of both messages. The other parameters and the statuses: dtl_comm_send and
-///               dtl_comm_recv.
-/// Equivalent: MPI_Sendrecv.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_sendrecv(
-    comm: dtl_comm_t,
-    sbuf: *const c_void,
-    scount: u64,
-    dest: i32,
-    stag: i32,
-    rbuf: *mut c_void,
-    rcount: u64,
-    source: i32,
-    rtag: i32,
-    dtype: dtl_dtype_t,
-    info: *mut dtl_recv_info_t,
-) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            let sdata = unsafe { elements(sbuf, scount, dtype, "sbuf") }?;
-            // SAFETY: as above.
-            let rdata = unsafe { elements(rbuf, rcount, dtype, "rbuf") }?;
-            let done = p2p::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
-            let (told, result) = p2p::received(comm, &done, source);
-            put_info(info, told)?;
-            result
-        },
-    )
-}
-
-/// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
-///
-/// @param out  the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_send; failures of the message itself come with the request.
-/// Equivalent: MPI_Isend.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_isend(
-    comm: dtl_comm_t,
-    buf: *const c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    dest: i32,
-    tag: i32,
-    out: *mut dtl_request_t,
-) -> dtl_status_t {
-    guard::call(|inside| {
-        let out = Out::new(out, "out")?;
-        let comm = comm::pin(inside, comm)?;
-        // SAFETY: the caller's contract: `buf` stays until the request is done.
-        let data = unsafe { elements(buf, count, dtype, "buf") }?;
-        out.set(request::isend(comm, data, dest, tag)?);
-        Ok(())
-    })
-}
-
-/// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
-///
-/// @param out  the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_recv; failures of the message itself come with the request.
-/// Equivalent: MPI_Irecv.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_irecv(
-    comm: dtl_comm_t,
-    buf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    source: i32,
-    tag: i32,
-    out: *mut dtl_request_t,
-) -> dtl_status_t {
-    guard::call(|inside| {
-        let out = Out::new(out, "out")?;
-        let comm = comm::pin(inside, comm)?;
-        // SAFETY: the caller's contract: `buf` stays until the request is done.
-        let data = unsafe { elements(buf, count, dtype, "buf") }?;
-        out.set(request::irecv(comm, data, source, tag)?);
-        Ok(())
     })
 }

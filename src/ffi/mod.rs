@@ -26,8 +26,16 @@ pub mod executor;
 
 pub mod kernel;
 
+mod collective_args;
+
 pub mod comm;
+
+pub mod p2p;
 
 pub mod request;
 
 pub mod collective;
+
+pub mod collective_start;
+
+pub mod group;

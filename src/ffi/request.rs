@@ -1,17 +1,17 @@
-//! Requests: wait, test, cancel.
+//! Requests: start, wait, test, cancel, end.
 
 use super::args::Out;
-use super::comm::put_info;
 use super::guard;
-use crate::abi::comm::dtl_recv_info_t;
+use super::p2p::put_info;
+use crate::abi::comm::{DTL_NO_INDEX, dtl_recv_info_t};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::dtl_status_t;
-use crate::error::{Result, fail};
-use crate::runtime::comm::request;
-use crate::sys::epoch;
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::{request, wait};
 
 /// Waits until a request is done. Its handle is stale afterwards (a second wait answers
-/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive.
+/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent one
+/// rests afterwards; waiting for one at rest returns at once.
 ///
 /// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once.
 /// @param info        NULL, or what a receive tells (also of a failed one).
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn dtl_request_wait(
     guard::wait(
         |inside| request::pin(inside, request),
         |pinned| {
-            let (told, result) = request::wait(&pinned, request, timeout_ns)?;
+            let (told, result) = wait::wait(&pinned, request, timeout_ns)?;
             put_info(info, told)?;
             result
         },
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn dtl_request_test(
     guard::call(|inside| {
         let out_done = Out::new(out_done, "out_done")?;
         let pinned = request::pin(inside, request)?;
-        let outcome = request::test(&pinned, request)?;
+        let outcome = wait::test(&pinned, request)?;
         out_done.set(i32::from(outcome.is_some()));
         let Some((told, result)) = outcome else { return Ok(()) };
         put_info(info, told)?;
@@ -84,22 +84,150 @@ pub unsafe extern "C" fn dtl_request_wait_all(
     guard::wait(
         |_| check_array(count, requests),
         |count| {
-            if count == 0 {
-                return Ok(());
-            }
-            // SAFETY: the caller's contract: `count` handles, not null by the check.
-            let requests = unsafe { std::slice::from_raw_parts_mut(requests, count) };
-            let tell = |index: usize, told| {
-                if !infos.is_null() {
-                    // SAFETY: the caller's contract: as many infos as requests.
-                    let slot = unsafe { infos.add(index) };
-                    // SAFETY: as above.
-                    unsafe { slot.write(told) };
-                }
-            };
-            request::wait_all(|handle| request::pin(&epoch::enter(), handle), requests, timeout_ns, tell)
+            // SAFETY: the caller's contract: `count` handles, checked not to be null.
+            let requests = unsafe { array(requests, count) };
+            wait::wait_all(requests, timeout_ns, |index, told| tell(infos, index, told))
         },
     )
+}
+
+/// Asks after all requests, without waiting; makes progress.
+///
+/// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing else
+///                  was written.
+/// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_request_test_all(
+    count: u64,
+    requests: *mut dtl_request_t,
+    out_done: *mut i32,
+    infos: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::wait(
+        |_| Ok((Out::new(out_done, "out_done")?, check_array(count, requests)?)),
+        |(out_done, count)| {
+            // SAFETY: the caller's contract: `count` handles, checked not to be null.
+            let requests = unsafe { array(requests, count) };
+            let (done, result) = wait::test_all(requests, |index, told| tell(infos, index, told))?;
+            out_done.set(i32::from(done));
+            result
+        },
+    )
+}
+
+/// Waits until one of the requests is done, and ends that one.
+///
+/// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The one
+///                   that is done becomes null, unless it is persistent.
+/// @param out_index  which one; DTL_NO_INDEX: none is active. Written also if that one failed.
+/// @param info       NULL, or what a receive tells.
+/// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
+/// Equivalent: MPI_Waitany.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_request_wait_any(
+    count: u64,
+    requests: *mut dtl_request_t,
+    timeout_ns: u64,
+    out_index: *mut u64,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::wait(
+        |_| Ok((Out::new(out_index, "out_index")?, check_array(count, requests)?)),
+        |(out_index, count)| {
+            // SAFETY: the caller's contract: `count` handles, checked not to be null.
+            let requests = unsafe { array(requests, count) };
+            let mut first = None;
+            wait::wait_some(requests, 1, timeout_ns, |index, outcome| first = Some((index, outcome)))?;
+            let Some((index, (told, result))) = first else {
+                out_index.set(DTL_NO_INDEX);
+                return Ok(());
+            };
+            out_index.set(index as u64);
+            put_info(info, told)?;
+            result
+        },
+    )
+}
+
+/// Waits until at least one of the requests is done, and ends all that are.
+///
+/// @param requests   as in dtl_request_wait_any.
+/// @param out_count  how many were done; 0: none is active.
+/// @param indices    room for `count`: which ones.
+/// @param infos      NULL, or room for `count`: what each tells, in the order of `indices`.
+/// @return the first failure (its text names the index); the others' are in infos[].status.
+///         DTL_ERROR_TIMEOUT: none is done, all go on. Equivalent: MPI_Waitsome.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_request_wait_some(
+    count: u64,
+    requests: *mut dtl_request_t,
+    timeout_ns: u64,
+    out_count: *mut u64,
+    indices: *mut u64,
+    infos: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::wait(
+        |_| {
+            if count > 0 {
+                Out::new(indices, "indices")?;
+            }
+            Ok((Out::new(out_count, "out_count")?, check_array(count, requests)?))
+        },
+        |(out_count, count)| {
+            // SAFETY: the caller's contract: `count` handles, checked not to be null.
+            let requests = unsafe { array(requests, count) };
+            let (mut done, mut failure) = (0, Ok(()));
+            wait::wait_some(requests, count, timeout_ns, |index, (told, result)| {
+                // SAFETY: the caller's contract: room for `count`, and done < count.
+                let slot = unsafe { indices.add(done) };
+                // SAFETY: as above.
+                unsafe { slot.write(index as u64) };
+                tell(infos, done, told);
+                done += 1;
+                let named = |error: Error| error.within(&format!("requests[{index}]"));
+                failure = std::mem::replace(&mut failure, Ok(())).and_then(|()| result.map_err(named));
+            })?;
+            out_count.set(done as u64);
+            failure
+        },
+    )
+}
+
+/// Starts a persistent request that is at rest.
+///
+/// @return DTL_ERROR_INVALID_STATE: it is active, or not persistent. Else as the call that made it.
+/// Equivalent: MPI_Start.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
+    guard::call(|inside| request::start(&*request::pin(inside, request)?))
+}
+
+/// Starts persistent requests, in their order.
+///
+/// @return the first failure (its text names the index): those before it are active, the others are
+///         not. Equivalent: MPI_Startall.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_request_start_all(count: u64, requests: *mut dtl_request_t) -> dtl_status_t {
+    guard::call(|inside| {
+        let count = check_array(count, requests)?;
+        // SAFETY: the caller's contract: `count` handles, checked not to be null.
+        let requests = unsafe { array(requests, count) };
+        for (index, handle) in requests.iter().enumerate() {
+            let started = request::pin(inside, *handle).and_then(|request| request::start(&request));
+            started.map_err(|error| error.within(&format!("requests[{index}]")))?;
+        }
+        Ok(())
+    })
+}
+
+/// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
+/// has been matched. Null: nothing happens.
+///
+/// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for it.
+/// Equivalent: MPI_Request_free, but nothing goes on in the background.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {
+    guard::wait(|inside| request::destroy(inside, request), request::end)
 }
 
 fn check_array(count: u64, requests: *mut dtl_request_t) -> Result<usize> {
@@ -110,4 +238,26 @@ fn check_array(count: u64, requests: *mut dtl_request_t) -> Result<usize> {
         Out::new(requests, "requests")?;
     }
     Ok(count as usize)
+}
+
+/// The caller's handles.
+///
+/// # Safety
+/// `count` handles, nobody else's through the call; not null unless count is 0.
+unsafe fn array<'a>(requests: *mut dtl_request_t, count: usize) -> &'a mut [dtl_request_t] {
+    if count == 0 {
+        return &mut [];
+    }
+    // SAFETY: passed on.
+    unsafe { std::slice::from_raw_parts_mut(requests, count) }
+}
+
+/// Writes one of the infos, if the caller wants them.
+fn tell(infos: *mut dtl_recv_info_t, index: usize, told: dtl_recv_info_t) {
+    if !infos.is_null() {
+        // SAFETY: the caller's contract: as many infos as requests.
+        let slot = unsafe { infos.add(index) };
+        // SAFETY: as above.
+        unsafe { slot.write(told) };
+    }
 }

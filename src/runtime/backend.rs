@@ -261,41 +261,48 @@ impl Selector {
     }
 }
 
+/// When a send is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendMode {
+    /// When its buffer may be used again.
+    Standard,
+    /// When a receive has taken the message.
+    Synchronous,
+}
+
+/// A message that was taken out of the queue for one receive to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Matched {
+    /// The transport's word for it.
+    pub message: OpId,
+    /// Its source, word and true size.
+    pub done: Done,
+}
+
 /// A set of ranks that move bytes under 64-bit match words (see `dtl_comm_vtable_t`).
-/// isend, irecv, test and cancel do not block; test makes progress on every operation.
+/// Nothing here blocks; test, probe, take and progress move every operation on.
 /// Called by several threads at once.
 pub trait Transport: Send + Sync {
     /// This process' rank.
     fn rank(&self) -> i32;
     /// Number of ranks.
     fn size(&self) -> i32;
-    /// Bits of the match word that it matches; below 64 it must have `dup`.
-    fn match_bits(&self) -> u32 {
-        64
-    }
     /// Starts a send; the region stays valid and unchanged until it is done.
-    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId>;
+    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId>;
     /// Starts a receive into the region.
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
+    /// Makes progress and looks for the message that a receive would take now; it stays.
+    fn probe(&self, select: Selector) -> Result<Option<Done>>;
+    /// The same, and takes it out: only `receive_matched` gets it.
+    fn take(&self, select: Selector) -> Result<Option<Matched>>;
+    /// Starts the receive of a taken message.
+    fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId>;
     /// Makes progress and asks after one operation; `Some` = over, the id is not used again.
     fn test(&self, op: OpId) -> Result<Option<Done>>;
-    /// Makes progress without asking after anything: called while a call waits on another transport.
-    /// False: it cannot, its requests have to be tested instead.
-    fn progress(&self) -> bool {
-        false
-    }
-    /// Whether `cancel` withdraws unmatched operations.
-    fn can_cancel(&self) -> bool {
-        false
-    }
+    /// Makes progress without asking after anything: called while a call waits on something else.
+    fn progress(&self);
     /// Tries to withdraw; the operation then completes through `test`.
-    fn cancel(&self, _op: OpId) -> Result<()> {
-        Ok(())
-    }
-    /// A second transport over the same ranks that matches on its own. Collective.
-    fn dup(&self) -> Option<Result<Box<dyn Transport>>> {
-        None
-    }
+    fn cancel(&self, op: OpId) -> Result<()>;
     /// Ranks known to have died or left.
     fn failed_ranks(&self) -> Vec<i32> {
         Vec::new()
@@ -319,7 +326,11 @@ pub trait Transport: Send + Sync {
 pub fn recv_info(done: &Done) -> dtl_recv_info_t {
     dtl_recv_info_t {
         source: done.source,
-        tag: (done.word & 0xFFFF_FFFF) as i32,
+        tag: if done.source == crate::abi::comm::DTL_PROC_NULL {
+            crate::abi::comm::DTL_ANY_TAG
+        } else {
+            (done.word & crate::abi::comm::DTL_TAG_MAX as u64) as i32
+        },
         size_bytes: done.size,
         status: done.status,
         reserved0: 0,

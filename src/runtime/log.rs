@@ -90,4 +90,12 @@ macro_rules! warning {
         }
     };
 }
-pub(crate) use {info, warning};
+/// A line of level error.
+macro_rules! error {
+    ($($text:tt)+) => {
+        if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_ERROR) {
+            $crate::runtime::log::log($crate::abi::runtime::DTL_LOG_ERROR, &format!($($text)+));
+        }
+    };
+}
+pub(crate) use {error, info, warning};

@@ -25,6 +25,8 @@ pub struct Shutdown {
 /// Every noun's part in the end of the library, users of a thing before the thing.
 pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::request::destroy_all, forget_all: comm::request::forget_all },
+    Shutdown { destroy_all: comm::message::destroy_all, forget_all: comm::message::forget_all },
+    Shutdown { destroy_all: comm::attribute::destroy_all, forget_all: comm::attribute::forget_all },
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
     Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
@@ -34,8 +36,8 @@ pub const SHUTDOWN: &[Shutdown] = &[
 #[cold]
 #[must_use]
 pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
-    const NOUNS: [&str; 8] =
-        ["", "backend", "stream", "event", "executor", "kernel", "communicator", "request"];
+    const NOUNS: [&str; 9] =
+        ["", "backend", "stream", "event", "executor", "kernel", "communicator", "request", "message"];
     let other = crate::sys::slab::tag_of(id);
     let text = match NOUNS.get(usize::from(other)) {
         _ if id == 0 => format!("the {noun} handle is null"),

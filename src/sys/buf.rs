@@ -171,6 +171,21 @@ impl Scratch {
         Some(scratch)
     }
 
+    /// Words, one after the other.
+    #[must_use]
+    pub fn of_words(words: &[u64]) -> Option<Self> {
+        // SAFETY: the slice outlives the copy made here, which only reads it.
+        Self::copy_of(unsafe { Region::new(words.as_ptr().cast_mut().cast(), size_of_val(words)) })
+    }
+
+    /// Its bytes as words. Call when no operation works on it any more.
+    #[must_use]
+    pub fn words(&self) -> Vec<u64> {
+        // SAFETY: nothing writes it now, by this method's contract; it lives through the call.
+        let bytes = unsafe { self.region().as_slice() };
+        bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).collect()
+    }
+
     /// Its bytes. They live as long as the scratch does: keep it until the operation has ended.
     #[must_use]
     pub fn region(&self) -> Region {

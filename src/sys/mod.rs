@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod buf;
+pub mod callback;
 pub mod child;
 pub mod clock;
 pub mod epoch;

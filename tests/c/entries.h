@@ -7,7 +7,7 @@
 #include "far.h"
 
 /* Which handle of the call is in question. */
-enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST };
+enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE };
 
 struct handles {
     dtl_backend_t backend;
@@ -17,6 +17,7 @@ struct handles {
     dtl_kernel_t kernel;
     dtl_comm_t comm;
     dtl_request_t request;
+    dtl_message_t message;
 };
 
 /* Everything that calls write to; compared bytewise after a failure. */
@@ -58,6 +59,8 @@ static inline dtl_status_t e_kernel(const dtl_kernel_context_t* c, const void* c
 
 static const dtl_launch_t e_launch = DTL_LAUNCH_INIT;
 static char e_source[64];
+
+#include "entries_comm.h"
 
 /* X(noun in question, function, arguments): `h` are the handles, `o` the outputs. */
 #define ENTRIES(X)                                                                                \
@@ -121,32 +124,7 @@ static char e_source[64];
     X(KERNEL, dtl_kernel_destroy, (h->kernel))                                                    \
     X(KERNEL, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
     X(STREAM, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
-    X(NONE, dtl_comm_world, (&o->handles.comm))                                                   \
-    X(NONE, dtl_comm_open, (NULL, &o->handles.comm))                                              \
-    X(COMM, dtl_comm_destroy, (h->comm))                                                          \
-    X(COMM, dtl_comm_rank, (h->comm, &o->number))                                                 \
-    X(COMM, dtl_comm_size, (h->comm, &o->number))                                                 \
-    X(COMM, dtl_comm_info, (h->comm, &o->comm_info))                                              \
-    X(COMM, dtl_comm_send, (h->comm, e_source, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0))              \
-    X(COMM, dtl_comm_recv, (h->comm, o->data, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0, &o->recv_info))\
-    X(COMM, dtl_comm_sendrecv, (h->comm, e_source, 8, DTL_PROC_NULL, 0, o->data, 8, DTL_PROC_NULL,\
-        0, DTL_DTYPE_BYTE, &o->recv_info))                                                        \
-    X(COMM, dtl_comm_isend, (h->comm, e_source, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0,              \
-        &o->handles.request))                                                                     \
-    X(COMM, dtl_comm_irecv, (h->comm, o->data, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0,               \
-        &o->handles.request))                                                                     \
-    X(REQUEST, dtl_request_wait, (h->request, 0, &o->recv_info))                                  \
-    X(REQUEST, dtl_request_test, (h->request, &o->number, &o->recv_info))                         \
-    X(REQUEST, dtl_request_cancel, (h->request))                                                  \
-    X(REQUEST, dtl_request_wait_all, (1, (o->requests[0] = h->request, o->requests), 0, NULL))    \
-    X(COMM, dtl_comm_barrier, (h->comm))                                                          \
-    X(COMM, dtl_comm_bcast, (h->comm, o->data, 8, DTL_DTYPE_BYTE, 0))                             \
-    X(COMM, dtl_comm_reduce, (h->comm, e_source, o->data, 8, DTL_DTYPE_INT8, DTL_OP_SUM, 0))      \
-    X(COMM, dtl_comm_allreduce, (h->comm, e_source, o->data, 8, DTL_DTYPE_INT8, DTL_OP_SUM))      \
-    X(COMM, dtl_comm_gather, (h->comm, e_source, 8, o->data, DTL_DTYPE_BYTE, 0))                  \
-    X(COMM, dtl_comm_scatter, (h->comm, e_source, 8, o->data, DTL_DTYPE_BYTE, 0))                 \
-    X(COMM, dtl_comm_allgather, (h->comm, e_source, 8, o->data, DTL_DTYPE_BYTE))                  \
-    X(COMM, dtl_comm_alltoall, (h->comm, e_source, 8, o->data, DTL_DTYPE_BYTE))
+    COMM_ENTRIES(X)
 
 typedef dtl_status_t (*entry_fn)(const struct handles*, struct outputs*);
 

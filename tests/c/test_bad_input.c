@@ -51,13 +51,14 @@ static int replace(struct handles* handles, enum noun noun, uint64_t id) {
         case KERNEL: handles->kernel.id = id; return 1;
         case COMM: handles->comm.id = id; return 1;
         case REQUEST: handles->request.id = id; return 1;
+        case MESSAGE: handles->message.id = id; return 1;
         default: return 0;
     }
 }
 
 static uint64_t id_of(const struct handles* handles, int noun) {
-    const uint64_t ids[8] = {0, handles->backend.id, handles->stream.id, handles->event.id, handles->executor.id,
-        handles->kernel.id, handles->comm.id, handles->request.id};
+    const uint64_t ids[9] = {0, handles->backend.id, handles->stream.id, handles->event.id, handles->executor.id,
+        handles->kernel.id, handles->comm.id, handles->request.id, handles->message.id};
     return ids[noun];
 }
 
@@ -82,10 +83,10 @@ static void test_handles(void) {
         stale.backend = far_register("stale", &far);
         CHECK_OK(dtl_backend_unregister(stale.backend));
     }
-    for (noun = BACKEND; noun <= REQUEST; noun++) {
+    for (noun = BACKEND; noun <= MESSAGE; noun++) {
         const uint64_t id = id_of(&good, noun);
         refuse_all(noun, id_of(&stale, noun));
-        for (other = BACKEND; other <= REQUEST; other++)
+        for (other = BACKEND; other <= MESSAGE; other++)
             if (other != noun) refuse_all(noun, id_of(&good, other));
         refuse_all(noun, UINT64_MAX);
         refuse_all(noun, 1);
@@ -109,12 +110,15 @@ static void test_null_handles(void) {
     CHECK_OK(dtl_executor_destroy(DTL_EXECUTOR_NULL));
     CHECK_OK(dtl_kernel_destroy(DTL_KERNEL_NULL));
     CHECK_OK(dtl_comm_destroy(DTL_COMM_NULL));
+    CHECK_OK(dtl_request_destroy(DTL_REQUEST_NULL));
     CHECK_OK(dtl_backend_unregister(DTL_BACKEND_NULL));
     for (i = 0; i < ENTRY_COUNT; i++) {
         struct handles handles = good;
         const enum noun noun = entries[i].noun;
         if (noun <= STREAM || strstr(entries[i].name, "_destroy") != NULL) continue;
-        if (strcmp(entries[i].name, "dtl_request_wait_all") == 0) continue; /* passes null ones over */
+        /* These pass null ones over. */
+        if (strncmp(entries[i].name, "dtl_request_wait_", 17) == 0) continue;
+        if (strcmp(entries[i].name, "dtl_request_test_all") == 0) continue;
         if (strcmp(entries[i].name, "dtl_executor_run_async") == 0 && noun == EVENT) continue; /* no event */
         replace(&handles, noun, 0);
         must_fail(&entries[i], &handles, DTL_ERROR_INVALID_HANDLE);

@@ -63,6 +63,9 @@
 #define DTL_NODISCARD
 #endif
 
+/// As sbuf (as rbuf of a scatter) of a collective: this rank's part lies where its result goes.
+#define DTL_IN_PLACE ((void*)(intptr_t)-1)
+
 #ifdef __cplusplus
 extern "C" {
 #endif

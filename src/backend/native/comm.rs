@@ -123,6 +123,17 @@ impl NativeTransport {
 }
 
 impl Transport for NativeTransport {
+    fn progress(&self) {}
+    fn probe(&self, _: Selector) -> Result<Option<Done>> {
+        Ok(None)
+    }
+    fn take(&self, _: Selector) -> Result<Option<crate::runtime::backend::Matched>> {
+        Ok(None)
+    }
+    fn receive_matched(&self, m: OpId, _: Region) -> Result<OpId> {
+        Ok(m)
+    }
+
     fn rank(&self) -> i32 {
         self.rank
     }
@@ -131,11 +142,13 @@ impl Transport for NativeTransport {
         self.size
     }
 
-    fn match_bits(&self) -> u32 {
-        if self.slots.table.match_bits == 0 { 64 } else { self.slots.table.match_bits }
-    }
-
-    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+    fn isend(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        _mode: crate::runtime::backend::SendMode,
+    ) -> Result<OpId> {
         let _turn = self.turn();
         let (buf, size) = (data.addr().ptr().cast_const(), data.len() as u64);
         let mut op = 0;
@@ -193,24 +206,10 @@ impl Transport for NativeTransport {
         }))
     }
 
-    fn can_cancel(&self) -> bool {
-        self.slots.table.cancel.is_some()
-    }
-
     fn cancel(&self, op: OpId) -> Result<()> {
         let Some(slot) = self.slots.table.cancel else { return Ok(()) };
         let _turn = self.turn();
         call!(self.owner, "comm.cancel", slot, self.comm.ptr(), op.0)
-    }
-
-    fn dup(&self) -> Option<Result<Box<dyn Transport>>> {
-        let slot = self.slots.table.dup?;
-        let _turn = self.turn();
-        let mut comm = std::ptr::null_mut();
-        let answer = call!(self.owner, "comm.dup", slot, self.comm.ptr(), &raw mut comm);
-        Some(answer.map(|()| -> Box<dyn Transport> {
-            Box::new(NativeTransport::new(Arc::clone(&self.owner), self.slots, comm, self.rank, self.size))
-        }))
     }
 
     fn describe(&self) -> String {

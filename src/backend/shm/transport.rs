@@ -77,6 +77,16 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn probe(&self, _: Selector) -> Result<Option<Done>> {
+        Ok(None)
+    }
+    fn take(&self, _: Selector) -> Result<Option<crate::runtime::backend::Matched>> {
+        Ok(None)
+    }
+    fn receive_matched(&self, m: OpId, _: Region) -> Result<OpId> {
+        Ok(m)
+    }
+
     fn rank(&self) -> i32 {
         self.rank
     }
@@ -85,7 +95,13 @@ impl Transport for Endpoint {
         self.size
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+    fn isend(
+        &self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        _mode: crate::runtime::backend::SendMode,
+    ) -> Result<OpId> {
         self.with(|engine| engine.isend(data, dest, word))
     }
 
@@ -114,20 +130,7 @@ impl Transport for Endpoint {
         })
     }
 
-    fn progress(&self) -> bool {
-        if OPENER.state() != self.opener {
-            return true;
-        }
-        // Who holds the lock makes progress itself.
-        if let Some(mut open) = self.engine.try_lock().filter(|open| open.claim.is_some()) {
-            open.engine.progress();
-        }
-        true
-    }
-
-    fn can_cancel(&self) -> bool {
-        true
-    }
+    fn progress(&self) {}
 
     fn cancel(&self, op: OpId) -> Result<()> {
         self.with(|engine| {

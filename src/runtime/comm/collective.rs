@@ -1,23 +1,19 @@
-//! Collective calls: arguments checked, steps generated, run under one time limit.
-//!
-//! Every rank must make the same calls in the same order. A failure (time limit, death, mismatch)
-//! leaves ranks at different points, so collectives are refused from then on.
+//! Collective calls: arguments checked and steps generated. `run` runs them.
 
 use super::Comm;
-use super::algorithms::{self as algorithm, Group};
+use super::algorithms as algorithm;
+use super::algorithms::choice::{Algorithm, choose};
+use super::p2p::Data;
+use super::recorder::{Call, Kind};
+use super::run::Run;
 use super::schedule::Schedule;
-use crate::abi::comm::DTL_TAG_MAX;
-use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use super::types::Reduction;
 use crate::error::{Result, fail};
+use crate::runtime::explain;
 use crate::sys::buf::Region;
-use crate::sys::reduce::{self, Kernel};
 use std::sync::atomic::Ordering;
 
 impl Comm {
-    fn group(&self) -> Group {
-        Group { rank: self.rank, size: self.size }
-    }
-
     fn check_root(&self, root: i32) -> Result<()> {
         if (0..self.size).contains(&root) {
             return Ok(());
@@ -25,142 +21,325 @@ impl Comm {
         fail!(DTL_ERROR_INVALID_RANK, "root {root}: the communicator has ranks 0 to {}", self.size - 1)
     }
 
-    /// Runs one collective: `generate` appends its steps.
-    fn collective(
-        &self,
-        name: &str,
-        kernel: Option<Kernel>,
-        generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
-    ) -> Result<()> {
-        self.check_open()?;
-        let Some(mut schedule) = self.collective.try_lock() else {
-            return fail!(
-                DTL_ERROR_BUSY,
-                "{name}: another thread is in a collective on this communicator; order the calls, or use two communicators"
-            );
-        };
-        if self.is_broken.load(Ordering::Relaxed) {
-            let why = self.broken.lock().clone().unwrap_or_default();
-            return fail!(
-                DTL_ERROR_INVALID_STATE,
-                "{name}: an earlier collective failed ({why}), so the ranks are out of step: destroy the communicator"
-            );
+    /// The algorithm for a call; the first use of each is explained.
+    fn choose(&self, kind: Kind, bytes: usize, commutes: bool) -> Algorithm {
+        let algorithm = choose(kind, self.size, bytes, commutes);
+        let bit = 1_u32 << (algorithm as u32);
+        let seen = self.chosen.get(kind as usize);
+        if seen.is_some_and(|seen| seen.load(Ordering::Relaxed) & bit == 0) {
+            self.explain_choice(kind, algorithm, bytes);
         }
-        schedule.reset(kernel);
-        generate(&mut schedule, self.group())?;
-        let tag = (self.sequence.fetch_add(1, Ordering::Relaxed) & DTL_TAG_MAX as u32) as i32;
-        let result = schedule.run(self, tag, self.deadline()).map_err(|error| error.within(name));
-        if let Err(error) = &result {
-            *self.broken.lock() = Some(error.to_string());
-            self.is_broken.store(true, Ordering::Relaxed);
-        }
-        result
+        algorithm
     }
-}
 
-/// A pair of dtype and operation that go together.
-#[derive(Clone, Copy)]
-pub struct Reduction {
-    kernel: Kernel,
-    element: usize,
-}
-
-/// Checks a pair of dtype and operation.
-pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
-    let element = element_size(dtype)?;
-    let Some(op_name) = reduce::op_name(op) else {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "op {op} is none: use DTL_OP_SUM to DTL_OP_BXOR");
-    };
-    match reduce::kernel(dtype, op) {
-        Some(kernel) => Ok(Reduction { kernel, element }),
-        None => {
-            let dtype_name = reduce::dtype_name(dtype).unwrap_or("?");
-            fail!(DTL_ERROR_TYPE, "DTL_OP_{op_name} does not go with DTL_DTYPE_{dtype_name}")
+    #[cold]
+    fn explain_choice(&self, kind: Kind, algorithm: Algorithm, bytes: usize) {
+        if let Some(seen) = self.chosen.get(kind as usize) {
+            seen.fetch_or(1 << (algorithm as u32), Ordering::Relaxed);
         }
-    }
-}
-
-/// Size of a dtype's element in bytes.
-pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
-    match reduce::dtype_size(dtype) {
-        Some(size) => Ok(size),
-        None => {
-            fail!(DTL_ERROR_INVALID_ARGUMENT, "dtype {dtype} is none: use DTL_DTYPE_INT8 to DTL_DTYPE_BOOL")
-        }
+        let topic = format!("{} {algorithm:?}", kind.name());
+        let text = format!(
+            "first used with {bytes} bytes over {} ranks ({})",
+            self.size,
+            self.link.kind.to_string_lossy()
+        );
+        explain::chose(&topic, &text);
     }
 }
 
 fn check_disjoint(send: Region, recv: Region) -> Result<()> {
     if send.overlaps(recv) {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "the send and receive buffers overlap: use two buffers");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "the send and receive buffers overlap: use two buffers, or DTL_IN_PLACE"
+        );
     }
     Ok(())
 }
 
+/// A rank's own contribution; `None` = DTL_IN_PLACE: it lies where the result goes.
+pub type Sent = Option<Region>;
+
+/// The bytes sent, checked against where the result goes.
+fn sent_or(send: Sent, recv: Region, in_place: Region) -> Result<Region> {
+    match send {
+        Some(send) => check_disjoint(send, recv).map(|()| send),
+        None => Ok(in_place),
+    }
+}
+
+/// One of several blocks.
+fn at(blocks: &[Region], rank: i32) -> Region {
+    usize::try_from(rank).ok().and_then(|rank| blocks.get(rank)).copied().unwrap_or(Region::EMPTY)
+}
+
+/// How much a block is, for a rank's own buffer may be elsewhere.
+#[derive(Clone, Copy)]
+pub struct Of {
+    /// Elements.
+    pub count: u64,
+    /// Their type.
+    pub dtype: i32,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+/// An operation for a collective: what folds, and what it is called in reports.
+pub struct By {
+    /// What folds.
+    pub reduction: Reduction,
+    /// DTL_OP_….
+    pub op: i32,
+}
+
 /// Returns once every rank has called it.
-pub fn barrier(comm: &Comm) -> Result<()> {
-    comm.collective("barrier", None, |s, g| {
+pub fn barrier(comm: &Comm) -> Result<Run> {
+    comm.choose(Kind::Barrier, 0, true);
+    comm.prepare(Call::new(Kind::Barrier), None, |s, g| {
         algorithm::barrier(s, g);
         Ok(())
     })
 }
 
 /// The root's data to all.
-pub fn bcast(comm: &Comm, data: Region, root: i32) -> Result<()> {
+pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Run> {
     comm.check_root(root)?;
-    comm.collective("bcast", None, |s, g| {
-        algorithm::bcast(s, g, root, data);
+    let how = comm.choose(Kind::Bcast, data.bytes.len(), true);
+    comm.prepare(Call::new(Kind::Bcast).with(data.count, data.dtype).root(root), None, |s, g| {
+        algorithm::bcast(s, g, how, root, data.bytes);
         Ok(())
     })
 }
 
-/// Everybody's data folded, at the root.
-pub fn reduce(comm: &Comm, send: Region, recv: Region, by: Reduction, root: i32) -> Result<()> {
+/// Everybody's data folded, at the root. `recv` says count and dtype; its bytes count at the root.
+pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<Run> {
     comm.check_root(root)?;
-    check_disjoint(send, recv)?;
-    comm.collective("reduce", Some(by.kernel), |s, g| algorithm::reduce(s, g, root, send, recv))
+    if send.is_none() && comm.rank != root {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
+    }
+    let send = sent_or(send, recv.bytes, recv.bytes)?;
+    comm.choose(Kind::Reduce, send.len(), by.reduction.commutes);
+    let call = Call::new(Kind::Reduce).with(recv.count, recv.dtype).op(by.op).root(root);
+    let commutes = by.reduction.commutes;
+    comm.prepare(call, Some(by.reduction), |s, g| algorithm::reduce(s, g, root, commutes, (send, recv.bytes)))
 }
 
 /// Everybody's data folded, at everybody.
-pub fn allreduce(comm: &Comm, send: Region, recv: Region, by: Reduction) -> Result<()> {
-    check_disjoint(send, recv)?;
-    comm.collective("allreduce", Some(by.kernel), |s, g| algorithm::allreduce(s, g, send, recv, by.element))
+pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Run> {
+    let send = sent_or(send, recv.bytes, recv.bytes)?;
+    let how = comm.choose(Kind::Allreduce, send.len(), by.reduction.commutes);
+    let call = Call::new(Kind::Allreduce).with(recv.count, recv.dtype).op(by.op);
+    let element = by.reduction.element;
+    comm.prepare(call, Some(by.reduction), |s, g| {
+        algorithm::allreduce(s, g, how, element, (send, recv.bytes))
+    })
 }
 
-/// Everybody's block, at the root.
-pub fn gather(comm: &Comm, send: Region, recv: Region, root: i32) -> Result<()> {
+/// Everybody's blocks folded; rank r gets block r. `blocks`: the parts of `send` (or in place: of
+/// where the result goes).
+pub fn reduce_scatter(
+    comm: &Comm,
+    kind: BlockKind,
+    blocks: &[Region],
+    in_place: bool,
+    recv: Data,
+    by: By,
+) -> Result<Run> {
+    if !in_place {
+        blocks.iter().try_for_each(|block| check_disjoint(*block, recv.bytes))?;
+    }
+    let kind = if kind == BlockKind::Equal { Kind::ReduceScatterBlock } else { Kind::ReduceScatter };
+    comm.choose(kind, recv.bytes.len(), by.reduction.commutes);
+    let call = Call::new(kind).with(recv.count, recv.dtype).op(by.op);
+    comm.prepare(call, Some(by.reduction), |s, g| algorithm::reduce_scatter(s, g, blocks, recv.bytes))
+}
+
+/// Whether all ranks' blocks have the same size.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum BlockKind {
+    /// The same on all ranks.
+    Equal,
+    /// Each rank has its own.
+    Various,
+}
+
+/// Everything up to this rank folded: with this rank's own part (scan) or without (exscan).
+pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Run> {
+    let send = sent_or(send, recv.bytes, recv.bytes)?;
+    let kind = if exclusive { Kind::Exscan } else { Kind::Scan };
+    comm.choose(kind, send.len(), by.reduction.commutes);
+    let call = Call::new(kind).with(recv.count, recv.dtype).op(by.op);
+    comm.prepare(call, Some(by.reduction), |s, g| match exclusive {
+        true => algorithm::exscan(s, g, send, recv.bytes),
+        false => algorithm::scan(s, g, send, recv.bytes),
+    })
+}
+
+/// Everybody's block, at the root. `per_rank`: one block; `recv`: all of them, at the root.
+pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Run> {
     comm.check_root(root)?;
-    check_disjoint(send, recv)?;
-    comm.collective("gather", None, |s, g| {
-        algorithm::gather(s, g, root, send, recv);
+    let len = per_rank.bytes;
+    let own = recv.part(comm.rank as usize * len, len);
+    let send = at_root_only(comm, "sbuf", send, recv, own, root)?;
+    let how = comm.choose(Kind::Gather, len, true);
+    let call = Call::new(Kind::Gather).with(per_rank.count, per_rank.dtype).root(root);
+    comm.prepare(call, None, |s, g| algorithm::gather(s, g, how, root, (send, recv)))
+}
+
+/// In place makes sense where the result goes.
+fn at_root_only(
+    comm: &Comm,
+    name: &str,
+    mine: Sent,
+    theirs: Region,
+    own: Region,
+    root: i32,
+) -> Result<Region> {
+    if mine.is_none() && comm.rank != root {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: DTL_IN_PLACE is for the root (rank {root}) only");
+    }
+    sent_or(mine, theirs, own)
+}
+
+/// The same with a block of its own size for each rank.
+pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) -> Result<Run> {
+    comm.check_root(root)?;
+    if send.is_none() && comm.rank != root {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
+    }
+    if let Some(send) = send {
+        blocks.iter().try_for_each(|block| check_disjoint(send, *block))?;
+    }
+    let send = send.unwrap_or(at(blocks, root));
+    comm.choose(Kind::Gatherv, 0, true);
+    let call = Call::new(Kind::Gatherv).with(of.count, of.dtype).root(root);
+    comm.prepare(call, None, |s, g| {
+        algorithm::gatherv(s, g, root, send, |rank| at(blocks, rank));
         Ok(())
     })
 }
 
-/// The root's blocks, one to each.
-pub fn scatter(comm: &Comm, send: Region, recv: Region, root: i32) -> Result<()> {
+/// The root's blocks, one to each. `recv` `None` = DTL_IN_PLACE at the root.
+pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Run> {
     comm.check_root(root)?;
-    check_disjoint(send, recv)?;
-    comm.collective("scatter", None, |s, g| {
-        algorithm::scatter(s, g, root, send, recv);
+    let len = per_rank.bytes;
+    let own = send.part(comm.rank as usize * len, len);
+    let recv = at_root_only(comm, "rbuf", recv, send, own, root)?;
+    let how = comm.choose(Kind::Scatter, len, true);
+    let call = Call::new(Kind::Scatter).with(per_rank.count, per_rank.dtype).root(root);
+    comm.prepare(call, None, |s, g| algorithm::scatter(s, g, how, root, (send, recv)))
+}
+
+/// The same with a block of its own size for each rank.
+pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -> Result<Run> {
+    comm.check_root(root)?;
+    if recv.is_none() && comm.rank != root {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "rbuf: DTL_IN_PLACE is for the root (rank {root}) only");
+    }
+    if let Some(recv) = recv {
+        blocks.iter().try_for_each(|block| check_disjoint(*block, recv))?;
+    }
+    let recv = recv.unwrap_or(at(blocks, root));
+    comm.choose(Kind::Scatterv, 0, true);
+    let call = Call::new(Kind::Scatterv).with(of.count, of.dtype).root(root);
+    comm.prepare(call, None, |s, g| {
+        algorithm::scatterv(s, g, root, |rank| at(blocks, rank), recv);
         Ok(())
     })
 }
 
 /// Everybody's block, at everybody.
-pub fn allgather(comm: &Comm, send: Region, recv: Region) -> Result<()> {
-    check_disjoint(send, recv)?;
-    comm.collective("allgather", None, |s, g| {
-        algorithm::allgather(s, g, send, recv);
+pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Run> {
+    let len = per_rank.bytes;
+    let send = sent_or(send, recv, recv.part(comm.rank as usize * len, len))?;
+    let how = comm.choose(Kind::Allgather, len, true);
+    let call = Call::new(Kind::Allgather).with(per_rank.count, per_rank.dtype);
+    comm.prepare(call, None, |s, g| algorithm::allgather(s, g, how, (send, recv)))
+}
+
+/// The same with a block of its own size for each rank.
+pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<Run> {
+    if let Some(send) = send {
+        blocks.iter().try_for_each(|block| check_disjoint(send, *block))?;
+    }
+    let send = send.unwrap_or(at(blocks, comm.rank));
+    comm.choose(Kind::Allgatherv, 0, true);
+    comm.prepare(Call::new(Kind::Allgatherv).with(of.count, of.dtype), None, |s, g| {
+        algorithm::allgatherv(s, g, send, |rank| at(blocks, rank));
         Ok(())
     })
 }
 
-/// Block r to rank r, and block r from rank r; blocks of `block` bytes.
-pub fn alltoall(comm: &Comm, send: Region, recv: Region, block: usize) -> Result<()> {
-    check_disjoint(send, recv)?;
-    comm.collective("alltoall", None, |s, g| {
-        algorithm::alltoall(s, g, send, recv, block);
+/// Block r to rank r, and block r from rank r.
+pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Run> {
+    if let Some(send) = send {
+        check_disjoint(send, recv)?;
+    }
+    let len = per_rank.bytes;
+    let how = comm.choose(Kind::Alltoall, len, true);
+    comm.prepare(Call::new(Kind::Alltoall).with(per_rank.count, per_rank.dtype), None, |s, g| {
+        let send = match send {
+            Some(send) => send,
+            None => copied(s, recv)?,
+        };
+        algorithm::alltoall(s, g, how, len, (send, recv))
+    })
+}
+
+/// What lies where the result goes, moved out of its way.
+fn copied(s: &mut Schedule, what: Region) -> Result<Region> {
+    let copy = s.scratch(what.len())?;
+    s.copy(copy, what);
+    s.round();
+    Ok(copy)
+}
+
+/// The same with blocks of their own sizes. `send` `None` = DTL_IN_PLACE.
+pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Run> {
+    comm.choose(Kind::Alltoallv, 0, true);
+    comm.prepare(Call::new(Kind::Alltoallv).with(of.count, of.dtype), None, |s, g| {
+        let moved: Vec<Region> = match send {
+            Some(send) => send.to_vec(),
+            None => recv.iter().map(|block| copied(s, *block)).collect::<Result<_>>()?,
+        };
+        let ranks = || 0..comm.size;
+        algorithm::exchange(
+            s,
+            g,
+            ranks().map(|rank| (rank, at(&moved, rank))),
+            ranks().map(|rank| (rank, at(recv, rank))),
+        );
+        s.copy(at(recv, g.rank), at(&moved, g.rank));
+        s.round();
+        Ok(())
+    })
+}
+
+/// Blocks to and from chosen ranks.
+pub struct Neighbors<'a> {
+    /// Ranks, or DTL_PROC_NULL.
+    pub ranks: &'a [i32],
+    /// One for each.
+    pub blocks: &'a [Region],
+}
+
+/// One block to each of `out`'s ranks, one from each of `into`'s.
+pub fn neighbor_alltoallv(comm: &Comm, out: &Neighbors<'_>, into: &Neighbors<'_>, of: Of) -> Result<Run> {
+    out.ranks.iter().try_for_each(|rank| comm.check_peer("dests", *rank, false))?;
+    into.ranks.iter().try_for_each(|rank| comm.check_peer("sources", *rank, false))?;
+    comm.choose(Kind::NeighborAlltoallv, 0, true);
+    comm.prepare(Call::new(Kind::NeighborAlltoallv).with(of.count, of.dtype), None, |s, g| {
+        let pairs = |of: &Neighbors<'_>| -> Vec<(i32, Region)> {
+            of.ranks.iter().copied().zip(of.blocks.iter().copied()).collect()
+        };
+        let (sent, received) = (pairs(out), pairs(into));
+        algorithm::exchange(s, g, sent.iter().copied(), received.iter().copied());
+        let own = |pairs: &[(i32, Region)]| -> Vec<Region> {
+            pairs.iter().filter(|(rank, _)| *rank == g.rank).map(|(_, data)| *data).collect()
+        };
+        // The n-th block to itself is the n-th from itself.
+        own(&received).iter().zip(own(&sent)).for_each(|(to, from)| s.copy(*to, from));
+        s.round();
         Ok(())
     })
 }

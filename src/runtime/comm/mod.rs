@@ -1,29 +1,43 @@
-//! Communicators: everything a C program asks of one, made from a transport's five functions.
+//! Communicators: everything a C program asks of one, made from what a transport does.
 //!
-//! `open` finds or makes one, `p2p` sends and receives, `request` keeps what is in flight,
-//! `schedule` runs collectives, `collective` checks them and picks from `algorithms`; `progress`
-//! moves all communicators while a call waits on one.
+//! `open` finds or makes one on a `link`, `group` makes one from another. `p2p` sends and receives,
+//! `message` keeps what was probed and taken, `request` what is in flight, `wait` waits for it.
+//! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list.
+//! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
+//! call waits.
 
+pub mod agree;
 mod algorithms;
+pub mod attribute;
 pub mod collective;
+pub mod group;
+mod link;
+mod members;
+pub mod message;
 pub mod open;
 pub mod p2p;
 mod progress;
+mod recorder;
+pub mod report;
 pub mod request;
+pub mod run;
 mod schedule;
+pub mod types;
+pub mod wait;
 
-use super::backend::{OpId, Selector, Transport};
-use super::registry::Backend;
+use super::backend::{Done, Selector};
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
-use crate::error::{Result, fail};
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
 use crate::sys::slab::{Held, Table};
-use std::ffi::CStr;
+use link::{Class, Link};
+use members::Members;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 /// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
 pub const TAG: u8 = 6;
@@ -32,37 +46,69 @@ const SELF: u64 = WORLD | 1 << 36;
 
 static TABLE: Table<Comm> = Table::new(TAG, 2);
 
-/// Whose message it is: classes never match across, so a user's DTL_ANY_TAG cannot take a
-/// collective's message.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    User = 0,
-    Collective = 1,
-}
+/// Why waiting calls end early: nothing, destroyed here, or revoked by a rank that shrinks it.
+const OPEN: u8 = 0;
+const CLOSED: u8 = 1;
+const REVOKED: u8 = 2;
 
 /// A communicator.
 pub struct Comm {
-    transport: Box<dyn Transport>,
-    /// A transport that matches in few bits has no room for classes: collectives get a dup.
-    collective_transport: Option<Box<dyn Transport>>,
-    /// The backend behind it; its share keeps the backend registered.
-    _backend: Arc<Backend>,
-    kind: &'static CStr,
+    link: Arc<Link>,
+    context: u32,
+    /// `None`: all ranks of the link, in their order.
+    members: Option<Members>,
     rank: i32,
     size: i32,
     timeout_ns: u64,
-    /// Set by destroy: waiting calls return CANCELED.
-    closed: AtomicBool,
+    state: AtomicU8,
     /// Why collectives are refused, once one has failed.
     broken: Mutex<Option<String>>,
     is_broken: AtomicBool,
-    /// Collectives so far: their messages' tag.
+    /// Collectives so far.
     sequence: AtomicU32,
-    /// One collective at a time; keeps its step list's memory from one to the next.
-    collective: Mutex<schedule::Schedule>,
+    /// A thread is in a blocking collective.
+    in_collective: AtomicBool,
+    /// Step lists for reuse.
+    spare: Mutex<Vec<Box<schedule::Schedule>>>,
+    recorder: recorder::Recorder,
+    reports: report::Reports,
+    /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
+    chosen: [AtomicU32; recorder::KINDS.len()],
+    attributes: attribute::Attributes,
+    /// Times that it was shrunk.
+    shrinks: AtomicU32,
 }
 
 impl Comm {
+    /// `members`: the link's rank of each rank; `rank`: which one this process is.
+    fn new(
+        link: Arc<Link>,
+        context: u32,
+        members: Option<Members>,
+        (rank, size): (i32, i32),
+        timeout_ns: u64,
+    ) -> Self {
+        Comm {
+            link,
+            context,
+            members,
+            rank,
+            size,
+            timeout_ns,
+            state: AtomicU8::new(OPEN),
+            broken: Mutex::new(None),
+            is_broken: AtomicBool::new(false),
+            sequence: AtomicU32::new(0),
+            in_collective: AtomicBool::new(false),
+            spare: Mutex::new(Vec::new()),
+            recorder: recorder::Recorder::new(),
+            reports: report::Reports::default(),
+            chosen: [const { AtomicU32::new(0) }; recorder::KINDS.len()],
+            attributes: attribute::Attributes::default(),
+            shrinks: AtomicU32::new(0),
+        }
+    }
+
     /// This process' rank.
     #[must_use]
     pub fn rank(&self) -> i32 {
@@ -80,38 +126,68 @@ impl Comm {
         Deadline::after(self.timeout_ns)
     }
 
-    fn transport(&self, class: Class) -> &dyn Transport {
-        match &self.collective_transport {
-            Some(transport) if class == Class::Collective => transport.as_ref(),
-            _ => self.transport.as_ref(),
-        }
+    /// The link's rank of one of ours.
+    fn outer(&self, rank: i32) -> i32 {
+        self.members.as_ref().map_or(rank, |members| members.outer(rank))
     }
 
-    /// The match word of a tag. A transport that matches in few bits has the class in its dup.
+    /// A completion with its source as this communicator counts.
+    fn inner(&self, done: Done) -> Done {
+        let Some(members) = &self.members else { return done };
+        Done { source: members.inner(done.source).unwrap_or(done.source), ..done }
+    }
+
     fn word(&self, class: Class, tag: i32) -> u64 {
-        let tag = tag as u32 as u64; // checked to be 0 … DTL_TAG_MAX before it gets here
-        if self.collective_transport.is_some() { tag } else { (class as u64) << 32 | tag }
+        link::word(self.context, class, tag)
     }
 
     fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
-        if tag == DTL_ANY_TAG {
-            let ignore = if self.collective_transport.is_some() { DTL_TAG_MAX as u64 } else { 0xFFFF_FFFF };
-            return Selector { source, word: self.word(class, 0), ignore };
-        }
-        Selector { source, word: self.word(class, tag), ignore: 0 }
+        let source = if source == DTL_ANY_SOURCE { source } else { self.outer(source) };
+        let ignore = if tag == DTL_ANY_TAG { link::TAG_BITS } else { 0 };
+        Selector { source, word: self.word(class, tag.max(0)), ignore }
+    }
+
+    fn is_open(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == OPEN
     }
 
     fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Relaxed) {
-            return fail!(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread");
+        if self.is_open() { Ok(()) } else { Err(self.ended()) }
+    }
+
+    /// Why a call on a communicator that is not open fails.
+    #[cold]
+    fn ended(&self) -> Error {
+        if self.state.load(Ordering::Acquire) == REVOKED {
+            return Error::new(
+                DTL_ERROR_RANK_FAILURE,
+                "a rank has begun to shrink the communicator after a failure: call dtl_comm_shrink too",
+            );
         }
-        Ok(())
+        Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread")
+    }
+
+    /// Our ranks that died or left.
+    fn failed_ranks(&self) -> Vec<i32> {
+        let failed = self.link.transport.failed_ranks().into_iter();
+        match &self.members {
+            None => failed.collect(),
+            Some(members) => failed.filter_map(|rank| members.inner(rank)).collect(),
+        }
+    }
+
+    /// Whether one of our ranks is known to have died.
+    fn has_died(&self) -> bool {
+        match self.link.transport.failed_count() {
+            0 => false,
+            _ if self.members.is_none() => true,
+            _ => !self.failed_ranks().is_empty(),
+        }
     }
 
     /// Ranks that died or left, as text for errors; empty if none is known.
     fn failed_text(&self) -> String {
-        let failed = self.transport(Class::User).failed_ranks();
-        let names: Vec<_> = failed.iter().map(ToString::to_string).collect();
+        let names: Vec<_> = self.failed_ranks().iter().map(ToString::to_string).collect();
         names.join(", ")
     }
 
@@ -121,23 +197,11 @@ impl Comm {
         }
         fail!(DTL_ERROR_INVALID_RANK, "{name} {rank}: the communicator has ranks 0 to {}", self.size - 1)
     }
-
-    /// Closes the transports. Called when nobody can use the communicator any more.
-    fn close(&self) {
-        for transport in self.collective_transport.iter().chain([&self.transport]) {
-            if let Err(error) = transport.close() {
-                super::log::warning!(
-                    "closing a communicator of kind {}: {error}",
-                    self.kind.to_string_lossy()
-                );
-            }
-        }
-    }
 }
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        self.close();
+        report::close(self);
     }
 }
 
@@ -174,7 +238,7 @@ pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
 }
 
 /// Destroys a communicator: waiting calls return CANCELED, operations in flight are withdrawn, the
-/// transport closes with the last user. Null and the predefined ones: nothing.
+/// link closes with the last communicator on it. Null and the predefined ones: nothing.
 pub fn destroy(inside: &Guard, handle: dtl_comm_t) -> Result<()> {
     if [0, WORLD, SELF].contains(&handle.id) {
         return Ok(());
@@ -182,12 +246,15 @@ pub fn destroy(inside: &Guard, handle: dtl_comm_t) -> Result<()> {
     let Some(comm) = TABLE.pin(inside, handle.id) else {
         return Err(super::invalid_handle("communicator", TAG, handle.id));
     };
-    request::check_withdrawable(&comm)?;
     // First, so that who waits on one of its requests hears CANCELED.
-    comm.closed.store(true, Ordering::Release);
+    comm.state.store(CLOSED, Ordering::Release);
     request::withdraw_all(&comm)?;
+    message::drop_all(&comm);
     match TABLE.remove(inside, handle.id) {
-        Some(_) => Ok(()),
+        Some(comm) => {
+            attribute::end_all(&comm, handle);
+            Ok(())
+        }
         None => Err(super::invalid_handle("communicator", TAG, handle.id)),
     }
 }
@@ -197,7 +264,7 @@ pub fn destroy_all() {
     let inside = epoch::enter();
     for id in TABLE.handles() {
         if let Some(comm) = TABLE.pin(&inside, id) {
-            comm.closed.store(true, Ordering::Release);
+            comm.state.store(CLOSED, Ordering::Release);
         }
         drop(TABLE.remove(&inside, id));
     }
@@ -211,27 +278,17 @@ pub fn forget_all() {
     }
 }
 
-/// Describes a communicator.
-pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
-    let transport = comm.transport(Class::User);
-    (out.rank, out.size, out.timeout_ns) = (comm.rank, comm.size, comm.timeout_ns);
-    out.failed_count = i32::try_from(transport.failed_ranks().len()).unwrap_or(i32::MAX);
-    out.kind = comm.kind.as_ptr();
-    super::copy_text(&mut out.transport, &transport.describe());
-    Ok(())
+/// Ends this process with an exit code, saying so first: the launcher ends the other ranks.
+pub fn abort(comm: &Comm, code: i32) -> ! {
+    super::log::error!("rank {} of {} ends the job with code {code} (dtl_comm_abort)", comm.rank, comm.size);
+    crate::sys::process::exit_now(code)
 }
 
-/// Withdraws an operation and waits until the transport lets go of its buffer. `Ok` = it had
-/// completed before it could be withdrawn.
-fn withdraw(transport: &dyn Transport, op: OpId) -> Result<Option<super::backend::Done>> {
-    use crate::abi::status::DTL_ERROR_CANCELED;
-    transport.cancel(op)?;
-    let mut backoff = crate::sys::park::Backoff::new();
-    loop {
-        match transport.test(op)? {
-            Some(done) if done.status == DTL_ERROR_CANCELED => return Ok(None),
-            Some(done) => return Ok(Some(done)),
-            None => backoff.pause(),
-        }
-    }
+/// Describes a communicator.
+pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
+    (out.rank, out.size, out.timeout_ns) = (comm.rank, comm.size, comm.timeout_ns);
+    out.failed_count = i32::try_from(comm.failed_ranks().len()).unwrap_or(i32::MAX);
+    out.kind = comm.link.kind.as_ptr();
+    super::copy_text(&mut out.transport, &comm.link.transport.describe());
+    Ok(())
 }

@@ -1,12 +1,11 @@
 //! Opening: which kind, with which ranks, and the two predefined communicators.
 
-use super::schedule::Schedule;
+use super::link::Link;
 use super::{Comm, TABLE, insert, progress};
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
 use crate::abi::handle::dtl_comm_t;
-use crate::abi::status::DTL_ERROR_NOT_SUPPORTED;
-use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{OpenArgs, Transport};
+use crate::error::{Result, fail};
+use crate::runtime::backend::OpenArgs;
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::{explain, settings};
@@ -15,7 +14,6 @@ use crate::sys::epoch::Guard;
 use crate::sys::lock::Mutex;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// How long the ranks wait for each other at the start unless the description says less.
 const BOOTSTRAP_NS: u64 = 30_000_000_000;
@@ -173,34 +171,11 @@ pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<S
 
 fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
-    let first = provider.open(args)?;
-    let (rank, size) = (first.rank(), first.size());
-    let second = if first.match_bits() < 64 { Some(duplicate(first.as_ref())?) } else { None };
-    Ok(Comm {
-        transport: first,
-        collective_transport: second,
-        kind: interned(&backend.name),
-        _backend: backend,
-        rank,
-        size,
-        timeout_ns,
-        closed: AtomicBool::new(false),
-        broken: Mutex::new(None),
-        is_broken: AtomicBool::new(false),
-        sequence: AtomicU32::new(0),
-        collective: Mutex::new(Schedule::default()),
-    })
-}
-
-/// The transport for collectives where the match word has no room for classes.
-fn duplicate(first: &dyn Transport) -> Result<Box<dyn Transport>> {
-    let no_dup =
-        || Err(Error::new(DTL_ERROR_NOT_SUPPORTED, "the transport matches in few bits and has no dup"));
-    let second = first.dup().unwrap_or_else(no_dup);
-    if second.is_err() {
-        first.close()?;
-    }
-    second
+    let transport = provider.open(args)?;
+    let place = (transport.rank(), transport.size());
+    let kind = interned(&backend.name);
+    let link = Arc::new(Link::new(transport, backend, kind));
+    Ok(Comm::new(link, 0, None, place, timeout_ns))
 }
 
 /// Kind names live for ever; there are few different ones.

@@ -1,18 +1,18 @@
-//! Point to point: blocking send, receive and exchange over a transport's isend, irecv, test.
+//! Point to point: blocking send, receive, exchange and probe over what a transport starts.
 
-use super::{Class, Comm, withdraw};
+use super::Comm;
+use super::link::Class;
+use super::recorder::{Call, Kind};
 use crate::abi::comm::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, OpId, recv_info};
+use crate::runtime::backend::{Done, OpId, SendMode, recv_info};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
-use std::sync::atomic::Ordering;
 
 /// What a receive from (or send to) DTL_PROC_NULL tells.
-pub(super) const NOBODY: Done =
-    Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: DTL_ANY_TAG as u32 as u64, size: 0 };
+pub(super) const NOBODY: Done = Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: 0, size: 0 };
 
 /// A started operation.
 #[derive(Clone, Copy)]
@@ -21,60 +21,90 @@ pub(super) enum Started {
     Nothing,
     /// In the transport's hands.
     Op(OpId),
-    /// Over, and nobody has heard of it yet.
-    Over(Done),
+    /// The same, a receive from any rank: a death ends it.
+    FromAny(OpId),
+}
+
+impl Started {
+    fn op(self) -> Option<OpId> {
+        match self {
+            Started::Op(op) | Started::FromAny(op) => Some(op),
+            Started::Nothing => None,
+        }
+    }
 }
 
 impl Comm {
-    pub(super) fn start_send(&self, class: Class, data: Region, dest: i32, tag: i32) -> Result<Started> {
+    pub(super) fn start_send(
+        &self,
+        class: Class,
+        data: Region,
+        dest: i32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<Started> {
         if dest == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
-        self.transport(class).isend(data, dest, self.word(class, tag)).map(Started::Op)
+        self.link.transport.isend(data, self.outer(dest), self.word(class, tag), mode).map(Started::Op)
     }
 
     pub(super) fn start_recv(&self, class: Class, data: Region, source: i32, tag: i32) -> Result<Started> {
         if source == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
-        self.transport(class).irecv(data, self.selector(class, source, tag)).map(Started::Op)
+        let op = self.link.transport.irecv(data, self.selector(class, source, tag))?;
+        Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
     }
 
     /// Asks after an operation, making progress.
-    pub(super) fn poll(&self, class: Class, started: Started) -> Result<Option<Done>> {
+    pub(super) fn poll(&self, started: Started) -> Result<Option<Done>> {
         match started {
             Started::Nothing => Ok(Some(NOBODY)),
-            Started::Over(done) => Ok(Some(done)),
-            Started::Op(op) => self.transport(class).test(op),
+            Started::Op(op) => Ok(self.link.transport.test(op)?.map(|done| self.inner(done))),
+            Started::FromAny(op) => match self.link.transport.test(op)? {
+                Some(done) => Ok(Some(self.inner(done))),
+                // Nobody can say that it was not the dead rank's message that this one waits for.
+                None if self.has_died() => self.fail_from_any(op).map(Some),
+                None => Ok(None),
+            },
         }
     }
 
-    /// Waits for an operation. At the deadline, or when the communicator is destroyed, it is
-    /// withdrawn, so that nothing touches its buffer after the return; one that cannot be
-    /// withdrawn any more finishes first.
+    #[cold]
+    fn fail_from_any(&self, op: OpId) -> Result<Done> {
+        let failed = Done { source: DTL_ANY_SOURCE, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
+        Ok(self.link.withdraw(op)?.map_or(failed, |done| self.inner(done)))
+    }
+
+    /// Withdraws what was started; `Some` = it had completed before that.
+    pub(super) fn take_back(&self, started: Started) -> Result<Option<Done>> {
+        match started {
+            Started::Nothing => Ok(Some(NOBODY)),
+            Started::Op(op) | Started::FromAny(op) => {
+                Ok(self.link.withdraw(op)?.map(|done| self.inner(done)))
+            }
+        }
+    }
+
+    /// Waits for an operation. At the deadline, or when the communicator ends, it is withdrawn, so
+    /// that nothing touches its buffer after the return; one that has been matched finishes first.
     pub(super) fn complete(&self, started: Started, deadline: Deadline) -> Result<Done> {
-        let transport = self.transport(Class::User);
         let mut backoff = Backoff::new();
         loop {
-            if let Some(done) = self.poll(Class::User, started)? {
+            if let Some(done) = self.poll(started)? {
                 return Ok(done);
             }
             backoff.pause();
             if !backoff.is_long() {
                 continue;
             }
-            // What can neither be withdrawn nor has a limit works on the caller's own buffer.
-            let closed = self.closed.load(Ordering::Relaxed);
-            if deadline.passed() || closed && (transport.can_cancel() || deadline.is_finite()) {
+            if deadline.passed() || !self.is_open() {
                 break;
             }
             super::progress::others(self);
         }
-        let Started::Op(op) = started else { return Ok(NOBODY) };
-        if !transport.can_cancel() {
-            return Err(self.gave_up());
-        }
-        match withdraw(transport, op)? {
+        match self.take_back(started)? {
             Some(done) => Ok(done),
             None => Err(self.gave_up()),
         }
@@ -83,8 +113,8 @@ impl Comm {
     /// The error of a wait that ended without its operation.
     #[cold]
     pub(super) fn gave_up(&self) -> Error {
-        if self.closed.load(Ordering::Relaxed) {
-            return Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread");
+        if !self.is_open() {
+            return self.ended();
         }
         let millis = self.timeout_ns / 1_000_000;
         Error::new(
@@ -116,19 +146,13 @@ impl Comm {
             }
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();
-                match self.transport(Class::User).failure_text() {
+                match self.link.transport.failure_text() {
                     Some(said) => format!("{what} {peer}: {meaning}: {said}"),
                     None => format!("{what} {peer}: {meaning}"),
                 }
             }
         };
         Error::new(done.status, text)
-    }
-
-    /// Whether an operation's buffer must be the library's own: a transport that cannot withdraw
-    /// could touch the caller's after a timeout.
-    fn needs_bounce(&self, deadline: Deadline) -> bool {
-        deadline.is_finite() && !self.transport(Class::User).can_cancel()
     }
 }
 
@@ -152,113 +176,142 @@ pub fn check_recv(comm: &Comm, source: i32, tag: i32) -> Result<()> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "tag {tag}: use 0 to {DTL_TAG_MAX}, or DTL_ANY_TAG")
 }
 
-/// Sends and returns when the buffer may be used again.
-pub fn send(comm: &Comm, data: Region, dest: i32, tag: i32) -> Result<()> {
-    check_send(comm, dest, tag)?;
-    let deadline = comm.deadline();
-    if comm.needs_bounce(deadline) {
-        return send_copy(comm, data, dest, tag, deadline);
+/// A message's buffer, and what the caller says of its elements.
+#[derive(Clone, Copy)]
+pub struct Data {
+    /// The bytes.
+    pub bytes: Region,
+    /// Elements.
+    pub count: u64,
+    /// Their type.
+    pub dtype: i32,
+}
+
+impl Data {
+    pub(super) fn call(&self, kind: Kind, peer: i32, tag: i32) -> Call {
+        Call { peer, tag, ..Call::new(kind).with(self.count, self.dtype) }
     }
-    let started = comm.start_send(Class::User, data, dest, tag)?;
-    let done = comm.complete(started, deadline)?;
-    comm.check_done(&done, "send to", dest)
+}
+
+fn send_kind(mode: SendMode) -> Kind {
+    match mode {
+        SendMode::Standard => Kind::Send,
+        SendMode::Synchronous => Kind::Ssend,
+    }
+}
+
+/// Sends and returns when the buffer may be used again (standard) or a receive has begun
+/// (synchronous).
+pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+    check_send(comm, dest, tag)?;
+    let ticket = comm.recorder.begin(&data.call(send_kind(mode), dest, tag));
+    let started = comm.start_send(Class::User, data.bytes, dest, tag, mode)?;
+    let done = comm.complete(started, comm.deadline());
+    comm.recorder.end(ticket);
+    comm.check_done(&done?, "send to", dest)
 }
 
 /// Receives; `Ok(done)` may say TRUNCATED or RANK_FAILURE.
-pub fn recv(comm: &Comm, data: Region, source: i32, tag: i32) -> Result<Done> {
+pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     check_recv(comm, source, tag)?;
-    let deadline = comm.deadline();
-    if comm.needs_bounce(deadline) {
-        return recv_copy(comm, data, source, tag, deadline);
-    }
-    let started = comm.start_recv(Class::User, data, source, tag)?;
-    comm.complete(started, deadline)
+    let ticket = comm.recorder.begin(&data.call(Kind::Recv, source, tag));
+    let started = comm.start_recv(Class::User, data.bytes, source, tag)?;
+    let done = comm.complete(started, comm.deadline());
+    comm.recorder.end(ticket);
+    done
 }
 
-/// Sends from a buffer of the library's own, which is given up (kept for ever) if the time limit
-/// passes: the transport may still read it.
-fn send_copy(comm: &Comm, data: Region, dest: i32, tag: i32, deadline: Deadline) -> Result<()> {
-    let copy = Scratch::copy_of(data).ok_or_else(no_bounce)?;
-    let started = comm.start_send(Class::User, copy.region(), dest, tag)?;
-    match comm.complete(started, deadline) {
-        Ok(done) => comm.check_done(&done, "send to", dest),
-        Err(error) => {
-            std::mem::forget(copy);
-            Err(error)
-        }
-    }
-}
-
-fn recv_copy(comm: &Comm, data: Region, source: i32, tag: i32, deadline: Deadline) -> Result<Done> {
-    let copy = Scratch::new(data.len()).ok_or_else(no_bounce)?;
-    let started = comm.start_recv(Class::User, copy.region(), source, tag)?;
-    match comm.complete(started, deadline) {
-        Ok(done) => {
-            data.copy_from(copy.region().part(0, done.size as usize));
-            Ok(done)
-        }
-        Err(error) => {
-            std::mem::forget(copy);
-            Err(error)
-        }
-    }
-}
-
-#[cold]
-fn no_bounce() -> Error {
-    Error::new(
-        DTL_ERROR_OUT_OF_MEMORY,
-        "no memory for a copy of the message (this transport cannot withdraw operations)",
-    )
-}
+/// A message's buffer, peer and tag.
+pub type Side = (Data, i32, i32);
 
 /// Sends and receives at the same time, so that a ring of exchanges cannot deadlock.
-pub fn sendrecv(
-    comm: &Comm,
-    (sdata, dest, stag): (Region, i32, i32),
-    (rdata, source, rtag): (Region, i32, i32),
-) -> Result<Done> {
-    check_send(comm, dest, stag)?;
-    check_recv(comm, source, rtag)?;
-    if sdata.overlaps(rdata) {
+pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Done> {
+    check_send(comm, out.1, out.2)?;
+    check_recv(comm, into.1, into.2)?;
+    if out.0.bytes.overlaps(into.0.bytes) {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "the send and receive buffers overlap");
     }
-    let deadline = comm.deadline();
-    // Also without a time limit: when the send fails, the receive may still be in flight.
-    if comm.transport(Class::User).can_cancel() {
-        return exchange(comm, (sdata, dest, stag), (rdata, source, rtag), deadline);
-    }
-    let out = Scratch::copy_of(sdata).ok_or_else(no_bounce)?;
-    let into = Scratch::new(rdata.len()).ok_or_else(no_bounce)?;
-    match exchange(comm, (out.region(), dest, stag), (into.region(), source, rtag), deadline) {
-        Ok(done) => {
-            rdata.copy_from(into.region().part(0, done.size as usize));
-            Ok(done)
-        }
-        Err(error) => {
-            std::mem::forget((out, into));
-            Err(error)
-        }
-    }
+    exchange(comm, out, into)
 }
 
-fn exchange(
-    comm: &Comm,
-    (sdata, dest, stag): (Region, i32, i32),
-    (rdata, source, rtag): (Region, i32, i32),
-    deadline: Deadline,
-) -> Result<Done> {
-    let receiving = comm.start_recv(Class::User, rdata, source, rtag)?;
-    let sent =
-        comm.start_send(Class::User, sdata, dest, stag).and_then(|sending| comm.complete(sending, deadline));
-    match sent.and_then(|done| comm.check_done(&done, "send to", dest)) {
+/// The same with one buffer: what is received replaces what was sent.
+pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32)) -> Result<Done> {
+    check_send(comm, to.0, to.1)?;
+    check_recv(comm, from.0, from.1)?;
+    let Some(copy) = Scratch::copy_of(data.bytes) else {
+        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a copy of the message", data.bytes.len());
+    };
+    let sent = Data { bytes: copy.region(), ..data };
+    exchange(comm, (sent, to.0, to.1), (data, from.0, from.1))
+}
+
+fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) -> Result<Done> {
+    let deadline = comm.deadline();
+    let ticket = comm.recorder.begin(&out.call(Kind::Sendrecv, dest, stag));
+    let receiving = comm.start_recv(Class::User, into.bytes, source, rtag)?;
+    let sent = comm
+        .start_send(Class::User, out.bytes, dest, stag, SendMode::Standard)
+        .and_then(|sending| comm.complete(sending, deadline))
+        .and_then(|done| comm.check_done(&done, "send to", dest));
+    let received = match sent {
         Ok(()) => comm.complete(receiving, deadline),
         Err(error) => {
-            let transport = comm.transport(Class::User);
-            if let (Started::Op(op), true) = (receiving, transport.can_cancel()) {
-                withdraw(transport, op)?;
+            if let Some(op) = receiving.op() {
+                comm.link.withdraw(op)?;
             }
             Err(error)
+        }
+    };
+    comm.recorder.end(ticket);
+    received
+}
+
+/// Waits for a message that a receive would take; it stays.
+pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Done> {
+    let ticket = comm.recorder.begin(&Call { peer: source, tag, ..Call::new(Kind::Probe) });
+    let found = until(comm, || iprobe(comm, source, tag));
+    comm.recorder.end(ticket);
+    found
+}
+
+/// Looks for a message that a receive would take; it stays.
+pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Done>> {
+    check_recv(comm, source, tag)?;
+    if source == DTL_PROC_NULL {
+        return Ok(Some(NOBODY));
+    }
+    let found = comm.link.transport.probe(comm.selector(Class::User, source, tag))?;
+    if found.is_none() {
+        check_alive(comm, source)?;
+    }
+    Ok(found.map(|done| comm.inner(done)))
+}
+
+/// A message from any rank may be one that a dead rank did not send any more.
+pub(super) fn check_alive(comm: &Comm, source: i32) -> Result<()> {
+    if source == DTL_ANY_SOURCE && comm.has_died() {
+        return fail!(
+            DTL_ERROR_RANK_FAILURE,
+            "no message from any rank, and rank(s) {} died or left",
+            comm.failed_text()
+        );
+    }
+    Ok(())
+}
+
+/// Repeats `look` until it finds something, the communicator's time limit or its end.
+pub(super) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
+    let (deadline, mut backoff) = (comm.deadline(), Backoff::new());
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        backoff.pause();
+        if backoff.is_long() {
+            if deadline.passed() || !comm.is_open() {
+                return Err(comm.gave_up());
+            }
+            super::progress::others(comm);
         }
     }
 }

@@ -1,61 +1,185 @@
-//! Requests: operations in flight under a handle. A completed request's handle is stale.
+//! Requests: operations in flight under a handle. A completed request's handle is stale, unless it is
+//! persistent: then it rests until it is started again.
 
-use super::p2p::{self, Started};
-use super::{Class, Comm, withdraw};
+use super::link::Class;
+use super::message::{self, Message};
+use super::p2p::{self, Data, Started};
+use super::recorder::{Kind, Ticket};
+use super::run::Run;
+use super::schedule::Advance;
+use super::{Comm, progress};
 use crate::abi::comm::{DTL_ANY_SOURCE, dtl_recv_info_t};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, recv_info};
+use crate::runtime::backend::{Done, SendMode, recv_info};
 use crate::runtime::invalid_handle;
-use crate::sys::buf::Region;
-use crate::sys::clock::Deadline;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
-use crate::sys::park::Backoff;
 use crate::sys::slab::Table;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Type byte of request handles.
 pub const TAG: u8 = 7;
 
 static TABLE: Table<Request> = Table::new(TAG, 0);
 
-/// An operation in flight.
+/// An operation in flight, or a persistent one at rest.
 pub struct Request {
     comm: Arc<Comm>,
-    /// "send to" or "receive from", and whom: for error texts.
-    what: &'static str,
+    kind: Kind,
     peer: i32,
-    /// `None` once it is over: whoever saw it end took it.
-    started: Mutex<Option<Started>>,
+    /// What `start` starts, of a persistent one.
+    plan: Option<Plan>,
+    state: Mutex<State>,
 }
 
-fn insert(comm: Arc<Comm>, what: &'static str, peer: i32, started: Started) -> Result<dtl_request_t> {
-    let request = Arc::new(Request { comm, what, peer, started: Mutex::new(Some(started)) });
+/// A persistent operation's arguments.
+#[derive(Clone, Copy)]
+struct Plan {
+    data: Data,
+    peer: i32,
+    tag: i32,
+    kind: Kind,
+}
+
+enum State {
+    /// Persistent and not started.
+    AtRest,
+    Started(Started, Ticket),
+    Collective(Box<Run>),
+    /// Over, and nobody has heard of it yet.
+    Over(Outcome),
+    /// Somebody has.
+    Gone,
+}
+
+/// What a finished request tells, and its error if it failed.
+pub type Outcome = (dtl_recv_info_t, Result<()>);
+
+/// How a request stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    AtRest,
+    Active,
+    Over,
+}
+
+fn insert(request: Request) -> Result<dtl_request_t> {
+    let request = Arc::new(request);
     if let Some(id) = TABLE.insert(Arc::clone(&request)) {
         return Ok(dtl_request_t { id });
     }
     // Nobody could wait for it: it is taken back, so that the buffer is the caller's again.
-    if request.comm.transport(Class::User).can_cancel() {
-        drop(request.take_back());
-    }
+    drop(request.take_back());
     fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
+fn started(comm: Arc<Comm>, plan: &Plan, started: Started) -> Result<dtl_request_t> {
+    let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
+    let state = Mutex::new(State::Started(started, ticket));
+    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: None, state })
+}
+
+impl Plan {
+    fn check(&self, comm: &Comm) -> Result<()> {
+        if self.kind == Kind::Recv {
+            p2p::check_recv(comm, self.peer, self.tag)
+        } else {
+            p2p::check_send(comm, self.peer, self.tag)
+        }
+    }
+
+    fn start(&self, comm: &Comm) -> Result<Started> {
+        let (bytes, peer, tag) = (self.data.bytes, self.peer, self.tag);
+        match self.kind {
+            Kind::Recv => comm.start_recv(Class::User, bytes, peer, tag),
+            Kind::Ssend => comm.start_send(Class::User, bytes, peer, tag, SendMode::Synchronous),
+            _ => comm.start_send(Class::User, bytes, peer, tag, SendMode::Standard),
+        }
+    }
+}
+
 /// Starts a send.
-pub fn isend(comm: Arc<Comm>, data: Region, dest: i32, tag: i32) -> Result<dtl_request_t> {
-    p2p::check_send(&comm, dest, tag)?;
-    let started = comm.start_send(Class::User, data, dest, tag)?;
-    insert(comm, "send to", dest, started)
+pub fn isend(comm: Arc<Comm>, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<dtl_request_t> {
+    let kind = if mode == SendMode::Synchronous { Kind::Ssend } else { Kind::Send };
+    let plan = Plan { data, peer: dest, tag, kind };
+    plan.check(&comm)?;
+    let operation = plan.start(&comm)?;
+    started(comm, &plan, operation)
 }
 
 /// Starts a receive.
-pub fn irecv(comm: Arc<Comm>, data: Region, source: i32, tag: i32) -> Result<dtl_request_t> {
-    p2p::check_recv(&comm, source, tag)?;
-    let started = comm.start_recv(Class::User, data, source, tag)?;
-    insert(comm, "receive from", source, started)
+pub fn irecv(comm: Arc<Comm>, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
+    let plan = Plan { data, peer: source, tag, kind: Kind::Recv };
+    plan.check(&comm)?;
+    let operation = plan.start(&comm)?;
+    started(comm, &plan, operation)
+}
+
+/// Starts the receive of a probed message.
+pub fn imrecv(message: &Message, data: Data) -> Result<dtl_request_t> {
+    let plan = Plan { data, peer: message.source(), tag: 0, kind: Kind::Recv };
+    let operation = message::start(message, data)?;
+    started(Arc::clone(message.comm()), &plan, operation)
+}
+
+/// Makes a persistent send (standard) at rest.
+pub fn send_init(comm: Arc<Comm>, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
+    persistent(comm, Plan { data, peer: dest, tag, kind: Kind::Send })
+}
+
+/// Makes a persistent receive at rest.
+pub fn recv_init(comm: Arc<Comm>, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
+    persistent(comm, Plan { data, peer: source, tag, kind: Kind::Recv })
+}
+
+fn persistent(comm: Arc<Comm>, plan: Plan) -> Result<dtl_request_t> {
+    plan.check(&comm)?;
+    let state = Mutex::new(State::AtRest);
+    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: Some(plan), state })
+}
+
+/// Starts a persistent request.
+pub fn start(request: &Request) -> Result<()> {
+    let Some(plan) = &request.plan else {
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "the request ({}) is not persistent: it runs already",
+            request.name()
+        );
+    };
+    let mut state = request.state.lock();
+    if !matches!(*state, State::AtRest) {
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "the request ({}) is active: wait for it first",
+            request.name()
+        );
+    }
+    plan.check(&request.comm)?;
+    let operation = plan.start(&request.comm)?;
+    let ticket = request.comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
+    *state = State::Started(operation, ticket);
+    Ok(())
+}
+
+/// Puts a collective under a handle.
+pub fn collective(comm: Arc<Comm>, run: Run) -> Result<dtl_request_t> {
+    let kind = run.kind();
+    let (state, runs) = match run.start(&comm)? {
+        None => (State::Over((recv_info(&p2p::NOBODY), Ok(()))), false),
+        Some(run) => (State::Collective(Box::new(run)), true),
+    };
+    let request = Arc::new(Request { comm, kind, peer: -1, plan: None, state: Mutex::new(state) });
+    let Some(id) = TABLE.insert(Arc::clone(&request)) else {
+        drop(request.take_back());
+        return fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first");
+    };
+    if runs {
+        progress::add_running(&request);
+    }
+    Ok(dtl_request_t { id })
 }
 
 /// A share of a handle's request.
@@ -64,145 +188,160 @@ pub fn pin(inside: &Guard, handle: dtl_request_t) -> Result<Arc<Request>> {
 }
 
 impl Request {
-    /// Asks after the operation. `Ok(Some)`: it is over and this caller is the one to hear of it.
-    fn poll(&self) -> Result<Option<Done>> {
-        let mut started = self.started.lock();
-        let Some(op) = *started else { return Err(self.completed_elsewhere()) };
-        let done = self.comm.poll(Class::User, op)?;
-        if done.is_some() {
-            *started = None;
-        }
-        Ok(done)
+    /// Moves it on without waiting. Another thread that does so just now is not waited for.
+    pub(super) fn settle(&self) -> Result<Standing> {
+        let Some(mut state) = self.state.try_lock() else { return Ok(Standing::Active) };
+        let outcome = match &mut *state {
+            State::AtRest => return Ok(Standing::AtRest),
+            State::Over(_) => return Ok(Standing::Over),
+            State::Gone => return Err(self.completed_elsewhere()),
+            State::Started(started, ticket) => {
+                let Some(done) = self.comm.poll(*started)? else { return Ok(Standing::Active) };
+                self.comm.recorder.end(*ticket);
+                (recv_info(&done), self.outcome(&done))
+            }
+            State::Collective(run) => match run.progress(&self.comm) {
+                Ok(Advance::Done) => {
+                    run.recycle(&self.comm);
+                    (recv_info(&p2p::NOBODY), Ok(()))
+                }
+                Ok(_) => return Ok(Standing::Active),
+                Err(error) => {
+                    run.fail(&self.comm, &error);
+                    failed(error)
+                }
+            },
+        };
+        *state = State::Over(outcome);
+        Ok(Standing::Over)
     }
 
-    /// Takes the operation back (the communicator is gone); `None` = withdrawn.
-    fn take_back(&self) -> Result<Option<Done>> {
-        match self.started.lock().take() {
-            Some(Started::Op(op)) => withdraw(self.comm.transport(Class::User), op),
-            Some(Started::Nothing) => Ok(Some(p2p::NOBODY)),
-            Some(Started::Over(done)) => Ok(Some(done)),
-            None => Err(self.completed_elsewhere()),
+    /// The outcome of a request that is over; whoever takes it is the one to hear of it.
+    pub(super) fn take_outcome(&self, handle: dtl_request_t) -> Result<Outcome> {
+        let rest = if self.plan.is_some() { State::AtRest } else { State::Gone };
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, rest) {
+            State::Over(outcome) => {
+                drop(state);
+                if self.plan.is_none() {
+                    forget(handle);
+                }
+                Ok(outcome)
+            }
+            other => {
+                *state = other;
+                Err(self.completed_elsewhere())
+            }
+        }
+    }
+
+    pub(super) fn is_persistent(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    pub(super) fn is_collective(&self) -> bool {
+        self.kind.is_collective()
+    }
+
+    pub(super) fn comm(&self) -> &Arc<Comm> {
+        &self.comm
+    }
+
+    /// Takes the operation back; `None` = withdrawn. A collective is given up, for all ranks.
+    pub(super) fn take_back(&self) -> Result<Option<Outcome>> {
+        let mut state = self.state.lock();
+        let rest = if self.plan.is_some() { State::AtRest } else { State::Gone };
+        match std::mem::replace(&mut *state, rest) {
+            State::Started(started, ticket) => {
+                self.comm.recorder.end(ticket);
+                Ok(self.comm.take_back(started)?.map(|done| (recv_info(&done), self.outcome(&done))))
+            }
+            State::Collective(mut run) => {
+                let error = Error::new(DTL_ERROR_CANCELED, "it was given up before it was over");
+                run.fail(&self.comm, &error);
+                Ok(None)
+            }
+            State::Over(outcome) => Ok(Some(outcome)),
+            State::AtRest => Ok(Some((recv_info(&p2p::NOBODY), Ok(())))),
+            State::Gone => Err(self.completed_elsewhere()),
         }
     }
 
     #[cold]
     fn completed_elsewhere(&self) -> Error {
-        if self.comm.closed.load(Ordering::Acquire) {
-            return self.comm.gave_up();
+        if !self.comm.is_open() {
+            return self.comm.ended();
         }
         Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
     }
 
+    fn what(&self) -> &'static str {
+        if self.kind == Kind::Recv { "receive from" } else { "send to" }
+    }
+
     /// What it is, for error texts.
-    fn name(&self) -> String {
-        if self.peer == DTL_ANY_SOURCE {
-            format!("{} any rank", self.what)
+    pub(super) fn name(&self) -> String {
+        if self.kind.is_collective() {
+            self.kind.name().to_owned()
+        } else if self.peer == DTL_ANY_SOURCE {
+            format!("{} any rank", self.what())
         } else {
-            format!("{} rank {}", self.what, self.peer)
+            format!("{} rank {}", self.what(), self.peer)
         }
     }
 
     fn outcome(&self, done: &Done) -> Result<()> {
-        self.comm.check_done(done, self.what, self.peer)
+        self.comm.check_done(done, self.what(), self.peer)
     }
 }
 
-fn forget(handle: dtl_request_t) {
+pub(super) fn failed(error: Error) -> Outcome {
+    (dtl_recv_info_t { status: error.status(), ..recv_info(&p2p::NOBODY) }, Err(error))
+}
+
+pub(super) fn forget(handle: dtl_request_t) {
     drop(TABLE.remove(&epoch::enter(), handle.id));
 }
 
-/// A finished request: what it tells, and its error if it failed.
-pub type Outcome = (dtl_recv_info_t, Result<()>);
-
-/// Waits for a request. `Err` = it is still alive (TIMEOUT) or asking failed.
-pub fn wait(request: &Request, handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
-    let deadline = Deadline::after(timeout_ns);
-    let mut backoff = Backoff::new();
-    loop {
-        if let Some(outcome) = test(request, handle)? {
-            return Ok(outcome);
-        }
-        backoff.pause();
-        if backoff.is_long() || timeout_ns == 0 {
-            if request.comm.closed.load(Ordering::Relaxed) {
-                forget(handle);
-                return match request.take_back()? {
-                    Some(done) => Ok((recv_info(&done), request.outcome(&done))),
-                    None => Err(request.comm.gave_up()),
-                };
-            }
-            super::progress::others(&request.comm);
-            if deadline.passed() {
-                return fail!(
-                    DTL_ERROR_TIMEOUT,
-                    "the request ({}) is not done after {} ms: it goes on, wait again or cancel it",
-                    request.name(),
-                    timeout_ns / 1_000_000
-                );
-            }
-        }
-    }
-}
-
-/// Asks after a request; `Some` = it is over and its handle stale.
-pub fn test(request: &Request, handle: dtl_request_t) -> Result<Option<Outcome>> {
-    let Some(done) = request.poll()? else { return Ok(None) };
-    forget(handle);
-    Ok(Some((recv_info(&done), request.outcome(&done))))
+/// Whether a handle still names a request.
+pub(super) fn is_alive(handle: dtl_request_t) -> bool {
+    TABLE.get(&epoch::enter(), handle.id).is_some()
 }
 
 /// Tries to withdraw the operation; the request then completes through wait or test.
 pub fn cancel(request: &Request) -> Result<()> {
-    let transport = request.comm.transport(Class::User);
-    if !transport.can_cancel() {
-        return fail!(DTL_ERROR_NOT_SUPPORTED, "this communicator's transport cannot withdraw operations");
-    }
-    match *request.started.lock() {
-        Some(Started::Op(op)) => transport.cancel(op),
-        Some(Started::Nothing | Started::Over(_)) => Ok(()),
-        None => Err(request.completed_elsewhere()),
+    match &*request.state.lock() {
+        State::Started(Started::Op(op) | Started::FromAny(op), _) => request.comm.link.transport.cancel(*op),
+        State::Started(..) | State::Over(_) => Ok(()),
+        State::AtRest => fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is not active", request.name()),
+        State::Collective(_) => fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "a collective ({}) cannot be withdrawn: the other ranks are in it too",
+            request.name()
+        ),
+        State::Gone => Err(request.completed_elsewhere()),
     }
 }
 
-/// Waits for all of them; finished ones' handles become null in the array and their infos are
-/// filled in. The first failure's error is the result, after all are over or time is up.
-pub fn wait_all(
-    inside: impl Fn(dtl_request_t) -> Result<Arc<Request>>,
-    requests: &mut [dtl_request_t],
-    timeout_ns: u64,
-    mut tell: impl FnMut(usize, dtl_recv_info_t),
-) -> Result<()> {
-    let mut alive = Vec::with_capacity(requests.len());
-    for (index, handle) in requests.iter().enumerate().filter(|(_, handle)| handle.id != 0) {
-        let request = inside(*handle).map_err(|error| error.within(&format!("requests[{index}]")))?;
-        alive.push((index, *handle, request));
+/// Takes a request from under its handle, to `end` it. `None`: the null handle.
+pub fn destroy(inside: &Guard, handle: dtl_request_t) -> Result<Option<Arc<Request>>> {
+    if handle.id == 0 {
+        return Ok(None);
     }
-    let deadline = Deadline::after(timeout_ns);
-    let (mut first_failure, mut late) = (Ok(()), Ok(()));
-    for (index, handle, request) in &alive {
-        // Once time is up, the rest are asked once each.
-        let outcome = wait(request, *handle, deadline.left_ns());
-        let named = |error: Error| error.within(&format!("requests[{index}]"));
-        let (info, result) = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
-                late = late.and_then(|()| Err(named(error)));
-                continue;
-            }
-            Err(error) => {
-                let info = dtl_recv_info_t { status: error.status(), ..recv_info(&p2p::NOBODY) };
-                (info, Err(error))
-            }
-        };
-        // One that could not be asked is alive: its handle stays the caller's.
-        let is_over = TABLE.pin(&epoch::enter(), handle.id).is_none();
-        if let Some(slot) = requests.get_mut(*index).filter(|_| is_over) {
-            *slot = dtl_request_t::NULL;
-        }
-        tell(*index, info);
-        first_failure = first_failure.and_then(|()| result.map_err(named));
+    let request = pin(inside, handle)?;
+    if matches!(*request.state.lock(), State::Collective(_)) {
+        return fail!(DTL_ERROR_BUSY, "a collective ({}) cannot be withdrawn: wait for it", request.name());
     }
-    first_failure.and(late)
+    match TABLE.remove(inside, handle.id) {
+        Some(request) => Ok(Some(request)),
+        None => Err(invalid_handle("request", TAG, handle.id)),
+    }
+}
+
+/// Ends a request that was taken from under its handle: an operation in flight is withdrawn, or
+/// finishes first.
+pub fn end(request: Option<Arc<Request>>) -> Result<()> {
+    request.map_or(Ok(()), |request| request.take_back().map(drop))
 }
 
 /// The live requests of a communicator.
@@ -212,41 +351,12 @@ fn of(comm: &Arc<Comm>) -> impl Iterator<Item = (u64, Arc<Request>)> {
     all.filter_map(move |id| Some((id, TABLE.pin(&epoch::enter(), id).filter(is_its)?)))
 }
 
-/// Moves a communicator's operations on by testing one that is not done yet: that moves them all.
-pub(super) fn progress(comm: &Arc<Comm>) {
-    for (_, request) in of(comm) {
-        // Who holds the lock tests it.
-        let Some(mut started) = request.started.try_lock() else { return };
-        let Some(Started::Op(op)) = *started else { continue };
-        match comm.transport(Class::User).test(op) {
-            Ok(Some(done)) => *started = Some(Started::Over(done)),
-            _ => return,
-        }
-    }
-}
-
-/// Before a communicator goes: whether its requests can be taken back.
-pub(super) fn check_withdrawable(comm: &Arc<Comm>) -> Result<()> {
-    match of(comm).next() {
-        Some((_, request)) if !comm.transport(Class::User).can_cancel() => fail!(
-            DTL_ERROR_BUSY,
-            "a request ({}) is in flight and this transport cannot withdraw it: wait for it first",
-            request.name()
-        ),
-        _ => Ok(()),
-    }
-}
-
 /// Takes the requests' operations back, so that no buffer is touched afterwards. Their handles
 /// become stale.
 pub(super) fn withdraw_all(comm: &Arc<Comm>) -> Result<()> {
     for (id, request) in of(comm) {
-        let mut started = request.started.lock();
-        if let Some(Started::Op(op)) = started.take() {
-            withdraw(comm.transport(Class::User), op)?;
-        }
-        drop(started);
         forget(dtl_request_t { id });
+        request.take_back()?;
     }
     Ok(())
 }
@@ -255,12 +365,8 @@ pub(super) fn withdraw_all(comm: &Arc<Comm>) -> Result<()> {
 pub fn destroy_all() {
     let inside = epoch::enter();
     for id in TABLE.handles() {
-        let Some(request) = TABLE.remove(&inside, id) else { continue };
-        if let Some(Started::Op(op)) = request.started.lock().take() {
-            let transport = request.comm.transport(Class::User);
-            if transport.can_cancel() {
-                drop(withdraw(transport, op));
-            }
+        if let Some(request) = TABLE.remove(&inside, id) {
+            drop(request.take_back());
         }
     }
 }

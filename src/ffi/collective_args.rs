@@ -1,0 +1,540 @@
+//! The arguments of collectives, checked and turned into regions, for both forms of each.
+
+use super::args;
+use super::p2p::{data, elements};
+use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
+use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use crate::error::{Error, Result, fail};
+use crate::runtime::comm::Comm;
+use crate::runtime::comm::collective::{self, BlockKind, By, Neighbors, Of, Sent};
+use crate::runtime::comm::p2p::Data;
+use crate::runtime::comm::run::Run;
+use crate::runtime::comm::types::{element_size, reduction};
+use crate::sys::buf::Region;
+use std::ffi::c_void;
+
+fn is_in_place(pointer: *const c_void) -> bool {
+    pointer.addr() == usize::MAX
+}
+
+/// A buffer that may be DTL_IN_PLACE.
+///
+/// # Safety
+/// As [`elements`].
+unsafe fn sent(pointer: *const c_void, count: u64, dtype: dtl_dtype_t, name: &str) -> Result<Sent> {
+    if is_in_place(pointer) {
+        element_size(dtype)?;
+        return Ok(None);
+    }
+    // SAFETY: passed on.
+    unsafe { elements(pointer, count, dtype, name) }.map(Some)
+}
+
+/// A buffer that only the root has.
+///
+/// # Safety
+/// As [`elements`], at the root.
+unsafe fn at_root(
+    comm: &Comm,
+    root: i32,
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    name: &str,
+) -> Result<Region> {
+    if comm.rank() != root {
+        element_size(dtype)?;
+        return Ok(Region::EMPTY);
+    }
+    // SAFETY: passed on.
+    unsafe { elements(pointer, count, dtype, name) }
+}
+
+/// Elements in one block for each rank.
+fn for_all(comm: &Comm, name: &str, per_rank: u64) -> Result<u64> {
+    match per_rank.checked_mul(u64::from(comm.size().unsigned_abs())) {
+        Some(all) => Ok(all),
+        None => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {per_rank} is more than memory can hold"),
+    }
+}
+
+fn of(count: u64, dtype: dtl_dtype_t) -> Result<Of> {
+    let size = element_size(dtype)?;
+    match usize::try_from(count).ok().and_then(|count| count.checked_mul(size)) {
+        Some(bytes) => Ok(Of { count, dtype, bytes }),
+        None => {
+            fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{count} elements of {size} bytes are more than memory can hold"
+            )
+        }
+    }
+}
+
+fn by(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<By> {
+    Ok(By { reduction: reduction(dtype, op)?, op })
+}
+
+/// An array of the caller's.
+///
+/// # Safety
+/// NULL, or `count` values that stay through the call.
+unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL (for {count} values)");
+    }
+    // SAFETY: not null, and `count` values by the contract.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
+/// Blocks of a v-form's buffer.
+struct Blocks<'a> {
+    base: *const c_void,
+    counts: &'a [u64],
+    /// `None`: one after the other.
+    displs: Option<&'a [u64]>,
+    dtype: dtl_dtype_t,
+    name: &'a str,
+}
+
+impl<'a> Blocks<'a> {
+    /// # Safety
+    /// `counts`, and `displs` unless NULL, have `ranks` values.
+    unsafe fn new(
+        base: *const c_void,
+        counts: *const u64,
+        displs: *const u64,
+        ranks: usize,
+        dtype: dtl_dtype_t,
+        name: &'a str,
+    ) -> Result<Self> {
+        // SAFETY: passed on.
+        let counts = unsafe { array(counts, ranks, &format!("the counts of {name}")) }?;
+        let displs = match displs.is_null() {
+            true => None,
+            // SAFETY: passed on.
+            false => Some(unsafe { array(displs, ranks, name) }?),
+        };
+        Ok(Blocks { base, counts, displs, dtype, name })
+    }
+
+    /// The regions, checked to fit into memory and, for receiving, not to overlap.
+    ///
+    /// # Safety
+    /// The blocks stay valid until the collective is over.
+    unsafe fn regions(&self, for_receiving: bool) -> Result<Vec<Region>> {
+        let size = element_size(self.dtype)? as u64;
+        let mut regions = Vec::new();
+        if regions.try_reserve_exact(self.counts.len()).is_err() {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a list of {} blocks", self.counts.len());
+        }
+        let mut next = 0_u64;
+        for (rank, count) in self.counts.iter().enumerate() {
+            let begin = self.displs.and_then(|displs| displs.get(rank)).copied().unwrap_or(next);
+            let end = begin.checked_add(*count).filter(|end| *end <= isize::MAX as u64 / size);
+            let Some(end) = end else {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "{}: block {rank} ({count} elements from {begin} on) is more than memory can hold",
+                    self.name
+                );
+            };
+            let place = self.base.wrapping_byte_add((begin * size) as usize);
+            let pointer = if self.base.is_null() { self.base } else { place };
+            // SAFETY: passed on.
+            regions.push(unsafe { args::region(pointer, count * size, self.name) }?);
+            next = end;
+        }
+        if for_receiving {
+            self.check_apart(&regions)?;
+        }
+        Ok(regions)
+    }
+
+    /// Mostly blocks are in the order of their places, which is quick to see.
+    fn check_apart(&self, regions: &[Region]) -> Result<()> {
+        let ordered = |a: &Region, b: &Region| {
+            a.is_empty() || b.is_empty() || a.addr().get() + a.len() <= b.addr().get()
+        };
+        if regions.is_sorted_by(ordered) {
+            return Ok(());
+        }
+        let mut sorted: Vec<_> =
+            regions.iter().enumerate().filter(|(_, region)| !region.is_empty()).collect();
+        sorted.sort_unstable_by_key(|(_, region)| region.addr().get());
+        for pair in sorted.windows(2) {
+            if let [(a, first), (b, second)] = pair {
+                if first.overlaps(**second) {
+                    return fail!(DTL_ERROR_INVALID_ARGUMENT, "{}: blocks {a} and {b} overlap", self.name);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn total(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+fn ranks(comm: &Comm) -> usize {
+    comm.size().unsigned_abs() as usize
+}
+
+pub(super) fn barrier(comm: &Comm) -> Result<Run> {
+    collective::barrier(comm)
+}
+
+// SAFETY of all below: the buffers are the caller's, who keeps them until the collective is over; the
+// arrays are read before the function returns.
+
+pub(super) unsafe fn bcast(
+    comm: &Comm,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    root: i32,
+) -> Result<Run> {
+    // SAFETY: passed on.
+    collective::bcast(comm, unsafe { data(buf, count, dtype, "buf") }?, root)
+}
+
+pub(super) unsafe fn reduce(
+    comm: &Comm,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+    root: i32,
+) -> Result<Run> {
+    let by = by(dtype, op)?;
+    // SAFETY: passed on.
+    let send = unsafe { sent(sbuf, count, dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    let bytes = unsafe { at_root(comm, root, rbuf, count, dtype, "rbuf") }?;
+    collective::reduce(comm, send, Data { bytes, count, dtype }, by, root)
+}
+
+pub(super) unsafe fn allreduce(
+    comm: &Comm,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> Result<Run> {
+    let by = by(dtype, op)?;
+    // SAFETY: passed on.
+    let send = unsafe { sent(sbuf, count, dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    collective::allreduce(comm, send, unsafe { data(rbuf, count, dtype, "rbuf") }?, by)
+}
+
+pub(super) unsafe fn reduce_scatter_block(
+    comm: &Comm,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> Result<Run> {
+    let (by, all, len) = (by(dtype, op)?, for_all(comm, "count", count)?, of(count, dtype)?.bytes);
+    let in_place = is_in_place(sbuf);
+    let from = if in_place { rbuf.cast_const() } else { sbuf };
+    // SAFETY: passed on.
+    let whole = unsafe { elements(from, all, dtype, if in_place { "rbuf" } else { "sbuf" }) }?;
+    let blocks: Vec<_> = (0..ranks(comm)).map(|rank| whole.part(rank * len, len)).collect();
+    // SAFETY: passed on.
+    let recv = unsafe { data(rbuf, count, dtype, "rbuf") }?;
+    collective::reduce_scatter(comm, BlockKind::Equal, &blocks, in_place, recv, by)
+}
+
+pub(super) unsafe fn reduce_scatter(
+    comm: &Comm,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> Result<Run> {
+    let by = by(dtype, op)?;
+    let in_place = is_in_place(sbuf);
+    let from = if in_place { rbuf.cast_const() } else { sbuf };
+    // SAFETY: passed on.
+    let parts = unsafe { Blocks::new(from, rcounts, std::ptr::null(), ranks(comm), dtype, "sbuf") }?;
+    let own = parts.counts.get(comm.rank().unsigned_abs() as usize).copied().unwrap_or(0);
+    // SAFETY: passed on.
+    let blocks = unsafe { parts.regions(false) }?;
+    // SAFETY: passed on.
+    let recv = unsafe { data(rbuf, own, dtype, "rbuf") }?;
+    collective::reduce_scatter(comm, BlockKind::Various, &blocks, in_place, recv, by)
+}
+
+pub(super) unsafe fn scan(
+    comm: &Comm,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> Result<Run> {
+    // SAFETY: passed on.
+    unsafe { prefix(comm, (sbuf, rbuf), count, dtype, op, false) }
+}
+
+pub(super) unsafe fn exscan(
+    comm: &Comm,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> Result<Run> {
+    // SAFETY: passed on.
+    unsafe { prefix(comm, (sbuf, rbuf), count, dtype, op, true) }
+}
+
+unsafe fn prefix(
+    comm: &Comm,
+    (sbuf, rbuf): (*const c_void, *mut c_void),
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+    exclusive: bool,
+) -> Result<Run> {
+    let by = by(dtype, op)?;
+    // SAFETY: passed on.
+    let send = unsafe { sent(sbuf, count, dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    collective::scan(comm, send, unsafe { data(rbuf, count, dtype, "rbuf") }?, by, exclusive)
+}
+
+pub(super) unsafe fn gather(
+    comm: &Comm,
+    sbuf: *const c_void,
+    count_per_rank: u64,
+    rbuf: *mut c_void,
+    dtype: dtl_dtype_t,
+    root: i32,
+) -> Result<Run> {
+    let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
+    // SAFETY: passed on.
+    let send = unsafe { sent(sbuf, count_per_rank, dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    let recv = unsafe { at_root(comm, root, rbuf, all, dtype, "rbuf") }?;
+    collective::gather(comm, send, per_rank, recv, root)
+}
+
+pub(super) unsafe fn gatherv(
+    comm: &Comm,
+    sbuf: *const c_void,
+    scount: u64,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+    root: i32,
+) -> Result<Run> {
+    // SAFETY: passed on.
+    let send = unsafe { sent(sbuf, scount, dtype, "sbuf") }?;
+    let at_root = if comm.rank() == root { ranks(comm) } else { 0 };
+    // SAFETY: passed on.
+    let blocks = unsafe { Blocks::new(rbuf, rcounts, rdispls, at_root, dtype, "rbuf") }?;
+    // SAFETY: passed on.
+    let blocks = unsafe { blocks.regions(true) }?;
+    check_own(send, &blocks, comm.rank(), comm.rank() == root, ("scount", "rcounts"))?;
+    collective::gatherv(comm, send, of(scount, dtype)?, &blocks, root)
+}
+
+/// What a rank sends itself must be as much as it receives.
+fn check_own(own: Sent, blocks: &[Region], rank: i32, applies: bool, names: (&str, &str)) -> Result<()> {
+    let block = blocks.get(rank.unsigned_abs() as usize).map(|block| block.len());
+    match (own, block) {
+        (Some(own), Some(block)) if applies && own.len() != block => Err(Error::new(
+            DTL_ERROR_INVALID_ARGUMENT,
+            format!("{} is {} bytes, {}[{rank}] is {block}: they must be equal", names.0, own.len(), names.1),
+        )),
+        _ => Ok(()),
+    }
+}
+
+pub(super) unsafe fn scatter(
+    comm: &Comm,
+    sbuf: *const c_void,
+    count_per_rank: u64,
+    rbuf: *mut c_void,
+    dtype: dtl_dtype_t,
+    root: i32,
+) -> Result<Run> {
+    let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
+    // SAFETY: passed on.
+    let send = unsafe { at_root(comm, root, sbuf, all, dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    let recv = unsafe { sent(rbuf, count_per_rank, dtype, "rbuf") }?;
+    collective::scatter(comm, send, recv, per_rank, root)
+}
+
+pub(super) unsafe fn scatterv(
+    comm: &Comm,
+    sbuf: *const c_void,
+    scounts: *const u64,
+    sdispls: *const u64,
+    rbuf: *mut c_void,
+    rcount: u64,
+    dtype: dtl_dtype_t,
+    root: i32,
+) -> Result<Run> {
+    // SAFETY: passed on.
+    let recv = unsafe { sent(rbuf, rcount, dtype, "rbuf") }?;
+    let at_root = if comm.rank() == root { ranks(comm) } else { 0 };
+    // SAFETY: passed on.
+    let blocks = unsafe { Blocks::new(sbuf, scounts, sdispls, at_root, dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    let blocks = unsafe { blocks.regions(false) }?;
+    check_own(recv, &blocks, comm.rank(), comm.rank() == root, ("rcount", "scounts"))?;
+    collective::scatterv(comm, &blocks, recv, of(rcount, dtype)?, root)
+}
+
+pub(super) unsafe fn allgather(
+    comm: &Comm,
+    sbuf: *const c_void,
+    count_per_rank: u64,
+    rbuf: *mut c_void,
+    dtype: dtl_dtype_t,
+) -> Result<Run> {
+    let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
+    // SAFETY: passed on.
+    let send = unsafe { sent(sbuf, count_per_rank, dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    let recv = unsafe { elements(rbuf, all, dtype, "rbuf") }?;
+    collective::allgather(comm, send, per_rank, recv)
+}
+
+pub(super) unsafe fn allgatherv(
+    comm: &Comm,
+    sbuf: *const c_void,
+    scount: u64,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+) -> Result<Run> {
+    // SAFETY: passed on.
+    let send = unsafe { sent(sbuf, scount, dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    let blocks = unsafe { Blocks::new(rbuf, rcounts, rdispls, ranks(comm), dtype, "rbuf") }?;
+    // SAFETY: passed on.
+    let blocks = unsafe { blocks.regions(true) }?;
+    check_own(send, &blocks, comm.rank(), true, ("scount", "rcounts"))?;
+    collective::allgatherv(comm, send, of(scount, dtype)?, &blocks)
+}
+
+pub(super) unsafe fn alltoall(
+    comm: &Comm,
+    sbuf: *const c_void,
+    count_per_rank: u64,
+    rbuf: *mut c_void,
+    dtype: dtl_dtype_t,
+) -> Result<Run> {
+    let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
+    // SAFETY: passed on.
+    let send = unsafe { sent(sbuf, all, dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    let recv = unsafe { elements(rbuf, all, dtype, "rbuf") }?;
+    collective::alltoall(comm, send, per_rank, recv)
+}
+
+pub(super) unsafe fn alltoallv(
+    comm: &Comm,
+    sbuf: *const c_void,
+    scounts: *const u64,
+    sdispls: *const u64,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+) -> Result<Run> {
+    // SAFETY: passed on.
+    let into = unsafe { Blocks::new(rbuf, rcounts, rdispls, ranks(comm), dtype, "rbuf") }?;
+    // SAFETY: passed on.
+    let recv = unsafe { into.regions(true) }?;
+    if is_in_place(sbuf) {
+        return collective::alltoallv(comm, None, &recv, of(into.total(), dtype)?);
+    }
+    // SAFETY: passed on.
+    let out = unsafe { Blocks::new(sbuf, scounts, sdispls, ranks(comm), dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    let send = unsafe { out.regions(false) }?;
+    check_all_apart(&send, &recv)?;
+    let own = send.get(comm.rank().unsigned_abs() as usize).copied();
+    check_own(own, &recv, comm.rank(), true, ("the block to this rank itself", "rcounts"))?;
+    collective::alltoallv(comm, Some(&send), &recv, of(out.total(), dtype)?)
+}
+
+/// What is sent must not lie where something is received: seen by the ends of both areas.
+fn check_all_apart(send: &[Region], recv: &[Region]) -> Result<()> {
+    let area = |blocks: &[Region]| {
+        let blocks = blocks.iter().filter(|block| !block.is_empty());
+        let ends = blocks.map(|block| (block.addr().get(), block.addr().get() + block.len()));
+        ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    };
+    let (Some(out), Some(into)) = (area(send), area(recv)) else { return Ok(()) };
+    if out.0 >= into.1 || into.0 >= out.1 {
+        return Ok(());
+    }
+    let overlaps = |a: &&Region| recv.iter().any(|b| a.overlaps(*b));
+    match send.iter().find(overlaps) {
+        Some(_) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "the send and receive buffers overlap: use two buffers, or DTL_IN_PLACE"
+        ),
+        None => Ok(()),
+    }
+}
+
+pub(super) unsafe fn neighbor_alltoallv(
+    comm: &Comm,
+    dest_count: u64,
+    dests: *const i32,
+    sbuf: *const c_void,
+    scounts: *const u64,
+    sdispls: *const u64,
+    source_count: u64,
+    sources: *const i32,
+    rbuf: *mut c_void,
+    rcounts: *const u64,
+    rdispls: *const u64,
+    dtype: dtl_dtype_t,
+) -> Result<Run> {
+    let (outs, ins) = (neighbors("dest_count", dest_count)?, neighbors("source_count", source_count)?);
+    // SAFETY: passed on.
+    let dests = unsafe { array(dests, outs, "dests") }?;
+    // SAFETY: passed on.
+    let sources = unsafe { array(sources, ins, "sources") }?;
+    // SAFETY: passed on.
+    let out = unsafe { Blocks::new(sbuf, scounts, sdispls, outs, dtype, "sbuf") }?;
+    // SAFETY: passed on.
+    let into = unsafe { Blocks::new(rbuf, rcounts, rdispls, ins, dtype, "rbuf") }?;
+    // SAFETY: passed on.
+    let send = unsafe { out.regions(false) }?;
+    // SAFETY: passed on.
+    let recv = unsafe { into.regions(true) }?;
+    check_all_apart(&send, &recv)?;
+    collective::neighbor_alltoallv(
+        comm,
+        &Neighbors { ranks: dests, blocks: &send },
+        &Neighbors { ranks: sources, blocks: &recv },
+        of(out.total(), dtype)?,
+    )
+}
+
+fn neighbors(name: &str, count: u64) -> Result<usize> {
+    match usize::try_from(count) {
+        Ok(count) if count <= 1 << 20 => Ok(count),
+        _ => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is {count}: at most {} neighbours", 1 << 20),
+    }
+}

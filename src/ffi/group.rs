@@ -1,0 +1,214 @@
+//! Communicators from communicators: duplicate, split, choose ranks, shrink; attributes; reports.
+
+use super::args::{self, Out};
+use super::guard;
+use crate::abi::comm::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::dtl_status_t;
+use crate::error::fail;
+use crate::runtime::comm::attribute::{self, Key};
+use crate::runtime::comm::{self, agree, group, report};
+use crate::sys::buf::Addr;
+use std::ffi::{c_char, c_void};
+
+/// Makes a communicator of the same ranks whose messages never meet this one's. Collective; as all
+/// communicators that are made from one, it shares the connection and costs a few hundred bytes, has
+/// the same time limit, and lives on when `comm` is destroyed.
+///
+/// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
+/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already.
+/// Equivalent: MPI_Comm_dup.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
+    guard::wait(
+        |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
+        |(out, pinned)| {
+            out.set(group::dup(&pinned, comm)?);
+            Ok(())
+        },
+    )
+}
+
+/// Makes one communicator for each color. Collective over `comm`.
+///
+/// @param color  0 or more; DTL_UNDEFINED: none for this rank.
+/// @param key    ranks of the new one are in the order of keys, equal ones in that of `comm`.
+/// @param out    yours, or DTL_COMM_NULL for DTL_UNDEFINED.
+/// @return as dtl_comm_dup; DTL_ERROR_INVALID_ARGUMENT: color. Equivalent: MPI_Comm_split.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_split(
+    comm: dtl_comm_t,
+    color: i32,
+    key: i32,
+    out: *mut dtl_comm_t,
+) -> dtl_status_t {
+    guard::wait(
+        |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
+        |(out, comm)| {
+            out.set(group::split(&comm, color, key)?.unwrap_or(dtl_comm_t::NULL));
+            Ok(())
+        },
+    )
+}
+
+/// Makes a communicator of the listed ranks, in the list's order. Collective over `comm`: all its
+/// ranks pass the same list.
+///
+/// @param ranks  `count` different ranks of `comm`.
+/// @param out    yours, or DTL_COMM_NULL on ranks that are not listed.
+/// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed twice.
+/// Equivalent: MPI_Group_incl and MPI_Comm_create.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_group_create(
+    comm: dtl_comm_t,
+    ranks: *const i32,
+    count: u64,
+    out: *mut dtl_comm_t,
+) -> dtl_status_t {
+    guard::wait(
+        |inside| {
+            let pinned = comm::pin(inside, comm)?;
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            if count == 0 || count > pinned.size().unsigned_abs() as usize {
+                return fail!(DTL_ERROR_INVALID_ARGUMENT, "count {count}: use 1 to {}", pinned.size());
+            }
+            if ranks.is_null() {
+                return fail!(DTL_ERROR_NULL_POINTER, "ranks is NULL (for {count} ranks)");
+            }
+            // SAFETY: not null, and `count` ranks by the caller's contract; copied at once.
+            let ranks = unsafe { std::slice::from_raw_parts(ranks, count) }.to_vec();
+            Ok((Out::new(out, "out")?, pinned, ranks))
+        },
+        |(out, comm, ranks)| {
+            out.set(group::create(&comm, &ranks)?.unwrap_or(dtl_comm_t::NULL));
+            Ok(())
+        },
+    )
+}
+
+/// After a failure: makes a working communicator of the ranks that are left, in their order. Every
+/// survivor calls it. It first ends what still waits on `comm` on any rank (with
+/// DTL_ERROR_RANK_FAILURE), then all agree on who is left. `comm` is of no more use: destroy it.
+///
+/// @param out  yours, with the survivors as ranks 0 … n-1.
+/// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the
+///         text says where it is). Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
+    guard::wait(
+        |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
+        |(out, comm)| {
+            out.set(agree::shrink(&comm)?);
+            Ok(())
+        },
+    )
+}
+
+/// Ends this process at once with an exit code (no atexit functions, no destructors), after a line in
+/// the log. The launcher ends the other ranks (dtlrun and mpirun do). Does not return unless it fails.
+///
+/// @param code  the exit code, 1 … 255.
+/// Equivalent: MPI_Abort.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
+    guard::call(|inside| {
+        if !(1..=255).contains(&code) {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "code {code}: use 1 to 255");
+        }
+        comm::abort(&*comm::pin(inside, comm)?, code)
+    })
+}
+
+/// Tells where the ranks are: which operation each is in, as far as it answers within half a second
+/// (a rank answers while it waits in a call of this library), and each rank's last operations. Any
+/// rank may ask at any time, also from another thread while the first one waits.
+///
+/// @param buf      `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length only
+///                 (the text may be another one the next time: pass a few KiB).
+/// @param out_len  length needed without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_dump(
+    comm: dtl_comm_t,
+    buf: *mut c_char,
+    cap: u64,
+    out_len: *mut u64,
+) -> dtl_status_t {
+    guard::wait(
+        |inside| comm::pin(inside, comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { args::put_text(&report::dump(&comm), buf, cap, out_len) }
+        },
+    )
+}
+
+/// Makes a key for attributes: pointers of the program's own on communicators.
+///
+/// @param copy_fn    called by dtl_comm_dup; NULL: duplicates do not get the attribute.
+/// @param delete_fn  called when an attribute ends; NULL: nothing to do.
+/// @param user       passed to both.
+/// @param out_key    yours; end it with dtl_comm_key_destroy. dtl_finalize ends all keys.
+/// @return DTL_ERROR_LIMIT. Equivalent: MPI_Comm_create_keyval.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_key_create(
+    copy_fn: dtl_attribute_copy_fn_t,
+    delete_fn: dtl_attribute_delete_fn_t,
+    user: *mut c_void,
+    out_key: *mut i32,
+) -> dtl_status_t {
+    guard::call(|_| {
+        let out = Out::new(out_key, "out_key")?;
+        out.set(attribute::create_key(Key { copy: copy_fn, delete: delete_fn, user: Addr::new(user) })?);
+        Ok(())
+    })
+}
+
+/// Ends a key. Attributes under it stay readable until their communicators are destroyed.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_comm_key_destroy(key: i32) -> dtl_status_t {
+    guard::call(|_| attribute::destroy_key(key))
+}
+
+/// Puts a pointer on a communicator, of this process only. One that was there under the key ends.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_set_attr.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_comm_set_attr(comm: dtl_comm_t, key: i32, value: *mut c_void) -> dtl_status_t {
+    guard::wait(
+        |inside| comm::pin(inside, comm),
+        |pinned| attribute::set(&pinned, comm, key, Addr::new(value)),
+    )
+}
+
+/// Reads an attribute.
+///
+/// @param out_value  the pointer; NULL if there is none.
+/// @param out_found  1 or 0.
+/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_get_attr.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_get_attr(
+    comm: dtl_comm_t,
+    key: i32,
+    out_value: *mut *mut c_void,
+    out_found: *mut i32,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let (out_value, out_found) = (Out::new(out_value, "out_value")?, Out::new(out_found, "out_found")?);
+        let value = attribute::get(&*comm::pin(inside, comm)?, key)?;
+        out_value.set(value.map_or(std::ptr::null_mut(), Addr::ptr));
+        out_found.set(i32::from(value.is_some()));
+        Ok(())
+    })
+}
+
+/// Ends an attribute: its key's delete_fn is called.
+///
+/// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: communicator or key.
+/// Equivalent: MPI_Comm_delete_attr.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t {
+    guard::wait(|inside| comm::pin(inside, comm), |pinned| attribute::delete(&pinned, comm, key))
+}

@@ -1,0 +1,464 @@
+//! Point to point: send, receive, exchange, probe; their requests.
+
+use super::args::{self, Out};
+use super::guard;
+use crate::abi::comm::dtl_recv_info_t;
+use crate::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
+use crate::abi::status::dtl_status_t;
+use crate::abi::word::dtl_dtype_t;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, SendMode, recv_info};
+use crate::runtime::comm::p2p::Data;
+use crate::runtime::comm::types::element_size;
+use crate::runtime::comm::{self, Comm, message, p2p, request};
+use crate::sys::buf::Region;
+use std::ffi::c_void;
+
+/// `count` elements of `dtype` at `pointer`.
+///
+/// # Safety
+/// They stay valid until the operation that receives the region has ended.
+pub(super) unsafe fn elements(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    name: &str,
+) -> Result<Region> {
+    let size = element_size(dtype)? as u64;
+    let Some(bytes) = count.checked_mul(size) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}: {count} elements of {size} bytes are more than memory can hold"
+        );
+    };
+    // SAFETY: passed on.
+    unsafe { args::region(pointer, bytes, name) }
+}
+
+/// The same with what the caller says of it.
+///
+/// # Safety
+/// As [`elements`].
+pub(super) unsafe fn data(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    name: &str,
+) -> Result<Data> {
+    // SAFETY: passed on.
+    Ok(Data { bytes: unsafe { elements(pointer, count, dtype, name) }?, count, dtype })
+}
+
+/// Tells the caller how a receive ended.
+fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Result<()> {
+    let (told, result) = p2p::received(comm, done, source);
+    put_info(info, told)?;
+    result
+}
+
+/// Sends a message and returns when `buf` may be used again (which may be before it is received).
+///
+/// @param buf    `count` elements; NULL only for count 0.
+/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag    0 … DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE: dest died or left. DTL_ERROR_TIMEOUT: the communicator's time
+///         limit passed; the message was withdrawn. DTL_ERROR_CANCELED: the communicator was
+///         destroyed meanwhile. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+/// Threads: any, several at once. Equivalent: MPI_Send.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_send(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { data(buf, count, dtype, "buf") }?;
+            p2p::send(comm, data, dest, tag, SendMode::Standard)
+        },
+    )
+}
+
+/// Sends a message and returns when a receive has begun to take it.
+///
+/// @return as dtl_comm_send. Equivalent: MPI_Ssend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_ssend(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { data(buf, count, dtype, "buf") }?;
+            p2p::send(comm, data, dest, tag, SendMode::Synchronous)
+        },
+    )
+}
+
+/// Receives a message: the oldest of `source` (or any) with `tag` (or any).
+///
+/// @param buf     room for `count` elements; shorter messages are fine.
+/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
+/// @param tag     0 … DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
+/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. Else as dtl_comm_send (an ANY_SOURCE
+///         receive fails with DTL_ERROR_RANK_FAILURE when any rank dies).
+/// Threads: any, several at once. Equivalent: MPI_Recv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_recv(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    source: i32,
+    tag: i32,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { data(buf, count, dtype, "buf") }?;
+            let done = p2p::recv(comm, data, source, tag)?;
+            tell(comm, &done, source, info)
+        },
+    )
+}
+
+/// Writes receive information if the caller wants it.
+pub(super) fn put_info(info: *mut dtl_recv_info_t, told: dtl_recv_info_t) -> Result<()> {
+    if !info.is_null() {
+        Out::new(info, "info")?.set(told);
+    }
+    Ok(())
+}
+
+/// Sends one message and receives another at the same time, so that exchanges round a ring cannot
+/// deadlock. The buffers must not overlap.
+///
+/// @param dtype  of both messages. The other parameters and the statuses: dtl_comm_send and
+///               dtl_comm_recv.
+/// Equivalent: MPI_Sendrecv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_sendrecv(
+    comm: dtl_comm_t,
+    sbuf: *const c_void,
+    scount: u64,
+    dest: i32,
+    stag: i32,
+    rbuf: *mut c_void,
+    rcount: u64,
+    source: i32,
+    rtag: i32,
+    dtype: dtl_dtype_t,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            let sdata = unsafe { data(sbuf, scount, dtype, "sbuf") }?;
+            // SAFETY: as above.
+            let rdata = unsafe { data(rbuf, rcount, dtype, "rbuf") }?;
+            let done = p2p::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
+            tell(comm, &done, source, info)
+        },
+    )
+}
+
+/// Sends the buffer's message and receives another into the same buffer, at the same time.
+///
+/// @param buf  `count` elements to send, replaced by at most as many received.
+/// @return as dtl_comm_sendrecv; DTL_ERROR_OUT_OF_MEMORY: no memory for a copy of the message.
+/// Equivalent: MPI_Sendrecv_replace.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    stag: i32,
+    source: i32,
+    rtag: i32,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { data(buf, count, dtype, "buf") }?;
+            let done = p2p::sendrecv_replace(comm, data, (dest, stag), (source, rtag))?;
+            tell(comm, &done, source, info)
+        },
+    )
+}
+
+/// Waits for a message that a receive with these arguments would take. It stays to be received.
+///
+/// @param info  source, tag and true size of the message; NULL if they do not matter.
+/// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
+/// Equivalent: MPI_Probe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_probe(
+    comm: dtl_comm_t,
+    source: i32,
+    tag: i32,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::hold(
+        |inside| comm::hold(inside, comm),
+        |comm| put_info(info, recv_info(&p2p::probe(comm, source, tag)?)),
+    )
+}
+
+/// Asks, without waiting, whether there is a message that a receive would take; makes progress.
+///
+/// @param out_found  1 or 0.
+/// @param info       NULL, or as in dtl_comm_probe; written if found.
+/// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_iprobe(
+    comm: dtl_comm_t,
+    source: i32,
+    tag: i32,
+    out_found: *mut i32,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out_found, "out_found")?;
+        let found = p2p::iprobe(&*comm::pin(inside, comm)?, source, tag)?;
+        if let Some(done) = &found {
+            put_info(info, recv_info(done))?;
+        }
+        out.set(i32::from(found.is_some()));
+        Ok(())
+    })
+}
+
+/// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
+/// `out_message` gets it, whatever other threads receive.
+///
+/// @param out_message  yours until it is received; goes with its communicator.
+/// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_mprobe(
+    comm: dtl_comm_t,
+    source: i32,
+    tag: i32,
+    out_message: *mut dtl_message_t,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::wait(
+        |inside| Ok((Out::new(out_message, "out_message")?, comm::pin(inside, comm)?)),
+        |(out, comm)| {
+            let (message, done) = message::mprobe(&comm, source, tag)?;
+            put_info(info, recv_info(&done))?;
+            out.set(message);
+            Ok(())
+        },
+    )
+}
+
+/// The same without waiting.
+///
+/// @param out_found    1 or 0.
+/// @param out_message  written if found. Equivalent: MPI_Improbe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_improbe(
+    comm: dtl_comm_t,
+    source: i32,
+    tag: i32,
+    out_found: *mut i32,
+    out_message: *mut dtl_message_t,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let (out_found, out) = (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
+        let found = message::improbe(&comm::pin(inside, comm)?, source, tag)?;
+        if let Some((message, done)) = &found {
+            put_info(info, recv_info(done))?;
+            out.set(*message);
+        }
+        out_found.set(i32::from(found.is_some()));
+        Ok(())
+    })
+}
+
+/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails.
+///
+/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before. Equivalent: MPI_Mrecv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_mrecv(
+    message: dtl_message_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::wait(
+        |inside| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { data(buf, count, dtype, "buf") }?;
+            Ok((data, message::claim(inside, message)?))
+        },
+        |(data, message)| {
+            let (done, comm) = message::mrecv(&message, data)?;
+            tell(&comm, &done, done.source, info)
+        },
+    )
+}
+
+/// Starts to receive a message that was probed.
+///
+/// @return as dtl_comm_irecv and dtl_comm_mrecv. Equivalent: MPI_Imrecv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_imrecv(
+    message: dtl_message_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        // SAFETY: the caller's contract: `buf` stays until the request is done.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        out.set(request::imrecv(&*message::claim(inside, message)?, data)?);
+        Ok(())
+    })
+}
+
+/// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
+///
+/// @param out  the request; dtl_request_wait or _test ends it.
+/// @return as dtl_comm_send; failures of the message itself come with the request.
+/// Equivalent: MPI_Isend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_isend(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let comm = comm::pin(inside, comm)?;
+        // SAFETY: the caller's contract: `buf` stays until the request is done.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        out.set(request::isend(comm, data, dest, tag, SendMode::Standard)?);
+        Ok(())
+    })
+}
+
+/// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
+///
+/// @param out  the request; dtl_request_wait or _test ends it.
+/// @return as dtl_comm_recv; failures of the message itself come with the request.
+/// Equivalent: MPI_Irecv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_irecv(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    source: i32,
+    tag: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let comm = comm::pin(inside, comm)?;
+        // SAFETY: the caller's contract: `buf` stays until the request is done.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        out.set(request::irecv(comm, data, source, tag)?);
+        Ok(())
+    })
+}
+
+/// Starts a synchronous send: the request is done when a receive has begun to take the message.
+///
+/// @return as dtl_comm_isend. Equivalent: MPI_Issend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_issend(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let comm = comm::pin(inside, comm)?;
+        // SAFETY: the caller's contract: `buf` stays until the request is done.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        out.set(request::isend(comm, data, dest, tag, SendMode::Synchronous)?);
+        Ok(())
+    })
+}
+
+/// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.
+///
+/// @param buf  `count` elements, read anew by each start.
+/// @param out  yours; end it with dtl_request_destroy.
+/// @return as dtl_comm_isend. Equivalent: MPI_Send_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_send_init(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let comm = comm::pin(inside, comm)?;
+        // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        out.set(request::send_init(comm, data, dest, tag)?);
+        Ok(())
+    })
+}
+
+/// Makes a persistent receive, at rest: dtl_request_start starts it, as often as it is over.
+///
+/// @param buf  room for `count` elements.
+/// @param out  yours; end it with dtl_request_destroy.
+/// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_recv_init(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    source: i32,
+    tag: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let comm = comm::pin(inside, comm)?;
+        // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        out.set(request::recv_init(comm, data, source, tag)?);
+        Ok(())
+    })
+}

@@ -1,0 +1,100 @@
+//! Which algorithm a collective uses: one table, read from the top, the first row that fits.
+//!
+//! All ranks must choose alike, so only what is equal on all of them decides: the collective, the
+//! number of ranks, the bytes that each of them names, and whether the operation commutes. The kind
+//! of communicator does not: a sum is bitwise the same on all kinds.
+
+use super::super::recorder::Kind;
+
+/// An algorithm; what it costs is in the table at the top of `algorithms`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::runtime::comm) enum Algorithm {
+    Dissemination,
+    Binomial,
+    ScatterRing,
+    RecursiveDoubling,
+    Rabenseifner,
+    PairwiseRing,
+    Linear,
+    Ring,
+    Bruck,
+    Pairwise,
+    AllAtOnce,
+}
+
+struct Row {
+    kind: Kind,
+    /// From this many ranks on.
+    ranks: i32,
+    /// From this many bytes on (of one rank's data or, where there are blocks, of a block) …
+    from: usize,
+    /// … to less than this.
+    below: usize,
+    /// Only for operations that commute.
+    commutes: bool,
+    algorithm: Algorithm,
+}
+
+const ANY: usize = usize::MAX;
+
+const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algorithm) -> Row {
+    Row { kind, ranks, from, below, commutes: false, algorithm }
+}
+
+const TABLE: &[Row] = &[
+    row(Kind::Barrier, 0, 0, ANY, Algorithm::Dissemination),
+    row(Kind::Bcast, 4, 256 << 10, ANY, Algorithm::ScatterRing),
+    row(Kind::Bcast, 0, 0, ANY, Algorithm::Binomial),
+    row(Kind::Reduce, 0, 0, ANY, Algorithm::Binomial),
+    row(Kind::Allreduce, 0, 0, 16 << 10, Algorithm::RecursiveDoubling),
+    Row { commutes: true, ..row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner) },
+    row(Kind::Allreduce, 0, 0, ANY, Algorithm::PairwiseRing),
+    row(Kind::ReduceScatter, 0, 0, ANY, Algorithm::Pairwise),
+    row(Kind::ReduceScatterBlock, 0, 0, ANY, Algorithm::Pairwise),
+    row(Kind::Scan, 0, 0, ANY, Algorithm::RecursiveDoubling),
+    row(Kind::Exscan, 0, 0, ANY, Algorithm::RecursiveDoubling),
+    row(Kind::Gather, 4, 0, 2 << 10, Algorithm::Binomial),
+    row(Kind::Gather, 0, 0, ANY, Algorithm::Linear),
+    row(Kind::Scatter, 4, 0, 2 << 10, Algorithm::Binomial),
+    row(Kind::Scatter, 0, 0, ANY, Algorithm::Linear),
+    row(Kind::Gatherv, 0, 0, ANY, Algorithm::Linear),
+    row(Kind::Scatterv, 0, 0, ANY, Algorithm::Linear),
+    row(Kind::Allgather, 3, 0, 4 << 10, Algorithm::Bruck),
+    row(Kind::Allgather, 0, 0, ANY, Algorithm::Ring),
+    row(Kind::Allgatherv, 0, 0, ANY, Algorithm::Ring),
+    row(Kind::Alltoall, 5, 0, 256, Algorithm::Bruck),
+    row(Kind::Alltoall, 0, 0, ANY, Algorithm::Pairwise),
+    row(Kind::Alltoallv, 0, 0, ANY, Algorithm::AllAtOnce),
+    row(Kind::NeighborAlltoallv, 0, 0, ANY, Algorithm::AllAtOnce),
+];
+
+/// The algorithm for a collective over `ranks` ranks with `bytes` bytes.
+pub(in crate::runtime::comm) fn choose(kind: Kind, ranks: i32, bytes: usize, commutes: bool) -> Algorithm {
+    let fits = |row: &&Row| {
+        row.kind == kind
+            && ranks >= row.ranks
+            && (row.from..row.below).contains(&bytes)
+            && (commutes || !row.commutes)
+    };
+    TABLE.iter().find(fits).map_or(Algorithm::Linear, |row| row.algorithm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_collective_has_an_algorithm_for_every_size() {
+        for row in TABLE {
+            for (bytes, commutes) in [(0, false), (100, true), (1 << 30, false), (1 << 30, true)] {
+                for ranks in [1, 3, 4, 5, 1000] {
+                    let chosen = choose(row.kind, ranks, bytes, commutes);
+                    let rows = TABLE.iter().filter(|other| other.kind == row.kind);
+                    assert!(rows.into_iter().any(|other| other.algorithm == chosen), "{:?}", row.kind);
+                }
+            }
+        }
+        assert_eq!(choose(Kind::Allreduce, 4, 1 << 20, false), Algorithm::PairwiseRing);
+        assert_eq!(choose(Kind::Allreduce, 4, 8, true), Algorithm::RecursiveDoubling);
+    }
+}

@@ -1,0 +1,82 @@
+//! Which messages a collective consists of. Each function appends steps for this rank; none of
+//! them talks to a transport. `choice` says which one is used when.
+//!
+//! n = ranks, m = bytes of one rank's data. Rounds, and bytes sent by the busiest rank:
+//!
+//! | collective | algorithm | rounds | bytes |
+//! |---|---|---|---|
+//! | barrier | dissemination | log2 n | 0 |
+//! | bcast | binomial tree | log2 n | m log2 n |
+//! | bcast | scatter, ring allgather | n | 2 m |
+//! | reduce | binomial tree | log2 n | m |
+//! | allreduce | recursive doubling | log2 n (+2) | m log2 n |
+//! | allreduce | Rabenseifner: recursive halving, recursive doubling | 2 log2 n (+2) | 2 m |
+//! | allreduce | pairwise reduce-scatter, ring allgather | 2 n | 2 m |
+//! | reduce_scatter | pairwise exchange | n | m |
+//! | scan, exscan | recursive doubling | log2 n (+1) | m log2 n |
+//! | gather, scatter | binomial tree | log2 n | m n/2 |
+//! | gather, scatter, their v-forms | linear | 1 | m (n at the root) |
+//! | allgather | Bruck | log2 n | m (n-1) |
+//! | allgather, allgatherv | ring | n-1 | m (n-1) |
+//! | alltoall | Bruck | log2 n | m/2 log2 n |
+//! | alltoall | pairwise exchange | n-1 | m |
+//! | alltoallv, neighbor_alltoallv | all at once | 1 | m |
+//!
+//! Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
+//! MPICH" (2005); Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
+
+mod alltoall;
+mod broadcast;
+pub(super) mod choice;
+mod gather;
+mod reduce;
+mod scan;
+
+pub(super) use alltoall::{alltoall, exchange};
+pub(super) use broadcast::{barrier, bcast};
+pub(super) use gather::{allgather, allgatherv, gather, gatherv, scatter, scatterv};
+pub(super) use reduce::{allreduce, reduce, reduce_scatter};
+pub(super) use scan::{exscan, scan};
+
+use super::schedule::Schedule;
+use crate::sys::buf::Region;
+
+/// Who we are in the collective.
+#[derive(Clone, Copy)]
+pub(super) struct Group {
+    pub(super) rank: i32,
+    pub(super) size: i32,
+}
+
+impl Group {
+    /// The rank so many steps on, round the ring.
+    fn after(self, steps: i32) -> i32 {
+        (self.rank + steps).rem_euclid(self.size)
+    }
+
+    /// The rank counted from the root on.
+    fn from_root(self, root: i32) -> i32 {
+        (self.rank - root).rem_euclid(self.size)
+    }
+}
+
+/// Block `index` of equal ones of `len` bytes.
+fn block(whole: Region, index: i32, len: usize) -> Region {
+    whole.part(index as usize * len, len)
+}
+
+/// Block `index` when whole elements are dealt out as evenly as they go to `parts`.
+fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
+    let count = whole.len() / element.max(1);
+    let edge = |index: i32| (count as u128 * index as u128 / parts as u128) as usize * element;
+    whole.part(edge(index), edge(index + 1) - edge(index))
+}
+
+/// Every rank starts with its own block and ends with all of them.
+fn ring(s: &mut Schedule, g: Group, block: impl Fn(i32) -> Region) {
+    for step in 0..g.size - 1 {
+        s.recv(g.after(-1), block(g.after(-step - 1)));
+        s.send(g.after(1), block(g.after(-step)));
+        s.round();
+    }
+}

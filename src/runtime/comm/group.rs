@@ -1,0 +1,105 @@
+//! Communicators made from others: duplicated, split, or of chosen ranks. They share the link; a
+//! context of their own keeps their messages apart.
+
+use super::algorithms::{self as algorithm, choice::Algorithm};
+use super::members::Members;
+use super::recorder::{Call, Kind};
+use super::{Comm, attribute, insert};
+use crate::abi::comm::DTL_UNDEFINED;
+use crate::abi::handle::dtl_comm_t;
+use crate::error::{Result, fail};
+use crate::sys::buf::Scratch;
+use std::sync::Arc;
+
+/// Everybody's few words, in the order of ranks.
+fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
+    let all = Scratch::new(size_of_val(mine) * comm.size as usize);
+    let (Some(mine), Some(all)) = (Scratch::of_words(mine), all) else {
+        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");
+    };
+    let (send, recv) = (mine.region(), all.region());
+    let run = comm
+        .prepare(Call::new(kind), None, |s, g| algorithm::allgather(s, g, Algorithm::Ring, (send, recv)))?;
+    run.wait(comm)?;
+    Ok(all.words())
+}
+
+/// The context that rank 0 proposes; 0 if it has none left.
+fn proposal(comm: &Comm) -> u64 {
+    if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
+}
+
+fn context_of(proposal: u64) -> Result<u32> {
+    match u32::try_from(proposal) {
+        Ok(context) if context > 0 => Ok(context),
+        _ => fail!(DTL_ERROR_LIMIT, "rank 0 has no context left for another communicator: open a new one"),
+    }
+}
+
+/// A communicator of chosen ranks of this one (in its own counting), which include this process.
+pub(super) fn derive(comm: &Comm, ranks: &[i32], context: u32) -> Result<Comm> {
+    let Some(rank) = (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank) else {
+        return fail!(DTL_ERROR_INTERNAL, "this rank is not in its own group");
+    };
+    let outer = ranks.iter().map(|member| comm.outer(*member)).collect();
+    let members = Members::new(outer, comm.link.transport.size());
+    let size = i32::try_from(ranks.len()).unwrap_or(i32::MAX);
+    Ok(Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns))
+}
+
+/// The same ranks with messages of their own. Attributes are copied as their keys say.
+pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
+    let words = allgather_words(comm, Kind::Dup, &[proposal(comm)])?;
+    let context = context_of(words.first().copied().unwrap_or(0))?;
+    let ranks: Vec<i32> = (0..comm.size).collect();
+    let copy = derive(comm, &ranks, context)?;
+    attribute::copy_all(comm, handle, &copy)?;
+    insert(copy)
+}
+
+/// One communicator for each color, ranks ordered by key. `None`: the color was DTL_UNDEFINED.
+pub fn split(comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
+    if color < 0 && color != DTL_UNDEFINED {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "color {color}: use 0 or more, or DTL_UNDEFINED");
+    }
+    let mine = [color as u32 as u64, key as u32 as u64, proposal(comm)];
+    let words = allgather_words(comm, Kind::Split, &mine)?;
+    let context = context_of(words.get(2).copied().unwrap_or(0))?;
+    if color == DTL_UNDEFINED {
+        return Ok(None);
+    }
+    let all = (0..).zip(words.chunks_exact(3));
+    let mut same: Vec<(i32, i32)> = all
+        .filter_map(|(rank, words)| match *words {
+            [its, key, _] if its as u32 as i32 == color => Some((key as u32 as i32, rank)),
+            _ => None,
+        })
+        .collect();
+    same.sort_unstable();
+    let ranks: Vec<i32> = same.into_iter().map(|(_, rank)| rank).collect();
+    insert(derive(comm, &ranks, context)?).map(Some)
+}
+
+/// A communicator of the listed ranks in the list's order. All ranks of `comm` call it with the same
+/// list; those not in it get `None`.
+pub fn create(comm: &Comm, ranks: &[i32]) -> Result<Option<dtl_comm_t>> {
+    let mut seen = vec![false; comm.size as usize];
+    for rank in ranks {
+        match usize::try_from(*rank).ok().and_then(|rank| seen.get_mut(rank)) {
+            Some(seen) if !*seen => *seen = true,
+            Some(_) => return fail!(DTL_ERROR_INVALID_ARGUMENT, "ranks: {rank} is listed twice"),
+            None => {
+                return fail!(
+                    DTL_ERROR_INVALID_RANK,
+                    "ranks: {rank} is none; the communicator has ranks 0 to {}",
+                    comm.size - 1
+                );
+            }
+        }
+    }
+    let place = (0..).zip(ranks).find(|(_, rank)| **rank == comm.rank).map(|(place, _)| place);
+    match place {
+        Some(place) => split(comm, 0, place),
+        None => split(comm, DTL_UNDEFINED, 0),
+    }
+}

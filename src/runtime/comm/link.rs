@@ -1,0 +1,92 @@
+//! What communicators share: one opened transport, and the contexts that keep their messages apart.
+//!
+//! A match word is `context 32 | class 4 | tag 28`. Each communicator on a transport has a context of
+//! its own; classes keep a communicator's own messages from its user's.
+
+use crate::abi::comm::DTL_TAG_MAX;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, OpId, Transport};
+use crate::runtime::registry::Backend;
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Whose message it is: classes never match across, so a user's DTL_ANY_TAG cannot take a
+/// collective's message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    User = 0,
+    Collective = 1,
+    /// Reports: who is in which operation, who gave up.
+    Service = 2,
+    /// Survivors agreeing on who they are.
+    Agreement = 3,
+}
+
+/// Bits of a match word that hold the tag.
+pub(super) const TAG_BITS: u64 = DTL_TAG_MAX as u64;
+
+/// The match word of a tag (0 … DTL_TAG_MAX, checked where it came in).
+pub(super) fn word(context: u32, class: Class, tag: i32) -> u64 {
+    u64::from(context) << 32 | (class as u64) << 28 | (u64::from(tag.unsigned_abs()) & TAG_BITS)
+}
+
+/// An opened transport. Closes with the last communicator on it.
+pub(super) struct Link {
+    pub(super) transport: Box<dyn Transport>,
+    /// Its share keeps the backend registered.
+    _backend: Arc<Backend>,
+    pub(super) kind: &'static CStr,
+    /// Contexts that this rank has given to communicators whose first rank it was.
+    contexts: AtomicU32,
+}
+
+impl Link {
+    pub(super) fn new(transport: Box<dyn Transport>, backend: Arc<Backend>, kind: &'static CStr) -> Self {
+        Link { transport, _backend: backend, kind, contexts: AtomicU32::new(0) }
+    }
+
+    /// A context that no other communicator on this transport has or had: numbers of different ranks
+    /// never meet, as each is congruent to its maker's rank.
+    pub(super) fn new_context(&self) -> Result<u32> {
+        let (rank, size) = (self.transport.rank().unsigned_abs(), self.transport.size().unsigned_abs());
+        let next = |made: u32| made.checked_add(1);
+        let made = self.contexts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        // 0 is the opened communicator's.
+        let context = made.ok().and_then(|made| made.checked_mul(size)?.checked_add(rank)?.checked_add(1));
+        match context {
+            Some(context) => Ok(context),
+            None => fail!(
+                DTL_ERROR_LIMIT,
+                "this rank has made {} communicators from one: open a new one (dtl_comm_open)",
+                u32::MAX / size.max(1)
+            ),
+        }
+    }
+
+    /// Withdraws an operation and waits until the transport lets go of its buffer. `Some` = it had
+    /// completed before it could be withdrawn.
+    pub(super) fn withdraw(&self, op: OpId) -> Result<Option<Done>> {
+        use crate::abi::status::DTL_ERROR_CANCELED;
+        self.transport.cancel(op)?;
+        let mut backoff = crate::sys::park::Backoff::new();
+        loop {
+            match self.transport.test(op)? {
+                Some(done) if done.status == DTL_ERROR_CANCELED => return Ok(None),
+                Some(done) => return Ok(Some(done)),
+                None => backoff.pause(),
+            }
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Err(error) = self.transport.close() {
+            crate::runtime::log::warning!(
+                "closing a communicator of kind {}: {error}",
+                self.kind.to_string_lossy()
+            );
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Which ranks of a transport a communicator consists of.
+
+/// Ranks of a communicator that has not all of the transport's ranks in their order.
+pub(super) struct Members {
+    /// The transport's rank of each of ours.
+    outer: Vec<i32>,
+    /// Our rank of each of the transport's; -1 = not a member.
+    inner: Vec<i32>,
+}
+
+impl Members {
+    /// Members of a transport with `size` ranks. `None` if they are all of them in their order:
+    /// nothing has to be translated then.
+    pub(super) fn new(outer: Vec<i32>, size: i32) -> Option<Self> {
+        if outer.len() == size.unsigned_abs() as usize && (0..size).eq(outer.iter().copied()) {
+            return None;
+        }
+        let mut inner = vec![-1; size.unsigned_abs() as usize];
+        for (rank, member) in (0..).zip(&outer) {
+            if let Some(slot) = usize::try_from(*member).ok().and_then(|member| inner.get_mut(member)) {
+                *slot = rank;
+            }
+        }
+        Some(Members { outer, inner })
+    }
+
+    /// The transport's rank of one of ours; negative ones (any, nobody) stay.
+    pub(super) fn outer(&self, rank: i32) -> i32 {
+        usize::try_from(rank).ok().and_then(|rank| self.outer.get(rank).copied()).unwrap_or(rank)
+    }
+
+    /// Our rank of one of the transport's.
+    pub(super) fn inner(&self, rank: i32) -> Option<i32> {
+        let ours = usize::try_from(rank).ok().and_then(|rank| self.inner.get(rank).copied())?;
+        (ours >= 0).then_some(ours)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn translates_both_ways() {
+        assert!(Members::new(vec![0, 1, 2], 3).is_none());
+        let members = Members::new(vec![3, 1], 4).unwrap();
+        assert_eq!((members.outer(0), members.outer(1), members.outer(-2)), (3, 1, -2));
+        assert_eq!((members.inner(3), members.inner(1), members.inner(0)), (Some(0), Some(1), None));
+        assert!(Members::new(vec![1, 0], 2).is_some());
+    }
+}

@@ -1,0 +1,114 @@
+//! Messages that were found by a matched probe: taken out of the queue for one receive to come.
+
+use super::Comm;
+use super::link::Class;
+use super::p2p::{self, Data, Started};
+use super::recorder::Kind;
+use crate::abi::comm::DTL_PROC_NULL;
+use crate::abi::handle::dtl_message_t;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, OpId};
+use crate::runtime::invalid_handle;
+use crate::sys::epoch::{self, Guard};
+use crate::sys::slab::Table;
+use std::sync::Arc;
+
+/// Type byte of message handles.
+pub const TAG: u8 = 8;
+
+static TABLE: Table<Message> = Table::new(TAG, 0);
+
+/// A taken message.
+pub struct Message {
+    comm: Arc<Comm>,
+    /// `None`: from DTL_PROC_NULL.
+    taken: Option<OpId>,
+    source: i32,
+    tag: i32,
+}
+
+/// A message and what a receive of it will tell.
+pub type Found = (dtl_message_t, Done);
+
+/// Looks for a message that a receive would take, and takes it.
+pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>> {
+    p2p::check_recv(comm, source, tag)?;
+    if source == DTL_PROC_NULL {
+        let message = Message { comm: Arc::clone(comm), taken: None, source, tag };
+        return Ok(Some((insert(message)?, p2p::NOBODY)));
+    }
+    let Some(matched) = comm.link.transport.take(comm.selector(Class::User, source, tag))? else {
+        p2p::check_alive(comm, source)?;
+        return Ok(None);
+    };
+    let done = comm.inner(matched.done);
+    let message = Message { comm: Arc::clone(comm), taken: Some(matched.message), source: done.source, tag };
+    Ok(Some((insert(message)?, done)))
+}
+
+/// Waits for a message that a receive would take, and takes it.
+pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
+    p2p::until(comm, || improbe(comm, source, tag))
+}
+
+fn insert(message: Message) -> Result<dtl_message_t> {
+    match TABLE.insert(Arc::new(message)) {
+        Some(id) => Ok(dtl_message_t { id }),
+        None => fail!(DTL_ERROR_LIMIT, "too many probed messages that were not received: receive some"),
+    }
+}
+
+/// Takes the message from under its handle: one receive gets it.
+pub fn claim(inside: &Guard, handle: dtl_message_t) -> Result<Arc<Message>> {
+    TABLE.remove(inside, handle.id).ok_or_else(|| invalid_handle("message", TAG, handle.id))
+}
+
+/// Receives it; `Ok(done)` may say TRUNCATED.
+pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
+    let comm = &message.comm;
+    let ticket = comm.recorder.begin(&data.call(Kind::Recv, message.source, message.tag));
+    let done = comm.complete(start(message, data)?, comm.deadline())?;
+    comm.recorder.end(ticket);
+    Ok((done, Arc::clone(comm)))
+}
+
+/// Starts to receive it.
+pub(super) fn start(message: &Message, data: Data) -> Result<Started> {
+    message.comm.check_open()?;
+    match message.taken {
+        Some(taken) => message.comm.link.transport.receive_matched(taken, data.bytes).map(Started::Op),
+        None => Ok(Started::Nothing),
+    }
+}
+
+impl Message {
+    pub(super) fn comm(&self) -> &Arc<Comm> {
+        &self.comm
+    }
+
+    pub(super) fn source(&self) -> i32 {
+        self.source
+    }
+}
+
+/// With its communicator: messages that nobody received go.
+pub(super) fn drop_all(comm: &Arc<Comm>) {
+    let inside = epoch::enter();
+    for id in TABLE.handles() {
+        if TABLE.get(&inside, id).is_some_and(|message| Arc::ptr_eq(&message.comm, comm)) {
+            drop(TABLE.remove(&inside, id));
+        }
+    }
+}
+
+/// At finalize.
+pub fn destroy_all() {
+    let inside = epoch::enter();
+    TABLE.handles().into_iter().for_each(|id| drop(TABLE.remove(&inside, id)));
+}
+
+/// In a forked child: the handles go.
+pub fn forget_all() {
+    let inside = epoch::enter();
+    TABLE.handles().into_iter().for_each(|id| std::mem::forget(TABLE.remove(&inside, id)));
+}

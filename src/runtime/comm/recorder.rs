@@ -1,0 +1,270 @@
+//! The flight recorder: each rank's last operations on a communicator, kept for reports.
+//!
+//! Recording is a handful of relaxed stores. Whoever reads may race a writer: an entry's stamp is 0
+//! while it is written and its number afterwards, so a reader that sees the same number before and
+//! after (with the fences below) has read one entry and not two halves. Two writers meet in one entry
+//! only if 64 operations start while one is being noted; a report may then show a mixture, nothing
+//! else depends on it.
+
+use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
+use crate::runtime::comm::types;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Operations kept.
+const KEPT: usize = 64;
+
+macro_rules! kinds {
+    ($($name:ident $text:literal),+ $(,)?) => {
+        /// What an operation is.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub(super) enum Kind { $($name),+ }
+        /// All of them, with their names.
+        pub(super) const KINDS: &[(Kind, &str)] = &[$((Kind::$name, $text)),+];
+    };
+}
+kinds! {
+    Send "send", Ssend "ssend", Recv "recv", Probe "probe", Sendrecv "sendrecv",
+    Barrier "barrier", Bcast "bcast", Reduce "reduce", Allreduce "allreduce", Gather "gather",
+    Gatherv "gatherv", Scatter "scatter", Scatterv "scatterv", Allgather "allgather",
+    Allgatherv "allgatherv", Alltoall "alltoall", Alltoallv "alltoallv",
+    ReduceScatter "reduce_scatter", ReduceScatterBlock "reduce_scatter_block", Scan "scan",
+    Exscan "exscan", NeighborAlltoallv "neighbor_alltoallv", Split "split", Dup "dup", Shrink "shrink",
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        KINDS.iter().find(|(kind, _)| *kind == self).map_or("?", |(_, name)| name)
+    }
+
+    fn of(number: u64) -> Option<Kind> {
+        KINDS.iter().map(|(kind, _)| *kind).find(|kind| *kind as u64 == number)
+    }
+
+    pub(super) fn is_collective(self) -> bool {
+        self as u8 >= Kind::Barrier as u8
+    }
+}
+
+/// One operation as its caller described it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Call {
+    pub(super) kind: Kind,
+    /// -1: none.
+    pub(super) dtype: i32,
+    /// -1: none.
+    pub(super) op: i32,
+    /// Root or peer.
+    pub(super) peer: i32,
+    /// Tag, or the collective's number.
+    pub(super) tag: i32,
+    /// Elements.
+    pub(super) count: u64,
+}
+
+impl Call {
+    pub(super) fn new(kind: Kind) -> Call {
+        Call { kind, dtype: -1, op: -1, peer: -1, tag: 0, count: 0 }
+    }
+
+    pub(super) fn with(self, count: u64, dtype: i32) -> Call {
+        Call { count, dtype, ..self }
+    }
+
+    pub(super) fn root(self, root: i32) -> Call {
+        Call { peer: root, ..self }
+    }
+
+    pub(super) fn op(self, op: i32) -> Call {
+        Call { op, ..self }
+    }
+
+    /// Eight bits that differ, most likely, between collectives that do not go together. They are
+    /// part of their messages' tags, so such messages never meet.
+    pub(super) fn signature(&self) -> u8 {
+        let parts = [self.kind as u32, self.dtype as u32, self.op as u32, self.peer as u32];
+        let mixed = parts.iter().fold(0x811C_9DC5_u32, |hash, part| (hash ^ part).wrapping_mul(0x0100_0193));
+        (mixed ^ mixed >> 8 ^ mixed >> 16 ^ mixed >> 24) as u8
+    }
+
+    /// Whether two ranks' calls can be the same collective; counts may differ where each rank has
+    /// its own.
+    pub(super) fn goes_with(&self, other: &Call) -> bool {
+        let uniform = !matches!(
+            self.kind,
+            Kind::Gatherv
+                | Kind::Scatterv
+                | Kind::Allgatherv
+                | Kind::Alltoallv
+                | Kind::NeighborAlltoallv
+                | Kind::ReduceScatter
+        );
+        (self.kind, self.dtype, self.op, self.peer) == (other.kind, other.dtype, other.op, other.peer)
+            && (!uniform || self.count == other.count)
+    }
+
+    /// As three words, for the recorder and for messages.
+    pub(super) fn words(&self) -> [u64; 3] {
+        let pair = |low: i32, high: i32| u64::from(low as u32) | u64::from(high as u32) << 32;
+        [
+            self.kind as u64
+                | u64::from(self.dtype as u32 & 0xFF_FFFF) << 8
+                | u64::from(self.op as u32) << 32,
+            pair(self.peer, self.tag),
+            self.count,
+        ]
+    }
+
+    pub(super) fn from_words(words: [u64; 3]) -> Option<Call> {
+        let [first, second, third] = words;
+        let kind = Kind::of(first & 0xFF)?;
+        // 24 bits with a sign.
+        let dtype = (first as u32 & 0xFFFF_FF00) as i32 >> 8;
+        let (op, peer, tag) = ((first >> 32) as i32, second as u32 as i32, (second >> 32) as i32);
+        Some(Call { kind, dtype, op, peer, tag, count: third })
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let collective = self.kind.is_collective();
+        f.write_str(self.kind.name())?;
+        if collective {
+            write!(f, " #{}", self.tag)?;
+        }
+        let mut details = Vec::new();
+        if self.dtype >= 0 {
+            details.push(format!("count {}", self.count));
+            details.push(types::dtype_text(self.dtype));
+        }
+        if self.op >= 0 {
+            details.push(types::op_text(self.op));
+        }
+        match (collective, self.kind) {
+            (true, _) if self.peer >= 0 => details.push(format!("root {}", self.peer)),
+            (true, _) => {}
+            (false, Kind::Recv | Kind::Probe) if self.peer == DTL_ANY_SOURCE => {
+                details.push("from any rank".to_owned());
+            }
+            (false, Kind::Recv | Kind::Probe) => details.push(format!("from rank {}", self.peer)),
+            (false, _) => details.push(format!("to rank {}", self.peer)),
+        }
+        if !collective {
+            details.push(if self.tag == DTL_ANY_TAG {
+                "any tag".into()
+            } else {
+                format!("tag {}", self.tag)
+            });
+        }
+        if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
+    }
+}
+
+#[derive(Default)]
+struct Entry {
+    stamp: AtomicU64,
+    call: [AtomicU64; 3],
+    /// The stamp of the operation that is over.
+    over: AtomicU64,
+}
+
+/// See the module's text.
+pub(super) struct Recorder {
+    next: AtomicU64,
+    entries: Box<[Entry]>,
+}
+
+/// A noted operation.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket(u64);
+
+impl Recorder {
+    pub(super) fn new() -> Self {
+        Recorder { next: AtomicU64::new(0), entries: (0..KEPT).map(|_| Entry::default()).collect() }
+    }
+
+    fn entry(&self, number: u64) -> Option<&Entry> {
+        self.entries.get(number as usize % KEPT)
+    }
+
+    /// Notes an operation that starts.
+    #[inline]
+    pub(super) fn begin(&self, call: &Call) -> Ticket {
+        let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(entry) = self.entry(number) {
+            entry.stamp.store(0, Ordering::Relaxed);
+            // A reader that sees one of the words below also sees the 0 above.
+            fence(Ordering::Release);
+            for (slot, word) in entry.call.iter().zip(call.words()) {
+                slot.store(word, Ordering::Relaxed);
+            }
+            entry.stamp.store(number, Ordering::Release);
+        }
+        Ticket(number)
+    }
+
+    /// Notes that it is over.
+    #[inline]
+    pub(super) fn end(&self, ticket: Ticket) {
+        if let Some(entry) = self.entry(ticket.0) {
+            entry.over.store(ticket.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The operations kept, the latest first, and whether each is over.
+    pub(super) fn latest(&self) -> impl Iterator<Item = (Call, bool)> {
+        let last = self.next.load(Ordering::Relaxed);
+        (last.saturating_sub(KEPT as u64 - 1).max(1)..=last).rev().filter_map(|number| {
+            let entry = self.entry(number)?;
+            let before = entry.stamp.load(Ordering::Acquire);
+            let [a, b, c] = &entry.call;
+            let words = [a, b, c].map(|word| word.load(Ordering::Relaxed));
+            let over = entry.over.load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            let after = entry.stamp.load(Ordering::Relaxed);
+            let call = Call::from_words(words).filter(|_| before == number && after == number)?;
+            Some((call, over == number))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_survive_being_words() {
+        for (kind, name) in KINDS {
+            let call = Call { kind: *kind, dtype: 9, op: -1, peer: -2, tag: 12, count: 1 << 40 };
+            assert_eq!(Call::from_words(call.words()), Some(call));
+            assert!(call.to_string().starts_with(name), "{call}");
+            let bare = Call::new(*kind);
+            assert_eq!(Call::from_words(bare.words()), Some(bare));
+        }
+        assert_eq!(Call::from_words([200, 0, 0]), None);
+    }
+
+    #[test]
+    fn keeps_the_latest_and_their_state() {
+        let recorder = Recorder::new();
+        let tickets: Vec<_> = (0..100_u64)
+            .map(|count| recorder.begin(&Call::new(Kind::Bcast).with(count, 2).root(1)))
+            .collect();
+        recorder.end(tickets[98]);
+        recorder.end(tickets[1]); // its entry serves another one by now
+        let kept: Vec<_> = recorder.latest().collect();
+        assert_eq!(kept.len(), KEPT);
+        assert_eq!((kept[0].0.count, kept[0].1), (99, false));
+        assert_eq!((kept[1].0.count, kept[1].1), (98, true));
+        assert_eq!(kept.iter().filter(|(_, over)| *over).count(), 1);
+    }
+
+    #[test]
+    fn texts_name_what_matters() {
+        let call = Call::new(Kind::Allreduce).with(64, 9).op(0);
+        assert_eq!(Call { tag: 812, ..call }.to_string(), "allreduce #812 (count 64, FLOAT64, SUM)");
+        let recv = Call { peer: DTL_ANY_SOURCE, tag: DTL_ANY_TAG, ..Call::new(Kind::Recv).with(3, 2) };
+        assert_eq!(recv.to_string(), "recv (count 3, INT32, from any rank, any tag)");
+    }
+}

@@ -1,0 +1,334 @@
+//! Who is in which operation: what ranks tell each other when a collective does not come to its end.
+//!
+//! A rank that waits for long asks the others, who answer from inside whatever call they wait in. A
+//! rank that gives a collective up tells all, so that they do not wait for it. Nothing of this is on
+//! the way of a call that completes.
+
+use super::Comm;
+use super::link::Class;
+use super::recorder::Call;
+use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::error::Error;
+use crate::runtime::backend::{OpId, SendMode};
+use crate::sys::buf::Scratch;
+use crate::sys::clock::Deadline;
+use crate::sys::lock::Mutex;
+use crate::sys::park::Backoff;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Operations told in one notice.
+const TOLD: usize = 8;
+const WORDS: usize = 3 + 4 * TOLD;
+/// How long a report waits for answers.
+const PATIENCE_NS: u64 = 500_000_000;
+/// A collective that waits this long asks the others whether they are in the same one.
+pub(super) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
+pub(super) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
+
+/// Why a rank sends a notice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Ask = 1,
+    Answer = 2,
+    /// It has given up the collective of this number.
+    GaveUp = 3,
+    /// It shrinks the communicator.
+    Revoke = 4,
+}
+
+/// What a rank tells.
+#[derive(Clone)]
+struct Notice {
+    why: Why,
+    status: dtl_status_t,
+    /// The collective that was given up.
+    number: u64,
+    /// Latest first, and whether each is over.
+    calls: Vec<(Call, bool)>,
+}
+
+impl Notice {
+    fn words(&self) -> Vec<u64> {
+        let mut words = vec![self.why as u64, self.status as u32 as u64, self.number];
+        for (call, over) in self.calls.iter().take(TOLD) {
+            words.push(1 + u64::from(*over));
+            words.extend(call.words());
+        }
+        words.resize(WORDS, 0);
+        words
+    }
+
+    fn parse(words: &[u64]) -> Option<Notice> {
+        let (&[why, status, number], calls) = words.split_first_chunk()?;
+        let why = [Why::Ask, Why::Answer, Why::GaveUp, Why::Revoke].into_iter().find(|w| *w as u64 == why)?;
+        let calls = calls.chunks_exact(4).filter_map(|entry| match *entry {
+            [state @ 1..=2, a, b, c] => Some((Call::from_words([a, b, c])?, state == 2)),
+            _ => None,
+        });
+        Some(Notice { why, status: status as u32 as i32, number, calls: calls.collect() })
+    }
+
+    /// The operation it is in, if it is in one.
+    fn present(&self) -> Option<&Call> {
+        self.calls.iter().find(|(_, over)| !over).map(|(call, _)| call)
+    }
+}
+
+/// What a communicator knows of the others' operations.
+#[derive(Default)]
+pub(super) struct Reports {
+    heard: Mutex<Heard>,
+    /// Counts what was heard.
+    news: AtomicU64,
+    /// Notices that found no room yet.
+    sending: Mutex<Vec<(Scratch, OpId)>>,
+    is_sending: AtomicBool,
+}
+
+#[derive(Default)]
+struct Heard {
+    latest: BTreeMap<i32, Notice>,
+    since_asked: BTreeSet<i32>,
+    /// The first collective that some rank gave up: number, who, status.
+    given_up: Option<(u64, i32, dtl_status_t)>,
+}
+
+impl Reports {
+    pub(super) fn news(&self) -> u64 {
+        self.news.load(Ordering::Relaxed)
+    }
+
+    /// Who gave up the collective of this number, or one before it, and with which status.
+    pub(super) fn given_up(&self, number: u64) -> Option<(i32, dtl_status_t)> {
+        self.heard
+            .lock()
+            .given_up
+            .filter(|(first, ..)| *first <= number)
+            .map(|(_, who, status)| (who, status))
+    }
+}
+
+fn own(comm: &Comm, why: Why, status: dtl_status_t, number: u64) -> Notice {
+    Notice { why, status, number, calls: comm.recorder.latest().take(TOLD).collect() }
+}
+
+fn tell(comm: &Comm, rank: i32, notice: &Notice) {
+    let Some(message) = Scratch::of_words(&notice.words()) else { return };
+    let (word, dest) = (comm.word(Class::Service, 0), comm.outer(rank));
+    // A rank that cannot be reached is one of the findings.
+    let Ok(op) = comm.link.transport.isend(message.region(), dest, word, SendMode::Standard) else { return };
+    if !matches!(comm.link.transport.test(op), Ok(None)) {
+        return;
+    }
+    comm.reports.sending.lock().push((message, op));
+    comm.reports.is_sending.store(true, Ordering::Relaxed);
+}
+
+fn tell_all(comm: &Comm, notice: &Notice) {
+    (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| tell(comm, rank, notice));
+}
+
+/// Asks all others; they answer when they are in a call.
+pub(super) fn ask(comm: &Comm) {
+    comm.reports.heard.lock().since_asked.clear();
+    tell_all(comm, &own(comm, Why::Ask, DTL_SUCCESS, 0));
+}
+
+/// Tells all others that this rank does not go on with a collective.
+pub(super) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
+    tell_all(comm, &own(comm, Why::GaveUp, status, number));
+}
+
+/// Tells all others that the communicator is being shrunk.
+pub(super) fn revoke(comm: &Comm) {
+    tell_all(comm, &own(comm, Why::Revoke, DTL_SUCCESS, 0));
+}
+
+/// Hears what others tell and answers who asks.
+pub(super) fn serve(comm: &Comm) {
+    if comm.size < 2 {
+        return;
+    }
+    if comm.reports.is_sending.load(Ordering::Relaxed) {
+        let mut sending = comm.reports.sending.lock();
+        sending.retain(|(_, op)| matches!(comm.link.transport.test(*op), Ok(None)));
+        comm.reports.is_sending.store(!sending.is_empty(), Ordering::Relaxed);
+    }
+    while let Some((from, notice)) = next_notice(comm) {
+        if notice.why == Why::Ask {
+            tell(comm, from, &own(comm, Why::Answer, DTL_SUCCESS, 0));
+        }
+        hear(comm, from, notice);
+    }
+}
+
+fn next_notice(comm: &Comm) -> Option<(i32, Notice)> {
+    let transport = &comm.link.transport;
+    let any = comm.selector(Class::Service, DTL_ANY_SOURCE, DTL_ANY_TAG);
+    let matched = transport.take(any).ok()??;
+    let message = Scratch::new(8 * WORDS)?;
+    let op = transport.receive_matched(matched.message, message.region()).ok()?;
+    let mut backoff = Backoff::new();
+    let done = loop {
+        match transport.test(op) {
+            Ok(Some(done)) => break done,
+            Ok(None) => backoff.pause(),
+            Err(_) => return None,
+        }
+    };
+    let from = comm.inner(done).source;
+    Notice::parse(&message.words()).filter(|_| done.status == DTL_SUCCESS).map(|notice| (from, notice))
+}
+
+fn hear(comm: &Comm, from: i32, notice: Notice) {
+    if notice.why == Why::Revoke {
+        let _ = comm.state.compare_exchange(super::OPEN, super::REVOKED, Ordering::AcqRel, Ordering::Relaxed);
+    }
+    let mut heard = comm.reports.heard.lock();
+    if notice.why == Why::GaveUp && heard.given_up.is_none_or(|(first, ..)| notice.number < first) {
+        heard.given_up = Some((notice.number, from, notice.status));
+    }
+    heard.since_asked.insert(from);
+    heard.latest.insert(from, notice);
+    drop(heard);
+    comm.reports.news.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A rank that is in another collective under the same number, if one is known.
+pub(super) fn mismatch(comm: &Comm, call: &Call) -> bool {
+    let heard = comm.reports.heard.lock();
+    let same_number = |other: &Call| other.kind.is_collective() && other.tag == call.tag;
+    let calls = heard.latest.values().flat_map(|notice| notice.calls.iter().map(|(call, _)| call));
+    calls.into_iter().any(|other| same_number(other) && !other.goes_with(call))
+}
+
+/// Asks all and waits a moment for their answers.
+pub(super) fn gather(comm: &Comm) {
+    ask(comm);
+    let deadline = Deadline::after(PATIENCE_NS);
+    let mut backoff = Backoff::new();
+    let failed: BTreeSet<i32> = comm.failed_ranks().into_iter().collect();
+    let expected = (0..comm.size).filter(|rank| *rank != comm.rank && !failed.contains(rank)).count();
+    while comm.reports.heard.lock().since_asked.len() < expected && !deadline.passed() {
+        comm.link.transport.progress();
+        serve(comm);
+        backoff.pause();
+    }
+}
+
+/// One line: which ranks are in which operation.
+pub(super) fn summary(comm: &Comm) -> String {
+    let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
+    for (rank, text) in states(comm) {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((text, vec![rank])),
+        }
+    }
+    let lines = groups.iter().map(|(text, ranks)| {
+        let plural = if ranks.len() > 1 { ("ranks", "are") } else { ("rank", "is") };
+        format!("{} {} {} {text}", plural.0, ranges(ranks), plural.1)
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+/// What each rank is in, as far as it is known.
+fn states(comm: &Comm) -> Vec<(i32, String)> {
+    let failed = comm.failed_ranks();
+    let heard = comm.reports.heard.lock();
+    let own = own(comm, Why::Answer, DTL_SUCCESS, 0);
+    let state = |rank: i32| {
+        let notice = if rank == comm.rank { Some(&own) } else { heard.latest.get(&rank) };
+        let place = notice.map(|notice| match (notice.present(), notice.calls.first()) {
+            (Some(call), _) => format!("in {call}"),
+            (None, Some((last, _))) => format!("in no operation (the last one was {last})"),
+            (None, None) => "in no operation (and was in none)".to_owned(),
+        });
+        let answers = rank == comm.rank || heard.since_asked.contains(&rank);
+        match place {
+            _ if failed.contains(&rank) => "dead, or has left".to_owned(),
+            Some(place) if answers => place,
+            Some(place) => format!("silent (not in a call of this library); it was {place}"),
+            None => "silent (not in a call of this library)".to_owned(),
+        }
+    };
+    (0..comm.size).map(|rank| (rank, state(rank))).collect()
+}
+
+/// 0, 1, 2, 5 as "0-2, 5".
+fn ranges(ranks: &[i32]) -> String {
+    let mut parts: Vec<(i32, i32)> = Vec::new();
+    for &rank in ranks {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == rank => *last = rank,
+            _ => parts.push((rank, rank)),
+        }
+    }
+    let text = |(first, last): &(i32, i32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// The full report: where each rank is, and each rank's last operations.
+pub fn dump(comm: &Comm) -> String {
+    gather(comm);
+    let kind = comm.link.kind.to_string_lossy();
+    let mut text =
+        format!("communicator of kind {kind} with {} ranks, seen by rank {}:\n", comm.size, comm.rank);
+    for line in summary(comm).split("; ").filter(|line| !line.is_empty()) {
+        let _ = writeln!(text, "  {line}");
+    }
+    let heard = comm.reports.heard.lock();
+    let own = own(comm, Why::Answer, DTL_SUCCESS, 0);
+    let known = heard.latest.iter().map(|(rank, notice)| (*rank, notice)).chain([(comm.rank, &own)]);
+    let _ = writeln!(text, "last operations, the latest first (* = not over):");
+    for (rank, notice) in known.collect::<BTreeMap<_, _>>() {
+        let mark = |(call, over): &(Call, bool)| format!("{}{call}", if *over { "" } else { "*" });
+        let calls: Vec<_> = notice.calls.iter().map(mark).collect();
+        let _ = writeln!(text, "  rank {rank}: {}", calls.join(", "));
+    }
+    text
+}
+
+/// An error with the report after its text.
+pub(super) fn attach(comm: &Comm, error: &Error) -> Error {
+    Error::new(error.status(), format!("{}: {}", error.text(), summary(comm)))
+}
+
+/// Withdraws what is still on its way. For a communicator that goes.
+pub(super) fn close(comm: &Comm) {
+    for (message, op) in comm.reports.sending.lock().drain(..) {
+        // What cannot be withdrawn may still be read: its memory is given up.
+        if comm.link.withdraw(op).is_err() {
+            std::mem::forget(message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recorder::Kind;
+    use super::*;
+
+    #[test]
+    fn notices_survive_being_words() {
+        let call = Call::new(Kind::Bcast).with(7, 2).root(1);
+        let notice =
+            Notice { why: Why::GaveUp, status: 104, number: 9, calls: vec![(call, false), (call, true)] };
+        let again = Notice::parse(&notice.words()).unwrap();
+        assert!(again.why == Why::GaveUp && again.status == 104 && again.number == 9);
+        assert_eq!(again.calls, notice.calls);
+        assert_eq!(again.present(), Some(&call));
+        assert!(Notice::parse(&[9, 0, 0]).is_none() && Notice::parse(&[1]).is_none());
+    }
+
+    #[test]
+    fn ranges_are_short() {
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2, 5, 7-8");
+        assert_eq!(ranges(&[3]), "3");
+    }
+}

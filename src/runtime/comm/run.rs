@@ -1,0 +1,252 @@
+//! A collective on its way: begun, moved on, waited for, given up.
+//!
+//! Every rank must make the same calls in the same order. A failure (time limit, death, mismatch)
+//! leaves ranks at different points, so collectives are refused from then on.
+
+use super::algorithms::Group;
+use super::recorder::{Call, Kind, Ticket};
+use super::schedule::{Advance, Schedule};
+use super::types::Reduction;
+use super::{Comm, report};
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::sys::clock::{Deadline, now_ns};
+use crate::sys::park::Backoff;
+use std::sync::atomic::Ordering;
+
+/// How long a collective may go on after a death was seen: what the dead rank sent may complete it.
+const GRACE_NS: u64 = 100_000_000;
+/// Bits of a collective's number in its messages' tags; the others are its signature.
+const NUMBER_BITS: u32 = 20;
+/// Step lists kept for reuse.
+const SPARE: usize = 4;
+
+/// A collective that was started.
+pub struct Run {
+    schedule: Box<Schedule>,
+    call: Call,
+    number: u64,
+    tag: i32,
+    ticket: Ticket,
+    death_seen: Option<u64>,
+}
+
+impl Comm {
+    pub(super) fn group(&self) -> Group {
+        Group { rank: self.rank, size: self.size }
+    }
+
+    #[cold]
+    fn refuse(&self, name: &str) -> Error {
+        let why = self.broken.lock().clone().unwrap_or_default();
+        Error::new(
+            DTL_ERROR_INVALID_STATE,
+            format!(
+                "{name}: an earlier collective failed ({why}), so the ranks are out of step: dtl_comm_shrink it, or destroy it"
+            ),
+        )
+    }
+
+    fn set_broken(&self, why: &str) {
+        let mut broken = self.broken.lock();
+        if broken.is_none() {
+            *broken = Some(why.to_owned());
+        }
+        self.is_broken.store(true, Ordering::Release);
+    }
+
+    /// Starts one collective: `generate` appends its steps.
+    pub(super) fn prepare(
+        &self,
+        call: Call,
+        reduction: Option<Reduction>,
+        generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
+    ) -> Result<Run> {
+        self.check_open()?;
+        let name = call.kind.name();
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(self.refuse(name));
+        }
+        if self.in_collective.swap(true, Ordering::Acquire) {
+            return fail!(
+                DTL_ERROR_BUSY,
+                "{name}: another thread is in a collective on this communicator; order the calls, or use two communicators"
+            );
+        }
+        let mut schedule = self.spare.lock().pop().unwrap_or_default();
+        schedule.reset(reduction);
+        if let Err(error) = generate(&mut schedule, self.group()) {
+            self.put_back(schedule);
+            self.in_collective.store(false, Ordering::Release);
+            return Err(error.within(name));
+        }
+        let number = self.sequence.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32;
+        let call = Call { tag: number as i32, ..call };
+        let low = number & ((1 << NUMBER_BITS) - 1);
+        let tag = (u32::from(call.signature()) << NUMBER_BITS | low) as i32;
+        let ticket = self.recorder.begin(&call);
+        Ok(Run { schedule, call, number: u64::from(number), tag, ticket, death_seen: None })
+    }
+
+    fn put_back(&self, schedule: Box<Schedule>) {
+        let mut spare = self.spare.lock();
+        if spare.len() < SPARE {
+            spare.push(schedule);
+        }
+    }
+}
+
+impl Run {
+    pub(super) fn kind(&self) -> Kind {
+        self.call.kind
+    }
+
+    pub(super) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
+        let advance =
+            self.schedule.advance(comm, self.tag).map_err(|error| error.within(self.call.kind.name()))?;
+        if advance == Advance::Done {
+            comm.recorder.end(self.ticket);
+        }
+        Ok(advance)
+    }
+
+    /// For a request: moves it on, and fails it if it cannot come to its end any more.
+    pub(super) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
+        let advance = self.advance(comm)?;
+        if advance == Advance::Waiting {
+            self.check_hope(comm)?;
+        }
+        Ok(advance)
+    }
+
+    /// Starts it as a request: what can be done at once is done. `None` = it is over.
+    pub(super) fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
+        let advance = self.advance(comm);
+        // Other collectives may be started while this one goes on.
+        comm.in_collective.store(false, Ordering::Release);
+        match advance {
+            Ok(Advance::Done) => {
+                self.recycle(comm);
+                Ok(None)
+            }
+            Ok(_) => Ok(Some(self)),
+            Err(error) => {
+                self.fail(comm, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps its lists' memory for the next one.
+    pub(super) fn recycle(&mut self, comm: &Comm) {
+        comm.put_back(std::mem::take(&mut self.schedule));
+    }
+
+    /// Runs it to its end. After a failure nothing touches the caller's buffers.
+    pub fn wait(mut self, comm: &Comm) -> Result<()> {
+        let result = self.wait_in_turn(comm);
+        if let Err(error) = &result {
+            self.fail(comm, error);
+        }
+        self.recycle(comm);
+        comm.in_collective.store(false, Ordering::Release);
+        result
+    }
+
+    fn wait_in_turn(&mut self, comm: &Comm) -> Result<()> {
+        let deadline = comm.deadline();
+        let mut backoff = Backoff::new();
+        let mut questions = Questions::new();
+        loop {
+            match self.advance(comm) {
+                Ok(Advance::Done) => return Ok(()),
+                Ok(Advance::Moved) => backoff = Backoff::new(),
+                Ok(Advance::Waiting) => {}
+                Err(error) if error.status() == DTL_ERROR_INVALID_ARGUMENT => {
+                    report::gather(comm);
+                    return Err(report::attach(comm, &error));
+                }
+                Err(error) => return Err(error),
+            }
+            backoff.pause();
+            if backoff.is_long() {
+                super::progress::others(comm);
+                self.check_hope(comm)?;
+                self.check_deadline(comm, deadline)?;
+                questions.ask(comm, &self.call)?;
+            }
+        }
+    }
+
+    fn check_deadline(&self, comm: &Comm, deadline: Deadline) -> Result<()> {
+        if !deadline.passed() {
+            return Ok(());
+        }
+        report::gather(comm);
+        let millis = comm.timeout_ns / 1_000_000;
+        let text = format!("{} is not over after {millis} ms (the communicator's time limit)", self.call);
+        Err(report::attach(comm, &Error::new(DTL_ERROR_TIMEOUT, text)))
+    }
+
+    /// Whether it can still come to its end.
+    fn check_hope(&mut self, comm: &Comm) -> Result<()> {
+        comm.check_open()?;
+        if let Some((who, status)) = comm.reports.given_up(self.number) {
+            let text = format!("rank {who} gave up {}, or a collective before it", self.call);
+            return Err(report::attach(comm, &Error::new(status, text)));
+        }
+        if comm.has_died() {
+            let since = *self.death_seen.get_or_insert_with(now_ns);
+            if now_ns() - since > GRACE_NS {
+                return fail!(
+                    DTL_ERROR_RANK_FAILURE,
+                    "{} cannot complete: rank(s) {} died or left",
+                    self.call,
+                    comm.failed_text()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back what is in flight and tells the others that this rank does not go on.
+    pub(super) fn fail(&mut self, comm: &Comm, error: &Error) {
+        self.schedule.abandon(comm);
+        comm.set_broken(error.text());
+        report::give_up(comm, self.number, error.status());
+        comm.recorder.end(self.ticket);
+    }
+}
+
+/// A long wait asks the others now and then whether they are in the same collective.
+struct Questions {
+    since: u64,
+    next_ns: u64,
+    news: u64,
+}
+
+impl Questions {
+    fn new() -> Self {
+        Questions { since: 0, next_ns: report::FIRST_QUESTION_NS, news: 0 }
+    }
+
+    fn ask(&mut self, comm: &Comm, call: &Call) -> Result<()> {
+        if self.since == 0 {
+            self.since = now_ns();
+        }
+        if now_ns().saturating_sub(self.since) > self.next_ns {
+            self.next_ns += report::NEXT_QUESTION_NS;
+            report::ask(comm);
+        }
+        let news = comm.reports.news();
+        if news != self.news {
+            self.news = news;
+            if report::mismatch(comm, call) {
+                report::gather(comm);
+                let text = format!("the ranks are in different collectives (this one in {call})");
+                return Err(report::attach(comm, &Error::new(DTL_ERROR_INVALID_ARGUMENT, text)));
+            }
+        }
+        Ok(())
+    }
+}
