@@ -4,6 +4,7 @@
 #![allow(clippy::missing_safety_doc, reason = "the functions' C documentation is their contract")]
 
 mod args;
+mod blocks;
 mod guard;
 
 pub mod runtime;

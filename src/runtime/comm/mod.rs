@@ -69,7 +69,7 @@ pub struct Comm {
     /// A thread is in a blocking collective.
     in_collective: AtomicBool,
     /// Step lists for reuse.
-    spare: Mutex<Vec<Box<schedule::Schedule>>>,
+    spare: Mutex<Vec<schedule::Schedule>>,
     recorder: recorder::Recorder,
     reports: report::Reports,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
