@@ -43,8 +43,6 @@ pub(crate) enum Class {
 /// A communicator.
 pub struct Comm {
     transport: Box<dyn Transport>,
-    /// A transport that matches in few bits has no room for classes: collectives get a dup.
-    collective_transport: Option<Box<dyn Transport>>,
     /// The backend behind it; its share keeps the backend registered.
     _backend: Arc<Backend>,
     kind: &'static CStr,
@@ -80,25 +78,16 @@ impl Comm {
         Deadline::after(self.timeout_ns)
     }
 
-    fn transport(&self, class: Class) -> &dyn Transport {
-        match &self.collective_transport {
-            Some(transport) if class == Class::Collective => transport.as_ref(),
-            _ => self.transport.as_ref(),
-        }
+    /// The match word of a tag.
+    fn word(class: Class, tag: i32) -> u64 {
+        (class as u64) << 28 | tag as u32 as u64 // checked to be 0 … DTL_TAG_MAX before it gets here
     }
 
-    /// The match word of a tag. A transport that matches in few bits has the class in its dup.
-    fn word(&self, class: Class, tag: i32) -> u64 {
-        let tag = tag as u32 as u64; // checked to be 0 … DTL_TAG_MAX before it gets here
-        if self.collective_transport.is_some() { tag } else { (class as u64) << 32 | tag }
-    }
-
-    fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
+    fn selector(class: Class, source: i32, tag: i32) -> Selector {
         if tag == DTL_ANY_TAG {
-            let ignore = if self.collective_transport.is_some() { DTL_TAG_MAX as u64 } else { 0xFFFF_FFFF };
-            return Selector { source, word: self.word(class, 0), ignore };
+            return Selector { source, word: Self::word(class, 0), ignore: DTL_TAG_MAX as u64 };
         }
-        Selector { source, word: self.word(class, tag), ignore: 0 }
+        Selector { source, word: Self::word(class, tag), ignore: 0 }
     }
 
     fn check_open(&self) -> Result<()> {
@@ -110,7 +99,7 @@ impl Comm {
 
     /// Ranks that died or left, as text for errors; empty if none is known.
     fn failed_text(&self) -> String {
-        let failed = self.transport(Class::User).failed_ranks();
+        let failed = self.transport.failed_ranks();
         let names: Vec<_> = failed.iter().map(ToString::to_string).collect();
         names.join(", ")
     }
@@ -122,15 +111,10 @@ impl Comm {
         fail!(DTL_ERROR_INVALID_RANK, "{name} {rank}: the communicator has ranks 0 to {}", self.size - 1)
     }
 
-    /// Closes the transports. Called when nobody can use the communicator any more.
+    /// Closes the transport. Called when nobody can use the communicator any more.
     fn close(&self) {
-        for transport in self.collective_transport.iter().chain([&self.transport]) {
-            if let Err(error) = transport.close() {
-                super::log::warning!(
-                    "closing a communicator of kind {}: {error}",
-                    self.kind.to_string_lossy()
-                );
-            }
+        if let Err(error) = self.transport.close() {
+            super::log::warning!("closing a communicator of kind {}: {error}", self.kind.to_string_lossy());
         }
     }
 }
@@ -182,7 +166,6 @@ pub fn destroy(inside: &Guard, handle: dtl_comm_t) -> Result<()> {
     let Some(comm) = TABLE.pin(inside, handle.id) else {
         return Err(super::invalid_handle("communicator", TAG, handle.id));
     };
-    request::check_withdrawable(&comm)?;
     // First, so that who waits on one of its requests hears CANCELED.
     comm.closed.store(true, Ordering::Release);
     request::withdraw_all(&comm)?;
@@ -213,7 +196,7 @@ pub fn forget_all() {
 
 /// Describes a communicator.
 pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
-    let transport = comm.transport(Class::User);
+    let transport = comm.transport.as_ref();
     (out.rank, out.size, out.timeout_ns) = (comm.rank, comm.size, comm.timeout_ns);
     out.failed_count = i32::try_from(transport.failed_ranks().len()).unwrap_or(i32::MAX);
     out.kind = comm.kind.as_ptr();

@@ -4,9 +4,8 @@ use super::schedule::Schedule;
 use super::{Comm, TABLE, insert, progress};
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
 use crate::abi::handle::dtl_comm_t;
-use crate::abi::status::DTL_ERROR_NOT_SUPPORTED;
-use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{OpenArgs, Transport};
+use crate::error::{Result, fail};
+use crate::runtime::backend::OpenArgs;
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::{explain, settings};
@@ -175,10 +174,8 @@ fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Co
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     let first = provider.open(args)?;
     let (rank, size) = (first.rank(), first.size());
-    let second = if first.match_bits() < 64 { Some(duplicate(first.as_ref())?) } else { None };
     Ok(Comm {
         transport: first,
-        collective_transport: second,
         kind: interned(&backend.name),
         _backend: backend,
         rank,
@@ -190,17 +187,6 @@ fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Co
         sequence: AtomicU32::new(0),
         collective: Mutex::new(Schedule::default()),
     })
-}
-
-/// The transport for collectives where the match word has no room for classes.
-fn duplicate(first: &dyn Transport) -> Result<Box<dyn Transport>> {
-    let no_dup =
-        || Err(Error::new(DTL_ERROR_NOT_SUPPORTED, "the transport matches in few bits and has no dup"));
-    let second = first.dup().unwrap_or_else(no_dup);
-    if second.is_err() {
-        first.close()?;
-    }
-    second
 }
 
 /// Kind names live for ever; there are few different ones.

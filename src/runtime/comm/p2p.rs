@@ -4,15 +4,14 @@ use super::{Class, Comm, withdraw};
 use crate::abi::comm::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, OpId, recv_info};
-use crate::sys::buf::{Region, Scratch};
+use crate::runtime::backend::{Done, OpId, SendMode, recv_info};
+use crate::sys::buf::Region;
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
 use std::sync::atomic::Ordering;
 
 /// What a receive from (or send to) DTL_PROC_NULL tells.
-pub(super) const NOBODY: Done =
-    Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: DTL_ANY_TAG as u32 as u64, size: 0 };
+pub(super) const NOBODY: Done = Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: 0, size: 0 };
 
 /// A started operation.
 #[derive(Clone, Copy)]
@@ -21,8 +20,6 @@ pub(super) enum Started {
     Nothing,
     /// In the transport's hands.
     Op(OpId),
-    /// Over, and nobody has heard of it yet.
-    Over(Done),
 }
 
 impl Comm {
@@ -30,22 +27,21 @@ impl Comm {
         if dest == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
-        self.transport(class).isend(data, dest, self.word(class, tag)).map(Started::Op)
+        self.transport.isend(data, dest, Self::word(class, tag), SendMode::Standard).map(Started::Op)
     }
 
     pub(super) fn start_recv(&self, class: Class, data: Region, source: i32, tag: i32) -> Result<Started> {
         if source == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
-        self.transport(class).irecv(data, self.selector(class, source, tag)).map(Started::Op)
+        self.transport.irecv(data, Self::selector(class, source, tag)).map(Started::Op)
     }
 
     /// Asks after an operation, making progress.
-    pub(super) fn poll(&self, class: Class, started: Started) -> Result<Option<Done>> {
+    pub(super) fn poll(&self, started: Started) -> Result<Option<Done>> {
         match started {
             Started::Nothing => Ok(Some(NOBODY)),
-            Started::Over(done) => Ok(Some(done)),
-            Started::Op(op) => self.transport(class).test(op),
+            Started::Op(op) => self.transport.test(op),
         }
     }
 
@@ -53,28 +49,22 @@ impl Comm {
     /// withdrawn, so that nothing touches its buffer after the return; one that cannot be
     /// withdrawn any more finishes first.
     pub(super) fn complete(&self, started: Started, deadline: Deadline) -> Result<Done> {
-        let transport = self.transport(Class::User);
         let mut backoff = Backoff::new();
         loop {
-            if let Some(done) = self.poll(Class::User, started)? {
+            if let Some(done) = self.poll(started)? {
                 return Ok(done);
             }
             backoff.pause();
             if !backoff.is_long() {
                 continue;
             }
-            // What can neither be withdrawn nor has a limit works on the caller's own buffer.
-            let closed = self.closed.load(Ordering::Relaxed);
-            if deadline.passed() || closed && (transport.can_cancel() || deadline.is_finite()) {
+            if deadline.passed() || self.closed.load(Ordering::Relaxed) {
                 break;
             }
             super::progress::others(self);
         }
         let Started::Op(op) = started else { return Ok(NOBODY) };
-        if !transport.can_cancel() {
-            return Err(self.gave_up());
-        }
-        match withdraw(transport, op)? {
+        match withdraw(self.transport.as_ref(), op)? {
             Some(done) => Ok(done),
             None => Err(self.gave_up()),
         }
@@ -116,19 +106,13 @@ impl Comm {
             }
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();
-                match self.transport(Class::User).failure_text() {
+                match self.transport.failure_text() {
                     Some(said) => format!("{what} {peer}: {meaning}: {said}"),
                     None => format!("{what} {peer}: {meaning}"),
                 }
             }
         };
         Error::new(done.status, text)
-    }
-
-    /// Whether an operation's buffer must be the library's own: a transport that cannot withdraw
-    /// could touch the caller's after a timeout.
-    fn needs_bounce(&self, deadline: Deadline) -> bool {
-        deadline.is_finite() && !self.transport(Class::User).can_cancel()
     }
 }
 
@@ -156,9 +140,6 @@ pub fn check_recv(comm: &Comm, source: i32, tag: i32) -> Result<()> {
 pub fn send(comm: &Comm, data: Region, dest: i32, tag: i32) -> Result<()> {
     check_send(comm, dest, tag)?;
     let deadline = comm.deadline();
-    if comm.needs_bounce(deadline) {
-        return send_copy(comm, data, dest, tag, deadline);
-    }
     let started = comm.start_send(Class::User, data, dest, tag)?;
     let done = comm.complete(started, deadline)?;
     comm.check_done(&done, "send to", dest)
@@ -168,48 +149,8 @@ pub fn send(comm: &Comm, data: Region, dest: i32, tag: i32) -> Result<()> {
 pub fn recv(comm: &Comm, data: Region, source: i32, tag: i32) -> Result<Done> {
     check_recv(comm, source, tag)?;
     let deadline = comm.deadline();
-    if comm.needs_bounce(deadline) {
-        return recv_copy(comm, data, source, tag, deadline);
-    }
     let started = comm.start_recv(Class::User, data, source, tag)?;
     comm.complete(started, deadline)
-}
-
-/// Sends from a buffer of the library's own, which is given up (kept for ever) if the time limit
-/// passes: the transport may still read it.
-fn send_copy(comm: &Comm, data: Region, dest: i32, tag: i32, deadline: Deadline) -> Result<()> {
-    let copy = Scratch::copy_of(data).ok_or_else(no_bounce)?;
-    let started = comm.start_send(Class::User, copy.region(), dest, tag)?;
-    match comm.complete(started, deadline) {
-        Ok(done) => comm.check_done(&done, "send to", dest),
-        Err(error) => {
-            std::mem::forget(copy);
-            Err(error)
-        }
-    }
-}
-
-fn recv_copy(comm: &Comm, data: Region, source: i32, tag: i32, deadline: Deadline) -> Result<Done> {
-    let copy = Scratch::new(data.len()).ok_or_else(no_bounce)?;
-    let started = comm.start_recv(Class::User, copy.region(), source, tag)?;
-    match comm.complete(started, deadline) {
-        Ok(done) => {
-            data.copy_from(copy.region().part(0, done.size as usize));
-            Ok(done)
-        }
-        Err(error) => {
-            std::mem::forget(copy);
-            Err(error)
-        }
-    }
-}
-
-#[cold]
-fn no_bounce() -> Error {
-    Error::new(
-        DTL_ERROR_OUT_OF_MEMORY,
-        "no memory for a copy of the message (this transport cannot withdraw operations)",
-    )
 }
 
 /// Sends and receives at the same time, so that a ring of exchanges cannot deadlock.
@@ -224,39 +165,14 @@ pub fn sendrecv(
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "the send and receive buffers overlap");
     }
     let deadline = comm.deadline();
-    // Also without a time limit: when the send fails, the receive may still be in flight.
-    if comm.transport(Class::User).can_cancel() {
-        return exchange(comm, (sdata, dest, stag), (rdata, source, rtag), deadline);
-    }
-    let out = Scratch::copy_of(sdata).ok_or_else(no_bounce)?;
-    let into = Scratch::new(rdata.len()).ok_or_else(no_bounce)?;
-    match exchange(comm, (out.region(), dest, stag), (into.region(), source, rtag), deadline) {
-        Ok(done) => {
-            rdata.copy_from(into.region().part(0, done.size as usize));
-            Ok(done)
-        }
-        Err(error) => {
-            std::mem::forget((out, into));
-            Err(error)
-        }
-    }
-}
-
-fn exchange(
-    comm: &Comm,
-    (sdata, dest, stag): (Region, i32, i32),
-    (rdata, source, rtag): (Region, i32, i32),
-    deadline: Deadline,
-) -> Result<Done> {
     let receiving = comm.start_recv(Class::User, rdata, source, rtag)?;
     let sent =
         comm.start_send(Class::User, sdata, dest, stag).and_then(|sending| comm.complete(sending, deadline));
     match sent.and_then(|done| comm.check_done(&done, "send to", dest)) {
         Ok(()) => comm.complete(receiving, deadline),
         Err(error) => {
-            let transport = comm.transport(Class::User);
-            if let (Started::Op(op), true) = (receiving, transport.can_cancel()) {
-                withdraw(transport, op)?;
+            if let Started::Op(op) = receiving {
+                withdraw(comm.transport.as_ref(), op)?;
             }
             Err(error)
         }

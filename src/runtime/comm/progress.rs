@@ -3,7 +3,7 @@
 //!
 //! Not for the waited-for communicator itself: asking after the operation moves that.
 
-use super::{Comm, request};
+use super::Comm;
 use crate::sys::lock::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -28,8 +28,8 @@ pub(super) fn others(waiting: &Comm) {
     // Without the lock: a registered transport may open a communicator of its own.
     let open: Vec<_> = OPEN.lock().iter().filter_map(Weak::upgrade).collect();
     for comm in open {
-        if !std::ptr::eq(comm.as_ref(), waiting) && !comm.transport.progress() {
-            request::progress(&comm);
+        if !std::ptr::eq(comm.as_ref(), waiting) {
+            comm.transport.progress();
         }
     }
 }

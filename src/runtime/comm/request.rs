@@ -38,9 +38,7 @@ fn insert(comm: Arc<Comm>, what: &'static str, peer: i32, started: Started) -> R
         return Ok(dtl_request_t { id });
     }
     // Nobody could wait for it: it is taken back, so that the buffer is the caller's again.
-    if request.comm.transport(Class::User).can_cancel() {
-        drop(request.take_back());
-    }
+    drop(request.take_back());
     fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
@@ -68,7 +66,7 @@ impl Request {
     fn poll(&self) -> Result<Option<Done>> {
         let mut started = self.started.lock();
         let Some(op) = *started else { return Err(self.completed_elsewhere()) };
-        let done = self.comm.poll(Class::User, op)?;
+        let done = self.comm.poll(op)?;
         if done.is_some() {
             *started = None;
         }
@@ -78,9 +76,8 @@ impl Request {
     /// Takes the operation back (the communicator is gone); `None` = withdrawn.
     fn take_back(&self) -> Result<Option<Done>> {
         match self.started.lock().take() {
-            Some(Started::Op(op)) => withdraw(self.comm.transport(Class::User), op),
+            Some(Started::Op(op)) => withdraw(self.comm.transport.as_ref(), op),
             Some(Started::Nothing) => Ok(Some(p2p::NOBODY)),
-            Some(Started::Over(done)) => Ok(Some(done)),
             None => Err(self.completed_elsewhere()),
         }
     }
@@ -153,13 +150,9 @@ pub fn test(request: &Request, handle: dtl_request_t) -> Result<Option<Outcome>>
 
 /// Tries to withdraw the operation; the request then completes through wait or test.
 pub fn cancel(request: &Request) -> Result<()> {
-    let transport = request.comm.transport(Class::User);
-    if !transport.can_cancel() {
-        return fail!(DTL_ERROR_NOT_SUPPORTED, "this communicator's transport cannot withdraw operations");
-    }
     match *request.started.lock() {
-        Some(Started::Op(op)) => transport.cancel(op),
-        Some(Started::Nothing | Started::Over(_)) => Ok(()),
+        Some(Started::Op(op)) => request.comm.transport.cancel(op),
+        Some(Started::Nothing) => Ok(()),
         None => Err(request.completed_elsewhere()),
     }
 }
@@ -212,38 +205,13 @@ fn of(comm: &Arc<Comm>) -> impl Iterator<Item = (u64, Arc<Request>)> {
     all.filter_map(move |id| Some((id, TABLE.pin(&epoch::enter(), id).filter(is_its)?)))
 }
 
-/// Moves a communicator's operations on by testing one that is not done yet: that moves them all.
-pub(super) fn progress(comm: &Arc<Comm>) {
-    for (_, request) in of(comm) {
-        // Who holds the lock tests it.
-        let Some(mut started) = request.started.try_lock() else { return };
-        let Some(Started::Op(op)) = *started else { continue };
-        match comm.transport(Class::User).test(op) {
-            Ok(Some(done)) => *started = Some(Started::Over(done)),
-            _ => return,
-        }
-    }
-}
-
-/// Before a communicator goes: whether its requests can be taken back.
-pub(super) fn check_withdrawable(comm: &Arc<Comm>) -> Result<()> {
-    match of(comm).next() {
-        Some((_, request)) if !comm.transport(Class::User).can_cancel() => fail!(
-            DTL_ERROR_BUSY,
-            "a request ({}) is in flight and this transport cannot withdraw it: wait for it first",
-            request.name()
-        ),
-        _ => Ok(()),
-    }
-}
-
 /// Takes the requests' operations back, so that no buffer is touched afterwards. Their handles
 /// become stale.
 pub(super) fn withdraw_all(comm: &Arc<Comm>) -> Result<()> {
     for (id, request) in of(comm) {
         let mut started = request.started.lock();
         if let Some(Started::Op(op)) = started.take() {
-            withdraw(comm.transport(Class::User), op)?;
+            withdraw(comm.transport.as_ref(), op)?;
         }
         drop(started);
         forget(dtl_request_t { id });
@@ -257,10 +225,7 @@ pub fn destroy_all() {
     for id in TABLE.handles() {
         let Some(request) = TABLE.remove(&inside, id) else { continue };
         if let Some(Started::Op(op)) = request.started.lock().take() {
-            let transport = request.comm.transport(Class::User);
-            if transport.can_cancel() {
-                drop(withdraw(transport, op));
-            }
+            drop(withdraw(request.comm.transport.as_ref(), op));
         }
     }
 }

@@ -44,10 +44,6 @@ pub(super) enum Step {
 
 struct Pending {
     started: Started,
-    data: Region,
-    /// Where the transport works instead of `data` if it cannot withdraw: the caller's buffer (and
-    /// our scratch) must not be touched after a failure.
-    bounce: Option<Scratch>,
     what: &'static str,
     peer: i32,
     expected: Option<usize>,
@@ -108,7 +104,7 @@ impl Schedule {
     }
 
     /// Runs it to its end. After a failure nothing touches the caller's buffers: what is in flight is
-    /// withdrawn, or if the transport cannot do that, works on copies that are kept for it.
+    /// withdrawn.
     pub(super) fn run(&mut self, comm: &Comm, tag: i32, deadline: Deadline) -> Result<()> {
         let steps = std::mem::take(&mut self.steps);
         let mut result = Ok(());
@@ -127,23 +123,18 @@ impl Schedule {
     }
 
     fn start(&mut self, comm: &Comm, tag: i32, round: &[Step]) -> Result<()> {
-        let bounces = !comm.transport(Class::Collective).can_cancel();
         // Receives first: a message that finds its receive is not buffered.
         for step in round {
             if let Step::Recv { from: peer, data } = *step {
-                let bounce = if bounces { Some(copy_of(data)?) } else { None };
-                let into = bounce.as_ref().map_or(data, Scratch::region);
-                let started = comm.start_recv(Class::Collective, into, peer, tag)?;
+                let started = comm.start_recv(Class::Collective, data, peer, tag)?;
                 let expected = Some(data.len());
-                self.pending.push(Pending { started, data, bounce, what: "receive from", peer, expected });
+                self.pending.push(Pending { started, what: "receive from", peer, expected });
             }
         }
         for step in round {
             if let Step::Send { to: peer, data } = *step {
-                let bounce = if bounces { Some(copy_of(data)?) } else { None };
-                let from = bounce.as_ref().map_or(data, Scratch::region);
-                let started = comm.start_send(Class::Collective, from, peer, tag)?;
-                self.pending.push(Pending { started, data, bounce, what: "send to", peer, expected: None });
+                let started = comm.start_send(Class::Collective, data, peer, tag)?;
+                self.pending.push(Pending { started, what: "send to", peer, expected: None });
             }
         }
         Ok(())
@@ -153,13 +144,10 @@ impl Schedule {
         let mut backoff = Backoff::new();
         let mut death_seen = None;
         while let Some(pending) = self.pending.last() {
-            if let Some(done) = comm.poll(Class::Collective, pending.started)? {
+            if let Some(done) = comm.poll(pending.started)? {
                 let Some(pending) = self.pending.pop() else { break };
                 check_size(&done, pending.expected, pending.peer)?;
                 comm.check_done(&done, pending.what, pending.peer)?;
-                if let (Some(bounce), Some(_)) = (&pending.bounce, pending.expected) {
-                    pending.data.copy_from(bounce.region());
-                }
                 backoff = Backoff::new();
                 continue;
             }
@@ -188,21 +176,12 @@ impl Schedule {
 
     /// Takes everything in flight back.
     fn abandon(&mut self, comm: &Comm) {
-        let transport = comm.transport(Class::Collective);
         for pending in self.pending.drain(..) {
-            match (pending.started, pending.bounce) {
-                (Started::Op(op), None) => drop(withdraw(transport, op)),
-                // The transport may still work on it.
-                (_, bounce) => std::mem::forget(bounce),
+            if let Started::Op(op) = pending.started {
+                drop(withdraw(comm.transport.as_ref(), op));
             }
         }
     }
-}
-
-fn copy_of(data: Region) -> Result<Scratch> {
-    let no_memory =
-        || Error::new(DTL_ERROR_OUT_OF_MEMORY, format!("no {} bytes for a collective", data.len()));
-    Scratch::copy_of(data).ok_or_else(no_memory)
 }
 
 fn check_size(done: &Done, expected: Option<usize>, peer: i32) -> Result<()> {
@@ -223,7 +202,7 @@ fn give_up_if_hopeless(comm: &Comm, deadline: Deadline, death_seen: &mut Option<
     if comm.closed.load(Ordering::Relaxed) || deadline.passed() {
         return Err(comm.gave_up());
     }
-    if comm.transport(Class::Collective).failed_count() > 0 {
+    if comm.transport.failed_count() > 0 {
         let since = *death_seen.get_or_insert_with(now_ns);
         if now_ns() - since > GRACE_NS {
             return Err(Error::new(
