@@ -1,5 +1,6 @@
 //! The doers: each implements the component traits of `runtime::backend`.
 
+pub mod frames;
 pub mod host;
 pub mod local;
 pub mod matching;
