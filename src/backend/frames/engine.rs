@@ -350,11 +350,9 @@ impl Engine {
         }
     }
 
-    /// The rank because of which a receive from this source cannot complete.
+    /// The rank because of which a receive from this source cannot complete. (Whether a death ends one
+    /// from any rank is for the communicator to say, which knows its members.)
     pub(super) fn gone(&self, source: i32) -> Option<usize> {
-        if source == DTL_ANY_SOURCE {
-            return self.links.iter().position(|link| link.is_dead);
-        }
         self.links.get(index_of(source)).filter(|link| link.is_dead).map(|_| index_of(source))
     }
 

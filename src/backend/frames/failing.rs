@@ -66,7 +66,6 @@ impl Engine {
         // An offer cannot be fetched any more; a message that is here can.
         self.matcher.retain_unexpected(rank_of(rank), |what| !matches!(what, Arrival::Offered(_)));
         let mut hopeless = self.matcher.take_posted_from(rank_of(rank));
-        hopeless.extend(self.matcher.take_posted_any());
         let bound = |(id, operation): (OpId, &mut Operation)| {
             let is_bound = match operation {
                 Operation::Send(Send { dest, stage, .. }) => *dest == rank && *stage != SendStage::Moving,

@@ -256,11 +256,9 @@ impl Engine {
         }
     }
 
-    /// The rank because of which a receive from this source cannot complete.
+    /// The rank because of which a receive from this source cannot complete. (Whether a death ends one
+    /// from any rank is for the communicator to say, which knows its members.)
     pub(super) fn gone(&self, source: i32) -> Option<usize> {
-        if source == DTL_ANY_SOURCE {
-            return self.peers.iter().position(|peer| peer.state == State::Dead);
-        }
         let rank = usize::try_from(source).ok()?;
         self.peers.get(rank).filter(|peer| peer.state != State::Present).map(|_| rank)
     }

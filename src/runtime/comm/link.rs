@@ -74,7 +74,11 @@ impl Link {
             match self.transport.test(op)? {
                 Some(done) if done.status == DTL_ERROR_CANCELED => return Ok(None),
                 Some(done) => return Ok(Some(done)),
-                None => backoff.pause(),
+                None => {
+                    backoff.pause();
+                    // What had been matched may be free again: its sender may have withdrawn the message.
+                    self.transport.cancel(op)?;
+                }
             }
         }
     }
