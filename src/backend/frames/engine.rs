@@ -8,8 +8,9 @@
 //!
 //! Withdrawal is local and at once. A send may be withdrawn until its Clear or Ack has arrived. The
 //! Clear of a withdrawn offer is answered by a payload of no bytes, and the receive returns to its old
-//! place. A small synchronous send travels with its bytes, so one that was withdrawn may still be
-//! received, and its Ack is ignored. A receive that has its message finishes first.
+//! place; a later receive may meanwhile have taken a message that it would have got. A small
+//! synchronous send travels with its bytes, so one that was withdrawn may still be received, and its
+//! Ack is ignored. A receive that has its message finishes first.
 
 use super::Wire;
 use super::frame::{Frame, INLINE};
