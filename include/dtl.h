@@ -1643,7 +1643,6 @@ DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t
 /// requests in flight are withdrawn and their handles become stale; messages that were sent stay
 /// receivable by the peers. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
 ///
-/// @return DTL_ERROR_BUSY: requests are in flight and the transport cannot withdraw them.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 DTL_NODISCARD dtl_status_t dtl_comm_destroy(dtl_comm_t comm);
 
@@ -1735,7 +1734,7 @@ DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: this transport cannot withdraw. Equivalent: MPI_Cancel.
+/// Equivalent: MPI_Cancel.
 DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 
 /// Waits until all requests are done. Each finished one becomes null in the array; null ones are

@@ -73,7 +73,6 @@ unsafe fn take_description(desc: *const dtl_comm_desc_t) -> Result<open::Descrip
 /// requests in flight are withdrawn and their handles become stale; messages that were sent stay
 /// receivable by the peers. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
 ///
-/// @return DTL_ERROR_BUSY: requests are in flight and the transport cannot withdraw them.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
