@@ -1001,8 +1001,8 @@ typedef struct dtl_comm_done_t {
 /// by receives in the order posted, whichever of them names its source.
 ///
 /// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that can
-/// no longer complete, and on one or all receives from any source that are posted at that time, with
-/// `source` set to the rank that died; such receives posted later take messages of the living. Any
+/// no longer complete, and on one or all receives from any source that are posted at that time (if none
+/// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
 /// other failure of a receive from any source, or of a frame's send, means that the transport is done
 /// for: it touches no buffer any more, and all operations end with that status.
 ///
@@ -1855,7 +1855,7 @@ DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: this transport cannot withdraw. Equivalent: MPI_Cancel.
+/// Equivalent: MPI_Cancel.
 DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 
 /// Waits until all requests are done. Each finished one becomes null in the array; null ones are

@@ -315,8 +315,8 @@ pub struct dtl_comm_done_t {
 /// by receives in the order posted, whichever of them names its source.
 ///
 /// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that can
-/// no longer complete, and on one or all receives from any source that are posted at that time, with
-/// `source` set to the rank that died; such receives posted later take messages of the living. Any
+/// no longer complete, and on one or all receives from any source that are posted at that time (if none
+/// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
 /// other failure of a receive from any source, or of a frame's send, means that the transport is done
 /// for: it touches no buffer any more, and all operations end with that status.
 ///

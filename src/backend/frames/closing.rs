@@ -2,7 +2,7 @@
 //! ended, then the wire is closed. Both waits have a limit.
 
 use super::FRAME_WORD;
-use super::engine::{Engine, rank_of};
+use super::engine::{Engine, Link, rank_of};
 use crate::error::Result;
 use crate::runtime::backend::OpId;
 use crate::sys::buf::Region;
@@ -28,9 +28,15 @@ impl Engine {
         closed
     }
 
+    /// A withdrawn offer counts: who says Clear to it waits for the answer.
+    fn has_work(&self) -> bool {
+        let is_busy = |link: &Link| link.has_work() || link.withdrawn > 0;
+        !self.payloads.is_empty() || self.links.iter().any(is_busy)
+    }
+
     fn flush(&mut self) -> Result<()> {
         let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
-        while self.broken.is_none() && !(self.listed.is_empty() && self.payloads.is_empty()) {
+        while self.broken.is_none() && self.has_work() {
             self.progress()?;
             if deadline.passed() {
                 break;

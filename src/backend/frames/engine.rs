@@ -7,12 +7,14 @@
 //! truncated message moves only what fits.
 //!
 //! Withdrawal is local and at once. A send may be withdrawn until its Clear or Ack has arrived. The
-//! Clear of a withdrawn offer is answered by a payload of no bytes, and the receive returns to its old
-//! place. A small synchronous send travels with its bytes, so one that was withdrawn may still be
-//! received, and its Ack is ignored. A receive that has its message finishes first.
+//! receiver is told of a withdrawn offer and forgets it. If it has said Clear already, it gets a payload
+//! of no bytes, and the receive returns to its old place; a later receive may meanwhile have taken a
+//! message that it would have got. A small synchronous send travels with its bytes, so one that was
+//! withdrawn may still be received, and its Ack is ignored. A receive that has its message finishes
+//! first.
 
 use super::Wire;
-use super::frame::{Frame, INLINE};
+use super::frame::{Frame, INLINE, Kind};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message, Posted};
@@ -62,6 +64,8 @@ pub(super) struct Link {
     pub(super) starts: VecDeque<OpId>,
     /// Frames that the wire is sending.
     pub(super) flying: VecDeque<(OpId, Frame)>,
+    /// Withdrawn offers of which the receiver has not said that it has forgotten them, or Clear.
+    pub(super) withdrawn: usize,
     pub(super) is_listed: bool,
     pub(super) is_dead: bool,
 }
@@ -75,8 +79,8 @@ impl Link {
 /// What has to be said to a rank besides new messages.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
-    /// Its send is over.
-    Ack(u64),
+    /// A control frame about one of its or our sends.
+    Tell(Kind, u64),
     /// This receive is ready for its payload.
     Clear(OpId),
     /// The payload of a send; of none, and without bytes: the offer was withdrawn.
@@ -365,7 +369,7 @@ impl Engine {
                 if let Bytes::Framed(frame, _) = bytes {
                     self.pool.push(frame);
                 }
-                ack.into_iter().for_each(|send| self.answer(source, Answer::Ack(send)));
+                ack.into_iter().for_each(|send| self.answer(source, Answer::Tell(Kind::Ack, send)));
             }
             Arrival::Own(send) => self.deliver_own(id, send),
             Arrival::Offered(offer) => self.begin(id, source, message.word, offer),
@@ -418,21 +422,28 @@ impl Engine {
                 let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
                 self.matcher.remove_unexpected(own, is).is_some()
             }
-            Some(&Operation::Send(Send { dest, stage, .. })) => match stage {
-                SendStage::Queued => {
-                    if let Some(link) = self.links.get_mut(dest) {
-                        link.starts.retain(|start| *start != id);
-                    }
-                    true
-                }
-                SendStage::Offered => true,
-                SendStage::Cleared | SendStage::Moving => false,
-            },
+            Some(&Operation::Send(send)) => self.withdraw_send(id, &send),
             _ => false,
         };
         if withdrawn {
             self.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
+            // So that its receiver hears of it soon. Where this thread may not, a later call does it.
+            drop(self.progress());
         }
+    }
+
+    fn withdraw_send(&mut self, id: OpId, send: &Send) -> bool {
+        let Some(link) = self.links.get_mut(send.dest) else { return false };
+        match send.stage {
+            SendStage::Queued => link.starts.retain(|start| *start != id),
+            SendStage::Offered if send.data.len() > INLINE => {
+                link.withdrawn += 1;
+                self.answer(send.dest, Answer::Tell(Kind::Withdraw, id.0));
+            }
+            SendStage::Offered => {}
+            SendStage::Cleared | SendStage::Moving => return false,
+        }
+        true
     }
 }
 

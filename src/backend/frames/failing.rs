@@ -60,6 +60,7 @@ impl Engine {
     fn settle(&mut self, rank: usize) {
         let Some(link) = self.links.get_mut(rank) else { return };
         link.is_dead = true;
+        link.withdrawn = 0;
         link.answers.clear();
         link.starts.clear();
         self.deaths += 1;

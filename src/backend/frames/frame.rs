@@ -25,12 +25,18 @@ pub(super) enum Kind {
     Clear = 4,
     /// Send `id` is over: a receive has taken its message.
     Ack = 5,
+    /// Send `id`, which was offered, is withdrawn.
+    Withdraw = 6,
+    /// The withdrawn offer of send `id` is forgotten.
+    Forgotten = 7,
 }
 
 impl Kind {
     fn of(number: u32) -> Option<Kind> {
         use Kind::*;
-        [Eager, EagerSync, Offer, Clear, Ack].into_iter().find(|kind| *kind as u32 == number)
+        [Eager, EagerSync, Offer, Clear, Ack, Withdraw, Forgotten]
+            .into_iter()
+            .find(|kind| *kind as u32 == number)
     }
 }
 
@@ -87,7 +93,7 @@ impl Frame {
         let header = Header { kind: Kind::of(kind as u32)?, payload: (kind >> 32) as u32, word, size, id };
         let carried = match header.kind {
             Kind::Eager | Kind::EagerSync => size,
-            Kind::Offer | Kind::Clear | Kind::Ack => 0,
+            Kind::Offer | Kind::Clear | Kind::Ack | Kind::Withdraw | Kind::Forgotten => 0,
         };
         (len <= FRAME as u64 && Some(len) == carried.checked_add(HEADER as u64)).then_some(header)
     }
@@ -108,7 +114,7 @@ mod tests {
         let mut frame = Frame::new().expect("memory");
         let data = Scratch::new(100).expect("memory");
         data.region().fill(7);
-        for kind in [Kind::Eager, Kind::EagerSync, Kind::Offer, Kind::Clear, Kind::Ack] {
+        for kind in (1..8).filter_map(Kind::of) {
             let payload =
                 if kind == Kind::Eager || kind == Kind::EagerSync { data.region() } else { Region::EMPTY };
             let header = Header { kind, payload: 5, word: u64::MAX, size: 100, id: 1 << 40 };
@@ -117,7 +123,7 @@ mod tests {
             assert_eq!((frame.read(len + 1), frame.read(len - 1)), (None, None));
         }
         assert_eq!(frame.0[HEADER + 99..HEADER + 101], [7, 0]);
-        frame.0[0] = 6;
+        frame.0[0] = 8;
         assert_eq!(frame.read(HEADER as u64), None);
         let huge = Header { kind: Kind::Eager, payload: 0, word: 0, size: u64::MAX, id: 0 };
         frame.write(&huge, Region::EMPTY);

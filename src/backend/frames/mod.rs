@@ -10,8 +10,12 @@ mod closing;
 mod engine;
 mod failing;
 mod frame;
+#[cfg(test)]
+mod mock;
 mod reading;
 mod taking;
+#[cfg(test)]
+mod tests;
 mod writing;
 
 use crate::error::{Result, fail};
@@ -31,7 +35,8 @@ const FRAME_WORD: u64 = 0;
 /// this thread, say); the operation lives on.
 ///
 /// A death that it notices ends what can no longer complete with RANK_FAILURE: sends to the dead rank
-/// and receives from it, and at least one pending receive from any source, `source` telling who died.
+/// and receives from it, and at least one receive from any source (one that is pending, else the next),
+/// `source` telling who died.
 /// Receives from any source that are posted afterwards take messages of the living.
 pub trait Wire: Send + Sync {
     /// This process' rank.

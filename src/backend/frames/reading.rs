@@ -102,6 +102,8 @@ impl Engine {
             Kind::Offer => self.accept_offer(source, &header),
             Kind::Clear => self.accept_clear(source, &header),
             Kind::Ack => self.accept_ack(source, OpId(header.id)),
+            Kind::Withdraw => self.accept_withdraw(source, header.id),
+            Kind::Forgotten => self.forgotten(source),
         }
         Some(frame)
     }
@@ -117,7 +119,7 @@ impl Engine {
         let from = rank_of(source);
         if let Some(id) = self.matcher.take_posted(from, header.word) {
             self.deliver(id, source, header.word, frame.payload(size));
-            ack.into_iter().for_each(|send| self.answer(source, Answer::Ack(send)));
+            ack.into_iter().for_each(|send| self.answer(source, Answer::Tell(Kind::Ack, send)));
             return Some(frame);
         }
         let (bytes, back) = match Scratch::copy_of(frame.payload(size)) {
@@ -152,7 +154,25 @@ impl Engine {
                 answer = Answer::Payload { send: Some(id), word: header.payload, want };
             }
         }
+        if let Answer::Payload { send: None, .. } = answer {
+            self.forgotten(source);
+        }
         self.answer(source, answer);
+    }
+
+    fn accept_withdraw(&mut self, source: usize, id: u64) {
+        let is = |what: &Arrival| matches!(what, Arrival::Offered(offer) if offer.send == id);
+        // If it is not there, a receive has it, and the sender will hear Clear.
+        if self.matcher.remove_unexpected(rank_of(source), is).is_some() {
+            self.answer(source, Answer::Tell(Kind::Forgotten, id));
+        }
+    }
+
+    /// A withdrawn offer is settled.
+    fn forgotten(&mut self, source: usize) {
+        if let Some(link) = self.links.get_mut(source) {
+            link.withdrawn = link.withdrawn.saturating_sub(1);
+        }
     }
 
     fn accept_ack(&mut self, source: usize, id: OpId) {

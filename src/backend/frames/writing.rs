@@ -122,7 +122,7 @@ impl Engine {
     fn write_answers(&mut self, dest: usize) -> bool {
         while let Some(&answer) = self.links.get(dest).and_then(|link| link.answers.front()) {
             let sent = match answer {
-                Answer::Ack(send) => self.send_control(dest, Kind::Ack, 0, 0, send),
+                Answer::Tell(kind, send) => self.send_control(dest, kind, 0, 0, send),
                 Answer::Clear(id) => self.send_clear(dest, id),
                 Answer::Payload { send, word, want } => self.send_payload(dest, send, word, want),
             };
@@ -160,7 +160,7 @@ impl Engine {
                     }
                     // The receive has failed; its sender is not left waiting.
                     self.finish_failed(id, dest, error.status());
-                    self.answer(dest, Answer::Ack(taken.offer.send));
+                    self.answer(dest, Answer::Tell(Kind::Ack, taken.offer.send));
                     return Sent::Yes;
                 }
             },
