@@ -28,6 +28,8 @@ pub mod kernel;
 
 pub mod comm;
 
+pub mod threads;
+
 pub mod request;
 
 pub mod collective;

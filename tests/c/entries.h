@@ -123,6 +123,7 @@ static char e_source[64];
     X(STREAM, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
     X(NONE, dtl_comm_world, (&o->handles.comm))                                                   \
     X(NONE, dtl_comm_open, (NULL, &o->handles.comm))                                              \
+    X(NONE, dtl_comm_threads, (1, 0, &o->handles.comm))                                           \
     X(COMM, dtl_comm_destroy, (h->comm))                                                          \
     X(COMM, dtl_comm_rank, (h->comm, &o->number))                                                 \
     X(COMM, dtl_comm_size, (h->comm, &o->number))                                                 \

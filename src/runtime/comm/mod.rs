@@ -16,10 +16,12 @@ use super::backend::{OpId, Selector, Transport};
 use super::registry::Backend;
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
-use crate::error::{Result, fail};
+use crate::abi::status::DTL_ERROR_LIMIT;
+use crate::error::{Error, Result, fail};
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
+use crate::sys::park::Backoff;
 use crate::sys::slab::{Held, Table};
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -85,6 +87,11 @@ impl Comm {
             Some(transport) if class == Class::Collective => transport.as_ref(),
             _ => self.transport.as_ref(),
         }
+    }
+
+    /// Between two polls of an operation.
+    fn pause(&self, class: Class, backoff: &mut Backoff) {
+        backoff.pause_on(|seen, limit| self.transport(class).rest(seen, limit));
     }
 
     /// The match word of a tag. A transport that matches in few bits has the class in its dup.
@@ -169,8 +176,13 @@ pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
     progress::add(&comm);
     match TABLE.insert(comm) {
         Some(id) => Ok(dtl_comm_t { id }),
-        None => fail!(DTL_ERROR_LIMIT, "no handle left for another communicator"),
+        None => Err(no_handle()),
     }
+}
+
+#[cold]
+fn no_handle() -> Error {
+    Error::new(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
 }
 
 /// Destroys a communicator: waiting calls return CANCELED, operations in flight are withdrawn, the
@@ -226,7 +238,7 @@ pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
 fn withdraw(transport: &dyn Transport, op: OpId) -> Result<Option<super::backend::Done>> {
     use crate::abi::status::DTL_ERROR_CANCELED;
     transport.cancel(op)?;
-    let mut backoff = crate::sys::park::Backoff::new();
+    let mut backoff = Backoff::new();
     loop {
         match transport.test(op)? {
             Some(done) if done.status == DTL_ERROR_CANCELED => return Ok(None),

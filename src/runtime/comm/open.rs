@@ -68,6 +68,41 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     Ok(comm)
 }
 
+/// Most ranks of one process: each has queues for each other one.
+const MOST_RANKS: i32 = 4096;
+
+/// Opens all ranks of a communicator in this process. All or none.
+pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_comm_t>> {
+    if size < 1 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "size {size}: use 1 to {MOST_RANKS} ranks");
+    }
+    if size > MOST_RANKS {
+        return fail!(DTL_ERROR_LIMIT, "size {size}: kind \"threads\" has at most {MOST_RANKS} ranks");
+    }
+    let backend = find("threads")?;
+    let ranks = backend.comm.as_deref().and_then(|comm| comm.open_ranks(size));
+    let transports = ranks.unwrap_or_else(|| Err(backend.lacks("ranks of one process")))?;
+    let timeout_ns = time_limit(timeout_ns);
+    let mut handles = Vec::with_capacity(transports.len());
+    for transport in transports {
+        let comm = assemble(Arc::clone(&backend), transport, timeout_ns);
+        // Not in the list of those to move on: there is nothing to move.
+        match comm.and_then(|comm| TABLE.insert(Arc::new(comm)).ok_or_else(super::no_handle)) {
+            Ok(id) => handles.push(dtl_comm_t { id }),
+            Err(error) => {
+                handles.iter().for_each(|handle| drop(TABLE.remove(inside, handle.id)));
+                return Err(error);
+            }
+        }
+    }
+    Ok(handles)
+}
+
+/// A given time limit, or that of the settings.
+fn time_limit(given: u64) -> u64 {
+    if given == 0 { settings::current().timeout_ns.unwrap_or(u64::MAX) } else { given }
+}
+
 fn make(description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     if raw.flags & !DTL_COMM_DETERMINISTIC != 0 {
@@ -90,10 +125,7 @@ fn make(description: &Description) -> Result<Comm> {
     };
     let launch = if named.is_some() { None } else { launch::from_environment()? };
     let backend = choose(description.kind.as_deref(), named, launch.as_ref())?;
-    let timeout_ns = match raw.timeout_ns {
-        0 => settings::current().timeout_ns.unwrap_or(u64::MAX),
-        given => given,
-    };
+    let timeout_ns = time_limit(raw.timeout_ns);
     let job = description
         .job
         .clone()
@@ -174,6 +206,11 @@ pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<S
 fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     let first = provider.open(args)?;
+    assemble(backend, first, timeout_ns)
+}
+
+/// A communicator over an open transport.
+fn assemble(backend: Arc<Backend>, first: Box<dyn Transport>, timeout_ns: u64) -> Result<Comm> {
     let (rank, size) = (first.rank(), first.size());
     let second = if first.match_bits() < 64 { Some(duplicate(first.as_ref())?) } else { None };
     Ok(Comm {

@@ -59,7 +59,7 @@ impl Comm {
             if let Some(done) = self.poll(Class::User, started)? {
                 return Ok(done);
             }
-            backoff.pause();
+            self.pause(Class::User, &mut backoff);
             if !backoff.is_long() {
                 continue;
             }

@@ -122,7 +122,7 @@ pub fn wait(request: &Request, handle: dtl_request_t, timeout_ns: u64) -> Result
         if let Some(outcome) = test(request, handle)? {
             return Ok(outcome);
         }
-        backoff.pause();
+        request.comm.pause(Class::User, &mut backoff);
         if backoff.is_long() || timeout_ns == 0 {
             if request.comm.closed.load(Ordering::Relaxed) {
                 forget(handle);

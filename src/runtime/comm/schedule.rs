@@ -163,7 +163,7 @@ impl Schedule {
                 backoff = Backoff::new();
                 continue;
             }
-            backoff.pause();
+            comm.pause(Class::Collective, &mut backoff);
             if backoff.is_long() {
                 give_up_if_hopeless(comm, deadline, &mut death_seen)?;
                 super::progress::others(comm);
