@@ -719,6 +719,7 @@ typedef struct dtl_comm_desc_t {
     /// DTL_COMM_DETERMINISTIC or 0.
     uint32_t flags;
     /// "auto", "self", "shm" or the name of a registered backend with a comm table. NULL = "auto".
+    /// ("threads" is opened by dtl_comm_threads.)
     const char *kind;
     /// This process' rank, 0 … size-1. Read only if size is set.
     int32_t rank;
@@ -1692,6 +1693,31 @@ DTL_NODISCARD dtl_status_t dtl_comm_size(dtl_comm_t comm, int32_t *out_size);
 ///
 /// @param out_info  start from DTL_COMM_INFO_INIT.
 DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_info);
+
+/* -----------------------------------------------------------------------------------------------
+ * Communicators whose ranks are threads of one process.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r, meant
+/// for one thread each, though any thread may use any of them; everything that a communicator can do
+/// works, between these ranks. Messages are copied once, from buffer to buffer, by whichever of sender
+/// and receiver comes second. A thread that waits long sleeps, so there may be far more threads than cores.
+///
+/// Each rank is destroyed on its own (dtl_comm_destroy), and has left then: what it sent stays
+/// receivable, but what needs it from then on ends with DTL_ERROR_RANK_FAILURE at the others: receives
+/// from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for the others. A
+/// thread that merely ends has not left.
+///
+/// @param size        number of ranks, 1 to 4096. The ranks' queues for each other take 64 bytes for each
+///                    pair: 4 MiB for 256 ranks, 1 GiB for 4096.
+/// @param timeout_ns  time limit in nanoseconds of each blocking call; 0 = from DTL_TIMEOUT, else
+///                    DTL_TIMEOUT_INFINITE.
+/// @param out         `size` communicators; yours. Written only if all are there.
+/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_LIMIT: size. DTL_ERROR_OUT_OF_MEMORY. DTL_ERROR_LIMIT:
+///         no handles left. After a failure nothing stays open.
+/// Threads: any; not collective, one call makes all ranks. Equivalent: none in MPI (endpoints were
+/// proposed for it); ncclCommInitAll.
+DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, dtl_comm_t *out);
 
 /* -----------------------------------------------------------------------------------------------
  * Point to point: send, receive, exchange, probe; their requests.

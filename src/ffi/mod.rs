@@ -31,6 +31,8 @@ mod collective_args;
 
 pub mod comm;
 
+pub mod threads;
+
 pub mod p2p;
 
 pub mod request;

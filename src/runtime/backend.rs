@@ -13,6 +13,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::CString;
+use std::time::Duration;
 
 /// A backend's answer to "can you run here?": yes, or why not.
 pub type Availability = std::result::Result<(), String>;
@@ -221,6 +222,11 @@ impl OpenArgs {
 pub trait Comm: Send + Sync {
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
+    /// Opens all ranks of a communicator within this process, in the order of their ranks. Such
+    /// transports have nothing to move while nobody calls.
+    fn open_ranks(&self, _size: i32) -> Option<Result<Vec<Box<dyn Transport>>>> {
+        None
+    }
 }
 
 /// A transport's own word for an operation in flight.
@@ -306,6 +312,11 @@ pub trait Transport: Send + Sync {
     fn test(&self, op: OpId) -> Result<Option<Done>>;
     /// Makes progress without asking after anything: called while a call waits on another transport.
     fn progress(&self);
+    /// Sleeps until an operation of this rank ends, `limit` at most, if none has ended since the call
+    /// that set `seen` (0 at first). False, at once: nobody would wake it, sleep by the clock.
+    fn rest(&self, _seen: &mut u64, _limit: Duration) -> bool {
+        false
+    }
     /// Tries to withdraw; the operation then completes through `test`, with CANCELED or, if it was
     /// matched already, as usual.
     fn cancel(&self, op: OpId) -> Result<()>;

@@ -168,7 +168,7 @@ impl Run {
                 }
                 Err(error) => return Err(error),
             }
-            backoff.pause();
+            comm.pause(&mut backoff);
             if backoff.is_long() {
                 super::progress::others(comm);
                 self.check_hope(comm)?;
