@@ -166,7 +166,8 @@ impl Pair {
         assert_eq!(over(end.as_ref(), send.op), Some(expected));
         send.state = State::Gone;
         // A small message to another rank has left with its send.
-        if !was_over && !(is_small && to != send.from) {
+        let has_left = was_over || is_small && to != send.from;
+        if !has_left {
             self.naive[to].arrived.retain(|(_, _, id)| *id != which as u32);
         }
     }

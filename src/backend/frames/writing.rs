@@ -11,7 +11,8 @@ use crate::sys::buf::{Region, Scratch};
 
 /// Frames to one rank that the wire may have at a time: a send beyond waits.
 const WINDOW: usize = 64;
-/// Payload words have this bit, which no frame has, and 27 bits that count.
+/// Payload words have this bit, which no frame has, and 27 bits that count: a word comes back after 2^27
+/// payloads of the same receiver, when the one that had it has long arrived.
 const PAYLOAD: u32 = 1 << 27;
 
 impl Engine {
@@ -54,12 +55,13 @@ impl Engine {
         Ok(())
     }
 
+    fn is_full(&self, dest: usize) -> bool {
+        self.links.get(dest).is_none_or(|link| link.flying.len() >= WINDOW)
+    }
+
     /// Sends one frame.
     fn send_frame(&mut self, dest: usize, header: &Header, payload: Region) -> Sent {
-        if self.links.get(dest).is_none_or(|link| link.flying.len() >= WINDOW)
-            && (self.reap(dest).is_err()
-                || self.links.get(dest).is_none_or(|link| link.flying.len() >= WINDOW))
-        {
+        if self.is_full(dest) && (self.reap(dest).is_err() || self.is_full(dest)) {
             return Sent::NoRoom;
         }
         let Some(mut frame) = self.pool.pop().or_else(Frame::new) else { return Sent::NoRoom };
