@@ -1,17 +1,17 @@
 //! The operations, and how they start and are withdrawn.
 //!
-//! Up to `INLINE` bytes go in an Eager frame; a standard send is over when its bytes are in the frame,
-//! a synchronous one when the receiver answers Ack. More is offered: the receiver, when it has a
+//! Up to `INLINE` bytes go in an Eager frame, and their send is over when they are in it. More, and what
+//! is sent synchronously, is offered: the receiver, when it has a
 //! receive for it, posts a receive of the wire for the payload in the user's own buffer and says Clear;
 //! the sender then sends as much as fits there. So nothing large is ever unexpected on the wire, and a
 //! truncated message moves only what fits.
 //!
-//! Withdrawal is local and at once. A send may be withdrawn until its Clear or Ack has arrived. The
+//! A payload of no bytes says that the offer was withdrawn; for one of no bytes a byte is sent.
+//!
+//! Withdrawal is local and at once. A send may be withdrawn until its answer has arrived. The
 //! receiver is told of a withdrawn offer and forgets it. If it has said Clear already, it gets a payload
 //! of no bytes, and the receive returns to its old place; a later receive may meanwhile have taken a
-//! message that it would have got. A small synchronous send travels with its bytes, so one that was
-//! withdrawn may still be received, and its Ack is ignored. A receive that has its message finishes
-//! first.
+//! message that it would have got. A receive that has its message finishes first.
 
 use super::Wire;
 use super::frame::{Frame, INLINE, Kind};
@@ -94,8 +94,8 @@ pub(super) struct Payload {
 }
 
 pub(super) enum Mover {
-    Send(Option<OpId>),
-    /// The byte is what stands in for a buffer without any.
+    /// The byte is what stands in for a message or a buffer without any.
+    Send(Option<OpId>, #[allow(dead_code, reason = "the wire reads it")] Option<Scratch>),
     Receive(OpId, #[allow(dead_code, reason = "the wire writes it")] Option<Scratch>),
 }
 
@@ -155,8 +155,8 @@ pub(super) struct Offer {
 
 /// A message that nobody has asked for yet.
 pub(super) enum Arrival {
-    /// All of it, and the synchronous send that waits to hear of its receive.
-    Held(Bytes, Option<u64>),
+    /// All of it.
+    Held(Bytes),
     Offered(Offer),
     /// From this rank to itself: its send operation.
     Own(OpId),
@@ -309,9 +309,7 @@ impl Engine {
         let is_copied = data.len() <= INLINE && mode == SendMode::Standard;
         let copy = if is_copied { Scratch::copy_of(data) } else { None };
         let (id, arrival) = match copy {
-            Some(copy) => {
-                (self.operations.add(Operation::Done(over))?, Arrival::Held(Bytes::Copied(copy), None))
-            }
+            Some(copy) => (self.operations.add(Operation::Done(over))?, Arrival::Held(Bytes::Copied(copy))),
             None => {
                 let send = Send { dest: self.rank, word, data, mode, stage: SendStage::Queued };
                 let id = self.operations.add(Operation::Send(send))?;
@@ -364,12 +362,11 @@ impl Engine {
     pub(super) fn give(&mut self, id: OpId, message: Message<Arrival>) {
         let source = index_of(message.source);
         match message.what {
-            Arrival::Held(mut bytes, ack) => {
+            Arrival::Held(mut bytes) => {
                 self.deliver(id, source, message.word, bytes.region());
                 if let Bytes::Framed(frame, _) = bytes {
                     self.pool.push(frame);
                 }
-                ack.into_iter().for_each(|send| self.answer(source, Answer::Tell(Kind::Ack, send)));
             }
             Arrival::Own(send) => self.deliver_own(id, send),
             Arrival::Offered(offer) => self.begin(id, source, message.word, offer),

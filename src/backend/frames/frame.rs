@@ -17,8 +17,6 @@ pub(super) const INLINE: usize = FRAME - HEADER;
 pub(super) enum Kind {
     /// A whole message.
     Eager = 1,
-    /// A whole message; its sender waits for the Ack.
-    EagerSync = 2,
     /// A message of `size` bytes is to be had from send `id`.
     Offer = 3,
     /// Send `id` may send its first `size` bytes under the payload word.
@@ -34,9 +32,7 @@ pub(super) enum Kind {
 impl Kind {
     fn of(number: u32) -> Option<Kind> {
         use Kind::*;
-        [Eager, EagerSync, Offer, Clear, Ack, Withdraw, Forgotten]
-            .into_iter()
-            .find(|kind| *kind as u32 == number)
+        [Eager, Offer, Clear, Ack, Withdraw, Forgotten].into_iter().find(|kind| *kind as u32 == number)
     }
 }
 
@@ -92,7 +88,7 @@ impl Frame {
         let (kind, word, size, id) = (words.next()?, words.next()?, words.next()?, words.next()?);
         let header = Header { kind: Kind::of(kind as u32)?, payload: (kind >> 32) as u32, word, size, id };
         let carried = match header.kind {
-            Kind::Eager | Kind::EagerSync => size,
+            Kind::Eager => size,
             Kind::Offer | Kind::Clear | Kind::Ack | Kind::Withdraw | Kind::Forgotten => 0,
         };
         (len <= FRAME as u64 && Some(len) == carried.checked_add(HEADER as u64)).then_some(header)
@@ -115,8 +111,7 @@ mod tests {
         let data = Scratch::new(100).expect("memory");
         data.region().fill(7);
         for kind in (1..8).filter_map(Kind::of) {
-            let payload =
-                if kind == Kind::Eager || kind == Kind::EagerSync { data.region() } else { Region::EMPTY };
+            let payload = if kind == Kind::Eager { data.region() } else { Region::EMPTY };
             let header = Header { kind, payload: 5, word: u64::MAX, size: 100, id: 1 << 40 };
             let len = frame.write(&header, payload).len() as u64;
             assert_eq!((len, frame.read(len)), (HEADER as u64 + payload.len() as u64, Some(header)));

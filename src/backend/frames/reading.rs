@@ -97,8 +97,7 @@ impl Engine {
             return Some(frame);
         };
         match header.kind {
-            Kind::Eager => return self.accept_message(source, &header, frame, None),
-            Kind::EagerSync => return self.accept_message(source, &header, frame, Some(header.id)),
+            Kind::Eager => return self.accept_message(source, &header, frame),
             Kind::Offer => self.accept_offer(source, &header),
             Kind::Clear => self.accept_clear(source, &header),
             Kind::Ack => self.accept_ack(source, OpId(header.id)),
@@ -108,25 +107,18 @@ impl Engine {
         Some(frame)
     }
 
-    fn accept_message(
-        &mut self,
-        source: usize,
-        header: &Header,
-        mut frame: Frame,
-        ack: Option<u64>,
-    ) -> Option<Frame> {
+    fn accept_message(&mut self, source: usize, header: &Header, mut frame: Frame) -> Option<Frame> {
         let size = usize::try_from(header.size).unwrap_or(0);
         let from = rank_of(source);
         if let Some(id) = self.matcher.take_posted(from, header.word) {
             self.deliver(id, source, header.word, frame.payload(size));
-            ack.into_iter().for_each(|send| self.answer(source, Answer::Tell(Kind::Ack, send)));
             return Some(frame);
         }
         let (bytes, back) = match Scratch::copy_of(frame.payload(size)) {
             Some(copy) => (Bytes::Copied(copy), Some(frame)),
             None => (Bytes::Framed(frame, size), None),
         };
-        self.matcher.arrive(from, header.word, Arrival::Held(bytes, ack));
+        self.matcher.arrive(from, header.word, Arrival::Held(bytes));
         back
     }
 
@@ -205,8 +197,8 @@ impl Engine {
 
     fn payload_over(&mut self, payload: &Payload, got: &Done) {
         let id = match &payload.of {
-            Mover::Send(None) => return,
-            Mover::Send(Some(id)) | Mover::Receive(id, _) => *id,
+            Mover::Send(None, _) => return,
+            Mover::Send(Some(id), _) | Mover::Receive(id, _) => *id,
         };
         let (peer, outcome) = match self.operations.get(id) {
             Some(&Operation::Send(Send { dest, word, data, .. })) => {

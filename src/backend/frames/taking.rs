@@ -31,8 +31,8 @@ impl Engine {
 
     fn size_of(&self, what: &Arrival) -> u64 {
         match what {
-            Arrival::Held(Bytes::Copied(copy), _) => copy.region().len() as u64,
-            Arrival::Held(Bytes::Framed(_, size), _) => *size as u64,
+            Arrival::Held(Bytes::Copied(copy)) => copy.region().len() as u64,
+            Arrival::Held(Bytes::Framed(_, size)) => *size as u64,
             Arrival::Offered(offer) => offer.size,
             Arrival::Own(send) => match self.operations.get(*send) {
                 Some(Operation::Send(send)) => send.data.len() as u64,

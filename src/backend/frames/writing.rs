@@ -95,9 +95,8 @@ impl Engine {
             return Sent::Yes;
         };
         let (kind, payload) = match mode {
-            _ if data.len() > INLINE => (Kind::Offer, Region::EMPTY),
-            SendMode::Standard => (Kind::Eager, data),
-            SendMode::Synchronous => (Kind::EagerSync, data),
+            SendMode::Standard if data.len() <= INLINE => (Kind::Eager, data),
+            _ => (Kind::Offer, Region::EMPTY),
         };
         let size = data.len() as u64;
         let sent = self.send_frame(dest, &Header { kind, payload: 0, word, size, id: id.0 }, payload);
@@ -189,9 +188,12 @@ impl Engine {
             Some(Operation::Send(send)) => send.data.part(0, want),
             _ => Region::EMPTY,
         };
+        // No bytes would say that the offer was withdrawn.
+        let stand_in = if send.is_some() && data.is_empty() { Scratch::new(1) } else { None };
+        let data = stand_in.as_ref().map_or(data, Scratch::region);
         match self.wire.isend(data, rank_of(dest), u64::from(word)) {
             Ok(op) => {
-                self.payloads.push_back(Payload { op, of: Mover::Send(send) });
+                self.payloads.push_back(Payload { op, of: Mover::Send(send, stand_in) });
                 if let Some(Operation::Send(send)) = send.and_then(|id| self.operations.get_mut(id)) {
                     send.stage = SendStage::Moving;
                 }
