@@ -275,10 +275,12 @@ impl Engine {
         let Some(link) = self.links.get(dest).filter(|link| !link.is_dead) else {
             return self.operations.add(Operation::Done(done(dest, DTL_ERROR_RANK_FAILURE, word, 0)));
         };
-        let waits = !link.starts.is_empty();
-        if waits {
+        // Not before earlier messages, nor before the withdrawal of one.
+        let queued = |link: &Link| !link.starts.is_empty() || !link.answers.is_empty();
+        let waits = queued(link) && {
             self.progress()?;
-        }
+            self.links.get(dest).is_some_and(queued)
+        };
         let send = Send { dest, word, data, mode, stage: SendStage::Queued };
         let id = self.operations.add(Operation::Send(send))?;
         match if waits { Sent::NoRoom } else { self.start(dest, id) } {
