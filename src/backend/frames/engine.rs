@@ -435,11 +435,10 @@ impl Engine {
         let Some(link) = self.links.get_mut(send.dest) else { return false };
         match send.stage {
             SendStage::Queued => link.starts.retain(|start| *start != id),
-            SendStage::Offered if send.data.len() > INLINE => {
+            SendStage::Offered => {
                 link.withdrawn += 1;
                 self.answer(send.dest, Answer::Tell(Kind::Withdraw, id.0));
             }
-            SendStage::Offered => {}
             SendStage::Cleared | SendStage::Moving => return false,
         }
         true
