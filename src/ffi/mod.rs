@@ -33,3 +33,9 @@ pub mod threads;
 pub mod request;
 
 pub mod collective;
+
+pub mod topology;
+
+pub mod cart;
+
+pub mod clock;

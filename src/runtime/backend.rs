@@ -307,6 +307,10 @@ pub trait Transport: Send + Sync {
     fn dup(&self) -> Option<Result<Box<dyn Transport>>> {
         None
     }
+    /// Whether all ranks are known to run on one node.
+    fn is_one_node(&self) -> bool {
+        false
+    }
     /// Ranks known to have died or left.
     fn failed_ranks(&self) -> Vec<i32> {
         Vec::new()
