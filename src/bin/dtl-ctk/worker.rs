@@ -1,0 +1,87 @@
+//! The process that runs cases: one rank, or all ranks as threads.
+
+use crate::api::{Comm, Failure, check};
+use crate::minimal;
+use crate::options::Run;
+use crate::rank::{Failed, Rank};
+use dtl::abi::handle::dtl_comm_t;
+use dtl::ffi::comm::{dtl_comm_rank, dtl_comm_size};
+use std::fs::{File, OpenOptions};
+use std::process::ExitCode;
+use std::thread;
+
+/// Where rank 0 says which case it is in (set by the process that started this one).
+pub(crate) const PROGRESS: &str = "DTL_CTK_PROGRESS";
+/// The kind could not be opened, or a file not written.
+pub(crate) const CANNOT: u8 = 3;
+
+/// Kinds whose ranks are threads of one process.
+pub(crate) fn is_threaded(kind: &str) -> bool {
+    kind == "minimal"
+}
+
+/// Runs the cases as one rank of a job, or as all of them.
+pub(crate) fn work(run: &Run) -> ExitCode {
+    let outcome = if is_threaded(&run.kind) { threads(run) } else { single(run) };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(failure) => {
+            eprintln!("dtl-ctk: {}", failure.text);
+            ExitCode::from(CANNOT)
+        }
+    }
+}
+
+fn progress() -> Option<File> {
+    let path = std::env::var_os(PROGRESS)?;
+    OpenOptions::new().write(true).open(path).ok()
+}
+
+fn single(run: &Run) -> Result<bool, Failure> {
+    let comm = Comm::open(&run.kind, None, run.timeout_ns())?;
+    let (rank, ranks) = place(comm.handle)?;
+    Ok(one(Rank { run, rank, ranks, comm, progress: progress() }))
+}
+
+/// Rank and number of ranks.
+fn place(comm: dtl_comm_t) -> Result<(u64, u64), Failure> {
+    let (mut rank, mut ranks) = (0, 0);
+    // SAFETY: `rank` is a local.
+    check("dtl_comm_rank", unsafe { dtl_comm_rank(comm, &raw mut rank) })?;
+    // SAFETY: `ranks` is a local.
+    check("dtl_comm_size", unsafe { dtl_comm_size(comm, &raw mut ranks) })?;
+    Ok((rank as u64, ranks as u64))
+}
+
+fn threads(run: &Run) -> Result<bool, Failure> {
+    minimal::register(run.ranks)?;
+    let rank = |rank| -> Result<bool, Failure> {
+        let comm = Comm::open(&run.kind, Some((rank as i32, run.ranks as i32)), run.timeout_ns())?;
+        Ok(one(Rank { run, rank, ranks: run.ranks, comm, progress: progress() }))
+    };
+    thread::scope(|scope| {
+        let started: Vec<_> = (0..run.ranks).map(|number| scope.spawn(move || rank(number))).collect();
+        let mut all_passed = true;
+        for rank in started {
+            let panicked = |_| Err(Failure::wrong("a rank's thread panicked".into()));
+            all_passed &= rank.join().unwrap_or_else(panicked)?;
+        }
+        Ok(all_passed)
+    })
+}
+
+/// A rank's cases; says what failed on it.
+fn one(rank: Rank) -> bool {
+    match rank.go() {
+        Ok(all_passed) => all_passed,
+        Err(Failed { text, out_of_step }) => {
+            eprintln!("dtl-ctk: {text}");
+            if out_of_step {
+                // The others may wait for this rank: the launcher, or the end of the process, ends them.
+                std::process::exit(1);
+            }
+            false
+        }
+    }
+}
