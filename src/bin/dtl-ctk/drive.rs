@@ -4,7 +4,7 @@
 use crate::generate;
 use crate::options::Run;
 use crate::shrink::{self, Change};
-use crate::worker::{CANNOT, PROGRESS, is_threaded};
+use crate::worker::{CANNOT, is_threaded};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
 use std::io::{Error, Read};
@@ -156,8 +156,12 @@ fn attempt(run: &Run, change: Change) -> Option<Outcome> {
 /// Starts the ranks and waits for them.
 fn watched(run: &Run, shows: bool) -> Result<Outcome, Error> {
     let scratch = Scratch::new()?;
-    let mut child =
-        command(run)?.env(PROGRESS, &scratch.path).stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    let mut child = command(run)?
+        .arg("--progress")
+        .arg(&scratch.path)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
     let mut pipe = child.stderr.take();
     let reader = thread::spawn(move || {
         let mut said = Vec::new();

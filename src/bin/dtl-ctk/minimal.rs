@@ -16,6 +16,15 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// The kind "faulty" changes the last byte of messages that are longer than this.
+const FAULTY_BYTES: u64 = 1000;
+
+/// What is registered.
+struct Job {
+    queues: Vec<Mutex<VecDeque<Message>>>,
+    is_faulty: bool,
+}
+
 struct Message {
     source: i32,
     word: u64,
@@ -35,7 +44,7 @@ struct Posted {
 /// What one rank knows; only its own thread uses it.
 struct Rank {
     rank: i32,
-    job: &'static [Mutex<VecDeque<Message>>],
+    job: &'static Job,
     arrived: VecDeque<Message>,
     posted: VecDeque<Posted>,
     done: HashMap<u64, dtl_comm_done_t>,
@@ -43,10 +52,11 @@ struct Rank {
 }
 
 /// Registers it for a job of so many ranks.
-pub(crate) fn register(ranks: u64) -> Result<(), Failure> {
+pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
     let queues: Vec<Mutex<VecDeque<Message>>> = (0..ranks).map(|_| Mutex::default()).collect();
+    let is_faulty = kind == "faulty";
     // Backends live until the process ends.
-    let job: &'static mut &'static [Mutex<VecDeque<Message>>] = Box::leak(Box::new(queues.leak()));
+    let job = Box::leak(Box::new(Job { queues, is_faulty }));
     let comm = dtl_comm_vtable_t {
         struct_size: size_of::<dtl_comm_vtable_t>() as u32,
         match_bits: 0,
@@ -76,9 +86,9 @@ pub(crate) fn register(ranks: u64) -> Result<(), Failure> {
     };
     let mut backend = dtl_backend_t::NULL;
     let own = ptr::from_mut(job).cast();
+    let name = if is_faulty { c"faulty" } else { c"minimal" };
     // SAFETY: the tables live through the call, which copies them; `own` lives for ever.
-    let status =
-        unsafe { dtl_backend_register(c"minimal".as_ptr(), &raw const table, own, 0, &raw mut backend) };
+    let status = unsafe { dtl_backend_register(name.as_ptr(), &raw const table, own, 0, &raw mut backend) };
     check("dtl_backend_register", status)
 }
 
@@ -94,10 +104,10 @@ unsafe extern "C" fn open(
     out_size: *mut i32,
 ) -> dtl_status_t {
     // SAFETY: `own` is what was registered.
-    let job = unsafe { *own.cast::<&'static [Mutex<VecDeque<Message>>]>() };
+    let job = unsafe { &*own.cast::<Job>() };
     // SAFETY: the library passes a valid description.
     let rank = unsafe { (*args).rank };
-    if rank < 0 || rank as usize >= job.len() {
+    if rank < 0 || rank as usize >= job.queues.len() {
         return DTL_ERROR_INVALID_ARGUMENT;
     }
     let (arrived, posted, done) = Default::default();
@@ -107,7 +117,7 @@ unsafe extern "C" fn open(
     // SAFETY: as above.
     unsafe { *out_rank = rank };
     // SAFETY: as above.
-    unsafe { *out_size = job.len() as i32 };
+    unsafe { *out_size = job.queues.len() as i32 };
     DTL_SUCCESS
 }
 
@@ -140,7 +150,10 @@ unsafe extern "C" fn isend(
         // SAFETY: the library's buffer has `size_bytes`, as has the copy.
         unsafe { ptr::copy_nonoverlapping(buffer.cast(), bytes.as_mut_ptr(), bytes.len()) };
     }
-    let Some(queue) = rank.job.get(dest as usize) else { return DTL_ERROR_INVALID_ARGUMENT };
+    if let Some(last) = bytes.last_mut().filter(|_| rank.job.is_faulty && size_bytes > FAULTY_BYTES) {
+        *last ^= 1;
+    }
+    let Some(queue) = rank.job.queues.get(dest as usize) else { return DTL_ERROR_INVALID_ARGUMENT };
     lock(queue).push_back(Message { source: rank.rank, word, bytes });
     let op = rank.next_op();
     rank.finish(op, (0, 0, 0), DTL_SUCCESS);
@@ -208,7 +221,7 @@ impl Rank {
 
     /// Matches what has come.
     fn take_in(&mut self) {
-        let Some(queue) = self.job.get(self.rank as usize) else { return };
+        let Some(queue) = self.job.queues.get(self.rank as usize) else { return };
         loop {
             let Some(message) = lock(queue).pop_front() else { return };
             match self

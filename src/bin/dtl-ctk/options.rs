@@ -56,8 +56,8 @@ pub(crate) struct Choice {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Run {
-    /// "self", "shm", "minimal" (five functions, registered by this program; ranks are threads), or any
-    /// other kind that the library knows
+    /// "self", "shm", "minimal" (five functions, registered by this program; ranks are threads), "faulty"
+    /// (the same with a bug: shows what a failure looks like), or any other kind that the library knows
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: String,
 
@@ -91,6 +91,10 @@ pub(crate) struct Run {
     /// This process is to run the cases, not to start those that do
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
+
+    /// Where rank 0 writes which case it is in
+    #[arg(long, hide = true)]
+    pub(crate) progress: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

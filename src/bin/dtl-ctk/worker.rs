@@ -10,14 +10,12 @@ use std::fs::{File, OpenOptions};
 use std::process::ExitCode;
 use std::thread;
 
-/// Where rank 0 says which case it is in (set by the process that started this one).
-pub(crate) const PROGRESS: &str = "DTL_CTK_PROGRESS";
 /// The kind could not be opened, or a file not written.
 pub(crate) const CANNOT: u8 = 3;
 
 /// Kinds whose ranks are threads of one process.
 pub(crate) fn is_threaded(kind: &str) -> bool {
-    kind == "minimal"
+    kind == "minimal" || kind == "faulty"
 }
 
 /// Runs the cases as one rank of a job, or as all of them.
@@ -33,15 +31,14 @@ pub(crate) fn work(run: &Run) -> ExitCode {
     }
 }
 
-fn progress() -> Option<File> {
-    let path = std::env::var_os(PROGRESS)?;
-    OpenOptions::new().write(true).open(path).ok()
+fn progress(run: &Run) -> Option<File> {
+    OpenOptions::new().write(true).open(run.progress.as_ref()?).ok()
 }
 
 fn single(run: &Run) -> Result<bool, Failure> {
     let comm = Comm::open(&run.kind, None, run.timeout_ns())?;
     let (rank, ranks) = place(comm.handle)?;
-    Ok(one(Rank { run, rank, ranks, comm, progress: progress() }))
+    Ok(one(Rank { run, rank, ranks, comm, progress: progress(run) }))
 }
 
 /// Rank and number of ranks.
@@ -55,10 +52,10 @@ fn place(comm: dtl_comm_t) -> Result<(u64, u64), Failure> {
 }
 
 fn threads(run: &Run) -> Result<bool, Failure> {
-    minimal::register(run.ranks)?;
+    minimal::register(&run.kind, run.ranks)?;
     let rank = |rank| -> Result<bool, Failure> {
         let comm = Comm::open(&run.kind, Some((rank as i32, run.ranks as i32)), run.timeout_ns())?;
-        Ok(one(Rank { run, rank, ranks: run.ranks, comm, progress: progress() }))
+        Ok(one(Rank { run, rank, ranks: run.ranks, comm, progress: progress(run) }))
     };
     thread::scope(|scope| {
         let started: Vec<_> = (0..run.ranks).map(|number| scope.spawn(move || rank(number))).collect();
