@@ -719,6 +719,7 @@ typedef struct dtl_comm_desc_t {
     /// DTL_COMM_DETERMINISTIC or 0.
     uint32_t flags;
     /// "auto", "self", "shm" or the name of a registered backend with a comm table. NULL = "auto".
+    /// ("threads" is opened by dtl_comm_threads.)
     const char *kind;
     /// This process' rank, 0 … size-1. Read only if size is set.
     int32_t rank;
@@ -985,25 +986,36 @@ typedef struct dtl_comm_done_t {
     uint64_t size_bytes;
 } dtl_comm_done_t;
 
-/// The comm component: five required slots move bytes, everything else is made from them.
+/// The comm component: five required slots move bytes. The library makes all the rest of them:
+/// matching of tags, any tag and communicators in one table's messages, probing, synchronous sends,
+/// withdrawal, truncation, collectives.
 ///
-/// Messages carry a 64-bit match word {context 24 | class 8 | tag 32}. A receive takes the oldest
-/// message of its source (or any, DTL_ANY_SOURCE) whose word equals its own in every bit that is 0
-/// in `ignore`. Two messages of one sender that both match are received in the order sent.
-/// A table with `match_bits` below 64 matches only the lowest match_bits bits of the word (the tag;
-/// at least 28) and must have `dup`: the library then uses one dup per context and class.
+/// For that it packs small messages and its own control words into frames of at most 8192 bytes,
+/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that are
+/// always posted. A larger message travels alone, straight from and to the program's buffers, under a
+/// word of its own, to a receive that names its source, has exactly its size and is posted before the
+/// message is sent. So a table sees nothing but: sends to any rank, match words below 2^28, receives
+/// of exactly one word from one rank or from any, messages that fit. A rank may send to itself (close
+/// does so, with no bytes).
 ///
-/// Thread: any, several at once if flag DTL_COMM_THREADS is set, else one at a time. No locks of
-/// the caller's are held. isend, irecv, test, cancel and progress must not block; open, close and
-/// dup may. Must not call dtl_ functions on this communicator, must not throw. `test` also makes
-/// progress on all operations of its comm. A death that the transport notices is
-/// DTL_ERROR_RANK_FAILURE on every operation that can no longer complete.
+/// What the slots must keep: two messages of one rank under one word are received in the order sent,
+/// by receives in the order posted, whichever of them names its source.
+///
+/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that can
+/// no longer complete, and on one or all receives from any source that are posted at that time (if none
+/// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
+/// other failure of a receive from any source, or of a frame's send, means that the transport is done
+/// for: it touches no buffer any more, and all operations end with that status.
+///
+/// Thread: any, but one at a time for each communicator that `open` gave. isend, irecv, test and
+/// cancel must not block; open and close may. Must not call dtl_ functions on this communicator, must
+/// not throw. `test` also makes progress on all operations of its comm.
 typedef struct dtl_comm_vtable_t {
     /// sizeof(dtl_comm_vtable_t).
     uint32_t struct_size;
-    /// Bits of the match word that the transport matches; 0 = 64.
+    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below 2^28.
     uint32_t match_bits;
-    /// DTL_COMM_THREADS or 0.
+    /// Must be 0.
     uint64_t flags;
     /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
     /// Collective over the ranks.
@@ -1012,10 +1024,13 @@ typedef struct dtl_comm_vtable_t {
                          void **out_comm,
                          int32_t *out_rank,
                          int32_t *out_size);
-    /// (required) Closes what open or dup gave. No operation is pending.
+    /// (required) Closes what open gave. No operation is pending, unless the transport has not ended them
+    /// within a second; their buffers then stay valid for ever.
     dtl_status_t (*close)(void *self, void *comm);
     /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
-    /// until the operation is done. *out_op is the transport's own word for it.
+    /// until the operation is done. *out_op is the transport's own word for it. The order of sends to one
+    /// rank under one word is the order of the calls. DTL_ERROR_BUSY: no room now; the library calls again
+    /// later. Any other failure is that of the send.
     dtl_status_t (*isend)(void *self,
                           void *comm,
                           const void *buf,
@@ -1023,7 +1038,8 @@ typedef struct dtl_comm_vtable_t {
                           int32_t dest,
                           uint64_t match_word,
                           uint64_t *out_op);
-    /// (required) Starts a receive of at most size_bytes.
+    /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
+    /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
     dtl_status_t (*irecv)(void *self,
                           void *comm,
                           void *buf,
@@ -1033,28 +1049,21 @@ typedef struct dtl_comm_vtable_t {
                           uint64_t ignore,
                           uint64_t *out_op);
     /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
-    /// operation is over and its word never used again. A status other than success means that
-    /// asking failed; a failed operation is done with its status in the result.
+    /// operation is over; its word may be used for another one. A status other than success means that
+    /// asking failed and the operation lives on; a failed operation is done with its status in the result.
     dtl_status_t (*test)(void *self,
                          void *comm,
                          uint64_t op,
                          int32_t *out_done,
                          dtl_comm_done_t *out_result);
-    /// Tries to withdraw an operation. It then completes through `test`, with DTL_ERROR_CANCELED if
-    /// it was withdrawn and as usual if it was too late. NULL: buffers of operations that time out
-    /// are kept by the library until they complete.
+    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it was
+    /// withdrawn and as usual if it was too late. Used before close only. NULL: a message from this rank
+    /// to itself ends each receive that is still posted.
     dtl_status_t (*cancel)(void *self, void *comm, uint64_t op);
-    /// A second communicator over the same ranks that matches on its own. Collective. Required if
-    /// match_bits is below 64.
-    dtl_status_t (*dup)(void *self, void *comm, void **out_comm);
 } dtl_comm_vtable_t;
 
 /// Initial value of a dtl_comm_vtable_t.
-#define DTL_COMM_VTABLE_INIT \
-    {sizeof(dtl_comm_vtable_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
-
-/// Flag of dtl_comm_vtable_t: its slots may be called from several threads at once.
-#define DTL_COMM_THREADS UINT64_C(1)
+#define DTL_COMM_VTABLE_INIT {sizeof(dtl_comm_vtable_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 #define DTL_BACKEND_NO_COMPUTE UINT64_C(1)
@@ -1686,6 +1695,31 @@ DTL_NODISCARD dtl_status_t dtl_comm_size(dtl_comm_t comm, int32_t *out_size);
 DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_info);
 
 /* -----------------------------------------------------------------------------------------------
+ * Communicators whose ranks are threads of one process.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r, meant
+/// for one thread each, though any thread may use any of them; everything that a communicator can do
+/// works, between these ranks. Messages are copied once, from buffer to buffer, by whichever of sender
+/// and receiver comes second. A thread that waits long sleeps, so there may be far more threads than cores.
+///
+/// Each rank is destroyed on its own (dtl_comm_destroy), and has left then: what it sent stays
+/// receivable, but what needs it from then on ends with DTL_ERROR_RANK_FAILURE at the others: receives
+/// from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for the others. A
+/// thread that merely ends has not left.
+///
+/// @param size        number of ranks, 1 to 4096. The ranks' queues for each other take 64 bytes for each
+///                    pair: 4 MiB for 256 ranks, 1 GiB for 4096.
+/// @param timeout_ns  time limit in nanoseconds of each blocking call; 0 = from DTL_TIMEOUT, else
+///                    DTL_TIMEOUT_INFINITE.
+/// @param out         `size` communicators; yours. Written only if all are there.
+/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_LIMIT: size. DTL_ERROR_OUT_OF_MEMORY. DTL_ERROR_LIMIT:
+///         no handles left. After a failure nothing stays open.
+/// Threads: any; not collective, one call makes all ranks. Equivalent: none in MPI (endpoints were
+/// proposed for it); ncclCommInitAll.
+DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, dtl_comm_t *out);
+
+/* -----------------------------------------------------------------------------------------------
  * Point to point: send, receive, exchange, probe; their requests.
  * -------------------------------------------------------------------------------------------- */
 
@@ -1847,7 +1881,7 @@ DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: this transport cannot withdraw. Equivalent: MPI_Cancel.
+/// Equivalent: MPI_Cancel.
 DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 
 /// Waits until all requests are done. Each finished one becomes null in the array; null ones are

@@ -125,7 +125,10 @@ fn a_backend_that_is_not_there_is_a_failure_that_names_the_known_ones() {
         let output = run(arguments, &[("DTL_BACKEND", "nonsense")]);
         assert_eq!(output.status.code(), Some(1));
         let text = err(&output);
-        assert!(text.contains("\"nonsense\"") && text.contains("known: host, null, self, shm"), "{text}");
+        assert!(
+            text.contains("\"nonsense\"") && text.contains("known: host, null, self, threads, shm"),
+            "{text}"
+        );
     }
     let all = json(&["--json"], &[("DTL_BACKEND", "GPU")]);
     assert_eq!(all["default_backend"]["name"], Value::Null);
@@ -163,7 +166,7 @@ fn a_communicator_that_cannot_be_is_a_failure() {
     nodes[3].1 = "2";
     let cases: [(&[(&str, &str)], &str); 3] = [
         (&nodes, "4 ranks, 2 of them on this node"),
-        (&[("DTL_COMM", "carrier-pigeon")], "known: auto, self, shm"),
+        (&[("DTL_COMM", "carrier-pigeon")], "known: auto, self, threads, shm"),
         (&[("PMI_RANK", "0")], "PMI_SIZE"),
     ];
     for (variables, text) in cases {

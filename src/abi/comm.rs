@@ -50,6 +50,7 @@ pub struct dtl_comm_desc_t {
     /// DTL_COMM_DETERMINISTIC or 0.
     pub flags: u32,
     /// "auto", "self", "shm" or the name of a registered backend with a comm table. NULL = "auto".
+    /// ("threads" is opened by dtl_comm_threads.)
     pub kind: *const c_char,
     /// This process' rank, 0 … size-1. Read only if size is set.
     pub rank: i32,

@@ -4,6 +4,7 @@
 #![allow(clippy::missing_safety_doc, reason = "the functions' C documentation is their contract")]
 
 mod args;
+mod blocks;
 mod guard;
 
 pub mod runtime;
@@ -29,6 +30,8 @@ pub mod kernel;
 mod collective_args;
 
 pub mod comm;
+
+pub mod threads;
 
 pub mod p2p;
 

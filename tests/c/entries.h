@@ -183,9 +183,10 @@ static inline void make_handles(struct handles* handles) {
     CHECK_OK(dtl_kernel_from_function(handles->backend, e_kernel, NULL, &handles->kernel));
     CHECK_OK(dtl_comm_open(&self, &handles->comm));
     CHECK_OK(dtl_comm_irecv(handles->comm, buffer, 8, DTL_DTYPE_BYTE, 0, 1, &handles->request));
+    CHECK_OK(dtl_comm_mprobe(handles->comm, DTL_PROC_NULL, 0, &handles->message, NULL));
 }
 
-/* Destroys them; the request ends with its communicator. */
+/* Destroys them; the request and the message end with their communicator. */
 static inline void destroy_handles(const struct handles* handles) {
     CHECK_OK(dtl_comm_destroy(handles->comm));
     CHECK_OK(dtl_kernel_destroy(handles->kernel));

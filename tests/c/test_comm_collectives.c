@@ -264,7 +264,8 @@ static void ranks_that_disagree(void) {
         status = dtl_comm_allreduce(doomed, a, b, me == 0 ? 3 : 4, DTL_DTYPE_INT32, DTL_OP_SUM);
         if (me == 0 || ranks == 2) {
             CHECK_STATUS(status, DTL_ERROR_INVALID_ARGUMENT);
-            CHECK(strstr(dtl_last_error(), "12") != NULL && strstr(dtl_last_error(), "16") != NULL);
+            CHECK_TEXT("count 3");
+            CHECK_TEXT("count 4");
             CHECK_TEXT("allreduce");
         } else {
             CHECK(status == DTL_ERROR_INVALID_ARGUMENT || status == DTL_ERROR_TIMEOUT);

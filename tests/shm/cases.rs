@@ -1,8 +1,9 @@
 //! The ranks' side of the tests.
 
 use crate::rank::*;
+use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
-use dtl::runtime::backend::OpId;
+use dtl::runtime::backend::{OpId, Selector, SendMode};
 use dtl::sys::buf::Region;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ pub(crate) fn run(case: &str) {
         "any_source" => any_source(&open()),
         "truncation" => truncation(&open()),
         "cancel" => cancel(&open()),
+        "synchronous" => synchronous(&open()),
+        "taken" => taken(&open()),
         "reopen" => reopen(),
         "retry" => retry(),
         "threads" => threads(&open()),
@@ -26,6 +29,7 @@ pub(crate) fn run(case: &str) {
         "killed_idle" => killed(Killed::Idle),
         "killed_in_send" => killed(Killed::InSend),
         "killed_in_stream" => killed(Killed::InStream),
+        "killed_while_taken" => killed_while_taken(),
         "huge" => huge(&open()),
         "open_only" => drop(open_or_say()),
         "open_and_stay" => {
@@ -257,6 +261,107 @@ fn cancel(comm: &Rank) {
     barrier(comm);
 }
 
+/// A synchronous send of any size is over when it is received, not before, and can be withdrawn.
+fn synchronous(comm: &Rank) {
+    let other = 1 - comm.rank();
+    for len in [0, 1, 100, 16 << 10, 100_000] {
+        let (data, into) = (Buffer::filled(len, 5), Buffer::new(len));
+        let alone = ssend(comm, &data, other, 1);
+        assert_eq!(wait_for(comm, alone, Duration::from_millis(30)), None, "{len}: nobody receives it");
+        comm.cancel(alone).expect("cancel");
+        assert_eq!(wait(comm, alone).status, DTL_ERROR_CANCELED, "{len}");
+        barrier(comm);
+        let sent = ssend(comm, &data, other, 1);
+        let done = wait(comm, receive(comm, &into, from_any(1)));
+        assert_eq!((done.status, done.size, done.source), (DTL_SUCCESS, len as u64, other));
+        assert!(into.holds(len, 5), "{len}");
+        assert_eq!(wait(comm, sent).status, DTL_SUCCESS, "{len}");
+        let own = ssend(comm, &data, comm.rank(), 2);
+        assert_eq!(comm.test(own).expect("test"), None, "{len}: to itself");
+        assert_eq!(wait(comm, receive(comm, &into, from(comm.rank(), 2))).status, DTL_SUCCESS);
+        assert_eq!(wait(comm, own).status, DTL_SUCCESS);
+        barrier(comm);
+    }
+}
+
+/// Messages are seen, taken and received, in the order sent; withdrawn ones are not seen.
+fn taken(comm: &Rank) {
+    let other = 1 - comm.rank();
+    let any = Selector { source: DTL_ANY_SOURCE, word: 0x100, ignore: 0xFF };
+    for len in [0, 100, 100_000] {
+        let data: Vec<Buffer> = (0..4).map(|seed| Buffer::filled(len, seed)).collect();
+        let gone = send(comm, &Buffer::filled(100_000, 9), other, 0x100);
+        comm.cancel(gone).expect("cancel");
+        assert_eq!(wait(comm, gone).status, DTL_ERROR_CANCELED);
+        let sent = [
+            send(comm, &data[0], other, 0x101),
+            ssend(comm, &data[1], other, 0x102),
+            send(comm, &data[2], other, 0x101),
+            ssend(comm, &data[3], other, 0x102),
+        ];
+        let seen = until(|| comm.probe(any).expect("probe"));
+        assert_eq!((seen.source, seen.word, seen.size, seen.status), (other, 0x101, len as u64, DTL_SUCCESS));
+        let early = until(|| comm.take(from(other, 0x102)).expect("take"));
+        assert_eq!(early.done.word, 0x102);
+        let into: Vec<Buffer> = (0..4).map(|_| Buffer::new(len)).collect();
+        assert_eq!(wait(comm, receive(comm, &into[0], any)).word, 0x101);
+        assert_eq!(wait(comm, receive(comm, &into[2], any)).word, 0x101);
+        let late = until(|| comm.take(any).expect("take"));
+        assert_eq!((late.done.word, comm.take(any).expect("take")), (0x102, None));
+        for (message, place) in [(late.message, 3), (early.message, 1)] {
+            let op = comm.receive_matched(message, into[place].region()).expect("receive");
+            assert_eq!(wait(comm, op).size, len as u64);
+        }
+        for (place, into) in into.iter().enumerate() {
+            assert!(into.holds(len, place as u64), "{len}: {place}");
+        }
+        sent.into_iter().for_each(|op| assert_eq!(wait(comm, op).status, DTL_SUCCESS));
+        let error = comm.receive_matched(late.message, into[0].region()).expect_err("received");
+        assert_eq!(error.status(), DTL_ERROR_INVALID_HANDLE);
+        barrier(comm);
+    }
+}
+
+/// Rank 1 is killed while rank 0 has taken messages of it and has a synchronous send to it.
+fn killed_while_taken() {
+    let comm = &open();
+    let large = Buffer::filled(100_000, 3);
+    barrier(comm);
+    if comm.rank() == 1 {
+        wait(comm, send(comm, &Buffer::filled(10, 4), 0, 1));
+        let _offers = [send(comm, &large, 0, 2), ssend(comm, &Buffer::filled(10, 6), 0, 3)];
+        wait(comm, receive(comm, &Buffer::new(1), from(0, 4)));
+        // SAFETY: ends this process, which is what the case is about.
+        unsafe { libc::raise(libc::SIGKILL) };
+    }
+    if comm.rank() == 0 {
+        let taken: Vec<OpId> =
+            (1..4).map(|word| until(|| comm.take(from(1, word)).expect("take")).message).collect();
+        let unmatched = ssend(comm, &Buffer::filled(10, 5), 1, 9);
+        wait(comm, send(comm, &Buffer::new(1), 1, 4));
+        assert_eq!(wait(comm, unmatched).status, DTL_ERROR_RANK_FAILURE);
+        let into = Buffer::new(100_000);
+        for (message, status) in
+            taken.into_iter().zip([DTL_SUCCESS, DTL_ERROR_RANK_FAILURE, DTL_ERROR_RANK_FAILURE])
+        {
+            let op = comm.receive_matched(message, into.region()).expect("receive");
+            assert_eq!(wait(comm, op).status, status);
+        }
+        assert!(into.holds(10, 4));
+        assert_eq!(comm.probe(from(1, 1)).expect_err("dead").status(), DTL_ERROR_RANK_FAILURE);
+        assert_eq!(comm.take(from(1, 1)).expect_err("dead").status(), DTL_ERROR_RANK_FAILURE);
+        assert_eq!(comm.probe(from_any(1)).expect("anybody"), None);
+        assert_eq!(comm.probe(from(2, 1)).expect("alive"), None);
+    }
+    for (me, other) in [(0, 2), (2, 0)] {
+        if comm.rank() == me {
+            let op = ssend(comm, &large, other, 8);
+            assert_eq!(wait(comm, receive(comm, &Buffer::new(100_000), from(other, 8))).status, DTL_SUCCESS);
+            assert_eq!(wait(comm, op).status, DTL_SUCCESS);
+        }
+    }
+}
+
 fn reopen() {
     for round in 0..3 {
         let (one, two) = (open(), open());
@@ -272,7 +377,7 @@ fn reopen() {
             assert!(into.holds(500, seed + round));
         }
         one.close().expect("close");
-        let error = one.isend(Region::EMPTY, 0, 1).expect_err("closed");
+        let error = one.isend(Region::EMPTY, 0, 1, SendMode::Standard).expect_err("closed");
         assert_eq!(error.status(), DTL_ERROR_INVALID_STATE);
     }
 }
@@ -310,7 +415,7 @@ fn fork(comm: &Rank) {
     // SAFETY: the child only makes calls that are refused, and leaves with _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let refused = comm.isend(data.region(), 0, 1).err().map(|error| error.status());
+        let refused = comm.isend(data.region(), 0, 1, SendMode::Standard).err().map(|error| error.status());
         let closed = comm.close().err().map(|error| error.status());
         let fine = refused == Some(DTL_ERROR_FORKED) && closed == refused && comm.failed_count() == 0;
         // SAFETY: ends the child without running the parent's destructors.
@@ -453,7 +558,7 @@ fn killed(how: Killed) {
     let into = Buffer::new(40 << 20);
     let doomed = match me {
         0 => receive(comm, &into, from(1, if how == Killed::Idle { 9 } else { 2 })),
-        2 => receive(comm, &into, from_any(9)),
+        2 => receive(comm, &into, from(1, 9)),
         _ => send(comm, &large, 1, 9),
     };
     let started = Instant::now();
@@ -466,7 +571,11 @@ fn killed(how: Killed) {
         assert_eq!((early.status, early.source), (DTL_SUCCESS, 1));
         assert!(into.holds(1000, 17));
     }
-    assert_eq!(wait(comm, receive(comm, &into, from_any(9))).status, DTL_ERROR_RANK_FAILURE);
+    // For the communicator to end, which knows whether the dead rank is one of its own.
+    let any = receive(comm, &into, from_any(9));
+    assert_eq!(comm.test(any).expect("test"), None);
+    comm.cancel(any).expect("cancel");
+    assert_eq!(wait(comm, any).status, DTL_ERROR_CANCELED);
     assert_eq!(wait(comm, send(comm, &large, 1, 9)).status, DTL_ERROR_RANK_FAILURE);
     // The living still talk to each other.
     for rank in [0, 2, 3] {

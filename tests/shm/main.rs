@@ -140,6 +140,18 @@ fn truncation() {
 }
 
 #[test]
+fn synchronous_sends() {
+    passes(2, "synchronous", &[]);
+    passes(2, "synchronous", &[("DTL_CMA", "off")]);
+}
+
+#[test]
+fn taken_messages() {
+    passes(2, "taken", &[]);
+    passes(2, "taken", &[("DTL_CMA", "off")]);
+}
+
+#[test]
 fn cancel() {
     passes(2, "cancel", &[]);
 }
@@ -187,7 +199,7 @@ fn a_malformed_setting_is_named() {
 
 #[test]
 fn a_killed_rank_is_seen_by_all() {
-    for case in ["killed_idle", "killed_in_send", "killed_in_stream"] {
+    for case in ["killed_idle", "killed_in_send", "killed_in_stream", "killed_while_taken"] {
         let env: &[(&str, &str)] = if case == "killed_in_stream" { &[("DTL_CMA", "off")] } else { &[] };
         let output = dtlrun(4, case, &["--on-failure=continue"], env);
         let text = text(&output);

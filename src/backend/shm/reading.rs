@@ -74,7 +74,7 @@ impl Engine {
         let offer = Offer { size, send, address, claim: record.claim };
         if !self.matcher.is_wanted(from, record.key) {
             self.matcher.arrive(from, record.key, Arrival::Offered(offer));
-        } else if self.take(source, offer) {
+        } else if self.claim_offer(source, offer) {
             if let Some(id) = self.matcher.take_posted(from, record.key) {
                 self.begin(id, source, record.key, offer);
             }

@@ -33,6 +33,7 @@ use crate::error::{Error, Result, fail};
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
+use crate::sys::park::Backoff;
 use crate::sys::slab::{Held, Table};
 use link::{Class, Link};
 use members::Members;
@@ -69,7 +70,7 @@ pub struct Comm {
     /// A thread is in a blocking collective.
     in_collective: AtomicBool,
     /// Step lists for reuse.
-    spare: Mutex<Vec<Box<schedule::Schedule>>>,
+    spare: Mutex<Vec<schedule::Schedule>>,
     recorder: recorder::Recorder,
     reports: report::Reports,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
@@ -124,6 +125,11 @@ impl Comm {
     /// The time limit of a blocking call, from now.
     fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout_ns)
+    }
+
+    /// Between two polls of an operation.
+    fn pause(&self, backoff: &mut Backoff) {
+        self.link.pause(backoff);
     }
 
     /// The link's rank of one of ours.
@@ -233,8 +239,13 @@ pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
     progress::add(&comm);
     match TABLE.insert(comm) {
         Some(id) => Ok(dtl_comm_t { id }),
-        None => fail!(DTL_ERROR_LIMIT, "no handle left for another communicator"),
+        None => Err(no_handle()),
     }
+}
+
+#[cold]
+fn no_handle() -> Error {
+    Error::new(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
 }
 
 /// Destroys a communicator: waiting calls return CANCELED, operations in flight are withdrawn, the

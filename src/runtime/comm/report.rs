@@ -175,7 +175,7 @@ fn next_notice(comm: &Comm) -> Option<(i32, Notice)> {
     let done = loop {
         match transport.test(op) {
             Ok(Some(done)) => break done,
-            Ok(None) => backoff.pause(),
+            Ok(None) => comm.pause(&mut backoff),
             Err(_) => return None,
         }
     };
@@ -215,7 +215,7 @@ pub(super) fn gather(comm: &Comm) {
     while comm.reports.heard.lock().since_asked.len() < expected && !deadline.passed() {
         comm.link.transport.progress();
         serve(comm);
-        backoff.pause();
+        comm.pause(&mut backoff);
     }
 }
 

@@ -40,7 +40,7 @@ pub fn wait(request: &Request, handle: dtl_request_t, timeout_ns: u64) -> Result
         if let Some(outcome) = test(request, handle)? {
             return Ok(outcome);
         }
-        backoff.pause();
+        request.comm().pause(&mut backoff);
         if backoff.is_long() || timeout_ns == 0 {
             if !request.comm().is_open() {
                 return ended(request, handle);
@@ -188,10 +188,13 @@ pub fn wait_some(
         if taken > 0 || active == 0 {
             return Ok(taken);
         }
-        backoff.pause();
+        let first = (0..requests.len()).find_map(|index| pinned(requests, index).ok().flatten());
+        match &first {
+            Some(request) => request.comm().pause(&mut backoff),
+            None => backoff.pause(),
+        }
         if backoff.is_long() || timeout_ns == 0 {
-            let first = (0..requests.len()).find_map(|index| pinned(requests, index).ok().flatten());
-            if let Some(request) = first {
+            if let Some(request) = &first {
                 progress::others(request.comm());
             }
             if deadline.passed() {
