@@ -8,6 +8,7 @@ use dtl::ffi::comm::{dtl_comm_destroy, dtl_comm_open};
 use dtl::ffi::group::{dtl_comm_dup, dtl_comm_split};
 use dtl::ffi::request::{dtl_request_test, dtl_request_wait, dtl_request_wait_all, dtl_request_wait_any};
 use dtl::ffi::runtime::{dtl_last_error, dtl_status_name};
+use dtl::ffi::threads::dtl_comm_threads;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 
@@ -78,6 +79,15 @@ impl Comm {
         // SAFETY: the description and what it points to live through the call.
         check("dtl_comm_open", unsafe { dtl_comm_open(&raw const desc, &raw mut handle) })?;
         Ok(Comm { handle })
+    }
+
+    /// All ranks of kind "threads".
+    pub(crate) fn threads(ranks: u64, timeout_ns: u64) -> Result<Vec<Comm>, Failure> {
+        let mut handles = vec![dtl_comm_t::NULL; ranks as usize];
+        // SAFETY: there is room for `ranks` handles.
+        let status = unsafe { dtl_comm_threads(ranks as i32, timeout_ns, handles.as_mut_ptr()) };
+        check("dtl_comm_threads", status)?;
+        Ok(handles.into_iter().map(|handle| Comm { handle }).collect())
     }
 
     pub(crate) fn dup(&self) -> Result<Comm, Failure> {

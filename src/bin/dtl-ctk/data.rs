@@ -155,6 +155,9 @@ pub(crate) fn decode(element: &[u8], ty: Type) -> i64 {
 
 /// An element for people: its value, or its bits where a value says less.
 pub(crate) fn show(element: &[u8], ty: Type) -> String {
+    if element.len() != ty.size {
+        return format!("{element:?}");
+    }
     match (ty.class, ty.size, element.try_into(), element.try_into()) {
         (Class::Float, 4, Ok(bytes), _) => f32::from_le_bytes(bytes).to_string(),
         (Class::Float, 8, _, Ok(bytes)) => f64::from_le_bytes(bytes).to_string(),

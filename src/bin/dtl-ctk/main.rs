@@ -29,6 +29,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match Options::parse().command {
+        Command::Run(run) if run.kind == "self" && run.ranks != 1 => {
+            eprintln!("dtl-ctk: kind self has one rank, not {}", run.ranks);
+            ExitCode::from(2)
+        }
         Command::Run(run) if run.worker || is_a_rank(&run) => worker::work(&run),
         Command::Run(run) => drive::drive(&run),
         Command::List => {

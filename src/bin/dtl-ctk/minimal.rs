@@ -67,7 +67,6 @@ pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
         irecv: Some(irecv),
         test: Some(test),
         cancel: None,
-        dup: None,
     };
     let table = dtl_backend_vtable_t {
         struct_size: size_of::<dtl_backend_vtable_t>() as u32,

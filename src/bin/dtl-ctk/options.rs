@@ -56,7 +56,7 @@ pub(crate) struct Choice {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Run {
-    /// "self", "shm", "minimal" (five functions, registered by this program; ranks are threads), "faulty"
+    /// "self", "threads", "shm", "minimal" (five functions, registered by this program; ranks are threads), "faulty"
     /// (the same with a bug: shows what a failure looks like), or any other kind that the library knows
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: String,

@@ -168,13 +168,13 @@ fn compare(step: &Step, plan: &Plan, expected: &[u8]) -> Result<(), Failure> {
     }
     let at = is.iter().zip(expected).position(|(is, should)| is != should).unwrap_or(0);
     let (size, element) = (step.ty.size, at / step.ty.size);
-    let first = element * size;
-    let value =
-        |bytes: &[u8]| bytes.get(first..first + size).map_or("?".into(), |bytes| show(bytes, step.ty));
-    Err(Failure::wrong(format!(
-        "element {element} of the receive buffer is {}, expected {} (a gap or the guard behind the end has {} before)",
-        value(is),
-        value(expected),
-        show(&[data::FILLER; 8][..size], step.ty)
-    )))
+    let (first, end) = (element * size, (element * size + size).min(expected.len()));
+    let (is, should) = (&is[first..end], &expected[first..end]);
+    let is_filler = |bytes: &[u8]| bytes.iter().all(|byte| *byte == data::FILLER);
+    let what = match (is_filler(is), is_filler(should)) {
+        (true, _) => format!("was not written, expected {}", show(should, step.ty)),
+        (_, true) => format!("was written ({}), but lies outside of the blocks", show(is, step.ty)),
+        _ => format!("is {}, expected {}", show(is, step.ty), show(should, step.ty)),
+    };
+    Err(Failure::wrong(format!("element {element} of the receive buffer {what}")))
 }

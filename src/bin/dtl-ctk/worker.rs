@@ -15,7 +15,7 @@ pub(crate) const CANNOT: u8 = 3;
 
 /// Kinds whose ranks are threads of one process.
 pub(crate) fn is_threaded(kind: &str) -> bool {
-    kind == "minimal" || kind == "faulty"
+    ["threads", "minimal", "faulty"].contains(&kind)
 }
 
 /// Runs the cases as one rank of a job, or as all of them.
@@ -52,13 +52,22 @@ fn place(comm: dtl_comm_t) -> Result<(u64, u64), Failure> {
 }
 
 fn threads(run: &Run) -> Result<bool, Failure> {
-    minimal::register(&run.kind, run.ranks)?;
-    let rank = |rank| -> Result<bool, Failure> {
-        let comm = Comm::open(&run.kind, Some((rank as i32, run.ranks as i32)), run.timeout_ns())?;
+    let mut opened: Vec<Option<Comm>> = Vec::new();
+    if run.kind == "threads" {
+        opened.extend(Comm::threads(run.ranks, run.timeout_ns())?.into_iter().map(Some));
+    } else {
+        minimal::register(&run.kind, run.ranks)?;
+        opened.resize_with(run.ranks as usize, || None);
+    }
+    let go = |rank: u64, opened: Option<Comm>| -> Result<bool, Failure> {
+        let place = (rank as i32, run.ranks as i32);
+        let open = || Comm::open(&run.kind, Some(place), run.timeout_ns());
+        let comm = opened.map_or_else(open, Ok)?;
         Ok(one(Rank { run, rank, ranks: run.ranks, comm, progress: progress(run) }))
     };
     thread::scope(|scope| {
-        let started: Vec<_> = (0..run.ranks).map(|number| scope.spawn(move || rank(number))).collect();
+        let ranks = opened.into_iter().zip(0..);
+        let started: Vec<_> = ranks.map(|(comm, rank)| scope.spawn(move || go(rank, comm))).collect();
         let mut all_passed = true;
         for rank in started {
             let panicked = |_| Err(Failure::wrong("a rank's thread panicked".into()));
