@@ -139,20 +139,29 @@ impl Rank<'_> {
     ) -> Result<Vec<Option<u64>>, Failure> {
         let mut requests: Vec<dtl_request_t> = Vec::new();
         let mut messages = vec![None; views.len()];
+        let mut wrong = None;
         for (index, (view, plan)) in views.iter().zip(plans).enumerate() {
             let step = view.step;
             let within = |failure: Failure| failure.within(&named(index, step));
             if step.op.is_batch() {
                 let batch = Batch::new(comm, *view, self.run.timeout_ns());
-                messages[index] = Some(batch.run(0).map_err(within)?);
+                // After a wrong outcome the other steps go on: the other ranks are in them.
+                match batch.run(0) {
+                    Err(failure) if failure.out_of_step => return Err(within(failure)),
+                    Err(failure) => wrong = Some(within(failure)),
+                    Ok(hash) => messages[index] = Some(hash),
+                }
             } else if matches!(step.op, Op::Sendrecv | Op::Replace) {
-                collective::shift(comm, step, plan).map_err(within)?;
+                match collective::shift(comm, step, plan) {
+                    Err(failure) if failure.out_of_step => return Err(within(failure)),
+                    shifted => wrong = shifted.map_err(within).err(),
+                }
             } else {
                 requests.extend(collective::call(comm, step, plan).map_err(within)?);
             }
         }
         api::finish(&mut requests, finish, self.run.timeout_ns())?;
-        Ok(messages)
+        wrong.map_or(Ok(messages), Err)
     }
 }
 
