@@ -125,29 +125,18 @@ impl<'a> Batch<'a> {
         let (comm, dest, tag) = (self.comm, message.dest as i32, message.tag);
         let mut request = dtl_request_t::NULL;
         let out = &raw mut request;
-        let (call, status) = match message.send {
-            // SAFETY (of all five): the buffer has `count` elements and lives until the request is over.
-            SendKind::Send => {
-                ("dtl_comm_send", unsafe { dtl_comm_send(comm, bytes, count, dtype, dest, tag) })
-            }
+        let call = message.send.call();
+        let status = match message.send {
+            // SAFETY: the buffer has `count` elements and lives through the call.
+            SendKind::Send => unsafe { dtl_comm_send(comm, bytes, count, dtype, dest, tag) },
             // SAFETY: as above.
-            SendKind::Ssend => {
-                ("dtl_comm_ssend", unsafe { dtl_comm_ssend(comm, bytes, count, dtype, dest, tag) })
-            }
+            SendKind::Ssend => unsafe { dtl_comm_ssend(comm, bytes, count, dtype, dest, tag) },
+            // SAFETY: the buffer has `count` elements and lives until the request is over.
+            SendKind::Isend => unsafe { dtl_comm_isend(comm, bytes, count, dtype, dest, tag, out) },
             // SAFETY: as above.
-            SendKind::Isend => {
-                ("dtl_comm_isend", unsafe { dtl_comm_isend(comm, bytes, count, dtype, dest, tag, out) })
-            }
-            SendKind::Issend => {
-                // SAFETY: as above.
-                ("dtl_comm_issend", unsafe { dtl_comm_issend(comm, bytes, count, dtype, dest, tag, out) })
-            }
-            SendKind::Persistent => {
-                // SAFETY: as above.
-                ("dtl_comm_send_init", unsafe {
-                    dtl_comm_send_init(comm, bytes, count, dtype, dest, tag, out)
-                })
-            }
+            SendKind::Issend => unsafe { dtl_comm_issend(comm, bytes, count, dtype, dest, tag, out) },
+            // SAFETY: as above.
+            SendKind::Persistent => unsafe { dtl_comm_send_init(comm, bytes, count, dtype, dest, tag, out) },
         };
         check(call, status)?;
         let persistent = message.send == SendKind::Persistent;

@@ -99,6 +99,19 @@ pub(crate) enum SendKind {
     Persistent,
 }
 
+impl SendKind {
+    /// The function that it calls.
+    pub(crate) fn call(self) -> &'static str {
+        match self {
+            SendKind::Send => "dtl_comm_send",
+            SendKind::Ssend => "dtl_comm_ssend",
+            SendKind::Isend => "dtl_comm_isend",
+            SendKind::Issend => "dtl_comm_issend",
+            SendKind::Persistent => "dtl_comm_send_init",
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RecvKind {
     /// Posted before anything is sent.
