@@ -778,6 +778,67 @@ typedef dtl_status_t (*dtl_attribute_copy_fn_t)(dtl_comm_t comm, int32_t key, vo
 typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *user, void *value);
 
 /* -----------------------------------------------------------------------------------------------
+ * Where ranks and threads run: the node, its cores, the ranks on it.
+ * -------------------------------------------------------------------------------------------- */
+
+/// What `dtl_topology` tells of this node. Start from DTL_TOPOLOGY_INIT. 0 = the system does not tell.
+typedef struct dtl_topology_t {
+    /// sizeof(dtl_topology_t), set by DTL_TOPOLOGY_INIT.
+    uint32_t struct_size;
+    /// CPUs (hardware threads) that are online.
+    int32_t cpus_online;
+    /// CPUs that the calling thread may run on: how many dtl_affinity lists.
+    int32_t cpus_allowed;
+    /// Physical cores that are online.
+    int32_t cores;
+    /// Hardware threads of one core; 1 = no simultaneous multithreading.
+    int32_t threads_per_core;
+    /// Processor packages.
+    int32_t sockets;
+    /// NUMA nodes; 1 also where the kernel knows none.
+    int32_t numa_nodes;
+    /// 0.
+    uint32_t reserved;
+    /// Thousandths of a CPU that the control groups (a container, a batch system) allow this process;
+    /// 0 = no limit.
+    uint64_t cpu_quota_milli;
+    /// Bytes of the first-level data cache of a core.
+    uint64_t l1d_bytes;
+    /// Bytes of the second-level cache of a core (or of the cores that share it).
+    uint64_t l2_bytes;
+    /// Bytes of one third-level cache.
+    uint64_t l3_bytes;
+    /// Bytes of memory of the node.
+    uint64_t memory_bytes;
+    /// Bytes of memory that the control groups allow this process; 0 = no limit below memory_bytes.
+    uint64_t memory_limit_bytes;
+    /// The node's name, NUL-terminated.
+    char hostname[256];
+} dtl_topology_t;
+
+/// Initial value of a dtl_topology_t.
+#define DTL_TOPOLOGY_INIT {sizeof(dtl_topology_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}}
+
+/// What `dtl_comm_topology` tells. Start from DTL_COMM_TOPOLOGY_INIT.
+typedef struct dtl_comm_topology_t {
+    /// sizeof(dtl_comm_topology_t), set by DTL_COMM_TOPOLOGY_INIT.
+    uint32_t struct_size;
+    /// The node that this rank runs on, 0 … nodes-1; -1 = not known.
+    int32_t node;
+    /// Nodes that the communicator's ranks run on; -1 = not known.
+    int32_t nodes;
+    /// This rank's place among the communicator's ranks on its node, 0 … local_size-1.
+    int32_t local_rank;
+    /// Ranks of the communicator on this rank's node.
+    int32_t local_size;
+    /// 0.
+    uint32_t reserved;
+} dtl_comm_topology_t;
+
+/// Initial value of a dtl_comm_topology_t.
+#define DTL_COMM_TOPOLOGY_INIT {sizeof(dtl_comm_topology_t), 0, 0, 0, 0, 0}
+
+/* -----------------------------------------------------------------------------------------------
  * The tables of function pointers that a backend fills in, and what their slots take.
  * -------------------------------------------------------------------------------------------- */
 
@@ -2216,6 +2277,14 @@ DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
 DTL_NODISCARD dtl_status_t dtl_comm_split(dtl_comm_t comm, int32_t color, int32_t key,
     dtl_comm_t *out);
 
+/// Makes one communicator for each node: of the ranks that run under one kernel. Collective over `comm`.
+///
+/// @param key  as in dtl_comm_split.
+/// @param out  yours.
+/// @return as dtl_comm_dup; DTL_ERROR_NOT_SUPPORTED: a rank cannot tell its node (named).
+/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
+DTL_NODISCARD dtl_status_t dtl_comm_split_node(dtl_comm_t comm, int32_t key, dtl_comm_t *out);
+
 /// Makes a communicator of the listed ranks, in the list's order. Collective over `comm`: all its
 /// ranks pass the same list.
 ///
@@ -2286,6 +2355,102 @@ DTL_NODISCARD dtl_status_t dtl_comm_get_attr(dtl_comm_t comm, int32_t key, void 
 /// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: communicator or key.
 /// Equivalent: MPI_Comm_delete_attr.
 DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
+
+/* -----------------------------------------------------------------------------------------------
+ * Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local calls.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, the limits of the control
+/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100 µs).
+///
+/// @param out_topology  start from DTL_TOPOLOGY_INIT. What the system does not tell is 0; that is no
+///                      failure.
+/// Threads: any; cpus_allowed is that of the calling one. Equivalent: hwloc_topology_load, in part.
+DTL_NODISCARD dtl_status_t dtl_topology(dtl_topology_t *out_topology);
+
+/// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run on.
+///
+/// @param cpus       room for `capacity` numbers, filled in ascending order. NULL with capacity 0 asks for
+///                   the count.
+/// @param out_count  how many there are; written also when they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED: the
+///         kernel does not tell. Equivalent: sched_getaffinity.
+DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *cpus, uint64_t capacity, uint64_t *out_count);
+
+/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds "self",
+/// "threads" and "shm" know; for a registered kind the launcher's environment answers, if it speaks of the
+/// same rank and size.
+///
+/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no more
+///                      than local_rank and local_size: node and nodes are then -1.
+/// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor a launcher tells (the text says why).
+/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
+DTL_NODISCARD dtl_status_t dtl_comm_topology(dtl_comm_t comm, dtl_comm_topology_t *out_topology);
+
+/// The node that a rank runs on, 0 … nodes-1. Ranks with the same number share memory. A local call.
+///
+/// @param rank  0 … size-1.
+/// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
+DTL_NODISCARD dtl_status_t dtl_comm_node_of(dtl_comm_t comm, int32_t rank, int32_t *out_node);
+
+/* -----------------------------------------------------------------------------------------------
+ * Grids of ranks: arithmetic on what the caller passes, no communicator.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest is as
+/// small as possible (then the next, and so on), in descending order. A local call.
+///
+/// @param size   number of ranks, from 1.
+/// @param ndims  1 to 16.
+/// @param dims   ndims sizes: those that are not 0 stay. Unchanged after a failure.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndims.
+/// Equivalent: MPI_Dims_create.
+DTL_NODISCARD dtl_status_t dtl_cart_dims(int32_t size, int32_t ndims, int32_t *dims);
+
+/// The rank at a place of a grid. Row-major: the last coordinate varies fastest. A local call.
+///
+/// @param ndims     1 to 16.
+/// @param dims      ndims sizes, each 1 or more; all together at most INT32_MAX ranks.
+/// @param periods   ndims numbers: not 0 = that dimension wraps around. NULL: none does.
+/// @param coords    ndims coordinates, 0 … size of the dimension - 1, or any in a periodic one.
+/// @param out_rank  the rank.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndims.
+/// Equivalent: MPI_Cart_rank.
+DTL_NODISCARD dtl_status_t dtl_cart_rank(int32_t ndims, const int32_t *dims,
+    const int32_t *periods, const int32_t *coords, int32_t *out_rank);
+
+/// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
+///
+/// @param ndims, dims  as for dtl_cart_rank.
+/// @param rank         0 … product of dims - 1.
+/// @param out_coords   room for ndims coordinates.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndims. Equivalent: MPI_Cart_coords.
+DTL_NODISCARD dtl_status_t dtl_cart_coords(int32_t ndims, const int32_t *dims, int32_t rank,
+    int32_t *out_coords);
+
+/// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one `displacement`
+/// further and receives from the one as far before. DTL_PROC_NULL beyond an open border. A local call.
+///
+/// @param ndims, dims, periods  as for dtl_cart_rank.
+/// @param rank                  whose partners.
+/// @param dimension             0 … ndims-1.
+/// @param displacement          steps; negative: the other way.
+/// @param out_source            whom to receive from.
+/// @param out_dest              whom to send to.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndims.
+/// Equivalent: MPI_Cart_shift.
+DTL_NODISCARD dtl_status_t dtl_cart_shift(int32_t ndims, const int32_t *dims,
+    const int32_t *periods, int32_t rank, int32_t dimension, int32_t displacement,
+    int32_t *out_source, int32_t *out_dest);
+
+/* -----------------------------------------------------------------------------------------------
+ * The clock that programs time with.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Seconds since some point in the past that stays the same for this process (other processes have
+/// others). The monotonic clock: setting the time of day does not change it; resolution about 1 ns. Works
+/// in every state. Threads: any. Equivalent: MPI_Wtime.
+double dtl_comm_wtime(void);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -42,3 +42,9 @@ pub mod collective;
 pub mod collective_start;
 
 pub mod group;
+
+pub mod topology;
+
+pub mod cart;
+
+pub mod clock;

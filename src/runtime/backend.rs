@@ -320,6 +320,10 @@ pub trait Transport: Send + Sync {
     /// Tries to withdraw; the operation then completes through `test`, with CANCELED or, if it was
     /// matched already, as usual.
     fn cancel(&self, op: OpId) -> Result<()>;
+    /// Whether all ranks are known to run on one node.
+    fn is_one_node(&self) -> bool {
+        false
+    }
     /// Ranks known to have died or left.
     fn failed_ranks(&self) -> Vec<i32> {
         Vec::new()

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod cart;
 pub mod comm;
 pub mod device;
 pub mod exec;
@@ -12,6 +13,7 @@ pub mod log;
 pub mod memory;
 pub mod registry;
 pub mod settings;
+pub mod topology;
 pub mod transfer;
 
 /// What a noun does when the library ends.

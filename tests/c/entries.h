@@ -34,6 +34,8 @@ struct outputs {
     dtl_mem_info_t mem_info;
     dtl_executor_info_t executor_info;
     dtl_comm_info_t comm_info;
+    dtl_topology_t topology;
+    dtl_comm_topology_t comm_topology;
     dtl_recv_info_t recv_info;
     dtl_request_t requests[1];
 };
@@ -47,6 +49,8 @@ static inline void poison(struct outputs* outputs) {
     outputs->mem_info.struct_size = sizeof outputs->mem_info;
     outputs->executor_info.struct_size = sizeof outputs->executor_info;
     outputs->comm_info.struct_size = sizeof outputs->comm_info;
+    outputs->topology.struct_size = sizeof outputs->topology;
+    outputs->comm_topology.struct_size = sizeof outputs->comm_topology;
 }
 
 static inline dtl_status_t e_task(void* user) { return (void)user, DTL_SUCCESS; }
@@ -59,6 +63,8 @@ static inline dtl_status_t e_kernel(const dtl_kernel_context_t* c, const void* c
 
 static const dtl_launch_t e_launch = DTL_LAUNCH_INIT;
 static char e_source[64];
+static int32_t e_dims[2];
+static const int32_t e_grid[4] = {3, 2, 1, 1};
 
 #include "entries_comm.h"
 
@@ -124,7 +130,15 @@ static char e_source[64];
     X(KERNEL, dtl_kernel_destroy, (h->kernel))                                                    \
     X(KERNEL, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
     X(STREAM, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
-    COMM_ENTRIES(X)
+    COMM_ENTRIES(X)                                                                               \
+    X(NONE, dtl_topology, (&o->topology))                                                         \
+    X(NONE, dtl_affinity, (NULL, 0, &o->word))                                                    \
+    X(COMM, dtl_comm_topology, (h->comm, &o->comm_topology))                                      \
+    X(COMM, dtl_comm_node_of, (h->comm, 0, &o->number))                                           \
+    X(NONE, dtl_cart_dims, (6, 2, e_dims))                                                        \
+    X(NONE, dtl_cart_rank, (2, e_grid, NULL, e_grid + 2, &o->number))                             \
+    X(NONE, dtl_cart_coords, (2, e_grid, 1, &o->number))                                          \
+    X(NONE, dtl_cart_shift, (2, e_grid, NULL, 1, 0, 1, &o->number, &o->other))
 
 typedef dtl_status_t (*entry_fn)(const struct handles*, struct outputs*);
 

@@ -433,6 +433,10 @@ impl Transport for Endpoint {
         Ok(())
     }
 
+    fn is_one_node(&self) -> bool {
+        true
+    }
+
     fn failed_ranks(&self) -> Vec<i32> {
         self.fabric.all().filter(|(_, side)| side.has_left()).map(|(rank, _)| rank).collect()
     }

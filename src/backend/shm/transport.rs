@@ -149,6 +149,10 @@ impl Transport for Endpoint {
         })
     }
 
+    fn is_one_node(&self) -> bool {
+        true
+    }
+
     fn failed_ranks(&self) -> Vec<i32> {
         let gone = |engine: &mut Engine| {
             let gone = (0_i32..).zip(&engine.peers).filter(|(_, peer)| peer.state != State::Present);

@@ -122,6 +122,18 @@ impl Comm {
         self.size
     }
 
+    /// Whether all ranks are known to run on one node.
+    #[must_use]
+    pub fn is_one_node(&self) -> bool {
+        self.size == 1 || self.link.transport.is_one_node()
+    }
+
+    /// The kind's name.
+    #[must_use]
+    pub fn kind_name(&self) -> std::borrow::Cow<'static, str> {
+        self.link.kind.to_string_lossy()
+    }
+
     /// The time limit of a blocking call, from now.
     fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout_ns)
