@@ -7,7 +7,8 @@ use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::{self, collective, open, p2p, request};
+use crate::runtime::comm::types::element_size;
+use crate::runtime::comm::{self, open, p2p, request};
 use crate::sys::buf::Region;
 use std::ffi::c_void;
 
@@ -122,7 +123,7 @@ pub(super) unsafe fn elements(
     dtype: dtl_dtype_t,
     name: &str,
 ) -> Result<Region> {
-    let size = collective::element_size(dtype)? as u64;
+    let size = element_size(dtype)? as u64;
     let Some(bytes) = count.checked_mul(size) else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,

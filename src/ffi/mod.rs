@@ -26,6 +26,8 @@ pub mod executor;
 
 pub mod kernel;
 
+pub mod types;
+
 pub mod comm;
 
 pub mod request;

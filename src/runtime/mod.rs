@@ -26,6 +26,7 @@ pub struct Shutdown {
 pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::request::destroy_all, forget_all: comm::request::forget_all },
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
+    Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },
     Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
 ];

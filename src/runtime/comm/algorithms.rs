@@ -17,6 +17,7 @@
 //! MPICH" (2005).
 
 use super::schedule::Schedule;
+use super::types::Reduction;
 use crate::error::Result;
 use crate::sys::buf::Region;
 
@@ -95,15 +96,38 @@ pub(super) fn reduce(s: &mut Schedule, g: Group, root: i32, send: Region, recv: 
     Ok(())
 }
 
+/// For an operation that does not commute: in the order of ranks to rank 0, and from there to the root.
+pub(super) fn reduce_in_order(
+    s: &mut Schedule,
+    g: Group,
+    root: i32,
+    send: Region,
+    recv: Region,
+) -> Result<()> {
+    if root == 0 {
+        return reduce(s, g, 0, send, recv);
+    }
+    let all = if g.rank == 0 { s.scratch(send.len())? } else { Region::EMPTY };
+    reduce(s, g, 0, send, all)?;
+    if g.rank == 0 {
+        s.send(root, all);
+    } else if g.rank == root {
+        s.recv(0, recv);
+    }
+    s.round();
+    Ok(())
+}
+
 pub(super) fn allreduce(
     s: &mut Schedule,
     g: Group,
     send: Region,
     recv: Region,
-    element: usize,
+    by: &Reduction,
 ) -> Result<()> {
-    if send.len() >= LARGE_ALLREDUCE && g.size > 1 {
-        allreduce_blocks(s, g, send, recv, element)
+    // Doubling pairs the ranks beyond a power of two out of order.
+    if (send.len() >= LARGE_ALLREDUCE || !by.commutes) && g.size > 1 {
+        allreduce_blocks(s, g, send, recv, by.element)
     } else {
         allreduce_doubling(s, g, send, recv)
     }

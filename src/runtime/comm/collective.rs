@@ -6,11 +6,10 @@
 use super::Comm;
 use super::algorithms::{self as algorithm, Group};
 use super::schedule::Schedule;
+use super::types::Reduction;
 use crate::abi::comm::DTL_TAG_MAX;
-use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail};
 use crate::sys::buf::Region;
-use crate::sys::reduce::{self, Kernel};
 use std::sync::atomic::Ordering;
 
 impl Comm {
@@ -29,7 +28,7 @@ impl Comm {
     fn collective(
         &self,
         name: &str,
-        kernel: Option<Kernel>,
+        by: Option<Reduction>,
         generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
     ) -> Result<()> {
         self.check_open()?;
@@ -46,7 +45,7 @@ impl Comm {
                 "{name}: an earlier collective failed ({why}), so the ranks are out of step: destroy the communicator"
             );
         }
-        schedule.reset(kernel);
+        schedule.reset(by);
         generate(&mut schedule, self.group())?;
         let tag = (self.sequence.fetch_add(1, Ordering::Relaxed) & DTL_TAG_MAX as u32) as i32;
         let result = schedule.run(self, tag, self.deadline()).map_err(|error| error.within(name));
@@ -55,38 +54,6 @@ impl Comm {
             self.is_broken.store(true, Ordering::Relaxed);
         }
         result
-    }
-}
-
-/// A pair of dtype and operation that go together.
-#[derive(Clone, Copy)]
-pub struct Reduction {
-    kernel: Kernel,
-    element: usize,
-}
-
-/// Checks a pair of dtype and operation.
-pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
-    let element = element_size(dtype)?;
-    let Some(op_name) = reduce::op_name(op) else {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "op {op} is none: use DTL_OP_SUM to DTL_OP_BXOR");
-    };
-    match reduce::kernel(dtype, op) {
-        Some(kernel) => Ok(Reduction { kernel, element }),
-        None => {
-            let dtype_name = reduce::dtype_name(dtype).unwrap_or("?");
-            fail!(DTL_ERROR_TYPE, "DTL_OP_{op_name} does not go with DTL_DTYPE_{dtype_name}")
-        }
-    }
-}
-
-/// Size of a dtype's element in bytes.
-pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
-    match reduce::dtype_size(dtype) {
-        Some(size) => Ok(size),
-        None => {
-            fail!(DTL_ERROR_INVALID_ARGUMENT, "dtype {dtype} is none: use DTL_DTYPE_INT8 to DTL_DTYPE_BOOL")
-        }
     }
 }
 
@@ -118,13 +85,19 @@ pub fn bcast(comm: &Comm, data: Region, root: i32) -> Result<()> {
 pub fn reduce(comm: &Comm, send: Region, recv: Region, by: Reduction, root: i32) -> Result<()> {
     comm.check_root(root)?;
     check_disjoint(send, recv)?;
-    comm.collective("reduce", Some(by.kernel), |s, g| algorithm::reduce(s, g, root, send, recv))
+    comm.collective("reduce", Some(by), |s, g| {
+        if by.commutes {
+            algorithm::reduce(s, g, root, send, recv)
+        } else {
+            algorithm::reduce_in_order(s, g, root, send, recv)
+        }
+    })
 }
 
 /// Everybody's data folded, at everybody.
 pub fn allreduce(comm: &Comm, send: Region, recv: Region, by: Reduction) -> Result<()> {
     check_disjoint(send, recv)?;
-    comm.collective("allreduce", Some(by.kernel), |s, g| algorithm::allreduce(s, g, send, recv, by.element))
+    comm.collective("allreduce", Some(by), |s, g| algorithm::allreduce(s, g, send, recv, &by))
 }
 
 /// Everybody's block, at the root.

@@ -2,15 +2,17 @@
 //!
 //! `open` finds or makes one, `p2p` sends and receives, `request` keeps what is in flight,
 //! `schedule` runs collectives, `collective` checks them and picks from `algorithms`; `progress`
-//! moves all communicators while a call waits on one.
+//! moves all communicators while a call waits on one. `types` knows dtypes and operations.
 
 mod algorithms;
 pub mod collective;
+mod numbered;
 pub mod open;
 pub mod p2p;
 mod progress;
 pub mod request;
 mod schedule;
+pub mod types;
 
 use super::backend::{OpId, Selector, Transport};
 use super::registry::Backend;

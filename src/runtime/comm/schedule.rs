@@ -5,6 +5,7 @@
 //! result is the same in every run.
 
 use super::p2p::Started;
+use super::types::Reduction;
 use super::{Class, Comm, withdraw};
 use crate::abi::status::*;
 use crate::error::{Error, Result};
@@ -12,7 +13,6 @@ use crate::runtime::backend::Done;
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::park::Backoff;
-use crate::sys::reduce::Kernel;
 use std::sync::atomic::Ordering;
 
 /// How long a collective may go on after a death was seen: what the dead rank sent may complete it.
@@ -29,7 +29,7 @@ pub(super) enum Step {
         from: i32,
         data: Region,
     },
-    /// into = into ∘ from
+    /// into = into ∘ from; overwrites `from`
     Reduce {
         into: Region,
         from: Region,
@@ -59,16 +59,16 @@ pub(super) struct Schedule {
     steps: Vec<Step>,
     pending: Vec<Pending>,
     scratch: Vec<Scratch>,
-    kernel: Option<Kernel>,
+    by: Option<Reduction>,
 }
 
 impl Schedule {
     /// Empties it, keeping its lists' memory.
-    pub(super) fn reset(&mut self, kernel: Option<Kernel>) {
+    pub(super) fn reset(&mut self, by: Option<Reduction>) {
         self.steps.clear();
         self.pending.clear();
         self.scratch.clear();
-        self.kernel = kernel;
+        self.by = by;
     }
 
     /// Zero-byte messages are sent too: they synchronise.
@@ -176,8 +176,8 @@ impl Schedule {
         for step in round {
             match *step {
                 Step::Reduce { into, from } => {
-                    if let Some(kernel) = self.kernel {
-                        kernel(into, from);
+                    if let Some(by) = self.by {
+                        by.apply(into, from);
                     }
                 }
                 Step::Copy { into, from } => into.copy_from(from),
