@@ -113,7 +113,8 @@ fn bfloat16_converts_as_defined() {
 #[test]
 fn locations() {
     const NAN: f64 = f64::NAN;
-    let cases: [((f64, i32), (f64, i32), bool, bool); 8] = [
+    type Located = (f64, i32);
+    let cases: [(Located, Located, bool, bool); 8] = [
         // left, right: does the right one win MINLOC, MAXLOC?
         ((1.0, 5), (2.0, 3), false, true),
         ((2.0, 5), (1.0, 9), true, false),
