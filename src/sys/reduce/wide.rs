@@ -65,15 +65,19 @@ pub(super) fn kernel_of<R: Rule>(level: Level) -> Kernel {
     }
 }
 
+/// # Safety
+/// The processor has AVX2. (Safe functions with target features need rustc 1.86.)
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn fold_avx2<R: Rule>(into: Region, from: Region) {
+unsafe fn fold_avx2<R: Rule>(into: Region, from: Region) {
     fold::<R>(into, from);
 }
 
+/// # Safety
+/// The processor has these parts of AVX-512.
 #[cfg(all(target_arch = "x86_64", dtl_avx512))]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn fold_avx512<R: Rule>(into: Region, from: Region) {
+unsafe fn fold_avx512<R: Rule>(into: Region, from: Region) {
     fold::<R>(into, from);
 }
 
