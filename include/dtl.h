@@ -316,7 +316,8 @@ typedef uint64_t dtl_enum_word_t;
 /// OpenCL C source.
 #define DTL_LANGUAGE_OPENCL UINT64_C(0x0004000300000000)
 
-/// Element type. Built-in ones are below 256; registered ones start at 4096.
+/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096.
+/// Which operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
 typedef int32_t dtl_dtype_t;
 
 /// Signed 8-bit integer.
@@ -344,12 +345,67 @@ typedef int32_t dtl_dtype_t;
 /// One byte, 0 = false, anything else = true: only logical operations.
 #define DTL_DTYPE_BOOL 11
 
-/// Reduction operation. Built-in ones are below 256; registered ones start at 4096.
+/// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even, after
+/// each step, which gives what binary16 arithmetic gives.
+#define DTL_DTYPE_FLOAT16 12
+/// bfloat16: the upper half of a binary32. Computed as FLOAT16 is.
+#define DTL_DTYPE_BFLOAT16 13
+/// Two FLOAT32, real part first. Equivalent: float _Complex, MPI_C_FLOAT_COMPLEX.
+#define DTL_DTYPE_COMPLEX64 14
+/// Two FLOAT64, real part first. Equivalent: double _Complex, MPI_C_DOUBLE_COMPLEX.
+#define DTL_DTYPE_COMPLEX128 15
+/// For MINLOC and MAXLOC, as all that follow: a C struct { value; index } with the members' natural
+/// alignment; what is in its padding does not matter. Here struct { float value; int32_t index; },
+/// 8 bytes. Equivalent: MPI_FLOAT_INT.
+#define DTL_DTYPE_FLOAT32_INT32 16
+/// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent: MPI_DOUBLE_INT.
+#define DTL_DTYPE_FLOAT64_INT32 17
+/// struct { int32_t value; int32_t index; }, 8 bytes. Equivalent: MPI_2INT.
+#define DTL_DTYPE_INT32_INT32 18
+/// struct { int64_t value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent: MPI_LONG_INT.
+#define DTL_DTYPE_INT64_INT32 19
+/// struct { int16_t value; int32_t index; }, 8 bytes, index at 4. Equivalent: MPI_SHORT_INT.
+#define DTL_DTYPE_INT16_INT32 20
+/// struct { double value; int64_t index; }, 16 bytes.
+#define DTL_DTYPE_FLOAT64_INT64 21
+/// struct { int64_t value; int64_t index; }, 16 bytes.
+#define DTL_DTYPE_INT64_INT64 22
+
+/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` start at 4096.
+/// Equivalent: MPI_Op. Which goes with which dtype:
+///
+///   SUM PROD            integers, floats (16 bits too), complex
+///   MIN MAX             integers, floats
+///   LAND LOR LXOR       integers, BOOL
+///   BAND BOR BXOR       integers, BYTE
+///   MINLOC MAXLOC       the pairs, FLOAT32_INT32 to INT64_INT64
+///   REPLACE NO_OP       every dtype, those of dtl_dtype_create included
+///   of dtl_op_create    every dtype
+///
+/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks.
+/// A NaN that SUM or PROD gives is always the positive quiet one without payload, so that every rank
+/// gets the same bits.
 typedef int32_t dtl_reduce_op_t;
 
-/// Sum. Integers wrap around.
+/// Folds `count` elements: inout[i] = in[i] ∘ inout[i]. `in` is the part of the lower ranks, so an
+/// operation that does not commute sees its operands in the order of ranks. It must be associative:
+/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are aligned
+/// as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
+/// dtl_op_create.
+/// Thread: one that is in a call on the communicator. Locks held: none of the program's. It may block,
+/// must not throw. It may call dtl_ functions, but a collective on the same communicator answers
+/// DTL_ERROR_BUSY, and so does dtl_finalize. Destroying the operation or the dtype there is allowed.
+/// Equivalent: MPI_User_function.
+typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dtype_t dtype,
+    void *user);
+
+/// Flag of `dtl_op_create`: a ∘ b = b ∘ a, so operands may be taken in any order.
+#define DTL_OP_COMMUTES 1u
+
+/// Sum. Integers wrap around. Equivalent: MPI_SUM.
 #define DTL_OP_SUM 0
-/// Product. Integers wrap around.
+/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the repair
+/// of infinities that C's Annex G makes. Equivalent: MPI_PROD.
 #define DTL_OP_PROD 1
 /// Minimum. A NaN on either side gives NaN.
 #define DTL_OP_MIN 2
@@ -367,6 +423,16 @@ typedef int32_t dtl_reduce_op_t;
 #define DTL_OP_LXOR 8
 /// Bitwise exclusive or, of integers and byte.
 #define DTL_OP_BXOR 9
+/// The pair with the lower value; of equal values the one with the lower index. A NaN wins over
+/// numbers; of two NaNs the one with the lower index. Equivalent: MPI_MINLOC.
+#define DTL_OP_MINLOC 10
+/// The pair with the higher value; else as MINLOC (of equal values, the lower index). Equivalent:
+/// MPI_MAXLOC.
+#define DTL_OP_MAXLOC 11
+/// The right operand: of a reduction, the highest rank's. Equivalent: MPI_REPLACE.
+#define DTL_OP_REPLACE 12
+/// The left operand: of a reduction, rank 0's. Equivalent: MPI_NO_OP.
+#define DTL_OP_NO_OP 13
 
 /* -----------------------------------------------------------------------------------------------
  * Library-wide data: configuration, logging, versions.
@@ -1710,6 +1776,73 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
+
+/* -----------------------------------------------------------------------------------------------
+ * Element types and reduction operations of the program's own.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call that
+/// takes a dtype. Reduce it with an operation of dtl_op_create, DTL_OP_REPLACE or DTL_OP_NO_OP. Every
+/// rank makes its own; numbers need not agree, sizes must.
+///
+/// @param size_bytes  size of an element, padding included: sizeof. At least 1.
+/// @param name        for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out         the dtype, at least 4096; destroy it with dtl_dtype_destroy. dtl_finalize and
+///                    dtl_init_after_fork destroy all.
+/// @return DTL_ERROR_INVALID_ARGUMENT: size or name. DTL_ERROR_LIMIT: numbers are never used again, and
+///         65536 dtypes were made in this process' life: make them once and keep them.
+/// Threads: any. Equivalent: MPI_Type_contiguous of MPI_BYTE and MPI_Type_commit.
+DTL_NODISCARD dtl_status_t dtl_dtype_create(uint64_t size_bytes, const char *name,
+    dtl_dtype_t *out);
+
+/// Destroys a dtype of dtl_dtype_create. Calls and requests that began with it go on.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in dtype, or never made. DTL_ERROR_INVALID_HANDLE:
+///         destroyed before. Threads: any. Equivalent: MPI_Type_free.
+DTL_NODISCARD dtl_status_t dtl_dtype_destroy(dtl_dtype_t dtype);
+
+/// Size of an element of a dtype, built-in or the program's own.
+///
+/// @param size_bytes  receives the size in bytes, padding included.
+/// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
+/// Threads: any. Equivalent: MPI_Type_size.
+DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *size_bytes);
+
+/// Name of a dtype: as given, or "FLOAT64" for DTL_DTYPE_FLOAT64.
+///
+/// @param name  receives the text, which stays valid until the process ends; do not free it.
+/// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
+DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
+
+/// Makes a reduction operation of the program's own. It goes with every dtype, built-in or not: the
+/// function is told which. Every rank makes its own and passes the same one.
+///
+/// @param fn     see dtl_op_fn_t; must be associative.
+/// @param user   handed to each call; must live until the last collective with the operation is over.
+/// @param flags  DTL_OP_COMMUTES, or 0: operands are then taken in the order of ranks.
+/// @param name   for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out    the operation, at least 4096; destroy it with dtl_op_destroy. dtl_finalize and
+///               dtl_init_after_fork destroy all.
+/// @return DTL_ERROR_NULL_POINTER: fn, name or out. DTL_ERROR_INVALID_ARGUMENT: flags or name.
+///         DTL_ERROR_LIMIT: numbers are never used again, and 65536 operations were made in this
+///         process' life: make them once and keep them.
+/// Threads: any. Equivalent: MPI_Op_create.
+DTL_NODISCARD dtl_status_t dtl_op_create(dtl_op_fn_t fn, void *user, uint32_t flags,
+    const char *name, dtl_reduce_op_t *out);
+
+/// Destroys an operation of dtl_op_create. A collective that runs with it goes on, so keep what `user`
+/// points to until it is over.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in operation, or never made. DTL_ERROR_INVALID_HANDLE:
+///         destroyed before. Threads: any. Equivalent: MPI_Op_free.
+DTL_NODISCARD dtl_status_t dtl_op_destroy(dtl_reduce_op_t op);
+
+/// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
+///
+/// @param name  receives the text, which stays valid until the process ends; do not free it.
+/// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
+/// Threads: any.
+DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
 
 /* -----------------------------------------------------------------------------------------------
  * Communicators: open, describe, end.

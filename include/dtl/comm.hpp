@@ -5,6 +5,7 @@
 #include "memory.hpp"
 
 #include <chrono>
+#include <complex>
 #include <cstddef>
 
 namespace dtl {
@@ -12,10 +13,14 @@ namespace dtl {
 /// The dtype of an element type: dtype<double>() is DTL_DTYPE_FLOAT64.
 template <class T> constexpr dtl_dtype_t dtype()
 {
-    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::byte>,
+    constexpr bool complex64 = std::is_same_v<T, std::complex<float>>;
+    constexpr bool complex128 = std::is_same_v<T, std::complex<double>>;
+    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::byte> || complex64 || complex128,
                   "no dtype for this type: send it as bytes, or give count and dtype to the C function");
-    static_assert(sizeof(T) <= 8, "no dtype for this type");
-    if constexpr (std::is_same_v<T, std::byte>) {
+    static_assert(sizeof(T) <= 8 || complex128, "no dtype for this type");
+    if constexpr (complex64 || complex128) {
+        return complex64 ? DTL_DTYPE_COMPLEX64 : DTL_DTYPE_COMPLEX128;
+    } else if constexpr (std::is_same_v<T, std::byte>) {
         return DTL_DTYPE_BYTE;
     } else if constexpr (std::is_same_v<T, bool>) {
         return DTL_DTYPE_BOOL;

@@ -29,6 +29,8 @@ pub mod kernel;
 
 mod collective_args;
 
+pub mod types;
+
 pub mod comm;
 
 pub mod threads;

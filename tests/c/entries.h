@@ -25,6 +25,7 @@ struct outputs {
     uint64_t word, second;
     int32_t number, other;
     void* pointer;
+    const char* name;
     struct handles handles;
     char text[16], data[64];
     dtl_backend_info_t backend_info;
@@ -60,6 +61,10 @@ static inline dtl_status_t e_fold(uint64_t b, uint64_t e, void* acc, void* user)
 }
 static inline void e_combine(void* into, const void* from, void* user) { (void)into, (void)from, (void)user; }
 static inline dtl_status_t e_kernel(const dtl_kernel_context_t* c, const void* const* a) { return (void)c, (void)a, DTL_SUCCESS; }
+
+static inline void e_op(const void* in, void* inout, uint64_t count, dtl_dtype_t dtype, void* user) {
+    (void)in, (void)inout, (void)count, (void)dtype, (void)user;
+}
 
 static const dtl_launch_t e_launch = DTL_LAUNCH_INIT;
 static char e_source[64];
@@ -130,6 +135,13 @@ static const int32_t e_grid[4] = {3, 2, 1, 1};
     X(KERNEL, dtl_kernel_destroy, (h->kernel))                                                    \
     X(KERNEL, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
     X(STREAM, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
+    X(NONE, dtl_dtype_create, (8, "pair", &o->number))                                            \
+    X(NONE, dtl_dtype_destroy, (4096))                                                            \
+    X(NONE, dtl_dtype_size, (DTL_DTYPE_INT8, &o->word))                                           \
+    X(NONE, dtl_dtype_name, (DTL_DTYPE_INT8, &o->name))                                           \
+    X(NONE, dtl_op_create, (e_op, NULL, 0, "op", &o->number))                                     \
+    X(NONE, dtl_op_destroy, (4096))                                                               \
+    X(NONE, dtl_op_name, (DTL_OP_SUM, &o->name))                                                  \
     COMM_ENTRIES(X)                                                                               \
     X(NONE, dtl_topology, (&o->topology))                                                         \
     X(NONE, dtl_affinity, (NULL, 0, &o->word))                                                    \

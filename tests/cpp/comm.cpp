@@ -3,12 +3,16 @@
 
 #include <dtl.hpp>
 
+#include <complex>
 #include <vector>
 
 static_assert(dtl::dtype_of<double> == DTL_DTYPE_FLOAT64 && dtl::dtype_of<float> == DTL_DTYPE_FLOAT32);
 static_assert(dtl::dtype_of<int64_t> == DTL_DTYPE_INT64 && dtl::dtype_of<uint8_t> == DTL_DTYPE_UINT8);
 static_assert(dtl::dtype_of<long long> == DTL_DTYPE_INT64 && dtl::dtype_of<bool> == DTL_DTYPE_BOOL);
 static_assert(dtl::dtype_of<std::byte> == DTL_DTYPE_BYTE && dtl::dtype_of<int16_t> == DTL_DTYPE_INT16);
+
+static_assert(dtl::dtype_of<std::complex<float>> == DTL_DTYPE_COMPLEX64);
+static_assert(dtl::dtype_of<std::complex<double>> == DTL_DTYPE_COMPLEX128);
 
 static void ring(dtl::comm_ref world)
 {
@@ -28,6 +32,8 @@ static void collectives(dtl::comm_ref world)
 {
     const int rank = world.rank(), size = world.size();
     world.barrier();
+    CHECK(world.allreduce(std::complex<double>(1, rank), DTL_OP_SUM) ==
+          std::complex<double>(size, size * (size - 1) / 2));
     CHECK(world.allreduce(int64_t{rank}, DTL_OP_SUM) == int64_t{size} * (size - 1) / 2);
     CHECK(world.allreduce(float(rank), DTL_OP_MAX) == float(size - 1));
     int32_t value = rank == size - 1 ? 99 : 0;

@@ -14,6 +14,7 @@ pub mod group;
 mod link;
 mod members;
 pub mod message;
+mod numbered;
 pub mod open;
 pub mod p2p;
 mod progress;
