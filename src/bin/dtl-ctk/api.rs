@@ -6,11 +6,15 @@ use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
 use dtl::ffi::collective::dtl_comm_allgather;
 use dtl::ffi::comm::{dtl_comm_destroy, dtl_comm_open};
 use dtl::ffi::group::{dtl_comm_dup, dtl_comm_split};
-use dtl::ffi::request::{dtl_request_test, dtl_request_wait, dtl_request_wait_all, dtl_request_wait_any};
+use dtl::ffi::request::{
+    dtl_request_test, dtl_request_test_all, dtl_request_wait, dtl_request_wait_all, dtl_request_wait_any,
+    dtl_request_wait_some,
+};
 use dtl::ffi::runtime::{dtl_last_error, dtl_status_name};
 use dtl::ffi::threads::dtl_comm_threads;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
+use std::time::{Duration, Instant};
 
 /// Why a case failed.
 #[derive(Debug)]
@@ -140,7 +144,7 @@ pub(crate) fn wait(
     Err(Failure::wrong(format!("dtl_request_wait: succeeded, expected {}", name_of(expected))))
 }
 
-/// Waits for all requests, in one of four ways.
+/// Waits for all requests, in one of six ways.
 pub(crate) fn finish(requests: &mut [dtl_request_t], how: u64, timeout_ns: u64) -> Result<(), Failure> {
     let count = requests.len() as u64;
     match how {
@@ -161,22 +165,53 @@ pub(crate) fn finish(requests: &mut [dtl_request_t], how: u64, timeout_ns: u64) 
             }
             Ok(())
         }
-        _ => requests.iter().try_for_each(|&one| poll(one, timeout_ns)),
+        3 => finish_some(requests, timeout_ns),
+        4 => poll("dtl_request_test_all", timeout_ns, |done| {
+            // SAFETY: `count` requests; `done` is the caller's local.
+            unsafe { dtl_request_test_all(count, requests.as_mut_ptr(), done, ptr::null_mut()) }
+        }),
+        _ => requests.iter().try_for_each(|&one| {
+            poll("dtl_request_test", timeout_ns, |done| {
+                // SAFETY: `done` is the caller's local.
+                unsafe { dtl_request_test(one, done, ptr::null_mut()) }
+            })
+        }),
     }
 }
 
-/// Asks after a request until it is done.
-fn poll(request: dtl_request_t, timeout_ns: u64) -> Result<(), Failure> {
-    let begin = std::time::Instant::now();
+/// Waits for some until there is none.
+fn finish_some(requests: &mut [dtl_request_t], timeout_ns: u64) -> Result<(), Failure> {
+    let count = requests.len() as u64;
+    let (mut indices, mut left) = (vec![0; requests.len()], count);
+    while left > 0 {
+        let mut some = 0;
+        let (list, out, into) = (requests.as_mut_ptr(), &raw mut some, indices.as_mut_ptr());
+        // SAFETY: `count` requests and as many indices; `some` is a local.
+        let status = unsafe { dtl_request_wait_some(count, list, timeout_ns, out, into, ptr::null_mut()) };
+        check("dtl_request_wait_some", status)?;
+        if some == 0 || some > left {
+            return Err(Failure::wrong(format!("dtl_request_wait_some: {some} are done of {left}")));
+        }
+        left -= some;
+    }
+    Ok(())
+}
+
+/// Asks until it is done.
+pub(crate) fn poll(
+    call: &str,
+    timeout_ns: u64,
+    mut ask: impl FnMut(*mut i32) -> dtl_status_t,
+) -> Result<(), Failure> {
+    let begin = Instant::now();
     loop {
         let mut done = 0;
-        // SAFETY: `done` is a local.
-        check("dtl_request_test", unsafe { dtl_request_test(request, &raw mut done, ptr::null_mut()) })?;
+        check(call, ask(&raw mut done))?;
         if done != 0 {
             return Ok(());
         }
-        if begin.elapsed().as_nanos() > u128::from(timeout_ns) {
-            let text = format!("dtl_request_test: not done after {} s", timeout_ns / 1_000_000_000);
+        if begin.elapsed() > Duration::from_nanos(timeout_ns) {
+            let text = format!("{call}: not done after {} s", timeout_ns / 1_000_000_000);
             return Err(Failure { text, out_of_step: true });
         }
         std::thread::yield_now();

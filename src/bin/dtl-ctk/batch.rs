@@ -10,7 +10,6 @@ use dtl::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
 use dtl::abi::status::{DTL_ERROR_TRUNCATED, DTL_SUCCESS, dtl_status_t};
 use dtl::ffi::p2p::*;
 use dtl::ffi::request::{dtl_request_destroy, dtl_request_start};
-use std::time::{Duration, Instant};
 
 /// First block number of messages' data, behind those of collectives.
 const FIRST_BLOCK: u64 = 1000;
@@ -174,7 +173,7 @@ impl<'a> Batch<'a> {
             // SAFETY: `info` is a local.
             check("dtl_comm_probe", unsafe { dtl_comm_probe(self.comm, source, tag, out) })?;
         } else {
-            self.until_found("dtl_comm_iprobe", |found| {
+            api::poll("dtl_comm_iprobe", self.timeout_ns, |found| {
                 // SAFETY: both are locals.
                 unsafe { dtl_comm_iprobe(self.comm, source, tag, found, out) }
             })?;
@@ -195,7 +194,7 @@ impl<'a> Batch<'a> {
             let status = unsafe { dtl_comm_mrecv(message, buffer, count, dtype, info) };
             ended_as("dtl_comm_mrecv", status, expected_status(receive.message))?;
         } else {
-            self.until_found("dtl_comm_improbe", |found| {
+            api::poll("dtl_comm_improbe", self.timeout_ns, |found| {
                 // SAFETY: all are locals.
                 unsafe { dtl_comm_improbe(self.comm, source, tag, found, take, see) }
             })?;
@@ -206,23 +205,6 @@ impl<'a> Batch<'a> {
             receive.info = api::wait(request, self.timeout_ns, expected_status(receive.message))?;
         }
         told_the_same(&seen, &receive.info)
-    }
-
-    /// Asks until there is a message.
-    fn until_found(&self, call: &str, ask: impl Fn(*mut i32) -> dtl_status_t) -> Result<(), Failure> {
-        let begin = Instant::now();
-        loop {
-            let mut found = 0;
-            check(call, ask(&raw mut found))?;
-            if found != 0 {
-                return Ok(());
-            }
-            if begin.elapsed() > Duration::from_nanos(self.timeout_ns) {
-                let text = format!("{call}: no message after {} s", self.timeout_ns / 1_000_000_000);
-                return Err(Failure { text, out_of_step: true });
-            }
-            std::thread::yield_now();
-        }
     }
 
     /// Finds each message's receive, compares, and hashes in the order of the list.

@@ -210,7 +210,7 @@ pub(crate) struct Case {
     /// Number of ranks of the job.
     pub(crate) ranks: u64,
     pub(crate) group: Group,
-    /// How requests are ended: wait_all, one by one from the last, wait_any, test.
+    /// How requests are ended: wait_all, one by one from the last, wait_any, wait_some, test_all, test.
     pub(crate) finish: u64,
     pub(crate) steps: Vec<Step>,
 }

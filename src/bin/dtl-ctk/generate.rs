@@ -34,7 +34,7 @@ pub(crate) fn case(space: &Space, number: u64) -> Case {
         let nonblocking = !op.is_p2p() && random.chance(if count > 1 { 70 } else { 40 });
         steps.push(step(&mut random, space, op, nonblocking));
     }
-    Case { number, ranks: space.ranks, group, finish: random.below(4), steps }
+    Case { number, ranks: space.ranks, group, finish: random.below(6), steps }
 }
 
 fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {

@@ -262,6 +262,10 @@ impl View<'_> {
         (plan.rcounts, plan.rdispls) = (receives.counts, self.passed(receives.displs));
         plan.dests = dests.into_iter().map(|rank| rank as i32).collect();
         plan.sources = sources.into_iter().map(|rank| rank as i32).collect();
+        if self.step.root % 2 == 0 {
+            with_nobody(&mut plan.dests, &mut plan.scounts, &mut plan.sdispls);
+            with_nobody(&mut plan.sources, &mut plan.rcounts, &mut plan.rdispls);
+        }
     }
 
     fn shift(&self, plan: &mut Plan) {
@@ -278,6 +282,15 @@ impl View<'_> {
             plan.recv = self.filler(plan.rcounts[0]);
         }
     }
+}
+
+/// One neighbor more, who is nobody.
+fn with_nobody(ranks: &mut Vec<i32>, counts: &mut Vec<u64>, displs: &mut Vec<u64>) {
+    if !displs.is_empty() {
+        displs.push(0);
+    }
+    ranks.push(DTL_PROC_NULL);
+    counts.push(0);
 }
 
 /// Places of blocks one after the other, with gaps.

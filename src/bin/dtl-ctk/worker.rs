@@ -38,7 +38,13 @@ fn progress(run: &Run) -> Option<File> {
 fn single(run: &Run) -> Result<bool, Failure> {
     let comm = Comm::open(&run.kind, None, run.timeout_ns())?;
     let (rank, ranks) = place(comm.handle)?;
-    Ok(one(Rank { run, rank, ranks, comm, progress: progress(run) }))
+    let passed = one(Rank { run, rank, ranks, comm, progress: progress(run) });
+    if passed && rank == 0 && !run.worker {
+        // Under a launcher of the user's own, nobody else says so.
+        let (kind, count, seed) = (&run.kind, run.numbers().count(), run.choice.seed);
+        println!("{kind}, {ranks} rank(s): {count} case(s) passed (seed {seed})");
+    }
+    Ok(passed)
 }
 
 /// Rank and number of ranks.
