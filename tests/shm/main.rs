@@ -322,7 +322,10 @@ fn missing_shared_memory_is_told_to_all() {
             "memfd_create EPERM",
             "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): Operation not",
         ),
-        ("ftruncate ENOSPC", "DTL_ERROR_OUT_OF_MEMORY: making shared memory: No space left on device"),
+        (
+            "ftruncate ENOSPC",
+            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): No space left",
+        ),
         ("fallocate ENOSPC", "DTL_ERROR_OUT_OF_MEMORY: allocating shared memory: No space left on device"),
     ];
     for (filter, expected) in all {
