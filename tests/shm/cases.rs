@@ -1,5 +1,6 @@
 //! The ranks' side of the tests.
 
+use crate::forbid::{forbid, forbid_as_told};
 use crate::rank::*;
 use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
@@ -31,6 +32,11 @@ pub(crate) fn run(case: &str) {
         "killed_in_stream" => killed(Killed::InStream),
         "killed_while_taken" => killed_while_taken(),
         "huge" => huge(&open()),
+        "no_memory" => {
+            forbid_as_told();
+            drop(open_or_say());
+        }
+        "no_ring" => no_ring(),
         "open_only" => drop(open_or_say()),
         "open_and_stay" => {
             let _open = open_or_say();
@@ -522,6 +528,25 @@ fn one_off() {
 fn bad_setting() {
     let error = try_open().err().expect("refused");
     assert!(error.text().contains("DTL_CMA=\"maybe\""), "{error}");
+}
+
+/// The rings are made at the first message: there is no memory for rank 0's any more.
+fn no_ring() {
+    let comm = open();
+    if comm.rank() == 1 {
+        let error = wait(&comm, receive(&comm, &Buffer::new(10), from(0, 1)));
+        return assert_eq!(error.status, DTL_ERROR_RANK_FAILURE, "rank 0 leaves");
+    }
+    forbid(libc::SYS_fallocate, libc::ENOSPC);
+    for _ in 0..3 {
+        let data = Buffer::new(10);
+        let error = comm.isend(data.region(), 1, 1).expect_err("no memory");
+        assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY, "{error}");
+        assert!(error.text().contains("ring from rank 1 to rank 0: No space left on device"), "{error}");
+    }
+    // What needs no new memory goes on: a message to itself.
+    assert_eq!(comm.failed_count(), 0);
+    comm.close().expect("close");
 }
 
 fn exchange(comm: &Rank, len: usize) {
