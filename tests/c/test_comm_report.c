@@ -34,6 +34,8 @@ static void mismatch(const char *what, uint64_t timeout_ns) {
         expect(what, status, "allreduce #0 (count 8, INT64, SUM)", "bcast #0 (count 8, INT64, root 0)");
     } else if (strcmp(what, "root") == 0) {
         status = dtl_comm_gather(comm, in, 2, out, DTL_DTYPE_INT64, odd ? 1 : 0);
+        /* Who is no root has sent its part and may have gone on: it fails in its next collective. */
+        if (me > 1 && status == DTL_SUCCESS) status = dtl_comm_barrier(comm);
         expect(what, status, "root 0", "root 1");
     } else if (strcmp(what, "count") == 0) {
         status = dtl_comm_allreduce(comm, in, out, odd ? 5 : 4, DTL_DTYPE_INT64, DTL_OP_SUM);
@@ -46,14 +48,17 @@ static void mismatch(const char *what, uint64_t timeout_ns) {
         expect(what, status, "MIN", "MAX");
     } else { /* one is missing: it waits for another message meanwhile, so it answers */
         if (odd) {
-            CHECK_STATUS(dtl_comm_recv(comm, in, 1, DTL_DTYPE_INT64, 0, 99, NULL), DTL_ERROR_TIMEOUT);
+            dtl_request_t request;
+            CHECK_OK(dtl_comm_irecv(comm, in, 1, DTL_DTYPE_INT64, 0, 99, &request));
+            CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(5000), NULL), DTL_ERROR_TIMEOUT);
+            CHECK_OK(dtl_request_destroy(request));
         } else {
             status = dtl_comm_barrier(comm);
             expect(what, status, "barrier #0", "recv (count 1, INT64, from rank 0, tag 99)");
         }
     }
     /* With a limit, after it; without one, when the ranks have asked each other. */
-    CHECK(now_ms() - began < 8000);
+    CHECK(now_ms() - began < 12000);
     CHECK_OK(dtl_comm_barrier(meet));
     if (strcmp(what, "missing") != 0) CHECK_STATUS(dtl_comm_barrier(comm), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_comm_barrier(meet));

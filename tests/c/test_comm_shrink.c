@@ -60,7 +60,8 @@ static void survive(const char *scenario) {
     } else {
         while (status == DTL_SUCCESS) status = dtl_comm_barrier(comm);
         CHECK(status == DTL_ERROR_RANK_FAILURE);
-        CHECK_STATUS(dtl_comm_barrier(comm), DTL_ERROR_INVALID_STATE);
+        status = dtl_comm_barrier(comm); /* out of step, unless another rank shrinks it already */
+        CHECK(status == DTL_ERROR_INVALID_STATE || status == DTL_ERROR_RANK_FAILURE);
     }
     CHECK_OK(dtl_comm_shrink(comm, &left));
     CHECK_STATUS(dtl_comm_send(comm, &value, 0, DTL_DTYPE_INT32, 0, 1), DTL_ERROR_RANK_FAILURE); /* it is revoked */
@@ -79,7 +80,7 @@ static int drive(const char *program) {
     static const char *const sizes[] = {"2", "3", "5", "8"};
     const char *dtlrun = getenv("DTL_TEST_DTLRUN");
     size_t i, j;
-    char command[2048];
+    char command[12000];
     if (dtlrun == NULL) SKIP("DTL_TEST_DTLRUN does not name dtlrun");
     for (i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
         for (j = 0; j < sizeof sizes / sizeof *sizes; j++) {

@@ -540,7 +540,7 @@ fn no_ring() {
     forbid(libc::SYS_fallocate, libc::ENOSPC);
     for _ in 0..3 {
         let data = Buffer::new(10);
-        let error = comm.isend(data.region(), 1, 1).expect_err("no memory");
+        let error = comm.isend(data.region(), 1, 1, SendMode::Standard).expect_err("no memory");
         assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY, "{error}");
         assert!(error.text().contains("ring from rank 1 to rank 0: No space left on device"), "{error}");
     }

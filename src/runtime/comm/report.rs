@@ -249,7 +249,7 @@ fn states(comm: &Comm) -> Vec<(i32, String)> {
         });
         let answers = rank == comm.rank || heard.since_asked.contains(&rank);
         match place {
-            _ if failed.contains(&rank) => "dead, or has left".to_owned(),
+            _ if failed.contains(&rank) => "gone (died or left)".to_owned(),
             Some(place) if answers => place,
             Some(place) => format!("silent (not in a call of this library); it was {place}"),
             None => "silent (not in a call of this library)".to_owned(),

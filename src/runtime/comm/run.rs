@@ -192,6 +192,7 @@ impl Run {
     fn check_hope(&mut self, comm: &Comm) -> Result<()> {
         comm.check_open()?;
         if let Some((who, status)) = comm.reports.given_up(self.number) {
+            report::gather(comm);
             let text = format!("rank {who} gave up {}, or a collective before it", self.call);
             return Err(report::attach(comm, &Error::new(status, text)));
         }
