@@ -19,8 +19,9 @@ static void test_ssend(void) {
     CHECK_OK(dtl_request_wait(request, MILLISECONDS(60000), NULL));
     /* No bytes, and many. */
     CHECK_OK(dtl_comm_issend(comm, NULL, 0, DTL_DTYPE_INT32, next, 4, &request));
-    CHECK_OK(dtl_comm_recv(comm, NULL, 0, DTL_DTYPE_INT32, before, 4, &info));
-    CHECK(info.size_bytes == 0 && info.tag == 4);
+    got = -7;
+    CHECK_OK(dtl_comm_recv(comm, &got, 1, DTL_DTYPE_INT32, before, 4, &info));
+    CHECK(info.size_bytes == 0 && info.tag == 4 && got == -7);
     CHECK_OK(dtl_request_wait(request, MILLISECONDS(60000), NULL));
     CHECK_OK(dtl_comm_ssend(comm, &value, 1, DTL_DTYPE_INT32, DTL_PROC_NULL, 4));
     /* Standard and synchronous ones do not overtake each other. */

@@ -171,7 +171,8 @@ impl Engine {
     }
 
     fn post_payload(&mut self, source: usize, id: OpId, into: Region, size: u64) -> Result<u32> {
-        let stand_in = if into.is_empty() { Scratch::new(1) } else { None };
+        // A message of no bytes arrives as one, which must not touch the buffer.
+        let stand_in = if into.is_empty() || size == 0 { Scratch::new(1) } else { None };
         let room = stand_in.as_ref().map_or(into, Scratch::region).part(0, wanted(size, into.len()));
         self.last_payload = (self.last_payload + 1) & (PAYLOAD - 1);
         let word = self.last_payload | PAYLOAD;
