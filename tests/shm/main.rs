@@ -13,6 +13,7 @@
 )]
 
 mod cases;
+mod deaths;
 mod forbid;
 mod rank;
 
