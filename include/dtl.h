@@ -792,7 +792,7 @@ typedef struct dtl_comm_desc_t {
     /// Number of ranks; 0 = rank and size from the launcher's environment.
     int32_t size;
     /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
-    /// launcher's environment. For kind "shm": at most 64 bytes.
+    /// launcher's environment.
     const char *job;
     /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from
     /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE.

@@ -68,7 +68,7 @@ class request {
     /// Waits at most this long; false = still in flight.
     bool wait_for(std::chrono::nanoseconds limit, dtl_recv_info_t *info = nullptr)
     {
-        const dtl_status_t status = dtl_request_wait(handle_, static_cast<uint64_t>(limit.count()), info);
+        const dtl_status_t status = dtl_request_wait(handle_, detail::nanoseconds(limit), info);
         if (status == DTL_ERROR_TIMEOUT) {
             return false;
         }

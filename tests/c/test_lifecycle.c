@@ -205,6 +205,7 @@ static void at_exit_open(void) {
     CHECK_OK(dtl_stream_synchronize(left.stream));
     CHECK_OK(dtl_finalize());
     all_must_fail(&left, DTL_ERROR_INVALID_STATE);
+    CHECK(strstr(dtl_last_error(), "finalized") != NULL); /* though the thread's own place for it is gone */
     _exit(43);
 }
 
