@@ -67,9 +67,20 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
 }
 
 fn read_environment() -> Result<Settings> {
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let mut variables = std::collections::BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        let Ok(name) = name.into_string() else { continue };
+        match value.into_string() {
+            Ok(value) => drop(variables.insert(name, value)),
+            Err(value) if name.starts_with("DTL_") => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "{name}={value:?} is no text (UTF-8): correct or unset it"
+                );
+            }
+            Err(_) => {}
+        }
+    }
     let settings = settings::from_environment(&variables)?;
     log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
     for complaint in settings::complaints(&variables) {

@@ -1,7 +1,7 @@
 //! A C comm table as [`Comm`]: its slots are a [`Wire`], and `frames` makes a transport of that.
 
 use super::{Owner, call, required, take_error_text};
-use crate::abi::status::DTL_SUCCESS;
+use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
 use crate::abi::vtable::*;
 use crate::backend::frames::{self, Wire};
 use crate::error::{Result, fail};
@@ -158,6 +158,14 @@ impl Wire for NativeWire {
             &raw mut done,
             &raw mut result
         )?;
+        if done != 0 && !crate::error::is_status(result.status) {
+            let text = format!(
+                "backend {}: comm.test ended an operation with {}, which is no status",
+                self.owner.name, result.status
+            );
+            crate::runtime::log::warning!("{text}");
+            result.status = DTL_ERROR_NATIVE_BACKEND;
+        }
         Ok((done != 0).then_some(Done {
             source: result.source,
             status: result.status,
