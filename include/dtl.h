@@ -816,7 +816,8 @@ typedef struct dtl_comm_info_t {
     int32_t rank;
     /// Number of ranks.
     int32_t size;
-    /// Ranks known to have died or left.
+    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
+    /// finalized). Grows with what calls on the communicator find out; never shrinks.
     int32_t failed_count;
     /// Time limit in nanoseconds of each blocking call.
     uint64_t timeout_ns;
@@ -1244,6 +1245,8 @@ typedef struct dtl_backend_vtable_t {
 /// @param config  NULL = everything from the environment. Read during the call only.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a setting or environment variable has a value that makes no
 ///         sense (named in the text). DTL_ERROR_FORKED: call dtl_init_after_fork instead.
+///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize; call again when that has
+///         returned (but do not wait for it in a callback, which dtl_finalize may be waiting for).
 /// Threads: any. Equivalent: MPI_Init (but repeatable).
 DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 
@@ -1251,7 +1254,8 @@ DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 /// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
 /// until the next dtl_init. Communicators are closed too: call it on every rank.
 ///
-/// @return DTL_ERROR_BUSY: another thread is inside the library; let it return, then call again.
+/// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
+///         is further up; let it return, then call again.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
 /// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
 DTL_NODISCARD dtl_status_t dtl_finalize(void);
@@ -1294,6 +1298,8 @@ const char *dtl_last_error(void);
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
 /// `user` is passed through; both must stay valid until replaced (and one call longer: another
 /// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
+/// The function is called by whichever thread has something to log, several at a time too. It may
+/// call the library, except dtl_finalize; what it logs itself comes back to it.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
 DTL_NODISCARD dtl_status_t dtl_log_set_callback(dtl_log_fn_t function, void *user, int32_t level);

@@ -80,7 +80,8 @@ pub struct dtl_comm_info_t {
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// Ranks known to have died or left.
+    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
+    /// finalized). Grows with what calls on the communicator find out; never shrinks.
     pub failed_count: i32,
     /// Time limit in nanoseconds of each blocking call.
     pub timeout_ns: u64,

@@ -7,7 +7,7 @@ use super::registry::{self, Backend};
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
-use crate::sys::epoch::Guard;
+use crate::sys::epoch::{self, Guard};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -54,7 +54,10 @@ pub fn set(backend: &Backend, device: i32) -> Result<()> {
     let id = backend.handle().id;
     let remembered = DEVICES.try_with(|devices| {
         let mut devices = devices.borrow_mut();
-        devices.retain(|(known, _)| *known != id);
+        // Entries of backends that have gone go too, so that the list stays as short as theirs.
+        let inside = epoch::enter();
+        let is_there = |known| registry::find(&inside, dtl_backend_t { id: known }).is_ok();
+        devices.retain(|(known, _)| *known != id && is_there(*known));
         devices.push((id, device));
     });
     if remembered.is_err() {
@@ -112,4 +115,43 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
     let own = backend.device()?.memory_info(device);
     let memorys = || backend.memory.as_ref().and_then(|memory| memory.memory_info());
     own.or_else(memorys).unwrap_or_else(|| Err(backend.lacks("memory information")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::backend::{Device, Presence};
+
+    struct One;
+
+    impl Presence for One {}
+
+    impl Device for One {
+        fn count(&self) -> Result<i32> {
+            Ok(1)
+        }
+        fn set(&self, _device: i32) -> Result<()> {
+            Ok(())
+        }
+        fn get(&self) -> Result<i32> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn entries_of_backends_that_are_gone_are_dropped() {
+        for _ in 0..50 {
+            let mut backend = Backend::new(c"passing", 0, false, Box::new(One));
+            backend.device = Some(Box::new(One));
+            let handle = registry::add(Arc::new(backend), 0).expect("added");
+            let inside = epoch::enter();
+            set(backend_of(&inside, handle), 0).expect("set");
+            registry::remove(&inside, handle).expect("removed");
+        }
+        assert_eq!(DEVICES.with(|devices| devices.borrow().len()), 1, "only the last one's");
+    }
+
+    fn backend_of(inside: &Guard, handle: dtl_backend_t) -> &Backend {
+        backend(inside, handle).expect("registered")
+    }
 }

@@ -30,6 +30,7 @@ static void check_survivors(dtl_comm_t all, dtl_comm_t left, int lost) {
 
 static void die_in(const char *scenario) {
     int32_t value = 0;
+    usleep(200000); /* the others are through the first barrier */
     if (strcmp(scenario, "before") == 0) kill(getpid(), SIGKILL);
     if (strcmp(scenario, "leaves") == 0) exit(0); /* without a word: that is a death too */
     if (strcmp(scenario, "late") == 0) {
