@@ -7,7 +7,7 @@ use super::registry::{self, Backend};
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
-use crate::sys::epoch::{self, Guard};
+use crate::sys::epoch::Guard;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -54,10 +54,7 @@ pub fn set(backend: &Backend, device: i32) -> Result<()> {
     let id = backend.handle().id;
     let remembered = DEVICES.try_with(|devices| {
         let mut devices = devices.borrow_mut();
-        // Entries of backends that have gone go too, so that the list stays as short as theirs.
-        let inside = epoch::enter();
-        let is_there = |known| registry::find(&inside, dtl_backend_t { id: known }).is_ok();
-        devices.retain(|(known, _)| *known != id && is_there(*known));
+        devices.retain(|(known, _)| *known != id);
         devices.push((id, device));
     });
     if remembered.is_err() {
@@ -68,6 +65,14 @@ pub fn set(backend: &Backend, device: i32) -> Result<()> {
     }
     BACKEND.set(id);
     Ok(())
+}
+
+/// Drops the thread's entries of backends that have gone, so that the list stays as short as theirs.
+/// Apart from [`set`], which the library's own threads call without being inside.
+pub fn forget_gone(inside: &Guard) {
+    let is_there = |known| registry::find(inside, dtl_backend_t { id: known }).is_ok();
+    // In a thread that is ending there is no list any more.
+    let _ = DEVICES.try_with(|devices| devices.borrow_mut().retain(|(known, _)| is_there(*known)));
 }
 
 /// The thread's current device of a backend.
@@ -121,6 +126,7 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
 mod tests {
     use super::*;
     use crate::runtime::backend::{Device, Presence};
+    use crate::sys::epoch;
 
     struct One;
 
@@ -146,6 +152,7 @@ mod tests {
             let handle = registry::add(Arc::new(backend), 0).expect("added");
             let inside = epoch::enter();
             set(backend_of(&inside, handle), 0).expect("set");
+            forget_gone(&inside);
             registry::remove(&inside, handle).expect("removed");
         }
         assert_eq!(DEVICES.with(|devices| devices.borrow().len()), 1, "only the last one's");
