@@ -162,6 +162,27 @@ class comm_ref {
         return request(handle);
     }
 
+    /// As send, but returns when a receive has begun to take the message.
+    template <class T> void ssend(const T *data, uint64_t count, int dest, int tag = 0) const
+    {
+        check(dtl_comm_ssend(handle_, data, count, dtype_of<T>, dest, tag));
+    }
+
+    /// Waits for a message that a recv with these arguments would take; size_bytes tells how long it is.
+    dtl_recv_info_t probe(int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        dtl_recv_info_t info = {};
+        check(dtl_comm_probe(handle_, source, tag, &info));
+        return info;
+    }
+
+    /// The same ranks, with messages of their own.
+    comm dup() const;
+    /// One communicator for each color; an empty one for DTL_UNDEFINED.
+    comm split(int color, int key = 0) const;
+    /// After a failure: the ranks that are left.
+    comm shrink() const;
+
     void barrier() const { check(dtl_comm_barrier(handle_)); }
 
     template <class T> void bcast(T *data, uint64_t count, int root) const
@@ -234,6 +255,27 @@ class comm {
   private:
     detail::owned<dtl_comm_t, dtl_comm_destroy> handle_;
 };
+
+inline comm comm_ref::dup() const
+{
+    dtl_comm_t out = {};
+    check(dtl_comm_dup(handle_, &out));
+    return comm(out);
+}
+
+inline comm comm_ref::split(int color, int key) const
+{
+    dtl_comm_t out = {};
+    check(dtl_comm_split(handle_, color, key, &out));
+    return comm(out);
+}
+
+inline comm comm_ref::shrink() const
+{
+    dtl_comm_t out = {};
+    check(dtl_comm_shrink(handle_, &out));
+    return comm(out);
+}
 
 } // namespace dtl
 

@@ -69,6 +69,30 @@ static void opened()
     moved->barrier();
 }
 
+static void derived(dtl::comm_ref world)
+{
+    const int rank = world.rank(), size = world.size();
+    dtl::comm copy = world.dup();
+    const dtl::comm half = copy->split(rank % 2);
+    CHECK(half->size() == (size + 1 - rank % 2) / 2 && half->rank() == rank / 2);
+    CHECK(half->allreduce(1, DTL_OP_SUM) == half->size());
+    const dtl::comm none = copy->split(DTL_UNDEFINED);
+    CHECK(none.get().id == 0);
+    // A message whose length its receiver learns by probing.
+    const std::vector<double> sent(static_cast<size_t>(rank) + 3, rank);
+    dtl::request sending = copy->isend(sent.data(), sent.size(), (rank + 1) % size, 5);
+    const int before = (rank + size - 1) % size;
+    const dtl_recv_info_t found = copy->probe(before, 5);
+    std::vector<double> got(found.size_bytes / sizeof(double));
+    CHECK(got.size() == static_cast<size_t>(before) + 3);
+    copy->recv(got.data(), got.size(), before, 5);
+    CHECK(got.front() == before && got.back() == before);
+    sending.wait();
+    const dtl::comm left = copy->shrink(); // nobody failed: all are left
+    CHECK(left->size() == size && left->rank() == rank);
+    left->barrier();
+}
+
 int main()
 {
     dtl::library library;
@@ -77,6 +101,7 @@ int main()
     collectives(world);
     abandoned(world);
     opened();
+    derived(world);
     if (world.rank() == 0) {
         std::printf("comm: all checks passed with %d ranks\n", world.size());
     }
