@@ -312,8 +312,8 @@ pub trait Transport: Send + Sync {
     fn test(&self, op: OpId) -> Result<Option<Done>>;
     /// Makes progress without asking after anything: called while a call waits on another transport.
     fn progress(&self);
-    /// Sleeps until an operation of this rank ends, `limit` at most, if none has ended since the call
-    /// that set `seen` (0 at first). False, at once: nobody would wake it, sleep by the clock.
+    /// Sleeps until an operation of this rank ends or a message comes, `limit` at most, if nothing has
+    /// happened since the call that set `seen` (0 at first). False, at once: nobody would wake it, sleep by the clock.
     fn rest(&self, _seen: &mut u64, _limit: Duration) -> bool {
         false
     }

@@ -63,8 +63,8 @@ struct Fabric {
 #[repr(align(128))]
 struct Side {
     state: Mutex<State>,
-    /// Told when an operation ends while somebody sleeps.
-    ended: Condvar,
+    /// Told of an event while somebody sleeps.
+    woken: Condvar,
     left: AtomicBool,
     /// Whether an operation failed because this rank left.
     blamed: AtomicBool,
@@ -73,8 +73,8 @@ struct Side {
 struct State {
     operations: Operations<Operation>,
     matcher: Matcher<OpId, Message>,
-    /// Operations that have ended so far.
-    ends: u64,
+    /// Operations that have ended and unexpected messages that have come, so far.
+    events: u64,
     sleepers: u32,
 }
 
@@ -110,10 +110,10 @@ enum Small {
 impl Side {
     fn new(ranks: usize) -> Self {
         let state =
-            State { operations: Operations::new(), matcher: Matcher::new(ranks), ends: 0, sleepers: 0 };
+            State { operations: Operations::new(), matcher: Matcher::new(ranks), events: 0, sleepers: 0 };
         Side {
             state: Mutex::new(state),
-            ended: Condvar::new(),
+            woken: Condvar::new(),
             left: AtomicBool::new(false),
             blamed: AtomicBool::new(false),
         }
@@ -127,9 +127,14 @@ impl Side {
         if let Some(operation) = state.operations.get_mut(id) {
             *operation = Operation::Done(done);
         }
-        state.ends += 1;
+        self.wake(state);
+    }
+
+    /// An operation has ended, or a message has come that a probe may wait for.
+    fn wake(&self, state: &mut State) {
+        state.events += 1;
         if state.sleepers > 0 {
-            self.ended.notify_all();
+            self.woken.notify_all();
         }
     }
 
@@ -201,6 +206,7 @@ impl Endpoint {
         }
         let Some(copy) = Scratch::copy_of(data) else { return Small::NoMemory };
         state.matcher.arrive(self.rank, word, Message::Copied(copy));
+        target.wake(&mut state);
         Small::Delivered
     }
 
@@ -215,6 +221,7 @@ impl Endpoint {
         }
         let Some(posted) = state.matcher.take_posted(self.rank, word) else {
             state.matcher.arrive(self.rank, word, Message::Lent(data, id));
+            target.wake(&mut state);
             return Ok(());
         };
         let receive = state.operations.get_mut(posted);
@@ -399,12 +406,12 @@ impl Transport for Endpoint {
     fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
         let Ok(own) = self.own() else { return false };
         let mut state = own.state.lock();
-        if state.ends == *seen {
+        if state.events == *seen {
             state.sleepers += 1;
-            state = own.ended.wait_for(state, limit);
+            state = own.woken.wait_for(state, limit);
             state.sleepers -= 1;
         }
-        *seen = state.ends;
+        *seen = state.events;
         true
     }
 
