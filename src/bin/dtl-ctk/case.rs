@@ -172,7 +172,7 @@ pub(crate) struct Step {
 
 impl Step {
     pub(crate) fn dtype(&self) -> dtl_dtype_t {
-        self.ty.dtype
+        crate::user::dtype(self.ty.dtype)
     }
 
     /// The only or first count.

@@ -3,6 +3,7 @@
 use crate::api::{Failure, check};
 use crate::case::{Op, Step};
 use crate::plan::Plan;
+use crate::user;
 use dtl::abi::comm::{DTL_ANY_TAG, DTL_PROC_NULL, dtl_recv_info_t};
 use dtl::abi::handle::{dtl_comm_t, dtl_request_t};
 use dtl::abi::status::DTL_SUCCESS;
@@ -59,7 +60,7 @@ fn fold(
     out: Option<*mut dtl_request_t>,
 ) -> Result<(), Failure> {
     let (s, r) = buffers(plan);
-    let (count, dtype, op) = (plan.count, step.dtype(), step.reduction);
+    let (count, dtype, op) = (plan.count, step.dtype(), user::operation(step.reduction));
     match step.op {
         Op::Reduce => call!(dtl_comm_reduce, dtl_comm_ireduce, out, comm, s, r, count, dtype, op, plan.root),
         Op::Allreduce => call!(dtl_comm_allreduce, dtl_comm_iallreduce, out, comm, s, r, count, dtype, op),

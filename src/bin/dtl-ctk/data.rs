@@ -16,7 +16,21 @@ pub(crate) enum Class {
     Float,
     Byte,
     Bool,
+    /// Real and imaginary part.
+    Complex,
+    /// Value and index.
+    Pair,
+    /// Six 32-bit numbers below 251, for operations of the program's own.
+    User,
 }
+
+/// The kit's own numbers of a dtype and operations of the program's own: `user` makes them.
+pub(crate) const USER_DTYPE: dtl_dtype_t = 100;
+pub(crate) const USER_SUM: dtl_reduce_op_t = 100;
+pub(crate) const USER_MATRIX: dtl_reduce_op_t = 101;
+/// So many first entries of the tables are also in tests/oracle/oracle.c.
+const PORTABLE_TYPES: usize = 12;
+const PORTABLE_REDUCTIONS: usize = 10;
 
 /// An element type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +45,7 @@ const fn ty(dtype: dtl_dtype_t, name: &'static str, size: usize, class: Class) -
     Type { dtype, name, size, class }
 }
 
-pub(crate) const TYPES: [Type; 12] = [
+pub(crate) const TYPES: [Type; 24] = [
     ty(DTL_DTYPE_INT8, "int8", 1, Class::Signed),
     ty(DTL_DTYPE_INT16, "int16", 2, Class::Signed),
     ty(DTL_DTYPE_INT32, "int32", 4, Class::Signed),
@@ -44,10 +58,22 @@ pub(crate) const TYPES: [Type; 12] = [
     ty(DTL_DTYPE_FLOAT64, "float64", 8, Class::Float),
     ty(DTL_DTYPE_BYTE, "byte", 1, Class::Byte),
     ty(DTL_DTYPE_BOOL, "bool", 1, Class::Bool),
+    ty(DTL_DTYPE_FLOAT16, "float16", 2, Class::Float),
+    ty(DTL_DTYPE_BFLOAT16, "bfloat16", 2, Class::Float),
+    ty(DTL_DTYPE_COMPLEX64, "complex64", 8, Class::Complex),
+    ty(DTL_DTYPE_COMPLEX128, "complex128", 16, Class::Complex),
+    ty(DTL_DTYPE_FLOAT32_INT32, "float32_int32", 8, Class::Pair),
+    ty(DTL_DTYPE_FLOAT64_INT32, "float64_int32", 16, Class::Pair),
+    ty(DTL_DTYPE_INT32_INT32, "int32_int32", 8, Class::Pair),
+    ty(DTL_DTYPE_INT64_INT32, "int64_int32", 16, Class::Pair),
+    ty(DTL_DTYPE_INT16_INT32, "int16_int32", 8, Class::Pair),
+    ty(DTL_DTYPE_FLOAT64_INT64, "float64_int64", 16, Class::Pair),
+    ty(DTL_DTYPE_INT64_INT64, "int64_int64", 16, Class::Pair),
+    ty(USER_DTYPE, "user", 24, Class::User),
 ];
 
 /// Reduction operations with their names.
-pub(crate) const REDUCTIONS: [(dtl_reduce_op_t, &str); 10] = [
+pub(crate) const REDUCTIONS: [(dtl_reduce_op_t, &str); 16] = [
     (DTL_OP_SUM, "sum"),
     (DTL_OP_PROD, "prod"),
     (DTL_OP_MIN, "min"),
@@ -58,7 +84,23 @@ pub(crate) const REDUCTIONS: [(dtl_reduce_op_t, &str); 10] = [
     (DTL_OP_BOR, "bor"),
     (DTL_OP_LXOR, "lxor"),
     (DTL_OP_BXOR, "bxor"),
+    (DTL_OP_MINLOC, "minloc"),
+    (DTL_OP_MAXLOC, "maxloc"),
+    (DTL_OP_REPLACE, "replace"),
+    (DTL_OP_NO_OP, "no_op"),
+    (USER_SUM, "user sum"),
+    (USER_MATRIX, "user matrix product"),
 ];
+
+/// The element types of a run; `portable`: those that the MPI oracle knows, too.
+pub(crate) fn types(portable: bool) -> &'static [Type] {
+    if portable { &TYPES[..PORTABLE_TYPES] } else { &TYPES }
+}
+
+/// The reductions of a run.
+pub(crate) fn reductions(portable: bool) -> &'static [(dtl_reduce_op_t, &'static str)] {
+    if portable { &REDUCTIONS[..PORTABLE_REDUCTIONS] } else { &REDUCTIONS }
+}
 
 pub(crate) fn reduction_name(op: dtl_reduce_op_t) -> &'static str {
     REDUCTIONS.into_iter().find(|(known, _)| *known == op).map_or("?", |(_, name)| name)
@@ -68,6 +110,10 @@ pub(crate) fn reduction_name(op: dtl_reduce_op_t) -> &'static str {
 pub(crate) fn go_together(op: dtl_reduce_op_t, class: Class) -> bool {
     let is_integer = matches!(class, Class::Signed | Class::Unsigned);
     match op {
+        DTL_OP_REPLACE | DTL_OP_NO_OP => true,
+        DTL_OP_MINLOC | DTL_OP_MAXLOC => class == Class::Pair,
+        USER_SUM | USER_MATRIX => class == Class::User,
+        DTL_OP_SUM | DTL_OP_PROD if class == Class::Complex => true,
         DTL_OP_SUM | DTL_OP_PROD | DTL_OP_MIN | DTL_OP_MAX => is_integer || class == Class::Float,
         DTL_OP_LAND | DTL_OP_LOR | DTL_OP_LXOR => is_integer || class == Class::Bool,
         _ => is_integer || class == Class::Byte,
@@ -112,6 +158,17 @@ pub(crate) fn fill(out: &mut [u8], ty: Type, reduction: Option<dtl_reduce_op_t>,
 fn input(word: u64, ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin) -> i64 {
     let signed = matches!(ty.class, Class::Signed | Class::Float);
     let modulo = |count: u64| (word % count) as i64;
+    match (ty.class, reduction) {
+        (Class::Pair, _) => return join(modulo(5) - 2, (word >> 32) as i64 % 100),
+        (Class::User, _) => return join_six(word.to_le_bytes().map(|byte| byte % 251)),
+        // Two factors with parts of 1 and -1: no product has a negative zero.
+        (Class::Complex, Some(DTL_OP_PROD)) if from.source > 1 => return join(1, 0),
+        (Class::Complex, Some(DTL_OP_PROD)) => {
+            return join(1 - 2 * modulo(2), 1 - 2 * ((word >> 32) as i64 % 2));
+        }
+        (Class::Complex, _) => return join(modulo(3) - 1, (word >> 32) as i64 % 3 - 1),
+        _ => {}
+    }
     match reduction {
         Some(DTL_OP_SUM) => {
             let limit = (100 / from.ranks).clamp(1, 7);
@@ -125,14 +182,88 @@ fn input(word: u64, ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin) 
         Some(DTL_OP_LAND | DTL_OP_LOR | DTL_OP_LXOR) if ty.class != Class::Bool => modulo(3),
         _ if ty.class == Class::Bool => modulo(2),
         // Any bits, but no floating-point numbers that a copy through a register could change.
-        _ if ty.class == Class::Float => modulo(1 << 20),
+        _ if ty.class == Class::Float => modulo(if ty.size == 2 { 256 } else { 1 << 20 }),
         _ => word as i64,
     }
 }
 
+/// Two parts as one value: pairs and complex numbers.
+pub(crate) fn join(first: i64, second: i64) -> i64 {
+    (first << 32) | i64::from(second as u32)
+}
+
+/// The parts of a value.
+pub(crate) fn parts(value: i64) -> (i64, i64) {
+    (value >> 32, i64::from(value as i32))
+}
+
+/// The first six numbers as one value.
+fn join_six(numbers: [u8; 8]) -> i64 {
+    i64::from_le_bytes(numbers) & ((1 << 48) - 1)
+}
+
+/// The types of the two parts of an element, and where the second lies.
+fn parts_of(ty: Type) -> Option<(Type, Type, usize)> {
+    let of = |dtype: dtl_dtype_t| TYPES.into_iter().find(|ty| ty.dtype == dtype);
+    let (first, second) = match ty.dtype {
+        DTL_DTYPE_COMPLEX64 => (DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT32),
+        DTL_DTYPE_COMPLEX128 => (DTL_DTYPE_FLOAT64, DTL_DTYPE_FLOAT64),
+        DTL_DTYPE_FLOAT32_INT32 => (DTL_DTYPE_FLOAT32, DTL_DTYPE_INT32),
+        DTL_DTYPE_FLOAT64_INT32 => (DTL_DTYPE_FLOAT64, DTL_DTYPE_INT32),
+        DTL_DTYPE_INT32_INT32 => (DTL_DTYPE_INT32, DTL_DTYPE_INT32),
+        DTL_DTYPE_INT64_INT32 => (DTL_DTYPE_INT64, DTL_DTYPE_INT32),
+        DTL_DTYPE_INT16_INT32 => (DTL_DTYPE_INT16, DTL_DTYPE_INT32),
+        DTL_DTYPE_FLOAT64_INT64 => (DTL_DTYPE_FLOAT64, DTL_DTYPE_INT64),
+        DTL_DTYPE_INT64_INT64 => (DTL_DTYPE_INT64, DTL_DTYPE_INT64),
+        _ => return None,
+    };
+    // Natural alignment: no member is larger than half of the element.
+    Some((of(first)?, of(second)?, ty.size / 2))
+}
+
+/// Takes over the padding of pairs, in which a reduction may leave anything.
+pub(crate) fn settle_padding(is: &mut [u8], expected: &[u8], ty: Type) {
+    let Some((first, second, place)) = parts_of(ty) else { return };
+    for (is, expected) in is.chunks_exact_mut(ty.size).zip(expected.chunks_exact(ty.size)) {
+        is[first.size..place].copy_from_slice(&expected[first.size..place]);
+        is[place + second.size..].copy_from_slice(&expected[place + second.size..]);
+    }
+}
+
+/// The bits of a small whole number as binary16.
+fn half(value: i64) -> u16 {
+    let bits = (value as f32).to_bits();
+    let sign = (bits >> 16) as u16 & 0x8000;
+    // Exponents count from 127 there, from 15 here.
+    if value == 0 { 0 } else { sign | ((bits >> 13) - ((127 - 15) << 10)) as u16 & 0x7FFF }
+}
+
+/// The number of a binary16 (not infinite, no NaN).
+fn whole(bits: u16) -> i64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    let size = (1.0 + fraction / 1024.0) * f64::from(exponent - 15).exp2();
+    let value = if exponent == 0 { 0 } else { size as i64 };
+    if bits >> 15 == 1 { -value } else { value }
+}
+
 /// Writes a value as an element; what does not fit is cut off.
 pub(crate) fn encode(element: &mut [u8], ty: Type, value: i64) {
+    if let Some((first, second, place)) = parts_of(ty) {
+        let (a, b) = parts(value);
+        element.fill(0);
+        encode(&mut element[..first.size], first, a);
+        return encode(&mut element[place..place + second.size], second, b);
+    }
     match (ty.class, ty.size) {
+        (Class::User, _) => {
+            for (number, byte) in element.chunks_exact_mut(4).zip(value.to_le_bytes()) {
+                number.copy_from_slice(&u32::from(byte).to_le_bytes());
+            }
+        }
+        (Class::Float, 2) if ty.dtype == DTL_DTYPE_FLOAT16 => {
+            element.copy_from_slice(&half(value).to_le_bytes());
+        }
+        (Class::Float, 2) => element.copy_from_slice(&(value as f32).to_le_bytes()[2..]),
         (Class::Float, 4) => element.copy_from_slice(&(value as f32).to_le_bytes()),
         (Class::Float, _) => element.copy_from_slice(&(value as f64).to_le_bytes()),
         (_, size) => element.copy_from_slice(&value.to_le_bytes()[..size]),
@@ -141,11 +272,21 @@ pub(crate) fn encode(element: &mut [u8], ty: Type, value: i64) {
 
 /// The value of an element.
 pub(crate) fn decode(element: &[u8], ty: Type) -> i64 {
+    if let Some((first, second, place)) = parts_of(ty) {
+        let (a, b) = (&element[..first.size], &element[place..place + second.size]);
+        return join(decode(a, first), decode(b, second));
+    }
     let mut bytes = [0; 8];
+    if ty.class == Class::User {
+        bytes.iter_mut().zip(element.chunks_exact(4)).for_each(|(byte, number)| *byte = number[0]);
+        return i64::from_le_bytes(bytes);
+    }
     bytes[..ty.size].copy_from_slice(element);
     let raw = u64::from_le_bytes(bytes);
     let unused = 64 - 8 * ty.size as u32;
     match ty.class {
+        Class::Float if ty.dtype == DTL_DTYPE_FLOAT16 => whole(raw as u16),
+        Class::Float if ty.size == 2 => f32::from_bits((raw as u32) << 16) as i64,
         Class::Float if ty.size == 4 => f32::from_bits(raw as u32) as i64,
         Class::Float => f64::from_bits(raw) as i64,
         Class::Signed => ((raw << unused) as i64) >> unused,
@@ -161,7 +302,8 @@ pub(crate) fn show(element: &[u8], ty: Type) -> String {
     match (ty.class, ty.size, element.try_into(), element.try_into()) {
         (Class::Float, 4, Ok(bytes), _) => f32::from_le_bytes(bytes).to_string(),
         (Class::Float, 8, _, Ok(bytes)) => f64::from_le_bytes(bytes).to_string(),
-        (Class::Signed, ..) => decode(element, ty).to_string(),
+        (Class::Signed, ..) | (Class::Float, 2, ..) => decode(element, ty).to_string(),
+        (Class::Complex | Class::Pair | Class::User, ..) => format!("{element:?}"),
         _ => (decode(element, ty) as u64).to_string(),
     }
 }

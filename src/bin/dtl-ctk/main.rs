@@ -19,6 +19,7 @@ mod plan;
 mod rank;
 mod reference;
 mod shrink;
+mod user;
 mod worker;
 
 use clap::Parser;

@@ -8,7 +8,7 @@ use crate::collective;
 use crate::data::{self, show};
 use crate::generate;
 use crate::options::Run;
-use crate::plan::{Plan, View};
+use crate::plan::{GUARD, Plan, View};
 use crate::reference;
 use crate::shrink;
 use dtl::abi::handle::dtl_request_t;
@@ -113,6 +113,12 @@ impl Rank<'_> {
             views.iter().zip(&plans).map(|(view, plan)| reference::expected(view, plan)).collect();
         let sent: Vec<Vec<u8>> = plans.iter().map(|plan| plan.send.clone()).collect();
         let messages = self.steps(comm, &views, &mut plans, case.finish)?;
+        for (index, (view, plan)) in views.iter().zip(&mut plans).enumerate() {
+            if view.step.op.reduces() {
+                let end = plan.recv.len().saturating_sub(GUARD);
+                data::settle_padding(&mut plan.recv[..end], &expected[index].recv, view.step.ty);
+            }
+        }
         let mut hash = 0;
         for (index, (view, plan)) in views.iter().zip(&plans).enumerate() {
             let within = |failure: Failure| failure.within(&named(index, view.step));

@@ -2,7 +2,7 @@
 //! all ranks' inputs. It calls nothing of the library.
 
 use crate::case::Op;
-use crate::data;
+use crate::data::{self, Class, USER_SUM};
 use crate::plan::{GUARD, Plan, View, stacked};
 use dtl::abi::word::*;
 
@@ -89,14 +89,26 @@ fn put_fold(view: &View, recv: &mut [u8], first: u64, count: u64, ranks: u64) {
         let operand = view.input(source, 0, first + count);
         let pairs = result[from..].chunks_exact_mut(ty.size).zip(operand[from..].chunks_exact(ty.size));
         for (left, right) in pairs {
-            let value = fold(view.step.reduction, data::decode(left, ty), data::decode(right, ty));
+            let (a, b) = (data::decode(left, ty), data::decode(right, ty));
+            let value = fold(view.step.reduction, ty.class, a, b);
             data::encode(left, ty, value);
         }
     }
     recv[..bytes].copy_from_slice(&result[from..]);
 }
 
-fn fold(op: dtl_reduce_op_t, left: i64, right: i64) -> i64 {
+fn fold(op: dtl_reduce_op_t, class: Class, left: i64, right: i64) -> i64 {
+    let ((a, b), (c, d)) = (data::parts(left), data::parts(right));
+    match (class, op) {
+        (_, DTL_OP_REPLACE) => return right,
+        (_, DTL_OP_NO_OP) => return left,
+        (Class::Complex, DTL_OP_SUM) => return data::join(a + c, b + d),
+        (Class::Complex, _) => return data::join(a * c - b * d, a * d + b * c),
+        (Class::Pair, DTL_OP_MINLOC) => return if (a, b) <= (c, d) { left } else { right },
+        (Class::Pair, _) => return if (-a, b) <= (-c, d) { left } else { right },
+        (Class::User, _) => return fold_user(op, left.to_le_bytes(), right.to_le_bytes()),
+        _ => {}
+    }
     let (a, b) = (left != 0, right != 0);
     match op {
         DTL_OP_SUM => left.wrapping_add(right),
@@ -110,4 +122,21 @@ fn fold(op: dtl_reduce_op_t, left: i64, right: i64) -> i64 {
         DTL_OP_BOR => left | right,
         _ => left ^ right,
     }
+}
+
+/// Six numbers modulo 251: their sums, or the first four as a matrix of two rows, the fifth's sum, and
+/// the last of the higher ranks.
+fn fold_user(op: dtl_reduce_op_t, left: [u8; 8], right: [u8; 8]) -> i64 {
+    let (l, r) = (left.map(u32::from), right.map(u32::from));
+    let mut result = [0; 8];
+    for at in 0..6 {
+        let (row, column) = (at / 2 * 2, at % 2);
+        let number = match (op, at) {
+            (USER_SUM, _) | (_, 4) => l[at] + r[at],
+            (_, 5) => r[5],
+            _ => l[row] * r[column] + l[row + 1] * r[column + 2],
+        };
+        result[at] = (number % 251) as u8;
+    }
+    i64::from_le_bytes(result)
 }

@@ -4,6 +4,7 @@ use crate::api::{Comm, Failure, check};
 use crate::minimal;
 use crate::options::Run;
 use crate::rank::{Failed, Rank};
+use crate::user;
 use dtl::abi::handle::dtl_comm_t;
 use dtl::ffi::comm::{dtl_comm_rank, dtl_comm_size};
 use std::fs::{File, OpenOptions};
@@ -20,7 +21,7 @@ pub(crate) fn is_threaded(kind: &str) -> bool {
 
 /// Runs the cases as one rank of a job, or as all of them.
 pub(crate) fn work(run: &Run) -> ExitCode {
-    let outcome = if is_threaded(&run.kind) { threads(run) } else { single(run) };
+    let outcome = user::make().and_then(|()| if is_threaded(&run.kind) { threads(run) } else { single(run) });
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
