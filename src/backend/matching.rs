@@ -8,13 +8,22 @@ use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::runtime::backend::Selector;
 use std::collections::VecDeque;
 
-/// See the module's text. One queue per source, so a receive that names its source never looks at
+/// See the module's text. Queues for each source, so a receive that names its source never looks at
 /// others' messages; serial numbers order what came from different sources.
 pub struct Matcher<P, U> {
-    posted: Vec<VecDeque<Posted<P>>>,
+    /// By source: one more than its place in `sources`, 0 while it has none. All that a silent source
+    /// costs.
+    places: Vec<u32>,
+    /// Made at a source's first message or receive, and kept.
+    sources: Vec<Source<P, U>>,
     posted_any: VecDeque<Posted<P>>,
-    unexpected: Vec<VecDeque<Message<U>>>,
     next: u64,
+}
+
+/// What waits for, and of, one source.
+struct Source<P, U> {
+    posted: VecDeque<Posted<P>>,
+    unexpected: VecDeque<Message<U>>,
 }
 
 /// A receive with its place in the order of receives.
@@ -43,12 +52,31 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// For messages of `ranks` sources.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
-        Matcher {
-            posted: (0..ranks).map(|_| VecDeque::new()).collect(),
-            posted_any: VecDeque::new(),
-            unexpected: (0..ranks).map(|_| VecDeque::new()).collect(),
-            next: 0,
+        Matcher { places: vec![0; ranks], sources: Vec::new(), posted_any: VecDeque::new(), next: 0 }
+    }
+
+    fn place_of(&self, source: i32) -> Option<usize> {
+        let place = *self.places.get(usize::try_from(source).ok()?)?;
+        (place as usize).checked_sub(1)
+    }
+
+    fn source(&self, source: i32) -> Option<&Source<P, U>> {
+        self.sources.get(self.place_of(source)?)
+    }
+
+    fn source_mut(&mut self, source: i32) -> Option<&mut Source<P, U>> {
+        let place = self.place_of(source)?;
+        self.sources.get_mut(place)
+    }
+
+    /// The same, made if it is not there. `None`: no such rank.
+    fn source_or_new(&mut self, source: i32) -> Option<&mut Source<P, U>> {
+        if self.place_of(source).is_none() {
+            let next = u32::try_from(self.sources.len() + 1).ok()?;
+            *self.places.get_mut(usize::try_from(source).ok()?)? = next;
+            self.sources.push(Source { posted: VecDeque::new(), unexpected: VecDeque::new() });
         }
+        self.source_mut(source)
     }
 
     fn serial(&mut self) -> u64 {
@@ -71,7 +99,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
     pub fn put(&mut self, posted: Posted<P>) {
         let queue = match posted.select.source {
             DTL_ANY_SOURCE => Some(&mut self.posted_any),
-            source => slot_mut(&mut self.posted, source),
+            source => self.source_or_new(source).map(|source| &mut source.posted),
         };
         if let Some(queue) = queue {
             let later = queue.iter().rev().take_while(|other| other.serial > posted.serial).count();
@@ -85,7 +113,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
             let found = queue.iter().enumerate().find(|(_, posted)| posted.select.takes(source, word));
             found.map(|(index, posted)| (posted.serial, index))
         };
-        let named = slot(&self.posted, source).and_then(first);
+        let named = self.source(source).and_then(|source| first(&source.posted));
         match (named, first(&self.posted_any)) {
             (Some((a, index)), Some((b, _))) if a < b => Some((false, index)),
             (_, Some((_, index))) => Some((true, index)),
@@ -108,15 +136,15 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// The same with its place, to [`Matcher::put`] it back if the message does not come after all.
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<Posted<P>> {
         let (any, index) = self.find_posted(source, word)?;
-        let queue = if any { &mut self.posted_any } else { slot_mut(&mut self.posted, source)? };
+        let queue = if any { &mut self.posted_any } else { &mut self.source_mut(source)?.posted };
         queue.remove(index)
     }
 
     /// Queues a message; ask [`Matcher::take_posted`] first.
     pub fn arrive(&mut self, source: i32, word: u64, what: U) {
         let message = Message { serial: self.serial(), source, word, what };
-        if let Some(queue) = slot_mut(&mut self.unexpected, source) {
-            queue.push_back(message);
+        if let Some(source) = self.source_or_new(source) {
+            source.unexpected.push_back(message);
         }
     }
 
@@ -127,9 +155,10 @@ impl<P: PartialEq, U> Matcher<P, U> {
             found.and_then(|index| queue.get(index).map(|message| (message.serial, message.source, index)))
         };
         let found = if select.source == DTL_ANY_SOURCE {
-            self.unexpected.iter().filter_map(first).min_by_key(|(serial, ..)| *serial)
+            let firsts = self.sources.iter().filter_map(|source| first(&source.unexpected));
+            firsts.min_by_key(|(serial, ..)| *serial)
         } else {
-            slot(&self.unexpected, select.source).and_then(first)
+            self.source(select.source).and_then(|source| first(&source.unexpected))
         };
         found.map(|(_, source, index)| (source, index))
     }
@@ -138,18 +167,19 @@ impl<P: PartialEq, U> Matcher<P, U> {
     #[must_use]
     pub fn peek(&self, select: &Selector) -> Option<&Message<U>> {
         let (source, index) = self.find_unexpected(select)?;
-        slot(&self.unexpected, source)?.get(index)
+        self.source(source)?.unexpected.get(index)
     }
 
     /// Takes the message that this receive gets.
     pub fn take_unexpected(&mut self, select: &Selector) -> Option<Message<U>> {
         let (source, index) = self.find_unexpected(select)?;
-        slot_mut(&mut self.unexpected, source)?.remove(index)
+        self.source_mut(source)?.unexpected.remove(index)
     }
 
     /// Withdraws a posted receive; false if it is not (or no more) posted.
     pub fn withdraw(&mut self, what: &P) -> bool {
-        for queue in self.posted.iter_mut().chain([&mut self.posted_any]) {
+        let named = self.sources.iter_mut().map(|source| &mut source.posted);
+        for queue in named.chain([&mut self.posted_any]) {
             if let Some(index) = queue.iter().position(|posted| posted.what == *what) {
                 queue.remove(index);
                 return true;
@@ -160,31 +190,24 @@ impl<P: PartialEq, U> Matcher<P, U> {
 
     /// Takes all receives that name this source, in order.
     pub fn take_posted_from(&mut self, source: i32) -> Vec<P> {
-        let queue = slot_mut(&mut self.posted, source).map(std::mem::take).unwrap_or_default();
+        let source = self.source_mut(source);
+        let queue = source.map(|source| std::mem::take(&mut source.posted)).unwrap_or_default();
         queue.into_iter().map(|posted| posted.what).collect()
     }
 
     /// Drops the unexpected messages of a source for which `keep` says no.
     pub fn retain_unexpected(&mut self, source: i32, keep: impl Fn(&U) -> bool) {
-        if let Some(queue) = slot_mut(&mut self.unexpected, source) {
-            queue.retain(|message| keep(&message.what));
+        if let Some(source) = self.source_mut(source) {
+            source.unexpected.retain(|message| keep(&message.what));
         }
     }
 
     /// Takes the unexpected message of a source that `is` recognises.
     pub fn remove_unexpected(&mut self, source: i32, is: impl Fn(&U) -> bool) -> Option<Message<U>> {
-        let queue = slot_mut(&mut self.unexpected, source)?;
+        let queue = &mut self.source_mut(source)?.unexpected;
         let index = queue.iter().position(|message| is(&message.what))?;
         queue.remove(index)
     }
-}
-
-fn slot<T>(of: &[T], rank: i32) -> Option<&T> {
-    usize::try_from(rank).ok().and_then(|rank| of.get(rank))
-}
-
-fn slot_mut<T>(of: &mut [T], rank: i32) -> Option<&mut T> {
-    usize::try_from(rank).ok().and_then(|rank| of.get_mut(rank))
 }
 
 #[cfg(test)]
@@ -230,6 +253,22 @@ mod tests {
 
     fn select(source: i32, word: u64, ignore: u64) -> Selector {
         Selector { source, word, ignore }
+    }
+
+    #[test]
+    fn silent_sources_cost_four_bytes_and_no_queues() {
+        let mut matcher = Matcher::<u32, u32>::new(100_000);
+        assert_eq!((size_of_val(matcher.places.as_slice()), matcher.sources.capacity()), (400_000, 0));
+        assert_eq!(matcher.peek(&select(77, 1, 0)), None);
+        assert!(!matcher.is_wanted(78, 1) && matcher.take_posted_from(79).is_empty());
+        assert!(matcher.sources.is_empty(), "asking makes no queues");
+        matcher.arrive(77, 1, 5);
+        matcher.post(select(78, 1, 0), 6);
+        assert_eq!(matcher.sources.len(), 2);
+        assert_eq!(matcher.take_unexpected(&select(77, 1, 0)).map(|message| message.what), Some(5));
+        assert_eq!(matcher.take_posted(78, 1), Some(6));
+        matcher.arrive(77, 1, 7);
+        assert_eq!(matcher.sources.len(), 2, "queues are kept");
     }
 
     #[test]

@@ -16,8 +16,8 @@ use crate::runtime::comm::open;
 /// from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for the others. A
 /// thread that merely ends has not left.
 ///
-/// @param size        number of ranks, 1 to 4096. The ranks' queues for each other take 64 bytes for each
-///                    pair: 4 MiB for 256 ranks, 1 GiB for 4096.
+/// @param size        number of ranks, 1 to 4096. The ranks' queues for each other take 4 bytes for each
+///                    pair: 256 KiB for 256 ranks, 64 MiB for 4096; pairs that talk take more.
 /// @param timeout_ns  time limit in nanoseconds of each blocking call; 0 = from DTL_TIMEOUT, else
 ///                    DTL_TIMEOUT_INFINITE.
 /// @param out         `size` communicators; yours. Written only if all are there.

@@ -38,7 +38,7 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
 /// Each rank has queues for each other one. Thousands of ranks need so much that a limit of this
 /// process may be in the way: asked for at once, so that it is a failure with a name.
 fn check_room(ranks: usize) -> Result<()> {
-    const PAIR: usize = 2 * size_of::<std::collections::VecDeque<u8>>();
+    const PAIR: usize = size_of::<u32>();
     let bytes = ranks * (ranks * PAIR + size_of::<Side>());
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {bytes} bytes for the queues between {ranks} ranks");
