@@ -7,9 +7,8 @@
 
 use super::epoch::{self, Blocking, Guard};
 use crate::sys::lock::Mutex;
+use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 const GENERATION_BITS: u32 = 36;
 const INDEX_BITS: u32 = 20;
@@ -17,8 +16,8 @@ const INDEX_LIMIT: usize = 1 << INDEX_BITS;
 const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// Slots are allocated in chunks of this many and never moved.
 const CHUNK_BITS: u32 = 10;
-const CHUNK: usize = 1 << CHUNK_BITS;
-const CHUNKS: usize = INDEX_LIMIT >> CHUNK_BITS;
+const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
+const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
 
 struct Slot<T> {
     /// generation << 1 | live
@@ -43,15 +42,17 @@ pub struct Table<T> {
 }
 
 impl<T: Send + Sync + 'static> Table<T> {
-    /// A table whose handles carry `tag` (not 0). The first `reserved` indices are handed out only
-    /// by [`Table::put_fixed`].
-    #[must_use]
-    pub const fn new(tag: u8, reserved: usize) -> Self {
-        Table {
-            tag,
-            reserved,
-            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
-            free: Mutex::new(Free { indices: Vec::new(), next_fresh: reserved, live: 0 }),
+    const_fn! {
+        /// A table whose handles carry `tag` (not 0). The first `reserved` indices are handed out
+        /// only by [`Table::put_fixed`].
+        #[must_use]
+        pub fn new(tag: u8, reserved: usize) -> Self {
+            Table {
+                tag,
+                reserved,
+                chunks: sync::nulls(),
+                free: Mutex::new(Free { indices: Vec::new(), next_fresh: reserved, live: 0 }),
+            }
         }
     }
 
