@@ -274,6 +274,9 @@ pub enum SendMode {
     Standard,
     /// When a receive has taken the message.
     Synchronous,
+    /// As `Standard`, but nothing depends on the message: that its receiver has left is no failure
+    /// (`failed_count`).
+    Notice,
 }
 
 /// A message that was taken out of the queue for one receive to come.

@@ -111,15 +111,20 @@ impl<T: Send + Sync + 'static> Table<T> {
 
     /// The object, for as long as the guard lives. No shared memory is written.
     ///
-    /// The object's pointer is read before the slot's word: a pointer stored by a later insert
-    /// (release) makes that insert's preceding unlink visible, so the compare then fails.
+    /// The slot's word is read before and after the object's pointer. Before: the word that an insert
+    /// stored (release) makes its pointer visible, so none of an object that went earlier is read,
+    /// also when the handle was guessed. After: a pointer stored by a later insert (release) makes
+    /// that insert's preceding unlink visible, so the compare then fails.
     #[inline]
     #[must_use]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
         let (index, word) = decode(self.tag, handle)?;
         let slot = self.slot(index)?;
-        let object = slot.object.load(Ordering::Acquire);
         if slot.word.load(Ordering::Acquire) != word {
+            return None;
+        }
+        let object = slot.object.load(Ordering::Acquire);
+        if slot.word.load(Ordering::Relaxed) != word {
             return None;
         }
         // SAFETY: the word was live after the pointer was read, so the object was linked at a

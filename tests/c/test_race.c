@@ -28,7 +28,7 @@ static int allowed(dtl_status_t status, int may_be_busy) {
     const int which = status == DTL_SUCCESS ? 0 : status == DTL_ERROR_INVALID_HANDLE ? 1 :
                       status == DTL_ERROR_CANCELED ? 2 : status == DTL_ERROR_BUSY && may_be_busy ? 3 : -1;
     if (which < 0) return 0;
-    seen[which]++;
+    __atomic_fetch_add(&seen[which], 1, __ATOMIC_RELAXED); /* both threads count */
     return 1;
 }
 

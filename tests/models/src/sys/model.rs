@@ -20,6 +20,7 @@ pub const ALL: &[Model] = &[
     ("table: hold against remove and insert", hold_against_reuse),
     ("table: get against a fixed handle that is opened again", fixed_again),
     ("table: get against the first insert", get_against_first_insert),
+    ("table: get of a handle that is guessed", guessed),
     ("table: two removes, one wins", two_removes),
     ("epoch: who is inside is seen", inside_is_seen),
 ];
@@ -162,6 +163,23 @@ fn get_against_first_insert() {
     user.join().unwrap();
     assert!(world.remove(first));
     world.settled(1);
+}
+
+/// A slot's next handle, tried before it is handed out, never shows what the slot served before.
+fn guessed() {
+    let world = World::new(0);
+    // Made first, or it would get the memory of the one that goes.
+    let second = world.object(2);
+    let handle = world.insert(1);
+    assert!(world.remove(handle));
+    let (table, next) = (Arc::clone(&world.table), handle + 1);
+    let user = thread::spawn(move || {
+        assert!(matches!(get(&table, next), None | Some(2)));
+    });
+    assert_eq!(world.table.insert(second), Some(next));
+    user.join().unwrap();
+    assert!(world.remove(next));
+    world.settled(2);
 }
 
 fn two_removes() {

@@ -15,6 +15,8 @@ pub const ALL: &[Model] = &[
     ("request: wait against destroy", wait_against_destroy),
     ("request: two that destroy", two_destroyers),
     ("request: persistent, wait against free and start", persistent),
+    ("request: persistent, two that wait and one starts again", persistent_again),
+    ("request: persistent, start against free", start_against_free),
     ("request: an operation that fails", failing),
 ];
 
@@ -91,6 +93,14 @@ impl Transport {
             assert!(!*over, "used after its end");
             *over = ends;
         });
+    }
+
+    fn begin(&self) -> Result<Operation, ()> {
+        self.over.with_mut(|over| {
+            // SAFETY: loom fails the model if another thread is here.
+            unsafe { *over = false }
+        });
+        Ok(Operation { polls_left: 1 })
     }
 
     fn poll(&self, operation: &mut Operation) -> Result<Option<u32>, ()> {
@@ -177,6 +187,35 @@ fn persistent() {
     let shared = both(Life::persistent(), begin_and_wait, |shared| destroy(shared));
     assert!(matches!(shared.1.ends(), (1, 0) | (0, 1)), "{:?}", shared.1.ends());
     assert!(shared.0.start(|| Err(())).is_some_and(|begun| begun.is_err()), "rests again");
+}
+
+/// Who waited for the first round hears nothing of the second, nor loses it.
+fn persistent_again() {
+    let two_rounds = |shared: &Shared| {
+        for _ in 0..2 {
+            let (life, transport) = &**shared;
+            while life.start(|| transport.begin()).is_none() {
+                wait(shared);
+            }
+            wait(shared);
+        }
+    };
+    let shared = both(Life::persistent(), two_rounds, |shared| wait(shared));
+    assert_eq!(shared.1.ends(), (2, 0));
+}
+
+/// A new round begins only after the old operation has been let go of.
+fn start_against_free() {
+    let life = Life::persistent();
+    assert_eq!(life.start(|| Ok::<_, ()>(Operation { polls_left: 1 })), Some(Ok(())));
+    let start = |shared: &Shared| {
+        let (life, transport) = &**shared;
+        if life.start(|| transport.begin()).is_some() {
+            wait(shared);
+        }
+    };
+    let shared = both(life, start, |shared| destroy(shared));
+    assert!(matches!(shared.1.ends(), (0 | 1, 1)), "{:?}", shared.1.ends());
 }
 
 /// Polling fails: the request stays, and destroy takes the operation back.
