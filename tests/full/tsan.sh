@@ -56,7 +56,7 @@ cargo "+$toolchain" rustc --lib "${common[@]}" --crate-type staticlib >"$target/
     { echo "FAIL build   ($target/logs/build.log)"; exit 1; }
 library=$target/$triple/release/libdtl.a
 # A library without instrumentation would pass everything.
-nm "$library" 2>/dev/null | grep -q ' U __tsan_read8' || { echo "FAIL the library is not instrumented"; exit 1; }
+[ "$(nm "$library" 2>/dev/null | grep -c ' U __tsan_read8')" -gt 0 ] || { echo "FAIL the library is not instrumented"; exit 1; }
 
 # That a race is reported at all: the one that this program is about.
 printf '%s\n' '#include <pthread.h>' 'static int x;' \
@@ -65,13 +65,12 @@ printf '%s\n' '#include <pthread.h>' 'static int x;' \
 program racy "$target/racy.c" || exit 1
 "$target/racy" >"$target/logs/racy.log" 2>&1 && { echo "FAIL a race is not reported"; exit 1; }
 
-for name in test_race test_comm_threads test_exec test_comm_p2p test_memory test_registry; do
+for name in test_race test_comm_threads test_exec test_comm_p2p test_registry; do
     program $name tests/c/$name.c || { echo "FAIL $name does not compile"; failed=$((failed + 1)); }
 done
 check "test_race 100000" "$target/test_race" 100000
 check "test_comm_threads few" "$target/test_comm_threads" few
 check "test_exec" "$target/test_exec"
-check "test_memory" "$target/test_memory"
 check "test_registry" "$target/test_registry"
 check "test_comm_p2p self" "$target/test_comm_p2p" self
 check "test_comm_p2p mail 3" "$target/test_comm_p2p" mail 3

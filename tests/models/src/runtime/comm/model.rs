@@ -13,6 +13,7 @@ pub const ALL: &[Model] = &[
     ("recorder: two writers", two_writers),
     ("request: two that wait", two_waiters),
     ("request: wait against destroy", wait_against_destroy),
+    ("request: its end against destroy", end_against_destroy),
     ("request: two that destroy", two_destroyers),
     ("request: persistent, wait against free and start", persistent),
     ("request: persistent, two that wait and one starts again", persistent_again),
@@ -64,6 +65,8 @@ fn two_writers() {
 /// after its end.
 struct Transport {
     over: UnsafeCell<bool>,
+    /// Touched in the middle of everything, so that other threads get their turn there.
+    steps: loom::sync::atomic::AtomicUsize,
     heard: AtomicUsize,
     withdrawn: AtomicUsize,
 }
@@ -81,8 +84,13 @@ struct Operation {
 type Shared = Arc<(Life<Operation, u32>, Transport)>;
 
 fn shared(life: Life<Operation, u32>) -> Shared {
-    let over = UnsafeCell::new(false);
-    Arc::new((life, Transport { over, heard: AtomicUsize::new(0), withdrawn: AtomicUsize::new(0) }))
+    let transport = Transport {
+        over: UnsafeCell::new(false),
+        steps: loom::sync::atomic::AtomicUsize::new(0),
+        heard: AtomicUsize::new(0),
+        withdrawn: AtomicUsize::new(0),
+    };
+    Arc::new((life, transport))
 }
 
 impl Transport {
@@ -91,11 +99,13 @@ impl Transport {
             // SAFETY: loom fails the model if another thread is here.
             let over = unsafe { &mut *over };
             assert!(!*over, "used after its end");
+            self.steps.fetch_add(1, Ordering::Relaxed);
             *over = ends;
         });
     }
 
     fn begin(&self) -> Result<Operation, ()> {
+        self.steps.fetch_add(1, Ordering::Relaxed);
         self.over.with_mut(|over| {
             // SAFETY: loom fails the model if another thread is here.
             unsafe { *over = false }
@@ -169,7 +179,16 @@ fn two_waiters() {
 }
 
 fn wait_against_destroy() {
-    let shared = both(running(2), |shared| destroy(shared), |shared| wait(shared));
+    wait_against_destroy_after(2);
+}
+
+/// The waiter does not have to look twice: so it can be anywhere in its end when destroy comes.
+fn end_against_destroy() {
+    wait_against_destroy_after(1);
+}
+
+fn wait_against_destroy_after(polls: usize) {
+    let shared = both(running(polls), |shared| destroy(shared), |shared| wait(shared));
     assert!(matches!(shared.1.ends(), (1, 0) | (0, 1)), "{:?}", shared.1.ends());
 }
 
