@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Safe faces of `sys` that `runtime` may use.
 const SYS_FOR_RUNTIME: &[&str] = &[
     "args", "buf", "callback", "clock", "epoch", "gate", "lock", "machine", "park", "process", "reduce",
-    "slab",
+    "slab", "sync",
 ];
 /// Names that only `backend` may know.
 const VENDORS: &[&str] = &[

@@ -16,4 +16,5 @@ pub mod reduce;
 pub mod shared;
 pub mod slab;
 pub mod socket;
+pub mod sync;
 pub mod tls;

@@ -7,9 +7,8 @@
 
 use super::epoch::{self, Blocking, Guard};
 use crate::sys::lock::Mutex;
+use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 const GENERATION_BITS: u32 = 36;
 const INDEX_BITS: u32 = 20;
@@ -17,8 +16,8 @@ const INDEX_LIMIT: usize = 1 << INDEX_BITS;
 const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// Slots are allocated in chunks of this many and never moved.
 const CHUNK_BITS: u32 = 10;
-const CHUNK: usize = 1 << CHUNK_BITS;
-const CHUNKS: usize = INDEX_LIMIT >> CHUNK_BITS;
+const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
+const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
 
 struct Slot<T> {
     /// generation << 1 | live
@@ -43,15 +42,17 @@ pub struct Table<T> {
 }
 
 impl<T: Send + Sync + 'static> Table<T> {
-    /// A table whose handles carry `tag` (not 0). The first `reserved` indices are handed out only
-    /// by [`Table::put_fixed`].
-    #[must_use]
-    pub const fn new(tag: u8, reserved: usize) -> Self {
-        Table {
-            tag,
-            reserved,
-            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
-            free: Mutex::new(Free { indices: Vec::new(), next_fresh: reserved, live: 0 }),
+    const_fn! {
+        /// A table whose handles carry `tag` (not 0). The first `reserved` indices are handed out
+        /// only by [`Table::put_fixed`].
+        #[must_use]
+        pub fn new(tag: u8, reserved: usize) -> Self {
+            Table {
+                tag,
+                reserved,
+                chunks: sync::nulls(),
+                free: Mutex::new(Free { indices: Vec::new(), next_fresh: reserved, live: 0 }),
+            }
         }
     }
 
@@ -110,15 +111,20 @@ impl<T: Send + Sync + 'static> Table<T> {
 
     /// The object, for as long as the guard lives. No shared memory is written.
     ///
-    /// The object's pointer is read before the slot's word: a pointer stored by a later insert
-    /// (release) makes that insert's preceding unlink visible, so the compare then fails.
+    /// The slot's word is read before and after the object's pointer. Before: the word that an insert
+    /// stored (release) makes its pointer visible, so none of an object that went earlier is read,
+    /// also when the handle was guessed. After: a pointer stored by a later insert (release) makes
+    /// that insert's preceding unlink visible, so the compare then fails.
     #[inline]
     #[must_use]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
         let (index, word) = decode(self.tag, handle)?;
         let slot = self.slot(index)?;
-        let object = slot.object.load(Ordering::Acquire);
         if slot.word.load(Ordering::Acquire) != word {
+            return None;
+        }
+        let object = slot.object.load(Ordering::Acquire);
+        if slot.word.load(Ordering::Relaxed) != word {
             return None;
         }
         // SAFETY: the word was live after the pointer was read, so the object was linked at a

@@ -387,12 +387,12 @@ typedef struct waiting {
     dtl_comm_t comm;
     dtl_request_t request;
     dtl_status_t status;
-    volatile int began;
+    int began;
 } waiting;
 
 static void *wait_for_request(void *argument) {
     waiting *w = (waiting *)argument;
-    w->began = 1;
+    __atomic_store_n(&w->began, 1, __ATOMIC_RELEASE);
     w->status = dtl_request_wait(w->request, DTL_TIMEOUT_INFINITE, NULL);
     return NULL;
 }
@@ -400,7 +400,7 @@ static void *wait_for_request(void *argument) {
 static void *wait_for_message(void *argument) {
     waiting *w = (waiting *)argument;
     char byte;
-    w->began = 1;
+    __atomic_store_n(&w->began, 1, __ATOMIC_RELEASE);
     w->status = dtl_comm_recv(w->comm, &byte, 1, DTL_DTYPE_BYTE, me, 1, NULL);
     return NULL;
 }
@@ -411,6 +411,7 @@ static void destroying(void) {
     dtl_request_t request;
     pthread_t threads[2];
     waiting waits[2];
+    int i;
     CHECK_OK(dtl_comm_irecv(doomed, buffer, sizeof buffer, DTL_DTYPE_BYTE, me, 1, &request));
     CHECK_OK(dtl_comm_destroy(doomed));
     CHECK_STATUS(dtl_request_wait(request, 0, NULL), DTL_ERROR_INVALID_HANDLE);
@@ -420,7 +421,8 @@ static void destroying(void) {
     CHECK_OK(dtl_comm_irecv(doomed, buffer, sizeof buffer, DTL_DTYPE_BYTE, me, 1, &waits[0].request));
     CHECK(pthread_create(&threads[0], NULL, wait_for_request, &waits[0]) == 0);
     CHECK(pthread_create(&threads[1], NULL, wait_for_message, &waits[1]) == 0);
-    while (!waits[0].began || !waits[1].began) usleep(1000);
+    for (i = 0; i < 2; i++)
+        while (!__atomic_load_n(&waits[i].began, __ATOMIC_ACQUIRE)) usleep(1000);
     usleep(100000);
     CHECK_OK(dtl_comm_destroy(doomed));
     CHECK(pthread_join(threads[0], NULL) == 0 && pthread_join(threads[1], NULL) == 0);

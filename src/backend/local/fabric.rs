@@ -211,13 +211,11 @@ impl Endpoint {
     }
 
     /// Copies into the posted receive, or lends the bytes to the receive to come.
-    fn send_large(&self, target: &Side, data: Region, word: u64, id: OpId) -> Result<()> {
+    fn send_large(&self, target: &Side, data: Region, word: u64, (id, mode): (OpId, SendMode)) -> Result<()> {
         let mut state = target.state.lock();
         if target.has_left() {
             drop(state);
-            self.fabric.blame(target);
-            self.own()?.finish(id, failed(self.rank, word));
-            return Ok(());
+            return self.send_to_nobody(target, word, (id, mode));
         }
         let Some(posted) = state.matcher.take_posted(self.rank, word) else {
             state.matcher.arrive(self.rank, word, Message::Lent(data, id));
@@ -233,6 +231,16 @@ impl Endpoint {
         // Neither can be withdrawn now, so both buffers are valid: see the module's text.
         target.finish(posted, received(into, data, self.rank, word));
         self.own()?.finish(id, sent(self.rank, word, data));
+        Ok(())
+    }
+
+    /// Ends a send to a rank that has left.
+    fn send_to_nobody(&self, target: &Side, word: u64, (id, mode): (OpId, SendMode)) -> Result<()> {
+        // Else a question to a rank that left after its part would fail a collective that goes well.
+        if mode != SendMode::Notice {
+            self.fabric.blame(target);
+        }
+        self.own()?.finish(id, failed(self.rank, word));
         Ok(())
     }
 
@@ -306,25 +314,19 @@ impl Transport for Endpoint {
         if data.len() > EAGER || mode == SendMode::Synchronous {
             // First the operation: whoever takes the message ends it, perhaps at once.
             let id = own.state.lock().operations.add(Operation::Send { dest })?;
-            self.send_large(target, data, word, id)?;
+            self.send_large(target, data, word, (id, mode))?;
             return Ok(id);
         }
         let id = own.state.lock().operations.add(Operation::Done(sent(self.rank, word, data)))?;
         match self.send_small(target, data, word) {
             Small::Delivered => {}
-            Small::Left => {
-                // Whom a notice does not reach has only gone, and is missed by nobody.
-                if mode != SendMode::Notice {
-                    self.fabric.blame(target);
-                }
-                own.finish(id, failed(self.rank, word));
-            }
+            Small::Left => self.send_to_nobody(target, word, (id, mode))?,
             // The sender's bytes are lent, as those of a large message.
             Small::NoMemory => {
                 if let Some(operation) = own.state.lock().operations.get_mut(id) {
                     *operation = Operation::Send { dest };
                 }
-                self.send_large(target, data, word, id)?;
+                self.send_large(target, data, word, (id, mode))?;
             }
         }
         Ok(id)

@@ -102,6 +102,9 @@ fn three_endpoints_exchange() {
     }
     ends[1].close().expect("close");
     assert_eq!((ends[0].failed_ranks(), ends[0].failed_count()), (vec![1], 0), "nobody needs it");
+    let notice = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Notice).expect("isend");
+    assert_eq!(ends[0].test(notice).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
+    assert_eq!(ends[0].failed_count(), 0, "nobody needs a notice to arrive");
     let late = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Standard).expect("isend");
     assert_eq!(ends[0].test(late).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
     assert_eq!(ends[2].failed_count(), 1);

@@ -10,17 +10,17 @@
 //! it with Acquire before it writes that place again. Each word has one writer, so no store needs
 //! more than that. These are all the atomics of the data path, in this file.
 
-use super::segment::{CLAIMS, claim_offset};
 use crate::error::{Result, fail};
 use crate::sys::buf::Region;
 use crate::sys::shared::{Memory, Span, Word};
+use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sys::sync::{self, AtomicU64};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Bytes of records in a ring. A power of two.
-pub(super) const CAPACITY: usize = 128 << 10;
+pub(super) const CAPACITY: usize = sync::size(128 << 10, 256);
 /// The largest payload of a record: a few of them fit, so both sides work at the same time.
-pub(super) const FRAGMENT: usize = 16 << 10;
+pub(super) const FRAGMENT: usize = sync::size(16 << 10, 112);
 /// Bytes before the records.
 const HEADER: usize = 4096;
 /// Bytes from one ring to the next.
@@ -28,6 +28,9 @@ pub(super) const STRIDE: usize = HEADER + CAPACITY;
 
 const TAIL_AT: usize = 0;
 const HEAD_AT: usize = 128;
+const CLAIMS_AT: usize = 256;
+/// Large messages that one rank can have on offer to another at a time; more wait their turn.
+const CLAIMS: usize = sync::size(256, 1);
 /// Records start at multiples of a cache line.
 const LINE: usize = 64;
 /// A record's own words: kind, claim and length; key.
@@ -231,8 +234,8 @@ const OFFERED: u64 = 1;
 const TAKEN: u64 = 2;
 const WITHDRAWN: u64 = 3;
 
-fn claim_word(ring: &Ring, claim: usize) -> Option<&std::sync::atomic::AtomicU64> {
-    ring.claims.word(claim_offset(claim)?)
+fn claim_word(ring: &Ring, claim: usize) -> Option<&AtomicU64> {
+    (claim < CLAIMS).then(|| ring.claims.word(CLAIMS_AT + 8 * claim))?
 }
 
 fn claim_state(ring: &Ring, claim: usize) -> u64 {

@@ -17,15 +17,6 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// The largest number of ranks: the rings are addresses (not memory) that grow with its square.
 pub(super) const MOST_RANKS: usize = 1024;
 
-/// Large messages that one rank can have on offer to another at a time; more wait their turn.
-pub(super) const CLAIMS: usize = 256;
-const CLAIMS_AT: usize = 256;
-
-/// Where a claim's word is in the header of its ring.
-pub(super) fn claim_offset(claim: usize) -> Option<usize> {
-    (claim < CLAIMS).then_some(CLAIMS_AT + 8 * claim)
-}
-
 /// How a rank is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {

@@ -11,6 +11,7 @@ mod algorithms;
 pub mod attribute;
 pub mod collective;
 pub mod group;
+mod life;
 mod link;
 mod members;
 pub mod message;

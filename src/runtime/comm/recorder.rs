@@ -8,11 +8,11 @@
 
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
 use crate::runtime::comm::types;
+use crate::sys::sync::{self, AtomicU64, Ordering, fence};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Operations kept.
-const KEPT: usize = 64;
+const KEPT: usize = sync::size(64, 2);
 
 macro_rules! kinds {
     ($($name:ident $text:literal),+ $(,)?) => {

@@ -1,6 +1,8 @@
 //! Requests: operations in flight under a handle. A completed request's handle is stale, unless it is
 //! persistent: then it rests until it is started again.
 
+pub(super) use super::life::Standing;
+use super::life::{Life, State};
 use super::link::Class;
 use super::message::{self, Message};
 use super::p2p::{self, Data, Started};
@@ -15,7 +17,6 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, SendMode, recv_info};
 use crate::runtime::invalid_handle;
 use crate::sys::epoch::{self, Guard};
-use crate::sys::lock::Mutex;
 use crate::sys::slab::Table;
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub struct Request {
     peer: i32,
     /// What `start` starts, of a persistent one.
     plan: Option<Plan>,
-    state: Mutex<State>,
+    life: Life<Operation, Outcome>,
 }
 
 /// A persistent operation's arguments.
@@ -43,27 +44,14 @@ struct Plan {
     kind: Kind,
 }
 
-enum State {
-    /// Persistent and not started.
-    AtRest,
+/// What is in flight.
+enum Operation {
     Started(Started, Ticket),
     Collective(Box<Run>),
-    /// Over, and nobody has heard of it yet.
-    Over(Outcome),
-    /// Somebody has.
-    Gone,
 }
 
 /// What a finished request tells, and its error if it failed.
 pub type Outcome = (dtl_recv_info_t, Result<()>);
-
-/// How a request stands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    AtRest,
-    Active,
-    Over,
-}
 
 fn insert(request: Request) -> Result<dtl_request_t> {
     let request = Arc::new(request);
@@ -77,8 +65,8 @@ fn insert(request: Request) -> Result<dtl_request_t> {
 
 fn started(comm: Arc<Comm>, plan: &Plan, started: Started) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
-    let state = Mutex::new(State::Started(started, ticket));
-    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: None, state })
+    let life = Life::active(Operation::Started(started, ticket));
+    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: None, life })
 }
 
 impl Plan {
@@ -136,8 +124,7 @@ pub fn recv_init(comm: Arc<Comm>, data: Data, source: i32, tag: i32) -> Result<d
 
 fn persistent(comm: Arc<Comm>, plan: Plan) -> Result<dtl_request_t> {
     plan.check(&comm)?;
-    let state = Mutex::new(State::AtRest);
-    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: Some(plan), state })
+    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: Some(plan), life: Life::persistent() })
 }
 
 /// Starts a persistent request.
@@ -149,29 +136,25 @@ pub fn start(request: &Request) -> Result<()> {
             request.name()
         );
     };
-    let mut state = request.state.lock();
-    if !matches!(*state, State::AtRest) {
-        return fail!(
-            DTL_ERROR_INVALID_STATE,
-            "the request ({}) is active: wait for it first",
-            request.name()
-        );
-    }
-    plan.check(&request.comm)?;
-    let operation = plan.start(&request.comm)?;
-    let ticket = request.comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
-    *state = State::Started(operation, ticket);
-    Ok(())
+    let begin = || {
+        plan.check(&request.comm)?;
+        let operation = plan.start(&request.comm)?;
+        let ticket = request.comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
+        Ok(Operation::Started(operation, ticket))
+    };
+    request.life.start(begin).unwrap_or_else(|| {
+        fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is active: wait for it first", request.name())
+    })
 }
 
 /// Puts a collective under a handle.
 pub fn collective(comm: Arc<Comm>, run: Run) -> Result<dtl_request_t> {
     let kind = run.kind();
-    let (state, runs) = match run.start(&comm)? {
-        None => (State::Over((recv_info(&p2p::NOBODY), Ok(()))), false),
-        Some(run) => (State::Collective(Box::new(run)), true),
+    let (life, runs) = match run.start(&comm)? {
+        None => (Life::over((recv_info(&p2p::NOBODY), Ok(()))), false),
+        Some(run) => (Life::active(Operation::Collective(Box::new(run))), true),
     };
-    let request = Arc::new(Request { comm, kind, peer: -1, plan: None, state: Mutex::new(state) });
+    let request = Arc::new(Request { comm, kind, peer: -1, plan: None, life });
     let Some(id) = TABLE.insert(Arc::clone(&request)) else {
         drop(request.take_back());
         return fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first");
@@ -190,49 +173,37 @@ pub fn pin(inside: &Guard, handle: dtl_request_t) -> Result<Arc<Request>> {
 impl Request {
     /// Moves it on without waiting. Another thread that does so just now is not waited for.
     pub(super) fn settle(&self) -> Result<Standing> {
-        let Some(mut state) = self.state.try_lock() else { return Ok(Standing::Active) };
-        let outcome = match &mut *state {
-            State::AtRest => return Ok(Standing::AtRest),
-            State::Over(_) => return Ok(Standing::Over),
-            State::Gone => return Err(self.completed_elsewhere()),
-            State::Started(started, ticket) => {
-                let Some(done) = self.comm.poll(*started)? else { return Ok(Standing::Active) };
+        self.life.settle(|operation| self.poll(operation))?.ok_or_else(|| self.completed_elsewhere())
+    }
+
+    fn poll(&self, operation: &mut Operation) -> Result<Option<Outcome>> {
+        match operation {
+            Operation::Started(started, ticket) => {
+                let Some(done) = self.comm.poll(*started)? else { return Ok(None) };
                 self.comm.recorder.end(*ticket);
-                (recv_info(&done), self.outcome(&done))
+                Ok(Some((recv_info(&done), self.outcome(&done))))
             }
-            State::Collective(run) => match run.progress(&self.comm) {
+            Operation::Collective(run) => match run.progress(&self.comm) {
                 Ok(Advance::Done) => {
                     run.recycle(&self.comm);
-                    (recv_info(&p2p::NOBODY), Ok(()))
+                    Ok(Some((recv_info(&p2p::NOBODY), Ok(()))))
                 }
-                Ok(_) => return Ok(Standing::Active),
+                Ok(_) => Ok(None),
                 Err(error) => {
                     run.fail(&self.comm, &error);
-                    failed(error)
+                    Ok(Some(failed(error)))
                 }
             },
-        };
-        *state = State::Over(outcome);
-        Ok(Standing::Over)
+        }
     }
 
     /// The outcome of a request that is over; whoever takes it is the one to hear of it.
     pub(super) fn take_outcome(&self, handle: dtl_request_t) -> Result<Outcome> {
-        let rest = if self.plan.is_some() { State::AtRest } else { State::Gone };
-        let mut state = self.state.lock();
-        match std::mem::replace(&mut *state, rest) {
-            State::Over(outcome) => {
-                drop(state);
-                if self.plan.is_none() {
-                    forget(handle);
-                }
-                Ok(outcome)
-            }
-            other => {
-                *state = other;
-                Err(self.completed_elsewhere())
-            }
+        let outcome = self.life.take_outcome().ok_or_else(|| self.completed_elsewhere())?;
+        if self.plan.is_none() {
+            forget(handle);
         }
+        Ok(outcome)
     }
 
     /// The outcome, if the request is over and nobody has taken it.
@@ -257,23 +228,17 @@ impl Request {
 
     /// Takes the operation back; `None` = withdrawn. A collective is given up, for all ranks.
     pub(super) fn take_back(&self) -> Result<Option<Outcome>> {
-        let mut state = self.state.lock();
-        let rest = if self.plan.is_some() { State::AtRest } else { State::Gone };
-        match std::mem::replace(&mut *state, rest) {
-            State::Started(started, ticket) => {
+        self.life.take_back((recv_info(&p2p::NOBODY), Ok(())), |operation| match operation {
+            Operation::Started(started, ticket) => {
                 self.comm.recorder.end(ticket);
                 Ok(self.comm.take_back(started)?.map(|done| (recv_info(&done), self.outcome(&done))))
             }
-            State::Collective(mut run) => {
+            Operation::Collective(mut run) => {
                 let error = Error::new(DTL_ERROR_CANCELED, "it was given up before it was over");
                 run.fail(&self.comm, &error);
                 Ok(None)
             }
-            State::Over(outcome) => Ok(Some(outcome)),
-            State::AtRest => Ok(Some((recv_info(&p2p::NOBODY), Ok(())))),
-            // Another thread, which waited for it, was quicker.
-            State::Gone => Ok(None),
-        }
+        })
     }
 
     #[cold]
@@ -319,17 +284,19 @@ pub(super) fn is_alive(handle: dtl_request_t) -> bool {
 
 /// Tries to withdraw the operation; the request then completes through wait or test.
 pub fn cancel(request: &Request) -> Result<()> {
-    match &*request.state.lock() {
-        State::Started(Started::Op(op) | Started::FromAny(op), _) => request.comm.link.transport.cancel(*op),
-        State::Started(..) | State::Over(_) => Ok(()),
+    request.life.look(|state| match state {
+        State::Active(Operation::Started(Started::Op(op) | Started::FromAny(op), _)) => {
+            request.comm.link.transport.cancel(*op)
+        }
+        State::Active(Operation::Started(..)) | State::Over(_) => Ok(()),
         State::AtRest => fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is not active", request.name()),
-        State::Collective(_) => fail!(
+        State::Active(Operation::Collective(_)) => fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "a collective ({}) cannot be withdrawn: the other ranks are in it too",
             request.name()
         ),
         State::Gone => Err(request.completed_elsewhere()),
-    }
+    })
 }
 
 /// Takes a request from under its handle, to `end` it. `None`: the null handle.
@@ -338,7 +305,7 @@ pub fn destroy(inside: &Guard, handle: dtl_request_t) -> Result<Option<Arc<Reque
         return Ok(None);
     }
     let request = pin(inside, handle)?;
-    if matches!(*request.state.lock(), State::Collective(_)) {
+    if request.life.look(|state| matches!(state, State::Active(Operation::Collective(_)))) {
         return fail!(DTL_ERROR_BUSY, "a collective ({}) cannot be withdrawn: wait for it", request.name());
     }
     match TABLE.remove(inside, handle.id) {

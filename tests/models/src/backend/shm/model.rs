@@ -1,0 +1,126 @@
+//! Models of the ring: records of bytes round its end, and a claim that both sides want.
+//!
+//! The ring has four lines and one claim here. A record that is written too early, read too early
+//! or freed too early is an unordered access to its bytes, which loom refuses.
+
+use super::ring::{Consumer, Kind, Payload, Producer, STRIDE};
+use crate::Model;
+use crate::sys::shared::Memory;
+use loom::thread;
+use std::sync::Arc;
+
+pub const ALL: &[Model] = &[
+    ("ring: records round the end", records),
+    ("ring: words round the end", words),
+    ("ring: take against withdraw", claims),
+    ("ring: a claim that comes back", claim_again),
+];
+
+fn ends() -> (Producer, Consumer, Arc<Memory>) {
+    let memory = Memory::create(STRIDE);
+    (Producer::new(&memory, 0).unwrap(), Consumer::new(&memory, 0).unwrap(), memory)
+}
+
+/// Waits for the next record.
+fn next<R>(consumer: &mut Consumer, look: impl FnOnce(&Consumer, &super::ring::Record) -> R) -> R {
+    loop {
+        if let Some(record) = consumer.peek().expect("a record") {
+            let seen = look(consumer, &record);
+            consumer.pop(&record);
+            consumer.tell();
+            return seen;
+        }
+        thread::yield_now();
+    }
+}
+
+fn push(producer: &mut Producer, kind: Kind, claim: usize, key: u64, payload: Payload) {
+    while !producer.push(kind, claim, key, payload) {
+        thread::yield_now();
+    }
+}
+
+/// One line, two lines, two lines: the third record is preceded by a pad and needs the first's place.
+const LENGTHS: [usize; 3] = [16, 56, 56];
+
+fn records() {
+    let (mut producer, mut consumer, _memory) = ends();
+    let writer = thread::spawn(move || {
+        let data = Memory::create(64);
+        for (key, len) in (1..).zip(LENGTHS) {
+            let bytes = data.region().part(0, len);
+            bytes.write(0, key);
+            bytes.write(len / 8 - 1, key);
+            push(&mut producer, Kind::Eager, 0, key, Payload::Bytes(bytes));
+        }
+    });
+    for (key, len) in (1..).zip(LENGTHS) {
+        next(&mut consumer, |_, record| {
+            assert_eq!((record.key, record.payload.len()), (key, len));
+            assert_eq!((record.payload.read(0), record.payload.read(len / 8 - 1)), (key, key));
+        });
+    }
+    writer.join().unwrap();
+    assert!(matches!(consumer.peek(), Ok(None)));
+}
+
+fn words() {
+    let (mut producer, mut consumer, _memory) = ends();
+    let writer = thread::spawn(move || {
+        for key in 1..=5 {
+            push(&mut producer, Kind::Clear, 0, key, Payload::Words([key; 3]));
+        }
+    });
+    for key in 1..=5 {
+        next(&mut consumer, |_, record| assert_eq!((record.key, record.words), (key, [key; 3])));
+    }
+    writer.join().unwrap();
+}
+
+/// The bytes of a withdrawn offer are the sender's again; those of a taken one are read.
+fn claims() {
+    let (mut producer, mut consumer, _memory) = ends();
+    let message = Memory::create(8);
+    let bytes = Arc::clone(&message);
+    let sender = thread::spawn(move || {
+        let claim = producer.offer().unwrap();
+        bytes.region().write(0, 7);
+        push(&mut producer, Kind::Offer, claim, 5, Payload::Words([8, 0, 0]));
+        let withdrawn = producer.withdraw(claim);
+        if withdrawn {
+            bytes.region().write(0, 9);
+        }
+        withdrawn
+    });
+    let taken = next(&mut consumer, |consumer, record| {
+        let taken = consumer.take(record.claim);
+        if taken {
+            assert_eq!(message.region().read(0), 7);
+        }
+        taken
+    });
+    assert!(sender.join().unwrap() != taken, "either taken or withdrawn");
+}
+
+/// A withdrawn claim is offered again only once the receiver has seen the withdrawal, so the old
+/// record never takes the new offer.
+fn claim_again() {
+    let (mut producer, mut consumer, _memory) = ends();
+    let claim = producer.offer().unwrap();
+    push(&mut producer, Kind::Offer, claim, 1, Payload::Words([0; 3]));
+    assert!(producer.withdraw(claim));
+    let sender = thread::spawn(move || {
+        let again = loop {
+            match producer.offer() {
+                Some(claim) => break claim,
+                None => thread::yield_now(),
+            }
+        };
+        push(&mut producer, Kind::Offer, again, 2, Payload::Words([0; 3]));
+    });
+    next(&mut consumer, |consumer, record| {
+        assert!(record.key == 1 && !consumer.is_offered(record.claim) && !consumer.take(record.claim));
+    });
+    next(&mut consumer, |consumer, record| assert!(record.key == 2 && consumer.take(record.claim)));
+    sender.join().unwrap();
+}

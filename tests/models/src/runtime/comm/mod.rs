@@ -1,0 +1,18 @@
+//! The library's flight recorder and the life of its requests.
+
+#[path = "../../../../../src/runtime/comm/life.rs"]
+mod life;
+pub mod model;
+#[path = "../../../../../src/runtime/comm/recorder.rs"]
+mod recorder;
+
+/// Names for texts, which no model looks at.
+pub mod types {
+    pub fn dtype_text(dtype: i32) -> String {
+        dtype.to_string()
+    }
+
+    pub fn op_text(op: i32) -> String {
+        op.to_string()
+    }
+}

@@ -1,0 +1,244 @@
+//! Models of the flight recorder and of the life of a request.
+
+use super::life::{Life, Standing};
+use super::recorder::{Call, Kind, Recorder};
+use crate::Model;
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub const ALL: &[Model] = &[
+    ("recorder: a reader sees whole entries", reader_against_writer),
+    ("recorder: two writers", two_writers),
+    ("request: two that wait", two_waiters),
+    ("request: wait against destroy", wait_against_destroy),
+    ("request: its end against destroy", end_against_destroy),
+    ("request: two that destroy", two_destroyers),
+    ("request: persistent, wait against free and start", persistent),
+    ("request: persistent, two that wait and one starts again", persistent_again),
+    ("request: persistent, start against free", start_against_free),
+    ("request: an operation that fails", failing),
+];
+
+/// A call whose words all tell the same number.
+fn call(number: i32) -> Call {
+    Call { peer: number, tag: number, ..Call::new(Kind::Bcast).with(number as u64, number) }
+}
+
+/// The recorder keeps two here, so the third entry overwrites the first.
+fn reader_against_writer() {
+    let recorder = Arc::new(Recorder::new());
+    let writer = Arc::clone(&recorder);
+    let writing = thread::spawn(move || {
+        for number in 1..=3 {
+            let ticket = writer.begin(&call(number));
+            if number == 1 {
+                writer.end(ticket);
+            }
+        }
+    });
+    for (seen, over) in recorder.latest() {
+        assert_eq!(seen, call(seen.tag), "parts of two entries");
+        assert!(!over || seen.tag == 1, "one that is not over: {seen}");
+    }
+    writing.join().unwrap();
+    let kept: Vec<_> = recorder.latest().map(|(call, _)| call.tag).collect();
+    assert_eq!(kept, [3, 2]);
+}
+
+fn two_writers() {
+    let recorder = Arc::new(Recorder::new());
+    let other = Arc::clone(&recorder);
+    let writing = thread::spawn(move || {
+        let ticket = other.begin(&call(1));
+        other.end(ticket);
+    });
+    let _runs = recorder.begin(&call(2));
+    writing.join().unwrap();
+    let mut kept: Vec<_> = recorder.latest().map(|(call, over)| (call.tag, over)).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, [(1, true), (2, false)]);
+}
+
+/// What a transport sees of an operation: it must never be asked two things at a time, nor anything
+/// after its end.
+struct Transport {
+    over: UnsafeCell<bool>,
+    /// Touched in the middle of everything, so that other threads get their turn there.
+    steps: loom::sync::atomic::AtomicUsize,
+    heard: AtomicUsize,
+    withdrawn: AtomicUsize,
+}
+
+// SAFETY: loom watches over the cell.
+unsafe impl Sync for Transport {}
+// SAFETY: as above.
+unsafe impl Send for Transport {}
+
+/// An operation that is over at its nth poll; `Err` for 0.
+struct Operation {
+    polls_left: usize,
+}
+
+type Shared = Arc<(Life<Operation, u32>, Transport)>;
+
+fn shared(life: Life<Operation, u32>) -> Shared {
+    let transport = Transport {
+        over: UnsafeCell::new(false),
+        steps: loom::sync::atomic::AtomicUsize::new(0),
+        heard: AtomicUsize::new(0),
+        withdrawn: AtomicUsize::new(0),
+    };
+    Arc::new((life, transport))
+}
+
+impl Transport {
+    fn touch(&self, ends: bool) {
+        self.over.with_mut(|over| {
+            // SAFETY: loom fails the model if another thread is here.
+            let over = unsafe { &mut *over };
+            assert!(!*over, "used after its end");
+            self.steps.fetch_add(1, Ordering::Relaxed);
+            *over = ends;
+        });
+    }
+
+    fn begin(&self) -> Result<Operation, ()> {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.over.with_mut(|over| {
+            // SAFETY: loom fails the model if another thread is here.
+            unsafe { *over = false }
+        });
+        Ok(Operation { polls_left: 1 })
+    }
+
+    fn poll(&self, operation: &mut Operation) -> Result<Option<u32>, ()> {
+        let Some(left) = operation.polls_left.checked_sub(1) else { return Err(()) };
+        operation.polls_left = left;
+        self.touch(left == 0);
+        Ok((left == 0).then_some(7))
+    }
+
+    fn hear(&self, outcome: u32) {
+        assert_eq!(outcome, 7);
+        self.heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn ends(&self) -> (usize, usize) {
+        (self.heard.load(Ordering::Relaxed), self.withdrawn.load(Ordering::Relaxed))
+    }
+}
+
+/// As `request::wait` does, until somebody has heard of it.
+fn wait((life, transport): &(Life<Operation, u32>, Transport)) {
+    loop {
+        match life.settle(|operation| transport.poll(operation)) {
+            Ok(Some(Standing::Over)) => {
+                if let Some(outcome) = life.take_outcome() {
+                    transport.hear(outcome);
+                }
+                return;
+            }
+            Ok(Some(Standing::Active)) => thread::yield_now(),
+            Ok(Some(Standing::AtRest) | None) | Err(()) => return,
+        }
+    }
+}
+
+/// As `request::end` does.
+fn destroy((life, transport): &(Life<Operation, u32>, Transport)) {
+    let taken: Result<_, ()> = life.take_back(0, |_operation| {
+        transport.touch(true);
+        transport.withdrawn.fetch_add(1, Ordering::Relaxed);
+        Ok(None)
+    });
+    // 0: it was at rest.
+    if let Some(outcome) = taken.unwrap().filter(|&outcome| outcome != 0) {
+        transport.hear(outcome);
+    }
+}
+
+/// Runs two of them at the same time.
+fn both(life: Life<Operation, u32>, here: fn(&Shared), there: fn(&Shared)) -> Shared {
+    let shared = shared(life);
+    let other = Arc::clone(&shared);
+    let thread = thread::spawn(move || there(&other));
+    here(&shared);
+    thread.join().unwrap();
+    shared
+}
+
+fn running(polls: usize) -> Life<Operation, u32> {
+    Life::active(Operation { polls_left: polls })
+}
+
+fn two_waiters() {
+    let shared = both(running(2), |shared| wait(shared), |shared| wait(shared));
+    assert_eq!(shared.1.ends(), (1, 0));
+}
+
+fn wait_against_destroy() {
+    wait_against_destroy_after(2);
+}
+
+/// The waiter does not have to look twice: so it can be anywhere in its end when destroy comes.
+fn end_against_destroy() {
+    wait_against_destroy_after(1);
+}
+
+fn wait_against_destroy_after(polls: usize) {
+    let shared = both(running(polls), |shared| destroy(shared), |shared| wait(shared));
+    assert!(matches!(shared.1.ends(), (1, 0) | (0, 1)), "{:?}", shared.1.ends());
+}
+
+fn two_destroyers() {
+    let shared = both(running(1), |shared| destroy(shared), |shared| destroy(shared));
+    assert_eq!(shared.1.ends(), (0, 1));
+}
+
+fn persistent() {
+    let begin_and_wait = |shared: &Shared| {
+        let begun = shared.0.start(|| Ok::<_, ()>(Operation { polls_left: 1 }));
+        assert_eq!(begun, Some(Ok(())));
+        wait(shared);
+    };
+    let shared = both(Life::persistent(), begin_and_wait, |shared| destroy(shared));
+    assert!(matches!(shared.1.ends(), (1, 0) | (0, 1)), "{:?}", shared.1.ends());
+    assert!(shared.0.start(|| Err(())).is_some_and(|begun| begun.is_err()), "rests again");
+}
+
+/// Who waited for the first round hears nothing of the second, nor loses it.
+fn persistent_again() {
+    let two_rounds = |shared: &Shared| {
+        for _ in 0..2 {
+            let (life, transport) = &**shared;
+            while life.start(|| transport.begin()).is_none() {
+                wait(shared);
+            }
+            wait(shared);
+        }
+    };
+    let shared = both(Life::persistent(), two_rounds, |shared| wait(shared));
+    assert_eq!(shared.1.ends(), (2, 0));
+}
+
+/// A new round begins only after the old operation has been let go of.
+fn start_against_free() {
+    let life = Life::persistent();
+    assert_eq!(life.start(|| Ok::<_, ()>(Operation { polls_left: 1 })), Some(Ok(())));
+    let start = |shared: &Shared| {
+        let (life, transport) = &**shared;
+        if life.start(|| transport.begin()).is_some() {
+            wait(shared);
+        }
+    };
+    let shared = both(life, start, |shared| destroy(shared));
+    assert!(matches!(shared.1.ends(), (0 | 1, 1)), "{:?}", shared.1.ends());
+}
+
+/// Polling fails: the request stays, and destroy takes the operation back.
+fn failing() {
+    let shared = both(running(0), |shared| destroy(shared), |shared| wait(shared));
+    assert_eq!(shared.1.ends(), (0, 1));
+}

@@ -1,0 +1,3 @@
+//! What the modelled files find under `crate::runtime`.
+
+pub mod comm;

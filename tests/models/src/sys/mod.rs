@@ -1,0 +1,12 @@
+//! What the modelled files find under `crate::sys`: the library's table and epoch, on loom's atomics.
+
+pub mod buf;
+#[path = "../../../../src/sys/epoch.rs"]
+pub mod epoch;
+pub mod lock;
+pub mod model;
+pub mod shared;
+#[path = "../../../../src/sys/slab.rs"]
+pub mod slab;
+pub mod sync;
+pub mod tls;
