@@ -20,5 +20,6 @@
 #include "dtl/comm.hpp"
 #include "dtl/exec.hpp"
 #include "dtl/memory.hpp"
+#include "dtl/request.hpp"
 
 #endif

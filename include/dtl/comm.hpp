@@ -1,101 +1,34 @@
-// Communicators and requests of the C++ face. Part of dtl.hpp.
+// Communicators of the C++ face. Part of dtl.hpp.
 #ifndef DTL_COMM_HPP
 #define DTL_COMM_HPP
 
-#include "memory.hpp"
+#include "request.hpp"
 
-#include <chrono>
-#include <cstddef>
+#include <iterator>
+#include <string>
 
 namespace dtl {
 
-/// The dtype of an element type: dtype<double>() is DTL_DTYPE_FLOAT64.
-template <class T> constexpr dtl_dtype_t dtype()
-{
-    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::byte>,
-                  "no dtype for this type: send it as bytes, or give count and dtype to the C function");
-    static_assert(sizeof(T) <= 8, "no dtype for this type");
-    if constexpr (std::is_same_v<T, std::byte>) {
-        return DTL_DTYPE_BYTE;
-    } else if constexpr (std::is_same_v<T, bool>) {
-        return DTL_DTYPE_BOOL;
-    } else if constexpr (std::is_floating_point_v<T>) {
-        return sizeof(T) == 4 ? DTL_DTYPE_FLOAT32 : DTL_DTYPE_FLOAT64;
-    } else {
-        // INT8, 16, 32, 64 are 0 … 3, their unsigned twins 4 … 7.
-        constexpr dtl_dtype_t width = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-        return (std::is_signed_v<T> ? DTL_DTYPE_INT8 : DTL_DTYPE_UINT8) + width;
-    }
-}
-template <class T> inline constexpr dtl_dtype_t dtype_of = dtype<T>();
-
-/// An operation in flight. The destructor of an unfinished one cancels it and waits, so that nothing
-/// touches its buffer afterwards.
-class request {
-  public:
-    request() noexcept = default;
-    explicit request(dtl_request_t handle) noexcept : handle_(handle) {}
-    request(request &&other) noexcept : handle_(other.release()) {}
-    request &operator=(request &&other) noexcept
-    {
-        if (this != &other) {
-            abandon();
-            handle_ = other.release();
-        }
-        return *this;
-    }
-    request(const request &) = delete;
-    request &operator=(const request &) = delete;
-    ~request() { abandon(); }
-
-    dtl_request_t get() const noexcept { return handle_; }
-    dtl_request_t release() noexcept { return std::exchange(handle_, dtl_request_t{}); }
-    explicit operator bool() const noexcept { return handle_.id != 0; }
-
-    /// Waits; what the receive got.
-    dtl_recv_info_t wait()
-    {
-        dtl_recv_info_t info{};
-        check(dtl_request_wait(release(), DTL_TIMEOUT_INFINITE, &info));
-        return info;
-    }
-
-    /// Waits at most this long; false = still in flight.
-    bool wait_for(std::chrono::nanoseconds limit, dtl_recv_info_t *info = nullptr)
-    {
-        const dtl_status_t status = dtl_request_wait(handle_, static_cast<uint64_t>(limit.count()), info);
-        if (status == DTL_ERROR_TIMEOUT) {
-            return false;
-        }
-        handle_ = {};
-        check(status);
-        return true;
-    }
-
-    /// Whether it is done, without waiting; then it is over.
-    bool test(dtl_recv_info_t *info = nullptr)
-    {
-        int32_t done = 0;
-        const dtl_status_t status = dtl_request_test(handle_, &done, info);
-        if (status != DTL_SUCCESS || done != 0) {
-            handle_ = {};
-        }
-        check(status);
-        return done != 0;
-    }
-
-  private:
-    void abandon() noexcept
-    {
-        const dtl_request_t left = release();
-        if (left.id != 0) {
-            DTL_IGNORE(dtl_request_cancel(left));
-            DTL_IGNORE(dtl_request_wait(left, DTL_TIMEOUT_INFINITE, nullptr));
-        }
-    }
-
-    dtl_request_t handle_{};
+/// As the input of a collective: this rank's part lies where its result goes (DTL_IN_PLACE).
+struct in_place_t {
+    template <class T> operator T *() const noexcept { return static_cast<T *>(DTL_IN_PLACE); }
 };
+inline constexpr in_place_t in_place{};
+
+namespace detail {
+
+/// Parameters that do not take part in deduction, so that in_place fits.
+template <class T> struct same { using type = T; };
+template <class T> using in = const typename same<T>::type *;
+template <class T> using out = typename same<T>::type *;
+
+/// The element type of a contiguous container; no C arrays, which already are pointers.
+template <class C>
+using element =
+    std::enable_if_t<std::is_class_v<C>, std::remove_pointer_t<decltype(std::data(std::declval<C &>()))>>;
+template <class T> using scalar = std::enable_if_t<std::is_arithmetic_v<T>>;
+
+} // namespace detail
 
 class comm;
 
@@ -128,9 +61,25 @@ class comm_ref {
         return info;
     }
 
+    /// The functions take pointers and counts, or a contiguous container (std::vector, std::array, dtl::buffer …).
     template <class T> void send(const T *data, uint64_t count, int dest, int tag = 0) const
     {
         check(dtl_comm_send(handle_, data, count, dtype_of<T>, dest, tag));
+    }
+
+    template <class C, class = detail::element<C>> void send(const C &data, int dest, int tag = 0) const
+    {
+        send(std::data(data), std::size(data), dest, tag);
+    }
+
+    template <class T> void ssend(const T *data, uint64_t count, int dest, int tag = 0) const
+    {
+        check(dtl_comm_ssend(handle_, data, count, dtype_of<T>, dest, tag));
+    }
+
+    template <class C, class = detail::element<C>> void ssend(const C &data, int dest, int tag = 0) const
+    {
+        ssend(std::data(data), std::size(data), dest, tag);
     }
 
     template <class T>
@@ -141,75 +90,405 @@ class comm_ref {
         return info;
     }
 
+    /// At most as many elements as the container has; `count_of<T>` of the result tells how many.
+    template <class C, class = detail::element<C>>
+    dtl_recv_info_t recv(C &data, int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        return recv(std::data(data), std::size(data), source, tag);
+    }
+
+    /// Sends and receives at the same time.
+    template <class T>
+    dtl_recv_info_t sendrecv(const T *send, uint64_t scount, int dest, int stag, T *recv, uint64_t rcount,
+                             int source = DTL_ANY_SOURCE, int rtag = DTL_ANY_TAG) const
+    {
+        dtl_recv_info_t info{};
+        check(dtl_comm_sendrecv(handle_, send, scount, dest, stag, recv, rcount, source, rtag, dtype_of<T>,
+                                &info));
+        return info;
+    }
+
+    template <class T>
+    dtl_recv_info_t sendrecv_replace(T *data, uint64_t count, int dest, int stag,
+                                     int source = DTL_ANY_SOURCE, int rtag = DTL_ANY_TAG) const
+    {
+        dtl_recv_info_t info{};
+        check(dtl_comm_sendrecv_replace(handle_, data, count, dtype_of<T>, dest, stag, source, rtag, &info));
+        return info;
+    }
+
+    /// Waits for a message and leaves it.
+    dtl_recv_info_t probe(int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        dtl_recv_info_t info{};
+        check(dtl_comm_probe(handle_, source, tag, &info));
+        return info;
+    }
+
+    /// Whether there is a message, without waiting.
+    std::optional<dtl_recv_info_t> iprobe(int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        int32_t found = 0;
+        dtl_recv_info_t info{};
+        check(dtl_comm_iprobe(handle_, source, tag, &found, &info));
+        return found != 0 ? std::optional(info) : std::nullopt;
+    }
+
+    /// Waits for a message and takes it: `world.mprobe().recv<double>()`.
+    [[nodiscard]] message mprobe(int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        dtl_message_t handle{};
+        dtl_recv_info_t info{};
+        check(dtl_comm_mprobe(handle_, source, tag, &handle, &info));
+        return message(handle, info);
+    }
+
+    /// Takes a message if there is one; else the result is false.
+    [[nodiscard]] message improbe(int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        int32_t found = 0;
+        dtl_message_t handle{};
+        dtl_recv_info_t info{};
+        check(dtl_comm_improbe(handle_, source, tag, &found, &handle, &info));
+        return found != 0 ? message(handle, info) : message();
+    }
+
     template <class T> [[nodiscard]] request isend(const T *data, uint64_t count, int dest, int tag = 0) const
     {
-        dtl_request_t handle;
-        check(dtl_comm_isend(handle_, data, count, dtype_of<T>, dest, tag, &handle));
-        return request(handle);
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_isend(handle_, data, count, dtype_of<T>, dest, tag, handle);
+        });
+    }
+
+    template <class T> [[nodiscard]] request issend(const T *data, uint64_t count, int dest, int tag = 0) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_issend(handle_, data, count, dtype_of<T>, dest, tag, handle);
+        });
     }
 
     template <class T>
     [[nodiscard]] request irecv(T *data, uint64_t count, int source = DTL_ANY_SOURCE,
                                 int tag = DTL_ANY_TAG) const
     {
-        dtl_request_t handle;
-        check(dtl_comm_irecv(handle_, data, count, dtype_of<T>, source, tag, &handle));
-        return request(handle);
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_irecv(handle_, data, count, dtype_of<T>, source, tag, handle);
+        });
     }
 
+    template <class C, class = detail::element<C>>
+    [[nodiscard]] request isend(const C &data, int dest, int tag = 0) const
+    {
+        return isend(std::data(data), std::size(data), dest, tag);
+    }
+    template <class C, class = detail::element<C>> request isend(const C &&, int, int = 0) const = delete;
+
+    template <class C, class = detail::element<C>>
+    [[nodiscard]] request irecv(C &data, int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        return irecv(std::data(data), std::size(data), source, tag);
+    }
+
+    /// A send to be started again and again.
+    template <class T>
+    [[nodiscard]] persistent_request send_init(const T *data, uint64_t count, int dest, int tag = 0) const
+    {
+        dtl_request_t handle;
+        check(dtl_comm_send_init(handle_, data, count, dtype_of<T>, dest, tag, &handle));
+        return persistent_request(handle);
+    }
+
+    /// A receive to be started again and again.
+    template <class T>
+    [[nodiscard]] persistent_request recv_init(T *data, uint64_t count, int source = DTL_ANY_SOURCE,
+                                               int tag = DTL_ANY_TAG) const
+    {
+        dtl_request_t handle;
+        check(dtl_comm_recv_init(handle_, data, count, dtype_of<T>, source, tag, &handle));
+        return persistent_request(handle);
+    }
+
+    // Collectives, each also with an i in front: begun, and ended by the request. `in_place` as the
+    // input (of a scatter: as the output) stands for DTL_IN_PLACE.
+
     void barrier() const { check(dtl_comm_barrier(handle_)); }
+
+    [[nodiscard]] request ibarrier() const
+    {
+        return begun([&](dtl_request_t *handle) { return dtl_comm_ibarrier(handle_, handle); });
+    }
 
     template <class T> void bcast(T *data, uint64_t count, int root) const
     {
         check(dtl_comm_bcast(handle_, data, count, dtype_of<T>, root));
     }
 
-    template <class T>
-    void reduce(const T *in, T *out, uint64_t count, dtl_reduce_op_t op, int root) const
+    template <class T> [[nodiscard]] request ibcast(T *data, uint64_t count, int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ibcast(handle_, data, count, dtype_of<T>, root, handle);
+        });
+    }
+
+    template <class T> void reduce(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op,
+                                   int root) const
     {
         check(dtl_comm_reduce(handle_, in, out, count, dtype_of<T>, op, root));
     }
 
-    template <class T> void allreduce(const T *in, T *out, uint64_t count, dtl_reduce_op_t op) const
+    template <class T> [[nodiscard]] request ireduce(detail::in<T> in, T *out, uint64_t count,
+                                                     dtl_reduce_op_t op, int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ireduce(handle_, in, out, count, dtype_of<T>, op, root, handle);
+        });
+    }
+
+    template <class T> void allreduce(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op) const
     {
         check(dtl_comm_allreduce(handle_, in, out, count, dtype_of<T>, op));
     }
 
-    /// One value from each rank, reduced.
-    template <class T> T allreduce(T value, dtl_reduce_op_t op) const
+    template <class T> [[nodiscard]] request iallreduce(detail::in<T> in, T *out, uint64_t count,
+                                                        dtl_reduce_op_t op) const
     {
-        T result{};
-        allreduce(&value, &result, 1, op);
-        return result;
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iallreduce(handle_, in, out, count, dtype_of<T>, op, handle);
+        });
     }
 
-    template <class T> void gather(const T *in, uint64_t count_per_rank, T *out, int root) const
+    template <class T> void reduce_scatter_block(detail::in<T> in, T *out, uint64_t count,
+                                                 dtl_reduce_op_t op) const
+    {
+        check(dtl_comm_reduce_scatter_block(handle_, in, out, count, dtype_of<T>, op));
+    }
+
+    template <class T> [[nodiscard]] request ireduce_scatter_block(detail::in<T> in, T *out, uint64_t count,
+                                                                   dtl_reduce_op_t op) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ireduce_scatter_block(handle_, in, out, count, dtype_of<T>, op, handle);
+        });
+    }
+
+    template <class T> void reduce_scatter(detail::in<T> in, T *out, const uint64_t *counts,
+                                           dtl_reduce_op_t op) const
+    {
+        check(dtl_comm_reduce_scatter(handle_, in, out, counts, dtype_of<T>, op));
+    }
+
+    template <class T> [[nodiscard]] request ireduce_scatter(detail::in<T> in, T *out, const uint64_t *counts,
+                                                             dtl_reduce_op_t op) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ireduce_scatter(handle_, in, out, counts, dtype_of<T>, op, handle);
+        });
+    }
+
+    template <class T> void scan(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op) const
+    {
+        check(dtl_comm_scan(handle_, in, out, count, dtype_of<T>, op));
+    }
+
+    template <class T> [[nodiscard]] request iscan(detail::in<T> in, T *out, uint64_t count,
+                                                   dtl_reduce_op_t op) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iscan(handle_, in, out, count, dtype_of<T>, op, handle);
+        });
+    }
+
+    template <class T> void exscan(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op) const
+    {
+        check(dtl_comm_exscan(handle_, in, out, count, dtype_of<T>, op));
+    }
+
+    template <class T> [[nodiscard]] request iexscan(detail::in<T> in, T *out, uint64_t count,
+                                                     dtl_reduce_op_t op) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iexscan(handle_, in, out, count, dtype_of<T>, op, handle);
+        });
+    }
+
+    template <class T> void gather(detail::in<T> in, uint64_t count_per_rank, T *out, int root) const
     {
         check(dtl_comm_gather(handle_, in, count_per_rank, out, dtype_of<T>, root));
     }
 
-    template <class T> void scatter(const T *in, uint64_t count_per_rank, T *out, int root) const
+    template <class T> [[nodiscard]] request igather(detail::in<T> in, uint64_t count_per_rank, T *out,
+                                                     int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_igather(handle_, in, count_per_rank, out, dtype_of<T>, root, handle);
+        });
+    }
+
+    template <class T> void gatherv(detail::in<T> in, uint64_t count, T *out, const uint64_t *counts,
+                                    const uint64_t *displs, int root) const
+    {
+        check(dtl_comm_gatherv(handle_, in, count, out, counts, displs, dtype_of<T>, root));
+    }
+
+    template <class T> [[nodiscard]] request igatherv(detail::in<T> in, uint64_t count, T *out,
+                                                      const uint64_t *counts, const uint64_t *displs,
+                                                      int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_igatherv(handle_, in, count, out, counts, displs, dtype_of<T>, root, handle);
+        });
+    }
+
+    template <class T> void scatter(const T *in, uint64_t count_per_rank, detail::out<T> out, int root) const
     {
         check(dtl_comm_scatter(handle_, in, count_per_rank, out, dtype_of<T>, root));
     }
 
-    template <class T> void allgather(const T *in, uint64_t count_per_rank, T *out) const
+    template <class T> [[nodiscard]] request iscatter(const T *in, uint64_t count_per_rank,
+                                                      detail::out<T> out, int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iscatter(handle_, in, count_per_rank, out, dtype_of<T>, root, handle);
+        });
+    }
+
+    template <class T> void scatterv(const T *in, const uint64_t *counts, const uint64_t *displs,
+                                     detail::out<T> out, uint64_t count, int root) const
+    {
+        check(dtl_comm_scatterv(handle_, in, counts, displs, out, count, dtype_of<T>, root));
+    }
+
+    template <class T> [[nodiscard]] request iscatterv(const T *in, const uint64_t *counts,
+                                                       const uint64_t *displs, detail::out<T> out,
+                                                       uint64_t count, int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iscatterv(handle_, in, counts, displs, out, count, dtype_of<T>, root, handle);
+        });
+    }
+
+    template <class T> void allgather(detail::in<T> in, uint64_t count_per_rank, T *out) const
     {
         check(dtl_comm_allgather(handle_, in, count_per_rank, out, dtype_of<T>));
     }
 
-    template <class T> void alltoall(const T *in, uint64_t count_per_rank, T *out) const
+    template <class T> [[nodiscard]] request iallgather(detail::in<T> in, uint64_t count_per_rank,
+                                                        T *out) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iallgather(handle_, in, count_per_rank, out, dtype_of<T>, handle);
+        });
+    }
+
+    template <class T> void allgatherv(detail::in<T> in, uint64_t count, T *out, const uint64_t *counts,
+                                       const uint64_t *displs) const
+    {
+        check(dtl_comm_allgatherv(handle_, in, count, out, counts, displs, dtype_of<T>));
+    }
+
+    template <class T> [[nodiscard]] request iallgatherv(detail::in<T> in, uint64_t count, T *out,
+                                                         const uint64_t *counts, const uint64_t *displs) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iallgatherv(handle_, in, count, out, counts, displs, dtype_of<T>, handle);
+        });
+    }
+
+    template <class T> void alltoall(detail::in<T> in, uint64_t count_per_rank, T *out) const
     {
         check(dtl_comm_alltoall(handle_, in, count_per_rank, out, dtype_of<T>));
     }
 
+    template <class T> [[nodiscard]] request ialltoall(detail::in<T> in, uint64_t count_per_rank,
+                                                       T *out) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ialltoall(handle_, in, count_per_rank, out, dtype_of<T>, handle);
+        });
+    }
+
+    template <class T> void alltoallv(detail::in<T> in, const uint64_t *scounts, const uint64_t *sdispls,
+                                      T *out, const uint64_t *rcounts, const uint64_t *rdispls) const
+    {
+        check(dtl_comm_alltoallv(handle_, in, scounts, sdispls, out, rcounts, rdispls, dtype_of<T>));
+    }
+
+    template <class T> [[nodiscard]] request ialltoallv(detail::in<T> in, const uint64_t *scounts,
+                                                        const uint64_t *sdispls, T *out,
+                                                        const uint64_t *rcounts,
+                                                        const uint64_t *rdispls) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ialltoallv(handle_, in, scounts, sdispls, out, rcounts, rdispls, dtype_of<T>,
+                                       handle);
+        });
+    }
+    template <class C, class = detail::element<C>> void bcast(C &data, int root) const
+    {
+        bcast(std::data(data), std::size(data), root);
+    }
+
+    /// One value from each rank, reduced.
+    template <class T, class = detail::scalar<T>> T allreduce(T value, dtl_reduce_op_t op) const
+    {
+        allreduce<T>(in_place, &value, 1, op);
+        return value;
+    }
+
+    /// Each element of the container is replaced by the reduction of everybody's.
+    template <class C, class = detail::element<C>> void allreduce(C &data, dtl_reduce_op_t op) const
+    {
+        allreduce(in_place, std::data(data), std::size(data), op);
+    }
+
+    /// One value from each rank, by rank.
+    template <class T, class = detail::scalar<T>> std::vector<T> allgather(T value) const
+    {
+        std::vector<T> all(static_cast<std::size_t>(size()));
+        allgather(&value, 1, all.data());
+        return all;
+    }
+
+    // Communicators from this one; see dtl.h for what each is. All ranks call.
+
+    [[nodiscard]] comm dup() const;
+    /// Null for ranks whose color is DTL_UNDEFINED.
+    [[nodiscard]] comm split(int color, int key = 0) const;
+    /// Of these ranks, in this order; null for the others.
+    [[nodiscard]] comm group(const std::vector<int32_t> &ranks) const;
+    /// Of the ranks that are left after a failure.
+    [[nodiscard]] comm shrink() const;
+
+    /// Where the ranks are, as a text for people: see dtl_comm_dump.
+    std::string dump() const
+    {
+        std::string text(4096, '\0');
+        uint64_t length = 0;
+        dtl_status_t status;
+        while ((status = dtl_comm_dump(handle_, &text[0], text.size(), &length)) == DTL_ERROR_BUFFER_TOO_SMALL) {
+            text.resize(length + 1024); // the text may grow meanwhile
+        }
+        check(status);
+        text.resize(length);
+        return text;
+    }
+
   private:
+    template <class F> static request begun(F start)
+    {
+        dtl_request_t handle;
+        check(start(&handle));
+        return request(handle);
+    }
+
     dtl_comm_t handle_;
 };
 
 /// A communicator of its own; the destructor closes it.
 class comm {
   public:
+    /// None.
+    comm() noexcept = default;
     explicit comm(dtl_comm_t handle) noexcept : handle_(handle) {}
 
     /// Opens one as described: `dtl_comm_desc_t desc = DTL_COMM_DESC_INIT; desc.kind = "shm";`
@@ -223,12 +502,41 @@ class comm {
     dtl_comm_t get() const noexcept { return handle_.get(); }
     comm_ref ref() const noexcept { return handle_.get(); }
     operator comm_ref() const noexcept { return ref(); }
+    explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
     /// The view's functions: `comm->barrier()`.
     detail::arrow<comm_ref> operator->() const noexcept { return detail::arrow(ref()); }
 
   private:
     detail::owned<dtl_comm_t, dtl_comm_destroy> handle_;
 };
+
+inline comm comm_ref::dup() const
+{
+    dtl_comm_t handle;
+    check(dtl_comm_dup(handle_, &handle));
+    return comm(handle);
+}
+
+inline comm comm_ref::split(int color, int key) const
+{
+    dtl_comm_t handle;
+    check(dtl_comm_split(handle_, color, key, &handle));
+    return comm(handle);
+}
+
+inline comm comm_ref::group(const std::vector<int32_t> &ranks) const
+{
+    dtl_comm_t handle;
+    check(dtl_comm_group_create(handle_, ranks.data(), ranks.size(), &handle));
+    return comm(handle);
+}
+
+inline comm comm_ref::shrink() const
+{
+    dtl_comm_t handle;
+    check(dtl_comm_shrink(handle_, &handle));
+    return comm(handle);
+}
 
 } // namespace dtl
 
