@@ -4,6 +4,9 @@
 # optimisation is silently off. The programs have a target folder of their own, because building them
 # writes another (not optimised) libdtl.so of the same name.
 
+if(DTL_CARGO AND NOT EXISTS "${DTL_CARGO}")
+  unset(DTL_CARGO CACHE) # of an earlier run, removed since
+endif()
 find_program(DTL_CARGO cargo HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin"
              DOC "cargo, Rust's build tool")
 if(NOT DTL_CARGO)

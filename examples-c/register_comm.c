@@ -206,7 +206,6 @@ static dtl_backend_t register_mailboxes(job_t *job)
     dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
     dtl_backend_t backend;
-    comm.flags = DTL_COMM_THREADS; /* the mailboxes have locks of their own */
     comm.open = comm_open;
     comm.close = comm_close;
     comm.isend = comm_isend;

@@ -198,7 +198,6 @@ dtl::registered_backend register_mailboxes(job &self)
 {
     dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
-    comm.flags = DTL_COMM_THREADS; // the mailboxes have locks of their own
     comm.open = comm_open;
     comm.close = comm_close;
     comm.isend = comm_isend;

@@ -316,7 +316,8 @@ typedef uint64_t dtl_enum_word_t;
 /// OpenCL C source.
 #define DTL_LANGUAGE_OPENCL UINT64_C(0x0004000300000000)
 
-/// Element type. Built-in ones are below 256; registered ones start at 4096.
+/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096.
+/// Which operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
 typedef int32_t dtl_dtype_t;
 
 /// Signed 8-bit integer.
@@ -344,12 +345,67 @@ typedef int32_t dtl_dtype_t;
 /// One byte, 0 = false, anything else = true: only logical operations.
 #define DTL_DTYPE_BOOL 11
 
-/// Reduction operation. Built-in ones are below 256; registered ones start at 4096.
+/// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even, after
+/// each step, which gives what binary16 arithmetic gives.
+#define DTL_DTYPE_FLOAT16 12
+/// bfloat16: the upper half of a binary32. Computed as FLOAT16 is.
+#define DTL_DTYPE_BFLOAT16 13
+/// Two FLOAT32, real part first. Equivalent: float _Complex, MPI_C_FLOAT_COMPLEX.
+#define DTL_DTYPE_COMPLEX64 14
+/// Two FLOAT64, real part first. Equivalent: double _Complex, MPI_C_DOUBLE_COMPLEX.
+#define DTL_DTYPE_COMPLEX128 15
+/// For MINLOC and MAXLOC, as all that follow: a C struct { value; index } with the members' natural
+/// alignment; what is in its padding does not matter. Here struct { float value; int32_t index; },
+/// 8 bytes. Equivalent: MPI_FLOAT_INT.
+#define DTL_DTYPE_FLOAT32_INT32 16
+/// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent: MPI_DOUBLE_INT.
+#define DTL_DTYPE_FLOAT64_INT32 17
+/// struct { int32_t value; int32_t index; }, 8 bytes. Equivalent: MPI_2INT.
+#define DTL_DTYPE_INT32_INT32 18
+/// struct { int64_t value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent: MPI_LONG_INT.
+#define DTL_DTYPE_INT64_INT32 19
+/// struct { int16_t value; int32_t index; }, 8 bytes, index at 4. Equivalent: MPI_SHORT_INT.
+#define DTL_DTYPE_INT16_INT32 20
+/// struct { double value; int64_t index; }, 16 bytes.
+#define DTL_DTYPE_FLOAT64_INT64 21
+/// struct { int64_t value; int64_t index; }, 16 bytes.
+#define DTL_DTYPE_INT64_INT64 22
+
+/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` start at 4096.
+/// Equivalent: MPI_Op. Which goes with which dtype:
+///
+///   SUM PROD            integers, floats (16 bits too), complex
+///   MIN MAX             integers, floats
+///   LAND LOR LXOR       integers, BOOL
+///   BAND BOR BXOR       integers, BYTE
+///   MINLOC MAXLOC       the pairs, FLOAT32_INT32 to INT64_INT64
+///   REPLACE NO_OP       every dtype, those of dtl_dtype_create included
+///   of dtl_op_create    every dtype
+///
+/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks.
+/// A NaN that SUM or PROD gives is always the positive quiet one without payload, so that every rank
+/// gets the same bits.
 typedef int32_t dtl_reduce_op_t;
 
-/// Sum. Integers wrap around.
+/// Folds `count` elements: inout[i] = in[i] ∘ inout[i]. `in` is the part of the lower ranks, so an
+/// operation that does not commute sees its operands in the order of ranks. It must be associative:
+/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are aligned
+/// as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
+/// dtl_op_create.
+/// Thread: one that is in a call on the communicator. Locks held: none of the program's. It may block,
+/// must not throw. It may call dtl_ functions, but a collective on the same communicator answers
+/// DTL_ERROR_BUSY, and so does dtl_finalize. Destroying the operation or the dtype there is allowed.
+/// Equivalent: MPI_User_function.
+typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dtype_t dtype,
+    void *user);
+
+/// Flag of `dtl_op_create`: a ∘ b = b ∘ a, so operands may be taken in any order.
+#define DTL_OP_COMMUTES 1u
+
+/// Sum. Integers wrap around. Equivalent: MPI_SUM.
 #define DTL_OP_SUM 0
-/// Product. Integers wrap around.
+/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the repair
+/// of infinities that C's Annex G makes. Equivalent: MPI_PROD.
 #define DTL_OP_PROD 1
 /// Minimum. A NaN on either side gives NaN.
 #define DTL_OP_MIN 2
@@ -367,6 +423,16 @@ typedef int32_t dtl_reduce_op_t;
 #define DTL_OP_LXOR 8
 /// Bitwise exclusive or, of integers and byte.
 #define DTL_OP_BXOR 9
+/// The pair with the lower value; of equal values the one with the lower index. A NaN wins over
+/// numbers; of two NaNs the one with the lower index. Equivalent: MPI_MINLOC.
+#define DTL_OP_MINLOC 10
+/// The pair with the higher value; else as MINLOC (of equal values, the lower index). Equivalent:
+/// MPI_MAXLOC.
+#define DTL_OP_MAXLOC 11
+/// The right operand: of a reduction, the highest rank's. Equivalent: MPI_REPLACE.
+#define DTL_OP_REPLACE 12
+/// The left operand: of a reduction, rank 0's. Equivalent: MPI_NO_OP.
+#define DTL_OP_NO_OP 13
 
 /* -----------------------------------------------------------------------------------------------
  * Library-wide data: configuration, logging, versions.
@@ -719,13 +785,14 @@ typedef struct dtl_comm_desc_t {
     /// DTL_COMM_DETERMINISTIC or 0.
     uint32_t flags;
     /// "auto", "self", "shm" or the name of a registered backend with a comm table. NULL = "auto".
+    /// ("threads" is opened by dtl_comm_threads.)
     const char *kind;
     /// This process' rank, 0 … size-1. Read only if size is set.
     int32_t rank;
     /// Number of ranks; 0 = rank and size from the launcher's environment.
     int32_t size;
     /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
-    /// launcher's environment. For kind "shm": at most 64 bytes.
+    /// launcher's environment.
     const char *job;
     /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from
     /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE.
@@ -749,7 +816,8 @@ typedef struct dtl_comm_info_t {
     int32_t rank;
     /// Number of ranks.
     int32_t size;
-    /// Ranks known to have died or left.
+    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
+    /// finalized). Grows with what calls on the communicator find out; never shrinks.
     int32_t failed_count;
     /// Time limit in nanoseconds of each blocking call.
     uint64_t timeout_ns;
@@ -775,6 +843,67 @@ typedef dtl_status_t (*dtl_attribute_copy_fn_t)(dtl_comm_t comm, int32_t key, vo
 /// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is stale
 /// then). Runs in the thread that did so.
 typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *user, void *value);
+
+/* -----------------------------------------------------------------------------------------------
+ * Where ranks and threads run: the node, its cores, the ranks on it.
+ * -------------------------------------------------------------------------------------------- */
+
+/// What `dtl_topology` tells of this node. Start from DTL_TOPOLOGY_INIT. 0 = the system does not tell.
+typedef struct dtl_topology_t {
+    /// sizeof(dtl_topology_t), set by DTL_TOPOLOGY_INIT.
+    uint32_t struct_size;
+    /// CPUs (hardware threads) that are online.
+    int32_t cpus_online;
+    /// CPUs that the calling thread may run on: how many dtl_affinity lists.
+    int32_t cpus_allowed;
+    /// Physical cores that are online.
+    int32_t cores;
+    /// Hardware threads of one core; 1 = no simultaneous multithreading.
+    int32_t threads_per_core;
+    /// Processor packages.
+    int32_t sockets;
+    /// NUMA nodes; 1 also where the kernel knows none.
+    int32_t numa_nodes;
+    /// 0.
+    uint32_t reserved;
+    /// Thousandths of a CPU that the control groups (a container, a batch system) allow this process;
+    /// 0 = no limit.
+    uint64_t cpu_quota_milli;
+    /// Bytes of the first-level data cache of a core.
+    uint64_t l1d_bytes;
+    /// Bytes of the second-level cache of a core (or of the cores that share it).
+    uint64_t l2_bytes;
+    /// Bytes of one third-level cache.
+    uint64_t l3_bytes;
+    /// Bytes of memory of the node.
+    uint64_t memory_bytes;
+    /// Bytes of memory that the control groups allow this process; 0 = no limit below memory_bytes.
+    uint64_t memory_limit_bytes;
+    /// The node's name, NUL-terminated.
+    char hostname[256];
+} dtl_topology_t;
+
+/// Initial value of a dtl_topology_t.
+#define DTL_TOPOLOGY_INIT {sizeof(dtl_topology_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}}
+
+/// What `dtl_comm_topology` tells. Start from DTL_COMM_TOPOLOGY_INIT.
+typedef struct dtl_comm_topology_t {
+    /// sizeof(dtl_comm_topology_t), set by DTL_COMM_TOPOLOGY_INIT.
+    uint32_t struct_size;
+    /// The node that this rank runs on, 0 … nodes-1; -1 = not known.
+    int32_t node;
+    /// Nodes that the communicator's ranks run on; -1 = not known.
+    int32_t nodes;
+    /// This rank's place among the communicator's ranks on its node, 0 … local_size-1.
+    int32_t local_rank;
+    /// Ranks of the communicator on this rank's node.
+    int32_t local_size;
+    /// 0.
+    uint32_t reserved;
+} dtl_comm_topology_t;
+
+/// Initial value of a dtl_comm_topology_t.
+#define DTL_COMM_TOPOLOGY_INIT {sizeof(dtl_comm_topology_t), 0, 0, 0, 0, 0}
 
 /* -----------------------------------------------------------------------------------------------
  * The tables of function pointers that a backend fills in, and what their slots take.
@@ -985,25 +1114,36 @@ typedef struct dtl_comm_done_t {
     uint64_t size_bytes;
 } dtl_comm_done_t;
 
-/// The comm component: five required slots move bytes, everything else is made from them.
+/// The comm component: five required slots move bytes. The library makes all the rest of them:
+/// matching of tags, any tag and communicators in one table's messages, probing, synchronous sends,
+/// withdrawal, truncation, collectives.
 ///
-/// Messages carry a 64-bit match word {context 24 | class 8 | tag 32}. A receive takes the oldest
-/// message of its source (or any, DTL_ANY_SOURCE) whose word equals its own in every bit that is 0
-/// in `ignore`. Two messages of one sender that both match are received in the order sent.
-/// A table with `match_bits` below 64 matches only the lowest match_bits bits of the word (the tag;
-/// at least 28) and must have `dup`: the library then uses one dup per context and class.
+/// For that it packs small messages and its own control words into frames of at most 8192 bytes,
+/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that are
+/// always posted. A larger message travels alone, straight from and to the program's buffers, under a
+/// word of its own, to a receive that names its source, has exactly its size and is posted before the
+/// message is sent. So a table sees nothing but: sends to any rank, match words below 2^28, receives
+/// of exactly one word from one rank or from any, messages that fit. A rank may send to itself (close
+/// does so, with no bytes).
 ///
-/// Thread: any, several at once if flag DTL_COMM_THREADS is set, else one at a time. No locks of
-/// the caller's are held. isend, irecv, test, cancel and progress must not block; open, close and
-/// dup may. Must not call dtl_ functions on this communicator, must not throw. `test` also makes
-/// progress on all operations of its comm. A death that the transport notices is
-/// DTL_ERROR_RANK_FAILURE on every operation that can no longer complete.
+/// What the slots must keep: two messages of one rank under one word are received in the order sent,
+/// by receives in the order posted, whichever of them names its source.
+///
+/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that can
+/// no longer complete, and on one or all receives from any source that are posted at that time (if none
+/// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
+/// other failure of a receive from any source, or of a frame's send, means that the transport is done
+/// for: it touches no buffer any more, and all operations end with that status.
+///
+/// Thread: any, but one at a time for each communicator that `open` gave. isend, irecv, test and
+/// cancel must not block; open and close may. Must not call dtl_ functions on this communicator, must
+/// not throw. `test` also makes progress on all operations of its comm.
 typedef struct dtl_comm_vtable_t {
     /// sizeof(dtl_comm_vtable_t).
     uint32_t struct_size;
-    /// Bits of the match word that the transport matches; 0 = 64.
+    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below 2^28.
     uint32_t match_bits;
-    /// DTL_COMM_THREADS or 0.
+    /// Must be 0.
     uint64_t flags;
     /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
     /// Collective over the ranks.
@@ -1012,10 +1152,13 @@ typedef struct dtl_comm_vtable_t {
                          void **out_comm,
                          int32_t *out_rank,
                          int32_t *out_size);
-    /// (required) Closes what open or dup gave. No operation is pending.
+    /// (required) Closes what open gave. No operation is pending, unless the transport has not ended them
+    /// within a second; their buffers then stay valid for ever.
     dtl_status_t (*close)(void *self, void *comm);
     /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
-    /// until the operation is done. *out_op is the transport's own word for it.
+    /// until the operation is done. *out_op is the transport's own word for it. The order of sends to one
+    /// rank under one word is the order of the calls. DTL_ERROR_BUSY: no room now; the library calls again
+    /// later. Any other failure is that of the send.
     dtl_status_t (*isend)(void *self,
                           void *comm,
                           const void *buf,
@@ -1023,7 +1166,8 @@ typedef struct dtl_comm_vtable_t {
                           int32_t dest,
                           uint64_t match_word,
                           uint64_t *out_op);
-    /// (required) Starts a receive of at most size_bytes.
+    /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
+    /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
     dtl_status_t (*irecv)(void *self,
                           void *comm,
                           void *buf,
@@ -1033,28 +1177,21 @@ typedef struct dtl_comm_vtable_t {
                           uint64_t ignore,
                           uint64_t *out_op);
     /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
-    /// operation is over and its word never used again. A status other than success means that
-    /// asking failed; a failed operation is done with its status in the result.
+    /// operation is over; its word may be used for another one. A status other than success means that
+    /// asking failed and the operation lives on; a failed operation is done with its status in the result.
     dtl_status_t (*test)(void *self,
                          void *comm,
                          uint64_t op,
                          int32_t *out_done,
                          dtl_comm_done_t *out_result);
-    /// Tries to withdraw an operation. It then completes through `test`, with DTL_ERROR_CANCELED if
-    /// it was withdrawn and as usual if it was too late. NULL: buffers of operations that time out
-    /// are kept by the library until they complete.
+    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it was
+    /// withdrawn and as usual if it was too late. Used before close only. NULL: a message from this rank
+    /// to itself ends each receive that is still posted.
     dtl_status_t (*cancel)(void *self, void *comm, uint64_t op);
-    /// A second communicator over the same ranks that matches on its own. Collective. Required if
-    /// match_bits is below 64.
-    dtl_status_t (*dup)(void *self, void *comm, void **out_comm);
 } dtl_comm_vtable_t;
 
 /// Initial value of a dtl_comm_vtable_t.
-#define DTL_COMM_VTABLE_INIT \
-    {sizeof(dtl_comm_vtable_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
-
-/// Flag of dtl_comm_vtable_t: its slots may be called from several threads at once.
-#define DTL_COMM_THREADS UINT64_C(1)
+#define DTL_COMM_VTABLE_INIT {sizeof(dtl_comm_vtable_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 #define DTL_BACKEND_NO_COMPUTE UINT64_C(1)
@@ -1108,6 +1245,8 @@ typedef struct dtl_backend_vtable_t {
 /// @param config  NULL = everything from the environment. Read during the call only.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a setting or environment variable has a value that makes no
 ///         sense (named in the text). DTL_ERROR_FORKED: call dtl_init_after_fork instead.
+///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize; call again when that has
+///         returned (but do not wait for it in a callback, which dtl_finalize may be waiting for).
 /// Threads: any. Equivalent: MPI_Init (but repeatable).
 DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 
@@ -1115,7 +1254,8 @@ DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 /// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
 /// until the next dtl_init. Communicators are closed too: call it on every rank.
 ///
-/// @return DTL_ERROR_BUSY: another thread is inside the library; let it return, then call again.
+/// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
+///         is further up; let it return, then call again.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
 /// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
 DTL_NODISCARD dtl_status_t dtl_finalize(void);
@@ -1158,6 +1298,8 @@ const char *dtl_last_error(void);
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
 /// `user` is passed through; both must stay valid until replaced (and one call longer: another
 /// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
+/// The function is called by whichever thread has something to log, several at a time too. It may
+/// call the library, except dtl_finalize; what it logs itself comes back to it.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
 DTL_NODISCARD dtl_status_t dtl_log_set_callback(dtl_log_fn_t function, void *user, int32_t level);
@@ -1642,6 +1784,73 @@ DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t k
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
 
 /* -----------------------------------------------------------------------------------------------
+ * Element types and reduction operations of the program's own.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call that
+/// takes a dtype. Reduce it with an operation of dtl_op_create, DTL_OP_REPLACE or DTL_OP_NO_OP. Every
+/// rank makes its own; numbers need not agree, sizes must.
+///
+/// @param size_bytes  size of an element, padding included: sizeof. At least 1.
+/// @param name        for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out         the dtype, at least 4096; destroy it with dtl_dtype_destroy. dtl_finalize and
+///                    dtl_init_after_fork destroy all.
+/// @return DTL_ERROR_INVALID_ARGUMENT: size or name. DTL_ERROR_LIMIT: numbers are never used again, and
+///         65536 dtypes were made in this process' life: make them once and keep them.
+/// Threads: any. Equivalent: MPI_Type_contiguous of MPI_BYTE and MPI_Type_commit.
+DTL_NODISCARD dtl_status_t dtl_dtype_create(uint64_t size_bytes, const char *name,
+    dtl_dtype_t *out);
+
+/// Destroys a dtype of dtl_dtype_create. Calls and requests that began with it go on.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in dtype, or never made. DTL_ERROR_INVALID_HANDLE:
+///         destroyed before. Threads: any. Equivalent: MPI_Type_free.
+DTL_NODISCARD dtl_status_t dtl_dtype_destroy(dtl_dtype_t dtype);
+
+/// Size of an element of a dtype, built-in or the program's own.
+///
+/// @param size_bytes  receives the size in bytes, padding included.
+/// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
+/// Threads: any. Equivalent: MPI_Type_size.
+DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *size_bytes);
+
+/// Name of a dtype: as given, or "FLOAT64" for DTL_DTYPE_FLOAT64.
+///
+/// @param name  receives the text, which stays valid until the process ends; do not free it.
+/// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
+DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
+
+/// Makes a reduction operation of the program's own. It goes with every dtype, built-in or not: the
+/// function is told which. Every rank makes its own and passes the same one.
+///
+/// @param fn     see dtl_op_fn_t; must be associative.
+/// @param user   handed to each call; must live until the last collective with the operation is over.
+/// @param flags  DTL_OP_COMMUTES, or 0: operands are then taken in the order of ranks.
+/// @param name   for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out    the operation, at least 4096; destroy it with dtl_op_destroy. dtl_finalize and
+///               dtl_init_after_fork destroy all.
+/// @return DTL_ERROR_NULL_POINTER: fn, name or out. DTL_ERROR_INVALID_ARGUMENT: flags or name.
+///         DTL_ERROR_LIMIT: numbers are never used again, and 65536 operations were made in this
+///         process' life: make them once and keep them.
+/// Threads: any. Equivalent: MPI_Op_create.
+DTL_NODISCARD dtl_status_t dtl_op_create(dtl_op_fn_t fn, void *user, uint32_t flags,
+    const char *name, dtl_reduce_op_t *out);
+
+/// Destroys an operation of dtl_op_create. A collective that runs with it goes on, so keep what `user`
+/// points to until it is over.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in operation, or never made. DTL_ERROR_INVALID_HANDLE:
+///         destroyed before. Threads: any. Equivalent: MPI_Op_free.
+DTL_NODISCARD dtl_status_t dtl_op_destroy(dtl_reduce_op_t op);
+
+/// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
+///
+/// @param name  receives the text, which stays valid until the process ends; do not free it.
+/// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
+/// Threads: any.
+DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
+
+/* -----------------------------------------------------------------------------------------------
  * Communicators: open, describe, end.
  * -------------------------------------------------------------------------------------------- */
 
@@ -1684,6 +1893,31 @@ DTL_NODISCARD dtl_status_t dtl_comm_size(dtl_comm_t comm, int32_t *out_size);
 ///
 /// @param out_info  start from DTL_COMM_INFO_INIT.
 DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_info);
+
+/* -----------------------------------------------------------------------------------------------
+ * Communicators whose ranks are threads of one process.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r, meant
+/// for one thread each, though any thread may use any of them; everything that a communicator can do
+/// works, between these ranks. Messages are copied once, from buffer to buffer, by whichever of sender
+/// and receiver comes second. A thread that waits long sleeps, so there may be far more threads than cores.
+///
+/// Each rank is destroyed on its own (dtl_comm_destroy), and has left then: what it sent stays
+/// receivable, but what needs it from then on ends with DTL_ERROR_RANK_FAILURE at the others: receives
+/// from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for the others. A
+/// thread that merely ends has not left.
+///
+/// @param size        number of ranks, 1 to 4096. The ranks' queues for each other take 64 bytes for each
+///                    pair: 4 MiB for 256 ranks, 1 GiB for 4096.
+/// @param timeout_ns  time limit in nanoseconds of each blocking call; 0 = from DTL_TIMEOUT, else
+///                    DTL_TIMEOUT_INFINITE.
+/// @param out         `size` communicators; yours. Written only if all are there.
+/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_LIMIT: size. DTL_ERROR_OUT_OF_MEMORY. DTL_ERROR_LIMIT:
+///         no handles left. After a failure nothing stays open.
+/// Threads: any; not collective, one call makes all ranks. Equivalent: none in MPI (endpoints were
+/// proposed for it); ncclCommInitAll.
+DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, dtl_comm_t *out);
 
 /* -----------------------------------------------------------------------------------------------
  * Point to point: send, receive, exchange, probe; their requests.
@@ -1847,7 +2081,7 @@ DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: this transport cannot withdraw. Equivalent: MPI_Cancel.
+/// Equivalent: MPI_Cancel.
 DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 
 /// Waits until all requests are done. Each finished one becomes null in the array; null ones are
@@ -2182,6 +2416,14 @@ DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
 DTL_NODISCARD dtl_status_t dtl_comm_split(dtl_comm_t comm, int32_t color, int32_t key,
     dtl_comm_t *out);
 
+/// Makes one communicator for each node: of the ranks that run under one kernel. Collective over `comm`.
+///
+/// @param key  as in dtl_comm_split.
+/// @param out  yours.
+/// @return as dtl_comm_dup; DTL_ERROR_NOT_SUPPORTED: a rank cannot tell its node (named).
+/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
+DTL_NODISCARD dtl_status_t dtl_comm_split_node(dtl_comm_t comm, int32_t key, dtl_comm_t *out);
+
 /// Makes a communicator of the listed ranks, in the list's order. Collective over `comm`: all its
 /// ranks pass the same list.
 ///
@@ -2252,6 +2494,102 @@ DTL_NODISCARD dtl_status_t dtl_comm_get_attr(dtl_comm_t comm, int32_t key, void 
 /// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: communicator or key.
 /// Equivalent: MPI_Comm_delete_attr.
 DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
+
+/* -----------------------------------------------------------------------------------------------
+ * Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local calls.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, the limits of the control
+/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100 µs).
+///
+/// @param out_topology  start from DTL_TOPOLOGY_INIT. What the system does not tell is 0; that is no
+///                      failure.
+/// Threads: any; cpus_allowed is that of the calling one. Equivalent: hwloc_topology_load, in part.
+DTL_NODISCARD dtl_status_t dtl_topology(dtl_topology_t *out_topology);
+
+/// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run on.
+///
+/// @param cpus       room for `capacity` numbers, filled in ascending order. NULL with capacity 0 asks for
+///                   the count.
+/// @param out_count  how many there are; written also when they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED: the
+///         kernel does not tell. Equivalent: sched_getaffinity.
+DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *cpus, uint64_t capacity, uint64_t *out_count);
+
+/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds "self",
+/// "threads" and "shm" know; for a registered kind the launcher's environment answers, if it speaks of the
+/// same rank and size.
+///
+/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no more
+///                      than local_rank and local_size: node and nodes are then -1.
+/// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor a launcher tells (the text says why).
+/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
+DTL_NODISCARD dtl_status_t dtl_comm_topology(dtl_comm_t comm, dtl_comm_topology_t *out_topology);
+
+/// The node that a rank runs on, 0 … nodes-1. Ranks with the same number share memory. A local call.
+///
+/// @param rank  0 … size-1.
+/// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
+DTL_NODISCARD dtl_status_t dtl_comm_node_of(dtl_comm_t comm, int32_t rank, int32_t *out_node);
+
+/* -----------------------------------------------------------------------------------------------
+ * Grids of ranks: arithmetic on what the caller passes, no communicator.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest is as
+/// small as possible (then the next, and so on), in descending order. A local call.
+///
+/// @param size   number of ranks, from 1.
+/// @param ndims  1 to 16.
+/// @param dims   ndims sizes: those that are not 0 stay. Unchanged after a failure.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndims.
+/// Equivalent: MPI_Dims_create.
+DTL_NODISCARD dtl_status_t dtl_cart_dims(int32_t size, int32_t ndims, int32_t *dims);
+
+/// The rank at a place of a grid. Row-major: the last coordinate varies fastest. A local call.
+///
+/// @param ndims     1 to 16.
+/// @param dims      ndims sizes, each 1 or more; all together at most INT32_MAX ranks.
+/// @param periods   ndims numbers: not 0 = that dimension wraps around. NULL: none does.
+/// @param coords    ndims coordinates, 0 … size of the dimension - 1, or any in a periodic one.
+/// @param out_rank  the rank.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndims.
+/// Equivalent: MPI_Cart_rank.
+DTL_NODISCARD dtl_status_t dtl_cart_rank(int32_t ndims, const int32_t *dims,
+    const int32_t *periods, const int32_t *coords, int32_t *out_rank);
+
+/// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
+///
+/// @param ndims, dims  as for dtl_cart_rank.
+/// @param rank         0 … product of dims - 1.
+/// @param out_coords   room for ndims coordinates.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndims. Equivalent: MPI_Cart_coords.
+DTL_NODISCARD dtl_status_t dtl_cart_coords(int32_t ndims, const int32_t *dims, int32_t rank,
+    int32_t *out_coords);
+
+/// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one `displacement`
+/// further and receives from the one as far before. DTL_PROC_NULL beyond an open border. A local call.
+///
+/// @param ndims, dims, periods  as for dtl_cart_rank.
+/// @param rank                  whose partners.
+/// @param dimension             0 … ndims-1.
+/// @param displacement          steps; negative: the other way.
+/// @param out_source            whom to receive from.
+/// @param out_dest              whom to send to.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndims.
+/// Equivalent: MPI_Cart_shift.
+DTL_NODISCARD dtl_status_t dtl_cart_shift(int32_t ndims, const int32_t *dims,
+    const int32_t *periods, int32_t rank, int32_t dimension, int32_t displacement,
+    int32_t *out_source, int32_t *out_dest);
+
+/* -----------------------------------------------------------------------------------------------
+ * The clock that programs time with.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Seconds since some point in the past that stays the same for this process (other processes have
+/// others). The monotonic clock: setting the time of day does not change it; resolution about 1 ns. Works
+/// in every state. Threads: any. Equivalent: MPI_Wtime.
+double dtl_comm_wtime(void);
 
 #ifdef __cplusplus
 } /* extern "C" */

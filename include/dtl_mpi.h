@@ -19,13 +19,13 @@
  *
  * Order. MPI_Init comes first: before it, and between MPI_Finalize and the end, calls answer
  * DTL_ERROR_INVALID_STATE. dtl_finalize (or dtl_comm_destroy of each communicator) should come
- * before MPI_Finalize: it frees the MPI communicators that were duplicated. The other way round
+ * before MPI_Finalize: it frees the MPI communicator that was duplicated. The other way round
  * nothing crashes; MPI_Finalize has then taken them along. This file never initialises or
  * finalises MPI.
  *
- * Your communicator is duplicated (MPI_Comm_dup_with_info without hints, twice: once for messages,
- * once for collectives), so traffic of yours on it and the library's never meet. The duplicates
- * have the error handler MPI_ERRORS_RETURN; yours keeps its own and is never freed. Errors of MPI
+ * Your communicator is duplicated (MPI_Comm_dup_with_info without hints), so traffic of yours on it
+ * and the library's never meet. The duplicate
+ * has the error handler MPI_ERRORS_RETURN; yours keeps its own and is never freed. Errors of MPI
  * become DTL_ERROR_MPI, and dtl_last_error gives their class and text (MPI_ERR_NO_MEM becomes
  * DTL_ERROR_OUT_OF_MEMORY). An error in duplicating goes to *your* error handler.
  *
@@ -36,16 +36,10 @@
  *     FUNNELED and SINGLE     only the thread that initialised MPI (MPI_Is_thread_main); another
  *                             gets DTL_ERROR_NOT_SUPPORTED. MPI_Init gives SINGLE.
  *
- * Receives are matched in the order posted by probing (MPI_Improbe), which is what makes the true
- * size of a truncated message known and a receive withdrawable. They match while some thread is in
- * a wait, test or blocking call on the communicator.
- *
- * Withdrawing. A receive that nothing has matched is withdrawn. A send is not, since MPI cannot. On
- * a communicator with a time limit, sends therefore go out from a copy: a send that times out or is
- * cancelled returns at once, its buffer is yours again, and the message may still arrive; receive
- * it before MPI_Finalize, which may wait for it. Without a time limit there is no copy, and
- * cancelling a send (also by dtl_comm_destroy) lets it complete. Messages of at most 64 KiB to
- * oneself always go out from a copy and leave at once.
+ * Messages up to 8160 bytes travel in frames of the library's own, longer ones from and to your buffers;
+ * matching is the library's (see dtl_comm_vtable_t in dtl.h). It happens while some thread is in a
+ * wait, test or blocking call on the communicator. A standard send of a small message is over when its
+ * bytes are in a frame. Operations that nothing has matched are withdrawn at a time limit.
  */
 #ifndef DTL_MPI_H
 #define DTL_MPI_H

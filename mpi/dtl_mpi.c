@@ -27,10 +27,6 @@
 #define DTL_MPI_LARGE 0x7FFFFFFF
 #endif
 
-/* A message to oneself up to this size leaves at once, whether or not this MPI buffers it: as it does
- * to other ranks and with the library's other kinds. */
-#define SELF_BUFFERED 65536
-
 typedef enum state_t {
     POSTED, /* a receive without a message: in the list `posted` */
     MOVING, /* its request is MPI's */
@@ -39,13 +35,13 @@ typedef enum state_t {
 
 /* An operation; its address is the transport's word for it. */
 typedef struct op_t {
-    struct op_t *next; /* in `posted`, `abandoned` or `spare` */
+    struct op_t *next; /* in `posted` or `spare` */
     state_t state;
     int is_send;
     MPI_Request request;
     void *buf;
     uint64_t capacity;
-    void *own; /* a send's copy, or room for a message that is longer than `buf` */
+    void *own; /* room for a message that is longer than `buf` */
     int source, tag;
     dtl_comm_done_t result;
 } op_t;
@@ -56,10 +52,7 @@ typedef struct transport_t {
     int level; /* of threads */
     int32_t rank, size;
     op_t *posted;        /* receives in the order posted */
-    op_t *abandoned;     /* sends that are over here but whose copy MPI still reads */
     op_t *spare;         /* for reuse */
-    const int *has_limit; /* whether the communicator has a time limit: the opened one's `limit` */
-    int limit;
 } transport_t;
 
 /* What dtl_comm_open_mpi hands to the slot `open`, and what comes back. */
@@ -376,21 +369,6 @@ static dtl_status_t match(transport_t *t)
     return DTL_SUCCESS;
 }
 
-/* Lets go of the copies that MPI no longer reads. */
-static void reap(transport_t *t)
-{
-    for (op_t **place = &t->abandoned; *place != NULL;) {
-        op_t *op = *place;
-        int done = 0;
-        if (MPI_Test(&op->request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done) {
-            *place = op->next;
-            drop_op(t, op);
-        } else {
-            place = &op->next;
-        }
-    }
-}
-
 /* Asks MPI after an operation that is moving. */
 static void ask(op_t *op)
 {
@@ -410,20 +388,6 @@ static void ask(op_t *op)
 
 /* ---- the slots ---- */
 
-/* Ends a send whose copy is this file's own: MPI goes on with the copy, in an operation of its own. */
-static void abandon(transport_t *t, op_t *op, dtl_status_t status)
-{
-    op_t *keeper = new_op(t);
-    if (keeper == NULL) {
-        return; /* then it ends when MPI ends it */
-    }
-    keeper->request = op->request;
-    keeper->own = op->own;
-    op->own = NULL;
-    append(&t->abandoned, keeper);
-    end_op(op, status);
-}
-
 static dtl_status_t comm_isend(void *self, void *comm, const void *buf, uint64_t size_bytes, int32_t dest,
                                uint64_t match_word, uint64_t *out_op)
 {
@@ -436,26 +400,11 @@ static dtl_status_t comm_isend(void *self, void *comm, const void *buf, uint64_t
     }
     op->is_send = 1;
     op->state = MOVING;
-    const int is_buffered = dest == t->rank && size_bytes <= SELF_BUFFERED;
-    if (is_buffered || *t->has_limit) {
-        op->own = malloc(size_bytes > 0 ? (size_t)size_bytes : 1);
-        if (op->own == NULL) {
-            drop_op(t, op);
-            return leave(t->level, refuse(DTL_ERROR_OUT_OF_MEMORY, "no memory for the copy of a message"));
-        }
-        if (size_bytes > 0) {
-            memcpy(op->own, buf, (size_t)size_bytes);
-        }
-        buf = op->own;
-    }
     const dtl_status_t status = start_send(t, buf, size_bytes, dest, (int)(match_word & TAG_MASK), &op->request);
     if (status != DTL_SUCCESS) {
         drop_op(t, op);
     } else {
         *out_op = word_of(op);
-        if (is_buffered) {
-            abandon(t, op, DTL_SUCCESS);
-        }
     }
     return leave(t->level, status);
 }
@@ -486,9 +435,6 @@ static dtl_status_t comm_irecv(void *self, void *comm, void *buf, uint64_t size_
 
 static dtl_status_t progress(transport_t *t, op_t *op)
 {
-    if (t->abandoned != NULL) {
-        reap(t);
-    }
     if (t->posted != NULL) {
         DTL_TRY(match(t));
     }
@@ -535,15 +481,7 @@ static dtl_status_t comm_cancel(void *self, void *comm, uint64_t word)
         end_op(op, DTL_ERROR_CANCELED);
         return DTL_SUCCESS;
     }
-    if (op->state == OVER || !op->is_send || op->own == NULL || is_finalized()) {
-        return DTL_SUCCESS; /* too late: it completes as usual */
-    }
-    DTL_TRY(enter(t->level));
-    ask(op);
-    if (op->state == MOVING) {
-        abandon(t, op, DTL_ERROR_CANCELED);
-    }
-    return leave(t->level, DTL_SUCCESS);
+    return DTL_SUCCESS; /* too late: it completes as usual */
 }
 
 /* ---- opening and closing ---- */
@@ -565,13 +503,8 @@ static dtl_status_t end_transport(transport_t *t, int may_call)
 {
     int code = MPI_SUCCESS;
     if (may_call) {
-        reap(t);
-        for (op_t *op = t->abandoned; op != NULL; op = op->next) {
-            MPI_Request_free(&op->request); /* its copy stays: MPI may read it as long as it runs */
-        }
         code = MPI_Comm_free(&t->comm);
     }
-    free_ops(t->abandoned);
     free_ops(t->posted);
     free_ops(t->spare);
     free(t);
@@ -619,7 +552,6 @@ static dtl_status_t duplicate(MPI_Comm comm, int level, transport_t **out)
         return refuse(DTL_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
     }
     t->level = level;
-    t->has_limit = &t->limit;
     int rank = 0, size = 0;
     int code = MPI_Comm_dup_with_info(comm, MPI_INFO_NULL, &t->comm);
     if (code != MPI_SUCCESS) {
@@ -681,17 +613,6 @@ static dtl_status_t comm_open(void *self, const dtl_comm_open_t *args, void **ou
     return DTL_SUCCESS;
 }
 
-static dtl_status_t comm_dup(void *self, void *comm, void **out_comm)
-{
-    transport_t *t = (transport_t *)comm, *copy = NULL;
-    (void)self;
-    DTL_TRY(enter(t->level));
-    DTL_TRY(leave(t->level, duplicate(t->comm, t->level, &copy)));
-    copy->has_limit = t->has_limit; /* the library closes duplicates first */
-    *out_comm = copy;
-    return DTL_SUCCESS;
-}
-
 /* ---- what dtl_mpi.h declares ---- */
 
 static dtl_status_t register_table(dtl_backend_t *out)
@@ -705,7 +626,6 @@ static dtl_status_t register_table(dtl_backend_t *out)
     comm.irecv = comm_irecv;
     comm.test = comm_test;
     comm.cancel = comm_cancel;
-    comm.dup = comm_dup;
     table.comm = &comm;
     return dtl_backend_register(DTL_MPI_KIND, &table, NULL, 0, out);
 }
@@ -743,7 +663,6 @@ static void name_ranks(MPI_Comm comm, dtl_comm_desc_t *desc)
 dtl_status_t dtl_comm_open_mpi(MPI_Comm comm, const dtl_comm_desc_t *desc, dtl_comm_t *out)
 {
     dtl_comm_desc_t own = DTL_COMM_DESC_INIT;
-    dtl_comm_info_t info = DTL_COMM_INFO_INIT;
     opening_t opening;
     if (desc != NULL) {
         memcpy(&own, desc, desc->struct_size < sizeof own ? desc->struct_size : sizeof own);
@@ -755,11 +674,7 @@ dtl_status_t dtl_comm_open_mpi(MPI_Comm comm, const dtl_comm_desc_t *desc, dtl_c
     own.native = &opening;
     DTL_TRY(dtl_mpi_register());
     name_ranks(comm, &own);
-    DTL_TRY(dtl_comm_open(&own, out));
-    if (dtl_comm_info(*out, &info) == DTL_SUCCESS) {
-        opening.opened->limit = info.timeout_ns != DTL_TIMEOUT_INFINITE;
-    }
-    return DTL_SUCCESS;
+    return dtl_comm_open(&own, out);
 }
 
 dtl_status_t dtl_comm_from_mpi(MPI_Comm comm, dtl_comm_t *out)

@@ -164,3 +164,34 @@ fn files_named_in_the_map_exist() {
     let missing: Vec<_> = files.iter().filter(|name| !root().join(name).exists()).collect();
     assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
 }
+
+/// The page for people who come from MPI names what exists, and leaves none of the functions out that
+/// the serial stand-ins of two large MPI codes declare.
+#[test]
+fn the_way_from_mpi_is_complete() {
+    let page = std::fs::read_to_string(root().join("docs/how-to/from-mpi.md")).unwrap();
+    let headers: String = ["dtl.h", "dtl_mpi.h"]
+        .iter()
+        .map(|name| std::fs::read_to_string(root().join("include").join(name)).unwrap())
+        .collect();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: std::collections::BTreeSet<&str> = page.split(|c| !is_part(c)).collect();
+    let known: std::collections::BTreeSet<&str> = headers.split(|c| !is_part(c)).collect();
+    let files = ["dtl_mpi", "dtl_"];
+    let unknown: Vec<_> = words
+        .iter()
+        .filter(|word| (word.starts_with("dtl_") || word.starts_with("DTL_")) && !known.contains(**word))
+        .filter(|word| !files.contains(word) && **word != "DTL_" && **word != "DTL_TIMEOUT")
+        .collect();
+    assert!(unknown.is_empty(), "not in the headers: {unknown:?}");
+    let stubs = "Init Initialized Finalize Finalized Abort Wtime Wtick Get_processor_name Comm_rank Comm_size \
+        Comm_dup Comm_split Comm_split_type Comm_free Comm_group Comm_create Comm_c2f Comm_f2c Group_incl \
+        Group_free Cart_create Cart_get Cart_rank Cart_shift Send Rsend Irsend Recv Sendrecv Isend Irecv \
+        Send_init Recv_init Startall Request_free Probe Iprobe Get_count Wait Test Waitall Waitany Testall \
+        Barrier Bcast Reduce Allreduce Scan Reduce_scatter Gather Gatherv Scatter Scatterv Allgather \
+        Allgatherv Alltoall Alltoallv Op_create Op_free Type_size Type_contiguous Type_vector Type_hvector \
+        Type_struct Type_commit Type_free Address Info_create Info_free";
+    let missing: Vec<_> =
+        stubs.split_whitespace().filter(|name| !words.contains(format!("MPI_{name}").as_str())).collect();
+    assert!(missing.is_empty(), "not on the page: {missing:?}");
+}

@@ -64,9 +64,18 @@ fn the_text_has_everything_and_fits() {
     let text = out(&output);
     let version = env!("CARGO_PKG_VERSION");
     assert!(text.starts_with(&format!("libdtl {version}, ABI version 1, licence MIT OR Apache-2.0\n")));
-    for part in
-        ["Backends", "Devices", "Memory kinds", "Chosen here", "host", "null", "self", "shm", "pinned"]
-    {
+    for part in [
+        "Machine",
+        "Backends",
+        "Devices",
+        "Memory kinds",
+        "Chosen here",
+        "host",
+        "null",
+        "self",
+        "shm",
+        "pinned",
+    ] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
     let all =
@@ -82,6 +91,10 @@ fn the_json_says_the_same() {
         (all["version"].as_str(), all["abi_version"].as_u64()),
         (Some(env!("CARGO_PKG_VERSION")), Some(1))
     );
+    let machine = &all["machine"];
+    assert!(machine["cpus_online"].as_u64() >= Some(1) && machine["memory_bytes"].as_u64() > Some(1 << 20));
+    assert!(!machine["cpus_allowed"].as_array().unwrap().is_empty(), "{machine:#}");
+    assert!(machine["hostname"].is_string() && machine.get("memory_limit_bytes").is_some());
     let backends = all["backends"].as_array().unwrap();
     let named = |name: &str| backends.iter().find(|b| b["name"] == name).expect("a built-in backend");
     let host = named("host");
@@ -125,7 +138,10 @@ fn a_backend_that_is_not_there_is_a_failure_that_names_the_known_ones() {
         let output = run(arguments, &[("DTL_BACKEND", "nonsense")]);
         assert_eq!(output.status.code(), Some(1));
         let text = err(&output);
-        assert!(text.contains("\"nonsense\"") && text.contains("known: host, null, self, shm"), "{text}");
+        assert!(
+            text.contains("\"nonsense\"") && text.contains("known: host, null, self, threads, shm"),
+            "{text}"
+        );
     }
     let all = json(&["--json"], &[("DTL_BACKEND", "GPU")]);
     assert_eq!(all["default_backend"]["name"], Value::Null);
@@ -133,7 +149,7 @@ fn a_backend_that_is_not_there_is_a_failure_that_names_the_known_ones() {
         all["default_backend"]["error"].as_str().unwrap().contains("\"cuda\""),
         "GPU is an alias: {all:#}"
     );
-    assert_eq!(all["backends"].as_array().unwrap().len(), 4, "the rest is shown all the same");
+    assert_eq!(all["backends"].as_array().unwrap().len(), 5, "the rest is shown all the same");
 }
 
 #[test]
@@ -163,7 +179,7 @@ fn a_communicator_that_cannot_be_is_a_failure() {
     nodes[3].1 = "2";
     let cases: [(&[(&str, &str)], &str); 3] = [
         (&nodes, "4 ranks, 2 of them on this node"),
-        (&[("DTL_COMM", "carrier-pigeon")], "known: auto, self, shm"),
+        (&[("DTL_COMM", "carrier-pigeon")], "known: auto, self, threads, shm"),
         (&[("PMI_RANK", "0")], "PMI_SIZE"),
     ];
     for (variables, text) in cases {

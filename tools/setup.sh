@@ -2,7 +2,8 @@
 # Installs what is missing on Debian or Ubuntu. The one list of packages.
 #     tools/setup.sh build    what building the library and the demo needs
 #     tools/setup.sh test     that, and what the tests need
-# Uses apt-get as root, else with sudo; installs Rust with rustup where cargo is missing or too old.
+# Uses apt-get as root, else with sudo. Where cargo is missing or too old it installs Rust with rustup, and
+# where rustup cannot be had, the distribution's if that is new enough.
 # What is there is left alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,6 +19,12 @@ test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
 *) echo "usage: tools/setup.sh build|test" >&2; exit 2 ;;
 esac
 
+root=(); if [ "$(id -u)" -ne 0 ]; then root=(sudo); fi
+install() { # PACKAGE…
+    "${root[@]}" apt-get update -qq &&
+        "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+}
+
 missing=()
 for pair in "${wanted[@]}"; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
@@ -26,19 +33,53 @@ done
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 if [ ${#missing[@]} -gt 0 ]; then
     echo "setup: installing ${missing[*]}"
-    root=(); if [ "$(id -u)" -ne 0 ]; then root=(sudo); fi
     if ! command -v apt-get >/dev/null || { [ ${#root[@]} -gt 0 ] && ! command -v sudo >/dev/null; }; then
         echo "setup: cannot install (no apt-get, or neither root nor sudo). Install these yourself: ${missing[*]}" >&2
         exit 1
     fi
-    "${root[@]}" apt-get update -qq
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" ca-certificates
+    install "${missing[@]}" ca-certificates
 fi
 
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-have=$(cargo --version 2>/dev/null | sed 's/cargo \([0-9.]*\).*/\1/' || true)
-if [ "$(printf '%s\n%s\n' "$needed" "${have:-0}" | sort -V | head -n 1)" != "$needed" ]; then
-    echo "setup: cargo is ${have:-missing}, $needed or newer is needed: installing Rust with rustup"
-    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y -q --profile minimal -c rustfmt -c clippy
+
+# new_enough VERSION: whether it is at least the one needed.
+new_enough() { [ "$(printf '%s\n%s\n' "$needed" "${1:-0}" | sort -V | head -n 1)" = "$needed" ]; }
+cargo_version() { hash -r; cargo --version 2>/dev/null | sed 's/cargo \([0-9.]*\).*/\1/' || true; }
+
+# The installer of rustup, from either of its two addresses: some networks let only one through.
+with_rustup() {
+    local address script
+    for address in https://sh.rustup.rs https://static.rust-lang.org/rustup/rustup-init.sh; do
+        script=$(curl --proto '=https' --tlsv1.2 -sSfL --connect-timeout 20 "$address") || continue
+        echo "setup: installing Rust with rustup ($address)"
+        # "minimal" lacks the two that the lints need.
+        sh -s -- -y -q --profile minimal -c rustfmt -c clippy <<<"$script" && return 0
+    done
+    return 1
+}
+
+# The distribution's Rust if it is new enough; Debian keeps a newer one for browsers (cargo-web).
+with_apt() {
+    local cargo packages version
+    command -v apt-get >/dev/null || return 1
+    for packages in "cargo rustfmt rust-clippy" "cargo-web rustfmt-web rust-web-clippy"; do
+        cargo=${packages%% *}
+        version=$(apt-cache policy "$cargo" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9.]*\).*/\1/p')
+        if new_enough "$version"; then
+            echo "setup: installing ${packages} (Rust $version) with apt"
+            install $packages && return 0
+        fi
+    done
+    return 1
+}
+
+have=$(cargo_version)
+if ! new_enough "$have"; then
+    echo "setup: cargo is ${have:-missing}, $needed or newer is needed"
+    with_rustup || with_apt || true
+    if ! new_enough "$(cargo_version)"; then
+        echo "setup: Rust $needed or newer could be had neither with rustup (sh.rustup.rs, static.rust-lang.org) nor with apt: install it in another way (https://rustup.rs), put cargo into PATH and run this again" >&2
+        exit 1
+    fi
 fi

@@ -26,7 +26,9 @@ template <class T> using out = typename same<T>::type *;
 template <class C>
 using element =
     std::enable_if_t<std::is_class_v<C>, std::remove_pointer_t<decltype(std::data(std::declval<C &>()))>>;
-template <class T> using scalar = std::enable_if_t<std::is_arithmetic_v<T>>;
+template <class T>
+using scalar = std::enable_if_t<std::is_arithmetic_v<T> || std::is_same_v<T, std::complex<float>> ||
+                                std::is_same_v<T, std::complex<double>>>;
 
 } // namespace detail
 
@@ -423,6 +425,29 @@ class comm_ref {
                                        handle);
         });
     }
+    /// A block to each of `dests` and one from each of `sources`; see dtl_comm_neighbor_alltoallv.
+    template <class T>
+    void neighbor_alltoallv(const std::vector<int32_t> &dests, detail::in<T> in, const uint64_t *scounts,
+                            const uint64_t *sdispls, const std::vector<int32_t> &sources, T *out,
+                            const uint64_t *rcounts, const uint64_t *rdispls) const
+    {
+        check(dtl_comm_neighbor_alltoallv(handle_, dests.size(), dests.data(), in, scounts, sdispls,
+                                          sources.size(), sources.data(), out, rcounts, rdispls, dtype_of<T>));
+    }
+
+    template <class T>
+    [[nodiscard]] request ineighbor_alltoallv(const std::vector<int32_t> &dests, detail::in<T> in,
+                                              const uint64_t *scounts, const uint64_t *sdispls,
+                                              const std::vector<int32_t> &sources, T *out,
+                                              const uint64_t *rcounts, const uint64_t *rdispls) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ineighbor_alltoallv(handle_, dests.size(), dests.data(), in, scounts, sdispls,
+                                                sources.size(), sources.data(), out, rcounts, rdispls,
+                                                dtype_of<T>, handle);
+        });
+    }
+
     template <class C, class = detail::element<C>> void bcast(C &data, int root) const
     {
         bcast(std::data(data), std::size(data), root);
@@ -454,6 +479,8 @@ class comm_ref {
     [[nodiscard]] comm dup() const;
     /// Null for ranks whose color is DTL_UNDEFINED.
     [[nodiscard]] comm split(int color, int key = 0) const;
+    /// Of the ranks on this rank's node.
+    [[nodiscard]] comm split_node(int key = 0) const;
     /// Of these ranks, in this order; null for the others.
     [[nodiscard]] comm group(const std::vector<int32_t> &ranks) const;
     /// Of the ranks that are left after a failure.
@@ -521,6 +548,13 @@ inline comm comm_ref::split(int color, int key) const
 {
     dtl_comm_t handle;
     check(dtl_comm_split(handle_, color, key, &handle));
+    return comm(handle);
+}
+
+inline comm comm_ref::split_node(int key) const
+{
+    dtl_comm_t handle;
+    check(dtl_comm_split_node(handle_, key, &handle));
     return comm(handle);
 }
 

@@ -4,6 +4,7 @@
 
 #include "../dtl.h"
 
+#include <chrono>
 #include <atomic>
 #include <exception>
 #include <new>
@@ -42,6 +43,12 @@ inline void check(dtl_status_t status)
 }
 
 namespace detail {
+
+/// A time limit for a C call; what has passed already is 0.
+inline uint64_t nanoseconds(std::chrono::nanoseconds limit)
+{
+    return limit.count() > 0 ? static_cast<uint64_t>(limit.count()) : 0;
+}
 
 /// Calls a callback that returns void or a status.
 template <class F, class... Args> dtl_status_t invoke(F &function, Args &&...args)

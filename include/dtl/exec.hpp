@@ -24,7 +24,7 @@ class event_ref {
     /// Waits at most this long; false = not yet done.
     bool wait_for(std::chrono::nanoseconds limit) const
     {
-        const dtl_status_t status = dtl_event_wait(handle_, static_cast<uint64_t>(limit.count()));
+        const dtl_status_t status = dtl_event_wait(handle_, detail::nanoseconds(limit));
         if (status == DTL_ERROR_TIMEOUT) {
             return false;
         }

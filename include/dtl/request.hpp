@@ -5,6 +5,7 @@
 #include "memory.hpp"
 
 #include <chrono>
+#include <complex>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -14,10 +15,14 @@ namespace dtl {
 /// The dtype of an element type: dtype<double>() is DTL_DTYPE_FLOAT64.
 template <class T> constexpr dtl_dtype_t dtype()
 {
-    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::byte>,
+    constexpr bool complex64 = std::is_same_v<T, std::complex<float>>;
+    constexpr bool complex128 = std::is_same_v<T, std::complex<double>>;
+    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::byte> || complex64 || complex128,
                   "no dtype for this type: send it as bytes, or give count and dtype to the C function");
-    static_assert(sizeof(T) <= 8, "no dtype for this type");
-    if constexpr (std::is_same_v<T, std::byte>) {
+    static_assert(sizeof(T) <= 8 || complex128, "no dtype for this type");
+    if constexpr (complex64 || complex128) {
+        return complex64 ? DTL_DTYPE_COMPLEX64 : DTL_DTYPE_COMPLEX128;
+    } else if constexpr (std::is_same_v<T, std::byte>) {
         return DTL_DTYPE_BYTE;
     } else if constexpr (std::is_same_v<T, bool>) {
         return DTL_DTYPE_BOOL;
@@ -85,7 +90,7 @@ class request {
     /// Waits at most this long; false = still in flight.
     bool wait_for(std::chrono::nanoseconds limit, dtl_recv_info_t *info = nullptr)
     {
-        const dtl_status_t status = dtl_request_wait(handle_, static_cast<uint64_t>(limit.count()), info);
+        const dtl_status_t status = dtl_request_wait(handle_, detail::nanoseconds(limit), info);
         if (status == DTL_ERROR_TIMEOUT) {
             return false;
         }
@@ -196,7 +201,7 @@ class request_list {
     /// Waits for all, at most this long; false = some are still in flight.
     bool wait_all_for(std::chrono::nanoseconds limit)
     {
-        const auto limit_ns = static_cast<uint64_t>(limit.count());
+        const uint64_t limit_ns = detail::nanoseconds(limit);
         const dtl_status_t status = dtl_request_wait_all(handles_.size(), handles_.data(), limit_ns, nullptr);
         if (status == DTL_ERROR_TIMEOUT) {
             return false;

@@ -50,13 +50,14 @@ pub struct dtl_comm_desc_t {
     /// DTL_COMM_DETERMINISTIC or 0.
     pub flags: u32,
     /// "auto", "self", "shm" or the name of a registered backend with a comm table. NULL = "auto".
+    /// ("threads" is opened by dtl_comm_threads.)
     pub kind: *const c_char,
     /// This process' rank, 0 … size-1. Read only if size is set.
     pub rank: i32,
     /// Number of ranks; 0 = rank and size from the launcher's environment.
     pub size: i32,
     /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
-    /// launcher's environment. For kind "shm": at most 64 bytes.
+    /// launcher's environment.
     pub job: *const c_char,
     /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from
     /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE.
@@ -79,7 +80,8 @@ pub struct dtl_comm_info_t {
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// Ranks known to have died or left.
+    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
+    /// finalized). Grows with what calls on the communicator find out; never shrinks.
     pub failed_count: i32,
     /// Time limit in nanoseconds of each blocking call.
     pub timeout_ns: u64,

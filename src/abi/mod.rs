@@ -19,4 +19,6 @@ pub mod exec;
 
 pub mod comm;
 
+pub mod topology;
+
 pub mod vtable;

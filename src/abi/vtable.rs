@@ -299,27 +299,38 @@ pub struct dtl_comm_done_t {
     pub size_bytes: u64,
 }
 
-/// The comm component: five required slots move bytes, everything else is made from them.
+/// The comm component: five required slots move bytes. The library makes all the rest of them:
+/// matching of tags, any tag and communicators in one table's messages, probing, synchronous sends,
+/// withdrawal, truncation, collectives.
 ///
-/// Messages carry a 64-bit match word {context 24 | class 8 | tag 32}. A receive takes the oldest
-/// message of its source (or any, DTL_ANY_SOURCE) whose word equals its own in every bit that is 0
-/// in `ignore`. Two messages of one sender that both match are received in the order sent.
-/// A table with `match_bits` below 64 matches only the lowest match_bits bits of the word (the tag;
-/// at least 28) and must have `dup`: the library then uses one dup per context and class.
+/// For that it packs small messages and its own control words into frames of at most 8192 bytes,
+/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that are
+/// always posted. A larger message travels alone, straight from and to the program's buffers, under a
+/// word of its own, to a receive that names its source, has exactly its size and is posted before the
+/// message is sent. So a table sees nothing but: sends to any rank, match words below 2^28, receives
+/// of exactly one word from one rank or from any, messages that fit. A rank may send to itself (close
+/// does so, with no bytes).
 ///
-/// Thread: any, several at once if flag DTL_COMM_THREADS is set, else one at a time. No locks of
-/// the caller's are held. isend, irecv, test, cancel and progress must not block; open, close and
-/// dup may. Must not call dtl_ functions on this communicator, must not throw. `test` also makes
-/// progress on all operations of its comm. A death that the transport notices is
-/// DTL_ERROR_RANK_FAILURE on every operation that can no longer complete.
+/// What the slots must keep: two messages of one rank under one word are received in the order sent,
+/// by receives in the order posted, whichever of them names its source.
+///
+/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that can
+/// no longer complete, and on one or all receives from any source that are posted at that time (if none
+/// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
+/// other failure of a receive from any source, or of a frame's send, means that the transport is done
+/// for: it touches no buffer any more, and all operations end with that status.
+///
+/// Thread: any, but one at a time for each communicator that `open` gave. isend, irecv, test and
+/// cancel must not block; open and close may. Must not call dtl_ functions on this communicator, must
+/// not throw. `test` also makes progress on all operations of its comm.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_vtable_t {
     /// sizeof(dtl_comm_vtable_t).
     pub struct_size: u32,
-    /// Bits of the match word that the transport matches; 0 = 64.
+    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below 2^28.
     pub match_bits: u32,
-    /// DTL_COMM_THREADS or 0.
+    /// Must be 0.
     pub flags: u64,
     /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
     /// Collective over the ranks.
@@ -332,10 +343,13 @@ pub struct dtl_comm_vtable_t {
             out_size: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// (required) Closes what open or dup gave. No operation is pending.
+    /// (required) Closes what open gave. No operation is pending, unless the transport has not ended them
+    /// within a second; their buffers then stay valid for ever.
     pub close: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void) -> dtl_status_t>,
     /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
-    /// until the operation is done. *out_op is the transport's own word for it.
+    /// until the operation is done. *out_op is the transport's own word for it. The order of sends to one
+    /// rank under one word is the order of the calls. DTL_ERROR_BUSY: no room now; the library calls again
+    /// later. Any other failure is that of the send.
     pub isend: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -347,7 +361,8 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (required) Starts a receive of at most size_bytes.
+    /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
+    /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
     pub irecv: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -361,8 +376,8 @@ pub struct dtl_comm_vtable_t {
         ) -> dtl_status_t,
     >,
     /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
-    /// operation is over and its word never used again. A status other than success means that
-    /// asking failed; a failed operation is done with its status in the result.
+    /// operation is over; its word may be used for another one. A status other than success means that
+    /// asking failed and the operation lives on; a failed operation is done with its status in the result.
     pub test: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -372,23 +387,11 @@ pub struct dtl_comm_vtable_t {
             out_result: *mut dtl_comm_done_t,
         ) -> dtl_status_t,
     >,
-    /// Tries to withdraw an operation. It then completes through `test`, with DTL_ERROR_CANCELED if
-    /// it was withdrawn and as usual if it was too late. NULL: buffers of operations that time out
-    /// are kept by the library until they complete.
+    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it was
+    /// withdrawn and as usual if it was too late. Used before close only. NULL: a message from this rank
+    /// to itself ends each receive that is still posted.
     pub cancel: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void, op: u64) -> dtl_status_t>,
-    /// A second communicator over the same ranks that matches on its own. Collective. Required if
-    /// match_bits is below 64.
-    pub dup: Option<
-        unsafe extern "C" fn(
-            self_: *mut c_void,
-            comm: *mut c_void,
-            out_comm: *mut *mut c_void,
-        ) -> dtl_status_t,
-    >,
 }
-
-/// Flag of dtl_comm_vtable_t: its slots may be called from several threads at once.
-pub const DTL_COMM_THREADS: u64 = 1;
 
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 pub const DTL_BACKEND_NO_COMPUTE: u64 = 1;

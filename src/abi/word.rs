@@ -1,5 +1,7 @@
 //! Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
 
+use std::ffi::c_void;
+
 /// A member of an extensible enumeration:
 /// bits 63..48 enumeration | 47..32 member | 31..0 instance (0 = plain member). 0 = invalid.
 /// Compare words with ==. Backends add members; these are the built-in ones.
@@ -37,7 +39,8 @@ pub const DTL_LANGUAGE_CUDA: dtl_enum_word_t = 0x0004_0002_0000_0000;
 /// OpenCL C source.
 pub const DTL_LANGUAGE_OPENCL: dtl_enum_word_t = 0x0004_0003_0000_0000;
 
-/// Element type. Built-in ones are below 256; registered ones start at 4096.
+/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096.
+/// Which operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
 pub type dtl_dtype_t = i32;
 
 /// Signed 8-bit integer.
@@ -65,12 +68,68 @@ pub const DTL_DTYPE_BYTE: dtl_dtype_t = 10;
 /// One byte, 0 = false, anything else = true: only logical operations.
 pub const DTL_DTYPE_BOOL: dtl_dtype_t = 11;
 
-/// Reduction operation. Built-in ones are below 256; registered ones start at 4096.
+/// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even, after
+/// each step, which gives what binary16 arithmetic gives.
+pub const DTL_DTYPE_FLOAT16: dtl_dtype_t = 12;
+/// bfloat16: the upper half of a binary32. Computed as FLOAT16 is.
+pub const DTL_DTYPE_BFLOAT16: dtl_dtype_t = 13;
+/// Two FLOAT32, real part first. Equivalent: float _Complex, MPI_C_FLOAT_COMPLEX.
+pub const DTL_DTYPE_COMPLEX64: dtl_dtype_t = 14;
+/// Two FLOAT64, real part first. Equivalent: double _Complex, MPI_C_DOUBLE_COMPLEX.
+pub const DTL_DTYPE_COMPLEX128: dtl_dtype_t = 15;
+/// For MINLOC and MAXLOC, as all that follow: a C struct { value; index } with the members' natural
+/// alignment; what is in its padding does not matter. Here struct { float value; int32_t index; },
+/// 8 bytes. Equivalent: MPI_FLOAT_INT.
+pub const DTL_DTYPE_FLOAT32_INT32: dtl_dtype_t = 16;
+/// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent: MPI_DOUBLE_INT.
+pub const DTL_DTYPE_FLOAT64_INT32: dtl_dtype_t = 17;
+/// struct { int32_t value; int32_t index; }, 8 bytes. Equivalent: MPI_2INT.
+pub const DTL_DTYPE_INT32_INT32: dtl_dtype_t = 18;
+/// struct { int64_t value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent: MPI_LONG_INT.
+pub const DTL_DTYPE_INT64_INT32: dtl_dtype_t = 19;
+/// struct { int16_t value; int32_t index; }, 8 bytes, index at 4. Equivalent: MPI_SHORT_INT.
+pub const DTL_DTYPE_INT16_INT32: dtl_dtype_t = 20;
+/// struct { double value; int64_t index; }, 16 bytes.
+pub const DTL_DTYPE_FLOAT64_INT64: dtl_dtype_t = 21;
+/// struct { int64_t value; int64_t index; }, 16 bytes.
+pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
+
+/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` start at 4096.
+/// Equivalent: MPI_Op. Which goes with which dtype:
+///
+///   SUM PROD            integers, floats (16 bits too), complex
+///   MIN MAX             integers, floats
+///   LAND LOR LXOR       integers, BOOL
+///   BAND BOR BXOR       integers, BYTE
+///   MINLOC MAXLOC       the pairs, FLOAT32_INT32 to INT64_INT64
+///   REPLACE NO_OP       every dtype, those of dtl_dtype_create included
+///   of dtl_op_create    every dtype
+///
+/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks.
+/// A NaN that SUM or PROD gives is always the positive quiet one without payload, so that every rank
+/// gets the same bits.
 pub type dtl_reduce_op_t = i32;
 
-/// Sum. Integers wrap around.
+/// Folds `count` elements: inout[i] = in[i] ∘ inout[i]. `in` is the part of the lower ranks, so an
+/// operation that does not commute sees its operands in the order of ranks. It must be associative:
+/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are aligned
+/// as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
+/// dtl_op_create.
+/// Thread: one that is in a call on the communicator. Locks held: none of the program's. It may block,
+/// must not throw. It may call dtl_ functions, but a collective on the same communicator answers
+/// DTL_ERROR_BUSY, and so does dtl_finalize. Destroying the operation or the dtype there is allowed.
+/// Equivalent: MPI_User_function.
+pub type dtl_op_fn_t = Option<
+    extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: u64, dtype: dtl_dtype_t, user: *mut c_void),
+>;
+
+/// Flag of `dtl_op_create`: a ∘ b = b ∘ a, so operands may be taken in any order.
+pub const DTL_OP_COMMUTES: u32 = 1;
+
+/// Sum. Integers wrap around. Equivalent: MPI_SUM.
 pub const DTL_OP_SUM: dtl_reduce_op_t = 0;
-/// Product. Integers wrap around.
+/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the repair
+/// of infinities that C's Annex G makes. Equivalent: MPI_PROD.
 pub const DTL_OP_PROD: dtl_reduce_op_t = 1;
 /// Minimum. A NaN on either side gives NaN.
 pub const DTL_OP_MIN: dtl_reduce_op_t = 2;
@@ -88,3 +147,13 @@ pub const DTL_OP_BOR: dtl_reduce_op_t = 7;
 pub const DTL_OP_LXOR: dtl_reduce_op_t = 8;
 /// Bitwise exclusive or, of integers and byte.
 pub const DTL_OP_BXOR: dtl_reduce_op_t = 9;
+/// The pair with the lower value; of equal values the one with the lower index. A NaN wins over
+/// numbers; of two NaNs the one with the lower index. Equivalent: MPI_MINLOC.
+pub const DTL_OP_MINLOC: dtl_reduce_op_t = 10;
+/// The pair with the higher value; else as MINLOC (of equal values, the lower index). Equivalent:
+/// MPI_MAXLOC.
+pub const DTL_OP_MAXLOC: dtl_reduce_op_t = 11;
+/// The right operand: of a reduction, the highest rank's. Equivalent: MPI_REPLACE.
+pub const DTL_OP_REPLACE: dtl_reduce_op_t = 12;
+/// The left operand: of a reduction, rank 0's. Equivalent: MPI_NO_OP.
+pub const DTL_OP_NO_OP: dtl_reduce_op_t = 13;

@@ -17,10 +17,14 @@ pub struct Matcher<P, U> {
     next: u64,
 }
 
-struct Posted<P> {
+/// A receive with its place in the order of receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Posted<P> {
     serial: u64,
-    select: Selector,
-    what: P,
+    /// What it takes.
+    pub select: Selector,
+    /// What the transport keeps of it.
+    pub what: P,
 }
 
 /// An unexpected message.
@@ -54,11 +58,24 @@ impl<P: PartialEq, U> Matcher<P, U> {
 
     /// Queues a receive; ask [`Matcher::take_unexpected`] first.
     pub fn post(&mut self, select: Selector, what: P) {
-        let posted = Posted { serial: self.serial(), select, what };
-        if select.source == DTL_ANY_SOURCE {
-            self.posted_any.push_back(posted);
-        } else if let Some(queue) = slot_mut(&mut self.posted, select.source) {
-            queue.push_back(posted);
+        let posted = self.place(select, what);
+        self.put(posted);
+    }
+
+    /// Gives a receive its place in the order, without queueing it.
+    pub fn place(&mut self, select: Selector, what: P) -> Posted<P> {
+        Posted { serial: self.serial(), select, what }
+    }
+
+    /// Queues a receive at the place that it was given; ask [`Matcher::take_unexpected`] first.
+    pub fn put(&mut self, posted: Posted<P>) {
+        let queue = match posted.select.source {
+            DTL_ANY_SOURCE => Some(&mut self.posted_any),
+            source => slot_mut(&mut self.posted, source),
+        };
+        if let Some(queue) = queue {
+            let later = queue.iter().rev().take_while(|other| other.serial > posted.serial).count();
+            queue.insert(queue.len() - later, posted);
         }
     }
 
@@ -85,9 +102,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
 
     /// Takes the receive that this message belongs to.
     pub fn take_posted(&mut self, source: i32, word: u64) -> Option<P> {
+        self.take_placed(source, word).map(|posted| posted.what)
+    }
+
+    /// The same with its place, to [`Matcher::put`] it back if the message does not come after all.
+    pub fn take_placed(&mut self, source: i32, word: u64) -> Option<Posted<P>> {
         let (any, index) = self.find_posted(source, word)?;
         let queue = if any { &mut self.posted_any } else { slot_mut(&mut self.posted, source)? };
-        queue.remove(index).map(|posted| posted.what)
+        queue.remove(index)
     }
 
     /// Queues a message; ask [`Matcher::take_posted`] first.
@@ -98,21 +120,31 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Takes the message that this receive gets: the first that arrived among those it takes.
-    pub fn take_unexpected(&mut self, select: &Selector) -> Option<Message<U>> {
+    /// Where the message that this receive gets is: the first that arrived among those it takes.
+    fn find_unexpected(&self, select: &Selector) -> Option<(i32, usize)> {
         let first = |queue: &VecDeque<Message<U>>| {
-            let found =
-                queue.iter().enumerate().find(|(_, message)| select.takes(message.source, message.word));
-            found.map(|(index, message)| (message.serial, index))
+            let found = queue.iter().position(|message| select.takes(message.source, message.word));
+            found.and_then(|index| queue.get(index).map(|message| (message.serial, message.source, index)))
         };
-        if select.source != DTL_ANY_SOURCE {
-            let queue = slot_mut(&mut self.unexpected, select.source)?;
-            let (_, index) = first(queue)?;
-            return queue.remove(index);
-        }
-        let firsts = self.unexpected.iter_mut().filter_map(|queue| first(queue).map(|found| (found, queue)));
-        let ((_, index), queue) = firsts.min_by_key(|((serial, _), _)| *serial)?;
-        queue.remove(index)
+        let found = if select.source == DTL_ANY_SOURCE {
+            self.unexpected.iter().filter_map(first).min_by_key(|(serial, ..)| *serial)
+        } else {
+            slot(&self.unexpected, select.source).and_then(first)
+        };
+        found.map(|(_, source, index)| (source, index))
+    }
+
+    /// The message that this receive would get; it stays.
+    #[must_use]
+    pub fn peek(&self, select: &Selector) -> Option<&Message<U>> {
+        let (source, index) = self.find_unexpected(select)?;
+        slot(&self.unexpected, source)?.get(index)
+    }
+
+    /// Takes the message that this receive gets.
+    pub fn take_unexpected(&mut self, select: &Selector) -> Option<Message<U>> {
+        let (source, index) = self.find_unexpected(select)?;
+        slot_mut(&mut self.unexpected, source)?.remove(index)
     }
 
     /// Withdraws a posted receive; false if it is not (or no more) posted.
@@ -130,11 +162,6 @@ impl<P: PartialEq, U> Matcher<P, U> {
     pub fn take_posted_from(&mut self, source: i32) -> Vec<P> {
         let queue = slot_mut(&mut self.posted, source).map(std::mem::take).unwrap_or_default();
         queue.into_iter().map(|posted| posted.what).collect()
-    }
-
-    /// Takes all receives from any source, in order.
-    pub fn take_posted_any(&mut self) -> Vec<P> {
-        std::mem::take(&mut self.posted_any).into_iter().map(|posted| posted.what).collect()
     }
 
     /// Drops the unexpected messages of a source for which `keep` says no.
@@ -161,7 +188,43 @@ fn slot_mut<T>(of: &mut [T], rank: i32) -> Option<&mut T> {
 }
 
 #[cfg(test)]
+pub(crate) mod oracle {
+    use super::Selector;
+
+    /// The oracle: two plain lists, searched from the front.
+    #[derive(Default)]
+    pub(crate) struct Naive {
+        pub(crate) posted: Vec<(Selector, u32)>,
+        pub(crate) arrived: Vec<(i32, u64, u32)>,
+    }
+
+    impl Naive {
+        /// The message that a receive would get.
+        pub(crate) fn peek(&self, select: Selector) -> Option<(i32, u64, u32)> {
+            self.arrived.iter().copied().find(|(source, word, _)| select.takes(*source, *word))
+        }
+
+        pub(crate) fn message(&mut self, source: i32, word: u64, id: u32) -> Option<(u32, u32)> {
+            let index = self.posted.iter().position(|(select, _)| select.takes(source, word));
+            if index.is_none() {
+                self.arrived.push((source, word, id));
+            }
+            index.map(|index| (self.posted.remove(index).1, id))
+        }
+
+        pub(crate) fn receive(&mut self, select: Selector, id: u32) -> Option<(u32, u32)> {
+            let index = self.arrived.iter().position(|(source, word, _)| select.takes(*source, *word));
+            if index.is_none() {
+                self.posted.push((select, id));
+            }
+            index.map(|index| (id, self.arrived.remove(index).2))
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    use super::oracle::Naive;
     use super::*;
     use proptest::prelude::*;
 
@@ -204,7 +267,7 @@ mod tests {
         matcher.post(select(DTL_ANY_SOURCE, 1, 0), 3);
         assert!(matcher.withdraw(&1) && !matcher.withdraw(&1));
         assert_eq!(matcher.take_posted_from(0), [2]);
-        assert_eq!(matcher.take_posted_any(), [3]);
+        assert!(matcher.withdraw(&3));
         matcher.arrive(0, 1, 7);
         matcher.arrive(0, 1, 8);
         matcher.retain_unexpected(0, |&what| what != 7);
@@ -212,36 +275,12 @@ mod tests {
         assert_eq!(matcher.remove_unexpected(0, |&what| what == 8).map(|m| m.what), Some(8));
     }
 
-    /// The oracle: two plain lists, searched from the front.
-    #[derive(Default)]
-    struct Naive {
-        posted: Vec<(Selector, u32)>,
-        arrived: Vec<(i32, u64, u32)>,
-    }
-
-    impl Naive {
-        fn message(&mut self, source: i32, word: u64, id: u32) -> Option<(u32, u32)> {
-            let index = self.posted.iter().position(|(select, _)| select.takes(source, word));
-            if index.is_none() {
-                self.arrived.push((source, word, id));
-            }
-            index.map(|index| (self.posted.remove(index).1, id))
-        }
-
-        fn receive(&mut self, select: Selector, id: u32) -> Option<(u32, u32)> {
-            let index = self.arrived.iter().position(|(source, word, _)| select.takes(*source, *word));
-            if index.is_none() {
-                self.posted.push((select, id));
-            }
-            index.map(|index| (id, self.arrived.remove(index).2))
-        }
-    }
-
     #[derive(Clone, Debug)]
     enum Step {
         Message(i32, u64),
         Receive(i32, u64, u64),
         Withdraw(u32),
+        PutBack(i32, u64),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -249,6 +288,7 @@ mod tests {
         prop_oneof![
             4 => (0..3_i32, 0..4_u64).prop_map(|(source, word)| Step::Message(source, word)),
             4 => (source, 0..4_u64, 0..4_u64).prop_map(|(s, word, ignore)| Step::Receive(s, word, ignore)),
+            1 => (0..3_i32, 0..4_u64).prop_map(|(source, word)| Step::PutBack(source, word)),
             1 => (0..200_u32).prop_map(Step::Withdraw),
         ]
     }
@@ -271,11 +311,19 @@ mod tests {
                     }
                     Step::Receive(source, word, ignore) => {
                         let select = select(source, word, ignore);
+                        let seen = matcher.peek(&select).map(|m| (m.source, m.word, m.what));
+                        prop_assert_eq!(seen, naive.peek(select));
                         let got = matcher.take_unexpected(&select).map(|message| (id, message.what));
                         if got.is_none() {
                             matcher.post(select, id);
                         }
                         prop_assert_eq!(got, naive.receive(select, id));
+                    }
+                    Step::PutBack(source, word) => {
+                        let taken = matcher.take_placed(source, word);
+                        let first = naive.posted.iter().find(|(select, _)| select.takes(source, word));
+                        prop_assert_eq!(taken.map(|posted| posted.what), first.map(|(_, id)| *id));
+                        taken.into_iter().for_each(|posted| matcher.put(posted));
                     }
                     Step::Withdraw(id) => {
                         let before = naive.posted.len();

@@ -1,5 +1,6 @@
 //! The doers: each implements the component traits of `runtime::backend`.
 
+pub mod frames;
 pub mod host;
 pub mod local;
 pub mod matching;
@@ -14,8 +15,6 @@ use std::sync::Arc;
 /// The backends that come with the library, made afresh at each initialisation.
 #[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
-    vec![host::backend(), null::backend(), local::backend(), shm::backend()]
-        .into_iter()
-        .map(Arc::new)
-        .collect()
+    let [alone, threads] = local::backends();
+    [host::backend(), null::backend(), alone, threads, shm::backend()].map(Arc::new).into()
 }

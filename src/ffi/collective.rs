@@ -43,8 +43,10 @@ pub unsafe extern "C" fn dtl_comm_bcast(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::bcast(comm, buf, count, dtype, root) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::bcast(comm, buf, count, dtype, root) }?.wait(comm)
+        },
     )
 }
 
@@ -68,8 +70,10 @@ pub unsafe extern "C" fn dtl_comm_reduce(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }?.wait(comm)
+        },
     )
 }
 
@@ -88,8 +92,10 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm)
+        },
     )
 }
 
@@ -111,8 +117,10 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm)
+        },
     )
 }
 
@@ -133,8 +141,10 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }?.wait(comm)
+        },
     )
 }
 
@@ -153,8 +163,10 @@ pub unsafe extern "C" fn dtl_comm_scan(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm)
+        },
     )
 }
 
@@ -173,8 +185,10 @@ pub unsafe extern "C" fn dtl_comm_exscan(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm)
+        },
     )
 }
 
@@ -195,8 +209,10 @@ pub unsafe extern "C" fn dtl_comm_gather(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }?.wait(comm)
+        },
     )
 }
 
@@ -219,8 +235,8 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
         |comm| {
+            // SAFETY: the caller's contract.
             unsafe { arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root) }?.wait(comm)
         },
     )
@@ -243,8 +259,10 @@ pub unsafe extern "C" fn dtl_comm_scatter(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }?.wait(comm)
+        },
     )
 }
 
@@ -266,8 +284,8 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
         |comm| {
+            // SAFETY: the caller's contract.
             unsafe { arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root) }?
                 .wait(comm)
         },
@@ -289,8 +307,10 @@ pub unsafe extern "C" fn dtl_comm_allgather(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }?.wait(comm)
+        },
     )
 }
 
@@ -311,8 +331,8 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
         |comm| {
+            // SAFETY: the caller's contract.
             unsafe { arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype) }?.wait(comm)
         },
     )
@@ -333,8 +353,10 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
-        |comm| unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }?.wait(comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }?.wait(comm)
+        },
     )
 }
 
@@ -357,8 +379,8 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
         |comm| {
+            // SAFETY: the caller's contract.
             unsafe { arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype) }?
                 .wait(comm)
         },
@@ -390,8 +412,8 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
 ) -> dtl_status_t {
     guard::hold(
         |inside| comm::hold(inside, comm),
-        // SAFETY: the caller's contract.
         |comm| {
+            // SAFETY: the caller's contract.
             unsafe {
                 arguments::neighbor_alltoallv(
                     comm,

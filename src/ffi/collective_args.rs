@@ -1,10 +1,10 @@
 //! The arguments of collectives, checked and turned into regions, for both forms of each.
+#![allow(clippy::too_many_arguments, reason = "each mirrors its C function")]
 
-use super::args;
+use super::blocks::{Blocks, array, check_all_apart, check_own};
 use super::p2p::{data, elements};
-use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
-use crate::error::{Error, Result, fail};
+use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::collective::{self, BlockKind, By, Neighbors, Of, Sent};
 use crate::runtime::comm::p2p::Data;
@@ -73,111 +73,6 @@ fn of(count: u64, dtype: dtl_dtype_t) -> Result<Of> {
 
 fn by(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<By> {
     Ok(By { reduction: reduction(dtype, op)?, op })
-}
-
-/// An array of the caller's.
-///
-/// # Safety
-/// NULL, or `count` values that stay through the call.
-unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if pointer.is_null() {
-        return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL (for {count} values)");
-    }
-    // SAFETY: not null, and `count` values by the contract.
-    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
-}
-
-/// Blocks of a v-form's buffer.
-struct Blocks<'a> {
-    base: *const c_void,
-    counts: &'a [u64],
-    /// `None`: one after the other.
-    displs: Option<&'a [u64]>,
-    dtype: dtl_dtype_t,
-    name: &'a str,
-}
-
-impl<'a> Blocks<'a> {
-    /// # Safety
-    /// `counts`, and `displs` unless NULL, have `ranks` values.
-    unsafe fn new(
-        base: *const c_void,
-        counts: *const u64,
-        displs: *const u64,
-        ranks: usize,
-        dtype: dtl_dtype_t,
-        name: &'a str,
-    ) -> Result<Self> {
-        // SAFETY: passed on.
-        let counts = unsafe { array(counts, ranks, &format!("the counts of {name}")) }?;
-        let displs = match displs.is_null() {
-            true => None,
-            // SAFETY: passed on.
-            false => Some(unsafe { array(displs, ranks, name) }?),
-        };
-        Ok(Blocks { base, counts, displs, dtype, name })
-    }
-
-    /// The regions, checked to fit into memory and, for receiving, not to overlap.
-    ///
-    /// # Safety
-    /// The blocks stay valid until the collective is over.
-    unsafe fn regions(&self, for_receiving: bool) -> Result<Vec<Region>> {
-        let size = element_size(self.dtype)? as u64;
-        let mut regions = Vec::new();
-        if regions.try_reserve_exact(self.counts.len()).is_err() {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a list of {} blocks", self.counts.len());
-        }
-        let mut next = 0_u64;
-        for (rank, count) in self.counts.iter().enumerate() {
-            let begin = self.displs.and_then(|displs| displs.get(rank)).copied().unwrap_or(next);
-            let end = begin.checked_add(*count).filter(|end| *end <= isize::MAX as u64 / size);
-            let Some(end) = end else {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "{}: block {rank} ({count} elements from {begin} on) is more than memory can hold",
-                    self.name
-                );
-            };
-            let place = self.base.wrapping_byte_add((begin * size) as usize);
-            let pointer = if self.base.is_null() { self.base } else { place };
-            // SAFETY: passed on.
-            regions.push(unsafe { args::region(pointer, count * size, self.name) }?);
-            next = end;
-        }
-        if for_receiving {
-            self.check_apart(&regions)?;
-        }
-        Ok(regions)
-    }
-
-    /// Mostly blocks are in the order of their places, which is quick to see.
-    fn check_apart(&self, regions: &[Region]) -> Result<()> {
-        let ordered = |a: &Region, b: &Region| {
-            a.is_empty() || b.is_empty() || a.addr().get() + a.len() <= b.addr().get()
-        };
-        if regions.is_sorted_by(ordered) {
-            return Ok(());
-        }
-        let mut sorted: Vec<_> =
-            regions.iter().enumerate().filter(|(_, region)| !region.is_empty()).collect();
-        sorted.sort_unstable_by_key(|(_, region)| region.addr().get());
-        for pair in sorted.windows(2) {
-            if let [(a, first), (b, second)] = pair {
-                if first.overlaps(**second) {
-                    return fail!(DTL_ERROR_INVALID_ARGUMENT, "{}: blocks {a} and {b} overlap", self.name);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn total(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
-    }
 }
 
 fn ranks(comm: &Comm) -> usize {
@@ -350,18 +245,6 @@ pub(super) unsafe fn gatherv(
     collective::gatherv(comm, send, of(scount, dtype)?, &blocks, root)
 }
 
-/// What a rank sends itself must be as much as it receives.
-fn check_own(own: Sent, blocks: &[Region], rank: i32, applies: bool, names: (&str, &str)) -> Result<()> {
-    let block = blocks.get(rank.unsigned_abs() as usize).map(|block| block.len());
-    match (own, block) {
-        (Some(own), Some(block)) if applies && own.len() != block => Err(Error::new(
-            DTL_ERROR_INVALID_ARGUMENT,
-            format!("{} is {} bytes, {}[{rank}] is {block}: they must be equal", names.0, own.len(), names.1),
-        )),
-        _ => Ok(()),
-    }
-}
-
 pub(super) unsafe fn scatter(
     comm: &Comm,
     sbuf: *const c_void,
@@ -473,27 +356,6 @@ pub(super) unsafe fn alltoallv(
     let own = send.get(comm.rank().unsigned_abs() as usize).copied();
     check_own(own, &recv, comm.rank(), true, ("the block to this rank itself", "rcounts"))?;
     collective::alltoallv(comm, Some(&send), &recv, of(out.total(), dtype)?)
-}
-
-/// What is sent must not lie where something is received: seen by the ends of both areas.
-fn check_all_apart(send: &[Region], recv: &[Region]) -> Result<()> {
-    let area = |blocks: &[Region]| {
-        let blocks = blocks.iter().filter(|block| !block.is_empty());
-        let ends = blocks.map(|block| (block.addr().get(), block.addr().get() + block.len()));
-        ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-    };
-    let (Some(out), Some(into)) = (area(send), area(recv)) else { return Ok(()) };
-    if out.0 >= into.1 || into.0 >= out.1 {
-        return Ok(());
-    }
-    let overlaps = |a: &&Region| recv.iter().any(|b| a.overlaps(*b));
-    match send.iter().find(overlaps) {
-        Some(_) => fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "the send and receive buffers overlap: use two buffers, or DTL_IN_PLACE"
-        ),
-        None => Ok(()),
-    }
 }
 
 pub(super) unsafe fn neighbor_alltoallv(

@@ -37,7 +37,7 @@ fn start(
 /// @return as dtl_comm_barrier. Equivalent: MPI_Ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ibarrier(comm: dtl_comm_t, out: *mut dtl_request_t) -> dtl_status_t {
-    guard::call(|inside| start(inside, comm, out, |comm| arguments::barrier(comm)))
+    guard::call(|inside| start(inside, comm, out, arguments::barrier))
 }
 
 /// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
@@ -51,8 +51,10 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe { arguments::bcast(comm, buf, count, dtype, root) })
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::bcast(comm, buf, count, dtype, root) }
+        })
     })
 }
 
@@ -69,9 +71,9 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }
         })
     })
 }
@@ -88,8 +90,10 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) })
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }
+        })
     })
 }
 
@@ -105,9 +109,9 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }
         })
     })
 }
@@ -124,9 +128,9 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }
         })
     })
 }
@@ -143,8 +147,10 @@ pub unsafe extern "C" fn dtl_comm_iscan(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) })
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }
+        })
     })
 }
 
@@ -160,8 +166,10 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) })
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }
+        })
     })
 }
 
@@ -177,9 +185,9 @@ pub unsafe extern "C" fn dtl_comm_igather(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }
         })
     })
 }
@@ -198,9 +206,9 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root) }
         })
     })
 }
@@ -217,9 +225,9 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }
         })
     })
 }
@@ -238,9 +246,9 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root) }
         })
     })
 }
@@ -256,9 +264,9 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }
         })
     })
 }
@@ -276,9 +284,9 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype) }
         })
     })
 }
@@ -294,9 +302,9 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }
         })
     })
 }
@@ -315,9 +323,9 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype)
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe { arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype) }
         })
     })
 }
@@ -340,22 +348,24 @@ pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
-        // SAFETY: the caller's contract.
-        start(inside, comm, out, |comm| unsafe {
-            arguments::neighbor_alltoallv(
-                comm,
-                dest_count,
-                dests,
-                sbuf,
-                scounts,
-                sdispls,
-                source_count,
-                sources,
-                rbuf,
-                rcounts,
-                rdispls,
-                dtype,
-            )
+        start(inside, comm, out, |comm| {
+            // SAFETY: the caller's contract.
+            unsafe {
+                arguments::neighbor_alltoallv(
+                    comm,
+                    dest_count,
+                    dests,
+                    sbuf,
+                    scounts,
+                    sdispls,
+                    source_count,
+                    sources,
+                    rbuf,
+                    rcounts,
+                    rdispls,
+                    dtype,
+                )
+            }
         })
     })
 }

@@ -33,7 +33,10 @@ pub unsafe extern "C" fn dtl_backend_device_count(
 /// Equivalent: cudaSetDevice.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_set_device(backend: dtl_backend_t, device: i32) -> dtl_status_t {
-    guard::call(|inside| device::set(device::backend(inside, backend)?, device))
+    guard::call(|inside| {
+        device::forget_gone(inside);
+        device::set(device::backend(inside, backend)?, device)
+    })
 }
 
 /// The calling thread's current device of a backend. Equivalent: cudaGetDevice.

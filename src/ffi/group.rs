@@ -51,6 +51,27 @@ pub unsafe extern "C" fn dtl_comm_split(
     )
 }
 
+/// Makes one communicator for each node: of the ranks that run under one kernel. Collective over `comm`.
+///
+/// @param key  as in dtl_comm_split.
+/// @param out  yours.
+/// @return as dtl_comm_dup; DTL_ERROR_NOT_SUPPORTED: a rank cannot tell its node (named).
+/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_split_node(
+    comm: dtl_comm_t,
+    key: i32,
+    out: *mut dtl_comm_t,
+) -> dtl_status_t {
+    guard::wait(
+        |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
+        |(out, comm)| {
+            out.set(group::split_node(&comm, key)?);
+            Ok(())
+        },
+    )
+}
+
 /// Makes a communicator of the listed ranks, in the list's order. Collective over `comm`: all its
 /// ranks pass the same list.
 ///

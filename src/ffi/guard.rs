@@ -4,6 +4,7 @@ use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
 use crate::runtime::lifecycle;
 use crate::sys::epoch::{self, Guard};
+use crate::sys::lock::Mutex;
 use crate::sys::slab::Held;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -13,6 +14,10 @@ thread_local! {
     /// `None` = no call has failed yet.
     static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
+
+/// Texts of calls that failed in threads whose own place is gone. They stay, as somebody may read them.
+static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
+const MOST_LAST_WORDS: usize = 64;
 
 /// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.
 #[inline]
@@ -89,12 +94,19 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> dtl_status_t {
 #[allow(clippy::needless_pass_by_value, reason = "dropping the error here keeps it out of every entry")]
 fn failed(error: Error) -> dtl_status_t {
     let text = CString::new(error.text().replace('\0', "?")).unwrap_or_default();
-    // In a thread's last destructors the text is gone; the status still tells.
-    let _ = LAST_ERROR.try_with(|last| {
+    let mut text = Some(text);
+    let kept = LAST_ERROR.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
-            *last = Some(text);
+            *last = text.take();
         }
     });
+    // In atexit functions and in a thread's last destructors its own place is gone.
+    if let (Err(_), Some(text)) = (kept, text) {
+        let mut words = LAST_WORDS.lock();
+        if words.len() < MOST_LAST_WORDS {
+            words.push(text);
+        }
+    }
     error.status()
 }
 
@@ -106,5 +118,5 @@ pub(super) fn last_error() -> *const c_char {
             Ok(text) => text.as_ref().map_or(c"".as_ptr(), |text| text.as_ptr()),
             Err(_) => ENDING.as_ptr(),
         })
-        .unwrap_or(ENDING.as_ptr())
+        .unwrap_or_else(|_| LAST_WORDS.lock().last().map_or(ENDING.as_ptr(), |text| text.as_ptr()))
 }

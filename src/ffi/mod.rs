@@ -4,6 +4,7 @@
 #![allow(clippy::missing_safety_doc, reason = "the functions' C documentation is their contract")]
 
 mod args;
+mod blocks;
 mod guard;
 
 pub mod runtime;
@@ -28,7 +29,11 @@ pub mod kernel;
 
 mod collective_args;
 
+pub mod types;
+
 pub mod comm;
+
+pub mod threads;
 
 pub mod p2p;
 
@@ -39,3 +44,9 @@ pub mod collective;
 pub mod collective_start;
 
 pub mod group;
+
+pub mod topology;
+
+pub mod cart;
+
+pub mod clock;

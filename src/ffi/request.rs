@@ -60,7 +60,7 @@ pub unsafe extern "C" fn dtl_request_test(
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: this transport cannot withdraw. Equivalent: MPI_Cancel.
+/// Equivalent: MPI_Cancel.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
     guard::call(|inside| request::cancel(&*request::pin(inside, request)?))

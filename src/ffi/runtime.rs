@@ -19,6 +19,8 @@ sized!(dtl_config_t);
 /// @param config  NULL = everything from the environment. Read during the call only.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a setting or environment variable has a value that makes no
 ///         sense (named in the text). DTL_ERROR_FORKED: call dtl_init_after_fork instead.
+///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize; call again when that has
+///         returned (but do not wait for it in a callback, which dtl_finalize may be waiting for).
 /// Threads: any. Equivalent: MPI_Init (but repeatable).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
@@ -73,7 +75,8 @@ fn apply(
 /// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
 /// until the next dtl_init. Communicators are closed too: call it on every rank.
 ///
-/// @return DTL_ERROR_BUSY: another thread is inside the library; let it return, then call again.
+/// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
+///         is further up; let it return, then call again.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
 /// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
 #[unsafe(no_mangle)]
@@ -151,6 +154,8 @@ pub extern "C" fn dtl_last_error() -> *const c_char {
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
 /// `user` is passed through; both must stay valid until replaced (and one call longer: another
 /// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
+/// The function is called by whichever thread has something to log, several at a time too. It may
+/// call the library, except dtl_finalize; what it logs itself comes back to it.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
 #[unsafe(no_mangle)]

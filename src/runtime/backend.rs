@@ -4,7 +4,7 @@
 //! A method that returns `Option` is an optional slot: `None` means "not provided", and the caller
 //! (always in `runtime`) uses its generic version or answers NOT_SUPPORTED.
 
-use crate::abi::comm::dtl_recv_info_t;
+use crate::abi::comm::{DTL_ANY_TAG, DTL_PROC_NULL, dtl_recv_info_t};
 use crate::abi::device::*;
 use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
 use crate::abi::runtime::dtl_task_fn_t;
@@ -13,6 +13,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::CString;
+use std::time::Duration;
 
 /// A backend's answer to "can you run here?": yes, or why not.
 pub type Availability = std::result::Result<(), String>;
@@ -221,6 +222,11 @@ impl OpenArgs {
 pub trait Comm: Send + Sync {
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
+    /// Opens all ranks of a communicator within this process, in the order of their ranks. Such
+    /// transports have nothing to move while nobody calls.
+    fn open_ranks(&self, _size: i32) -> Option<Result<Vec<Box<dyn Transport>>>> {
+        None
+    }
 }
 
 /// A transport's own word for an operation in flight.
@@ -273,15 +279,20 @@ pub enum SendMode {
 /// A message that was taken out of the queue for one receive to come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Matched {
-    /// The transport's word for it.
+    /// What [`Transport::receive_matched`] wants.
     pub message: OpId,
-    /// Its source, word and true size.
+    /// Its source, match word and true size; the status is success.
     pub done: Done,
 }
 
-/// A set of ranks that move bytes under 64-bit match words (see `dtl_comm_vtable_t`).
-/// Nothing here blocks; test, probe, take and progress move every operation on.
+/// A set of ranks that move bytes under 64-bit match words {context 32 | class 4 | tag 28}.
+/// Messages of one source that a receive takes are received in the order sent. Nothing blocks but
+/// `close`, which may wait for a moment; `test`, `probe` and `take` make progress on every operation.
 /// Called by several threads at once.
+///
+/// What can no longer complete because a rank has died or left ends with RANK_FAILURE. For `probe` and
+/// `take` that is an error: nothing that they select is queued, and its source is gone (any source:
+/// some rank has died).
 pub trait Transport: Send + Sync {
     /// This process' rank.
     fn rank(&self) -> i32;
@@ -299,10 +310,20 @@ pub trait Transport: Send + Sync {
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId>;
     /// Makes progress and asks after one operation; `Some` = over, the id is not used again.
     fn test(&self, op: OpId) -> Result<Option<Done>>;
-    /// Makes progress without asking after anything: called while a call waits on something else.
+    /// Makes progress without asking after anything: called while a call waits on another transport.
     fn progress(&self);
-    /// Tries to withdraw; the operation then completes through `test`.
+    /// Sleeps until an operation of this rank ends or a message comes, `limit` at most, if nothing has
+    /// happened since the call that set `seen` (0 at first). False, at once: nobody would wake it, sleep by the clock.
+    fn rest(&self, _seen: &mut u64, _limit: Duration) -> bool {
+        false
+    }
+    /// Tries to withdraw; the operation then completes through `test`, with CANCELED or, if it was
+    /// matched already, as usual.
     fn cancel(&self, op: OpId) -> Result<()>;
+    /// Whether all ranks are known to run on one node.
+    fn is_one_node(&self) -> bool {
+        false
+    }
     /// Ranks known to have died or left.
     fn failed_ranks(&self) -> Vec<i32> {
         Vec::new()
@@ -313,7 +334,7 @@ pub trait Transport: Send + Sync {
     }
     /// How the data moves, for people.
     fn describe(&self) -> String;
-    /// What it says of the operation that has just failed in this thread (its vendor's text, say).
+    /// What it says of the operation that has just failed (its vendor's text, say).
     fn failure_text(&self) -> Option<String> {
         None
     }
@@ -324,13 +345,11 @@ pub trait Transport: Send + Sync {
 /// Turns a transport's completion into what C sees.
 #[must_use]
 pub fn recv_info(done: &Done) -> dtl_recv_info_t {
+    // A receive from nobody has no match word.
+    let tag = if done.source == DTL_PROC_NULL { DTL_ANY_TAG } else { (done.word & 0x0FFF_FFFF) as i32 };
     dtl_recv_info_t {
         source: done.source,
-        tag: if done.source == crate::abi::comm::DTL_PROC_NULL {
-            crate::abi::comm::DTL_ANY_TAG
-        } else {
-            (done.word & crate::abi::comm::DTL_TAG_MAX as u64) as i32
-        },
+        tag,
         size_bytes: done.size,
         status: done.status,
         reserved0: 0,

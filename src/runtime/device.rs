@@ -67,6 +67,14 @@ pub fn set(backend: &Backend, device: i32) -> Result<()> {
     Ok(())
 }
 
+/// Drops the thread's entries of backends that have gone, so that the list stays as short as theirs.
+/// Apart from [`set`], which the library's own threads call without being inside.
+pub fn forget_gone(inside: &Guard) {
+    let is_there = |known| registry::find(inside, dtl_backend_t { id: known }).is_ok();
+    // In a thread that is ending there is no list any more.
+    let _ = DEVICES.try_with(|devices| devices.borrow_mut().retain(|(known, _)| is_there(*known)));
+}
+
 /// The thread's current device of a backend.
 pub fn get(backend: &Backend) -> Result<i32> {
     let devices = backend.device()?;
@@ -112,4 +120,45 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
     let own = backend.device()?.memory_info(device);
     let memorys = || backend.memory.as_ref().and_then(|memory| memory.memory_info());
     own.or_else(memorys).unwrap_or_else(|| Err(backend.lacks("memory information")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::backend::{Device, Presence};
+    use crate::sys::epoch;
+
+    struct One;
+
+    impl Presence for One {}
+
+    impl Device for One {
+        fn count(&self) -> Result<i32> {
+            Ok(1)
+        }
+        fn set(&self, _device: i32) -> Result<()> {
+            Ok(())
+        }
+        fn get(&self) -> Result<i32> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn entries_of_backends_that_are_gone_are_dropped() {
+        for _ in 0..50 {
+            let mut backend = Backend::new(c"passing", 0, false, Box::new(One));
+            backend.device = Some(Box::new(One));
+            let handle = registry::add(Arc::new(backend), 0).expect("added");
+            let inside = epoch::enter();
+            set(backend_of(&inside, handle), 0).expect("set");
+            forget_gone(&inside);
+            registry::remove(&inside, handle).expect("removed");
+        }
+        assert_eq!(DEVICES.with(|devices| devices.borrow().len()), 1, "only the last one's");
+    }
+
+    fn backend_of(inside: &Guard, handle: dtl_backend_t) -> &Backend {
+        backend(inside, handle).expect("registered")
+    }
 }

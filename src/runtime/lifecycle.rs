@@ -11,10 +11,26 @@ use std::sync::Arc;
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
 static GATE: gate::Gate = gate::Gate::new();
-static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0 });
+/// No foreign code runs under this lock: neither log callbacks nor the work that finalize waits for.
+static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
 
 struct Count {
     inits: u32,
+    /// A finalize is past its door and destroys things; it may wait for the very thread that asks.
+    is_closing: bool,
+}
+
+impl Count {
+    fn check_settled(&self, call: &str) -> Result<()> {
+        if self.is_closing {
+            return fail!(
+                DTL_ERROR_BUSY,
+                "{call} while another thread is in dtl_finalize: call it again when that has returned \
+                 (never wait for it in a callback: finalize may be waiting for the callback)"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Whether calls may pass; the fast part of [`admit`].
@@ -30,12 +46,21 @@ pub fn admit(builtins: Builtins) -> Result<()> {
     match GATE.state() {
         gate::OPEN => Ok(()),
         gate::FORKED => forked(),
-        gate::UNOPENED => {
-            let _count = COUNT.lock();
-            if GATE.state() == gate::UNOPENED { open(&read_environment()?, builtins) } else { Ok(()) }
-        }
+        gate::UNOPENED => first_use(builtins),
         _ => fail!(DTL_ERROR_INVALID_STATE, "the library is finalized: call dtl_init before any other call"),
     }
+}
+
+fn first_use(builtins: Builtins) -> Result<()> {
+    let count = COUNT.lock();
+    if GATE.state() != gate::UNOPENED {
+        return Ok(());
+    }
+    let (settings, complaints) = read_environment()?;
+    open(&settings, builtins)?;
+    drop(count);
+    warn(&complaints);
+    Ok(())
 }
 
 #[cold]
@@ -51,9 +76,12 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
     if GATE.state() == gate::FORKED {
         return forked();
     }
+    let mut complaints = Vec::new();
     let mut count = COUNT.lock();
+    count.check_settled("dtl_init")?;
     if count.inits == 0 || GATE.state() != gate::OPEN {
-        let mut settings = read_environment()?;
+        let mut settings;
+        (settings, complaints) = read_environment()?;
         overrides(&mut settings)?;
         if GATE.state() == gate::OPEN {
             settings::install(settings); // first use came before the first init: only settings change
@@ -63,19 +91,38 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
         }
     }
     count.inits += 1;
+    drop(count);
+    warn(&complaints);
     Ok(())
 }
 
-fn read_environment() -> Result<Settings> {
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    let settings = settings::from_environment(&variables)?;
-    log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
-    for complaint in settings::complaints(&variables) {
+/// Logs what is odd in the environment; after the initialisation, so that a log callback may call
+/// the library.
+fn warn(complaints: &[String]) {
+    for complaint in complaints {
         log::warning!("{complaint}");
     }
-    Ok(settings)
+}
+
+/// The settings, and what to warn of.
+fn read_environment() -> Result<(Settings, Vec<String>)> {
+    let mut variables = std::collections::BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        let Ok(name) = name.into_string() else { continue };
+        match value.into_string() {
+            Ok(value) => drop(variables.insert(name, value)),
+            Err(value) if name.starts_with("DTL_") => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "{name}={value:?} is no text (UTF-8): correct or unset it"
+                );
+            }
+            Err(_) => {}
+        }
+    }
+    let settings = settings::from_environment(&variables)?;
+    log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
+    Ok((settings, settings::complaints(&variables)))
 }
 
 fn open(settings: &Settings, builtins: Builtins) -> Result<()> {
@@ -101,6 +148,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         return forked();
     }
     let mut count = COUNT.lock();
+    count.check_settled("dtl_finalize")?;
     if GATE.state() != gate::OPEN {
         return fail!(DTL_ERROR_INVALID_STATE, "dtl_finalize without a dtl_init before it");
     }
@@ -110,14 +158,16 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     }
     // Close first, look second: whoever passed the gate before is seen inside by the look.
     set_gate(gate::CLOSED)?;
-    if epoch::others_inside() {
+    if epoch::anyone_inside() {
         set_gate(gate::OPEN)?;
         return fail!(
             DTL_ERROR_BUSY,
             "dtl_finalize while another thread (or a call further up this one) is inside the library: let it return first"
         );
     }
-    count.inits = 0;
+    *count = Count { inits: 0, is_closing: true };
+    drop(count);
+    let _settle = Settle;
     for step in shutdown {
         (step.destroy_all)();
     }
@@ -125,6 +175,15 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     explain::clear();
     epoch::collect();
     Ok(())
+}
+
+/// The end of a finalize, however it ends.
+struct Settle;
+
+impl Drop for Settle {
+    fn drop(&mut self) {
+        COUNT.lock().is_closing = false;
+    }
 }
 
 /// `dtl_init_after_fork`: forgets the parent's objects (their threads, peers and devices are not
@@ -143,7 +202,10 @@ pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> 
     }
     registry::forget_all();
     explain::clear();
-    open(&read_environment()?, builtins)?;
-    count.inits = 1;
+    let (settings, complaints) = read_environment()?;
+    open(&settings, builtins)?;
+    *count = Count { inits: 1, is_closing: false };
+    drop(count);
+    warn(&complaints);
     Ok(())
 }

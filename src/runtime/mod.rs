@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod cart;
 pub mod comm;
 pub mod device;
 pub mod exec;
@@ -12,6 +13,7 @@ pub mod log;
 pub mod memory;
 pub mod registry;
 pub mod settings;
+pub mod topology;
 pub mod transfer;
 
 /// What a noun does when the library ends.
@@ -28,6 +30,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::message::destroy_all, forget_all: comm::message::forget_all },
     Shutdown { destroy_all: comm::attribute::destroy_all, forget_all: comm::attribute::forget_all },
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
+    Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },
     Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
 ];

@@ -109,15 +109,28 @@ pub struct Rows {
     pub pitch: u64,
 }
 
+/// Whether a row of one has a byte of a row of the other. Columns of one array beside each other have
+/// not; rows of different pitches within one area are taken to have.
+fn rows_overlap(a: &Rows, b: &Rows, width: u64) -> bool {
+    if !a.region.overlaps(b.region) {
+        return false;
+    }
+    let apart = a.region.addr().get().abs_diff(b.region.addr().get()) as u64;
+    match apart.checked_rem(a.pitch) {
+        Some(beside) if a.pitch == b.pitch => beside < width || a.pitch - beside < width,
+        _ => true,
+    }
+}
+
 /// Copies `height` rows of `width` bytes.
 pub fn copy_2d(inside: &Guard, dst: Rows, src: Rows, width: u64, height: u64) -> Result<()> {
     if width == 0 || height == 0 {
         return Ok(());
     }
-    if dst.region.overlaps(src.region) {
+    if rows_overlap(&dst, &src, width) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "source {:?} and destination {:?} overlap",
+            "rows of source {:?} and destination {:?} overlap: copy through a third buffer",
             src.region.addr(),
             dst.region.addr()
         );

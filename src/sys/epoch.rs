@@ -280,15 +280,13 @@ pub fn collect() {
     }
 }
 
-/// Whether another thread is inside a call, or any thread waits in one.
+/// Whether any thread is inside a call or waits in one: another one, or the calling one further up
+/// (the caller of this has not entered).
 #[must_use]
-pub fn others_inside() -> bool {
+pub fn anyone_inside() -> bool {
     heavy_barrier();
     RECORDS.lock().iter().any(|&record| {
-        let mine = ptr::eq(record, mine());
-        let inside = record.seq.load(Ordering::Acquire) % 2 == 1;
-        let nested = record.nested.load(Ordering::Relaxed) > 0;
-        record.blocked.load(Ordering::Acquire) > 0 || (inside && !mine) || (mine && nested)
+        record.seq.load(Ordering::Acquire) % 2 == 1 || record.blocked.load(Ordering::Acquire) > 0
     })
 }
 

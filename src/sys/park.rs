@@ -8,11 +8,17 @@ const SPINS: u32 = 50;
 const YIELDS: u32 = 2_000;
 /// The longest sleep between two polls.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
+/// Where the sleeper is woken, it goes to sleep sooner, so that hundreds of threads on a few cores leave
+/// these to those with work, and sleeps longer: the clock only has to show what does not wake it.
+const YIELDS_IF_WOKEN: u32 = 100;
+const LONGEST_REST: Duration = Duration::from_millis(10);
 
 /// One wait's progress from spinning to sleeping. Make a new one for each wait.
 #[derive(Default)]
 pub struct Backoff {
     polls: u32,
+    /// What a rest was told last; see [`Backoff::pause_on`].
+    seen: u64,
 }
 
 impl Backoff {
@@ -32,6 +38,18 @@ impl Backoff {
         } else {
             let sleeps = (self.polls - SPINS - YIELDS).min(50);
             std::thread::sleep((Duration::from_micros(10) * sleeps).min(LONGEST_SLEEP));
+        }
+    }
+
+    /// As [`Backoff::pause`], where there may be somebody who wakes: `rest` sleeps for the given time at
+    /// most unless there is news since the call that set its first argument, and answers whether it can.
+    pub fn pause_on(&mut self, rest: impl FnOnce(&mut u64, Duration) -> bool) {
+        let sleeps = self.polls.saturating_sub(SPINS + YIELDS).min(10);
+        let limit = (Duration::from_micros(50) * (1 << sleeps)).min(LONGEST_REST);
+        if self.polls >= SPINS + YIELDS_IF_WOKEN && rest(&mut self.seen, limit) {
+            self.polls = self.polls.saturating_add(1).max(SPINS + YIELDS + 1);
+        } else {
+            self.pause();
         }
     }
 

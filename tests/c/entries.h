@@ -25,6 +25,7 @@ struct outputs {
     uint64_t word, second;
     int32_t number, other;
     void* pointer;
+    const char* name;
     struct handles handles;
     char text[16], data[64];
     dtl_backend_info_t backend_info;
@@ -34,6 +35,8 @@ struct outputs {
     dtl_mem_info_t mem_info;
     dtl_executor_info_t executor_info;
     dtl_comm_info_t comm_info;
+    dtl_topology_t topology;
+    dtl_comm_topology_t comm_topology;
     dtl_recv_info_t recv_info;
     dtl_request_t requests[1];
 };
@@ -47,6 +50,8 @@ static inline void poison(struct outputs* outputs) {
     outputs->mem_info.struct_size = sizeof outputs->mem_info;
     outputs->executor_info.struct_size = sizeof outputs->executor_info;
     outputs->comm_info.struct_size = sizeof outputs->comm_info;
+    outputs->topology.struct_size = sizeof outputs->topology;
+    outputs->comm_topology.struct_size = sizeof outputs->comm_topology;
 }
 
 static inline dtl_status_t e_task(void* user) { return (void)user, DTL_SUCCESS; }
@@ -57,8 +62,14 @@ static inline dtl_status_t e_fold(uint64_t b, uint64_t e, void* acc, void* user)
 static inline void e_combine(void* into, const void* from, void* user) { (void)into, (void)from, (void)user; }
 static inline dtl_status_t e_kernel(const dtl_kernel_context_t* c, const void* const* a) { return (void)c, (void)a, DTL_SUCCESS; }
 
+static inline void e_op(const void* in, void* inout, uint64_t count, dtl_dtype_t dtype, void* user) {
+    (void)in, (void)inout, (void)count, (void)dtype, (void)user;
+}
+
 static const dtl_launch_t e_launch = DTL_LAUNCH_INIT;
 static char e_source[64];
+static int32_t e_dims[2];
+static const int32_t e_grid[4] = {3, 2, 1, 1};
 
 #include "entries_comm.h"
 
@@ -124,7 +135,22 @@ static char e_source[64];
     X(KERNEL, dtl_kernel_destroy, (h->kernel))                                                    \
     X(KERNEL, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
     X(STREAM, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
-    COMM_ENTRIES(X)
+    X(NONE, dtl_dtype_create, (8, "pair", &o->number))                                            \
+    X(NONE, dtl_dtype_destroy, (4096))                                                            \
+    X(NONE, dtl_dtype_size, (DTL_DTYPE_INT8, &o->word))                                           \
+    X(NONE, dtl_dtype_name, (DTL_DTYPE_INT8, &o->name))                                           \
+    X(NONE, dtl_op_create, (e_op, NULL, 0, "op", &o->number))                                     \
+    X(NONE, dtl_op_destroy, (4096))                                                               \
+    X(NONE, dtl_op_name, (DTL_OP_SUM, &o->name))                                                  \
+    COMM_ENTRIES(X)                                                                               \
+    X(NONE, dtl_topology, (&o->topology))                                                         \
+    X(NONE, dtl_affinity, (NULL, 0, &o->word))                                                    \
+    X(COMM, dtl_comm_topology, (h->comm, &o->comm_topology))                                      \
+    X(COMM, dtl_comm_node_of, (h->comm, 0, &o->number))                                           \
+    X(NONE, dtl_cart_dims, (6, 2, e_dims))                                                        \
+    X(NONE, dtl_cart_rank, (2, e_grid, NULL, e_grid + 2, &o->number))                             \
+    X(NONE, dtl_cart_coords, (2, e_grid, 1, &o->number))                                          \
+    X(NONE, dtl_cart_shift, (2, e_grid, NULL, 1, 0, 1, &o->number, &o->other))
 
 typedef dtl_status_t (*entry_fn)(const struct handles*, struct outputs*);
 
@@ -183,9 +209,10 @@ static inline void make_handles(struct handles* handles) {
     CHECK_OK(dtl_kernel_from_function(handles->backend, e_kernel, NULL, &handles->kernel));
     CHECK_OK(dtl_comm_open(&self, &handles->comm));
     CHECK_OK(dtl_comm_irecv(handles->comm, buffer, 8, DTL_DTYPE_BYTE, 0, 1, &handles->request));
+    CHECK_OK(dtl_comm_mprobe(handles->comm, DTL_PROC_NULL, 0, &handles->message, NULL));
 }
 
-/* Destroys them; the request ends with its communicator. */
+/* Destroys them; the request and the message end with their communicator. */
 static inline void destroy_handles(const struct handles* handles) {
     CHECK_OK(dtl_comm_destroy(handles->comm));
     CHECK_OK(dtl_kernel_destroy(handles->kernel));

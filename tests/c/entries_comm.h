@@ -7,6 +7,7 @@ static const int32_t e_zero[1] = {0};
 
 #define COMM_ENTRIES(X) \
     X(NONE, dtl_comm_world, (&o->handles.comm)) \
+    X(NONE, dtl_comm_threads, (1, 0, &o->handles.comm))                                           \
     X(NONE, dtl_comm_open, (NULL, &o->handles.comm)) \
     X(COMM, dtl_comm_destroy, (h->comm)) \
     X(COMM, dtl_comm_rank, (h->comm, &o->number)) \
@@ -106,6 +107,7 @@ static const int32_t e_zero[1] = {0};
         e_zero, o->data, e_eight, NULL, DTL_DTYPE_BYTE, &o->handles.request)) \
     X(COMM, dtl_comm_dup, (h->comm, &o->handles.comm)) \
     X(COMM, dtl_comm_split, (h->comm, 0, 0, &o->handles.comm)) \
+    X(COMM, dtl_comm_split_node, (h->comm, 0, &o->handles.comm))                                  \
     X(COMM, dtl_comm_group_create, (h->comm, e_zero, 1, &o->handles.comm)) \
     X(COMM, dtl_comm_shrink, (h->comm, &o->handles.comm)) \
     X(COMM, dtl_comm_abort, (h->comm, 1)) \

@@ -2,7 +2,7 @@
  * forked before the library is used, messages go through byte rings in memory that they share.
  *
  * Deliberately plain: no cancel slot, no threads, everything is copied. "mail28" matches only the
- * lowest 28 bits of the match word and has the dup slot that goes with it. */
+ * lowest 28 bits of the match word. */
 #ifndef DTL_TESTS_MAIL_COMM_H
 #define DTL_TESTS_MAIL_COMM_H
 
@@ -222,12 +222,6 @@ static inline dtl_status_t mail_open(void *self, const dtl_comm_open_t *args, vo
     return DTL_SUCCESS;
 }
 
-static inline dtl_status_t mail_dup(void *self, void *comm, void **out) {
-    (void)self;
-    *out = mail_new_comm(((mail_comm *)comm)->mask);
-    return DTL_SUCCESS;
-}
-
 static inline dtl_status_t mail_close(void *self, void *comm) {
     mail_comm *c = (mail_comm *)comm;
     (void)self;
@@ -313,7 +307,6 @@ static inline void mail_register(void) {
     comm.test = mail_test;
     CHECK_OK(dtl_backend_register("mail", &table, &masks[0], 0, &backend));
     comm.match_bits = 28;
-    comm.dup = mail_dup;
     CHECK_OK(dtl_backend_register("mail28", &table, &masks[1], 0, &backend));
 }
 

@@ -11,7 +11,7 @@ static struct handles good;
 /* The functions that no state and no handle refuses, and those without a status. */
 static const char* const always[] = {"dtl_init", "dtl_finalize", "dtl_init_after_fork", "dtl_version_string",
     "dtl_version_major", "dtl_version_minor", "dtl_version_patch", "dtl_abi_version", "dtl_status_name",
-    "dtl_status_message", "dtl_last_error", "dtl_log_set_callback", "dtl_backend_set_error", "dtl_backend_name"};
+    "dtl_status_message", "dtl_last_error", "dtl_log_set_callback", "dtl_comm_wtime", "dtl_backend_set_error", "dtl_backend_name"};
 
 static int known(const char* name) {
     size_t i;

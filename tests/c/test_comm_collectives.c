@@ -234,8 +234,8 @@ static void wrong_arguments(void) {
     CHECK_STATUS(dtl_comm_scatter(comm, a, 1, b, DTL_DTYPE_INT32, -3), DTL_ERROR_INVALID_RANK);
     CHECK_STATUS(dtl_comm_allreduce(comm, a, b, 1, 99, DTL_OP_SUM), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("99");
-    CHECK_STATUS(dtl_comm_allreduce(comm, a, b, 1, DTL_DTYPE_INT32, 10), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_TEXT("10");
+    CHECK_STATUS(dtl_comm_allreduce(comm, a, b, 1, DTL_DTYPE_INT32, 14), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("14");
     CHECK_STATUS(dtl_comm_allreduce(comm, a, b, 1, DTL_DTYPE_FLOAT64, DTL_OP_BAND), DTL_ERROR_TYPE);
     CHECK_TEXT("FLOAT64");
     CHECK_STATUS(dtl_comm_allreduce(comm, NULL, b, 1, DTL_DTYPE_INT32, DTL_OP_SUM), DTL_ERROR_NULL_POINTER);
@@ -264,7 +264,8 @@ static void ranks_that_disagree(void) {
         status = dtl_comm_allreduce(doomed, a, b, me == 0 ? 3 : 4, DTL_DTYPE_INT32, DTL_OP_SUM);
         if (me == 0 || ranks == 2) {
             CHECK_STATUS(status, DTL_ERROR_INVALID_ARGUMENT);
-            CHECK(strstr(dtl_last_error(), "12") != NULL && strstr(dtl_last_error(), "16") != NULL);
+            CHECK_TEXT("count 3");
+            CHECK_TEXT("count 4");
             CHECK_TEXT("allreduce");
         } else {
             CHECK(status == DTL_ERROR_INVALID_ARGUMENT || status == DTL_ERROR_TIMEOUT);

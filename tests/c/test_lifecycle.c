@@ -183,6 +183,83 @@ static void busy(void) {
     CHECK_OK(dtl_finalize());
 }
 
+static int closing;
+
+/* Work that finalize waits for: what would wait for finalize in turn must answer instead. */
+static dtl_status_t init_while_closing(void* user) {
+    dtl_backend_t host;
+    int refused;
+    (void)user;
+    far_add(&inside);
+    while (!far_get(&closing)) pause_ms(1);
+    /* Until the door is closed for good: a finalize that finds somebody inside opens it again. */
+    for (refused = 0; refused < 5; pause_ms(1)) {
+        const dtl_status_t status = dtl_backend_get("host", &host);
+        refused = status == DTL_SUCCESS ? 0 : refused + 1;
+        CHECK(status == DTL_SUCCESS || status == DTL_ERROR_INVALID_STATE);
+    }
+    CHECK_STATUS(dtl_init(NULL), DTL_ERROR_BUSY);
+    CHECK_TEXT("dtl_finalize");
+    CHECK_STATUS(dtl_finalize(), DTL_ERROR_BUSY);
+    far_add(&leave);
+    return DTL_SUCCESS;
+}
+
+static void init_in_work(void) {
+    int i;
+    for (i = 0; i < 20; i++) {
+        struct handles handles;
+        inside = closing = leave = 0;
+        CHECK_OK(dtl_init(NULL));
+        make_handles(&handles);
+        CHECK_OK(dtl_stream_host_callback(handles.stream, init_while_closing, NULL));
+        while (!far_get(&inside)) pause_ms(1);
+        far_add(&closing);
+        while (dtl_finalize() == DTL_ERROR_BUSY) {} /* the work may be inside a call */
+        CHECK(far_get(&leave) == 1);
+        CHECK_STATUS(dtl_finalize(), DTL_ERROR_INVALID_STATE);
+        CHECK_OK(dtl_init(NULL)); /* when it is over, all is as ever */
+        works();
+        CHECK_OK(dtl_finalize());
+    }
+}
+
+static int log_lines;
+
+static void use_in_log(int32_t level, const char* text, void* user) {
+    (void)level;
+    if (strstr(text, "DTL_TIMEOUTT") == NULL) return;
+    if (far_get(&log_lines) > 0) return;
+    far_add(&log_lines);
+    works();
+    CHECK_OK(dtl_init(NULL)); /* counted */
+    CHECK_STATUS(dtl_finalize(), *(const dtl_status_t*)user);
+}
+
+/* A log callback may use the library, also while that is being initialised. */
+static void log_in_init(void) {
+    dtl_status_t expected = DTL_SUCCESS;
+    CHECK(setenv("DTL_TIMEOUTT", "1s", 1) == 0);
+    CHECK_OK(dtl_log_set_callback(use_in_log, &expected, DTL_LOG_WARN));
+    CHECK_OK(dtl_init(NULL));
+    CHECK(far_get(&log_lines) == 1);
+    works();
+    CHECK_OK(dtl_finalize());
+    log_lines = 0;
+    CHECK_OK(dtl_init(NULL));
+    CHECK(far_get(&log_lines) == 1);
+    CHECK_OK(dtl_finalize());
+    CHECK_STATUS(dtl_finalize(), DTL_ERROR_INVALID_STATE);
+}
+
+static void log_in_first_use(void) {
+    dtl_status_t expected = DTL_ERROR_BUSY; /* the first use is a call further up */
+    CHECK(setenv("DTL_TIMEOUTT", "1s", 1) == 0);
+    CHECK_OK(dtl_log_set_callback(use_in_log, &expected, DTL_LOG_WARN));
+    works();
+    CHECK(far_get(&log_lines) == 1);
+}
+
 static struct handles left;
 
 static void at_exit(void) {
@@ -205,6 +282,7 @@ static void at_exit_open(void) {
     CHECK_OK(dtl_stream_synchronize(left.stream));
     CHECK_OK(dtl_finalize());
     all_must_fail(&left, DTL_ERROR_INVALID_STATE);
+    CHECK(strstr(dtl_last_error(), "finalized") != NULL); /* though the thread's own place for it is gone */
     _exit(43);
 }
 
@@ -377,7 +455,9 @@ struct test_case {
 
 static const struct test_case cases[] = {
     {"before_and_after", before_and_after, 0}, {"implicit", implicit, 0}, {"no_thread", no_thread, 0},
-    {"rounds", rounds, 0}, {"busy", busy, 0}, {"exit_after_finalize", exit_after_finalize, 43},
+    {"rounds", rounds, 0}, {"busy", busy, 0}, {"init_in_work", init_in_work, 0},
+    {"log_in_init", log_in_init, 0}, {"log_in_first_use", log_in_first_use, 0},
+    {"exit_after_finalize", exit_after_finalize, 43},
     {"exit_while_open", exit_while_open, 43}, {"exit_untidy", exit_untidy, 43},
     {"key_destructor", key_destructor, 0}, {"forks", forks, 0}, {"forks_of_threads", forks_of_threads, 0}};
 #define CASE_COUNT (sizeof cases / sizeof cases[0])

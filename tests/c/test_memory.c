@@ -75,6 +75,16 @@ static void test_bounds(void) {
     CHECK_STATUS(dtl_mem_fill(memory + 60, 1, 5), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_mem_copy_2d(memory, 16, outside, 16, 17, 1), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_copy_2d(memory + 1, 16, outside, 16, 16, 4), DTL_ERROR_OUT_OF_BOUNDS);
+    {
+        /* Columns beside each other in one array do not overlap, though the areas do. */
+        unsigned char grid[4][8] = {{0}};
+        int row;
+        for (row = 0; row < 4; row++) memset(grid[row], row + 1, 4);
+        CHECK_OK(dtl_mem_copy_2d(&grid[0][4], 8, &grid[0][0], 8, 4, 4));
+        for (row = 0; row < 4; row++) CHECK(grid[row][4] == row + 1 && grid[row][7] == row + 1);
+        CHECK_STATUS(dtl_mem_copy_2d(&grid[0][3], 8, &grid[0][0], 8, 4, 4), DTL_ERROR_INVALID_ARGUMENT);
+        CHECK_STATUS(dtl_mem_copy_2d(&grid[0][4], 8, &grid[0][0], 8, 5, 3), DTL_ERROR_INVALID_ARGUMENT);
+    }
     CHECK_STATUS(dtl_mem_to_host(host, two, outside, 65), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK(memcmp(memory, outside, 64) == 0); /* nothing of this wrote */
     CHECK_STATUS(dtl_mem_copy(memory + 8, memory, 9), DTL_ERROR_INVALID_ARGUMENT);

@@ -64,13 +64,11 @@ static void test_required_slots(void) {
     REFUSE_COMM(irecv);
     REFUSE_COMM(test);
     comm_fill(&comm);
-    comm.match_bits = 32;
-    refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.dup");
     comm.match_bits = 27;
     refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.match_bits");
     comm.match_bits = 65;
     refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.match_bits");
-    comm.match_bits = 0, comm.flags = 2;
+    comm.match_bits = 0, comm.flags = 1;
     refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.flags");
     tables.main.comm = NULL, tables.main.exec = &exec;
     REFUSE_EXEC(stream_create); /* half of a group */

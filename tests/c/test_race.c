@@ -1,6 +1,8 @@
 /* Destroy against use: one thread makes and destroys objects, another uses whatever is current.
  * The user may see nothing but DTL_SUCCESS, DTL_ERROR_INVALID_HANDLE and DTL_ERROR_CANCELED, and
- * DTL_ERROR_BUSY where the header says so. A million rounds over all kinds of objects.
+ * DTL_ERROR_BUSY where the header says so.
+ *     test_race               a million rounds with events, half a million over the other kinds
+ *     test_race KIND ROUNDS   so many rounds with one kind, with progress; tests/full has them all
  * C11, and valid C++17. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -28,7 +30,7 @@ static int allowed(dtl_status_t status, int may_be_busy) {
     const int which = status == DTL_SUCCESS ? 0 : status == DTL_ERROR_INVALID_HANDLE ? 1 :
                       status == DTL_ERROR_CANCELED ? 2 : status == DTL_ERROR_BUSY && may_be_busy ? 3 : -1;
     if (which < 0) return 0;
-    seen[which]++;
+    __atomic_fetch_add(&seen[which], 1, __ATOMIC_RELAXED);
     return 1;
 }
 
@@ -116,6 +118,37 @@ static void use_comm(uint64_t round) {
     }
 }
 
+static void make_kernel(uint64_t round) {
+    dtl_kernel_t kernel;
+    (void)round;
+    CHECK_OK(dtl_kernel_from_function(host, e_kernel, NULL, &kernel));
+    play(kernel.id);
+    CHECK_OK(dtl_kernel_destroy(kernel));
+}
+static void use_kernel(uint64_t round) {
+    const dtl_kernel_t kernel = {now_playing()};
+    ALLOWED(dtl_kernel_launch(DTL_STREAM_NULL, kernel, &e_launch, NULL, NULL, 0));
+    if (round % 1024 == 0) ALLOWED(dtl_stream_synchronize(DTL_STREAM_NULL)); /* so that the queue stays short */
+}
+
+/* A request ends for whoever asks first: the other one finds it stale. */
+static void make_request(uint64_t round) {
+    static char buffer[8];
+    dtl_request_t request;
+    (void)round;
+    CHECK_OK(dtl_comm_irecv(DTL_COMM_SELF, buffer, 8, DTL_DTYPE_BYTE, 0, 6, &request));
+    play(request.id);
+    ALLOWED(dtl_request_cancel(request));
+    ALLOWED(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
+}
+static void use_request(uint64_t round) {
+    const dtl_request_t request = {now_playing()};
+    int32_t done = 0;
+    if (round % 8 == 0) ALLOWED(dtl_request_cancel(request));
+    else if (round % 8 == 1) ALLOWED(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
+    else ALLOWED(dtl_request_test(request, &done, NULL));
+}
+
 static void make_backend(uint64_t round) {
     dtl_backend_t backend;
     dtl_status_t status;
@@ -161,9 +194,24 @@ static double seconds(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static void race(const char* name, round_fn make, round_fn use, uint64_t rounds) {
+struct kind {
+    const char* name;
+    round_fn make, use;
+    uint64_t rounds; /* unless the arguments say otherwise */
+};
+
+static const struct kind kinds[] = {
+    {"events", make_event, use_event, 1000000},      {"streams", make_stream, use_stream, 20000}, /* the dearest */
+    {"executors", make_executor, use_executor, 180000}, {"kernels", make_kernel, use_kernel, 100000},
+    {"requests", make_request, use_request, 100000}, {"communicators", make_comm, use_comm, 50000},
+    {"backends", make_backend, use_backend, 50000}};
+#define KIND_COUNT (sizeof kinds / sizeof kinds[0])
+
+static void race(const struct kind* kind, uint64_t rounds, int tells_progress) {
     const double start = seconds();
+    const uint64_t tenth = rounds / 10 + 1;
     pthread_t user;
+    round_fn use = kind->use;
     uint64_t round;
     memset(seen, 0, sizeof seen);
     __atomic_store_n(&stop, 0, __ATOMIC_RELEASE);
@@ -171,25 +219,35 @@ static void race(const char* name, round_fn make, round_fn use, uint64_t rounds)
     play(UINT64_MAX);
     CHECK(pthread_create(&user, NULL, use_until_stopped, &use) == 0);
     while (!far_get(&begun)) {}
-    for (round = 0; round < rounds; round++) make(round);
+    for (round = 0; round < rounds; round++) {
+        kind->make(round);
+        if (tells_progress && round % tenth == tenth - 1) {
+            printf("%s: %lu of %lu rounds after %.1f s\n", kind->name, (unsigned long)round + 1,
+                   (unsigned long)rounds, seconds() - start);
+            fflush(stdout);
+        }
+    }
     far_add(&stop);
     CHECK(pthread_join(user, NULL) == 0);
-    printf("%s: %lu rounds in %.2f s; uses: %lu went well, %lu stale, %lu cancelled, %lu busy\n", name,
+    printf("%s: %lu rounds in %.2f s; uses: %lu went well, %lu stale, %lu cancelled, %lu busy\n", kind->name,
            (unsigned long)rounds, seconds() - start, (unsigned long)seen[0], (unsigned long)seen[1],
            (unsigned long)seen[2], (unsigned long)seen[3]);
 }
 
 int main(int argc, char** argv) {
-    const uint64_t share = argc > 1 ? strtoull(argv[1], NULL, 10) / 100 : 10000; /* a hundred shares */
-    const uint64_t backends = 10 * share;
+    uint64_t backends = 0;
+    size_t i, chosen = 0;
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_backend_get("host", &host));
     far_fill(&tables);
-    race("events", make_event, use_event, 53 * share);
-    race("streams", make_stream, use_stream, 2 * share); /* the dearest ones */
-    race("executors", make_executor, use_executor, 25 * share);
-    race("communicators", make_comm, use_comm, 10 * share);
-    race("backends", make_backend, use_backend, backends);
+    for (i = 0; i < KIND_COUNT; i++) {
+        const uint64_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : kinds[i].rounds;
+        if (argc > 1 && strcmp(argv[1], kinds[i].name) != 0) continue;
+        chosen++;
+        race(&kinds[i], rounds, argc > 1);
+        if (kinds[i].make == make_backend) backends = rounds;
+    }
+    CHECK(chosen > 0); /* the kind's name is known */
     CHECK_OK(dtl_finalize());
     CHECK(far.allocs == far.frees && (uint64_t)far.destroyed == backends);
     printf("ok\n");

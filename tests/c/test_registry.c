@@ -279,6 +279,12 @@ static void test_environment(void) {
     setenv("DTL_BACKEND", "host", 1);
     restart();
     CHECK(find(NULL).id == find("host").id);
+    CHECK_OK(dtl_finalize());
+    setenv("DTL_TIMEOUT", "\xff", 1);
+    CHECK_STATUS(dtl_init(NULL), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "DTL_TIMEOUT") != NULL);
+    unsetenv("DTL_TIMEOUT");
+    CHECK_OK(dtl_init(NULL));
     setenv("DTL_BACKEND", "GPU", 1);
     restart();
     {

@@ -3,12 +3,16 @@
 
 #include <dtl.hpp>
 
+#include <complex>
 #include <vector>
 
 static_assert(dtl::dtype_of<double> == DTL_DTYPE_FLOAT64 && dtl::dtype_of<float> == DTL_DTYPE_FLOAT32);
 static_assert(dtl::dtype_of<int64_t> == DTL_DTYPE_INT64 && dtl::dtype_of<uint8_t> == DTL_DTYPE_UINT8);
 static_assert(dtl::dtype_of<long long> == DTL_DTYPE_INT64 && dtl::dtype_of<bool> == DTL_DTYPE_BOOL);
 static_assert(dtl::dtype_of<std::byte> == DTL_DTYPE_BYTE && dtl::dtype_of<int16_t> == DTL_DTYPE_INT16);
+
+static_assert(dtl::dtype_of<std::complex<float>> == DTL_DTYPE_COMPLEX64);
+static_assert(dtl::dtype_of<std::complex<double>> == DTL_DTYPE_COMPLEX128);
 
 static void ring(dtl::comm_ref world)
 {
@@ -28,6 +32,8 @@ static void collectives(dtl::comm_ref world)
 {
     const int rank = world.rank(), size = world.size();
     world.barrier();
+    CHECK(world.allreduce(std::complex<double>(1, rank), DTL_OP_SUM) ==
+          std::complex<double>(size, size * (size - 1) / 2));
     CHECK(world.allreduce(int64_t{rank}, DTL_OP_SUM) == int64_t{size} * (size - 1) / 2);
     CHECK(world.allreduce(float(rank), DTL_OP_MAX) == float(size - 1));
     int32_t value = rank == size - 1 ? 99 : 0;
@@ -63,6 +69,30 @@ static void opened()
     moved->barrier();
 }
 
+static void derived(dtl::comm_ref world)
+{
+    const int rank = world.rank(), size = world.size();
+    dtl::comm copy = world.dup();
+    const dtl::comm half = copy->split(rank % 2);
+    CHECK(half->size() == (size + 1 - rank % 2) / 2 && half->rank() == rank / 2);
+    CHECK(half->allreduce(1, DTL_OP_SUM) == half->size());
+    const dtl::comm none = copy->split(DTL_UNDEFINED);
+    CHECK(none.get().id == 0);
+    // A message whose length its receiver learns by probing.
+    const std::vector<double> sent(static_cast<size_t>(rank) + 3, rank);
+    dtl::request sending = copy->isend(sent.data(), sent.size(), (rank + 1) % size, 5);
+    const int before = (rank + size - 1) % size;
+    const dtl_recv_info_t found = copy->probe(before, 5);
+    std::vector<double> got(found.size_bytes / sizeof(double));
+    CHECK(got.size() == static_cast<size_t>(before) + 3);
+    copy->recv(got.data(), got.size(), before, 5);
+    CHECK(got.front() == before && got.back() == before);
+    sending.wait();
+    const dtl::comm left = copy->shrink(); // nobody failed: all are left
+    CHECK(left->size() == size && left->rank() == rank);
+    left->barrier();
+}
+
 int main()
 {
     dtl::library library;
@@ -71,6 +101,7 @@ int main()
     collectives(world);
     abandoned(world);
     opened();
+    derived(world);
     if (world.rank() == 0) {
         std::printf("comm: all checks passed with %d ranks\n", world.size());
     }

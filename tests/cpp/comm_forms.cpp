@@ -75,7 +75,7 @@ static void uneven_blocks(dtl::comm_ref comm)
     std::iota(counts.begin(), counts.end(), 1);
     const uint64_t total = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
     vector<double> own(rank + 1, rank + 0.5), all(total), again(total), part(rank + 1);
-    const auto right = [&] {
+    const auto is_right = [&] {
         bool good = all == again;
         for (uint64_t r = 0, at = 0; r < counts.size(); r++) {
             for (uint64_t i = 0; i < counts[r]; i++) {
@@ -86,10 +86,10 @@ static void uneven_blocks(dtl::comm_ref comm)
     };
     comm.allgatherv(own.data(), own.size(), all.data(), counts.data(), nullptr);
     comm.iallgatherv(own.data(), own.size(), again.data(), counts.data(), nullptr).wait();
-    CHECK(right());
+    CHECK(is_right());
     comm.gatherv(own.data(), own.size(), all.data(), counts.data(), nullptr, 0);
     comm.igatherv(own.data(), own.size(), again.data(), counts.data(), nullptr, 0).wait();
-    CHECK(rank != 0 || right());
+    CHECK(rank != 0 || is_right());
     comm.scatterv(all.data(), counts.data(), nullptr, part.data(), part.size(), 0);
     CHECK(part == own);
     comm.iscatterv(all.data(), counts.data(), nullptr, part.data(), part.size(), 0).wait();
@@ -97,12 +97,19 @@ static void uneven_blocks(dtl::comm_ref comm)
     vector<double> to_each(uint64_t(size) * (rank + 1), rank + 0.5);
     comm.alltoallv(to_each.data(), mine.data(), nullptr, all.data(), counts.data(), nullptr);
     comm.ialltoallv(to_each.data(), mine.data(), nullptr, again.data(), counts.data(), nullptr).wait();
-    CHECK(right());
+    CHECK(is_right());
     const vector<double> ones(total, 1);
     comm.reduce_scatter(ones.data(), part.data(), counts.data(), DTL_OP_SUM);
     CHECK(part == vector<double>(rank + 1, size));
     comm.ireduce_scatter(ones.data(), part.data(), counts.data(), DTL_OP_MIN).wait();
     CHECK(part == vector<double>(rank + 1, 1));
+    // A ring of neighbours: one block to the right, one from the left.
+    const vector<int32_t> right{(rank + 1) % size}, left{(rank + size - 1) % size};
+    const uint64_t sent = own.size(), received = uint64_t(left[0]) + 1;
+    vector<double> first(received), second(received);
+    comm.neighbor_alltoallv(right, own.data(), &sent, nullptr, left, first.data(), &received, nullptr);
+    comm.ineighbor_alltoallv(right, own.data(), &sent, nullptr, left, second.data(), &received, nullptr).wait();
+    CHECK(first == vector<double>(received, left[0] + 0.5) && second == first);
 }
 
 static void point_to_point(dtl::comm_ref comm)
@@ -118,6 +125,39 @@ static void point_to_point(dtl::comm_ref comm)
     CHECK(info.size_bytes == 8 && info.source == left);
     info = comm.sendrecv_replace(got.data(), 5, right, 4, left, 4);
     CHECK(info.size_bytes == 20 && got[0] == float((left + size - 1) % size));
+}
+
+// Messages whose length their receiver learns by probing.
+static void probing(dtl::comm_ref comm)
+{
+    const int rank = comm.rank(), size = comm.size();
+    const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    CHECK(!comm.iprobe(left, 99) && !comm.improbe(left, 99)); // nobody sends that
+    const vector<int64_t> sent(rank + 2, rank);
+    dtl::request first = comm.isend(sent, right, 8), second = comm.issend(sent.data(), sent.size(), right, 8);
+    const dtl_recv_info_t info = comm.probe(DTL_ANY_SOURCE, 8);
+    CHECK(info.source == left && dtl::count_of<int64_t>(info) == uint64_t(left) + 2);
+    CHECK(comm.iprobe(left, 8)->size_bytes == info.size_bytes);
+    dtl::message found = comm.mprobe(left, 8);
+    CHECK(found && found.info().source == left);
+    const vector<int64_t> expected(left + 2, left);
+    CHECK(found.recv<int64_t>() == expected && !found);
+    first.wait();
+    dtl::message next = comm.mprobe();
+    vector<int64_t> got(next.info().size_bytes / sizeof(int64_t));
+    dtl::message moved = std::move(next);
+    CHECK(!next);
+    moved.irecv(got.data(), got.size()).wait();
+    CHECK(got == expected);
+    second.wait();
+    if (rank == 0 && size > 1) {
+        comm.ssend(sent, 1, 9);
+    } else if (rank == 1) {
+        vector<int64_t> two(2);
+        comm.recv(two, 0, 9);
+        CHECK(two == vector<int64_t>(2, 0));
+    }
+    comm.barrier();
 }
 
 static void persistent(dtl::comm_ref comm)
@@ -200,6 +240,8 @@ static void families(dtl::comm_ref world)
     }
     const dtl::comm left = twin->shrink(); // nobody died: all are left
     CHECK(left->size() == size && left->allreduce(1, DTL_OP_SUM) == size);
+    const dtl::comm node = world.split_node();
+    CHECK(node->size() >= 1 && node->size() <= size);
     CHECK(world.dump().find("rank " + std::to_string(rank)) != std::string::npos);
     world.barrier();
 }
@@ -212,6 +254,7 @@ int main()
     blocks(world);
     uneven_blocks(world);
     point_to_point(world);
+    probing(world);
     persistent(world);
     lists(world);
     families(world);

@@ -32,6 +32,15 @@ function(cg_mpi_tests name binary)
   endforeach()
 endfunction()
 
+# cg_poor_tests NAME PROGRAM: the same solution on machines that lack something.
+function(cg_poor_tests name binary)
+  foreach(case small-shm no-cma nobody)
+    add_test(NAME "${name}.${case}" COMMAND "${cg_scripts}/run_cg_poor.sh" ${case} "${binary}" "${cg_matrix}" "${dtlrun}")
+    set_tests_properties("${name}.${case}" PROPERTIES TIMEOUT 300 PROCESSORS 4 SKIP_RETURN_CODE 77
+      SKIP_REGULAR_EXPRESSION "(^|\n)skipped: " RESOURCE_LOCK ranks)
+  endforeach()
+endfunction()
+
 # cg_example FOLDER EXTENSION VARIANT COMPILER LINK FLAG…
 function(cg_example folder extension variant compiler link)
   set(output "${folder}/cg.${variant}")
@@ -49,6 +58,7 @@ function(cg_example folder extension variant compiler link)
   cg_tests("${output}.dtlrun" "${bin}/${output}" "${dtlrun}" -n)
   if(link STREQUAL "shared") # launching takes its time: one variant of each language
     cg_mpi_tests("${output}" "${bin}/${output}")
+    cg_poor_tests("${output}" "${bin}/${output}")
   endif()
 endfunction()
 

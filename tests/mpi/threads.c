@@ -34,7 +34,7 @@ static void *another_thread(void *argument)
         return NULL;
     }
     const char *name = level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED";
-    CHECK_STATUS(dtl_comm_send(job->comm, &value, 1, DTL_DTYPE_INT64, rank, 1), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_comm_send(job->comm, &value, 1, DTL_DTYPE_INT64, (rank + 1) % size, 1), DTL_ERROR_NOT_SUPPORTED);
     CHECK_SAID(name);
     CHECK_STATUS(dtl_comm_recv(job->comm, &value, 1, DTL_DTYPE_INT64, rank, 1, NULL), DTL_ERROR_NOT_SUPPORTED);
     CHECK_SAID("MPI_THREAD_MULTIPLE");

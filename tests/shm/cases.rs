@@ -1,10 +1,13 @@
 //! The ranks' side of the tests.
 
+use crate::deaths::{Killed, killed, killed_while_taken};
+use crate::forbid::{forbid, forbid_as_told};
 use crate::rank::*;
+use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
-use dtl::runtime::backend::OpId;
+use dtl::runtime::backend::{OpId, Selector, SendMode};
 use dtl::sys::buf::Region;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) fn run(case: &str) {
     match case {
@@ -14,6 +17,8 @@ pub(crate) fn run(case: &str) {
         "any_source" => any_source(&open()),
         "truncation" => truncation(&open()),
         "cancel" => cancel(&open()),
+        "synchronous" => synchronous(&open()),
+        "taken" => taken(&open()),
         "reopen" => reopen(),
         "retry" => retry(),
         "threads" => threads(&open()),
@@ -26,7 +31,13 @@ pub(crate) fn run(case: &str) {
         "killed_idle" => killed(Killed::Idle),
         "killed_in_send" => killed(Killed::InSend),
         "killed_in_stream" => killed(Killed::InStream),
+        "killed_while_taken" => killed_while_taken(),
         "huge" => huge(&open()),
+        "no_memory" => {
+            forbid_as_told();
+            drop(open_or_say());
+        }
+        "no_ring" => no_ring(),
         "open_only" => drop(open_or_say()),
         "open_and_stay" => {
             let _open = open_or_say();
@@ -53,7 +64,7 @@ fn open_or_say() -> Rank {
 }
 
 /// A message to all and from all, so that nobody leaves while others still need it.
-fn barrier(comm: &Rank) {
+pub(crate) fn barrier(comm: &Rank) {
     let (data, into) = (Buffer::new(1), Buffer::new(1));
     let sends: Vec<OpId> = (0..comm.size()).map(|rank| send(comm, &data, rank, 1 << 40)).collect();
     let receives: Vec<OpId> =
@@ -257,6 +268,67 @@ fn cancel(comm: &Rank) {
     barrier(comm);
 }
 
+/// A synchronous send of any size is over when it is received, not before, and can be withdrawn.
+fn synchronous(comm: &Rank) {
+    let other = 1 - comm.rank();
+    for len in [0, 1, 100, 16 << 10, 100_000] {
+        let (data, into) = (Buffer::filled(len, 5), Buffer::new(len));
+        let alone = ssend(comm, &data, other, 1);
+        assert_eq!(wait_for(comm, alone, Duration::from_millis(30)), None, "{len}: nobody receives it");
+        comm.cancel(alone).expect("cancel");
+        assert_eq!(wait(comm, alone).status, DTL_ERROR_CANCELED, "{len}");
+        barrier(comm);
+        let sent = ssend(comm, &data, other, 1);
+        let done = wait(comm, receive(comm, &into, from_any(1)));
+        assert_eq!((done.status, done.size, done.source), (DTL_SUCCESS, len as u64, other));
+        assert!(into.holds(len, 5), "{len}");
+        assert_eq!(wait(comm, sent).status, DTL_SUCCESS, "{len}");
+        let own = ssend(comm, &data, comm.rank(), 2);
+        assert_eq!(comm.test(own).expect("test"), None, "{len}: to itself");
+        assert_eq!(wait(comm, receive(comm, &into, from(comm.rank(), 2))).status, DTL_SUCCESS);
+        assert_eq!(wait(comm, own).status, DTL_SUCCESS);
+        barrier(comm);
+    }
+}
+
+/// Messages are seen, taken and received, in the order sent; withdrawn ones are not seen.
+fn taken(comm: &Rank) {
+    let other = 1 - comm.rank();
+    let any = Selector { source: DTL_ANY_SOURCE, word: 0x100, ignore: 0xFF };
+    for len in [0, 100, 100_000] {
+        let data: Vec<Buffer> = (0..4).map(|seed| Buffer::filled(len, seed)).collect();
+        let gone = send(comm, &Buffer::filled(100_000, 9), other, 0x100);
+        comm.cancel(gone).expect("cancel");
+        assert_eq!(wait(comm, gone).status, DTL_ERROR_CANCELED);
+        let sent = [
+            send(comm, &data[0], other, 0x101),
+            ssend(comm, &data[1], other, 0x102),
+            send(comm, &data[2], other, 0x101),
+            ssend(comm, &data[3], other, 0x102),
+        ];
+        let seen = until(|| comm.probe(any).expect("probe"));
+        assert_eq!((seen.source, seen.word, seen.size, seen.status), (other, 0x101, len as u64, DTL_SUCCESS));
+        let early = until(|| comm.take(from(other, 0x102)).expect("take"));
+        assert_eq!(early.done.word, 0x102);
+        let into: Vec<Buffer> = (0..4).map(|_| Buffer::new(len)).collect();
+        assert_eq!(wait(comm, receive(comm, &into[0], any)).word, 0x101);
+        assert_eq!(wait(comm, receive(comm, &into[2], any)).word, 0x101);
+        let late = until(|| comm.take(any).expect("take"));
+        assert_eq!((late.done.word, comm.take(any).expect("take")), (0x102, None));
+        for (message, place) in [(late.message, 3), (early.message, 1)] {
+            let op = comm.receive_matched(message, into[place].region()).expect("receive");
+            assert_eq!(wait(comm, op).size, len as u64);
+        }
+        for (place, into) in into.iter().enumerate() {
+            assert!(into.holds(len, place as u64), "{len}: {place}");
+        }
+        sent.into_iter().for_each(|op| assert_eq!(wait(comm, op).status, DTL_SUCCESS));
+        let error = comm.receive_matched(late.message, into[0].region()).expect_err("received");
+        assert_eq!(error.status(), DTL_ERROR_INVALID_HANDLE);
+        barrier(comm);
+    }
+}
+
 fn reopen() {
     for round in 0..3 {
         let (one, two) = (open(), open());
@@ -272,7 +344,7 @@ fn reopen() {
             assert!(into.holds(500, seed + round));
         }
         one.close().expect("close");
-        let error = one.isend(Region::EMPTY, 0, 1).expect_err("closed");
+        let error = one.isend(Region::EMPTY, 0, 1, SendMode::Standard).expect_err("closed");
         assert_eq!(error.status(), DTL_ERROR_INVALID_STATE);
     }
 }
@@ -310,7 +382,7 @@ fn fork(comm: &Rank) {
     // SAFETY: the child only makes calls that are refused, and leaves with _exit.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let refused = comm.isend(data.region(), 0, 1).err().map(|error| error.status());
+        let refused = comm.isend(data.region(), 0, 1, SendMode::Standard).err().map(|error| error.status());
         let closed = comm.close().err().map(|error| error.status());
         let fine = refused == Some(DTL_ERROR_FORKED) && closed == refused && comm.failed_count() == 0;
         // SAFETY: ends the child without running the parent's destructors.
@@ -419,6 +491,25 @@ fn bad_setting() {
     assert!(error.text().contains("DTL_CMA=\"maybe\""), "{error}");
 }
 
+/// The rings are made at the first message: there is no memory for rank 0's any more.
+fn no_ring() {
+    let comm = open();
+    if comm.rank() == 1 {
+        let error = wait(&comm, receive(&comm, &Buffer::new(10), from(0, 1)));
+        return assert_eq!(error.status, DTL_ERROR_RANK_FAILURE, "rank 0 leaves");
+    }
+    forbid(libc::SYS_fallocate, libc::ENOSPC);
+    for _ in 0..3 {
+        let data = Buffer::new(10);
+        let error = comm.isend(data.region(), 1, 1, SendMode::Standard).expect_err("no memory");
+        assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY, "{error}");
+        assert!(error.text().contains("ring from rank 1 to rank 0: No space left on device"), "{error}");
+    }
+    // What needs no new memory goes on: a message to itself.
+    assert_eq!(comm.failed_count(), 0);
+    comm.close().expect("close");
+}
+
 fn exchange(comm: &Rank, len: usize) {
     let other = 1 - comm.rank();
     let (data, into) = (Buffer::filled(len, 31), Buffer::new(len));
@@ -426,54 +517,4 @@ fn exchange(comm: &Rank, len: usize) {
     ops.into_iter().for_each(|op| assert_eq!(wait(comm, op).status, DTL_SUCCESS));
     assert!(into.holds(len, 31));
     barrier(comm);
-}
-
-#[derive(PartialEq)]
-enum Killed {
-    Idle,
-    InSend,
-    InStream,
-}
-
-/// Rank 1 is killed; the others find out within two seconds, in every kind of call.
-fn killed(how: Killed) {
-    let comm = &open();
-    let (me, large) = (comm.rank(), Buffer::filled(40 << 20, 3));
-    barrier(comm);
-    if me == 1 {
-        wait(comm, send(comm, &Buffer::filled(1000, 17), 0, 1));
-        let op = (how != Killed::Idle).then(|| send(comm, &large, 0, 2));
-        if how == Killed::InStream {
-            // Until the first pieces are on their way.
-            (0..2000).for_each(|_| assert_eq!(comm.test(op.expect("sent")).expect("test"), None));
-        }
-        // SAFETY: ends this process, which is what the case is about.
-        unsafe { libc::raise(libc::SIGKILL) };
-    }
-    let into = Buffer::new(40 << 20);
-    let doomed = match me {
-        0 => receive(comm, &into, from(1, if how == Killed::Idle { 9 } else { 2 })),
-        2 => receive(comm, &into, from_any(9)),
-        _ => send(comm, &large, 1, 9),
-    };
-    let started = Instant::now();
-    assert_eq!(wait(comm, doomed).status, DTL_ERROR_RANK_FAILURE);
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
-    assert_eq!((comm.failed_ranks(), comm.failed_count()), (vec![1], 1));
-    if me == 0 {
-        // What had arrived before stays receivable, from anybody too.
-        let early = wait(comm, receive(comm, &into, from_any(1)));
-        assert_eq!((early.status, early.source), (DTL_SUCCESS, 1));
-        assert!(into.holds(1000, 17));
-    }
-    assert_eq!(wait(comm, receive(comm, &into, from_any(9))).status, DTL_ERROR_RANK_FAILURE);
-    assert_eq!(wait(comm, send(comm, &large, 1, 9)).status, DTL_ERROR_RANK_FAILURE);
-    // The living still talk to each other.
-    for rank in [0, 2, 3] {
-        let op = send(comm, &Buffer::filled(100, 1), rank, 8);
-        assert_eq!(wait(comm, op).status, DTL_SUCCESS);
-    }
-    for rank in [0, 2, 3] {
-        assert_eq!(wait(comm, receive(comm, &into, from(rank, 8))).status, DTL_SUCCESS);
-    }
 }

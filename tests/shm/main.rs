@@ -13,6 +13,8 @@
 )]
 
 mod cases;
+mod deaths;
+mod forbid;
 mod rank;
 
 use std::io::Write;
@@ -64,10 +66,14 @@ fn passes(ranks: u32, case: &str, env: &[(&str, &str)]) {
 
 /// Starts one rank by hand.
 fn by_hand(job: &str, rank: u32, size: u32, timeout_ms: u32, case: &str) -> Child {
+    by_hand_with(job, rank, size, timeout_ms, case, &[])
+}
+
+fn by_hand_with(job: &str, rank: u32, size: u32, timeout_ms: u32, case: &str, env: &[(&str, &str)]) -> Child {
     let mut command = Command::new(exe());
     myself(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("DTL_TEST_CASE", case).env("DTL_JOB", job).env("DTL_TEST_TIMEOUT_MS", timeout_ms.to_string());
-    command.env("DTL_RANK", rank.to_string()).env("DTL_SIZE", size.to_string());
+    command.env("DTL_RANK", rank.to_string()).env("DTL_SIZE", size.to_string()).envs(env.iter().copied());
     command.spawn().expect("a rank starts")
 }
 
@@ -140,6 +146,18 @@ fn truncation() {
 }
 
 #[test]
+fn synchronous_sends() {
+    passes(2, "synchronous", &[]);
+    passes(2, "synchronous", &[("DTL_CMA", "off")]);
+}
+
+#[test]
+fn taken_messages() {
+    passes(2, "taken", &[]);
+    passes(2, "taken", &[("DTL_CMA", "off")]);
+}
+
+#[test]
 fn cancel() {
     passes(2, "cancel", &[]);
 }
@@ -187,7 +205,7 @@ fn a_malformed_setting_is_named() {
 
 #[test]
 fn a_killed_rank_is_seen_by_all() {
-    for case in ["killed_idle", "killed_in_send", "killed_in_stream"] {
+    for case in ["killed_idle", "killed_in_send", "killed_in_stream", "killed_while_taken"] {
         let env: &[(&str, &str)] = if case == "killed_in_stream" { &[("DTL_CMA", "off")] } else { &[] };
         let output = dtlrun(4, case, &["--on-failure=continue"], env);
         let text = text(&output);
@@ -301,6 +319,53 @@ fn nothing_is_left_behind_even_when_killed() {
     for rank in &mut ranks {
         rank.kill().expect("kill");
         rank.wait().expect("reap");
+    }
+    assert_eq!(leftovers(&job), Vec::<String>::new());
+}
+
+/// Shared memory that cannot be had: every rank hears why, none is ended by a signal, nothing stays.
+#[test]
+fn missing_shared_memory_is_told_to_all() {
+    let all = [
+        (
+            "memfd_create ENOSYS",
+            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): Function not",
+        ),
+        (
+            "memfd_create EPERM",
+            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): Operation not",
+        ),
+        (
+            "ftruncate ENOSPC",
+            "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): No space left",
+        ),
+        ("fallocate ENOSPC", "DTL_ERROR_OUT_OF_MEMORY: allocating shared memory: No space left on device"),
+    ];
+    for (filter, expected) in all {
+        let job = job(&filter.replace(' ', "-"));
+        let start = |rank| by_hand_with(&job, rank, 3, 10_000, "no_memory", &[("DTL_TEST_FORBID", filter)]);
+        let ranks: Vec<Child> = (0..3).map(start).collect();
+        for rank in ranks {
+            let output = rank.wait_with_output().expect("ends");
+            let said = text(&output);
+            if said.contains("skipped: ") {
+                println!("{said}");
+                continue;
+            }
+            assert_eq!(output.status.code(), Some(3), "{filter}: {said}");
+            assert!(said.contains(expected), "{filter}: {said}");
+        }
+        assert_eq!(leftovers(&job), Vec::<String>::new(), "{filter}");
+    }
+}
+
+#[test]
+fn missing_memory_for_a_ring_is_a_status_of_the_send() {
+    let job = job("no-ring");
+    let ranks: Vec<Child> = (0..2).map(|rank| by_hand(&job, rank, 2, 10_000, "no_ring")).collect();
+    for rank in ranks {
+        let said = text(&rank.wait_with_output().expect("ends"));
+        assert!(said.contains("case passed") || said.contains("skipped: "), "{said}");
     }
     assert_eq!(leftovers(&job), Vec::<String>::new());
 }

@@ -3,7 +3,7 @@
 use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::backend::shm::Shm;
 use dtl::error::Result;
-use dtl::runtime::backend::{Comm, Done, OpId, OpenArgs, Selector, Transport};
+use dtl::runtime::backend::{Comm, Done, OpId, OpenArgs, Selector, SendMode, Transport};
 use dtl::sys::buf::{Addr, Region, Scratch};
 use dtl::sys::park::Backoff;
 use std::time::{Duration, Instant};
@@ -49,6 +49,18 @@ pub(crate) fn wait_for(comm: &Rank, op: OpId, limit: Duration) -> Option<Done> {
     }
 }
 
+/// Asks until there is an answer.
+pub(crate) fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let (mut backoff, started) = (Backoff::new(), Instant::now());
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "no answer");
+        backoff.pause();
+    }
+}
+
 pub(crate) fn from(source: i32, word: u64) -> Selector {
     Selector { source, word, ignore: 0 }
 }
@@ -58,7 +70,12 @@ pub(crate) fn from_any(word: u64) -> Selector {
 }
 
 pub(crate) fn send(comm: &Rank, data: &Buffer, dest: i32, word: u64) -> OpId {
-    comm.isend(data.region(), dest, word).expect("isend")
+    comm.isend(data.region(), dest, word, SendMode::Standard).expect("isend")
+}
+
+/// A synchronous send.
+pub(crate) fn ssend(comm: &Rank, data: &Buffer, dest: i32, word: u64) -> OpId {
+    comm.isend(data.region(), dest, word, SendMode::Synchronous).expect("isend")
 }
 
 pub(crate) fn receive(comm: &Rank, into: &Buffer, select: Selector) -> OpId {

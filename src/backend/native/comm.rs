@@ -1,15 +1,12 @@
-//! A C comm table as [`Comm`] and [`Transport`].
-//!
-//! A table that does not say DTL_COMM_THREADS is called by one thread at a time: a lock for each
-//! opened communicator, held for the length of one non-blocking slot.
+//! A C comm table as [`Comm`]: its slots are a [`Wire`], and `frames` makes a transport of that.
 
 use super::{Owner, call, required, take_error_text};
-use crate::abi::status::DTL_SUCCESS;
+use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
 use crate::abi::vtable::*;
+use crate::backend::frames::{self, Wire};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Comm, Done, OpId, OpenArgs, Selector, Transport};
+use crate::runtime::backend::{Comm, Done, OpId, OpenArgs, Transport};
 use crate::sys::buf::{Addr, Region};
-use crate::sys::lock::{Mutex, MutexGuard};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -49,18 +46,8 @@ impl NativeComm {
         if bits != 0 && !(28..=64).contains(&bits) {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "comm.match_bits is {bits}: use 28 to 64, or 0 for 64");
         }
-        if bits != 0 && bits < 64 && table.dup.is_none() {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "comm.dup is NULL: a transport that matches {bits} bits only needs it, one dup for each context"
-            );
-        }
-        if table.flags & !DTL_COMM_THREADS != 0 {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "comm.flags is {:#x}: only DTL_COMM_THREADS is known",
-                table.flags
-            );
+        if table.flags != 0 {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "comm.flags is {:#x}: it must be 0", table.flags);
         }
         Ok(NativeComm { owner, slots })
     }
@@ -88,52 +75,34 @@ impl Comm for NativeComm {
             &raw mut rank,
             &raw mut size
         )?;
-        let transport = NativeTransport::new(Arc::clone(&self.owner), self.slots, comm, rank, size);
+        let wire = NativeWire {
+            owner: Arc::clone(&self.owner),
+            slots: self.slots,
+            comm: Addr::new(comm),
+            rank,
+            size,
+        };
         if !(0..size).contains(&rank) {
-            transport.close()?;
+            wire.close()?;
             return fail!(
                 DTL_ERROR_NATIVE_BACKEND,
                 "backend {}: comm.open answered rank {rank} of {size}",
                 self.owner.name
             );
         }
-        Ok(Box::new(transport))
+        frames::open(Box::new(wire))
     }
 }
 
-struct NativeTransport {
+struct NativeWire {
     owner: Arc<Owner>,
     slots: Slots,
     comm: Addr,
     rank: i32,
     size: i32,
-    one_at_a_time: Option<Mutex<()>>,
 }
 
-impl NativeTransport {
-    fn new(owner: Arc<Owner>, slots: Slots, comm: *mut c_void, rank: i32, size: i32) -> Self {
-        let threads = slots.table.flags & DTL_COMM_THREADS != 0;
-        let one_at_a_time = (!threads).then(|| Mutex::new(()));
-        NativeTransport { owner, slots, comm: Addr::new(comm), rank, size, one_at_a_time }
-    }
-
-    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
-        self.one_at_a_time.as_ref().map(Mutex::lock)
-    }
-}
-
-impl Transport for NativeTransport {
-    fn progress(&self) {}
-    fn probe(&self, _: Selector) -> Result<Option<Done>> {
-        Ok(None)
-    }
-    fn take(&self, _: Selector) -> Result<Option<crate::runtime::backend::Matched>> {
-        Ok(None)
-    }
-    fn receive_matched(&self, m: OpId, _: Region) -> Result<OpId> {
-        Ok(m)
-    }
-
+impl Wire for NativeWire {
     fn rank(&self) -> i32 {
         self.rank
     }
@@ -142,14 +111,7 @@ impl Transport for NativeTransport {
         self.size
     }
 
-    fn isend(
-        &self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        _mode: crate::runtime::backend::SendMode,
-    ) -> Result<OpId> {
-        let _turn = self.turn();
+    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         let (buf, size) = (data.addr().ptr().cast_const(), data.len() as u64);
         let mut op = 0;
         call!(
@@ -166,8 +128,7 @@ impl Transport for NativeTransport {
         Ok(OpId(op))
     }
 
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
-        let _turn = self.turn();
+    fn irecv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
         let (buf, size) = (data.addr().ptr(), data.len() as u64);
         let mut op = 0;
         call!(
@@ -177,16 +138,15 @@ impl Transport for NativeTransport {
             self.comm.ptr(),
             buf,
             size,
-            select.source,
-            select.word,
-            select.ignore,
+            source,
+            word,
+            0,
             &raw mut op
         )?;
         Ok(OpId(op))
     }
 
     fn test(&self, op: OpId) -> Result<Option<Done>> {
-        let _turn = self.turn();
         let mut done = 0;
         let mut result = dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
         call!(
@@ -198,6 +158,14 @@ impl Transport for NativeTransport {
             &raw mut done,
             &raw mut result
         )?;
+        if done != 0 && !crate::error::is_status(result.status) {
+            let text = format!(
+                "backend {}: comm.test ended an operation with {}, which is no status",
+                self.owner.name, result.status
+            );
+            crate::runtime::log::warning!("{text}");
+            result.status = DTL_ERROR_NATIVE_BACKEND;
+        }
         Ok((done != 0).then_some(Done {
             source: result.source,
             status: result.status,
@@ -206,9 +174,12 @@ impl Transport for NativeTransport {
         }))
     }
 
+    fn can_cancel(&self) -> bool {
+        self.slots.table.cancel.is_some()
+    }
+
     fn cancel(&self, op: OpId) -> Result<()> {
         let Some(slot) = self.slots.table.cancel else { return Ok(()) };
-        let _turn = self.turn();
         call!(self.owner, "comm.cancel", slot, self.comm.ptr(), op.0)
     }
 
@@ -221,7 +192,6 @@ impl Transport for NativeTransport {
     }
 
     fn close(&self) -> Result<()> {
-        let _turn = self.turn();
         call!(self.owner, "comm.close", self.slots.close, self.comm.ptr())
     }
 }

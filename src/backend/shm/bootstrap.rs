@@ -129,10 +129,11 @@ impl<'a> Host<'a> {
             Err(error) => {
                 let who = holder(name)
                     .map_or(String::new(), |p| format!(", held by process {} of user {}", p.pid, p.uid));
-                return fail!(
-                    DTL_ERROR_UNAVAILABLE,
-                    "socket \"@{name}\": {error}{who}; choose another job name"
-                );
+                let advice = match error.kind() {
+                    std::io::ErrorKind::AddrInUse => "choose another job name",
+                    _ => "raise that limit of this process",
+                };
+                return fail!(DTL_ERROR_UNAVAILABLE, "socket \"@{name}\": {error}{who}; {advice}");
             }
         };
         let mut pids = vec![0; place.size];

@@ -1,7 +1,7 @@
 //! The protocol: how sends and receives become records in rings, and back.
 //!
-//! Up to `FRAGMENT` bytes go as one Eager record; the send is over when it is in the ring. More is
-//! offered: the receiver, when it has a receive for it, takes the offer and then either copies from
+//! Up to `FRAGMENT` bytes go as one Eager record; the send is over when it is in the ring. More, and
+//! what is sent synchronously, is offered: the receiver, when it has a receive for it, takes the offer and then either copies from
 //! the sender's memory and says Finish, or says Clear and gets the bytes as Data records.
 //!
 //! Nothing ever waits: what finds no room in a ring is queued here and goes on with the next call of
@@ -11,17 +11,18 @@
 //! after it has gone.
 //!
 //! Here: what the operations are, and how they start and are withdrawn. `reading` handles what comes
-//! out of rings, `writing` what goes in, `liveness` ranks that are gone; locks are in `transport`.
+//! out of rings, `writing` what goes in, `taking` messages that a program looks at before it receives
+//! them, `liveness` ranks that are gone; locks are in `transport`.
 
 use super::peer::Peer;
 use super::ring::FRAGMENT;
 use super::segment::{Segment, State};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::backend::matching::Matcher;
+use crate::backend::matching::{Matcher, Message};
 use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, OpId, Selector};
+use crate::runtime::backend::{Done, OpId, Selector, SendMode};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::process::Watch;
 use std::collections::VecDeque;
@@ -61,6 +62,8 @@ pub(super) struct Liveness {
 pub(super) enum Operation {
     Send(Send),
     Receive(Receive),
+    /// A message that was taken for a receive to come.
+    Taken(Message<Arrival>),
     Done(Done),
 }
 
@@ -68,6 +71,7 @@ pub(super) struct Send {
     pub(super) dest: usize,
     pub(super) word: u64,
     pub(super) data: Region,
+    pub(super) mode: SendMode,
     pub(super) stage: SendStage,
 }
 
@@ -160,7 +164,7 @@ impl Engine {
         i32::try_from(self.rank).unwrap_or(i32::MAX)
     }
 
-    fn rank_of(&self, rank: i32) -> Result<usize> {
+    pub(super) fn rank_of(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
             Ok(index) if index < self.peers.len() => Ok(index),
             _ => fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.peers.len() - 1),
@@ -180,10 +184,10 @@ impl Engine {
 
     // ---- starting ----
 
-    pub(super) fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+    pub(super) fn isend(&mut self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
         let dest = self.rank_of(dest)?;
         if dest == self.rank {
-            return self.send_to_self(data, word);
+            return self.send_to_self(data, word, mode);
         }
         let rank = self.rank;
         let peer = peer_mut(&mut self.peers, dest)?;
@@ -194,7 +198,8 @@ impl Engine {
             peer.producer = Some(self.segment.open_ring(rank, dest)?);
         }
         let waits = !peer.starts.is_empty();
-        let id = self.operations.add(Operation::Send(Send { dest, word, data, stage: SendStage::Queued }))?;
+        let send = Send { dest, word, data, mode, stage: SendStage::Queued };
+        let id = self.operations.add(Operation::Send(send))?;
         if waits || !self.start(dest, id) {
             peer_mut(&mut self.peers, dest)?.starts.push_back(id);
             self.list(dest);
@@ -202,17 +207,18 @@ impl Engine {
         Ok(id)
     }
 
-    fn send_to_self(&mut self, data: Region, word: u64) -> Result<OpId> {
+    fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {
         let over = done(self.rank, DTL_SUCCESS, word, data.len() as u64);
         if let Some(posted) = self.matcher.take_posted(self.own(), word) {
             self.deliver(posted, self.rank, word, data);
             return self.operations.add(Operation::Done(over));
         }
-        let copy = if data.len() <= FRAGMENT { Scratch::copy_of(data) } else { None };
+        let is_copied = data.len() <= FRAGMENT && mode == SendMode::Standard;
+        let copy = if is_copied { Scratch::copy_of(data) } else { None };
         let (id, arrival) = match copy {
             Some(copy) => (self.operations.add(Operation::Done(over))?, Arrival::Copied(copy)),
             None => {
-                let send = Send { dest: self.rank, word, data, stage: SendStage::Queued };
+                let send = Send { dest: self.rank, word, data, mode, stage: SendStage::Queued };
                 let id = self.operations.add(Operation::Send(send))?;
                 (id, Arrival::Own(id))
             }
@@ -227,17 +233,11 @@ impl Engine {
         }
         let id = self.operations.add(Operation::Receive(Receive { into, taken: None }))?;
         while let Some(message) = self.matcher.take_unexpected(&select) {
-            let source = usize::try_from(message.source).unwrap_or(0);
-            match message.what {
-                Arrival::Copied(copy) => self.deliver(id, source, message.word, copy.region()),
-                Arrival::Own(send) => self.deliver_own(id, send),
-                Arrival::Offered(offer) if self.take(source, offer) => {
-                    self.begin(id, source, message.word, offer)
-                }
-                // Withdrawn by its sender: look on.
-                Arrival::Offered(_) => continue,
+            // An offer that its sender has withdrawn: look on.
+            if self.claim(&message) {
+                self.give(id, message);
+                return Ok(id);
             }
-            return Ok(id);
         }
         match self.gone(select.source) {
             Some(peer) => self.finish_failed(id, peer),
@@ -246,11 +246,19 @@ impl Engine {
         Ok(id)
     }
 
-    /// The rank because of which a receive from this source cannot complete.
-    fn gone(&self, source: i32) -> Option<usize> {
-        if source == DTL_ANY_SOURCE {
-            return self.peers.iter().position(|peer| peer.state == State::Dead);
+    /// Starts what a receive has to do for its message.
+    pub(super) fn give(&mut self, id: OpId, message: Message<Arrival>) {
+        let source = usize::try_from(message.source).unwrap_or(0);
+        match message.what {
+            Arrival::Copied(copy) => self.deliver(id, source, message.word, copy.region()),
+            Arrival::Own(send) => self.deliver_own(id, send),
+            Arrival::Offered(offer) => self.begin(id, source, message.word, offer),
         }
+    }
+
+    /// The rank because of which a receive from this source cannot complete. (Whether a death ends one
+    /// from any rank is for the communicator to say, which knows its members.)
+    pub(super) fn gone(&self, source: i32) -> Option<usize> {
         let rank = usize::try_from(source).ok()?;
         self.peers.get(rank).filter(|peer| peer.state != State::Present).map(|_| rank)
     }
@@ -270,7 +278,13 @@ impl Engine {
         }
     }
 
-    pub(super) fn take(&self, source: usize, offer: Offer) -> bool {
+    /// Makes a message the receiver's: from here on its sender cannot withdraw it. False if it has.
+    pub(super) fn claim(&self, message: &Message<Arrival>) -> bool {
+        let Arrival::Offered(offer) = &message.what else { return true };
+        self.claim_offer(usize::try_from(message.source).unwrap_or(0), *offer)
+    }
+
+    pub(super) fn claim_offer(&self, source: usize, offer: Offer) -> bool {
         let consumer = self.peers.get(source).and_then(|peer| peer.consumer.as_ref());
         consumer.is_some_and(|consumer| consumer.take(offer.claim))
     }

@@ -80,9 +80,6 @@ impl Engine {
         // An offer cannot be fetched any more; a message that was copied can.
         self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(_)));
         let mut hopeless = self.matcher.take_posted_from(source);
-        if state == State::Dead {
-            hopeless.extend(self.matcher.take_posted_any());
-        }
         hopeless.extend(self.bound_to(rank));
         for id in hopeless {
             self.finish_failed(id, rank);

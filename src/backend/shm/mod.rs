@@ -1,7 +1,8 @@
 //! Kind "shm": ranks of one node as processes that share memory. No MPI, no files, no threads.
 //!
 //! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`) -> `segment` (the memory).
-//! Running: `transport` (what runtime calls) -> `engine` with `reading` and `writing` (protocol) ->
+//! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing` and `taking`
+//! (protocol) ->
 //! `ring` (records), with `peer` (what is known of each rank) and `liveness` (who is gone).
 
 mod bootstrap;
@@ -12,6 +13,7 @@ mod peer;
 mod reading;
 mod ring;
 mod segment;
+mod taking;
 mod transport;
 mod wire;
 mod writing;

@@ -4,12 +4,25 @@ use super::engine::{Answer, Arrival, Engine, Offer, Operation, Receive, Send, Se
 use super::ring::{Kind, Record};
 use super::segment::State;
 use crate::runtime::backend::OpId;
+use crate::runtime::log::warning;
 use crate::sys::buf::Scratch;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes copied from another process in one step: others' progress does not wait longer than that.
 const COPY_STEP: usize = 1 << 20;
 /// Such steps in one round.
 const COPIES: usize = 4;
+
+/// Says, once, why nothing more arrives: messages wait in their ring until there is memory for them.
+fn warn_of_memory(source: usize) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        warning!(
+            "no memory to keep a message of rank {source} that nobody has asked for yet: it and all later ones \
+             wait; post their receives earlier, or give the process more memory"
+        );
+    }
+}
 
 impl Engine {
     /// Reads up to `most` records from a rank; gives how many. What cannot be kept for want of
@@ -63,7 +76,10 @@ impl Engine {
             self.deliver(id, source, record.key, record.payload);
             return true;
         }
-        let Some(copy) = Scratch::copy_of(record.payload) else { return false };
+        let Some(copy) = Scratch::copy_of(record.payload) else {
+            warn_of_memory(source);
+            return false;
+        };
         self.matcher.arrive(from, record.key, Arrival::Copied(copy));
         true
     }
@@ -74,7 +90,7 @@ impl Engine {
         let offer = Offer { size, send, address, claim: record.claim };
         if !self.matcher.is_wanted(from, record.key) {
             self.matcher.arrive(from, record.key, Arrival::Offered(offer));
-        } else if self.take(source, offer) {
+        } else if self.claim_offer(source, offer) {
             if let Some(id) = self.matcher.take_posted(from, record.key) {
                 self.begin(id, source, record.key, offer);
             }

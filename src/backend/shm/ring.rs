@@ -321,6 +321,11 @@ impl Consumer {
         }
     }
 
+    /// Whether an offer could be taken now.
+    pub(super) fn is_offered(&self, claim: usize) -> bool {
+        claim_state(&self.ring, claim) == OFFERED
+    }
+
     /// Takes an offer; false if it was withdrawn (the claim is free again then).
     pub(super) fn take(&self, claim: usize) -> bool {
         if move_claim(&self.ring, claim, OFFERED, TAKEN) {

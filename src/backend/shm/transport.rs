@@ -6,7 +6,7 @@ use super::identity::Claim;
 use super::peer::Probe;
 use super::segment::State;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, OpId, Selector, Transport};
+use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
 use crate::sys::lock::Mutex;
@@ -77,16 +77,6 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
-    fn probe(&self, _: Selector) -> Result<Option<Done>> {
-        Ok(None)
-    }
-    fn take(&self, _: Selector) -> Result<Option<crate::runtime::backend::Matched>> {
-        Ok(None)
-    }
-    fn receive_matched(&self, m: OpId, _: Region) -> Result<OpId> {
-        Ok(m)
-    }
-
     fn rank(&self) -> i32 {
         self.rank
     }
@@ -95,18 +85,30 @@ impl Transport for Endpoint {
         self.size
     }
 
-    fn isend(
-        &self,
-        data: Region,
-        dest: i32,
-        word: u64,
-        _mode: crate::runtime::backend::SendMode,
-    ) -> Result<OpId> {
-        self.with(|engine| engine.isend(data, dest, word))
+    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        self.with(|engine| engine.isend(data, dest, word, mode))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
         self.with(|engine| engine.irecv(data, select))
+    }
+
+    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+        self.with(|engine| {
+            engine.progress();
+            engine.probe(select)
+        })
+    }
+
+    fn take(&self, select: Selector) -> Result<Option<Matched>> {
+        self.with(|engine| {
+            engine.progress();
+            engine.take(select)
+        })
+    }
+
+    fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
+        self.with(|engine| engine.receive_matched(message, data))
     }
 
     fn test(&self, op: OpId) -> Result<Option<Done>> {
@@ -130,13 +132,25 @@ impl Transport for Endpoint {
         })
     }
 
-    fn progress(&self) {}
+    fn progress(&self) {
+        if OPENER.state() != self.opener {
+            return;
+        }
+        // Who holds the lock makes progress itself.
+        if let Some(mut open) = self.engine.try_lock().filter(|open| open.claim.is_some()) {
+            open.engine.progress();
+        }
+    }
 
     fn cancel(&self, op: OpId) -> Result<()> {
         self.with(|engine| {
             engine.cancel(op);
             Ok(())
         })
+    }
+
+    fn is_one_node(&self) -> bool {
+        true
     }
 
     fn failed_ranks(&self) -> Vec<i32> {

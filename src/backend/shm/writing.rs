@@ -3,7 +3,7 @@
 use super::engine::{Answer, Engine, Operation, Receive, Send, SendStage, done};
 use super::ring::{FRAGMENT, Kind, Payload};
 use crate::abi::status::DTL_SUCCESS;
-use crate::runtime::backend::OpId;
+use crate::runtime::backend::{OpId, SendMode};
 
 impl Engine {
     pub(super) fn write_on(&mut self) -> bool {
@@ -89,8 +89,10 @@ impl Engine {
 
     /// Starts a send; false if there is no room.
     pub(super) fn start(&mut self, dest: usize, id: OpId) -> bool {
-        let Some(&Operation::Send(Send { word, data, .. })) = self.operations.get(id) else { return true };
-        if data.len() <= FRAGMENT {
+        let Some(&Operation::Send(Send { word, data, mode, .. })) = self.operations.get(id) else {
+            return true;
+        };
+        if data.len() <= FRAGMENT && mode == SendMode::Standard {
             let started = self.push(dest, Kind::Eager, 0, word, Payload::Bytes(data));
             if started {
                 self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));

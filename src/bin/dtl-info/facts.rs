@@ -6,11 +6,12 @@ use dtl::error::Result;
 use dtl::runtime::comm::open;
 use dtl::runtime::launch::{self, Launch};
 use dtl::runtime::registry::{self, Backend};
-use dtl::runtime::{device, explain, lifecycle, memory, settings, zeroed_kind_info};
+use dtl::runtime::{device, explain, lifecycle, memory, settings, topology, zeroed_kind_info};
 use std::ffi::c_char;
 
 /// Everything that is shown.
 pub(crate) struct Facts {
+    pub(crate) machine: MachineFacts,
     pub(crate) backends: Vec<BackendFacts>,
     /// The default backend, or why there is none.
     pub(crate) backend: std::result::Result<Choice, String>,
@@ -18,6 +19,24 @@ pub(crate) struct Facts {
     pub(crate) communicator: std::result::Result<Choice, String>,
     /// What the launcher said; `None`: no launcher.
     pub(crate) launch: Option<Launch>,
+}
+
+/// This node. `None`: the system does not tell, or there is no limit.
+pub(crate) struct MachineFacts {
+    pub(crate) hostname: Option<String>,
+    pub(crate) cpus_online: Option<i32>,
+    /// The CPUs that this program may run on.
+    pub(crate) cpus_allowed: Vec<i32>,
+    pub(crate) cpu_quota_milli: Option<u64>,
+    pub(crate) cores: Option<i32>,
+    pub(crate) threads_per_core: Option<i32>,
+    pub(crate) sockets: Option<i32>,
+    pub(crate) numa_nodes: Option<i32>,
+    pub(crate) l1d_bytes: Option<u64>,
+    pub(crate) l2_bytes: Option<u64>,
+    pub(crate) l3_bytes: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) memory_limit_bytes: Option<u64>,
 }
 
 /// Something chosen, and why.
@@ -90,11 +109,33 @@ pub(crate) fn gather() -> Result<Facts> {
     let launch = launch::from_environment();
     let communicator = launch.clone().and_then(|launch| communicator(launch.as_ref()));
     Ok(Facts {
+        machine: machine(),
         backends,
         backend: default_backend().map_err(|error| error.to_string()),
         communicator: communicator.map_err(|error| error.within("the world communicator").to_string()),
         launch: launch.unwrap_or_default(),
     })
+}
+
+fn machine() -> MachineFacts {
+    let told = topology::node();
+    let number = |value: i32| Some(value).filter(|&value| value != 0);
+    let bytes = |value: u64| Some(value).filter(|&value| value != 0);
+    MachineFacts {
+        hostname: Some(text_of(&told.hostname)).filter(|name| !name.is_empty()),
+        cpus_online: number(told.cpus_online),
+        cpus_allowed: topology::affinity().unwrap_or_default(),
+        cpu_quota_milli: bytes(told.cpu_quota_milli),
+        cores: number(told.cores),
+        threads_per_core: number(told.threads_per_core),
+        sockets: number(told.sockets),
+        numa_nodes: number(told.numa_nodes),
+        l1d_bytes: bytes(told.l1d_bytes),
+        l2_bytes: bytes(told.l2_bytes),
+        l3_bytes: bytes(told.l3_bytes),
+        memory_bytes: bytes(told.memory_bytes),
+        memory_limit_bytes: bytes(told.memory_limit_bytes),
+    }
 }
 
 fn default_backend() -> Result<Choice> {

@@ -1,7 +1,7 @@
 //! The reports as JSON. The keys are documented in `--help`; they are only ever added to.
 
 use crate::environment::Environment;
-use crate::facts::{BackendFacts, Choice, DeviceFacts, Facts, KindFacts};
+use crate::facts::{BackendFacts, Choice, DeviceFacts, Facts, KindFacts, MachineFacts};
 use dtl::abi::runtime::DTL_ABI_VERSION;
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ pub(crate) fn facts(facts: &Facts) -> String {
         "version": env!("CARGO_PKG_VERSION"),
         "abi_version": DTL_ABI_VERSION,
         "licence": env!("CARGO_PKG_LICENSE"),
+        "machine": machine(&facts.machine),
         "backends": facts.backends.iter().map(backend).collect::<Vec<_>>(),
         "default_backend": { "name": name, "why": backend_why, "error": backend_error },
         "communicator": {
@@ -52,6 +53,24 @@ fn choice(choice: &Result<Choice, String>) -> Parts<'_> {
         Ok(choice) => (Some(&choice.name), Some(&choice.why), None),
         Err(error) => (None, None, Some(error)),
     }
+}
+
+fn machine(machine: &MachineFacts) -> Value {
+    json!({
+        "hostname": machine.hostname,
+        "cpus_online": machine.cpus_online,
+        "cpus_allowed": machine.cpus_allowed,
+        "cpu_quota_milli": machine.cpu_quota_milli,
+        "cores": machine.cores,
+        "threads_per_core": machine.threads_per_core,
+        "sockets": machine.sockets,
+        "numa_nodes": machine.numa_nodes,
+        "l1d_bytes": machine.l1d_bytes,
+        "l2_bytes": machine.l2_bytes,
+        "l3_bytes": machine.l3_bytes,
+        "memory_bytes": machine.memory_bytes,
+        "memory_limit_bytes": machine.memory_limit_bytes,
+    })
 }
 
 fn backend(backend: &BackendFacts) -> Value {

@@ -16,7 +16,9 @@ use std::process::ExitCode;
 const AFTER: &str = "\
 Exit status: 0, or 1 if what the environment asks for cannot be had (the reason is on standard error).
 
-Keys of --json: version, abi_version, licence; backends: [{name, available, reason, builtin, \
+Keys of --json: version, abi_version, licence; machine: {hostname, cpus_online, cpus_allowed: \
+[number], cpu_quota_milli (thousandths of a CPU), cores, threads_per_core, sockets, numa_nodes, \
+l1d_bytes, l2_bytes, l3_bytes, memory_bytes, memory_limit_bytes}; backends: [{name, available, reason, builtin, \
 auto_priority (null = never chosen), components, devices: [{index, name, kind, compute_units, \
 total_bytes, free_bytes, numa_node, pci}], memory_kinds: [{kind, name, alignment_bytes, properties}]}]; \
 default_backend: {name, why, error}; communicator: {kind, why, error, launcher, rank, size}.

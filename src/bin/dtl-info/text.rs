@@ -1,7 +1,7 @@
 //! The reports as text for people, at most 100 columns wide.
 
 use crate::environment::Environment;
-use crate::facts::{BackendFacts, Choice, DeviceFacts, Facts};
+use crate::facts::{BackendFacts, Choice, DeviceFacts, Facts, MachineFacts};
 use dtl::abi::runtime::DTL_ABI_VERSION;
 
 const WIDTH: usize = 100;
@@ -17,6 +17,8 @@ pub(crate) fn facts(facts: &Facts) -> String {
         env!("CARGO_PKG_VERSION"),
         env!("CARGO_PKG_LICENSE")
     );
+    out += "\nMachine\n";
+    out += &machine(&facts.machine);
     out += "\nBackends\n";
     out += &backends(&facts.backends);
     out += "\nDevices\n";
@@ -48,6 +50,48 @@ pub(crate) fn environment(environment: &Environment) -> String {
         out += &wrapped("error: ", error);
     }
     out
+}
+
+fn machine(machine: &MachineFacts) -> String {
+    let number = |value: Option<i32>| value.map_or("?".to_owned(), |value| value.to_string());
+    let size = |value: Option<u64>| value.map_or("?".to_owned(), bytes);
+    let mut cpus = format!(
+        "{} online, this program may use {} ({})",
+        number(machine.cpus_online),
+        machine.cpus_allowed.len(),
+        ranges(&machine.cpus_allowed)
+    );
+    if let Some(quota) = machine.cpu_quota_milli {
+        cpus += &format!(", for the time of {:.2}", quota as f64 / 1000.0);
+    }
+    let cores = format!(
+        "{}, each with {} hardware thread(s); {} socket(s), {} NUMA node(s)",
+        number(machine.cores),
+        number(machine.threads_per_core),
+        number(machine.sockets),
+        number(machine.numa_nodes)
+    );
+    let caches = format!(
+        "L1d {}, L2 {}, L3 {}",
+        size(machine.l1d_bytes),
+        size(machine.l2_bytes),
+        size(machine.l3_bytes)
+    );
+    let mut memory = size(machine.memory_bytes);
+    if let Some(limit) = machine.memory_limit_bytes {
+        memory += &format!(", of which this program may use {}", bytes(limit));
+    }
+    let name = machine.hostname.as_deref().unwrap_or("?");
+    let lines =
+        [("name", name), ("CPUs", &cpus), ("cores", &cores), ("caches", &caches), ("memory", &memory)];
+    lines.map(|(head, text)| wrapped(&format!("  {head:<14}"), text)).concat()
+}
+
+/// Ascending numbers as "0-3, 8".
+fn ranges(numbers: &[i32]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b).filter_map(|run| Some((run.first()?, run.last()?)));
+    let texts = runs.map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn backends(backends: &[BackendFacts]) -> String {
@@ -192,6 +236,11 @@ mod tests {
         assert!(long.lines().all(|line| width(line) <= WIDTH), "{long}");
         assert_eq!(long.chars().filter(|c| *c == 'é').count(), 250);
         assert_eq!(wrapped("x: ", ""), "x:\n");
+    }
+
+    #[test]
+    fn numbers_in_a_row_are_one_range() {
+        assert_eq!((ranges(&[0, 1, 2, 8, 10, 11]), ranges(&[])), ("0-2, 8, 10-11".into(), String::new()));
     }
 
     #[test]

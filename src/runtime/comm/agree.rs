@@ -158,7 +158,7 @@ fn finish(comm: &Comm, started: Started, deadline: Deadline) -> Result<bool> {
         match comm.poll(started)? {
             Some(done) if done.status == DTL_ERROR_RANK_FAILURE => return Ok(false),
             Some(done) => return comm.check_done(&done, "agreement with", done.source).map(|()| true),
-            None => backoff.pause(),
+            None => comm.pause(&mut backoff),
         }
         if backoff.is_long() && deadline.passed() {
             comm.take_back(started)?;

@@ -9,6 +9,7 @@ use crate::abi::comm::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
 use crate::sys::buf::Scratch;
+use crate::sys::machine;
 use std::sync::Arc;
 
 /// Everybody's few words, in the order of ranks.
@@ -78,6 +79,26 @@ pub fn split(comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
     same.sort_unstable();
     let ranks: Vec<i32> = same.into_iter().map(|(_, rank)| rank).collect();
     insert(derive(comm, &ranks, context)?).map(Some)
+}
+
+/// One communicator for each node, ranks ordered by key.
+pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
+    let id = machine::node_id();
+    // Also without an id all ranks go through the same calls.
+    let ids = allgather_words(comm, Kind::Split, &[*id.as_ref().unwrap_or(&0)])?;
+    if ids.contains(&0) {
+        let why = id.map_or_else(|error| error.to_string(), |_| "another rank cannot read it".to_owned());
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "the nodes cannot be told apart without the kernel's boot id: {why}"
+        );
+    }
+    let own = ids.get(comm.rank as usize);
+    let first = ids.iter().position(|id| Some(id) == own).unwrap_or(0);
+    match split(comm, i32::try_from(first).unwrap_or(0), key)? {
+        Some(node) => Ok(node),
+        None => fail!(DTL_ERROR_INTERNAL, "a node without ranks"),
+    }
 }
 
 /// A communicator of the listed ranks in the list's order. All ranks of `comm` call it with the same

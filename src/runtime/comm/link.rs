@@ -7,6 +7,7 @@ use crate::abi::comm::DTL_TAG_MAX;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, Transport};
 use crate::runtime::registry::Backend;
+use crate::sys::park::Backoff;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -64,17 +65,26 @@ impl Link {
         }
     }
 
+    /// Between two polls of an operation.
+    pub(super) fn pause(&self, backoff: &mut Backoff) {
+        backoff.pause_on(|seen, limit| self.transport.rest(seen, limit));
+    }
+
     /// Withdraws an operation and waits until the transport lets go of its buffer. `Some` = it had
     /// completed before it could be withdrawn.
     pub(super) fn withdraw(&self, op: OpId) -> Result<Option<Done>> {
         use crate::abi::status::DTL_ERROR_CANCELED;
         self.transport.cancel(op)?;
-        let mut backoff = crate::sys::park::Backoff::new();
+        let mut backoff = Backoff::new();
         loop {
             match self.transport.test(op)? {
                 Some(done) if done.status == DTL_ERROR_CANCELED => return Ok(None),
                 Some(done) => return Ok(Some(done)),
-                None => backoff.pause(),
+                None => {
+                    backoff.pause();
+                    // What had been matched may be free again: its sender may have withdrawn the message.
+                    self.transport.cancel(op)?;
+                }
             }
         }
     }

@@ -14,6 +14,7 @@ pub mod group;
 mod link;
 mod members;
 pub mod message;
+mod numbered;
 pub mod open;
 pub mod p2p;
 mod progress;
@@ -33,6 +34,7 @@ use crate::error::{Error, Result, fail};
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
+use crate::sys::park::Backoff;
 use crate::sys::slab::{Held, Table};
 use link::{Class, Link};
 use members::Members;
@@ -69,7 +71,7 @@ pub struct Comm {
     /// A thread is in a blocking collective.
     in_collective: AtomicBool,
     /// Step lists for reuse.
-    spare: Mutex<Vec<Box<schedule::Schedule>>>,
+    spare: Mutex<Vec<schedule::Schedule>>,
     recorder: recorder::Recorder,
     reports: report::Reports,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
@@ -121,9 +123,26 @@ impl Comm {
         self.size
     }
 
+    /// Whether all ranks are known to run on one node.
+    #[must_use]
+    pub fn is_one_node(&self) -> bool {
+        self.size == 1 || self.link.transport.is_one_node()
+    }
+
+    /// The kind's name.
+    #[must_use]
+    pub fn kind_name(&self) -> std::borrow::Cow<'static, str> {
+        self.link.kind.to_string_lossy()
+    }
+
     /// The time limit of a blocking call, from now.
     fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout_ns)
+    }
+
+    /// Between two polls of an operation.
+    fn pause(&self, backoff: &mut Backoff) {
+        self.link.pause(backoff);
     }
 
     /// The link's rank of one of ours.
@@ -233,8 +252,13 @@ pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
     progress::add(&comm);
     match TABLE.insert(comm) {
         Some(id) => Ok(dtl_comm_t { id }),
-        None => fail!(DTL_ERROR_LIMIT, "no handle left for another communicator"),
+        None => Err(no_handle()),
     }
+}
+
+#[cold]
+fn no_handle() -> Error {
+    Error::new(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
 }
 
 /// Destroys a communicator: waiting calls return CANCELED, operations in flight are withdrawn, the

@@ -5,7 +5,7 @@ use super::{Comm, TABLE, insert, progress};
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
-use crate::runtime::backend::OpenArgs;
+use crate::runtime::backend::{OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::{explain, settings};
@@ -66,6 +66,39 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     Ok(comm)
 }
 
+/// Most ranks of one process: each has queues for each other one.
+const MOST_RANKS: i32 = 4096;
+
+/// Opens all ranks of a communicator in this process. All or none.
+pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_comm_t>> {
+    if size < 1 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "size {size}: use 1 to {MOST_RANKS} ranks");
+    }
+    if size > MOST_RANKS {
+        return fail!(DTL_ERROR_LIMIT, "size {size}: kind \"threads\" has at most {MOST_RANKS} ranks");
+    }
+    let backend = find("threads")?;
+    let ranks = backend.comm.as_deref().and_then(|comm| comm.open_ranks(size));
+    let transports = ranks.unwrap_or_else(|| Err(backend.lacks("ranks of one process")))?;
+    let timeout_ns = time_limit(timeout_ns);
+    let mut handles = Vec::with_capacity(transports.len());
+    for transport in transports {
+        let comm = assemble(Arc::clone(&backend), transport, timeout_ns);
+        // Not in the list of those to move on: there is nothing to move.
+        let Some(id) = TABLE.insert(Arc::new(comm)) else {
+            handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
+            return Err(super::no_handle());
+        };
+        handles.push(dtl_comm_t { id });
+    }
+    Ok(handles)
+}
+
+/// A given time limit, or that of the settings.
+fn time_limit(given: u64) -> u64 {
+    if given == 0 { settings::current().timeout_ns.unwrap_or(u64::MAX) } else { given }
+}
+
 fn make(description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     if raw.flags & !DTL_COMM_DETERMINISTIC != 0 {
@@ -88,10 +121,7 @@ fn make(description: &Description) -> Result<Comm> {
     };
     let launch = if named.is_some() { None } else { launch::from_environment()? };
     let backend = choose(description.kind.as_deref(), named, launch.as_ref())?;
-    let timeout_ns = match raw.timeout_ns {
-        0 => settings::current().timeout_ns.unwrap_or(u64::MAX),
-        given => given,
-    };
+    let timeout_ns = time_limit(raw.timeout_ns);
     let job = description
         .job
         .clone()
@@ -172,10 +202,15 @@ pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<S
 fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     let transport = provider.open(args)?;
+    Ok(assemble(backend, transport, timeout_ns))
+}
+
+/// A communicator of all ranks of an open transport.
+fn assemble(backend: Arc<Backend>, transport: Box<dyn Transport>, timeout_ns: u64) -> Comm {
     let place = (transport.rank(), transport.size());
     let kind = interned(&backend.name);
     let link = Arc::new(Link::new(transport, backend, kind));
-    Ok(Comm::new(link, 0, None, place, timeout_ns))
+    Comm::new(link, 0, None, place, timeout_ns)
 }
 
 /// Kind names live for ever; there are few different ones.

@@ -95,7 +95,7 @@ impl Comm {
             if let Some(done) = self.poll(started)? {
                 return Ok(done);
             }
-            backoff.pause();
+            self.pause(&mut backoff);
             if !backoff.is_long() {
                 continue;
             }
@@ -306,7 +306,7 @@ pub(super) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Res
         if let Some(found) = look()? {
             return Ok(found);
         }
-        backoff.pause();
+        comm.pause(&mut backoff);
         if backoff.is_long() {
             if deadline.passed() || !comm.is_open() {
                 return Err(comm.gave_up());

@@ -175,7 +175,7 @@ fn next_notice(comm: &Comm) -> Option<(i32, Notice)> {
     let done = loop {
         match transport.test(op) {
             Ok(Some(done)) => break done,
-            Ok(None) => backoff.pause(),
+            Ok(None) => comm.pause(&mut backoff),
             Err(_) => return None,
         }
     };
@@ -215,7 +215,7 @@ pub(super) fn gather(comm: &Comm) {
     while comm.reports.heard.lock().since_asked.len() < expected && !deadline.passed() {
         comm.link.transport.progress();
         serve(comm);
-        backoff.pause();
+        comm.pause(&mut backoff);
     }
 }
 
@@ -249,7 +249,7 @@ fn states(comm: &Comm) -> Vec<(i32, String)> {
         });
         let answers = rank == comm.rank || heard.since_asked.contains(&rank);
         match place {
-            _ if failed.contains(&rank) => "dead, or has left".to_owned(),
+            _ if failed.contains(&rank) => "gone (died or left)".to_owned(),
             Some(place) if answers => place,
             Some(place) => format!("silent (not in a call of this library); it was {place}"),
             None => "silent (not in a call of this library)".to_owned(),

@@ -235,6 +235,14 @@ impl Request {
         }
     }
 
+    /// The outcome, if the request is over and nobody has taken it.
+    pub(super) fn take_if_over(&self, handle: dtl_request_t) -> Option<Outcome> {
+        if !matches!(*self.state.lock(), State::Over(_)) {
+            return None;
+        }
+        self.take_outcome(handle).ok()
+    }
+
     pub(super) fn is_persistent(&self) -> bool {
         self.plan.is_some()
     }
@@ -263,7 +271,8 @@ impl Request {
             }
             State::Over(outcome) => Ok(Some(outcome)),
             State::AtRest => Ok(Some((recv_info(&p2p::NOBODY), Ok(())))),
-            State::Gone => Err(self.completed_elsewhere()),
+            // Another thread, which waited for it, was quicker.
+            State::Gone => Ok(None),
         }
     }
 

@@ -23,7 +23,7 @@ const SPARE: usize = 4;
 
 /// A collective that was started.
 pub struct Run {
-    schedule: Box<Schedule>,
+    schedule: Schedule,
     call: Call,
     number: u64,
     tag: i32,
@@ -88,7 +88,7 @@ impl Comm {
         Ok(Run { schedule, call, number: u64::from(number), tag, ticket, death_seen: None })
     }
 
-    fn put_back(&self, schedule: Box<Schedule>) {
+    fn put_back(&self, schedule: Schedule) {
         let mut spare = self.spare.lock();
         if spare.len() < SPARE {
             spare.push(schedule);
@@ -168,7 +168,7 @@ impl Run {
                 }
                 Err(error) => return Err(error),
             }
-            backoff.pause();
+            comm.pause(&mut backoff);
             if backoff.is_long() {
                 super::progress::others(comm);
                 self.check_hope(comm)?;
@@ -192,6 +192,7 @@ impl Run {
     fn check_hope(&mut self, comm: &Comm) -> Result<()> {
         comm.check_open()?;
         if let Some((who, status)) = comm.reports.given_up(self.number) {
+            report::gather(comm);
             let text = format!("rank {who} gave up {}, or a collective before it", self.call);
             return Err(report::attach(comm, &Error::new(status, text)));
         }

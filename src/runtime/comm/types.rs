@@ -1,51 +1,212 @@
-//! TEMP
+//! Element types and reduction operations: what a number means, and which go together. Built-in ones
+//! are in `sys::reduce`; the program's own are kept here, under numbers of `numbered`.
+
+use super::numbered::{Found, Numbered};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::sys::buf::Region;
-use crate::sys::reduce::{self, Kernel};
-/// A pair of dtype and operation that go together.
+use crate::sys::buf::{Addr, Region};
+use crate::sys::reduce::{self, Kernel, user::UserOp};
+use std::ffi::{CStr, CString};
+
+/// Longest name in bytes.
+const NAME_LIMIT: usize = 63;
+
+static DTYPES: Numbered<Dtype> = Numbered::new();
+static OPS: Numbered<Op> = Numbered::new();
+
+struct Dtype {
+    size: usize,
+    name: CString,
+}
+
+struct Op {
+    call: UserOp,
+    commutes: bool,
+    name: CString,
+}
+
+/// A pair of dtype and operation that go together. A value: destroying their numbers does not touch it.
 #[derive(Clone, Copy)]
 pub struct Reduction {
-    kernel: Kernel,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub element: usize,
-    /// Whether the operands may change places.
+    /// Whether operands may be taken in any order.
     pub commutes: bool,
+    fold: Fold,
 }
+
+#[derive(Clone, Copy)]
+enum Fold {
+    Builtin(Kernel),
+    User(UserOp, dtl_dtype_t),
+}
+
 impl Reduction {
-    /// into = into ∘ from
+    /// `into = into ∘ from`, element by element; `from` may be overwritten.
     pub fn apply(&self, into: Region, from: Region) {
-        (self.kernel)(into, from);
+        match self.fold {
+            Fold::Builtin(kernel) => kernel(into, from),
+            Fold::User(call, dtype) => call.apply(into, from, self.element, dtype),
+        }
     }
 }
+
 /// Checks a pair of dtype and operation.
 pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
     let element = element_size(dtype)?;
     let Some(op_name) = reduce::op_name(op) else {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "op {op} is none: use DTL_OP_SUM to DTL_OP_BXOR");
+        let op = find_op(op)?;
+        return Ok(Reduction { element, commutes: op.commutes, fold: Fold::User(op.call, dtype) });
     };
-    match reduce::kernel(dtype, op) {
-        Some(kernel) => Ok(Reduction { kernel, element, commutes: true }),
-        None => {
-            let dtype_name = reduce::dtype_name(dtype).unwrap_or("?");
-            fail!(DTL_ERROR_TYPE, "DTL_OP_{op_name} does not go with DTL_DTYPE_{dtype_name}")
+    match reduce::kernel(dtype, op).or_else(|| reduce::kernel_of_bytes(op)) {
+        Some(kernel) => {
+            Ok(Reduction { element, commutes: reduce::commutes(op), fold: Fold::Builtin(kernel) })
         }
+        None => fail!(
+            DTL_ERROR_TYPE,
+            "DTL_OP_{} does not go with {}: see the table at dtl_reduce_op_t, or make an operation with dtl_op_create",
+            op_name.to_string_lossy(),
+            describe(dtype)
+        ),
     }
 }
+
 /// Size of a dtype's element in bytes.
 pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
     match reduce::dtype_size(dtype) {
         Some(size) => Ok(size),
-        None => {
-            fail!(DTL_ERROR_INVALID_ARGUMENT, "dtype {dtype} is none: use DTL_DTYPE_INT8 to DTL_DTYPE_BOOL")
-        }
+        None => Ok(find_dtype(dtype)?.size),
     }
 }
-/// text
-pub fn dtype_text(dtype: i32) -> String {
-    reduce::dtype_name(dtype).map_or_else(|| format!("dtype {dtype}"), str::to_owned)
+
+fn describe(dtype: dtl_dtype_t) -> String {
+    match reduce::dtype_name(dtype) {
+        Some(name) => format!("DTL_DTYPE_{}", name.to_string_lossy()),
+        None => match DTYPES.find(dtype) {
+            Found::Live(own) => format!("dtype {dtype} (\"{}\")", own.name.to_string_lossy()),
+            _ => format!("dtype {dtype}"),
+        },
+    }
 }
-/// text
-pub fn op_text(op: i32) -> String {
-    reduce::op_name(op).map_or_else(|| format!("op {op}"), str::to_owned)
+
+fn find_dtype(dtype: dtl_dtype_t) -> Result<&'static Dtype> {
+    existing(
+        DTYPES.find(dtype),
+        "dtype",
+        dtype,
+        "DTL_DTYPE_INT8 to DTL_DTYPE_INT64_INT64, or dtl_dtype_create",
+    )
+}
+
+fn find_op(op: dtl_reduce_op_t) -> Result<&'static Op> {
+    existing(OPS.find(op), "op", op, "DTL_OP_SUM to DTL_OP_NO_OP, or dtl_op_create")
+}
+
+fn existing<'a, T>(found: Found<'a, T>, noun: &str, number: i32, instead: &str) -> Result<&'a T> {
+    match found {
+        Found::Live(value) => Ok(value),
+        Found::Destroyed => {
+            fail!(
+                DTL_ERROR_INVALID_HANDLE,
+                "{noun} {number} was destroyed: make another, its number is not used again"
+            )
+        }
+        Found::Never => fail!(DTL_ERROR_INVALID_ARGUMENT, "{noun} {number} is none: use {instead}"),
+    }
+}
+
+/// Makes a dtype of `size` bytes.
+pub fn create_dtype(size: u64, name: &str) -> Result<dtl_dtype_t> {
+    let name = checked_name(name)?;
+    let size = match isize::try_from(size) {
+        Ok(size) if size > 0 => size.unsigned_abs(),
+        _ => {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "size_bytes {size} of a dtype: use 1 to {}",
+                isize::MAX
+            );
+        }
+    };
+    given(DTYPES.add(Dtype { size, name }), "dtypes")
+}
+
+/// Makes an operation; `function` is what `UserOp::new` took.
+pub fn create_op(function: dtl_op_fn_t, user: Addr, flags: u32, name: &str) -> Result<dtl_reduce_op_t> {
+    let Some(call) = UserOp::new(function, user) else {
+        return fail!(DTL_ERROR_NULL_POINTER, "fn is NULL: pass the operation's function");
+    };
+    if flags & !DTL_OP_COMMUTES != 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: use DTL_OP_COMMUTES or 0");
+    }
+    let name = checked_name(name)?;
+    given(OPS.add(Op { call, commutes: flags & DTL_OP_COMMUTES != 0, name }), "operations")
+}
+
+fn checked_name(name: &str) -> Result<CString> {
+    match CString::new(name) {
+        Ok(text) if (1..=NAME_LIMIT).contains(&name.len()) => Ok(text),
+        _ => fail!(DTL_ERROR_INVALID_ARGUMENT, "name has {} bytes: use 1 to {NAME_LIMIT}", name.len()),
+    }
+}
+
+fn given(number: Option<i32>, nouns: &str) -> Result<i32> {
+    match number {
+        Some(number) => Ok(number),
+        None => fail!(
+            DTL_ERROR_LIMIT,
+            "this process has made {} {nouns}, no more are possible: make them once and keep them",
+            super::numbered::LIMIT
+        ),
+    }
+}
+
+/// Destroys a dtype of the program's own. What runs with it goes on.
+pub fn destroy_dtype(dtype: dtl_dtype_t) -> Result<()> {
+    if reduce::dtype_name(dtype).is_some() {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{} is built in and stays", describe(dtype));
+    }
+    existing(DTYPES.destroy(dtype), "dtype", dtype, "one of dtl_dtype_create").map(drop)
+}
+
+/// Destroys an operation of the program's own. What runs with it goes on.
+pub fn destroy_op(op: dtl_reduce_op_t) -> Result<()> {
+    if let Some(name) = reduce::op_name(op) {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "DTL_OP_{} is built in and stays", name.to_string_lossy());
+    }
+    existing(OPS.destroy(op), "op", op, "one of dtl_op_create").map(drop)
+}
+
+/// Name of a dtype; valid for ever.
+pub fn dtype_name(dtype: dtl_dtype_t) -> Result<&'static CStr> {
+    match reduce::dtype_name(dtype) {
+        Some(name) => Ok(name),
+        None => Ok(find_dtype(dtype)?.name.as_c_str()),
+    }
+}
+
+/// Name of an operation; valid for ever.
+pub fn op_name(op: dtl_reduce_op_t) -> Result<&'static CStr> {
+    match reduce::op_name(op) {
+        Some(name) => Ok(name),
+        None => Ok(find_op(op)?.name.as_c_str()),
+    }
+}
+
+/// At finalize and in a forked child: the program's own numbers mean nothing any more.
+pub fn destroy_all() {
+    DTYPES.destroy_all();
+    OPS.destroy_all();
+}
+
+/// A dtype in a report: its name, or its number if it has none any more.
+#[must_use]
+pub fn dtype_text(dtype: dtl_dtype_t) -> String {
+    dtype_name(dtype).map_or_else(|_| format!("dtype {dtype}"), |name| name.to_string_lossy().into_owned())
+}
+
+/// An operation in a report.
+#[must_use]
+pub fn op_text(op: dtl_reduce_op_t) -> String {
+    op_name(op).map_or_else(|_| format!("op {op}"), |name| name.to_string_lossy().into_owned())
 }

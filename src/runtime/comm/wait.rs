@@ -40,7 +40,7 @@ pub fn wait(request: &Request, handle: dtl_request_t, timeout_ns: u64) -> Result
         if let Some(outcome) = test(request, handle)? {
             return Ok(outcome);
         }
-        backoff.pause();
+        request.comm().pause(&mut backoff);
         if backoff.is_long() || timeout_ns == 0 {
             if !request.comm().is_open() {
                 return ended(request, handle);
@@ -138,7 +138,16 @@ pub fn test_all(
             return Ok((false, Ok(())));
         }
     }
-    Ok((true, wait_all(requests, 0, &mut tell)))
+    let mut first_failure = Ok(());
+    for index in 0..requests.len() {
+        let Ok(Some(request)) = pinned(requests, index) else { continue };
+        // Over since the look above: another thread may be looking just now, but nobody undoes it.
+        let Some((info, result)) = request.take_if_over(handle_at(requests, index)) else { continue };
+        clear_if_over(requests, index);
+        tell(index, info);
+        first_failure = first_failure.and_then(|()| result.map_err(at(index)));
+    }
+    Ok((true, first_failure))
 }
 
 /// Takes every request that is over; how many there were, and how many are active.
@@ -188,10 +197,13 @@ pub fn wait_some(
         if taken > 0 || active == 0 {
             return Ok(taken);
         }
-        backoff.pause();
+        let first = (0..requests.len()).find_map(|index| pinned(requests, index).ok().flatten());
+        match &first {
+            Some(request) => request.comm().pause(&mut backoff),
+            None => backoff.pause(),
+        }
         if backoff.is_long() || timeout_ns == 0 {
-            let first = (0..requests.len()).find_map(|index| pinned(requests, index).ok().flatten());
-            if let Some(request) = first {
+            if let Some(request) = &first {
                 progress::others(request.comm());
             }
             if deadline.passed() {

@@ -10,6 +10,7 @@ use super::{exec_of, same_home};
 use crate::abi::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Token;
+use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::sys::clock::Deadline;
 use crate::sys::lock::Mutex;
@@ -178,7 +179,9 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if let (Body::Backend(token), Some(exec)) = (&self.body, self.home.exec.as_deref()) {
-            let _ = exec.event_destroy(*token); // nobody is left who could be told
+            if let Err(error) = exec.event_destroy(*token) {
+                log::warning!("destroying an event: {error}"); // no caller is left to be told
+            }
         }
     }
 }

@@ -57,7 +57,7 @@ pub fn run(executor: &Executor, reduction: Reduction, out: Region) -> Result<()>
     let (Some(partials), Some(result)) = (total, Scratch::copy_of(reduction.identity)) else {
         return no_memory(size);
     };
-    let round = Arc::new(Round { reduction, grain, stride, partials });
+    let round = Arc::new(Round { reduction, count: per_round, pieces, grain, stride, partials });
     let mut first = 0;
     while first < pieces {
         let count = per_round.min(pieces - first);
@@ -84,6 +84,9 @@ fn no_memory(size: usize) -> Result<()> {
 
 struct Round {
     reduction: Reduction,
+    /// Partial results, and pieces in all.
+    count: u64,
+    pieces: u64,
     grain: u64,
     stride: usize,
     partials: Scratch,
@@ -96,6 +99,14 @@ impl Round {
 
     fn fold(&self, first: u64, from: u64, to: u64) -> Result<()> {
         let Reduction { range, identity, fold, user, .. } = self.reduction;
+        if to > self.count || first + to > self.pieces {
+            // A backend's own loop.
+            return fail!(
+                DTL_ERROR_NATIVE_BACKEND,
+                "the executor ran pieces {from}..{to} of a loop over {}: its parallel_for must keep to the range",
+                self.count
+            );
+        }
         for index in from..to {
             let partial = self.partial(index);
             partial.copy_from(identity);

@@ -21,6 +21,7 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Launch, Token};
+use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::sys::args::ArgPack;
 use crate::sys::buf::Addr;
@@ -304,12 +305,16 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) else { return };
-        // Nobody is left who could be told of a failure.
+        // No caller is left to be told of a failure: the log is.
         if let Some((probe, _)) = foreign.probe.lock().take() {
-            let _ = exec.event_destroy(probe);
+            if let Err(error) = exec.event_destroy(probe) {
+                log::warning!("destroying a stream's event: {error}");
+            }
         }
         if foreign.owned {
-            let _ = exec.stream_destroy(foreign.token);
+            if let Err(error) = exec.stream_destroy(foreign.token) {
+                log::warning!("destroying a stream: {error}");
+            }
         }
     }
 }

@@ -24,7 +24,7 @@ pub(in crate::runtime::comm) fn bcast(s: &mut Schedule, g: Group, how: Algorithm
 
 /// Binomial tree; ranks are counted from the root.
 fn binomial(s: &mut Schedule, g: Group, root: i32, data: Region) {
-    let me = g.from_root(root);
+    let me = g.steps_from(root);
     let real = |virtual_rank: i32| (virtual_rank + root) % g.size;
     let mut reach = 1;
     while reach < g.size {

@@ -25,7 +25,7 @@ pub(in crate::runtime::comm) fn gather(
         gatherv(s, g, root, send, |rank| block(recv, rank, len));
         return Ok(());
     }
-    let me = g.from_root(root);
+    let me = g.steps_from(root);
     let all = s.scratch(len * subtree(me, g.size) as usize)?;
     s.copy(block(all, 0, len), send);
     s.round();
@@ -78,7 +78,7 @@ pub(in crate::runtime::comm) fn scatter(
         scatterv(s, g, root, |rank| block(send, rank, len), recv);
         return Ok(());
     }
-    let me = g.from_root(root);
+    let me = g.steps_from(root);
     let all = s.scratch(len * subtree(me, g.size) as usize)?;
     let mut reach = 1;
     while reach < g.size && me & reach == 0 {

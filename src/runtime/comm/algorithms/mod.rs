@@ -55,7 +55,7 @@ impl Group {
     }
 
     /// The rank counted from the root on.
-    fn from_root(self, root: i32) -> i32 {
+    fn steps_from(self, root: i32) -> i32 {
         (self.rank - root).rem_euclid(self.size)
     }
 }

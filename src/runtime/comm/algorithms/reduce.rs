@@ -17,7 +17,7 @@ pub(in crate::runtime::comm) fn reduce(
     (send, recv): (Region, Region),
 ) -> Result<()> {
     let top = if commutes { root } else { 0 };
-    let me = g.from_root(top);
+    let me = g.steps_from(top);
     let real = |virtual_rank: i32| (virtual_rank + top) % g.size;
     let partial = if g.rank == root { recv } else { s.scratch(send.len())? };
     let other = s.scratch(send.len())?;

@@ -1,0 +1,87 @@
+//! The end: what sends that are over have left with the wire goes out, then the receives of frames are
+//! ended, then the wire is closed. Both waits have a limit.
+
+use super::FRAME_WORD;
+use super::engine::{Engine, Link, rank_of};
+use crate::error::Result;
+use crate::runtime::backend::OpId;
+use crate::sys::buf::Region;
+use crate::sys::clock::Deadline;
+use crate::sys::park::Backoff;
+
+/// How long frames and answers that are under way may take: a rank that computes does not read them.
+const FLUSH_NS: u64 = 5_000_000_000;
+/// How long the wire may take to end the receives of frames.
+const RECEIVES_NS: u64 = 1_000_000_000;
+
+impl Engine {
+    /// Closes the wire. If that still has operations after the waits, their frames are never freed:
+    /// it may touch them as long as the process runs.
+    pub(super) fn close(mut self) -> Result<()> {
+        // Asking fails in a thread that may not: then the wire ends what it has by itself.
+        drop(self.flush());
+        drop(self.end_receives());
+        let closed = self.wire.close();
+        let flying = self.links.iter_mut().flat_map(|link| link.flying.drain(..));
+        flying.chain(self.incoming.drain(..)).for_each(std::mem::forget);
+        self.payloads.drain(..).for_each(std::mem::forget);
+        closed
+    }
+
+    /// A withdrawn offer counts: who says Clear to it waits for the answer.
+    fn has_work(&self) -> bool {
+        let is_busy = |link: &Link| link.has_work() || link.withdrawn > 0;
+        !self.payloads.is_empty() || self.links.iter().any(is_busy)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
+        while self.broken.is_none() && self.has_work() {
+            self.progress()?;
+            if deadline.passed() {
+                break;
+            }
+            backoff.pause();
+        }
+        Ok(())
+    }
+
+    /// Ends the receives of frames. A wire that cannot withdraw them gets a message from this rank to
+    /// itself for each.
+    fn end_receives(&mut self) -> Result<()> {
+        let (deadline, mut backoff) = (Deadline::after(RECEIVES_NS), Backoff::new());
+        let can_cancel = self.wire.can_cancel();
+        if can_cancel {
+            for (op, _) in &self.incoming {
+                self.wire.cancel(*op)?;
+            }
+        }
+        let mut own: Option<OpId> = None;
+        let mut unread = 0;
+        while (!self.incoming.is_empty() || own.is_some()) && !deadline.passed() {
+            if !can_cancel && own.is_none() && unread == 0 {
+                // An error: no room, or nothing works; time runs out then.
+                own = self.wire.isend(Region::EMPTY, rank_of(self.rank), FRAME_WORD).ok();
+                unread = usize::from(own.is_some());
+            }
+            if let Some(op) = own {
+                if self.wire.test(op)?.is_some() {
+                    own = None;
+                }
+            }
+            let Some(&(op, _)) = self.incoming.front() else {
+                backoff.pause();
+                continue;
+            };
+            match self.wire.test(op)? {
+                Some(done) => {
+                    self.incoming.pop_front();
+                    unread -= usize::from(!can_cancel && unread > 0 && done.source == rank_of(self.rank));
+                    backoff = Backoff::new();
+                }
+                None => backoff.pause(),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Ranks that have died, and wires that have failed.
+
+use super::engine::{Arrival, Engine, Operation, Receive, Send, SendStage, index_of, rank_of};
+use crate::abi::status::*;
+use crate::runtime::backend::{Done, OpId};
+
+/// Receives from any source that may end because of one death before the wire counts as failed: as
+/// many as are posted, and some that had begun to take a message of the dead rank.
+const LOST_BY_ONE_DEATH: usize = 2 * super::engine::RECEIVES;
+
+impl Engine {
+    /// The receive of a frame has failed.
+    pub(super) fn receive_failed(&mut self, got: &Done) {
+        let source = index_of(got.source);
+        let names_a_rank = source < self.links.len() && source != self.rank;
+        if got.status != DTL_ERROR_RANK_FAILURE || !names_a_rank {
+            let said = self.wire.failure_text();
+            return self.break_down(got.status, said);
+        }
+        if !self.links.get(source).is_some_and(|link| link.is_dead) {
+            self.note_failure(got.status, source);
+        }
+        self.lost_receives += 1;
+        if self.lost_receives > LOST_BY_ONE_DEATH * (self.deaths + self.dying.len()) {
+            let text = format!("receives from any source fail for ever since the death of rank {source}");
+            self.break_down(DTL_ERROR_RANK_FAILURE, Some(text));
+        }
+    }
+
+    /// Nothing works any more: all operations end with this status, now and later.
+    pub(super) fn break_down(&mut self, status: dtl_status_t, said: Option<String>) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.broken = Some(status);
+        if said.is_some() {
+            self.said = said;
+        }
+        let own = self.rank;
+        let unfinished = |(id, operation): (OpId, &mut Operation)| match operation {
+            Operation::Done(_) => None,
+            Operation::Send(send) => Some((id, send.dest)),
+            Operation::Receive(_) | Operation::Taken(_) => Some((id, own)),
+        };
+        let all: Vec<_> = self.operations.iter_mut().filter_map(unfinished).collect();
+        all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
+    }
+
+    /// Settles the ranks that have died since the last call; what they had sent has been read.
+    pub(super) fn settle_deaths(&mut self) {
+        for rank in std::mem::take(&mut self.dying) {
+            if self.links.get(rank).is_some_and(|link| !link.is_dead) {
+                self.settle(rank);
+            }
+        }
+    }
+
+    /// Ends everything that needs a rank that is gone and that the wire does not know of. What the
+    /// wire has, it ends itself.
+    fn settle(&mut self, rank: usize) {
+        let Some(link) = self.links.get_mut(rank) else { return };
+        link.is_dead = true;
+        link.withdrawn = 0;
+        link.answers.clear();
+        link.starts.clear();
+        self.deaths += 1;
+        // An offer cannot be fetched any more; a message that is here can.
+        self.matcher.retain_unexpected(rank_of(rank), |what| !matches!(what, Arrival::Offered(_)));
+        let mut hopeless = self.matcher.take_posted_from(rank_of(rank));
+        let bound = |(id, operation): (OpId, &mut Operation)| {
+            let is_bound = match operation {
+                Operation::Send(Send { dest, stage, .. }) => *dest == rank && *stage != SendStage::Moving,
+                Operation::Receive(Receive { taken: Some(taken), .. }) => {
+                    taken.source == rank && taken.payload.is_none()
+                }
+                _ => false,
+            };
+            is_bound.then_some(id)
+        };
+        hopeless.extend(self.operations.iter_mut().filter_map(bound));
+        hopeless.into_iter().for_each(|id| self.finish_failed(id, rank, DTL_ERROR_RANK_FAILURE));
+    }
+
+    pub(super) fn failed_ranks(&self) -> Vec<i32> {
+        let dead = (0_i32..).zip(&self.links).filter(|(_, link)| link.is_dead);
+        dead.map(|(rank, _)| rank).collect()
+    }
+}

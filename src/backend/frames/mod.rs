@@ -1,0 +1,177 @@
+//! Complete two-sided communication over a transport that can only send, receive and test: matching
+//! of 64-bit words with masks, probing, synchronous sends and withdrawal are made here.
+//!
+//! `Wire` is what such a transport must do; `frame` is what travels on it. `engine` has the operations
+//! and how they start and are withdrawn, `taking` messages that a program looks at before it receives
+//! them, `reading` what comes in, `writing` what goes out, `failing` ranks and wires that are gone,
+//! `closing` the end. The lock is here. The library uses it for registered communicators.
+
+mod closing;
+mod engine;
+mod failing;
+mod frame;
+#[cfg(test)]
+mod mock;
+mod reading;
+mod taking;
+#[cfg(test)]
+mod tests;
+mod writing;
+
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::sys::buf::Region;
+use crate::sys::lock::Mutex;
+use engine::Engine;
+
+/// The word of every frame. Payloads travel under other words, all below 2^28.
+const FRAME_WORD: u64 = 0;
+
+/// A transport that is called by one thread at a time and matches 28 bits exactly.
+///
+/// Two messages of one rank under one word are received in the order sent, by receives in the order
+/// posted. A rank may send to itself. No call but `close` waits. A status BUSY of `isend` or `irecv`
+/// means "no room now": the call is made again later. An error of `test` means that asking failed (in
+/// this thread, say); the operation lives on.
+///
+/// A death that it notices ends what can no longer complete with RANK_FAILURE: sends to the dead rank
+/// and receives from it, and at least one receive from any source (one that is pending, else the next),
+/// `source` telling who died.
+/// Receives from any source that are posted afterwards take messages of the living.
+pub trait Wire: Send + Sync {
+    /// This process' rank.
+    fn rank(&self) -> i32;
+    /// Number of ranks.
+    fn size(&self) -> i32;
+    /// Starts a send; the region stays valid until it is done.
+    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId>;
+    /// Starts a receive from a rank or DTL_ANY_SOURCE, of exactly this word.
+    fn irecv(&self, data: Region, source: i32, word: u64) -> Result<OpId>;
+    /// Makes progress and asks after one operation; `Some` = over.
+    fn test(&self, op: OpId) -> Result<Option<Done>>;
+    /// Whether `cancel` withdraws receives.
+    fn can_cancel(&self) -> bool;
+    /// Tries to withdraw an operation, which then completes through `test`.
+    fn cancel(&self, op: OpId) -> Result<()>;
+    /// How the data moves, for people.
+    fn describe(&self) -> String;
+    /// What it says of the operation that has just failed in this thread.
+    fn failure_text(&self) -> Option<String>;
+    /// Closes it.
+    fn close(&self) -> Result<()>;
+}
+
+/// The whole trait over a wire. Closes the wire if that is not possible.
+pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
+    let (rank, size, description) = (wire.rank(), wire.size(), wire.describe());
+    let mut engine = Engine::new(wire);
+    if let Err(error) = engine.post_receives() {
+        engine.close()?;
+        return Err(error);
+    }
+    Ok(Box::new(Endpoint { engine: Mutex::new(Some(engine)), rank, size, description }))
+}
+
+/// An engine behind one short lock.
+struct Endpoint {
+    /// `None` when it is closed.
+    engine: Mutex<Option<Engine>>,
+    rank: i32,
+    size: i32,
+    description: String,
+}
+
+impl Endpoint {
+    #[inline]
+    fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
+        match self.engine.lock().as_mut() {
+            Some(engine) => act(engine),
+            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
+        }
+    }
+}
+
+impl Transport for Endpoint {
+    fn rank(&self) -> i32 {
+        self.rank
+    }
+
+    fn size(&self) -> i32 {
+        self.size
+    }
+
+    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        self.with(|engine| engine.isend(data, dest, word, mode))
+    }
+
+    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
+        self.with(|engine| engine.irecv(data, select))
+    }
+
+    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+        self.with(|engine| engine.probe(select))
+    }
+
+    fn take(&self, select: Selector) -> Result<Option<Matched>> {
+        self.with(|engine| engine.take(select))
+    }
+
+    fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
+        self.with(|engine| engine.receive_matched(message, data))
+    }
+
+    fn test(&self, op: OpId) -> Result<Option<Done>> {
+        self.with(|engine| {
+            if let Some(done) = engine.outcome(op)? {
+                return Ok(Some(done));
+            }
+            engine.progress()?;
+            engine.outcome(op)
+        })
+    }
+
+    fn progress(&self) {
+        // Who holds the lock makes progress itself; an error is told to who asks after an operation.
+        if let Some(engine) = self.engine.try_lock().as_mut().and_then(|engine| engine.as_mut()) {
+            drop(engine.progress());
+        }
+    }
+
+    fn cancel(&self, op: OpId) -> Result<()> {
+        self.with(|engine| {
+            engine.cancel(op);
+            Ok(())
+        })
+    }
+
+    fn failed_ranks(&self) -> Vec<i32> {
+        self.with(|engine| Ok(engine.failed_ranks())).unwrap_or_default()
+    }
+
+    fn failed_count(&self) -> usize {
+        self.with(|engine| Ok(engine.deaths)).unwrap_or(0)
+    }
+
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+
+    fn failure_text(&self) -> Option<String> {
+        self.with(|engine| Ok(engine.said.clone())).ok().flatten()
+    }
+
+    fn close(&self) -> Result<()> {
+        match self.engine.lock().take() {
+            Some(engine) => engine.close(),
+            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.get_mut().take() {
+            drop(engine.close());
+        }
+    }
+}

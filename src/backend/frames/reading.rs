@@ -1,0 +1,254 @@
+//! What comes in: frames, in the order in which their receives were posted, and payloads.
+
+use super::engine::{Answer, Arrival, Bytes, Engine, Mover, Offer, Operation, Payload, Receive};
+use super::engine::{Send, SendStage, Taken, done, fitting, index_of, rank_of};
+use super::frame::{FRAME, Frame, Header, Kind};
+use super::{FRAME_WORD, engine};
+use crate::abi::comm::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::error::{Error, Result};
+use crate::runtime::backend::{Done, OpId};
+use crate::sys::buf::Scratch;
+
+/// Frames read in one round.
+const FRAMES: usize = 64;
+/// Payloads asked after in one round.
+const PAYLOADS: usize = 64;
+
+impl Engine {
+    /// Moves everything on that can move. An error: the wire could not be asked.
+    pub(super) fn progress(&mut self) -> Result<()> {
+        if self.broken.is_some() {
+            return Ok(());
+        }
+        let all_read = self.read_frames()?;
+        if self.frameless > 0 || !self.unposted.is_empty() {
+            if let Err(error) = self.post_receives() {
+                self.break_down(error.status(), Some(error.text().to_owned()));
+            }
+        }
+        if !self.payloads.is_empty() {
+            self.ask_payloads()?;
+        }
+        self.write_on()?;
+        if all_read && !self.dying.is_empty() {
+            self.settle_deaths();
+        }
+        Ok(())
+    }
+
+    /// Posts receives of frames until there are as many as there should be, or no room for more.
+    pub(super) fn post_receives(&mut self) -> Result<()> {
+        while self.frameless > 0 {
+            let Some(frame) = self.pool.pop().or_else(Frame::new) else { break };
+            self.frameless -= 1;
+            self.unposted.push(frame);
+        }
+        while let Some(mut frame) = self.unposted.pop() {
+            match self.wire.irecv(frame.region(FRAME), DTL_ANY_SOURCE, FRAME_WORD) {
+                Ok(op) => self.incoming.push_back((op, frame)),
+                Err(error) => {
+                    self.unposted.push(frame);
+                    if error.status() != DTL_ERROR_BUSY {
+                        return Err(error);
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads frames; whether there are no more.
+    fn read_frames(&mut self) -> Result<bool> {
+        for _ in 0..FRAMES {
+            let Some(&(op, _)) = self.incoming.front() else { return Ok(true) };
+            let Some(done) = self.wire.test(op)? else { return Ok(true) };
+            let Some((_, frame)) = self.incoming.pop_front() else { return Ok(true) };
+            let back = match done.status {
+                DTL_SUCCESS => self.accept(&done, frame),
+                _ => {
+                    self.receive_failed(&done);
+                    Some(frame)
+                }
+            };
+            match back {
+                Some(frame) => self.unposted.push(frame),
+                None => self.frameless += 1,
+            }
+            if self.broken.is_some() {
+                return Ok(true);
+            }
+            if let Err(error) = self.post_receives() {
+                self.break_down(error.status(), Some(error.text().to_owned()));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Handles a frame; gives it back unless it keeps it.
+    fn accept(&mut self, got: &Done, frame: Frame) -> Option<Frame> {
+        let source = index_of(got.source);
+        let header = frame.read(got.size).filter(|_| source < self.links.len() && source != self.rank);
+        let Some(header) = header else {
+            let text = format!("{} bytes from rank {} are no frame of this library", got.size, got.source);
+            self.break_down(DTL_ERROR_COMMUNICATION, Some(text));
+            return Some(frame);
+        };
+        match header.kind {
+            Kind::Eager => return self.accept_message(source, &header, frame),
+            Kind::Offer => self.accept_offer(source, &header),
+            Kind::Clear => self.accept_clear(source, &header),
+            Kind::Ack => self.accept_ack(source, OpId(header.id)),
+            Kind::Withdraw => self.accept_withdraw(source, header.id),
+            Kind::Forgotten => self.forgotten(source),
+        }
+        Some(frame)
+    }
+
+    fn accept_message(&mut self, source: usize, header: &Header, mut frame: Frame) -> Option<Frame> {
+        let size = usize::try_from(header.size).unwrap_or(0);
+        let from = rank_of(source);
+        if let Some(id) = self.matcher.take_posted(from, header.word) {
+            self.deliver(id, source, header.word, frame.payload(size));
+            return Some(frame);
+        }
+        let (bytes, back) = match Scratch::copy_of(frame.payload(size)) {
+            Some(copy) => (Bytes::Copied(copy), Some(frame)),
+            None => (Bytes::Framed(frame, size), None),
+        };
+        self.matcher.arrive(from, header.word, Arrival::Held(bytes));
+        back
+    }
+
+    fn accept_offer(&mut self, source: usize, header: &Header) {
+        if self.gone(rank_of(source)).is_some() {
+            return; // it cannot be fetched any more
+        }
+        let offer = Offer { size: header.size, send: header.id };
+        match self.matcher.take_placed(rank_of(source), header.word) {
+            Some(place) => {
+                self.keep_place(place);
+                self.begin(place.what, source, header.word, offer);
+            }
+            None => self.matcher.arrive(rank_of(source), header.word, Arrival::Offered(offer)),
+        }
+    }
+
+    fn accept_clear(&mut self, source: usize, header: &Header) {
+        let id = OpId(header.id);
+        let mut answer = Answer::Payload { send: None, word: header.payload, want: 0 };
+        if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
+            if send.dest == source && send.stage == SendStage::Offered {
+                send.stage = SendStage::Cleared;
+                let want = usize::try_from(header.size).unwrap_or(0).min(send.data.len());
+                answer = Answer::Payload { send: Some(id), word: header.payload, want };
+            }
+        }
+        if let Answer::Payload { send: None, .. } = answer {
+            self.forgotten(source);
+        }
+        self.answer(source, answer);
+    }
+
+    fn accept_withdraw(&mut self, source: usize, id: u64) {
+        let is = |what: &Arrival| matches!(what, Arrival::Offered(offer) if offer.send == id);
+        // If it is not there, a receive has it, and the sender will hear Clear.
+        if self.matcher.remove_unexpected(rank_of(source), is).is_some() {
+            self.answer(source, Answer::Tell(Kind::Forgotten, id));
+        }
+    }
+
+    /// A withdrawn offer is settled.
+    fn forgotten(&mut self, source: usize) {
+        if let Some(link) = self.links.get_mut(source) {
+            link.withdrawn = link.withdrawn.saturating_sub(1);
+        }
+    }
+
+    fn accept_ack(&mut self, source: usize, id: OpId) {
+        if let Some(&Operation::Send(Send { dest, word, data, stage: SendStage::Offered, .. })) =
+            self.operations.get(id)
+        {
+            if dest == source {
+                self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            }
+        }
+    }
+
+    // ---- payloads ----
+
+    /// Asks after payloads, in turn.
+    fn ask_payloads(&mut self) -> Result<()> {
+        for _ in 0..self.payloads.len().min(PAYLOADS) {
+            let Some(payload) = self.payloads.pop_front() else { break };
+            match self.wire.test(payload.op) {
+                Ok(Some(done)) => self.payload_over(&payload, &done),
+                Ok(None) => self.payloads.push_back(payload),
+                Err(error) => {
+                    self.payloads.push_back(payload);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn payload_over(&mut self, payload: &Payload, got: &Done) {
+        let id = match &payload.of {
+            Mover::Send(None, _) => return,
+            Mover::Send(Some(id), _) | Mover::Receive(id, _) => *id,
+        };
+        let (peer, outcome) = match self.operations.get(id) {
+            Some(&Operation::Send(Send { dest, word, data, .. })) => {
+                (dest, Some(done(self.rank, DTL_SUCCESS, word, data.len() as u64)))
+            }
+            Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) => {
+                (taken.source, received(into.len(), &taken, got, fitting(taken.offer.size, into)))
+            }
+            _ => return,
+        };
+        match outcome {
+            _ if got.status != DTL_SUCCESS => {
+                self.note_failure(got.status, peer);
+                self.finish_failed(id, peer, got.status);
+            }
+            Some(done) => self.finish(id, done),
+            None => self.put_back(id),
+        }
+    }
+
+    /// The offer of a receive was withdrawn: the receive is as if it had never had it.
+    fn put_back(&mut self, id: OpId) {
+        let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
+        receive.taken = None;
+        match receive.place.take() {
+            Some(place) => self.find_message(place),
+            None => self.finish_failed(id, self.rank, DTL_ERROR_CANCELED),
+        }
+    }
+
+    /// Notes why something has failed.
+    pub(super) fn note_failure(&mut self, status: dtl_status_t, peer: usize) {
+        self.said = self.wire.failure_text();
+        if status == DTL_ERROR_RANK_FAILURE && !self.dying.contains(&peer) {
+            self.dying.push(peer);
+        }
+    }
+
+    pub(super) fn note_error(&mut self, error: &Error, peer: usize) {
+        self.note_failure(error.status(), peer);
+        self.said = Some(error.text().to_owned());
+    }
+}
+
+/// What a receive tells that has got its payload; `None`: it got nothing, the offer was withdrawn.
+fn received(room: usize, taken: &Taken, got: &Done, status: dtl_status_t) -> Option<Done> {
+    let wanted = engine::wanted(taken.offer.size, room) as u64;
+    match got.size {
+        0 => None,
+        size if size == wanted => Some(done(taken.source, status, taken.word, taken.offer.size)),
+        size => Some(done(taken.source, DTL_ERROR_COMMUNICATION, taken.word, size)),
+    }
+}

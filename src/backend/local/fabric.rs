@@ -1,0 +1,484 @@
+//! Messages between ranks of one process: one copy, from the sender's buffer to the receiver's.
+//!
+//! Each rank has a side: its operations, the receives it has posted, the messages that came for it, and
+//! a lock over these. No call holds two sides' locks, so there is no order to keep and ranks that have
+//! nothing to do with each other never meet.
+//!
+//! Whoever comes second, sender or receiver, copies. Small messages are copied under the receiver's
+//! lock. A large one is copied under no lock at all: matching it takes the receive out of the posted
+//! ones (or the message out of the unexpected ones), so `cancel` finds neither and withdraws neither,
+//! and both operations stay unfinished until the copy is done. By the transport's contract an
+//! unfinished operation's buffer is valid, hence both are; a wait that is given up withdraws its
+//! operation first and so waits for the copy.
+
+use crate::abi::comm::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::backend::matching::{self, Matcher};
+use crate::backend::operations::Operations;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::sys::buf::{Region, Scratch};
+use crate::sys::lock::{Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Messages up to this size are copied when nobody waits for them, and their sends are over.
+pub(super) const EAGER: usize = 4096;
+
+/// Endpoints of `count` ranks that live in this process, in the order of their ranks.
+pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
+    let ranks = usize::try_from(count).unwrap_or(0);
+    check_room(ranks)?;
+    let sides = (0..ranks).map(|_| Side::new(ranks)).collect();
+    let fabric = Arc::new(Fabric { size: count, sides, blamed: AtomicUsize::new(0) });
+    Ok((0..count).map(|rank| Endpoint { rank, fabric: Arc::clone(&fabric) }).collect())
+}
+
+/// Each rank has queues for each other one. Thousands of ranks need so much that a limit of this
+/// process may be in the way: asked for at once, so that it is a failure with a name.
+fn check_room(ranks: usize) -> Result<()> {
+    const PAIR: usize = 2 * size_of::<std::collections::VecDeque<u8>>();
+    let bytes = ranks * (ranks * PAIR + size_of::<Side>());
+    if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
+        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {bytes} bytes for the queues between {ranks} ranks");
+    }
+    Ok(())
+}
+
+/// One rank's end.
+pub(super) struct Endpoint {
+    rank: i32,
+    fabric: Arc<Fabric>,
+}
+
+struct Fabric {
+    size: i32,
+    sides: Vec<Side>,
+    /// How many ranks that left have made an operation fail.
+    blamed: AtomicUsize,
+}
+
+/// Far enough apart that two ranks never share a line (or a prefetched pair).
+#[repr(align(128))]
+struct Side {
+    state: Mutex<State>,
+    /// Told of an event while somebody sleeps.
+    woken: Condvar,
+    left: AtomicBool,
+    /// Whether an operation failed because this rank left.
+    blamed: AtomicBool,
+}
+
+struct State {
+    operations: Operations<Operation>,
+    matcher: Matcher<OpId, Message>,
+    /// Operations that have ended and unexpected messages that have come, so far.
+    events: u64,
+    sleepers: u32,
+}
+
+enum Operation {
+    Send {
+        dest: i32,
+    },
+    Receive {
+        into: Region,
+    },
+    /// A receive whose message is being copied.
+    Filling,
+    /// A message that was taken for a receive to come.
+    Taken(matching::Message<Message>),
+    Done(Done),
+}
+
+/// A message that nobody has asked for yet.
+enum Message {
+    /// A copy of it; its send is over.
+    Copied(Scratch),
+    /// The sender's own bytes; its send ends when they are taken.
+    Lent(Region, OpId),
+}
+
+/// What became of a small message.
+enum Small {
+    Delivered,
+    NoMemory,
+    Left,
+}
+
+impl Side {
+    fn new(ranks: usize) -> Self {
+        let state =
+            State { operations: Operations::new(), matcher: Matcher::new(ranks), events: 0, sleepers: 0 };
+        Side {
+            state: Mutex::new(state),
+            woken: Condvar::new(),
+            left: AtomicBool::new(false),
+            blamed: AtomicBool::new(false),
+        }
+    }
+
+    fn finish(&self, id: OpId, done: Done) {
+        self.finish_locked(&mut self.state.lock(), id, done);
+    }
+
+    fn finish_locked(&self, state: &mut State, id: OpId, done: Done) {
+        if let Some(operation) = state.operations.get_mut(id) {
+            *operation = Operation::Done(done);
+        }
+        self.wake(state);
+    }
+
+    /// An operation has ended, or a message has come that a probe may wait for.
+    fn wake(&self, state: &mut State) {
+        state.events += 1;
+        if state.sleepers > 0 {
+            self.woken.notify_all();
+        }
+    }
+
+    fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+}
+
+fn sent(rank: i32, word: u64, data: Region) -> Done {
+    Done { source: rank, status: DTL_SUCCESS, word, size: data.len() as u64 }
+}
+
+fn failed(rank: i32, word: u64) -> Done {
+    Done { source: rank, status: DTL_ERROR_RANK_FAILURE, word, size: 0 }
+}
+
+/// What a receive of this message would tell.
+fn found(message: &matching::Message<Message>) -> Done {
+    let size = match &message.what {
+        Message::Copied(copy) => copy.region().len(),
+        Message::Lent(bytes, _) => bytes.len(),
+    };
+    Done { source: message.source, status: DTL_SUCCESS, word: message.word, size: size as u64 }
+}
+
+/// Copies what fits.
+fn received(into: Region, data: Region, source: i32, word: u64) -> Done {
+    into.copy_from(data);
+    let status = if data.len() > into.len() { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS };
+    Done { source, status, word, size: data.len() as u64 }
+}
+
+impl Fabric {
+    fn side(&self, rank: i32) -> Result<&Side> {
+        match usize::try_from(rank).ok().and_then(|rank| self.sides.get(rank)) {
+            Some(side) => Ok(side),
+            None => fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.size - 1),
+        }
+    }
+
+    /// The ranks and their sides.
+    fn all(&self) -> impl Iterator<Item = (i32, &Side)> {
+        (0..self.size).zip(&self.sides)
+    }
+
+    /// Notes that a rank that left was still needed.
+    fn blame(&self, side: &Side) {
+        if !side.blamed.swap(true, Ordering::Relaxed) {
+            self.blamed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Endpoint {
+    fn own(&self) -> Result<&Side> {
+        self.fabric.side(self.rank)
+    }
+
+    fn send_small(&self, target: &Side, data: Region, word: u64) -> Small {
+        let mut state = target.state.lock();
+        if target.has_left() {
+            return Small::Left;
+        }
+        if let Some(posted) = state.matcher.take_posted(self.rank, word) {
+            if let Some(&Operation::Receive { into }) = state.operations.get(posted) {
+                target.finish_locked(&mut state, posted, received(into, data, self.rank, word));
+            }
+            return Small::Delivered;
+        }
+        let Some(copy) = Scratch::copy_of(data) else { return Small::NoMemory };
+        state.matcher.arrive(self.rank, word, Message::Copied(copy));
+        target.wake(&mut state);
+        Small::Delivered
+    }
+
+    /// Copies into the posted receive, or lends the bytes to the receive to come.
+    fn send_large(&self, target: &Side, data: Region, word: u64, id: OpId) -> Result<()> {
+        let mut state = target.state.lock();
+        if target.has_left() {
+            drop(state);
+            self.fabric.blame(target);
+            self.own()?.finish(id, failed(self.rank, word));
+            return Ok(());
+        }
+        let Some(posted) = state.matcher.take_posted(self.rank, word) else {
+            state.matcher.arrive(self.rank, word, Message::Lent(data, id));
+            target.wake(&mut state);
+            return Ok(());
+        };
+        let receive = state.operations.get_mut(posted);
+        let into = match receive.map(|place| std::mem::replace(place, Operation::Filling)) {
+            Some(Operation::Receive { into }) => into,
+            _ => Region::EMPTY,
+        };
+        drop(state);
+        // Neither can be withdrawn now, so both buffers are valid: see the module's text.
+        target.finish(posted, received(into, data, self.rank, word));
+        self.own()?.finish(id, sent(self.rank, word, data));
+        Ok(())
+    }
+
+    fn named(&self, select: Selector) -> Result<Option<&Side>> {
+        if select.source == DTL_ANY_SOURCE { Ok(None) } else { self.fabric.side(select.source).map(Some) }
+    }
+
+    /// No message is there; whether one can still come.
+    fn nothing_from<T>(&self, source: Option<&Side>) -> Result<Option<T>> {
+        let Some(source) = source.filter(|source| source.has_left()) else { return Ok(None) };
+        self.fabric.blame(source);
+        fail!(DTL_ERROR_RANK_FAILURE, "no message is left from a rank that has left the communicator")
+    }
+
+    /// Ends a receive (`Operation::Receive` under `id`) with a message, and the send if that waits for it.
+    fn give(
+        &self,
+        own: &Side,
+        mut state: MutexGuard<'_, State>,
+        id: OpId,
+        message: matching::Message<Message>,
+    ) -> Result<()> {
+        let Some(&Operation::Receive { into }) = state.operations.get(id) else { return Ok(()) };
+        match message.what {
+            Message::Copied(copy) => {
+                let done = received(into, copy.region(), message.source, message.word);
+                own.finish_locked(&mut state, id, done);
+            }
+            Message::Lent(bytes, send) => {
+                if let Some(operation) = state.operations.get_mut(id) {
+                    *operation = Operation::Filling;
+                }
+                drop(state);
+                // Neither can be withdrawn now, so both buffers are valid: see the module's text.
+                own.finish(id, received(into, bytes, message.source, message.word));
+                let done = sent(message.source, message.word, bytes);
+                self.fabric.side(message.source)?.finish(send, done);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what other ranks want of this one. Messages that were copied stay receivable.
+    fn end_others(&self) {
+        let mut was_needed = false;
+        for (_, side) in self.fabric.all().filter(|(rank, _)| *rank != self.rank) {
+            let mut state = side.state.lock();
+            state.matcher.retain_unexpected(self.rank, |message| matches!(message, Message::Copied(_)));
+            for receive in state.matcher.take_posted_from(self.rank) {
+                was_needed = true;
+                side.finish_locked(&mut state, receive, failed(self.rank, 0));
+            }
+        }
+        if let (true, Ok(own)) = (was_needed, self.own()) {
+            self.fabric.blame(own);
+        }
+    }
+}
+
+impl Transport for Endpoint {
+    fn rank(&self) -> i32 {
+        self.rank
+    }
+
+    fn size(&self) -> i32 {
+        self.fabric.size
+    }
+
+    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        let (target, own) = (self.fabric.side(dest)?, self.own()?);
+        if data.len() > EAGER || mode == SendMode::Synchronous {
+            // First the operation: whoever takes the message ends it, perhaps at once.
+            let id = own.state.lock().operations.add(Operation::Send { dest })?;
+            self.send_large(target, data, word, id)?;
+            return Ok(id);
+        }
+        let id = own.state.lock().operations.add(Operation::Done(sent(self.rank, word, data)))?;
+        match self.send_small(target, data, word) {
+            Small::Delivered => {}
+            Small::Left => {
+                self.fabric.blame(target);
+                own.finish(id, failed(self.rank, word));
+            }
+            // The sender's bytes are lent, as those of a large message.
+            Small::NoMemory => {
+                if let Some(operation) = own.state.lock().operations.get_mut(id) {
+                    *operation = Operation::Send { dest };
+                }
+                self.send_large(target, data, word, id)?;
+            }
+        }
+        Ok(id)
+    }
+
+    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
+        let named = self.named(select)?;
+        let own = self.own()?;
+        let mut state = own.state.lock();
+        let id = state.operations.add(Operation::Receive { into: data })?;
+        let Some(message) = state.matcher.take_unexpected(&select) else {
+            match named {
+                // A rank marks itself as left before it looks for receives here, under this lock.
+                Some(source) if source.has_left() => {
+                    own.finish_locked(&mut state, id, failed(select.source, 0));
+                    self.fabric.blame(source);
+                }
+                _ => state.matcher.post(select, id),
+            }
+            return Ok(id);
+        };
+        self.give(own, state, id, message)?;
+        Ok(id)
+    }
+
+    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+        let source = self.named(select)?;
+        let state = self.own()?.state.lock();
+        match state.matcher.peek(&select) {
+            Some(message) => Ok(Some(found(message))),
+            None => self.nothing_from(source),
+        }
+    }
+
+    fn take(&self, select: Selector) -> Result<Option<Matched>> {
+        let source = self.named(select)?;
+        let mut state = self.own()?.state.lock();
+        let Some(done) = state.matcher.peek(&select).map(found) else { return self.nothing_from(source) };
+        let message = state.operations.add(Operation::Done(done))?;
+        if let Some(taken) = state.matcher.take_unexpected(&select) {
+            if let Some(place) = state.operations.get_mut(message) {
+                *place = Operation::Taken(taken);
+            }
+        }
+        Ok(Some(Matched { message, done }))
+    }
+
+    fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
+        let own = self.own()?;
+        let mut state = own.state.lock();
+        let taken = match state.operations.get_mut(message) {
+            Some(place @ Operation::Taken(_)) => std::mem::replace(place, Operation::Receive { into: data }),
+            _ => {
+                return fail!(
+                    DTL_ERROR_INVALID_HANDLE,
+                    "message {:#x} was received or never taken",
+                    message.0
+                );
+            }
+        };
+        if let Operation::Taken(taken) = taken {
+            self.give(own, state, message, taken)?;
+        }
+        Ok(message)
+    }
+
+    fn test(&self, op: OpId) -> Result<Option<Done>> {
+        let operations = &mut self.own()?.state.lock().operations;
+        match operations.get(op) {
+            None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0),
+            Some(&Operation::Done(done)) => {
+                operations.remove(op);
+                Ok(Some(done))
+            }
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// There is nothing to move: who starts the second half of a message ends it.
+    fn progress(&self) {}
+
+    fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
+        let Ok(own) = self.own() else { return false };
+        let mut state = own.state.lock();
+        if state.events == *seen {
+            state.sleepers += 1;
+            state = own.woken.wait_for(state, limit);
+            state.sleepers -= 1;
+        }
+        *seen = state.events;
+        true
+    }
+
+    fn cancel(&self, op: OpId) -> Result<()> {
+        let own = self.own()?;
+        let done = Done { source: self.rank, status: DTL_ERROR_CANCELED, word: 0, size: 0 };
+        let mut state = own.state.lock();
+        let dest = match state.operations.get(op) {
+            Some(Operation::Receive { .. }) => {
+                if state.matcher.withdraw(&op) {
+                    own.finish_locked(&mut state, op, done);
+                }
+                return Ok(());
+            }
+            Some(&Operation::Send { dest }) => dest,
+            Some(Operation::Filling | Operation::Taken(_) | Operation::Done(_)) | None => return Ok(()),
+        };
+        drop(state);
+        let is = |message: &Message| matches!(message, Message::Lent(_, send) if *send == op);
+        let target = self.fabric.side(dest)?;
+        // Who removes the message is the one who ends its send.
+        let removed = target.state.lock().matcher.remove_unexpected(self.rank, is);
+        if removed.is_some() {
+            own.finish(op, done);
+        }
+        Ok(())
+    }
+
+    fn is_one_node(&self) -> bool {
+        true
+    }
+
+    fn failed_ranks(&self) -> Vec<i32> {
+        self.fabric.all().filter(|(_, side)| side.has_left()).map(|(rank, _)| rank).collect()
+    }
+
+    /// A rank that left after its part is no failure; one that an operation still needed is, and then
+    /// also for ranks that wait for it only through others.
+    fn failed_count(&self) -> usize {
+        self.fabric.blamed.load(Ordering::Relaxed)
+    }
+
+    fn describe(&self) -> String {
+        "copies within this process".to_string()
+    }
+
+    /// Leaves: what can no longer complete ends with RANK_FAILURE.
+    fn close(&self) -> Result<()> {
+        let own = self.own()?;
+        let mut state = own.state.lock();
+        if own.left.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        // Nobody will receive these.
+        let everything = Selector { source: DTL_ANY_SOURCE, word: 0, ignore: u64::MAX };
+        let mut lost = Vec::new();
+        while let Some(message) = state.matcher.take_unexpected(&everything) {
+            if let Message::Lent(_, send) = message.what {
+                lost.push((message.source, message.word, send));
+            }
+        }
+        drop(state);
+        for (source, word, send) in lost.into_iter().filter(|(source, ..)| *source != self.rank) {
+            self.fabric.blame(own);
+            self.fabric.side(source)?.finish(send, failed(source, word));
+        }
+        self.end_others();
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Tests of the ranks within one process, below the communicators: the transport alone.
+
+use super::alone::SelfComm;
+use super::fabric::{EAGER, endpoints};
+use crate::abi::comm::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::runtime::backend::{Comm, Done, OpenArgs, Selector, SendMode, Transport};
+use crate::sys::buf::{Region, Scratch};
+
+fn buffer(bytes: &[u8]) -> Scratch {
+    // SAFETY: the slice outlives the copy made here; `copy_of` only reads it.
+    Scratch::copy_of(unsafe { Region::new(bytes.as_ptr().cast_mut().cast(), bytes.len()) }).expect("memory")
+}
+
+fn bytes(scratch: &Scratch) -> &[u8] {
+    // SAFETY: the tests read a buffer only after the operation on it is over.
+    unsafe { scratch.region().as_slice() }
+}
+
+fn from(source: i32, word: u64) -> Selector {
+    Selector { source, word, ignore: 0 }
+}
+
+fn open_self() -> Box<dyn Transport> {
+    let args = OpenArgs {
+        flags: 0,
+        named: None,
+        launched: None,
+        job: c"".to_owned(),
+        timeout_ns: u64::MAX,
+        native: crate::sys::buf::Addr::NULL,
+    };
+    SelfComm.open(&args).expect("self")
+}
+
+#[test]
+fn self_sends_to_itself_before_and_after_the_receive() {
+    let comm = open_self();
+    for size in [0, 1, EAGER, EAGER + 1, 100_000] {
+        let (data, into) = (buffer(&vec![size as u8 | 1; size]), buffer(&vec![0; size]));
+        for receive_first in [true, false] {
+            into.region().fill(0);
+            let early = receive_first.then(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
+            let send = comm.isend(data.region(), 0, 3, SendMode::Standard).expect("isend");
+            let receive = early.unwrap_or_else(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
+            let done = comm.test(receive).expect("test").expect("over");
+            assert_eq!(done, Done { source: 0, status: DTL_SUCCESS, word: 3, size: size as u64 });
+            assert_eq!(comm.test(send).expect("test").expect("over").status, DTL_SUCCESS);
+            assert_eq!(bytes(&into), bytes(&data));
+            assert_eq!(comm.test(send).expect_err("stale").status(), DTL_ERROR_INVALID_HANDLE);
+        }
+    }
+    comm.close().expect("close");
+}
+
+#[test]
+fn truncation_cancel_and_bad_ranks() {
+    let comm = open_self();
+    let (data, into) = (buffer(&[9; 5000]), buffer(&[0; 10]));
+    let send = comm.isend(data.region(), 0, 1, SendMode::Standard).expect("isend");
+    assert_eq!(comm.test(send).expect("test"), None);
+    let receive = comm.irecv(into.region(), from(DTL_ANY_SOURCE, 1)).expect("irecv");
+    let done = comm.test(receive).expect("test").expect("over");
+    assert_eq!((done.status, done.size, bytes(&into)), (DTL_ERROR_TRUNCATED, 5000, &[9; 10][..]));
+    assert!(comm.test(send).expect("test").is_some());
+    for op in [
+        comm.isend(data.region(), 0, 1, SendMode::Standard).expect("isend"),
+        comm.irecv(into.region(), from(0, 2)).expect("irecv"),
+    ] {
+        comm.cancel(op).expect("cancel");
+        assert_eq!(comm.test(op).expect("test").expect("over").status, DTL_ERROR_CANCELED);
+    }
+    let late = comm.irecv(into.region(), from(0, 1)).expect("irecv");
+    assert_eq!(comm.test(late).expect("test"), None, "the cancelled send is gone");
+    assert_eq!(
+        comm.isend(data.region(), 1, 1, SendMode::Standard).expect_err("rank").status(),
+        DTL_ERROR_INVALID_RANK
+    );
+    assert_eq!(comm.irecv(into.region(), from(-7, 1)).expect_err("rank").status(), DTL_ERROR_INVALID_RANK);
+}
+
+#[test]
+fn three_endpoints_exchange() {
+    let ends = endpoints(3).expect("three");
+    let data: Vec<_> = (0..3).map(|rank| buffer(&[rank as u8 + 1; 6000])).collect();
+    let into: Vec<_> = (0..3).map(|_| buffer(&[0; 6000])).collect();
+    let sends: Vec<_> = (0..3)
+        .map(|rank| {
+            ends[rank]
+                .isend(data[rank].region(), (rank as i32 + 1) % 3, 1, SendMode::Standard)
+                .expect("isend")
+        })
+        .collect();
+    for rank in 0..3 {
+        let receive = ends[rank].irecv(into[rank].region(), from(DTL_ANY_SOURCE, 1)).expect("irecv");
+        let done = ends[rank].test(receive).expect("test").expect("over");
+        assert_eq!(done.source, (rank as i32 + 2) % 3);
+        assert_eq!(bytes(&into[rank])[0], done.source as u8 + 1);
+    }
+    for rank in 0..3 {
+        assert!(ends[rank].test(sends[rank]).expect("test").is_some());
+    }
+    ends[1].close().expect("close");
+    assert_eq!((ends[0].failed_ranks(), ends[0].failed_count()), (vec![1], 0), "nobody needs it");
+    let late = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Standard).expect("isend");
+    assert_eq!(ends[0].test(late).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
+    assert_eq!(ends[2].failed_count(), 1);
+}

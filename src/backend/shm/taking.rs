@@ -1,0 +1,95 @@
+//! Looking at a message before it is received, and taking it out for one receive to come.
+//!
+//! An offer is the receiver's from the moment it is taken: its sender can then not withdraw it, and
+//! waits until it is received.
+
+use super::engine::{Arrival, Engine, Operation, Receive, done};
+use super::segment::State;
+use crate::abi::comm::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, Matched, OpId, Selector};
+use crate::sys::buf::Region;
+
+impl Engine {
+    /// The message that a receive would take now. Offers that their senders have withdrawn go.
+    pub(super) fn probe(&mut self, select: Selector) -> Result<Option<Done>> {
+        if select.source != DTL_ANY_SOURCE {
+            self.rank_of(select.source)?;
+        }
+        loop {
+            let Some(message) = self.matcher.peek(&select) else { return self.nothing(select) };
+            let source = usize::try_from(message.source).unwrap_or(0);
+            let size = match &message.what {
+                Arrival::Copied(copy) => copy.region().len() as u64,
+                Arrival::Own(send) => self.size_of(*send),
+                Arrival::Offered(offer) => {
+                    let consumer = self.peers.get(source).and_then(|peer| peer.consumer.as_ref());
+                    if !consumer.is_some_and(|consumer| consumer.is_offered(offer.claim)) {
+                        self.drop_withdrawn(&select);
+                        continue;
+                    }
+                    offer.size
+                }
+            };
+            return Ok(Some(done(source, DTL_SUCCESS, message.word, size)));
+        }
+    }
+
+    fn size_of(&self, send: OpId) -> u64 {
+        match self.operations.get(send) {
+            Some(Operation::Send(send)) => send.data.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// Drops the message that a receive would take; its claim word becomes the sender's again.
+    fn drop_withdrawn(&mut self, select: &Selector) {
+        if let Some(message) = self.matcher.take_unexpected(select) {
+            self.claim(&message);
+        }
+    }
+
+    fn nothing<T>(&self, select: Selector) -> Result<Option<T>> {
+        match self.gone(select.source) {
+            Some(rank) => fail!(
+                DTL_ERROR_RANK_FAILURE,
+                "no message is there and none can come: rank {rank} has died or left"
+            ),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes the message that a receive would take now.
+    pub(super) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
+        while let Some(done) = self.probe(select)? {
+            // First the place to keep it in, so that nothing is lost for want of memory.
+            let message = self.operations.add(Operation::Done(done))?;
+            if let Some(taken) = self.matcher.take_unexpected(&select).filter(|taken| self.claim(taken)) {
+                if let Some(place) = self.operations.get_mut(message) {
+                    *place = Operation::Taken(taken);
+                }
+                return Ok(Some(Matched { message, done }));
+            }
+            self.operations.remove(message);
+        }
+        Ok(None)
+    }
+
+    /// Starts the receive of a taken message, under the message's id.
+    pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
+        let Some(place @ Operation::Taken(_)) = self.operations.get_mut(message) else {
+            return fail!(DTL_ERROR_INVALID_HANDLE, "message {:#x} was received or never taken", message.0);
+        };
+        let taken = std::mem::replace(place, Operation::Receive(Receive { into, taken: None }));
+        let Operation::Taken(taken) = taken else { return Ok(message) };
+        let source = usize::try_from(taken.source).unwrap_or(0);
+        let is_gone = self.peers.get(source).is_none_or(|peer| peer.state != State::Present);
+        if is_gone && matches!(taken.what, Arrival::Offered(_)) {
+            self.finish_failed(message, source);
+        } else {
+            self.give(message, taken);
+        }
+        Ok(message)
+    }
+}

@@ -1,0 +1,294 @@
+//! A batch of messages of one rank: receives that are posted early, sends, receives that come late,
+//! and whether every message came whole, once, in order, with the right envelope.
+
+use crate::api::{self, Failure, check, no_info};
+use crate::case::{Message, RecvKind, SendKind};
+use crate::data::{self, FILLER};
+use crate::plan::{GUARD, View};
+use dtl::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG, dtl_recv_info_t};
+use dtl::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
+use dtl::abi::status::{DTL_ERROR_TRUNCATED, DTL_SUCCESS, dtl_status_t};
+use dtl::ffi::p2p::*;
+use dtl::ffi::request::{dtl_request_destroy, dtl_request_start};
+
+/// First block number of messages' data, behind those of collectives.
+const FIRST_BLOCK: u64 = 1000;
+
+/// A receive: its buffer, and what it told.
+struct Receive<'a> {
+    index: usize,
+    message: &'a Message,
+    buffer: Vec<u8>,
+    request: dtl_request_t,
+    info: dtl_recv_info_t,
+}
+
+struct Send {
+    /// Only held: the request may read it until it is done.
+    _buffer: Vec<u8>,
+    request: dtl_request_t,
+    persistent: bool,
+}
+
+pub(crate) struct Batch<'a> {
+    comm: dtl_comm_t,
+    view: View<'a>,
+    timeout_ns: u64,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(comm: dtl_comm_t, view: View<'a>, timeout_ns: u64) -> Batch<'a> {
+        Batch { comm, view, timeout_ns }
+    }
+
+    /// Runs it, checks it, and continues the hash with what was received.
+    pub(crate) fn run(&self, before: u64) -> Result<u64, Failure> {
+        let mut receives = self.receives();
+        for receive in receives.iter_mut().filter(|receive| receive.message.recv.is_early()) {
+            self.post(receive).map_err(|failure| failure.within(&name(receive)))?;
+        }
+        let sends = self.send_all()?;
+        for receive in receives.iter_mut().filter(|receive| !receive.message.recv.is_early()) {
+            self.late(receive).map_err(|failure| failure.within(&name(receive)))?;
+        }
+        for receive in receives.iter_mut().filter(|receive| receive.message.recv.is_early()) {
+            let ended = api::wait(receive.request, self.timeout_ns, expected_status(receive.message));
+            receive.info = ended.map_err(|failure| failure.within(&name(receive)))?;
+            if receive.message.recv == RecvKind::Persistent {
+                check("dtl_request_destroy", dtl_request_destroy(receive.request))?;
+            }
+        }
+        for send in &sends {
+            api::wait(send.request, self.timeout_ns, DTL_SUCCESS)?;
+            if send.persistent {
+                check("dtl_request_destroy", dtl_request_destroy(send.request))?;
+            }
+        }
+        self.judge(before, &receives)
+    }
+
+    /// This rank's receives in the order in which they are posted.
+    fn receives(&self) -> Vec<Receive<'a>> {
+        let place = self.view.place;
+        let size = self.view.step.ty.size;
+        let mut list: Vec<Receive> = self
+            .view
+            .step
+            .messages
+            .iter()
+            .enumerate()
+            .filter(|(_, message)| message.dest == place.rank && message.source < place.size)
+            .map(|(index, message)| Receive {
+                index,
+                message,
+                buffer: vec![FILLER; message.room as usize * size + GUARD],
+                request: dtl_request_t::NULL,
+                info: no_info(),
+            })
+            .collect();
+        list.sort_by_key(|receive| receive.message.order);
+        list
+    }
+
+    fn post(&self, receive: &mut Receive) -> Result<(), Failure> {
+        let (source, tag) = asked(receive.message);
+        let (count, dtype) = (receive.message.room, self.view.step.dtype());
+        let (buffer, out) = (receive.buffer.as_mut_ptr().cast(), &raw mut receive.request);
+        if receive.message.recv == RecvKind::Persistent {
+            // SAFETY: the buffer has `count` elements and lives until the request is over.
+            let made = unsafe { dtl_comm_recv_init(self.comm, buffer, count, dtype, source, tag, out) };
+            check("dtl_comm_recv_init", made)?;
+            return check("dtl_request_start", dtl_request_start(receive.request));
+        }
+        // SAFETY: the buffer has `count` elements and lives until the request is over.
+        let posted = unsafe { dtl_comm_irecv(self.comm, buffer, count, dtype, source, tag, out) };
+        check("dtl_comm_irecv", posted)
+    }
+
+    fn send_all(&self) -> Result<Vec<Send>, Failure> {
+        let place = self.view.place;
+        let mut sends = Vec::new();
+        for (index, message) in self.view.step.messages.iter().enumerate() {
+            if message.source == place.rank && message.dest < place.size {
+                let sent = self.send(index, message);
+                sends.extend(sent.map_err(|failure| failure.within(&format!("message {index}")))?);
+            }
+        }
+        Ok(sends)
+    }
+
+    /// Sends a message; what is still on its way comes back.
+    fn send(&self, index: usize, message: &Message) -> Result<Option<Send>, Failure> {
+        let buffer = self.view.input(message.source, FIRST_BLOCK + index as u64, message.count);
+        let (bytes, count, dtype) = (buffer.as_ptr().cast(), message.count, self.view.step.dtype());
+        let (comm, dest, tag) = (self.comm, message.dest as i32, message.tag);
+        let mut request = dtl_request_t::NULL;
+        let out = &raw mut request;
+        let call = message.send.call();
+        let status = match message.send {
+            // SAFETY: the buffer has `count` elements and lives through the call.
+            SendKind::Send => unsafe { dtl_comm_send(comm, bytes, count, dtype, dest, tag) },
+            // SAFETY: as above.
+            SendKind::Ssend => unsafe { dtl_comm_ssend(comm, bytes, count, dtype, dest, tag) },
+            // SAFETY: the buffer has `count` elements and lives until the request is over.
+            SendKind::Isend => unsafe { dtl_comm_isend(comm, bytes, count, dtype, dest, tag, out) },
+            // SAFETY: as above.
+            SendKind::Issend => unsafe { dtl_comm_issend(comm, bytes, count, dtype, dest, tag, out) },
+            // SAFETY: as above.
+            SendKind::Persistent => unsafe { dtl_comm_send_init(comm, bytes, count, dtype, dest, tag, out) },
+        };
+        check(call, status)?;
+        let persistent = message.send == SendKind::Persistent;
+        if persistent {
+            check("dtl_request_start", dtl_request_start(request))?;
+        }
+        Ok((request != dtl_request_t::NULL).then_some(Send { _buffer: buffer, request, persistent }))
+    }
+
+    fn late(&self, receive: &mut Receive) -> Result<(), Failure> {
+        match receive.message.recv {
+            RecvKind::Mprobe | RecvKind::Improbe => self.receive_matched(receive),
+            RecvKind::Probe | RecvKind::Iprobe => {
+                let seen = self.probe(receive.message)?;
+                self.receive(receive, (seen.source, seen.tag))?;
+                told_the_same(&seen, &receive.info)
+            }
+            _ => self.receive(receive, asked(receive.message)),
+        }
+    }
+
+    fn receive(&self, receive: &mut Receive, (source, tag): (i32, i32)) -> Result<(), Failure> {
+        let (count, dtype) = (receive.message.room, self.view.step.dtype());
+        let (buffer, info) = (receive.buffer.as_mut_ptr().cast(), &raw mut receive.info);
+        // SAFETY: the buffer has `count` elements; `info` is a local.
+        let status = unsafe { dtl_comm_recv(self.comm, buffer, count, dtype, source, tag, info) };
+        ended_as("dtl_comm_recv", status, expected_status(receive.message))
+    }
+
+    fn probe(&self, message: &Message) -> Result<dtl_recv_info_t, Failure> {
+        let (source, tag) = asked(message);
+        let mut info = no_info();
+        let out = &raw mut info;
+        if message.recv == RecvKind::Probe {
+            // SAFETY: `info` is a local.
+            check("dtl_comm_probe", unsafe { dtl_comm_probe(self.comm, source, tag, out) })?;
+        } else {
+            api::poll("dtl_comm_iprobe", self.timeout_ns, |found| {
+                // SAFETY: both are locals.
+                unsafe { dtl_comm_iprobe(self.comm, source, tag, found, out) }
+            })?;
+        }
+        Ok(info)
+    }
+
+    fn receive_matched(&self, receive: &mut Receive) -> Result<(), Failure> {
+        let (source, tag) = asked(receive.message);
+        let (count, dtype) = (receive.message.room, self.view.step.dtype());
+        let (mut seen, mut message) = (no_info(), dtl_message_t::NULL);
+        let (see, take, info) = (&raw mut seen, &raw mut message, &raw mut receive.info);
+        let buffer = receive.buffer.as_mut_ptr().cast();
+        if receive.message.recv == RecvKind::Mprobe {
+            // SAFETY: all are locals.
+            check("dtl_comm_mprobe", unsafe { dtl_comm_mprobe(self.comm, source, tag, take, see) })?;
+            // SAFETY: the buffer has `count` elements; `info` is the receive's own.
+            let status = unsafe { dtl_comm_mrecv(message, buffer, count, dtype, info) };
+            ended_as("dtl_comm_mrecv", status, expected_status(receive.message))?;
+        } else {
+            api::poll("dtl_comm_improbe", self.timeout_ns, |found| {
+                // SAFETY: all are locals.
+                unsafe { dtl_comm_improbe(self.comm, source, tag, found, take, see) }
+            })?;
+            let mut request = dtl_request_t::NULL;
+            // SAFETY: the buffer has `count` elements and lives until the wait below.
+            let begun = unsafe { dtl_comm_imrecv(message, buffer, count, dtype, &raw mut request) };
+            check("dtl_comm_imrecv", begun)?;
+            receive.info = api::wait(request, self.timeout_ns, expected_status(receive.message))?;
+        }
+        told_the_same(&seen, &receive.info)
+    }
+
+    /// Finds each message's receive, compares, and hashes in the order of the list.
+    fn judge(&self, before: u64, receives: &[Receive]) -> Result<u64, Failure> {
+        let mut hash = before;
+        let mut used = vec![false; receives.len()];
+        let place = self.view.place;
+        for (index, message) in self.view.step.messages.iter().enumerate() {
+            if message.dest != place.rank || message.source >= place.size {
+                continue;
+            }
+            let is_its = |receive: &Receive| {
+                if message.any_source {
+                    receive.info.source as u64 == message.source
+                } else {
+                    receive.index == index
+                }
+            };
+            let found = receives.iter().zip(&used).position(|(receive, used)| !used && is_its(receive));
+            let Some(found) = found else {
+                let text = format!("message {index} from rank {} did not come", message.source);
+                return Err(Failure::wrong(text));
+            };
+            used[found] = true;
+            let bytes = self.compare(index, message, &receives[found])?;
+            hash = data::hash(hash, &receives[found].buffer[..bytes]);
+        }
+        Ok(hash)
+    }
+
+    /// Envelope and bytes of a message against what was sent; how many bytes came.
+    fn compare(&self, index: usize, message: &Message, receive: &Receive) -> Result<usize, Failure> {
+        let ty = self.view.step.ty;
+        let info = &receive.info;
+        let told = (info.source as u64, info.tag, info.size_bytes, info.status);
+        let right =
+            (message.source, message.tag, message.count * ty.size as u64, expected_status(receive.message));
+        if told != right {
+            let text = format!(
+                "message {index}: the receive tells (source, tag, bytes, status) {told:?}, expected {right:?}"
+            );
+            return Err(Failure::wrong(text));
+        }
+        let came = message.count.min(receive.message.room) as usize * ty.size;
+        let sent = self.view.input(message.source, FIRST_BLOCK + index as u64, message.count);
+        let right = sent[..came].iter().chain(std::iter::repeat(&FILLER));
+        if let Some(at) = receive.buffer.iter().zip(right).position(|(is, should)| is != should) {
+            let where_ = if at < came { "has a wrong byte" } else { "was written behind its end" };
+            let text =
+                format!("message {index} from rank {} {where_}, at byte {at} of {came}", message.source);
+            return Err(Failure::wrong(text));
+        }
+        Ok(came)
+    }
+}
+
+fn name(receive: &Receive) -> String {
+    format!("receive of message {} from rank {}", receive.index, receive.message.source)
+}
+
+/// Source and tag of the receive.
+fn asked(message: &Message) -> (i32, i32) {
+    let source = if message.any_source { DTL_ANY_SOURCE } else { message.source as i32 };
+    (source, if message.any_tag { DTL_ANY_TAG } else { message.tag })
+}
+
+fn expected_status(message: &Message) -> dtl_status_t {
+    if message.room < message.count { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
+}
+
+fn ended_as(call: &str, status: dtl_status_t, expected: dtl_status_t) -> Result<(), Failure> {
+    if status == expected {
+        return Ok(());
+    }
+    check(call, status)?;
+    Err(Failure::wrong(format!("{call}: succeeded, expected {}", api::name_of(expected))))
+}
+
+/// What a probe told, against what the receive told.
+fn told_the_same(seen: &dtl_recv_info_t, got: &dtl_recv_info_t) -> Result<(), Failure> {
+    let key = |info: &dtl_recv_info_t| (info.source, info.tag, info.size_bytes);
+    if key(seen) == key(got) {
+        return Ok(());
+    }
+    let text = format!("the probe told (source, tag, bytes) {:?}, the receive {:?}", key(seen), key(got));
+    Err(Failure::wrong(text))
+}

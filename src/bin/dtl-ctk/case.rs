@@ -1,0 +1,321 @@
+//! A case: what the ranks do, as numbers. `generate` makes one from seed and number, `plan` says what
+//! it means for one rank, `shrink` makes it smaller. Written as a line of numbers for the MPI oracle.
+
+use crate::data::{self, Type};
+use dtl::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use std::fmt::Write;
+
+/// What a step does. The numbers are those of the case file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Op {
+    Barrier,
+    Bcast,
+    Reduce,
+    Allreduce,
+    Gather,
+    Gatherv,
+    Scatter,
+    Scatterv,
+    Allgather,
+    Allgatherv,
+    Alltoall,
+    Alltoallv,
+    ReduceScatter,
+    ReduceScatterBlock,
+    Scan,
+    Exscan,
+    Neighbor,
+    P2p,
+    Sendrecv,
+    Replace,
+    Ssend,
+    Probe,
+}
+
+/// Every operation: its name (also for --only) and what is checked.
+pub(crate) const OPS: [(Op, &str, &str); 22] = [
+    (Op::Barrier, "barrier", "dtl_comm_barrier, _ibarrier"),
+    (Op::Bcast, "bcast", "dtl_comm_bcast, _ibcast: every root, 0 elements too"),
+    (Op::Reduce, "reduce", "dtl_comm_reduce, _ireduce: every operation and dtype, in place or not"),
+    (Op::Allreduce, "allreduce", "dtl_comm_allreduce, _iallreduce: likewise"),
+    (Op::Gather, "gather", "dtl_comm_gather, _igather: in place at the root or not"),
+    (Op::Gatherv, "gatherv", "dtl_comm_gatherv, _igatherv: blocks of any size, in any order, with gaps"),
+    (Op::Scatter, "scatter", "dtl_comm_scatter, _iscatter: in place at the root or not"),
+    (Op::Scatterv, "scatterv", "dtl_comm_scatterv, _iscatterv: blocks as for gatherv"),
+    (Op::Allgather, "allgather", "dtl_comm_allgather, _iallgather: in place or not"),
+    (Op::Allgatherv, "allgatherv", "dtl_comm_allgatherv, _iallgatherv: blocks as for gatherv"),
+    (Op::Alltoall, "alltoall", "dtl_comm_alltoall, _ialltoall: in place or not"),
+    (Op::Alltoallv, "alltoallv", "dtl_comm_alltoallv, _ialltoallv: blocks as for gatherv, both ways"),
+    (Op::ReduceScatter, "reduce_scatter", "dtl_comm_reduce_scatter, _ireduce_scatter: blocks of 0 too"),
+    (Op::ReduceScatterBlock, "reduce_scatter_block", "dtl_comm_reduce_scatter_block, _ireduce_scatter_block"),
+    (Op::Scan, "scan", "dtl_comm_scan, _iscan: in place or not"),
+    (Op::Exscan, "exscan", "dtl_comm_exscan, _iexscan: rank 0's buffer stays as it is"),
+    (Op::Neighbor, "neighbor_alltoallv", "dtl_comm_neighbor_alltoallv, _ineighbor_…: random graphs"),
+    (Op::P2p, "p2p", "send, isend, persistent; recv, irecv; any source, any tag, truncation, order"),
+    (Op::Sendrecv, "sendrecv", "dtl_comm_sendrecv round a ring or with nobody at the ends"),
+    (Op::Replace, "sendrecv_replace", "dtl_comm_sendrecv_replace, likewise"),
+    (Op::Ssend, "ssend", "p2p with dtl_comm_ssend and _issend"),
+    (Op::Probe, "probe", "p2p with dtl_comm_probe, _iprobe, _mprobe, _improbe, _mrecv, _imrecv"),
+];
+
+impl Op {
+    pub(crate) fn name(self) -> &'static str {
+        OPS[self as usize].1
+    }
+
+    pub(crate) fn of_name(name: &str) -> Option<Op> {
+        OPS.into_iter().find(|(_, known, _)| *known == name).map(|(op, ..)| op)
+    }
+
+    /// Folds values.
+    pub(crate) fn reduces(self) -> bool {
+        use Op::*;
+        matches!(self, Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan)
+    }
+
+    /// A batch of messages.
+    pub(crate) fn is_batch(self) -> bool {
+        matches!(self, Op::P2p | Op::Ssend | Op::Probe)
+    }
+
+    /// Messages of the user's, not a collective.
+    pub(crate) fn is_p2p(self) -> bool {
+        self.is_batch() || matches!(self, Op::Sendrecv | Op::Replace)
+    }
+
+    /// Has a root.
+    pub(crate) fn is_rooted(self) -> bool {
+        use Op::*;
+        matches!(self, Bcast | Reduce | Gather | Gatherv | Scatter | Scatterv)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SendKind {
+    Send,
+    Ssend,
+    Isend,
+    Issend,
+    Persistent,
+}
+
+impl SendKind {
+    /// The function that it calls.
+    pub(crate) fn call(self) -> &'static str {
+        match self {
+            SendKind::Send => "dtl_comm_send",
+            SendKind::Ssend => "dtl_comm_ssend",
+            SendKind::Isend => "dtl_comm_isend",
+            SendKind::Issend => "dtl_comm_issend",
+            SendKind::Persistent => "dtl_comm_send_init",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RecvKind {
+    /// Posted before anything is sent.
+    Irecv,
+    Persistent,
+    /// Called after everything was sent.
+    Recv,
+    Probe,
+    Mprobe,
+    Iprobe,
+    Improbe,
+}
+
+impl RecvKind {
+    pub(crate) fn is_early(self) -> bool {
+        matches!(self, RecvKind::Irecv | RecvKind::Persistent)
+    }
+}
+
+/// A message of a batch. Ranks are those of the case's communicator; of ranks that it does not have,
+/// there is no message.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) source: u64,
+    pub(crate) dest: u64,
+    pub(crate) tag: i32,
+    pub(crate) count: u64,
+    /// Elements of the receive buffer.
+    pub(crate) room: u64,
+    pub(crate) send: SendKind,
+    pub(crate) recv: RecvKind,
+    pub(crate) any_tag: bool,
+    /// The same for all messages to one rank.
+    pub(crate) any_source: bool,
+    /// Receives are posted in this order, then in that of the list.
+    pub(crate) order: u64,
+}
+
+/// One operation of a case.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) op: Op,
+    pub(crate) ty: Type,
+    pub(crate) reduction: dtl_reduce_op_t,
+    pub(crate) nonblocking: bool,
+    /// In place; of sendrecv: the ring is closed.
+    pub(crate) in_place: bool,
+    /// Root, modulo the number of ranks; of sendrecv: how far the message goes.
+    pub(crate) root: u64,
+    /// Elements between blocks; of sendrecv: the tag.
+    pub(crate) gap: u64,
+    /// Order of the blocks in their buffers; empty: one after the other, without places.
+    pub(crate) order: Vec<u64>,
+    /// One count, one for each rank, or one for each pair (row: from; -1: no edge).
+    pub(crate) counts: Vec<i64>,
+    pub(crate) messages: Vec<Message>,
+}
+
+impl Step {
+    pub(crate) fn dtype(&self) -> dtl_dtype_t {
+        crate::user::dtype(self.ty.dtype)
+    }
+
+    /// The only or first count.
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.first().map_or(0, |&count| count.max(0) as u64)
+    }
+
+    /// The count of a rank.
+    pub(crate) fn count_of(&self, rank: u64) -> u64 {
+        self.counts.get(rank as usize).map_or(0, |&count| count.max(0) as u64)
+    }
+
+    /// The count from a rank to another; `None`: no edge. In place it has to be the same both ways.
+    pub(crate) fn count_between(&self, from: u64, to: u64, ranks: u64) -> Option<u64> {
+        let in_place = self.in_place && self.op == Op::Alltoallv;
+        let (row, column) = if in_place { (from.min(to), from.max(to)) } else { (from, to) };
+        let count = self.counts.get((row * ranks + column) as usize).copied().unwrap_or(0);
+        u64::try_from(count).ok()
+    }
+}
+
+/// Which communicator a case runs on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Group {
+    World,
+    Dup,
+    /// Color and key of each rank; color -1: not in it.
+    Split(Vec<(i32, i32)>),
+}
+
+/// A case.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) number: u64,
+    /// Number of ranks of the job.
+    pub(crate) ranks: u64,
+    pub(crate) group: Group,
+    /// How requests are ended: wait_all, one by one from the last, wait_any, wait_some, test_all, test.
+    pub(crate) finish: u64,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Where a rank is in a case's communicator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) rank: u64,
+    pub(crate) size: u64,
+    pub(crate) color: u64,
+}
+
+impl Case {
+    /// A rank's place; `None`: it has no part.
+    pub(crate) fn place(&self, rank: u64) -> Option<Place> {
+        let Group::Split(places) = &self.group else {
+            return Some(Place { rank, size: self.ranks, color: 0 });
+        };
+        let (color, key) = *places.get(rank as usize)?;
+        let mine = (key, rank);
+        let others = places.iter().zip(0u64..).filter(|((other, _), _)| *other == color);
+        let before = others.clone().filter(|((_, key), rank)| (*key, *rank) < mine).count();
+        let size = others.count() as u64;
+        u64::try_from(color).ok().map(|color| Place { rank: before as u64, size, color })
+    }
+
+    /// All of it as numbers, and its description after a #.
+    pub(crate) fn line(&self) -> String {
+        let mut line = format!("{} {} ", self.number, self.ranks);
+        match &self.group {
+            Group::World => line.push_str("0 "),
+            Group::Dup => line.push_str("1 "),
+            Group::Split(places) => {
+                line.push_str("2 ");
+                places.iter().for_each(|(color, key)| put(&mut line, &[i64::from(*color), i64::from(*key)]));
+            }
+        }
+        put(&mut line, &[self.steps.len() as i64]);
+        self.steps.iter().for_each(|step| step.put(&mut line));
+        line.push_str("# ");
+        line.push_str(&self.describe());
+        line
+    }
+
+    /// In words.
+    pub(crate) fn describe(&self) -> String {
+        let group = match &self.group {
+            Group::World => "world".to_owned(),
+            Group::Dup => "dup".to_owned(),
+            Group::Split(places) => {
+                let colors: Vec<String> = places.iter().map(|(color, _)| color.to_string()).collect();
+                format!("split {}", colors.join(","))
+            }
+        };
+        let steps: Vec<String> = self.steps.iter().map(Step::describe).collect();
+        format!("{group}: {}", steps.join("; "))
+    }
+}
+
+fn put(line: &mut String, numbers: &[i64]) {
+    for number in numbers {
+        let _ = write!(line, "{number} ");
+    }
+}
+
+impl Step {
+    fn put(&self, line: &mut String) {
+        let flags = [i64::from(self.in_place), self.root as i64, self.gap as i64];
+        put(line, &[self.op as i64, i64::from(self.dtype()), i64::from(self.reduction)]);
+        put(line, &flags);
+        put(line, &[self.order.len() as i64]);
+        self.order.iter().for_each(|&place| put(line, &[place as i64]));
+        put(line, &[self.counts.len() as i64]);
+        put(line, &self.counts);
+        put(line, &[self.messages.len() as i64]);
+        for m in &self.messages {
+            put(line, &[m.source as i64, m.dest as i64, i64::from(m.tag), m.count as i64, m.room as i64]);
+            put(line, &[i64::from(m.any_tag), i64::from(m.any_source), m.order as i64]);
+        }
+    }
+
+    /// In words.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!("{}{}", if self.nonblocking { "i" } else { "" }, self.op.name());
+        if self.op != Op::Barrier {
+            let _ = write!(text, " {}", self.ty.name);
+        }
+        if self.op.reduces() {
+            let _ = write!(text, " {}", data::reduction_name(self.reduction));
+        }
+        if self.op.is_batch() {
+            let total: u64 = self.messages.iter().map(|message| message.count).sum();
+            let _ = write!(text, " {} messages, {total} elements", self.messages.len());
+        } else if self.op != Op::Barrier {
+            match self.counts.as_slice() {
+                [count] => _ = write!(text, " count {count}"),
+                counts => _ = write!(text, " counts {}", counts.iter().filter(|&&c| c > 0).sum::<i64>()),
+            }
+        }
+        if self.op.is_rooted() {
+            let _ = write!(text, " root {}", self.root);
+        }
+        if self.in_place && !self.op.is_p2p() {
+            text.push_str(" in place");
+        }
+        text
+    }
+}

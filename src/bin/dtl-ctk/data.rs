@@ -1,0 +1,406 @@
+//! The data of the cases: element types, the formula of every input, the hash of outputs. It knows
+//! nothing of communicators; tests/oracle/oracle.c has the same formulas in C.
+//!
+//! Values of reductions are so small that every dtype's result is exact in any order of operands.
+
+use dtl::abi::word::*;
+
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+/// What receive buffers are filled with before: bytes that nobody may write stay so.
+pub(crate) const FILLER: u8 = 0xA5;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    Signed,
+    Unsigned,
+    Float,
+    Byte,
+    Bool,
+    /// Real and imaginary part.
+    Complex,
+    /// Value and index.
+    Pair,
+    /// Six 32-bit numbers below 251, for operations of the program's own.
+    User,
+}
+
+/// The kit's own numbers of a dtype and operations of the program's own: `user` makes them.
+pub(crate) const USER_DTYPE: dtl_dtype_t = 100;
+pub(crate) const USER_SUM: dtl_reduce_op_t = 100;
+pub(crate) const USER_MATRIX: dtl_reduce_op_t = 101;
+/// So many first entries of the tables are also in tests/oracle/oracle.c.
+const PORTABLE_TYPES: usize = 12;
+const PORTABLE_REDUCTIONS: usize = 10;
+
+/// An element type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Type {
+    pub(crate) dtype: dtl_dtype_t,
+    pub(crate) name: &'static str,
+    pub(crate) size: usize,
+    pub(crate) class: Class,
+}
+
+const fn ty(dtype: dtl_dtype_t, name: &'static str, size: usize, class: Class) -> Type {
+    Type { dtype, name, size, class }
+}
+
+pub(crate) const TYPES: [Type; 24] = [
+    ty(DTL_DTYPE_INT8, "int8", 1, Class::Signed),
+    ty(DTL_DTYPE_INT16, "int16", 2, Class::Signed),
+    ty(DTL_DTYPE_INT32, "int32", 4, Class::Signed),
+    ty(DTL_DTYPE_INT64, "int64", 8, Class::Signed),
+    ty(DTL_DTYPE_UINT8, "uint8", 1, Class::Unsigned),
+    ty(DTL_DTYPE_UINT16, "uint16", 2, Class::Unsigned),
+    ty(DTL_DTYPE_UINT32, "uint32", 4, Class::Unsigned),
+    ty(DTL_DTYPE_UINT64, "uint64", 8, Class::Unsigned),
+    ty(DTL_DTYPE_FLOAT32, "float32", 4, Class::Float),
+    ty(DTL_DTYPE_FLOAT64, "float64", 8, Class::Float),
+    ty(DTL_DTYPE_BYTE, "byte", 1, Class::Byte),
+    ty(DTL_DTYPE_BOOL, "bool", 1, Class::Bool),
+    ty(DTL_DTYPE_FLOAT16, "float16", 2, Class::Float),
+    ty(DTL_DTYPE_BFLOAT16, "bfloat16", 2, Class::Float),
+    ty(DTL_DTYPE_COMPLEX64, "complex64", 8, Class::Complex),
+    ty(DTL_DTYPE_COMPLEX128, "complex128", 16, Class::Complex),
+    ty(DTL_DTYPE_FLOAT32_INT32, "float32_int32", 8, Class::Pair),
+    ty(DTL_DTYPE_FLOAT64_INT32, "float64_int32", 16, Class::Pair),
+    ty(DTL_DTYPE_INT32_INT32, "int32_int32", 8, Class::Pair),
+    ty(DTL_DTYPE_INT64_INT32, "int64_int32", 16, Class::Pair),
+    ty(DTL_DTYPE_INT16_INT32, "int16_int32", 8, Class::Pair),
+    ty(DTL_DTYPE_FLOAT64_INT64, "float64_int64", 16, Class::Pair),
+    ty(DTL_DTYPE_INT64_INT64, "int64_int64", 16, Class::Pair),
+    ty(USER_DTYPE, "user", 24, Class::User),
+];
+
+/// Reduction operations with their names.
+pub(crate) const REDUCTIONS: [(dtl_reduce_op_t, &str); 16] = [
+    (DTL_OP_SUM, "sum"),
+    (DTL_OP_PROD, "prod"),
+    (DTL_OP_MIN, "min"),
+    (DTL_OP_MAX, "max"),
+    (DTL_OP_LAND, "land"),
+    (DTL_OP_LOR, "lor"),
+    (DTL_OP_BAND, "band"),
+    (DTL_OP_BOR, "bor"),
+    (DTL_OP_LXOR, "lxor"),
+    (DTL_OP_BXOR, "bxor"),
+    (DTL_OP_MINLOC, "minloc"),
+    (DTL_OP_MAXLOC, "maxloc"),
+    (DTL_OP_REPLACE, "replace"),
+    (DTL_OP_NO_OP, "no_op"),
+    (USER_SUM, "user sum"),
+    (USER_MATRIX, "user matrix product"),
+];
+
+/// The element types of a run; `portable`: those that the MPI oracle knows, too.
+pub(crate) fn types(portable: bool) -> &'static [Type] {
+    if portable { &TYPES[..PORTABLE_TYPES] } else { &TYPES }
+}
+
+/// The reductions of a run.
+pub(crate) fn reductions(portable: bool) -> &'static [(dtl_reduce_op_t, &'static str)] {
+    if portable { &REDUCTIONS[..PORTABLE_REDUCTIONS] } else { &REDUCTIONS }
+}
+
+pub(crate) fn reduction_name(op: dtl_reduce_op_t) -> &'static str {
+    REDUCTIONS.into_iter().find(|(known, _)| *known == op).map_or("?", |(_, name)| name)
+}
+
+/// Whether an operation is defined for a type.
+pub(crate) fn go_together(op: dtl_reduce_op_t, class: Class) -> bool {
+    let is_integer = matches!(class, Class::Signed | Class::Unsigned);
+    match op {
+        DTL_OP_REPLACE | DTL_OP_NO_OP => true,
+        DTL_OP_MINLOC | DTL_OP_MAXLOC => class == Class::Pair,
+        USER_SUM | USER_MATRIX => class == Class::User,
+        DTL_OP_SUM | DTL_OP_PROD if class == Class::Complex => true,
+        DTL_OP_SUM | DTL_OP_PROD | DTL_OP_MIN | DTL_OP_MAX => is_integer || class == Class::Float,
+        DTL_OP_LAND | DTL_OP_LOR | DTL_OP_LXOR => is_integer || class == Class::Bool,
+        _ => is_integer || class == Class::Byte,
+    }
+}
+
+/// Scatters the bits of a number (the last step of splitmix64).
+pub(crate) fn mix(number: u64) -> u64 {
+    let mut z = number;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Where an input comes from: everything that its values depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// Of seed, case, step, group.
+    pub(crate) key: u64,
+    /// Rank in the case's communicator that gives it.
+    pub(crate) source: u64,
+    /// Number of ranks of the job: bounds the values.
+    pub(crate) ranks: u64,
+}
+
+/// The key of a step's data in one group of a case.
+pub(crate) fn key(seed: u64, case: u64, step: u64, color: u64) -> u64 {
+    [case, step, color].into_iter().fold(mix(seed ^ GOLDEN), |key, part| mix(key ^ part.wrapping_mul(GOLDEN)))
+}
+
+/// Fills `out` with the elements of an origin from index `block` × 2^40 on. `reduction` is what they
+/// are for: small values; `None`: any bits, they are only moved.
+pub(crate) fn fill(out: &mut [u8], ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin, block: u64) {
+    let key = mix(from.key ^ (from.source + 1).wrapping_mul(GOLDEN));
+    for (index, element) in out.chunks_exact_mut(ty.size).enumerate() {
+        let word = mix(key.wrapping_add(((block << 40) + index as u64).wrapping_mul(GOLDEN)));
+        encode(element, ty, input(word, ty, reduction, from));
+    }
+}
+
+/// An input's value.
+fn input(word: u64, ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin) -> i64 {
+    let signed = matches!(ty.class, Class::Signed | Class::Float);
+    let modulo = |count: u64| (word % count) as i64;
+    match (ty.class, reduction) {
+        (Class::Pair, _) => return join(modulo(5) - 2, (word >> 32) as i64 % 100),
+        (Class::User, _) => return join_six(word.to_le_bytes().map(|byte| byte % 251)),
+        // Two factors with parts of 1 and -1: no product has a negative zero.
+        (Class::Complex, Some(DTL_OP_PROD)) if from.source > 1 => return join(1, 0),
+        (Class::Complex, Some(DTL_OP_PROD)) => {
+            return join(1 - 2 * modulo(2), 1 - 2 * ((word >> 32) as i64 % 2));
+        }
+        (Class::Complex, _) => return join(modulo(3) - 1, (word >> 32) as i64 % 3 - 1),
+        _ => {}
+    }
+    match reduction {
+        Some(DTL_OP_SUM) => {
+            let limit = (100 / from.ranks).clamp(1, 7);
+            if signed { modulo(2 * limit + 1) - limit as i64 } else { modulo(limit + 1) }
+        }
+        Some(DTL_OP_PROD) => {
+            let value = if from.source < 3 { 1 + modulo(2) } else { 1 };
+            if signed && word & 2 != 0 { -value } else { value }
+        }
+        Some(DTL_OP_MIN | DTL_OP_MAX) => modulo(101) - if signed { 50 } else { 0 },
+        Some(DTL_OP_LAND | DTL_OP_LOR | DTL_OP_LXOR) if ty.class != Class::Bool => modulo(3),
+        _ if ty.class == Class::Bool => modulo(2),
+        // Any bits, but no floating-point numbers that a copy through a register could change.
+        _ if ty.class == Class::Float => modulo(if ty.size == 2 { 256 } else { 1 << 20 }),
+        _ => word as i64,
+    }
+}
+
+/// Two parts as one value: pairs and complex numbers.
+pub(crate) fn join(first: i64, second: i64) -> i64 {
+    (first << 32) | i64::from(second as u32)
+}
+
+/// The parts of a value.
+pub(crate) fn parts(value: i64) -> (i64, i64) {
+    (value >> 32, i64::from(value as i32))
+}
+
+/// The first six numbers as one value.
+fn join_six(numbers: [u8; 8]) -> i64 {
+    i64::from_le_bytes(numbers) & ((1 << 48) - 1)
+}
+
+/// The types of the two parts of an element, and where the second lies.
+fn parts_of(ty: Type) -> Option<(Type, Type, usize)> {
+    let of = |dtype: dtl_dtype_t| TYPES.into_iter().find(|ty| ty.dtype == dtype);
+    let (first, second) = match ty.dtype {
+        DTL_DTYPE_COMPLEX64 => (DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT32),
+        DTL_DTYPE_COMPLEX128 => (DTL_DTYPE_FLOAT64, DTL_DTYPE_FLOAT64),
+        DTL_DTYPE_FLOAT32_INT32 => (DTL_DTYPE_FLOAT32, DTL_DTYPE_INT32),
+        DTL_DTYPE_FLOAT64_INT32 => (DTL_DTYPE_FLOAT64, DTL_DTYPE_INT32),
+        DTL_DTYPE_INT32_INT32 => (DTL_DTYPE_INT32, DTL_DTYPE_INT32),
+        DTL_DTYPE_INT64_INT32 => (DTL_DTYPE_INT64, DTL_DTYPE_INT32),
+        DTL_DTYPE_INT16_INT32 => (DTL_DTYPE_INT16, DTL_DTYPE_INT32),
+        DTL_DTYPE_FLOAT64_INT64 => (DTL_DTYPE_FLOAT64, DTL_DTYPE_INT64),
+        DTL_DTYPE_INT64_INT64 => (DTL_DTYPE_INT64, DTL_DTYPE_INT64),
+        _ => return None,
+    };
+    // Natural alignment: no member is larger than half of the element.
+    Some((of(first)?, of(second)?, ty.size / 2))
+}
+
+/// Takes over the padding of pairs, in which a reduction may leave anything.
+pub(crate) fn settle_padding(is: &mut [u8], expected: &[u8], ty: Type) {
+    let Some((first, second, place)) = parts_of(ty) else { return };
+    for (is, expected) in is.chunks_exact_mut(ty.size).zip(expected.chunks_exact(ty.size)) {
+        is[first.size..place].copy_from_slice(&expected[first.size..place]);
+        is[place + second.size..].copy_from_slice(&expected[place + second.size..]);
+    }
+}
+
+/// The bits of a small whole number as binary16.
+fn half(value: i64) -> u16 {
+    let bits = (value as f32).to_bits();
+    let sign = (bits >> 16) as u16 & 0x8000;
+    // Exponents count from 127 there, from 15 here.
+    if value == 0 { 0 } else { sign | ((bits >> 13) - ((127 - 15) << 10)) as u16 & 0x7FFF }
+}
+
+/// The number of a binary16 (not infinite, no NaN).
+fn whole(bits: u16) -> i64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    let size = (1.0 + fraction / 1024.0) * f64::from(exponent - 15).exp2();
+    let value = if exponent == 0 { 0 } else { size as i64 };
+    if bits >> 15 == 1 { -value } else { value }
+}
+
+/// Writes a value as an element; what does not fit is cut off.
+pub(crate) fn encode(element: &mut [u8], ty: Type, value: i64) {
+    if let Some((first, second, place)) = parts_of(ty) {
+        let (a, b) = parts(value);
+        element.fill(0);
+        encode(&mut element[..first.size], first, a);
+        return encode(&mut element[place..place + second.size], second, b);
+    }
+    match (ty.class, ty.size) {
+        (Class::User, _) => {
+            for (number, byte) in element.chunks_exact_mut(4).zip(value.to_le_bytes()) {
+                number.copy_from_slice(&u32::from(byte).to_le_bytes());
+            }
+        }
+        (Class::Float, 2) if ty.dtype == DTL_DTYPE_FLOAT16 => {
+            element.copy_from_slice(&half(value).to_le_bytes());
+        }
+        (Class::Float, 2) => element.copy_from_slice(&(value as f32).to_le_bytes()[2..]),
+        (Class::Float, 4) => element.copy_from_slice(&(value as f32).to_le_bytes()),
+        (Class::Float, _) => element.copy_from_slice(&(value as f64).to_le_bytes()),
+        (_, size) => element.copy_from_slice(&value.to_le_bytes()[..size]),
+    }
+}
+
+/// The value of an element.
+pub(crate) fn decode(element: &[u8], ty: Type) -> i64 {
+    if let Some((first, second, place)) = parts_of(ty) {
+        let (a, b) = (&element[..first.size], &element[place..place + second.size]);
+        return join(decode(a, first), decode(b, second));
+    }
+    let mut bytes = [0; 8];
+    if ty.class == Class::User {
+        bytes.iter_mut().zip(element.chunks_exact(4)).for_each(|(byte, number)| *byte = number[0]);
+        return i64::from_le_bytes(bytes);
+    }
+    bytes[..ty.size].copy_from_slice(element);
+    let raw = u64::from_le_bytes(bytes);
+    let unused = 64 - 8 * ty.size as u32;
+    match ty.class {
+        Class::Float if ty.dtype == DTL_DTYPE_FLOAT16 => whole(raw as u16),
+        Class::Float if ty.size == 2 => f32::from_bits((raw as u32) << 16) as i64,
+        Class::Float if ty.size == 4 => f32::from_bits(raw as u32) as i64,
+        Class::Float => f64::from_bits(raw) as i64,
+        Class::Signed => ((raw << unused) as i64) >> unused,
+        _ => raw as i64,
+    }
+}
+
+/// An element for people: its value, or its bits where a value says less.
+pub(crate) fn show(element: &[u8], ty: Type) -> String {
+    if element.len() != ty.size {
+        return format!("{element:?}");
+    }
+    match (ty.class, ty.size, element.try_into(), element.try_into()) {
+        (Class::Float, 4, Ok(bytes), _) => f32::from_le_bytes(bytes).to_string(),
+        (Class::Float, 8, _, Ok(bytes)) => f64::from_le_bytes(bytes).to_string(),
+        (Class::Signed, ..) | (Class::Float, 2, ..) => decode(element, ty).to_string(),
+        (Class::Complex | Class::Pair | Class::User, ..) => format!("{element:?}"),
+        _ => (decode(element, ty) as u64).to_string(),
+    }
+}
+
+/// Continues a hash with the bytes of an output.
+pub(crate) fn hash(before: u64, bytes: &[u8]) -> u64 {
+    let mut hash = before;
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash = mix(hash ^ u64::from_le_bytes(word));
+    }
+    mix(hash ^ (bytes.len() as u64).wrapping_mul(GOLDEN))
+}
+
+/// Continues a hash with a number.
+pub(crate) fn hash_number(before: u64, number: u64) -> u64 {
+    mix(before ^ number)
+}
+
+/// Random numbers: the same sequence for the same start, everywhere.
+pub(crate) struct Random {
+    state: u64,
+}
+
+impl Random {
+    pub(crate) fn new(seed: u64, case: u64) -> Random {
+        Random { state: key(seed, case, u64::MAX, 0) }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(GOLDEN);
+        mix(self.state)
+    }
+
+    /// 0 … `count` - 1; 0 if there is none.
+    pub(crate) fn below(&mut self, count: u64) -> u64 {
+        self.next() % count.max(1)
+    }
+
+    /// True in `percent` of 100.
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    /// 0 … `most`, each power of two as likely as the next; 0 once in eight.
+    pub(crate) fn spread(&mut self, most: u64) -> u64 {
+        if self.chance(12) || most == 0 {
+            return 0;
+        }
+        let bits = self.below(u64::from(64 - most.leading_zeros()));
+        ((1 << bits) + self.below(1 << bits)).min(most)
+    }
+
+    /// 0 … `count` - 1 in random order.
+    pub(crate) fn permutation(&mut self, count: u64) -> Vec<u64> {
+        let mut order: Vec<u64> = (0..count).collect();
+        for index in (1..order.len()).rev() {
+            order.swap(index, self.below(index as u64 + 1) as usize);
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_come_back() {
+        for ty in TYPES {
+            let mut element = vec![0; ty.size];
+            for value in [0, 1, 100] {
+                encode(&mut element, ty, value);
+                assert_eq!(decode(&element, ty), value, "{}", ty.name);
+            }
+            if matches!(ty.class, Class::Signed | Class::Float) {
+                encode(&mut element, ty, -50);
+                assert_eq!((decode(&element, ty), show(&element, ty).as_str()), (-50, "-50"), "{}", ty.name);
+            }
+        }
+    }
+
+    #[test]
+    fn random_numbers_repeat_and_keep_their_bounds() {
+        let (mut a, mut b) = (Random::new(1, 2), Random::new(1, 2));
+        for _ in 0..1000 {
+            let value = a.spread(100);
+            assert_eq!(value, b.spread(100));
+            assert!(value <= 100);
+        }
+        let mut order = a.permutation(9);
+        order.sort_unstable();
+        assert_eq!(order, (0..9).collect::<Vec<_>>());
+    }
+}

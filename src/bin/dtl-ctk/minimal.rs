@@ -1,0 +1,252 @@
+//! The kind "minimal": the five required functions of a comm table and nothing else. Ranks are threads
+//! of this process, messages are copied into a queue of the receiver.
+//!
+//! It shows what the library makes of a backend that can do no more than that; it is not meant to be
+//! fast. docs/how-to/register-a-backend.md is about real ones.
+
+use crate::api::{Failure, check};
+use dtl::abi::comm::DTL_ANY_SOURCE;
+use dtl::abi::handle::dtl_backend_t;
+use dtl::abi::runtime::DTL_ABI_VERSION;
+use dtl::abi::status::{DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_TRUNCATED, DTL_SUCCESS, dtl_status_t};
+use dtl::abi::vtable::*;
+use dtl::ffi::backend::dtl_backend_register;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The kind "faulty" changes the last byte of messages that are longer than this.
+const FAULTY_BYTES: u64 = 1000;
+
+/// What is registered.
+struct Job {
+    queues: Vec<Mutex<VecDeque<Message>>>,
+    is_faulty: bool,
+}
+
+struct Message {
+    source: i32,
+    word: u64,
+    bytes: Vec<u8>,
+}
+
+/// A receive that waits. The address belongs to the caller of irecv until the receive is done.
+struct Posted {
+    op: u64,
+    buffer: *mut u8,
+    room: usize,
+    source: i32,
+    word: u64,
+    ignore: u64,
+}
+
+/// What one rank knows; only its own thread uses it.
+struct Rank {
+    rank: i32,
+    job: &'static Job,
+    arrived: VecDeque<Message>,
+    posted: VecDeque<Posted>,
+    done: HashMap<u64, dtl_comm_done_t>,
+    last_op: u64,
+}
+
+/// Registers it for a job of so many ranks.
+pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
+    let queues: Vec<Mutex<VecDeque<Message>>> = (0..ranks).map(|_| Mutex::default()).collect();
+    let is_faulty = kind == "faulty";
+    // Backends live until the process ends.
+    let job = Box::leak(Box::new(Job { queues, is_faulty }));
+    let comm = dtl_comm_vtable_t {
+        struct_size: size_of::<dtl_comm_vtable_t>() as u32,
+        match_bits: 0,
+        flags: 0,
+        open: Some(open),
+        close: Some(close),
+        isend: Some(isend),
+        irecv: Some(irecv),
+        test: Some(test),
+        cancel: None,
+    };
+    let table = dtl_backend_vtable_t {
+        struct_size: size_of::<dtl_backend_vtable_t>() as u32,
+        abi_version: DTL_ABI_VERSION,
+        auto_priority: i32::MIN,
+        reserved: 0,
+        flags: 0,
+        is_available: None,
+        supports: None,
+        destroy: None,
+        device: ptr::null(),
+        memory: ptr::null(),
+        transfer: ptr::null(),
+        exec: ptr::null(),
+        comm: &raw const comm,
+    };
+    let mut backend = dtl_backend_t::NULL;
+    let own = ptr::from_mut(job).cast();
+    let name = if is_faulty { c"faulty" } else { c"minimal" };
+    // SAFETY: the tables live through the call, which copies them; `own` lives for ever.
+    let status = unsafe { dtl_backend_register(name.as_ptr(), &raw const table, own, 0, &raw mut backend) };
+    check("dtl_backend_register", status)
+}
+
+fn lock(queue: &Mutex<VecDeque<Message>>) -> MutexGuard<'_, VecDeque<Message>> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe extern "C" fn open(
+    own: *mut c_void,
+    args: *const dtl_comm_open_t,
+    out_comm: *mut *mut c_void,
+    out_rank: *mut i32,
+    out_size: *mut i32,
+) -> dtl_status_t {
+    // SAFETY: `own` is what was registered.
+    let job = unsafe { &*own.cast::<Job>() };
+    // SAFETY: the library passes a valid description.
+    let rank = unsafe { (*args).rank };
+    if rank < 0 || rank as usize >= job.queues.len() {
+        return DTL_ERROR_INVALID_ARGUMENT;
+    }
+    let (arrived, posted, done) = Default::default();
+    let opened = Box::new(Rank { rank, job, arrived, posted, done, last_op: 0 });
+    // SAFETY: the library's own place for it.
+    unsafe { *out_comm = Box::into_raw(opened).cast() };
+    // SAFETY: as above.
+    unsafe { *out_rank = rank };
+    // SAFETY: as above.
+    unsafe { *out_size = job.queues.len() as i32 };
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn close(_: *mut c_void, comm: *mut c_void) -> dtl_status_t {
+    // SAFETY: what `open` gave, closed once.
+    drop(unsafe { Box::from_raw(comm.cast::<Rank>()) });
+    DTL_SUCCESS
+}
+
+/// # Safety
+/// `comm` is what `open` gave, and the library calls one function at a time on it.
+unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
+    // SAFETY: the caller's contract.
+    unsafe { &mut *comm.cast::<Rank>() }
+}
+
+unsafe extern "C" fn isend(
+    _: *mut c_void,
+    comm: *mut c_void,
+    buffer: *const c_void,
+    size_bytes: u64,
+    dest: i32,
+    word: u64,
+    out_op: *mut u64,
+) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let rank = unsafe { rank(comm) };
+    let mut bytes = vec![0; size_bytes as usize];
+    if !bytes.is_empty() {
+        // SAFETY: the library's buffer has `size_bytes`, as has the copy.
+        unsafe { ptr::copy_nonoverlapping(buffer.cast(), bytes.as_mut_ptr(), bytes.len()) };
+    }
+    if let Some(last) = bytes.last_mut().filter(|_| rank.job.is_faulty && size_bytes > FAULTY_BYTES) {
+        *last ^= 1;
+    }
+    let Some(queue) = rank.job.queues.get(dest as usize) else { return DTL_ERROR_INVALID_ARGUMENT };
+    lock(queue).push_back(Message { source: rank.rank, word, bytes });
+    let op = rank.next_op();
+    rank.finish(op, (0, 0, 0), DTL_SUCCESS);
+    // SAFETY: the library's own place for it.
+    unsafe { *out_op = op };
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn irecv(
+    _: *mut c_void,
+    comm: *mut c_void,
+    buffer: *mut c_void,
+    size_bytes: u64,
+    source: i32,
+    word: u64,
+    ignore: u64,
+    out_op: *mut u64,
+) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let rank = unsafe { rank(comm) };
+    let op = rank.next_op();
+    let posted = Posted { op, buffer: buffer.cast(), room: size_bytes as usize, source, word, ignore };
+    match rank.arrived.iter().position(|message| posted.takes(message)).and_then(|at| rank.arrived.remove(at))
+    {
+        Some(message) => rank.deliver(&posted, &message),
+        None => rank.posted.push_back(posted),
+    }
+    // SAFETY: the library's own place for it.
+    unsafe { *out_op = op };
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn test(
+    _: *mut c_void,
+    comm: *mut c_void,
+    op: u64,
+    out_done: *mut i32,
+    out_result: *mut dtl_comm_done_t,
+) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let rank = unsafe { rank(comm) };
+    rank.take_in();
+    let result = rank.done.remove(&op);
+    // SAFETY: the library's own place for it.
+    unsafe { *out_done = i32::from(result.is_some()) };
+    if let Some(result) = result {
+        // SAFETY: as above.
+        unsafe { *out_result = result };
+    }
+    DTL_SUCCESS
+}
+
+impl Posted {
+    fn takes(&self, message: &Message) -> bool {
+        let from_there = self.source == DTL_ANY_SOURCE || self.source == message.source;
+        from_there && (self.word ^ message.word) & !self.ignore == 0
+    }
+}
+
+impl Rank {
+    fn next_op(&mut self) -> u64 {
+        self.last_op += 1;
+        self.last_op
+    }
+
+    /// Matches what has come.
+    fn take_in(&mut self) {
+        let Some(queue) = self.job.queues.get(self.rank as usize) else { return };
+        loop {
+            let Some(message) = lock(queue).pop_front() else { return };
+            match self
+                .posted
+                .iter()
+                .position(|posted| posted.takes(&message))
+                .and_then(|at| self.posted.remove(at))
+            {
+                Some(posted) => self.deliver(&posted, &message),
+                None => self.arrived.push_back(message),
+            }
+        }
+    }
+
+    fn deliver(&mut self, posted: &Posted, message: &Message) {
+        let size = message.bytes.len();
+        if size > 0 && posted.room > 0 {
+            let count = size.min(posted.room);
+            // SAFETY: the receive's buffer has `room` bytes until it is done, the message `size`.
+            unsafe { ptr::copy_nonoverlapping(message.bytes.as_ptr(), posted.buffer, count) };
+        }
+        let status = if size > posted.room { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS };
+        self.finish(posted.op, (message.source, message.word, size as u64), status);
+    }
+
+    fn finish(&mut self, op: u64, (source, match_word, size_bytes): (i32, u64, u64), status: dtl_status_t) {
+        self.done.insert(op, dtl_comm_done_t { source, status, match_word, size_bytes });
+    }
+}

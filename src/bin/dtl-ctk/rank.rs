@@ -1,0 +1,195 @@
+//! One rank of a run: goes through the cases, compares each outcome with the reference, and agrees with
+//! the other ranks after each whether all is well.
+
+use crate::api::{self, Comm, Failure};
+use crate::batch::Batch;
+use crate::case::{Case, Group, Op, Step};
+use crate::collective;
+use crate::data::{self, show};
+use crate::generate;
+use crate::options::Run;
+use crate::plan::{GUARD, Plan, View};
+use crate::reference;
+use crate::shrink;
+use dtl::abi::handle::dtl_request_t;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+
+/// What a rank works with.
+pub(crate) struct Rank<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) rank: u64,
+    pub(crate) ranks: u64,
+    /// The communicator under test.
+    pub(crate) comm: Comm,
+    /// Rank 0 writes the number of the case here before it begins it.
+    pub(crate) progress: Option<File>,
+}
+
+/// A failed case, as this rank sees it.
+pub(crate) struct Failed {
+    pub(crate) text: String,
+    /// A call failed: the others may never hear of it.
+    pub(crate) out_of_step: bool,
+}
+
+impl Rank<'_> {
+    /// All cases of the run, or up to the first that fails on any rank: `Err` if it failed on this one.
+    pub(crate) fn go(&self) -> Result<bool, Failed> {
+        let outside = |failure: Failure| Failed { text: failure.text, out_of_step: true };
+        let control = self.comm.dup().map_err(outside)?;
+        let mut digest = self.digest().map_err(|error| outside(Failure::wrong(error)))?;
+        let space = self.run.choice.space(self.ranks);
+        for number in self.run.numbers() {
+            self.tell(number);
+            let mut case = generate::case(&space, number);
+            shrink::apply(&mut case, &self.run.shrink);
+            let outcome = self.case(&case).map_err(|failure| Failed {
+                text: format!(
+                    "case {number}, rank {} of {} ({}): {}",
+                    self.rank,
+                    self.ranks,
+                    case.describe(),
+                    failure.text
+                ),
+                out_of_step: failure.out_of_step,
+            });
+            let mine = match &outcome {
+                Err(failed) if failed.out_of_step => return outcome.map(|_| false),
+                Err(_) => [0, 1],
+                Ok(hash) => [*hash, 0],
+            };
+            let all = control.gather_all(mine, self.ranks).map_err(outside)?;
+            outcome?;
+            if all.iter().any(|[_, failed]| *failed != 0) {
+                return Ok(false);
+            }
+            if let Some(file) = &mut digest {
+                let hash = all.iter().fold(0, |hash, [of_rank, _]| data::hash_number(hash, *of_rank));
+                let written = writeln!(file, "{number} {} {hash:016x}", case.describe());
+                written.map_err(|error| outside(Failure::wrong(format!("the digest: {error}"))))?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn digest(&self) -> Result<Option<BufWriter<File>>, String> {
+        let Some(path) = self.run.digest.as_ref().filter(|_| self.rank == 0) else { return Ok(None) };
+        let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Some(BufWriter::new(file)))
+    }
+
+    fn tell(&self, number: u64) {
+        if let Some(file) = self.progress.as_ref().filter(|_| self.rank == 0) {
+            let _ = file.write_all_at(&(number + 1).to_le_bytes(), 0);
+        }
+    }
+
+    /// Runs a case; the hash of this rank's outputs.
+    fn case(&self, case: &Case) -> Result<u64, Failure> {
+        let own = match &case.group {
+            Group::World => None,
+            Group::Dup => Some(self.comm.dup()?),
+            Group::Split(places) => {
+                let (color, key) = places.get(self.rank as usize).copied().unwrap_or((-1, 0));
+                match self.comm.split(color, key)? {
+                    None => return Ok(0),
+                    made => made,
+                }
+            }
+        };
+        let Some(place) = case.place(self.rank) else { return Ok(0) };
+        let comm = own.as_ref().unwrap_or(&self.comm).handle;
+        let view = |(step, number): (_, u64)| View {
+            step,
+            place,
+            ranks: self.ranks,
+            key: data::key(self.run.choice.seed, case.number, number, place.color),
+        };
+        let views: Vec<View> = case.steps.iter().zip(0..).map(view).collect();
+        let mut plans: Vec<Plan> = views.iter().map(View::plan).collect();
+        let expected: Vec<_> =
+            views.iter().zip(&plans).map(|(view, plan)| reference::expected(view, plan)).collect();
+        let sent: Vec<Vec<u8>> = plans.iter().map(|plan| plan.send.clone()).collect();
+        let messages = self.steps(comm, &views, &mut plans, case.finish)?;
+        for (index, (view, plan)) in views.iter().zip(&mut plans).enumerate() {
+            if view.step.op.reduces() {
+                let end = plan.recv.len().saturating_sub(GUARD);
+                data::settle_padding(&mut plan.recv[..end], &expected[index].recv, view.step.ty);
+            }
+        }
+        let mut hash = 0;
+        for (index, (view, plan)) in views.iter().zip(&plans).enumerate() {
+            let within = |failure: Failure| failure.within(&named(index, view.step));
+            compare(view.step, plan, &expected[index].recv[..expected[index].compared]).map_err(within)?;
+            if plan.send != sent[index] {
+                return Err(within(Failure::wrong("the send buffer was changed".into())));
+            }
+            hash = match messages[index] {
+                Some(of_batch) => data::hash_number(hash, of_batch),
+                None => data::hash(hash, &plan.recv[..expected[index].digested]),
+            };
+        }
+        Ok(hash)
+    }
+
+    /// Runs or begins the steps in their order, then ends those that were begun. For each batch of
+    /// messages, the hash of what came.
+    fn steps(
+        &self,
+        comm: dtl::abi::handle::dtl_comm_t,
+        views: &[View],
+        plans: &mut [Plan],
+        finish: u64,
+    ) -> Result<Vec<Option<u64>>, Failure> {
+        let mut requests: Vec<dtl_request_t> = Vec::new();
+        let mut messages = vec![None; views.len()];
+        let mut wrong = None;
+        for (index, (view, plan)) in views.iter().zip(plans).enumerate() {
+            let step = view.step;
+            let within = |failure: Failure| failure.within(&named(index, step));
+            if step.op.is_batch() {
+                let batch = Batch::new(comm, *view, self.run.timeout_ns());
+                // After a wrong outcome the other steps go on: the other ranks are in them.
+                match batch.run(0) {
+                    Err(failure) if failure.out_of_step => return Err(within(failure)),
+                    Err(failure) => wrong = Some(within(failure)),
+                    Ok(hash) => messages[index] = Some(hash),
+                }
+            } else if matches!(step.op, Op::Sendrecv | Op::Replace) {
+                match collective::shift(comm, step, plan) {
+                    Err(failure) if failure.out_of_step => return Err(within(failure)),
+                    shifted => wrong = shifted.map_err(within).err(),
+                }
+            } else {
+                requests.extend(collective::call(comm, step, plan).map_err(within)?);
+            }
+        }
+        api::finish(&mut requests, finish, self.run.timeout_ns())?;
+        wrong.map_or(Ok(messages), Err)
+    }
+}
+
+fn named(index: usize, step: &Step) -> String {
+    format!("step {index}, {}{}", if step.nonblocking { "i" } else { "" }, step.op.name())
+}
+
+/// The receive buffer against the reference's: the first element that differs.
+fn compare(step: &Step, plan: &Plan, expected: &[u8]) -> Result<(), Failure> {
+    let is = &plan.recv[..expected.len()];
+    if is == expected {
+        return Ok(());
+    }
+    let at = is.iter().zip(expected).position(|(is, should)| is != should).unwrap_or(0);
+    let (size, element) = (step.ty.size, at / step.ty.size);
+    let (first, end) = (element * size, (element * size + size).min(expected.len()));
+    let (is, should) = (&is[first..end], &expected[first..end]);
+    let is_filler = |bytes: &[u8]| bytes.iter().all(|byte| *byte == data::FILLER);
+    let what = match (is_filler(is), is_filler(should)) {
+        (true, _) => format!("was not written, expected {}", show(should, step.ty)),
+        (_, true) => format!("was written ({}), but lies outside of the blocks", show(is, step.ty)),
+        _ => format!("is {}, expected {}", show(is, step.ty), show(should, step.ty)),
+    };
+    Err(Failure::wrong(format!("element {element} of the receive buffer {what}")))
+}

@@ -1,0 +1,204 @@
+//! Makes a case smaller while it still fails: a list of small changes, applied in order. The list is
+//! what --shrink takes, so the smallest case can be repeated.
+
+use crate::case::{Case, Group, Op};
+use crate::data::{self, TYPES};
+use dtl::abi::word::DTL_OP_SUM;
+use std::fmt;
+use std::str::FromStr;
+
+/// One change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// d0, d1 …: without this step.
+    Drop(usize),
+    /// r1, r2 …: only with so many ranks.
+    Ranks(u64),
+    /// w: on the world communicator.
+    World,
+    /// h: half of every count.
+    Halve,
+    /// m0, m1 …: without this message.
+    Message(usize),
+    /// b: all calls wait.
+    Blocking,
+    /// i: nothing in place.
+    OutOfPlace,
+    /// p: blocks one after the other.
+    Packed,
+    /// t: int32 and, for reductions, the sum.
+    Simple,
+    /// o: root 0.
+    Root,
+}
+
+/// What --shrink says of itself.
+pub(crate) const HELP: &str = "d0 d1 … drops a step, m0 m1 … a message; r1 r2 … keeps the first ranks; h halves counts; \
+w world; b blocking; i not in place; p packed blocks; t int32 and sum; o root 0";
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Change::Drop(step) => write!(f, "d{step}"),
+            Change::Ranks(ranks) => write!(f, "r{ranks}"),
+            Change::Message(message) => write!(f, "m{message}"),
+            Change::World => f.write_str("w"),
+            Change::Halve => f.write_str("h"),
+            Change::Blocking => f.write_str("b"),
+            Change::OutOfPlace => f.write_str("i"),
+            Change::Packed => f.write_str("p"),
+            Change::Simple => f.write_str("t"),
+            Change::Root => f.write_str("o"),
+        }
+    }
+}
+
+impl FromStr for Change {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Change, String> {
+        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no number"));
+        let mut letters = text.chars();
+        match (letters.next(), letters.as_str()) {
+            (Some('d'), rest) => number(rest).map(Change::Drop),
+            (Some('m'), rest) => number(rest).map(Change::Message),
+            (Some('r'), rest) => number(rest).map(|ranks| Change::Ranks(ranks as u64)),
+            (Some('w'), "") => Ok(Change::World),
+            (Some('h'), "") => Ok(Change::Halve),
+            (Some('b'), "") => Ok(Change::Blocking),
+            (Some('i'), "") => Ok(Change::OutOfPlace),
+            (Some('p'), "") => Ok(Change::Packed),
+            (Some('t'), "") => Ok(Change::Simple),
+            (Some('o'), "") => Ok(Change::Root),
+            _ => Err(format!("{text:?} is no change: {HELP}")),
+        }
+    }
+}
+
+/// Applies the changes in their order.
+pub(crate) fn apply(case: &mut Case, changes: &[Change]) {
+    for &change in changes {
+        apply_one(case, change);
+    }
+}
+
+fn apply_one(case: &mut Case, change: Change) {
+    match change {
+        Change::World => case.group = Group::World,
+        Change::Drop(step) if step < case.steps.len() => _ = case.steps.remove(step),
+        Change::Ranks(ranks) => {
+            let color = |rank| if rank < ranks { 0 } else { -1 };
+            case.group = Group::Split((0..case.ranks).map(|rank| (color(rank), 0)).collect());
+        }
+        Change::Halve => halve(case),
+        Change::Message(message) => {
+            for step in &mut case.steps {
+                if message < step.messages.len() {
+                    step.messages.remove(message);
+                }
+            }
+        }
+        _ => case.steps.iter_mut().for_each(|step| match change {
+            Change::Blocking => step.nonblocking = false,
+            Change::OutOfPlace if !step.op.is_p2p() => step.in_place = false,
+            Change::Packed if !step.op.is_p2p() => {
+                step.order.clear();
+                step.gap = 0;
+            }
+            Change::Root => step.root = 0,
+            Change::Simple => {
+                step.ty = TYPES[2];
+                step.reduction = DTL_OP_SUM;
+            }
+            _ => {}
+        }),
+    }
+}
+
+fn halve(case: &mut Case) {
+    for step in &mut case.steps {
+        // -1 means that there is no edge.
+        step.counts.iter_mut().filter(|count| **count > 0).for_each(|count| *count /= 2);
+        for message in &mut step.messages {
+            let cut = message.room < message.count;
+            message.count /= 2;
+            message.room /= 2;
+            if cut && message.room >= message.count {
+                message.room = message.count.saturating_sub(1);
+            }
+        }
+    }
+}
+
+/// Changes that would make a case smaller, the most promising first.
+pub(crate) fn candidates(case: &Case) -> Vec<Change> {
+    let steps = &case.steps;
+    let mut list: Vec<Change> = Vec::new();
+    if steps.len() > 1 {
+        list.extend((0..steps.len()).map(Change::Drop));
+    }
+    let members = match &case.group {
+        Group::Split(places) => places.iter().filter(|(color, _)| *color == 0).count() as u64,
+        _ => case.ranks,
+    };
+    let is_prefix = matches!(&case.group, Group::Split(places)
+        if places.iter().enumerate().all(|(rank, place)| *place == (if (rank as u64) < members { 0 } else { -1 }, 0)));
+    let fewer = if is_prefix { members } else { case.ranks };
+    list.extend((1..fewer).map(Change::Ranks).take(8));
+    if !is_prefix && case.group != Group::World {
+        list.push(Change::World);
+    }
+    let messages = steps.iter().map(|step| step.messages.len()).max().unwrap_or(0);
+    if messages > 1 {
+        list.extend((0..messages).map(Change::Message));
+    }
+    let has_counts = steps.iter().any(|step| {
+        step.counts.iter().any(|&count| count > 0) || step.messages.iter().any(|message| message.count > 0)
+    });
+    let simple = |op: Op, reduction| !op.reduces() || reduction == DTL_OP_SUM;
+    let more = [
+        (Change::Halve, has_counts),
+        (Change::Blocking, steps.iter().any(|step| step.nonblocking)),
+        (Change::OutOfPlace, steps.iter().any(|step| step.in_place && !step.op.is_p2p())),
+        (Change::Packed, steps.iter().any(|step| !step.order.is_empty())),
+        (
+            Change::Simple,
+            steps.iter().any(|step| step.ty != data::TYPES[2] || !simple(step.op, step.reduction)),
+        ),
+        (Change::Root, steps.iter().any(|step| step.op.is_rooted() && step.root != 0)),
+    ];
+    list.extend(more.into_iter().filter(|(_, useful)| *useful).map(|(change, _)| change));
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::OPS;
+    use crate::generate::{Space, case};
+
+    #[test]
+    fn changes_are_read_as_they_are_written() {
+        for text in ["d0", "r3", "m12", "w", "h", "b", "i", "p", "t", "o"] {
+            assert_eq!(text.parse::<Change>().unwrap().to_string(), text);
+        }
+        for bad in ["", "x", "d", "dx", "hh"] {
+            assert!(bad.parse::<Change>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn shrinking_ends() {
+        let ops = OPS.iter().map(|(op, ..)| *op).collect();
+        let space = Space { seed: 7, ranks: 4, max_bytes: 4096, ops, portable: false };
+        for number in 0..200 {
+            let mut case = case(&space, number);
+            let mut count = 0;
+            while let Some(&change) = candidates(&case).first() {
+                apply_one(&mut case, change);
+                count += 1;
+                assert!(count < 200, "case {number} does not end with {change}: {}", case.describe());
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! An element type and two operations of the program's own, made once per process. What they compute is
+//! written here for the library's buffers; `reference` has its own form of it.
+
+use crate::api::{Failure, check};
+use crate::data::{USER_DTYPE, USER_MATRIX, USER_SUM};
+use dtl::abi::word::*;
+use dtl::ffi::types::{dtl_dtype_create, dtl_op_create};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// Six numbers below 251.
+type Element = [u32; 6];
+
+/// Numbers of the library: the dtype, the sum (commutes), the matrix product (does not).
+static MADE: OnceLock<[i32; 3]> = OnceLock::new();
+
+/// Makes them; before any rank runs cases.
+pub(crate) fn make() -> Result<(), Failure> {
+    let (mut dtype, mut sum, mut matrix) = (0, 0, 0);
+    let bytes = size_of::<Element>() as u64;
+    // SAFETY: the name ends with NUL; `dtype` is a local.
+    check("dtl_dtype_create", unsafe { dtl_dtype_create(bytes, c"ctk".as_ptr(), &raw mut dtype) })?;
+    let none = ptr::null_mut();
+    let name = c"ctk sum".as_ptr();
+    // SAFETY: the function keeps to dtl_op_fn_t and uses no `user`; `sum` is a local.
+    let status = unsafe { dtl_op_create(Some(add), none, DTL_OP_COMMUTES, name, &raw mut sum) };
+    check("dtl_op_create", status)?;
+    let name = c"ctk matrix".as_ptr();
+    // SAFETY: likewise.
+    check("dtl_op_create", unsafe { dtl_op_create(Some(multiply), none, 0, name, &raw mut matrix) })?;
+    let _ = MADE.set([dtype, sum, matrix]);
+    Ok(())
+}
+
+/// The library's number of a dtype.
+pub(crate) fn dtype(dtype: dtl_dtype_t) -> dtl_dtype_t {
+    if dtype == USER_DTYPE { made(0) } else { dtype }
+}
+
+/// The library's number of an operation.
+pub(crate) fn operation(op: dtl_reduce_op_t) -> dtl_reduce_op_t {
+    match op {
+        USER_SUM => made(1),
+        USER_MATRIX => made(2),
+        _ => op,
+    }
+}
+
+fn made(index: usize) -> i32 {
+    MADE.get().map_or(-1, |made| made[index])
+}
+
+extern "C" fn add(
+    left: *const c_void,
+    right: *mut c_void,
+    count: u64,
+    _dtype: dtl_dtype_t,
+    _user: *mut c_void,
+) {
+    // SAFETY: the library hands over what this function asks for.
+    unsafe { each(left, right, count, |a, b| std::array::from_fn(|at| (a[at] + b[at]) % 251)) }
+}
+
+extern "C" fn multiply(
+    left: *const c_void,
+    right: *mut c_void,
+    count: u64,
+    _dtype: dtl_dtype_t,
+    _user: *mut c_void,
+) {
+    let product = |[a, b, c, d, n, _]: Element, [e, f, g, h, m, last]: Element| {
+        let entries = [a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h, n + m];
+        let [e, f, g, h, m] = entries.map(|entry| entry % 251);
+        [e, f, g, h, m, last]
+    };
+    // SAFETY: the library hands over what this function asks for.
+    unsafe { each(left, right, count, product) }
+}
+
+/// Folds each element of `left` into that of `right`.
+///
+/// # Safety
+/// Both have `count` elements, which do not overlap.
+unsafe fn each(
+    left: *const c_void,
+    right: *mut c_void,
+    count: u64,
+    fold: impl Fn(Element, Element) -> Element,
+) {
+    let (left, right) = (left.cast::<Element>(), right.cast::<Element>());
+    for index in 0..count as usize {
+        let (left, right) = (left.wrapping_add(index), right.wrapping_add(index));
+        // SAFETY: `index` is below the count; buffers need not be aligned, as their owner's are not.
+        let a = unsafe { left.read_unaligned() };
+        // SAFETY: likewise.
+        let b = unsafe { right.read_unaligned() };
+        // SAFETY: likewise, and nobody else uses `right` in this call.
+        unsafe { right.write_unaligned(fold(a, b)) };
+    }
+}

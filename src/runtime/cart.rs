@@ -1,0 +1,203 @@
+//! Grids of ranks: arithmetic alone, no communicator. Row-major, as MPI's Cartesian topologies: the last
+//! dimension varies fastest.
+
+use crate::abi::comm::DTL_PROC_NULL;
+use crate::error::{Result, fail};
+
+/// Number of ranks of a grid.
+fn volume(dims: &[i32]) -> Result<i32> {
+    let mut all = 1_i32;
+    for (dimension, &extent) in dims.iter().enumerate() {
+        if extent < 1 {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "dims[{dimension}] is {extent}: use 1 or more");
+        }
+        let Some(more) = all.checked_mul(extent) else {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "dims[{dimension}] = {extent}: the grid has more than {} ranks",
+                i32::MAX
+            );
+        };
+        all = more;
+    }
+    Ok(all)
+}
+
+/// Chooses the dimensions that are 0: the largest as small as possible, then the next and so on, in
+/// descending order.
+pub fn choose(size: i32, dims: &mut [i32]) -> Result<()> {
+    if size < 1 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "size {size}: a grid has 1 rank or more");
+    }
+    if let Some((at, given)) = dims.iter().enumerate().find(|(_, given)| **given < 0) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dims[{at}] is {given}: use 0 to have it chosen, or 1 or more"
+        );
+    }
+    let given: Vec<i32> = dims.iter().copied().filter(|&extent| extent != 0).collect();
+    let (fixed, free) = (volume(&given)?, dims.len() - given.len());
+    if size % fixed != 0 || (free == 0 && size != fixed) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "size {size}: the dimensions that are given make {fixed}, which {} it",
+            if free == 0 { "is not" } else { "does not divide" }
+        );
+    }
+    let rest = (size / fixed) as u32;
+    let divisors: Vec<u32> = divisors(rest);
+    let mut chosen = vec![1; free];
+    split(rest, &divisors, u32::MAX, &mut chosen);
+    for (place, extent) in dims.iter_mut().filter(|extent| **extent == 0).zip(chosen) {
+        *place = extent as i32;
+    }
+    Ok(())
+}
+
+/// The divisors of a number, ascending.
+fn divisors(of: u32) -> Vec<u32> {
+    let small = (1..).take_while(|d| u64::from(*d) * u64::from(*d) <= u64::from(of)).filter(|d| of % d == 0);
+    let mut all: Vec<u32> = small.flat_map(|d| [d, of / d]).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Writes `rest` as a product of `into.len()` descending factors of at most `most`, the first as small
+/// as can be. False: there is none.
+fn split(rest: u32, divisors: &[u32], most: u32, into: &mut [u32]) -> bool {
+    let Some((first, others)) = into.split_first_mut() else { return rest == 1 };
+    let slots = others.len() as u32 + 1;
+    for &factor in divisors.iter().take_while(|factor| **factor <= most) {
+        // With this as the largest of all, the product cannot get there.
+        let is_enough = u64::from(factor).checked_pow(slots).is_none_or(|reach| reach >= u64::from(rest));
+        if is_enough && rest % factor == 0 && split(rest / factor, divisors, factor, others) {
+            *first = factor;
+            return true;
+        }
+    }
+    false
+}
+
+/// The rank at a place. Places beyond the border of a periodic dimension wrap around.
+pub fn rank(dims: &[i32], is_periodic: impl Fn(usize) -> bool, coords: &[i32]) -> Result<i32> {
+    volume(dims)?;
+    let mut rank = 0;
+    for (dimension, (&extent, &coord)) in dims.iter().zip(coords).enumerate() {
+        let inside = (0..extent).contains(&coord);
+        if !inside && !is_periodic(dimension) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "coords[{dimension}] is {coord}: that dimension is not periodic and goes from 0 to {}",
+                extent - 1
+            );
+        }
+        rank = rank * extent + coord.rem_euclid(extent);
+    }
+    Ok(rank)
+}
+
+/// The place of a rank: one coordinate for each dimension, first to last.
+pub fn coords(dims: &[i32], rank: i32) -> Result<Vec<i32>> {
+    check_rank(dims, rank)?;
+    let mut rest = rank;
+    let mut coords: Vec<i32> = Vec::with_capacity(dims.len());
+    for &extent in dims.iter().rev() {
+        coords.push(rest % extent);
+        rest /= extent;
+    }
+    coords.reverse();
+    Ok(coords)
+}
+
+fn check_rank(dims: &[i32], rank: i32) -> Result<()> {
+    let all = volume(dims)?;
+    if (0..all).contains(&rank) {
+        return Ok(());
+    }
+    fail!(DTL_ERROR_INVALID_RANK, "rank {rank}: the grid has ranks 0 to {}", all - 1)
+}
+
+/// Whom a shift along a dimension receives from and sends to: (source, dest).
+pub fn shift(
+    dims: &[i32],
+    is_periodic: impl Fn(usize) -> bool,
+    rank: i32,
+    dimension: i32,
+    displacement: i32,
+) -> Result<(i32, i32)> {
+    check_rank(dims, rank)?;
+    let index = usize::try_from(dimension).unwrap_or(usize::MAX);
+    let Some(&extent) = dims.get(index) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dimension {dimension}: the grid has dimensions 0 to {}",
+            dims.len() - 1
+        );
+    };
+    // Ranks between two neighbours along the dimension; no more than there are ranks.
+    let stride: i32 = dims.iter().skip(index + 1).product();
+    let here = i64::from(rank / stride % extent);
+    let at = |there: i64| {
+        let wrapped = there.rem_euclid(i64::from(extent));
+        if there != wrapped && !is_periodic(index) {
+            return DTL_PROC_NULL;
+        }
+        // Both lie inside the grid, so their ranks are numbers of 32 bits.
+        (i64::from(rank) + (wrapped - here) * i64::from(stride)) as i32
+    };
+    let by = i64::from(displacement);
+    Ok((at(here - by), at(here + by)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn chosen(size: i32, free: usize) -> Vec<i32> {
+        let mut dims = vec![0; free];
+        choose(size, &mut dims).expect("a grid");
+        dims
+    }
+
+    #[test]
+    fn grids_are_as_even_as_can_be() {
+        assert_eq!((chosen(6, 2), chosen(7, 2), chosen(1, 3)), (vec![3, 2], vec![7, 1], vec![1, 1, 1]));
+        assert_eq!((chosen(48, 3), chosen(144, 2)), (vec![4, 4, 3], vec![12, 12]));
+        assert_eq!(chosen(i32::MAX, 2), [i32::MAX, 1]);
+        assert_eq!(chosen(1 << 30, 16), [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2, 2]);
+        // A number with very many divisors.
+        assert_eq!(chosen(2_095_133_040, 4).iter().product::<i32>(), 2_095_133_040);
+        assert_eq!(chosen(2_095_133_040, 16).len(), 16);
+        let mut dims = [0, 4, 0];
+        choose(24, &mut dims).expect("a grid");
+        assert_eq!(dims, [3, 4, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn coords_and_rank_are_inverse(dims in prop::collection::vec(1..6_i32, 1..6), seed in 0..i32::MAX) {
+            let rank_of = seed % dims.iter().product::<i32>();
+            let place = coords(&dims, rank_of).unwrap();
+            prop_assert_eq!(rank(&dims, |_| false, &place).unwrap(), rank_of);
+        }
+
+        #[test]
+        fn a_shift_is_a_step_of_the_coordinates(
+            dims in prop::collection::vec(1..6_i32, 1..5), seed in 0..i32::MAX, by in -7..8_i32, periods in 0..16_u32,
+        ) {
+            let periodic = |dimension: usize| periods >> dimension & 1 == 1;
+            let from = seed % dims.iter().product::<i32>();
+            for dimension in 0..dims.len() {
+                let step = |by: i32| {
+                    let mut place = coords(&dims, from).unwrap();
+                    place[dimension] += by;
+                    rank(&dims, periodic, &place).unwrap_or(DTL_PROC_NULL)
+                };
+                let got = shift(&dims, periodic, from, dimension as i32, by).unwrap();
+                prop_assert_eq!(got, (step(-by), step(by)));
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Things under small numbers (dtypes and operations of the program): a number is given once and never
+//! again, so what stands under it never changes and looking it up takes no lock. Not for handles with
+//! a generation: those are in `sys::slab`.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// First number of the program's own.
+pub(super) const FIRST: i32 = 4096;
+/// Numbers in a process' life.
+pub(super) const LIMIT: usize = 1 << 16;
+const CHUNK: usize = 1 << 8;
+
+struct Slot<T> {
+    value: OnceLock<T>,
+    destroyed: AtomicBool,
+}
+
+/// What a number means.
+pub(super) enum Found<'a, T> {
+    Live(&'a T),
+    Destroyed,
+    Never,
+}
+
+/// Numbers from [`FIRST`] on. Values stay in memory after they are destroyed.
+pub(super) struct Numbered<T: 'static> {
+    next: AtomicUsize,
+    chunks: [OnceLock<Box<[Slot<T>]>>; LIMIT / CHUNK],
+}
+
+impl<T> Numbered<T> {
+    pub(super) const fn new() -> Self {
+        Numbered { next: AtomicUsize::new(0), chunks: [const { OnceLock::new() }; LIMIT / CHUNK] }
+    }
+
+    /// The new number, or `None` when all were given.
+    pub(super) fn add(&self, value: T) -> Option<i32> {
+        let more = |next| (next < LIMIT).then_some(next + 1);
+        let index = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        let empty = || Slot { value: OnceLock::new(), destroyed: AtomicBool::new(false) };
+        let chunk = self.chunks.get(index / CHUNK)?.get_or_init(|| (0..CHUNK).map(|_| empty()).collect());
+        chunk.get(index % CHUNK)?.value.set(value).ok()?;
+        Some(FIRST + index as i32)
+    }
+
+    fn slot(&self, number: i32) -> Option<(&Slot<T>, &T)> {
+        let index = usize::try_from(number.checked_sub(FIRST)?).ok()?;
+        let slot = self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)?;
+        Some((slot, slot.value.get()?))
+    }
+
+    pub(super) fn find(&self, number: i32) -> Found<'_, T> {
+        match self.slot(number) {
+            Some((slot, _)) if slot.destroyed.load(Ordering::Acquire) => Found::Destroyed,
+            Some((_, value)) => Found::Live(value),
+            None => Found::Never,
+        }
+    }
+
+    /// Of two who destroy the same number, one gets `Destroyed`.
+    pub(super) fn destroy(&self, number: i32) -> Found<'_, T> {
+        match self.slot(number) {
+            Some((slot, _)) if slot.destroyed.swap(true, Ordering::AcqRel) => Found::Destroyed,
+            Some((_, value)) => Found::Live(value),
+            None => Found::Never,
+        }
+    }
+
+    pub(super) fn destroy_all(&self) {
+        for slot in self.chunks.iter().filter_map(OnceLock::get).flat_map(|chunk| chunk.iter()) {
+            if slot.value.get().is_some() {
+                slot.destroyed.store(true, Ordering::Release);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_given_once_and_end() {
+        let table: Box<Numbered<usize>> = Box::new(Numbered::new());
+        for index in 0..LIMIT {
+            let number = table.add(index).unwrap();
+            assert_eq!(number, FIRST + index as i32);
+            assert!(matches!(table.destroy(number), Found::Live(value) if *value == index));
+            assert!(matches!(table.find(number), Found::Destroyed));
+            assert!(matches!(table.destroy(number), Found::Destroyed));
+        }
+        assert_eq!(table.add(0), None);
+        for never in [i32::MIN, -1, 0, FIRST - 1, FIRST + LIMIT as i32, i32::MAX] {
+            assert!(matches!(table.find(never), Found::Never));
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_library_destroys_all() {
+        let table = Numbered::new();
+        let (first, second) = (table.add(1).unwrap(), table.add(2).unwrap());
+        table.destroy_all();
+        assert!(matches!(table.find(first), Found::Destroyed));
+        assert!(matches!(table.find(second), Found::Destroyed));
+        assert!(matches!(table.find(table.add(3).unwrap()), Found::Live(3)));
+    }
+}

@@ -1,0 +1,110 @@
+//! Where ranks and threads run. Local: the machine's own files, the transport, the launcher's
+//! environment; nobody is asked over a network.
+
+use super::comm::Comm;
+use super::launch;
+use crate::abi::topology::*;
+use crate::error::{Result, fail};
+use crate::sys::machine;
+
+fn count(value: usize) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+/// Describes this node.
+#[must_use]
+pub fn node() -> dtl_topology_t {
+    let told = machine::topology();
+    let mut hostname = [0; 256];
+    super::copy_text(&mut hostname, &told.hostname);
+    dtl_topology_t {
+        struct_size: size_of::<dtl_topology_t>() as u32,
+        cpus_online: count(told.cpus),
+        cpus_allowed: count(machine::affinity().len()),
+        cores: count(told.cores),
+        threads_per_core: count(told.threads_per_core),
+        sockets: count(told.sockets),
+        numa_nodes: count(told.numa_nodes),
+        reserved: 0,
+        cpu_quota_milli: told.quota_millicpus,
+        l1d_bytes: told.l1d_bytes,
+        l2_bytes: told.l2_bytes,
+        l3_bytes: told.l3_bytes,
+        memory_bytes: told.memory_bytes,
+        memory_limit_bytes: told.memory_limit_bytes,
+        hostname,
+    }
+}
+
+/// The CPUs that the calling thread may run on.
+pub fn affinity() -> Result<Vec<i32>> {
+    let cpus = machine::affinity();
+    if cpus.is_empty() {
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "the kernel does not tell this thread's CPUs (sched_getaffinity)"
+        );
+    }
+    Ok(cpus.into_iter().map(count).collect())
+}
+
+/// Where a communicator's ranks are, as seen from this one.
+pub fn of_comm(comm: &Comm, out: &mut dtl_comm_topology_t) -> Result<()> {
+    if comm.is_one_node() {
+        (out.node, out.nodes, out.local_rank, out.local_size) = (0, 1, comm.rank(), comm.size());
+        return Ok(());
+    }
+    let Some(launch) = launch::from_environment()? else {
+        return not_known(comm, "no launcher's environment was found");
+    };
+    if (launch.rank, launch.size) != (comm.rank(), comm.size()) {
+        let (rank, size) = (launch.rank, launch.size);
+        return not_known(
+            comm,
+            &format!("{} started this process as rank {rank} of {size}", launch.launcher),
+        );
+    }
+    if launch.local_size == 0 {
+        return not_known(comm, &format!("{} does not say which ranks share a node", launch.launcher));
+    }
+    (out.node, out.nodes) = if launch.is_one_node() { (0, 1) } else { (-1, -1) };
+    (out.local_rank, out.local_size) = (launch.local_rank, launch.local_size);
+    Ok(())
+}
+
+/// The node of a rank.
+pub fn node_of(comm: &Comm, rank: i32) -> Result<i32> {
+    if !(0..comm.size()).contains(&rank) {
+        return fail!(
+            DTL_ERROR_INVALID_RANK,
+            "rank {rank}: the communicator has ranks 0 to {}",
+            comm.size() - 1
+        );
+    }
+    let mut own = dtl_comm_topology_t {
+        struct_size: size_of::<dtl_comm_topology_t>() as u32,
+        node: -1,
+        nodes: -1,
+        local_rank: 0,
+        local_size: 0,
+        reserved: 0,
+    };
+    of_comm(comm, &mut own)?;
+    if own.nodes != 1 {
+        return not_known(
+            comm,
+            "the job has several nodes and the launcher does not say which rank is on which",
+        );
+    }
+    Ok(0)
+}
+
+#[cold]
+fn not_known<T>(comm: &Comm, why: &str) -> Result<T> {
+    fail!(
+        DTL_ERROR_NOT_SUPPORTED,
+        "kind {} does not tell the nodes of its {} ranks, and {why}",
+        comm.kind_name(),
+        comm.size()
+    )
+}

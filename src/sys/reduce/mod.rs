@@ -1,0 +1,184 @@
+//! Element-wise reduction of raw buffers: `into[i] = into[i] ∘ from[i]` for every built-in pair of
+//! dtype and operation, and the call of a program's own operation. Buffers need not be aligned; the
+//! two may be the same, but must not overlap otherwise.
+//!
+//! `rule` says what operations there are, on `number` (integers, floats), `half` (16-bit floats) and
+//! `compound` (complex numbers, pairs); `wide` makes loops of them, one for each instruction set;
+//! `user` calls C. Which dtypes a program made itself is known to `runtime::comm::types`, not here.
+
+mod compound;
+mod half;
+mod number;
+mod rule;
+#[cfg(test)]
+mod tests;
+pub mod user;
+mod wide;
+
+use super::buf::Region;
+use crate::abi::word::*;
+use compound::{Complex, Pair};
+use half::{Brain, Half};
+use rule::*;
+use std::ffi::CStr;
+pub use wide::Level;
+use wide::kernel_of;
+
+/// Folds `from` into `into` over the elements that both hold.
+pub type Kernel = fn(into: Region, from: Region);
+
+/// Name (without its prefix) and size of the built-in dtypes, by number.
+const DTYPES: [(&CStr, usize); 23] = [
+    (c"INT8", 1),
+    (c"INT16", 2),
+    (c"INT32", 4),
+    (c"INT64", 8),
+    (c"UINT8", 1),
+    (c"UINT16", 2),
+    (c"UINT32", 4),
+    (c"UINT64", 8),
+    (c"FLOAT32", 4),
+    (c"FLOAT64", 8),
+    (c"BYTE", 1),
+    (c"BOOL", 1),
+    (c"FLOAT16", 2),
+    (c"BFLOAT16", 2),
+    (c"COMPLEX64", 8),
+    (c"COMPLEX128", 16),
+    (c"FLOAT32_INT32", 8),
+    (c"FLOAT64_INT32", 16),
+    (c"INT32_INT32", 8),
+    (c"INT64_INT32", 16),
+    (c"INT16_INT32", 8),
+    (c"FLOAT64_INT64", 16),
+    (c"INT64_INT64", 16),
+];
+
+/// Size of a built-in dtype in bytes.
+#[must_use]
+pub fn dtype_size(dtype: dtl_dtype_t) -> Option<usize> {
+    Some(DTYPES.get(usize::try_from(dtype).ok()?)?.1)
+}
+
+/// The constant's name without its prefix.
+#[must_use]
+pub fn dtype_name(dtype: dtl_dtype_t) -> Option<&'static CStr> {
+    Some(DTYPES.get(usize::try_from(dtype).ok()?)?.0)
+}
+
+/// The constant's name without its prefix.
+#[must_use]
+pub fn op_name(op: dtl_reduce_op_t) -> Option<&'static CStr> {
+    const NAMES: [&CStr; 14] = [
+        c"SUM", c"PROD", c"MIN", c"MAX", c"LAND", c"LOR", c"BAND", c"BOR", c"LXOR", c"BXOR", c"MINLOC",
+        c"MAXLOC", c"REPLACE", c"NO_OP",
+    ];
+    NAMES.get(usize::try_from(op).ok()?).copied()
+}
+
+/// Whether the order of operands of a built-in operation does not matter.
+#[must_use]
+pub fn commutes(op: dtl_reduce_op_t) -> bool {
+    ![DTL_OP_REPLACE, DTL_OP_NO_OP].contains(&op)
+}
+
+/// The fastest kernel of a built-in pair here, or `None` if the two do not go together.
+#[must_use]
+pub fn kernel(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
+    kernel_at(Level::best(), dtype, op)
+}
+
+/// The kernel of an operation that goes with every dtype, whatever its elements are.
+#[must_use]
+pub fn kernel_of_bytes(op: dtl_reduce_op_t) -> Option<Kernel> {
+    match op {
+        DTL_OP_REPLACE => Some(|into, from| into.copy_from(from)),
+        DTL_OP_NO_OP => Some(|_, _| {}),
+        _ => None,
+    }
+}
+
+/// The kernel of a built-in pair in one instruction set; all give the same bits.
+#[must_use]
+pub fn kernel_at(level: Level, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
+    dtype_size(dtype)?;
+    kernel_of_bytes(op).or_else(|| match dtype {
+        DTL_DTYPE_INT8 => integer::<i8>(level, op),
+        DTL_DTYPE_INT16 => integer::<i16>(level, op),
+        DTL_DTYPE_INT32 => integer::<i32>(level, op),
+        DTL_DTYPE_INT64 => integer::<i64>(level, op),
+        DTL_DTYPE_UINT8 => integer::<u8>(level, op),
+        DTL_DTYPE_UINT16 => integer::<u16>(level, op),
+        DTL_DTYPE_UINT32 => integer::<u32>(level, op),
+        DTL_DTYPE_UINT64 => integer::<u64>(level, op),
+        DTL_DTYPE_FLOAT32 => ordered::<f32>(level, op),
+        DTL_DTYPE_FLOAT64 => ordered::<f64>(level, op),
+        DTL_DTYPE_BYTE => bitwise(level, op),
+        DTL_DTYPE_BOOL => logical::<u8>(level, op),
+        DTL_DTYPE_FLOAT16 => ordered::<Half>(level, op),
+        DTL_DTYPE_BFLOAT16 => ordered::<Brain>(level, op),
+        DTL_DTYPE_COMPLEX64 => arithmetic::<Complex<f32>>(level, op),
+        DTL_DTYPE_COMPLEX128 => arithmetic::<Complex<f64>>(level, op),
+        DTL_DTYPE_FLOAT32_INT32 => located::<f32, i32>(op),
+        DTL_DTYPE_FLOAT64_INT32 => located::<f64, i32>(op),
+        DTL_DTYPE_INT32_INT32 => located::<i32, i32>(op),
+        DTL_DTYPE_INT64_INT32 => located::<i64, i32>(op),
+        DTL_DTYPE_INT16_INT32 => located::<i16, i32>(op),
+        DTL_DTYPE_FLOAT64_INT64 => located::<f64, i64>(op),
+        DTL_DTYPE_INT64_INT64 => located::<i64, i64>(op),
+        _ => None,
+    })
+}
+
+fn arithmetic<T: Arithmetic>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
+    Some(match op {
+        DTL_OP_SUM => kernel_of::<Sum<T>>(level),
+        DTL_OP_PROD => kernel_of::<Prod<T>>(level),
+        _ => return None,
+    })
+}
+
+fn ordered<T: Arithmetic + Ordered>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
+    Some(match op {
+        DTL_OP_MIN => kernel_of::<Min<T>>(level),
+        DTL_OP_MAX => kernel_of::<Max<T>>(level),
+        _ => return arithmetic::<T>(level, op),
+    })
+}
+
+fn integer<T: Arithmetic + Ordered + Truth>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
+    ordered::<T>(level, op).or_else(|| bitwise(level, op)).or_else(|| logical::<T>(level, op))
+}
+
+/// Bits have no elements: one loop over bytes serves every integer.
+fn bitwise(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
+    Some(match op {
+        DTL_OP_BAND => kernel_of::<BitAnd>(level),
+        DTL_OP_BOR => kernel_of::<BitOr>(level),
+        DTL_OP_BXOR => kernel_of::<BitXor>(level),
+        _ => return None,
+    })
+}
+
+fn logical<T: Truth>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
+    Some(match op {
+        DTL_OP_LAND => kernel_of::<And<T>>(level),
+        DTL_OP_LOR => kernel_of::<Or<T>>(level),
+        DTL_OP_LXOR => kernel_of::<Xor<T>>(level),
+        _ => return None,
+    })
+}
+
+/// Pairs are compared one by one: wide instructions do not help.
+fn located<V, I>(op: dtl_reduce_op_t) -> Option<Kernel>
+where
+    V: PartialOrd + Copy + 'static,
+    I: Ord + Copy + 'static,
+    Pair<V, I>: Copy,
+{
+    Some(match op {
+        DTL_OP_MINLOC => kernel_of::<MinLoc<V, I>>(Level::PLAIN),
+        DTL_OP_MAXLOC => kernel_of::<MaxLoc<V, I>>(Level::PLAIN),
+        _ => return None,
+    })
+}

@@ -1,0 +1,132 @@
+/* Ranks that are not in the same collective: each failure names who is where, on every rank, soon. */
+#include "comm_kinds.h"
+#include <pthread.h>
+
+static dtl_comm_t meet;
+static char report[8192];
+
+/* One case: rank 1 (or the last) does something else than the others. */
+static void expect(const char *name, dtl_status_t status, const char *ours, const char *theirs) {
+    if (status != DTL_ERROR_TIMEOUT && status != DTL_ERROR_INVALID_ARGUMENT) {
+        fprintf(stderr, "%s, rank %d: %s: %s\n", name, me, dtl_status_name(status), dtl_last_error());
+        exit(1);
+    }
+    if (strstr(dtl_last_error(), ours) == NULL || strstr(dtl_last_error(), theirs) == NULL) {
+        fprintf(stderr, "%s, rank %d: \"%s\" and \"%s\" are not both in: %s\n", name, me, ours, theirs, dtl_last_error());
+        exit(1);
+    }
+    CHECK(strstr(dtl_last_error(), "rank 1 is in") != NULL || ranks == 2);
+}
+
+static void mismatch(const char *what, uint64_t timeout_ns) {
+    int64_t in[8] = {0}, out[8 * 8];
+    const int odd = me == 1;
+    dtl_comm_t comm;
+    dtl_status_t status;
+    uint64_t began;
+    CHECK_OK(dtl_comm_barrier(meet));
+    comm = open_with(timeout_ns);
+    CHECK_OK(dtl_comm_barrier(meet));
+    began = now_ms();
+    if (strcmp(what, "collective") == 0) {
+        if (odd) status = dtl_comm_bcast(comm, in, 8, DTL_DTYPE_INT64, 0);
+        else status = dtl_comm_allreduce(comm, in, out, 8, DTL_DTYPE_INT64, DTL_OP_SUM);
+        expect(what, status, "allreduce #0 (count 8, INT64, SUM)", "bcast #0 (count 8, INT64, root 0)");
+    } else if (strcmp(what, "root") == 0) {
+        status = dtl_comm_gather(comm, in, 2, out, DTL_DTYPE_INT64, odd ? 1 : 0);
+        /* Who is no root has sent its part and may have gone on: it fails in its next collective. */
+        if (me > 1 && status == DTL_SUCCESS) status = dtl_comm_barrier(comm);
+        expect(what, status, "root 0", "root 1");
+    } else if (strcmp(what, "count") == 0) {
+        status = dtl_comm_allreduce(comm, in, out, odd ? 5 : 4, DTL_DTYPE_INT64, DTL_OP_SUM);
+        expect(what, status, "count 4", "count 5");
+    } else if (strcmp(what, "dtype") == 0) {
+        status = dtl_comm_allreduce(comm, in, out, 4, odd ? DTL_DTYPE_UINT64 : DTL_DTYPE_INT64, DTL_OP_MAX);
+        expect(what, status, "(count 4, INT64, MAX)", "(count 4, UINT64, MAX)");
+    } else if (strcmp(what, "operation") == 0) {
+        status = dtl_comm_allreduce(comm, in, out, 4, DTL_DTYPE_INT64, odd ? DTL_OP_MIN : DTL_OP_MAX);
+        expect(what, status, "MIN", "MAX");
+    } else { /* one is missing: it waits for another message meanwhile, so it answers */
+        if (odd) {
+            dtl_request_t request;
+            CHECK_OK(dtl_comm_irecv(comm, in, 1, DTL_DTYPE_INT64, 0, 99, &request));
+            CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(5000), NULL), DTL_ERROR_TIMEOUT);
+            CHECK_OK(dtl_request_destroy(request));
+        } else {
+            status = dtl_comm_barrier(comm);
+            expect(what, status, "barrier #0", "recv (count 1, INT64, from rank 0, tag 99)");
+        }
+    }
+    /* With a limit, after it; without one, when the ranks have asked each other. */
+    CHECK(now_ms() - began < 12000);
+    CHECK_OK(dtl_comm_barrier(meet));
+    if (strcmp(what, "missing") != 0) CHECK_STATUS(dtl_comm_barrier(comm), DTL_ERROR_INVALID_STATE);
+    CHECK_OK(dtl_comm_barrier(meet));
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
+/* A rank that is not in the library at all is said to be silent, with what it did last. */
+static void test_silent(void) {
+    dtl_comm_t comm;
+    CHECK_OK(dtl_comm_barrier(meet));
+    comm = open_with(MILLISECONDS(600));
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me == 1) {
+        usleep(2500000);
+    } else {
+        CHECK_STATUS(dtl_comm_barrier(comm), DTL_ERROR_TIMEOUT);
+        CHECK_TEXT("rank 1 is silent");
+    }
+    CHECK_OK(dtl_comm_barrier(meet));
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
+static void *look(void *comm) {
+    uint64_t length = 0;
+    usleep(200000);
+    CHECK_OK(dtl_comm_dump(*(dtl_comm_t *)comm, report, sizeof report, &length));
+    CHECK(length == strlen(report));
+    return NULL;
+}
+
+/* On request, from another thread, while everybody waits. */
+static void test_dump(void) {
+    int32_t value = 1, got;
+    dtl_comm_t comm;
+    pthread_t watchdog;
+    CHECK_OK(dtl_comm_dup(meet, &comm));
+    if (me == 0) CHECK(pthread_create(&watchdog, NULL, look, &comm) == 0);
+    if (me == 1) {
+        CHECK_OK(dtl_comm_recv(comm, &got, 1, DTL_DTYPE_INT32, 0, 7, NULL));
+        CHECK_OK(dtl_comm_barrier(comm));
+    } else if (me == 0) {
+        CHECK(pthread_join(watchdog, NULL) == 0);
+        CHECK_OK(dtl_comm_send(comm, &value, 1, DTL_DTYPE_INT32, 1, 7));
+        CHECK(strstr(report, "rank 1 is in recv (count 1, INT32, from rank 0, tag 7)") != NULL);
+        CHECK(strstr(report, "in barrier #0") != NULL || ranks == 2);
+        CHECK(strstr(report, "last operations") != NULL);
+        CHECK_STATUS(dtl_comm_dump(comm, report, 5, NULL), DTL_ERROR_BUFFER_TOO_SMALL);
+        CHECK_OK(dtl_comm_barrier(comm));
+    } else {
+        CHECK_OK(dtl_comm_barrier(comm));
+    }
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
+int main(int argc, char **argv) {
+    static const char *const all[] = {"collective", "root", "count", "dtype", "operation", "missing"};
+    size_t i;
+    start(argc, argv);
+    if (ranks < 2) SKIP("it needs two ranks");
+    meet = open_comm();
+    for (i = 0; i < sizeof all / sizeof *all; i++) mismatch(all[i], MILLISECONDS(500));
+    /* Without a limit the ranks ask each other after a second. */
+    mismatch("collective", DTL_TIMEOUT_INFINITE);
+    mismatch("root", DTL_TIMEOUT_INFINITE);
+    test_silent();
+    test_dump();
+    CHECK_OK(dtl_comm_barrier(meet));
+    CHECK_OK(dtl_comm_destroy(meet));
+    finish();
+    return 0;
+}

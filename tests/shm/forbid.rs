@@ -1,0 +1,37 @@
+//! System calls that fail when the kernel's memory or its permission is what is missing: a filter
+//! (seccomp) of the rank that answers an error in the kernel's place. For tests, in their own processes.
+
+/// From now on the calling thread's system calls of this number fail with this error.
+pub(crate) fn forbid(call: libc::c_long, errno: i32) {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, k| libc::sock_filter { code, jt, jf: 0, k };
+    let mut steps = [
+        step(LOAD, 0, 0), // the call's number is the first word
+        libc::sock_filter { code: IF_EQUAL, jt: 0, jf: 1, k: call as u32 },
+        step(RETURN, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        step(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: takes integers only.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: the kernel copies the program, which lives until the call returns.
+    let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    if set != 0 {
+        println!("skipped: no filter for system calls here: {}", std::io::Error::last_os_error());
+        std::process::exit(0);
+    }
+}
+
+/// What DTL_TEST_FORBID says: "call errno", nothing if it is not there.
+pub(crate) fn forbid_as_told() {
+    let Ok(told) = std::env::var("DTL_TEST_FORBID") else { return };
+    match told.as_str() {
+        "memfd_create ENOSYS" => forbid(libc::SYS_memfd_create, libc::ENOSYS),
+        "memfd_create EPERM" => forbid(libc::SYS_memfd_create, libc::EPERM),
+        "ftruncate ENOSPC" => forbid(libc::SYS_ftruncate, libc::ENOSPC),
+        "fallocate ENOSPC" => forbid(libc::SYS_fallocate, libc::ENOSPC),
+        other => panic!("no such filter: {other}"),
+    }
+}
