@@ -1,6 +1,6 @@
 /* pi_op: pi by numerical integration, summed with an operation of our own.
  *
- * A plain sum of a hundred million small terms loses digits. Here a partial result is a pair (sum, what
+ * A plain sum of twenty million small terms loses digits. Here a partial result is a pair (sum, what
  * was lost in rounding); a dtype of 16 bytes carries it and an operation adds two of them, exactly enough.
  *
  * Build: cc pi_op.c $(pkg-config --cflags --libs libdtl) -lm -o pi_op
