@@ -17,6 +17,7 @@
 #include "dtl/error.hpp"
 
 #include "dtl/backend.hpp"
+#include "dtl/collectives.hpp"
 #include "dtl/comm.hpp"
 #include "dtl/exec.hpp"
 #include "dtl/memory.hpp"

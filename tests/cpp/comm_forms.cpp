@@ -6,6 +6,7 @@
 
 #include <array>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 using std::vector;
@@ -222,6 +223,37 @@ static void lists(dtl::comm_ref comm)
     CHECK(comm.size() == 1 || never == 0);
 }
 
+// Failures are exceptions with the status; what is left unfinished ends with its owner.
+static void failures(dtl::comm_ref comm)
+{
+    const int rank = comm.rank();
+    const auto status_of = [](auto call) {
+        try {
+            call();
+        } catch (const dtl::error &failure) {
+            return failure.status();
+        }
+        return DTL_SUCCESS;
+    };
+    int64_t number = 5, small[1] = {};
+    const vector<int64_t> three(3, rank);
+    dtl::request_list list;
+    list.add(comm.irecv(small, 1, rank, 6));
+    comm.isend(three, rank, 6).wait();
+    CHECK(status_of([&] { list.wait_all(); }) == DTL_ERROR_TRUNCATED && small[0] == rank && list[0].id == 0);
+    CHECK(status_of([&] { comm.bcast(&number, 1, comm.size()); }) == DTL_ERROR_INVALID_RANK);
+    CHECK(status_of([&] { comm.send(&number, 1, -7); }) == DTL_ERROR_INVALID_RANK);
+    CHECK(status_of([&] { dtl::request().wait(); }) == DTL_ERROR_INVALID_HANDLE);
+    CHECK(status_of([&] { dtl::message().recv(&number, 1); }) == DTL_ERROR_INVALID_HANDLE);
+    {
+        const dtl::request barrier = comm.ibarrier();
+        dtl::request_list sums;
+        sums.add(comm.iallreduce(dtl::in_place, &number, 1, DTL_OP_SUM));
+    } // collectives cannot be withdrawn: waited for here
+    CHECK(number == 5 * comm.size());
+    comm.barrier();
+}
+
 static void families(dtl::comm_ref world)
 {
     const int rank = world.rank(), size = world.size();
@@ -246,19 +278,46 @@ static void families(dtl::comm_ref world)
     world.barrier();
 }
 
+static void everything(dtl::comm_ref comm)
+{
+    collectives(comm);
+    blocks(comm);
+    uneven_blocks(comm);
+    point_to_point(comm);
+    probing(comm);
+    persistent(comm);
+    lists(comm);
+    failures(comm);
+    families(comm);
+    collectives(comm.dup());
+}
+
+// The same with ranks that are threads of this process.
+static void with_threads(int32_t ranks)
+{
+    vector<dtl_comm_t> handles(ranks);
+    vector<std::thread> threads;
+    dtl::check(dtl_comm_threads(ranks, 0, handles.data()));
+    for (const dtl_comm_t handle : handles) {
+        threads.emplace_back([handle] {
+            const dtl::comm own(handle);
+            everything(own);
+            own->barrier(); // nobody leaves while another is in a collective
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+}
+
 int main()
 {
     dtl::library library;
     const dtl::comm_ref world;
-    collectives(world);
-    blocks(world);
-    uneven_blocks(world);
-    point_to_point(world);
-    probing(world);
-    persistent(world);
-    lists(world);
-    families(world);
-    collectives(world.dup());
+    everything(world);
+    if (world.size() == 1) {
+        with_threads(3);
+    }
     if (world.rank() == 0) {
         std::printf("comm_forms: all checks passed with %d ranks\n", world.size());
     }
