@@ -274,6 +274,8 @@ pub enum SendMode {
     Standard,
     /// When a receive has taken the message.
     Synchronous,
+    /// As standard, of a few bytes; that its receiver has left is no failure of the communicator.
+    Notice,
 }
 
 /// A message that was taken out of the queue for one receive to come.

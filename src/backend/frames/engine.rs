@@ -308,7 +308,7 @@ impl Engine {
             self.deliver(posted, self.rank, word, data);
             return self.operations.add(Operation::Done(over));
         }
-        let is_copied = data.len() <= INLINE && mode == SendMode::Standard;
+        let is_copied = data.len() <= INLINE && mode != SendMode::Synchronous;
         let copy = if is_copied { Scratch::copy_of(data) } else { None };
         let (id, arrival) = match copy {
             Some(copy) => (self.operations.add(Operation::Done(over))?, Arrival::Held(Bytes::Copied(copy))),

@@ -95,7 +95,7 @@ impl Engine {
             return Sent::Yes;
         };
         let (kind, payload) = match mode {
-            SendMode::Standard if data.len() <= INLINE => (Kind::Eager, data),
+            SendMode::Standard | SendMode::Notice if data.len() <= INLINE => (Kind::Eager, data),
             _ => (Kind::Offer, Region::EMPTY),
         };
         let size = data.len() as u64;

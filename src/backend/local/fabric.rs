@@ -313,7 +313,10 @@ impl Transport for Endpoint {
         match self.send_small(target, data, word) {
             Small::Delivered => {}
             Small::Left => {
-                self.fabric.blame(target);
+                // Whom a notice does not reach has only gone, and is missed by nobody.
+                if mode != SendMode::Notice {
+                    self.fabric.blame(target);
+                }
                 own.finish(id, failed(self.rank, word));
             }
             // The sender's bytes are lent, as those of a large message.

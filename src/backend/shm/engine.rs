@@ -213,7 +213,7 @@ impl Engine {
             self.deliver(posted, self.rank, word, data);
             return self.operations.add(Operation::Done(over));
         }
-        let is_copied = data.len() <= FRAGMENT && mode == SendMode::Standard;
+        let is_copied = data.len() <= FRAGMENT && mode != SendMode::Synchronous;
         let copy = if is_copied { Scratch::copy_of(data) } else { None };
         let (id, arrival) = match copy {
             Some(copy) => (self.operations.add(Operation::Done(over))?, Arrival::Copied(copy)),

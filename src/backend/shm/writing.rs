@@ -92,7 +92,7 @@ impl Engine {
         let Some(&Operation::Send(Send { word, data, mode, .. })) = self.operations.get(id) else {
             return true;
         };
-        if data.len() <= FRAGMENT && mode == SendMode::Standard {
+        if data.len() <= FRAGMENT && mode != SendMode::Synchronous {
             let started = self.push(dest, Kind::Eager, 0, word, Payload::Bytes(data));
             if started {
                 self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));

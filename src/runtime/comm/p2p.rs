@@ -195,7 +195,7 @@ impl Data {
 
 fn send_kind(mode: SendMode) -> Kind {
     match mode {
-        SendMode::Standard => Kind::Send,
+        SendMode::Standard | SendMode::Notice => Kind::Send,
         SendMode::Synchronous => Kind::Ssend,
     }
 }

@@ -119,7 +119,7 @@ fn tell(comm: &Comm, rank: i32, notice: &Notice) {
     let Some(message) = Scratch::of_words(&notice.words()) else { return };
     let (word, dest) = (comm.word(Class::Service, 0), comm.outer(rank));
     // A rank that cannot be reached is one of the findings.
-    let Ok(op) = comm.link.transport.isend(message.region(), dest, word, SendMode::Standard) else { return };
+    let Ok(op) = comm.link.transport.isend(message.region(), dest, word, SendMode::Notice) else { return };
     if !matches!(comm.link.transport.test(op), Ok(None)) {
         return;
     }
