@@ -17,8 +17,10 @@
 #include "dtl/error.hpp"
 
 #include "dtl/backend.hpp"
+#include "dtl/collectives.hpp"
 #include "dtl/comm.hpp"
 #include "dtl/exec.hpp"
 #include "dtl/memory.hpp"
+#include "dtl/request.hpp"
 
 #endif

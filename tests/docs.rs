@@ -90,7 +90,8 @@ fn compile(program: &Program, stage: &Path) -> PathBuf {
     let (source, output) = (stage.join("program.c"), stage.join("program"));
     std::fs::write(&source, &program.source).unwrap();
     let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(root().join("include"));
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-I"])
+        .arg(root().join("include"));
     cc.arg(&source).arg("-o").arg(&output).arg("-L").arg(stage).arg("-ldl").arg("-ldtl");
     cc.arg(format!("-Wl,-rpath,{}", stage.display()));
     let outcome = cc.output().unwrap();
@@ -184,7 +185,7 @@ fn the_way_from_mpi_is_complete() {
         .filter(|word| !files.contains(word) && **word != "DTL_" && **word != "DTL_TIMEOUT")
         .collect();
     assert!(unknown.is_empty(), "not in the headers: {unknown:?}");
-    let stubs = "Init Initialized Finalize Finalized Abort Wtime Wtick Get_processor_name Comm_rank Comm_size \
+    let stubs = "Init Initialized Finalize Finalized Get_version Get_library_version Abort Wtime Wtick Get_processor_name Comm_rank Comm_size \
         Comm_dup Comm_split Comm_split_type Comm_free Comm_group Comm_create Comm_c2f Comm_f2c Group_incl \
         Group_free Cart_create Cart_get Cart_rank Cart_shift Send Rsend Irsend Recv Sendrecv Isend Irecv \
         Send_init Recv_init Startall Request_free Probe Iprobe Get_count Wait Test Waitall Waitany Testall \
@@ -194,4 +195,62 @@ fn the_way_from_mpi_is_complete() {
     let missing: Vec<_> =
         stubs.split_whitespace().filter(|name| !words.contains(format!("MPI_{name}").as_str())).collect();
     assert!(missing.is_empty(), "not on the page: {missing:?}");
+}
+
+/// The page on collectives has the rows of the table in the code, in their order.
+#[test]
+fn the_table_of_algorithms_is_that_of_the_code() {
+    let page = std::fs::read_to_string(root().join("docs/explanation/collectives.md")).unwrap();
+    let code = std::fs::read_to_string(root().join("src/runtime/comm/algorithms/choice.rs")).unwrap();
+    let shown: Vec<&str> = page
+        .lines()
+        .filter(|line| {
+            line.matches('|').count() == 6 && !line.starts_with("|---") && !line.contains("| algorithm |")
+        })
+        .collect();
+    let table = code.split("const TABLE").nth(1).unwrap().split("];").next().unwrap();
+    let rows: Vec<String> = table.lines().filter(|line| line.contains("row(Kind::")).map(as_shown).collect();
+    assert!(rows.len() > 20, "only {rows:?}: has the table another form now?");
+    assert_eq!(shown, rows);
+}
+
+/// A row of the code's table as the page shows it.
+fn as_shown(line: &str) -> String {
+    let inside = line.split("row(").nth(1).unwrap().split(')').next().unwrap();
+    let parts: Vec<&str> = inside.split(", ").collect();
+    let [kind, ranks, from, below, algorithm] = parts[..] else { panic!("{line}: five parts") };
+    let bytes = |text: &str| match text.strip_suffix(" << 10") {
+        Some(kibi) => format!("{kibi} KiB"),
+        None => format!("{text} bytes"),
+    };
+    let range = match (from, below) {
+        ("0", "ANY") => "any".to_owned(),
+        ("0", _) => format!("below {}", bytes(below)),
+        (_, "ANY") => format!("{} and more", bytes(from)),
+        _ => format!("{} to {}", bytes(from), bytes(below)),
+    };
+    let many = if ranks == "0" { "any".to_owned() } else { format!("{ranks} and more") };
+    let operation = if line.contains("commutes: true") { "commutes" } else { "any" };
+    let name = match algorithm.trim_start_matches("Algorithm::") {
+        "Dissemination" => "dissemination",
+        "Binomial" => "binomial tree",
+        "ScatterRing" => "scatter, then ring allgather",
+        "RecursiveDoubling" => "recursive doubling",
+        "Rabenseifner" => "Rabenseifner: recursive halving, then recursive doubling",
+        "PairwiseRing" => "pairwise reduce-scatter, then ring allgather",
+        "Linear" => "straight to or from the root",
+        "Ring" => "ring",
+        "Bruck" => "Bruck",
+        "Pairwise" => "pairwise exchange",
+        "AllAtOnce" => "everything at once",
+        other => panic!("{other} is new: say here what the page calls it"),
+    };
+    let mut collective = String::new();
+    for letter in kind.trim_start_matches("Kind::").chars() {
+        if letter.is_uppercase() && !collective.is_empty() {
+            collective.push('_');
+        }
+        collective.extend(letter.to_lowercase());
+    }
+    format!("| {collective} | {many} | {range} | {operation} | {name} |")
 }

@@ -1,129 +1,28 @@
-// Communicators and requests of the C++ face. Part of dtl.hpp.
+// Communicators of the C++ face. Part of dtl.hpp.
 #ifndef DTL_COMM_HPP
 #define DTL_COMM_HPP
 
-#include "memory.hpp"
+#include "collectives.hpp"
 
-#include <chrono>
-#include <complex>
-#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace dtl {
-
-/// The dtype of an element type: dtype<double>() is DTL_DTYPE_FLOAT64.
-template <class T> constexpr dtl_dtype_t dtype()
-{
-    constexpr bool complex64 = std::is_same_v<T, std::complex<float>>;
-    constexpr bool complex128 = std::is_same_v<T, std::complex<double>>;
-    static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, std::byte> || complex64 || complex128,
-                  "no dtype for this type: send it as bytes, or give count and dtype to the C function");
-    static_assert(sizeof(T) <= 8 || complex128, "no dtype for this type");
-    if constexpr (complex64 || complex128) {
-        return complex64 ? DTL_DTYPE_COMPLEX64 : DTL_DTYPE_COMPLEX128;
-    } else if constexpr (std::is_same_v<T, std::byte>) {
-        return DTL_DTYPE_BYTE;
-    } else if constexpr (std::is_same_v<T, bool>) {
-        return DTL_DTYPE_BOOL;
-    } else if constexpr (std::is_floating_point_v<T>) {
-        return sizeof(T) == 4 ? DTL_DTYPE_FLOAT32 : DTL_DTYPE_FLOAT64;
-    } else {
-        // INT8, 16, 32, 64 are 0 … 3, their unsigned twins 4 … 7.
-        constexpr dtl_dtype_t width = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-        return (std::is_signed_v<T> ? DTL_DTYPE_INT8 : DTL_DTYPE_UINT8) + width;
-    }
-}
-template <class T> inline constexpr dtl_dtype_t dtype_of = dtype<T>();
-
-/// An operation in flight. The destructor of an unfinished one cancels it and waits, so that nothing
-/// touches its buffer afterwards.
-class request {
-  public:
-    request() noexcept = default;
-    explicit request(dtl_request_t handle) noexcept : handle_(handle) {}
-    request(request &&other) noexcept : handle_(other.release()) {}
-    request &operator=(request &&other) noexcept
-    {
-        if (this != &other) {
-            abandon();
-            handle_ = other.release();
-        }
-        return *this;
-    }
-    request(const request &) = delete;
-    request &operator=(const request &) = delete;
-    ~request() { abandon(); }
-
-    dtl_request_t get() const noexcept { return handle_; }
-    dtl_request_t release() noexcept { return std::exchange(handle_, dtl_request_t{}); }
-    explicit operator bool() const noexcept { return handle_.id != 0; }
-
-    /// Waits; what the receive got.
-    dtl_recv_info_t wait()
-    {
-        dtl_recv_info_t info{};
-        check(dtl_request_wait(release(), DTL_TIMEOUT_INFINITE, &info));
-        return info;
-    }
-
-    /// Waits at most this long; false = still in flight.
-    bool wait_for(std::chrono::nanoseconds limit, dtl_recv_info_t *info = nullptr)
-    {
-        const dtl_status_t status = dtl_request_wait(handle_, detail::nanoseconds(limit), info);
-        if (status == DTL_ERROR_TIMEOUT) {
-            return false;
-        }
-        handle_ = {};
-        check(status);
-        return true;
-    }
-
-    /// Whether it is done, without waiting; then it is over.
-    bool test(dtl_recv_info_t *info = nullptr)
-    {
-        int32_t done = 0;
-        const dtl_status_t status = dtl_request_test(handle_, &done, info);
-        if (status != DTL_SUCCESS || done != 0) {
-            handle_ = {};
-        }
-        check(status);
-        return done != 0;
-    }
-
-  private:
-    void abandon() noexcept
-    {
-        const dtl_request_t left = release();
-        if (left.id != 0) {
-            DTL_IGNORE(dtl_request_cancel(left));
-            DTL_IGNORE(dtl_request_wait(left, DTL_TIMEOUT_INFINITE, nullptr));
-        }
-    }
-
-    dtl_request_t handle_{};
-};
 
 class comm;
 
 /// View of a communicator. Default: DTL_COMM_WORLD. Counts are in elements.
-class comm_ref {
+class comm_ref : public collectives {
   public:
-    comm_ref() noexcept : handle_(DTL_COMM_WORLD) {}
-    comm_ref(dtl_comm_t handle) noexcept : handle_(handle) {}
-
-    dtl_comm_t get() const noexcept { return handle_; }
+    comm_ref() noexcept : collectives(DTL_COMM_WORLD) {}
+    comm_ref(dtl_comm_t handle) noexcept : collectives(handle) {}
 
     int rank() const
     {
         int32_t rank = 0;
         check(dtl_comm_rank(handle_, &rank));
         return rank;
-    }
-
-    int size() const
-    {
-        int32_t size = 0;
-        check(dtl_comm_size(handle_, &size));
-        return size;
     }
 
     dtl_comm_info_t info() const
@@ -133,9 +32,25 @@ class comm_ref {
         return info;
     }
 
+    /// The functions take pointers and counts, or a contiguous container (std::vector, std::array, dtl::buffer …).
     template <class T> void send(const T *data, uint64_t count, int dest, int tag = 0) const
     {
         check(dtl_comm_send(handle_, data, count, dtype_of<T>, dest, tag));
+    }
+
+    template <class C, class = detail::element<C>> void send(const C &data, int dest, int tag = 0) const
+    {
+        send(std::data(data), std::size(data), dest, tag);
+    }
+
+    template <class T> void ssend(const T *data, uint64_t count, int dest, int tag = 0) const
+    {
+        check(dtl_comm_ssend(handle_, data, count, dtype_of<T>, dest, tag));
+    }
+
+    template <class C, class = detail::element<C>> void ssend(const C &data, int dest, int tag = 0) const
+    {
+        ssend(std::data(data), std::size(data), dest, tag);
     }
 
     template <class T>
@@ -146,96 +61,157 @@ class comm_ref {
         return info;
     }
 
+    /// At most as many elements as the container has; `count_of<T>` of the result tells how many.
+    template <class C, class = detail::element<C>>
+    dtl_recv_info_t recv(C &data, int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        return recv(std::data(data), std::size(data), source, tag);
+    }
+
+    /// Sends and receives at the same time.
+    template <class T>
+    dtl_recv_info_t sendrecv(const T *send, uint64_t scount, int dest, int stag, T *recv, uint64_t rcount,
+                             int source = DTL_ANY_SOURCE, int rtag = DTL_ANY_TAG) const
+    {
+        dtl_recv_info_t info{};
+        check(dtl_comm_sendrecv(handle_, send, scount, dest, stag, recv, rcount, source, rtag, dtype_of<T>,
+                                &info));
+        return info;
+    }
+
+    template <class T>
+    dtl_recv_info_t sendrecv_replace(T *data, uint64_t count, int dest, int stag,
+                                     int source = DTL_ANY_SOURCE, int rtag = DTL_ANY_TAG) const
+    {
+        dtl_recv_info_t info{};
+        check(dtl_comm_sendrecv_replace(handle_, data, count, dtype_of<T>, dest, stag, source, rtag, &info));
+        return info;
+    }
+
+    /// Waits for a message and leaves it.
+    dtl_recv_info_t probe(int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        dtl_recv_info_t info{};
+        check(dtl_comm_probe(handle_, source, tag, &info));
+        return info;
+    }
+
+    /// Whether there is a message, without waiting.
+    std::optional<dtl_recv_info_t> iprobe(int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        int32_t found = 0;
+        dtl_recv_info_t info{};
+        check(dtl_comm_iprobe(handle_, source, tag, &found, &info));
+        return found != 0 ? std::optional(info) : std::nullopt;
+    }
+
+    /// Waits for a message and takes it: `world.mprobe().recv<double>()`.
+    [[nodiscard]] message mprobe(int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        dtl_message_t handle{};
+        dtl_recv_info_t info{};
+        check(dtl_comm_mprobe(handle_, source, tag, &handle, &info));
+        return message(handle, info);
+    }
+
+    /// Takes a message if there is one; else the result is false.
+    [[nodiscard]] message improbe(int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    {
+        int32_t found = 0;
+        dtl_message_t handle{};
+        dtl_recv_info_t info{};
+        check(dtl_comm_improbe(handle_, source, tag, &found, &handle, &info));
+        return found != 0 ? message(handle, info) : message();
+    }
+
     template <class T> [[nodiscard]] request isend(const T *data, uint64_t count, int dest, int tag = 0) const
     {
-        dtl_request_t handle;
-        check(dtl_comm_isend(handle_, data, count, dtype_of<T>, dest, tag, &handle));
-        return request(handle);
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_isend(handle_, data, count, dtype_of<T>, dest, tag, handle);
+        });
+    }
+
+    template <class T> [[nodiscard]] request issend(const T *data, uint64_t count, int dest, int tag = 0) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_issend(handle_, data, count, dtype_of<T>, dest, tag, handle);
+        });
     }
 
     template <class T>
     [[nodiscard]] request irecv(T *data, uint64_t count, int source = DTL_ANY_SOURCE,
                                 int tag = DTL_ANY_TAG) const
     {
-        dtl_request_t handle;
-        check(dtl_comm_irecv(handle_, data, count, dtype_of<T>, source, tag, &handle));
-        return request(handle);
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_irecv(handle_, data, count, dtype_of<T>, source, tag, handle);
+        });
     }
 
-    /// As send, but returns when a receive has begun to take the message.
-    template <class T> void ssend(const T *data, uint64_t count, int dest, int tag = 0) const
+    template <class C, class = detail::element<C>>
+    [[nodiscard]] request isend(const C &data, int dest, int tag = 0) const
     {
-        check(dtl_comm_ssend(handle_, data, count, dtype_of<T>, dest, tag));
+        return isend(std::data(data), std::size(data), dest, tag);
     }
+    template <class C, class = detail::element<C>> request isend(const C &&, int, int = 0) const = delete;
 
-    /// Waits for a message that a recv with these arguments would take; size_bytes tells how long it is.
-    dtl_recv_info_t probe(int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
+    template <class C, class = detail::element<C>>
+    [[nodiscard]] request irecv(C &data, int source = DTL_ANY_SOURCE, int tag = DTL_ANY_TAG) const
     {
-        dtl_recv_info_t info = {};
-        check(dtl_comm_probe(handle_, source, tag, &info));
-        return info;
+        return irecv(std::data(data), std::size(data), source, tag);
     }
 
-    /// The same ranks, with messages of their own.
-    comm dup() const;
-    /// One communicator for each color; an empty one for DTL_UNDEFINED.
-    comm split(int color, int key = 0) const;
-    /// After a failure: the ranks that are left.
-    comm shrink() const;
-
-    void barrier() const { check(dtl_comm_barrier(handle_)); }
-
-    template <class T> void bcast(T *data, uint64_t count, int root) const
-    {
-        check(dtl_comm_bcast(handle_, data, count, dtype_of<T>, root));
-    }
-
+    /// A send to be started again and again.
     template <class T>
-    void reduce(const T *in, T *out, uint64_t count, dtl_reduce_op_t op, int root) const
+    [[nodiscard]] persistent_request send_init(const T *data, uint64_t count, int dest, int tag = 0) const
     {
-        check(dtl_comm_reduce(handle_, in, out, count, dtype_of<T>, op, root));
+        dtl_request_t handle;
+        check(dtl_comm_send_init(handle_, data, count, dtype_of<T>, dest, tag, &handle));
+        return persistent_request(handle);
     }
 
-    template <class T> void allreduce(const T *in, T *out, uint64_t count, dtl_reduce_op_t op) const
+    /// A receive to be started again and again.
+    template <class T>
+    [[nodiscard]] persistent_request recv_init(T *data, uint64_t count, int source = DTL_ANY_SOURCE,
+                                               int tag = DTL_ANY_TAG) const
     {
-        check(dtl_comm_allreduce(handle_, in, out, count, dtype_of<T>, op));
+        dtl_request_t handle;
+        check(dtl_comm_recv_init(handle_, data, count, dtype_of<T>, source, tag, &handle));
+        return persistent_request(handle);
     }
 
-    /// One value from each rank, reduced.
-    template <class T> T allreduce(T value, dtl_reduce_op_t op) const
+    // Communicators from this one; see dtl.h for what each is. All ranks call.
+
+    [[nodiscard]] comm dup() const;
+    /// Null for ranks whose color is DTL_UNDEFINED.
+    [[nodiscard]] comm split(int color, int key = 0) const;
+    /// Of the ranks on this rank's node.
+    [[nodiscard]] comm split_node(int key = 0) const;
+    /// Of these ranks, in this order; null for the others.
+    [[nodiscard]] comm group(const std::vector<int32_t> &ranks) const;
+    /// Of the ranks that are left after a failure.
+    [[nodiscard]] comm shrink() const;
+
+    /// Where the ranks are, as a text for people: see dtl_comm_dump.
+    std::string dump() const
     {
-        T result{};
-        allreduce(&value, &result, 1, op);
-        return result;
+        std::string text(4096, '\0');
+        uint64_t length = 0;
+        dtl_status_t status;
+        while ((status = dtl_comm_dump(handle_, &text[0], text.size(), &length)) == DTL_ERROR_BUFFER_TOO_SMALL) {
+            text.resize(length + 1024); // the text may grow meanwhile
+        }
+        check(status);
+        text.resize(length);
+        return text;
     }
 
-    template <class T> void gather(const T *in, uint64_t count_per_rank, T *out, int root) const
-    {
-        check(dtl_comm_gather(handle_, in, count_per_rank, out, dtype_of<T>, root));
-    }
-
-    template <class T> void scatter(const T *in, uint64_t count_per_rank, T *out, int root) const
-    {
-        check(dtl_comm_scatter(handle_, in, count_per_rank, out, dtype_of<T>, root));
-    }
-
-    template <class T> void allgather(const T *in, uint64_t count_per_rank, T *out) const
-    {
-        check(dtl_comm_allgather(handle_, in, count_per_rank, out, dtype_of<T>));
-    }
-
-    template <class T> void alltoall(const T *in, uint64_t count_per_rank, T *out) const
-    {
-        check(dtl_comm_alltoall(handle_, in, count_per_rank, out, dtype_of<T>));
-    }
-
-  private:
-    dtl_comm_t handle_;
 };
 
 /// A communicator of its own; the destructor closes it.
 class comm {
   public:
+    /// None.
+    comm() noexcept = default;
     explicit comm(dtl_comm_t handle) noexcept : handle_(handle) {}
 
     /// Opens one as described: `dtl_comm_desc_t desc = DTL_COMM_DESC_INIT; desc.kind = "shm";`
@@ -249,6 +225,7 @@ class comm {
     dtl_comm_t get() const noexcept { return handle_.get(); }
     comm_ref ref() const noexcept { return handle_.get(); }
     operator comm_ref() const noexcept { return ref(); }
+    explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
     /// The view's functions: `comm->barrier()`.
     detail::arrow<comm_ref> operator->() const noexcept { return detail::arrow(ref()); }
 
@@ -258,23 +235,37 @@ class comm {
 
 inline comm comm_ref::dup() const
 {
-    dtl_comm_t out = {};
-    check(dtl_comm_dup(handle_, &out));
-    return comm(out);
+    dtl_comm_t handle;
+    check(dtl_comm_dup(handle_, &handle));
+    return comm(handle);
 }
 
 inline comm comm_ref::split(int color, int key) const
 {
-    dtl_comm_t out = {};
-    check(dtl_comm_split(handle_, color, key, &out));
-    return comm(out);
+    dtl_comm_t handle;
+    check(dtl_comm_split(handle_, color, key, &handle));
+    return comm(handle);
+}
+
+inline comm comm_ref::split_node(int key) const
+{
+    dtl_comm_t handle;
+    check(dtl_comm_split_node(handle_, key, &handle));
+    return comm(handle);
+}
+
+inline comm comm_ref::group(const std::vector<int32_t> &ranks) const
+{
+    dtl_comm_t handle;
+    check(dtl_comm_group_create(handle_, ranks.data(), ranks.size(), &handle));
+    return comm(handle);
 }
 
 inline comm comm_ref::shrink() const
 {
-    dtl_comm_t out = {};
-    check(dtl_comm_shrink(handle_, &out));
-    return comm(out);
+    dtl_comm_t handle;
+    check(dtl_comm_shrink(handle_, &handle));
+    return comm(handle);
 }
 
 } // namespace dtl

@@ -1,5 +1,6 @@
-# The example cg, which has several files, and its runs: alone, under dtlrun and under each installed
-# MPI's launcher. Included by tests/CMakeLists.txt, whose functions and variables it uses.
+# Examples that a line in a runs.txt does not describe: cg, which has several files and runs alone, under
+# dtlrun and under each installed MPI's launcher; shrink, of which a rank is killed. Included by
+# tests/CMakeLists.txt, whose functions and variables it uses.
 
 set(cg_matrix "${top}/examples-c/data/bcsstk16.mtx")
 set(cg_bad "${top}/tests/data/mtx")
@@ -66,3 +67,12 @@ cg_example(examples-c c gcc DTL_TEST_GCC shared -std=c11)
 cg_example(examples-c c clang DTL_TEST_CLANG static -std=c11)
 cg_example(examples-cpp cpp gxx DTL_TEST_GXX shared -std=c++17)
 cg_example(examples-cpp cpp clangxx DTL_TEST_CLANGXX static -std=c++17)
+
+# shrink survives a loss; the launcher must let it. (Alone, it runs as its runs.txt says.)
+foreach(output examples-c/shrink.gcc examples-c/shrink.clang examples-cpp/shrink.gxx examples-cpp/shrink.clangxx)
+  string(REPLACE "/" "_" target "${output}")
+  if(TARGET "build_${target}")
+    add_test(NAME "${output}.survivors" COMMAND "${cg_scripts}/run_shrink.sh" "${bin}/${output}" "${dtlrun}")
+    set_tests_properties("${output}.survivors" PROPERTIES TIMEOUT 120 PROCESSORS 4 RESOURCE_LOCK ranks)
+  endif()
+endforeach()

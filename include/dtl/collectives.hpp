@@ -1,0 +1,324 @@
+// The collectives of the C++ face, as the base of dtl::comm_ref. Part of dtl.hpp.
+#ifndef DTL_COLLECTIVES_HPP
+#define DTL_COLLECTIVES_HPP
+
+#include "request.hpp"
+
+#include <iterator>
+
+namespace dtl {
+
+/// As the input of a collective: this rank's part lies where its result goes (DTL_IN_PLACE).
+struct in_place_t {
+    template <class T> operator T *() const noexcept { return static_cast<T *>(DTL_IN_PLACE); }
+};
+inline constexpr in_place_t in_place{};
+
+namespace detail {
+
+/// Parameters that do not take part in deduction, so that in_place fits.
+template <class T> struct same { using type = T; };
+template <class T> using in = const typename same<T>::type *;
+template <class T> using out = typename same<T>::type *;
+
+/// The element type of a contiguous container; no C arrays, which already are pointers.
+template <class C>
+using element =
+    std::enable_if_t<std::is_class_v<C>, std::remove_pointer_t<decltype(std::data(std::declval<C &>()))>>;
+template <class T>
+using scalar = std::enable_if_t<std::is_arithmetic_v<T> || std::is_same_v<T, std::complex<float>> ||
+                                std::is_same_v<T, std::complex<double>>>;
+
+} // namespace detail
+
+/// The collectives of a communicator; use them through dtl::comm_ref. Each also with an i in front: begun, and
+/// ended by the request. `in_place` as the input (of a scatter: as the output) stands for DTL_IN_PLACE.
+class collectives {
+  public:
+    dtl_comm_t get() const noexcept { return handle_; }
+
+    /// Number of ranks.
+    int size() const
+    {
+        int32_t size = 0;
+        check(dtl_comm_size(handle_, &size));
+        return size;
+    }
+
+    void barrier() const { check(dtl_comm_barrier(handle_)); }
+
+    [[nodiscard]] request ibarrier() const
+    {
+        return begun([&](dtl_request_t *handle) { return dtl_comm_ibarrier(handle_, handle); });
+    }
+
+    template <class T> void bcast(T *data, uint64_t count, int root) const
+    {
+        check(dtl_comm_bcast(handle_, data, count, dtype_of<T>, root));
+    }
+
+    template <class T> [[nodiscard]] request ibcast(T *data, uint64_t count, int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ibcast(handle_, data, count, dtype_of<T>, root, handle);
+        });
+    }
+
+    template <class T> void reduce(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op,
+                                   int root) const
+    {
+        check(dtl_comm_reduce(handle_, in, out, count, dtype_of<T>, op, root));
+    }
+
+    template <class T> [[nodiscard]] request ireduce(detail::in<T> in, T *out, uint64_t count,
+                                                     dtl_reduce_op_t op, int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ireduce(handle_, in, out, count, dtype_of<T>, op, root, handle);
+        });
+    }
+
+    template <class T> void allreduce(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op) const
+    {
+        check(dtl_comm_allreduce(handle_, in, out, count, dtype_of<T>, op));
+    }
+
+    template <class T> [[nodiscard]] request iallreduce(detail::in<T> in, T *out, uint64_t count,
+                                                        dtl_reduce_op_t op) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iallreduce(handle_, in, out, count, dtype_of<T>, op, handle);
+        });
+    }
+
+    template <class T> void reduce_scatter_block(detail::in<T> in, T *out, uint64_t count,
+                                                 dtl_reduce_op_t op) const
+    {
+        check(dtl_comm_reduce_scatter_block(handle_, in, out, count, dtype_of<T>, op));
+    }
+
+    template <class T> [[nodiscard]] request ireduce_scatter_block(detail::in<T> in, T *out, uint64_t count,
+                                                                   dtl_reduce_op_t op) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ireduce_scatter_block(handle_, in, out, count, dtype_of<T>, op, handle);
+        });
+    }
+
+    template <class T> void reduce_scatter(detail::in<T> in, T *out, const uint64_t *counts,
+                                           dtl_reduce_op_t op) const
+    {
+        check(dtl_comm_reduce_scatter(handle_, in, out, counts, dtype_of<T>, op));
+    }
+
+    template <class T> [[nodiscard]] request ireduce_scatter(detail::in<T> in, T *out, const uint64_t *counts,
+                                                             dtl_reduce_op_t op) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ireduce_scatter(handle_, in, out, counts, dtype_of<T>, op, handle);
+        });
+    }
+
+    template <class T> void scan(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op) const
+    {
+        check(dtl_comm_scan(handle_, in, out, count, dtype_of<T>, op));
+    }
+
+    template <class T> [[nodiscard]] request iscan(detail::in<T> in, T *out, uint64_t count,
+                                                   dtl_reduce_op_t op) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iscan(handle_, in, out, count, dtype_of<T>, op, handle);
+        });
+    }
+
+    template <class T> void exscan(detail::in<T> in, T *out, uint64_t count, dtl_reduce_op_t op) const
+    {
+        check(dtl_comm_exscan(handle_, in, out, count, dtype_of<T>, op));
+    }
+
+    template <class T> [[nodiscard]] request iexscan(detail::in<T> in, T *out, uint64_t count,
+                                                     dtl_reduce_op_t op) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iexscan(handle_, in, out, count, dtype_of<T>, op, handle);
+        });
+    }
+
+    template <class T> void gather(detail::in<T> in, uint64_t count_per_rank, T *out, int root) const
+    {
+        check(dtl_comm_gather(handle_, in, count_per_rank, out, dtype_of<T>, root));
+    }
+
+    template <class T> [[nodiscard]] request igather(detail::in<T> in, uint64_t count_per_rank, T *out,
+                                                     int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_igather(handle_, in, count_per_rank, out, dtype_of<T>, root, handle);
+        });
+    }
+
+    template <class T> void gatherv(detail::in<T> in, uint64_t count, T *out, const uint64_t *counts,
+                                    const uint64_t *displs, int root) const
+    {
+        check(dtl_comm_gatherv(handle_, in, count, out, counts, displs, dtype_of<T>, root));
+    }
+
+    template <class T> [[nodiscard]] request igatherv(detail::in<T> in, uint64_t count, T *out,
+                                                      const uint64_t *counts, const uint64_t *displs,
+                                                      int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_igatherv(handle_, in, count, out, counts, displs, dtype_of<T>, root, handle);
+        });
+    }
+
+    template <class T> void scatter(const T *in, uint64_t count_per_rank, detail::out<T> out, int root) const
+    {
+        check(dtl_comm_scatter(handle_, in, count_per_rank, out, dtype_of<T>, root));
+    }
+
+    template <class T> [[nodiscard]] request iscatter(const T *in, uint64_t count_per_rank,
+                                                      detail::out<T> out, int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iscatter(handle_, in, count_per_rank, out, dtype_of<T>, root, handle);
+        });
+    }
+
+    template <class T> void scatterv(const T *in, const uint64_t *counts, const uint64_t *displs,
+                                     detail::out<T> out, uint64_t count, int root) const
+    {
+        check(dtl_comm_scatterv(handle_, in, counts, displs, out, count, dtype_of<T>, root));
+    }
+
+    template <class T> [[nodiscard]] request iscatterv(const T *in, const uint64_t *counts,
+                                                       const uint64_t *displs, detail::out<T> out,
+                                                       uint64_t count, int root) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iscatterv(handle_, in, counts, displs, out, count, dtype_of<T>, root, handle);
+        });
+    }
+
+    template <class T> void allgather(detail::in<T> in, uint64_t count_per_rank, T *out) const
+    {
+        check(dtl_comm_allgather(handle_, in, count_per_rank, out, dtype_of<T>));
+    }
+
+    template <class T> [[nodiscard]] request iallgather(detail::in<T> in, uint64_t count_per_rank,
+                                                        T *out) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iallgather(handle_, in, count_per_rank, out, dtype_of<T>, handle);
+        });
+    }
+
+    template <class T> void allgatherv(detail::in<T> in, uint64_t count, T *out, const uint64_t *counts,
+                                       const uint64_t *displs) const
+    {
+        check(dtl_comm_allgatherv(handle_, in, count, out, counts, displs, dtype_of<T>));
+    }
+
+    template <class T> [[nodiscard]] request iallgatherv(detail::in<T> in, uint64_t count, T *out,
+                                                         const uint64_t *counts, const uint64_t *displs) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_iallgatherv(handle_, in, count, out, counts, displs, dtype_of<T>, handle);
+        });
+    }
+
+    template <class T> void alltoall(detail::in<T> in, uint64_t count_per_rank, T *out) const
+    {
+        check(dtl_comm_alltoall(handle_, in, count_per_rank, out, dtype_of<T>));
+    }
+
+    template <class T> [[nodiscard]] request ialltoall(detail::in<T> in, uint64_t count_per_rank,
+                                                       T *out) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ialltoall(handle_, in, count_per_rank, out, dtype_of<T>, handle);
+        });
+    }
+
+    template <class T> void alltoallv(detail::in<T> in, const uint64_t *scounts, const uint64_t *sdispls,
+                                      T *out, const uint64_t *rcounts, const uint64_t *rdispls) const
+    {
+        check(dtl_comm_alltoallv(handle_, in, scounts, sdispls, out, rcounts, rdispls, dtype_of<T>));
+    }
+
+    template <class T> [[nodiscard]] request ialltoallv(detail::in<T> in, const uint64_t *scounts,
+                                                        const uint64_t *sdispls, T *out,
+                                                        const uint64_t *rcounts,
+                                                        const uint64_t *rdispls) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ialltoallv(handle_, in, scounts, sdispls, out, rcounts, rdispls, dtype_of<T>,
+                                       handle);
+        });
+    }
+    /// A block to each of `dests` and one from each of `sources`; see dtl_comm_neighbor_alltoallv.
+    template <class T>
+    void neighbor_alltoallv(const std::vector<int32_t> &dests, detail::in<T> in, const uint64_t *scounts,
+                            const uint64_t *sdispls, const std::vector<int32_t> &sources, T *out,
+                            const uint64_t *rcounts, const uint64_t *rdispls) const
+    {
+        check(dtl_comm_neighbor_alltoallv(handle_, dests.size(), dests.data(), in, scounts, sdispls,
+                                          sources.size(), sources.data(), out, rcounts, rdispls, dtype_of<T>));
+    }
+
+    template <class T>
+    [[nodiscard]] request ineighbor_alltoallv(const std::vector<int32_t> &dests, detail::in<T> in,
+                                              const uint64_t *scounts, const uint64_t *sdispls,
+                                              const std::vector<int32_t> &sources, T *out,
+                                              const uint64_t *rcounts, const uint64_t *rdispls) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_ineighbor_alltoallv(handle_, dests.size(), dests.data(), in, scounts, sdispls,
+                                                sources.size(), sources.data(), out, rcounts, rdispls,
+                                                dtype_of<T>, handle);
+        });
+    }
+
+    template <class C, class = detail::element<C>> void bcast(C &data, int root) const
+    {
+        bcast(std::data(data), std::size(data), root);
+    }
+
+    /// One value from each rank, reduced.
+    template <class T, class = detail::scalar<T>> T allreduce(T value, dtl_reduce_op_t op) const
+    {
+        allreduce<T>(in_place, &value, 1, op);
+        return value;
+    }
+
+    /// Each element of the container is replaced by the reduction of everybody's.
+    template <class C, class = detail::element<C>> void allreduce(C &data, dtl_reduce_op_t op) const
+    {
+        allreduce(in_place, std::data(data), std::size(data), op);
+    }
+
+    /// One value from each rank, by rank.
+    template <class T, class = detail::scalar<T>> std::vector<T> allgather(T value) const
+    {
+        std::vector<T> all(static_cast<std::size_t>(size()));
+        allgather(&value, 1, all.data());
+        return all;
+    }
+
+  protected:
+    explicit collectives(dtl_comm_t handle) noexcept : handle_(handle) {}
+
+    template <class F> static request begun(F start)
+    {
+        dtl_request_t handle;
+        check(start(&handle));
+        return request(handle);
+    }
+
+    dtl_comm_t handle_;
+};
+
+} // namespace dtl
+
+#endif
