@@ -4,26 +4,30 @@
 //! a message that nobody has asked for yet. Messages of one source are matched in the order in which
 //! they arrived, receives in the order in which they were posted; that is all of "never overtake".
 
+use super::sparse::Sparse;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::runtime::backend::Selector;
 use std::collections::VecDeque;
 
-/// See the module's text. Queues for each source, so a receive that names its source never looks at
-/// others' messages; serial numbers order what came from different sources.
+/// See the module's text. Queues per source, so a receive that names its source never looks at
+/// others' messages; serial numbers order what came from different sources. A source's queues are made
+/// with its first message or receive.
 pub struct Matcher<P, U> {
-    /// By source: one more than its place in `sources`, 0 while it has none. All that a silent source
-    /// costs.
-    places: Vec<u32>,
-    /// Made at a source's first message or receive, and kept.
-    sources: Vec<Source<P, U>>,
+    sources: Sparse<Queues<P, U>>,
     posted_any: VecDeque<Posted<P>>,
     next: u64,
 }
 
-/// What waits for, and of, one source.
-struct Source<P, U> {
+/// What there is of one source.
+struct Queues<P, U> {
     posted: VecDeque<Posted<P>>,
     unexpected: VecDeque<Message<U>>,
+}
+
+impl<P, U> Default for Queues<P, U> {
+    fn default() -> Self {
+        Queues { posted: VecDeque::new(), unexpected: VecDeque::new() }
+    }
 }
 
 /// A receive with its place in the order of receives.
@@ -52,31 +56,28 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// For messages of `ranks` sources.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
-        Matcher { places: vec![0; ranks], sources: Vec::new(), posted_any: VecDeque::new(), next: 0 }
+        Matcher { sources: Sparse::new(ranks), posted_any: VecDeque::new(), next: 0 }
     }
 
-    fn place_of(&self, source: i32) -> Option<usize> {
-        let place = *self.places.get(usize::try_from(source).ok()?)?;
-        (place as usize).checked_sub(1)
+    fn queues(&self, source: i32) -> Option<&Queues<P, U>> {
+        self.sources.get(usize::try_from(source).ok()?)
     }
 
-    fn source(&self, source: i32) -> Option<&Source<P, U>> {
-        self.sources.get(self.place_of(source)?)
+    fn queues_mut(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
+        self.sources.get_mut(usize::try_from(source).ok()?)
     }
 
-    fn source_mut(&mut self, source: i32) -> Option<&mut Source<P, U>> {
-        let place = self.place_of(source)?;
-        self.sources.get_mut(place)
+    /// The queues of a source that has something now.
+    fn make_queues(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
+        self.sources.make(usize::try_from(source).ok()?)
     }
 
-    /// The same, made if it is not there. `None`: no such rank.
-    fn source_or_new(&mut self, source: i32) -> Option<&mut Source<P, U>> {
-        if self.place_of(source).is_none() {
-            let next = u32::try_from(self.sources.len() + 1).ok()?;
-            *self.places.get_mut(usize::try_from(source).ok()?)? = next;
-            self.sources.push(Source { posted: VecDeque::new(), unexpected: VecDeque::new() });
+    /// The receives that name this source (or any); `None`: there never were any.
+    fn posted_mut(&mut self, source: i32) -> Option<&mut VecDeque<Posted<P>>> {
+        match source {
+            DTL_ANY_SOURCE => Some(&mut self.posted_any),
+            source => self.queues_mut(source).map(|queues| &mut queues.posted),
         }
-        self.source_mut(source)
     }
 
     fn serial(&mut self) -> u64 {
@@ -99,7 +100,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
     pub fn put(&mut self, posted: Posted<P>) {
         let queue = match posted.select.source {
             DTL_ANY_SOURCE => Some(&mut self.posted_any),
-            source => self.source_or_new(source).map(|source| &mut source.posted),
+            source => self.make_queues(source).map(|queues| &mut queues.posted),
         };
         if let Some(queue) = queue {
             let later = queue.iter().rev().take_while(|other| other.serial > posted.serial).count();
@@ -113,7 +114,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
             let found = queue.iter().enumerate().find(|(_, posted)| posted.select.takes(source, word));
             found.map(|(index, posted)| (posted.serial, index))
         };
-        let named = self.source(source).and_then(|source| first(&source.posted));
+        let named = self.queues(source).and_then(|queues| first(&queues.posted));
         match (named, first(&self.posted_any)) {
             (Some((a, index)), Some((b, _))) if a < b => Some((false, index)),
             (_, Some((_, index))) => Some((true, index)),
@@ -136,29 +137,28 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// The same with its place, to [`Matcher::put`] it back if the message does not come after all.
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<Posted<P>> {
         let (any, index) = self.find_posted(source, word)?;
-        let queue = if any { &mut self.posted_any } else { &mut self.source_mut(source)?.posted };
-        queue.remove(index)
+        self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?.remove(index)
     }
 
     /// Queues a message; ask [`Matcher::take_posted`] first.
     pub fn arrive(&mut self, source: i32, word: u64, what: U) {
         let message = Message { serial: self.serial(), source, word, what };
-        if let Some(source) = self.source_or_new(source) {
-            source.unexpected.push_back(message);
+        if let Some(queues) = self.make_queues(source) {
+            queues.unexpected.push_back(message);
         }
     }
 
     /// Where the message that this receive gets is: the first that arrived among those it takes.
     fn find_unexpected(&self, select: &Selector) -> Option<(i32, usize)> {
-        let first = |queue: &VecDeque<Message<U>>| {
+        let first = |queues: &Queues<P, U>| {
+            let queue = &queues.unexpected;
             let found = queue.iter().position(|message| select.takes(message.source, message.word));
             found.and_then(|index| queue.get(index).map(|message| (message.serial, message.source, index)))
         };
         let found = if select.source == DTL_ANY_SOURCE {
-            let firsts = self.sources.iter().filter_map(|source| first(&source.unexpected));
-            firsts.min_by_key(|(serial, ..)| *serial)
+            self.sources.values().filter_map(first).min_by_key(|(serial, ..)| *serial)
         } else {
-            self.source(select.source).and_then(|source| first(&source.unexpected))
+            self.queues(select.source).and_then(first)
         };
         found.map(|(_, source, index)| (source, index))
     }
@@ -167,44 +167,40 @@ impl<P: PartialEq, U> Matcher<P, U> {
     #[must_use]
     pub fn peek(&self, select: &Selector) -> Option<&Message<U>> {
         let (source, index) = self.find_unexpected(select)?;
-        self.source(source)?.unexpected.get(index)
+        self.queues(source)?.unexpected.get(index)
     }
 
     /// Takes the message that this receive gets.
     pub fn take_unexpected(&mut self, select: &Selector) -> Option<Message<U>> {
         let (source, index) = self.find_unexpected(select)?;
-        self.source_mut(source)?.unexpected.remove(index)
+        self.queues_mut(source)?.unexpected.remove(index)
     }
 
-    /// Withdraws a posted receive; false if it is not (or no more) posted.
-    pub fn withdraw(&mut self, what: &P) -> bool {
-        let named = self.sources.iter_mut().map(|source| &mut source.posted);
-        for queue in named.chain([&mut self.posted_any]) {
-            if let Some(index) = queue.iter().position(|posted| posted.what == *what) {
-                queue.remove(index);
-                return true;
-            }
-        }
-        false
+    /// Withdraws a posted receive that names this source (or any); false if it is not (or no more)
+    /// posted.
+    pub fn withdraw(&mut self, source: i32, what: &P) -> bool {
+        let Some(queue) = self.posted_mut(source) else { return false };
+        let index = queue.iter().position(|posted| posted.what == *what);
+        index.and_then(|index| queue.remove(index)).is_some()
     }
 
     /// Takes all receives that name this source, in order.
     pub fn take_posted_from(&mut self, source: i32) -> Vec<P> {
-        let source = self.source_mut(source);
-        let queue = source.map(|source| std::mem::take(&mut source.posted)).unwrap_or_default();
+        let queue =
+            self.queues_mut(source).map(|queues| std::mem::take(&mut queues.posted)).unwrap_or_default();
         queue.into_iter().map(|posted| posted.what).collect()
     }
 
     /// Drops the unexpected messages of a source for which `keep` says no.
     pub fn retain_unexpected(&mut self, source: i32, keep: impl Fn(&U) -> bool) {
-        if let Some(source) = self.source_mut(source) {
-            source.unexpected.retain(|message| keep(&message.what));
+        if let Some(queues) = self.queues_mut(source) {
+            queues.unexpected.retain(|message| keep(&message.what));
         }
     }
 
     /// Takes the unexpected message of a source that `is` recognises.
     pub fn remove_unexpected(&mut self, source: i32, is: impl Fn(&U) -> bool) -> Option<Message<U>> {
-        let queue = &mut self.source_mut(source)?.unexpected;
+        let queue = &mut self.queues_mut(source)?.unexpected;
         let index = queue.iter().position(|message| is(&message.what))?;
         queue.remove(index)
     }
@@ -256,19 +252,20 @@ mod tests {
     }
 
     #[test]
-    fn silent_sources_cost_four_bytes_and_no_queues() {
+    fn asking_after_a_silent_source_makes_no_queues() {
         let mut matcher = Matcher::<u32, u32>::new(100_000);
-        assert_eq!((size_of_val(matcher.places.as_slice()), matcher.sources.capacity()), (400_000, 0));
+        let made = |matcher: &Matcher<u32, u32>| matcher.sources.values().count();
         assert_eq!(matcher.peek(&select(77, 1, 0)), None);
         assert!(!matcher.is_wanted(78, 1) && matcher.take_posted_from(79).is_empty());
-        assert!(matcher.sources.is_empty(), "asking makes no queues");
+        assert!(!matcher.withdraw(80, &6));
+        assert_eq!(made(&matcher), 0);
         matcher.arrive(77, 1, 5);
         matcher.post(select(78, 1, 0), 6);
-        assert_eq!(matcher.sources.len(), 2);
+        assert_eq!(made(&matcher), 2);
         assert_eq!(matcher.take_unexpected(&select(77, 1, 0)).map(|message| message.what), Some(5));
         assert_eq!(matcher.take_posted(78, 1), Some(6));
         matcher.arrive(77, 1, 7);
-        assert_eq!(matcher.sources.len(), 2, "queues are kept");
+        assert_eq!(made(&matcher), 2, "queues are kept");
     }
 
     #[test]
@@ -304,9 +301,10 @@ mod tests {
         matcher.post(select(0, 1, 0), 1);
         matcher.post(select(0, 1, 0), 2);
         matcher.post(select(DTL_ANY_SOURCE, 1, 0), 3);
-        assert!(matcher.withdraw(&1) && !matcher.withdraw(&1));
+        assert!(!matcher.withdraw(1, &1) && !matcher.withdraw(DTL_ANY_SOURCE, &1), "it names rank 0");
+        assert!(matcher.withdraw(0, &1) && !matcher.withdraw(0, &1));
         assert_eq!(matcher.take_posted_from(0), [2]);
-        assert!(matcher.withdraw(&3));
+        assert!(!matcher.withdraw(0, &3) && matcher.withdraw(DTL_ANY_SOURCE, &3));
         matcher.arrive(0, 1, 7);
         matcher.arrive(0, 1, 8);
         matcher.retain_unexpected(0, |&what| what != 7);
@@ -365,9 +363,13 @@ mod tests {
                         taken.into_iter().for_each(|posted| matcher.put(posted));
                     }
                     Step::Withdraw(id) => {
-                        let before = naive.posted.len();
-                        naive.posted.retain(|(_, posted)| *posted != id);
-                        prop_assert_eq!(matcher.withdraw(&id), naive.posted.len() < before);
+                        let found = naive.posted.iter().position(|(_, posted)| *posted == id);
+                        let source = found.map(|index| naive.posted.remove(index).0.source);
+                        for other in [DTL_ANY_SOURCE, 0, 1, 2].into_iter().filter(|other| Some(*other) != source) {
+                            prop_assert!(!matcher.withdraw(other, &id));
+                        }
+                        let withdrawn = source.is_some_and(|source| matcher.withdraw(source, &id));
+                        prop_assert_eq!(withdrawn, source.is_some());
                     }
                 }
             }

@@ -8,6 +8,7 @@ pub mod native;
 pub mod null;
 pub mod operations;
 pub mod shm;
+pub mod sparse;
 
 use crate::runtime::registry::Backend;
 use std::sync::Arc;

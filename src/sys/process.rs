@@ -98,44 +98,48 @@ impl PidFd {
     }
 }
 
-/// Asks after many processes with one system call.
-#[derive(Default)]
-pub struct Watch {
-    entries: Vec<libc::pollfd>,
-}
+/// Asks after many processes with one system call. Who is watched is kept by the kernel.
+pub struct Watch(OwnedFd);
 
 impl Watch {
     /// Watches nobody.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes an integer and gives a new descriptor.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Watch(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Adds a process; its index is the number of those added before. `None` keeps the index free.
-    /// The process must be held as long as the watch is used.
-    pub fn add(&mut self, process: Option<&PidFd>) {
-        let fd = process.map_or(-1, |process| process.0.as_raw_fd());
-        self.entries.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    }
-
-    /// Stops watching one.
-    pub fn forget(&mut self, index: usize) {
-        if let Some(entry) = self.entries.get_mut(index) {
-            entry.fd = -1;
+    /// Adds a process under a number. It is watched as long as it is held.
+    pub fn add(&self, process: &PidFd, number: u32) -> io::Result<()> {
+        // Told once: the exit of a process does not happen again.
+        let events = (libc::EPOLLIN | libc::EPOLLONESHOT) as u32;
+        let mut entry = libc::epoll_event { events, u64: u64::from(number) };
+        let (watch, process) = (self.0.as_raw_fd(), process.0.as_raw_fd());
+        // SAFETY: two open descriptors and one valid entry, which is only read.
+        match unsafe { libc::epoll_ctl(watch, libc::EPOLL_CTL_ADD, process, &raw mut entry) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Whether any watched process has exited; [`Watch::exited`] then tells which.
-    pub fn look(&mut self) -> bool {
-        let count = self.entries.len() as libc::nfds_t;
-        // SAFETY: `count` valid entries; negative descriptors are skipped; 0 does not block.
-        unsafe { libc::poll(self.entries.as_mut_ptr(), count, 0) > 0 }
-    }
-
-    /// The indices that the last [`Watch::look`] found exited.
-    pub fn exited(&self) -> impl Iterator<Item = usize> + '_ {
-        let found = |entry: &libc::pollfd| entry.fd >= 0 && entry.revents & libc::POLLIN != 0;
-        self.entries.iter().enumerate().filter(move |(_, entry)| found(entry)).map(|(index, _)| index)
+    /// Hands out the number of each process that has exited since the last call.
+    pub fn look(&self, mut exited: impl FnMut(u32)) {
+        const MOST: usize = 16;
+        loop {
+            let mut found = [libc::epoll_event { events: 0, u64: 0 }; MOST];
+            // SAFETY: room for as many entries as are asked for; 0 does not block.
+            let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), found.as_mut_ptr(), MOST as i32, 0) };
+            // An error is a signal that came in between: the next look tells.
+            let count = usize::try_from(count).unwrap_or(0);
+            found.iter().take(count).for_each(|entry| exited(entry.u64 as u32));
+            if count < MOST {
+                return;
+            }
+        }
     }
 }
 
@@ -188,18 +192,19 @@ mod tests {
             .spawn()
             .expect("spawn");
         let held = PidFd::open(child.id() as i32).expect("pidfd");
-        let mut watch = Watch::new();
-        watch.add(None);
-        watch.add(Some(&held));
-        assert!(!held.exited() && !watch.look());
+        let watch = Watch::new().expect("epoll");
+        watch.add(&held, 7).expect("watched");
+        let look = || {
+            let mut found = Vec::new();
+            watch.look(|number| found.push(number));
+            found
+        };
+        assert!(!held.exited() && look().is_empty());
         drop(child.stdin.take());
         while !held.exited() {
             std::thread::yield_now();
         }
-        assert!(watch.look());
-        assert_eq!(watch.exited().collect::<Vec<_>>(), [1]);
-        watch.forget(1);
-        assert!(!watch.look());
+        assert_eq!((look(), look()), (vec![7], vec![]), "told once");
         child.wait().expect("reap");
     }
 

@@ -22,7 +22,7 @@ impl Engine {
         drop(self.flush());
         drop(self.end_receives());
         let closed = self.wire.close();
-        let flying = self.links.iter_mut().flat_map(|link| link.flying.drain(..));
+        let flying = self.links.values_mut().flat_map(|link| link.flying.drain(..));
         flying.chain(self.incoming.drain(..)).for_each(std::mem::forget);
         self.payloads.drain(..).for_each(std::mem::forget);
         closed
@@ -31,7 +31,7 @@ impl Engine {
     /// A withdrawn offer counts: who says Clear to it waits for the answer.
     fn has_work(&self) -> bool {
         let is_busy = |link: &Link| link.has_work() || link.withdrawn > 0;
-        !self.payloads.is_empty() || self.links.iter().any(is_busy)
+        !self.payloads.is_empty() || self.links.values().any(is_busy)
     }
 
     fn flush(&mut self) -> Result<()> {

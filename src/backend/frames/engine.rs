@@ -19,6 +19,7 @@ use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message, Posted};
 use crate::backend::operations::Operations;
+use crate::backend::sparse::Sparse;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, OpId, Selector, SendMode};
 use crate::sys::buf::{Region, Scratch};
@@ -33,7 +34,8 @@ pub(super) struct Engine {
     pub(super) rank: usize,
     pub(super) operations: Operations<Operation>,
     pub(super) matcher: Matcher<OpId, Arrival>,
-    pub(super) links: Vec<Link>,
+    /// Made with the first message, or death.
+    pub(super) links: Sparse<Link>,
     /// Ranks for which something is queued or in flight.
     pub(super) listed: Vec<usize>,
     /// Posted receives of frames, in the order posted.
@@ -131,6 +133,8 @@ pub(super) enum SendStage {
 
 pub(super) struct Receive {
     pub(super) into: Region,
+    /// Whom it names.
+    pub(super) source: i32,
     /// Where it was posted; the receive of a taken message was not.
     pub(super) place: Option<Posted<OpId>>,
     pub(super) taken: Option<Taken>,
@@ -210,8 +214,8 @@ impl Engine {
             wire,
             operations: Operations::new(),
             matcher: Matcher::new(ranks),
-            links: (0..ranks).map(|_| Link::default()).collect(),
-            listed: Vec::with_capacity(ranks),
+            links: Sparse::new(ranks),
+            listed: Vec::new(),
             incoming: VecDeque::with_capacity(RECEIVES),
             unposted: Vec::with_capacity(RECEIVES),
             // A rank alone sends nothing over the wire.
@@ -235,8 +239,8 @@ impl Engine {
 
     pub(super) fn check_rank(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
-            Ok(index) if index < self.links.len() => Ok(index),
-            _ => fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.links.len() - 1),
+            Ok(index) if index < self.links.ranks() => Ok(index),
+            _ => fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.links.ranks() - 1),
         }
     }
 
@@ -272,7 +276,7 @@ impl Engine {
         if dest == self.rank {
             return self.send_to_self(data, word, mode);
         }
-        let Some(link) = self.links.get(dest).filter(|link| !link.is_dead) else {
+        let Some(link) = self.links.make(dest).filter(|link| !link.is_dead) else {
             return self.operations.add(Operation::Done(done(dest, DTL_ERROR_RANK_FAILURE, word, 0)));
         };
         // Not before earlier messages, nor before the withdrawal of one.
@@ -329,7 +333,12 @@ impl Engine {
         // Where this thread may not ask the wire, nothing is posted that it could not wait for.
         self.progress()?;
         self.check_working()?;
-        let id = self.operations.add(Operation::Receive(Receive { into, place: None, taken: None }))?;
+        let id = self.operations.add(Operation::Receive(Receive {
+            into,
+            source: select.source,
+            place: None,
+            taken: None,
+        }))?;
         let place = self.matcher.place(select, id);
         self.find_message(place);
         Ok(id)
@@ -399,7 +408,7 @@ impl Engine {
     }
 
     pub(super) fn answer(&mut self, dest: usize, answer: Answer) {
-        if let Some(link) = self.links.get_mut(dest).filter(|link| !link.is_dead) {
+        if let Some(link) = self.links.make(dest).filter(|link| !link.is_dead) {
             link.answers.push_back(answer);
             self.list(dest);
         }
@@ -416,7 +425,9 @@ impl Engine {
     pub(super) fn cancel(&mut self, id: OpId) {
         let own = rank_of(self.rank);
         let withdrawn = match self.operations.get(id) {
-            Some(Operation::Receive(Receive { taken: None, .. })) => self.matcher.withdraw(&id),
+            Some(&Operation::Receive(Receive { source, taken: None, .. })) => {
+                self.matcher.withdraw(source, &id)
+            }
             Some(&Operation::Send(Send { dest, .. })) if dest == self.rank => {
                 let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
                 self.matcher.remove_unexpected(own, is).is_some()

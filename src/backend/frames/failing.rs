@@ -12,12 +12,12 @@ impl Engine {
     /// The receive of a frame has failed.
     pub(super) fn receive_failed(&mut self, got: &Done) {
         let source = index_of(got.source);
-        let names_a_rank = source < self.links.len() && source != self.rank;
+        let names_a_rank = source < self.links.ranks() && source != self.rank;
         if got.status != DTL_ERROR_RANK_FAILURE || !names_a_rank {
             let said = self.wire.failure_text();
             return self.break_down(got.status, said);
         }
-        if !self.links.get(source).is_some_and(|link| link.is_dead) {
+        if !self.is_dead(source) {
             self.note_failure(got.status, source);
         }
         self.lost_receives += 1;
@@ -46,10 +46,14 @@ impl Engine {
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
     }
 
+    pub(super) fn is_dead(&self, rank: usize) -> bool {
+        self.links.get(rank).is_some_and(|link| link.is_dead)
+    }
+
     /// Settles the ranks that have died since the last call; what they had sent has been read.
     pub(super) fn settle_deaths(&mut self) {
         for rank in std::mem::take(&mut self.dying) {
-            if self.links.get(rank).is_some_and(|link| !link.is_dead) {
+            if !self.is_dead(rank) {
                 self.settle(rank);
             }
         }
@@ -58,7 +62,7 @@ impl Engine {
     /// Ends everything that needs a rank that is gone and that the wire does not know of. What the
     /// wire has, it ends itself.
     fn settle(&mut self, rank: usize) {
-        let Some(link) = self.links.get_mut(rank) else { return };
+        let Some(link) = self.links.make(rank) else { return };
         link.is_dead = true;
         link.withdrawn = 0;
         link.answers.clear();
@@ -82,7 +86,6 @@ impl Engine {
     }
 
     pub(super) fn failed_ranks(&self) -> Vec<i32> {
-        let dead = (0_i32..).zip(&self.links).filter(|(_, link)| link.is_dead);
-        dead.map(|(rank, _)| rank).collect()
+        (0..self.links.ranks()).filter(|&rank| self.is_dead(rank)).map(rank_of).collect()
     }
 }

@@ -90,7 +90,7 @@ impl Engine {
     /// Handles a frame; gives it back unless it keeps it.
     fn accept(&mut self, got: &Done, frame: Frame) -> Option<Frame> {
         let source = index_of(got.source);
-        let header = frame.read(got.size).filter(|_| source < self.links.len() && source != self.rank);
+        let header = frame.read(got.size).filter(|_| source < self.links.ranks() && source != self.rank);
         let Some(header) = header else {
             let text = format!("{} bytes from rank {} are no frame of this library", got.size, got.source);
             self.break_down(DTL_ERROR_COMMUNICATION, Some(text));

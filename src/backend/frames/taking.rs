@@ -60,7 +60,7 @@ impl Engine {
             self.check_working()?;
             return fail!(DTL_ERROR_INVALID_HANDLE, "message {:#x} was received or never taken", message.0);
         };
-        let receive = Receive { into, place: None, taken: None };
+        let receive = Receive { into, source: DTL_ANY_SOURCE, place: None, taken: None };
         let Operation::Taken(taken) = std::mem::replace(place, Operation::Receive(receive)) else {
             return Ok(message);
         };

@@ -15,6 +15,7 @@ use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{self, Matcher};
 use crate::backend::operations::Operations;
+use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::{Region, Scratch};
@@ -35,13 +36,12 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
     Ok((0..count).map(|rank| Endpoint { rank, fabric: Arc::clone(&fabric) }).collect())
 }
 
-/// Each rank has queues for each other one. Thousands of ranks need so much that a limit of this
-/// process may be in the way: asked for at once, so that it is a failure with a name.
+/// Each rank has a table of all others. Thousands of ranks need so much that a limit of this process
+/// may be in the way: asked for at once, so that it is a failure with a name.
 fn check_room(ranks: usize) -> Result<()> {
-    const PAIR: usize = size_of::<u32>();
-    let bytes = ranks * (ranks * PAIR + size_of::<Side>());
+    let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<Side>());
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
-        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {bytes} bytes for the queues between {ranks} ranks");
+        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {bytes} bytes for the tables of {ranks} ranks");
     }
     Ok(())
 }
@@ -84,6 +84,8 @@ enum Operation {
     },
     Receive {
         into: Region,
+        /// Whom it names.
+        source: i32,
     },
     /// A receive whose message is being copied.
     Filling,
@@ -199,7 +201,7 @@ impl Endpoint {
             return Small::Left;
         }
         if let Some(posted) = state.matcher.take_posted(self.rank, word) {
-            if let Some(&Operation::Receive { into }) = state.operations.get(posted) {
+            if let Some(&Operation::Receive { into, .. }) = state.operations.get(posted) {
                 target.finish_locked(&mut state, posted, received(into, data, self.rank, word));
             }
             return Small::Delivered;
@@ -224,7 +226,7 @@ impl Endpoint {
         };
         let receive = state.operations.get_mut(posted);
         let into = match receive.map(|place| std::mem::replace(place, Operation::Filling)) {
-            Some(Operation::Receive { into }) => into,
+            Some(Operation::Receive { into, .. }) => into,
             _ => Region::EMPTY,
         };
         drop(state);
@@ -263,7 +265,7 @@ impl Endpoint {
         id: OpId,
         message: matching::Message<Message>,
     ) -> Result<()> {
-        let Some(&Operation::Receive { into }) = state.operations.get(id) else { return Ok(()) };
+        let Some(&Operation::Receive { into, .. }) = state.operations.get(id) else { return Ok(()) };
         match message.what {
             Message::Copied(copy) => {
                 let done = received(into, copy.region(), message.source, message.word);
@@ -336,7 +338,7 @@ impl Transport for Endpoint {
         let named = self.named(select)?;
         let own = self.own()?;
         let mut state = own.state.lock();
-        let id = state.operations.add(Operation::Receive { into: data })?;
+        let id = state.operations.add(Operation::Receive { into: data, source: select.source })?;
         let Some(message) = state.matcher.take_unexpected(&select) else {
             match named {
                 // A rank marks itself as left before it looks for receives here, under this lock.
@@ -378,7 +380,9 @@ impl Transport for Endpoint {
         let own = self.own()?;
         let mut state = own.state.lock();
         let taken = match state.operations.get_mut(message) {
-            Some(place @ Operation::Taken(_)) => std::mem::replace(place, Operation::Receive { into: data }),
+            Some(place @ Operation::Taken(_)) => {
+                std::mem::replace(place, Operation::Receive { into: data, source: DTL_ANY_SOURCE })
+            }
             _ => {
                 return fail!(
                     DTL_ERROR_INVALID_HANDLE,
@@ -425,8 +429,8 @@ impl Transport for Endpoint {
         let done = Done { source: self.rank, status: DTL_ERROR_CANCELED, word: 0, size: 0 };
         let mut state = own.state.lock();
         let dest = match state.operations.get(op) {
-            Some(Operation::Receive { .. }) => {
-                if state.matcher.withdraw(&op) {
+            Some(&Operation::Receive { source, .. }) => {
+                if state.matcher.withdraw(source, &op) {
                     own.finish_locked(&mut state, op, done);
                 }
                 return Ok(());

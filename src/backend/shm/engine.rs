@@ -14,7 +14,7 @@
 //! out of rings, `writing` what goes in, `taking` messages that a program looks at before it receives
 //! them, `liveness` ranks that are gone; locks are in `transport`.
 
-use super::peer::Peer;
+use super::peer::{Link, Peers};
 use super::ring::FRAGMENT;
 use super::segment::{Segment, State};
 use crate::abi::comm::DTL_ANY_SOURCE;
@@ -36,7 +36,7 @@ pub(super) struct Engine {
     pub(super) segment: Segment,
     pub(super) operations: Operations<Operation>,
     pub(super) matcher: Matcher<OpId, Arrival>,
-    pub(super) peers: Vec<Peer>,
+    pub(super) peers: Peers,
     /// Ranks whose rings to us have memory.
     pub(super) incoming: Vec<usize>,
     /// Ranks for which something is queued.
@@ -87,6 +87,8 @@ pub(super) enum SendStage {
 
 pub(super) struct Receive {
     pub(super) into: Region,
+    /// Whom it names.
+    pub(super) source: i32,
     pub(super) taken: Option<Taken>,
 }
 
@@ -142,18 +144,15 @@ pub(super) fn fitting(size: u64, into: Region) -> dtl_status_t {
 }
 
 impl Engine {
-    pub(super) fn new(rank: usize, segment: Segment, peers: Vec<Peer>, lends: bool) -> Engine {
-        let mut watch = Watch::new();
-        peers.iter().for_each(|peer| watch.add(peer.process()));
-        let ranks = peers.len();
+    pub(super) fn new(rank: usize, segment: Segment, peers: Peers, watch: Watch, lends: bool) -> Engine {
         Engine {
             rank,
             segment,
             operations: Operations::new(),
-            matcher: Matcher::new(ranks),
+            matcher: Matcher::new(peers.len()),
             peers,
-            incoming: Vec::with_capacity(ranks),
-            outbound: Vec::with_capacity(ranks),
+            incoming: Vec::new(),
+            outbound: Vec::new(),
             copying: VecDeque::new(),
             lends,
             liveness: Liveness { watch, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
@@ -190,18 +189,18 @@ impl Engine {
             return self.send_to_self(data, word, mode);
         }
         let rank = self.rank;
-        let peer = peer_mut(&mut self.peers, dest)?;
-        if peer.state != State::Present {
+        if self.peers.get(dest).is_none_or(|peer| peer.state != State::Present) {
             return self.operations.add(Operation::Done(done(dest, DTL_ERROR_RANK_FAILURE, word, 0)));
         }
-        if peer.producer.is_none() {
-            peer.producer = Some(self.segment.open_ring(rank, dest)?);
+        let link = make_link(&mut self.peers, dest)?;
+        if link.producer.is_none() {
+            link.producer = Some(self.segment.open_ring(rank, dest)?);
         }
-        let waits = !peer.starts.is_empty();
+        let waits = !link.starts.is_empty();
         let send = Send { dest, word, data, mode, stage: SendStage::Queued };
         let id = self.operations.add(Operation::Send(send))?;
         if waits || !self.start(dest, id) {
-            peer_mut(&mut self.peers, dest)?.starts.push_back(id);
+            make_link(&mut self.peers, dest)?.starts.push_back(id);
             self.list(dest);
         }
         Ok(id)
@@ -231,7 +230,8 @@ impl Engine {
         if select.source != DTL_ANY_SOURCE {
             self.rank_of(select.source)?;
         }
-        let id = self.operations.add(Operation::Receive(Receive { into, taken: None }))?;
+        let id =
+            self.operations.add(Operation::Receive(Receive { into, source: select.source, taken: None }))?;
         while let Some(message) = self.matcher.take_unexpected(&select) {
             // An offer that its sender has withdrawn: look on.
             if self.claim(&message) {
@@ -285,7 +285,7 @@ impl Engine {
     }
 
     pub(super) fn claim_offer(&self, source: usize, offer: Offer) -> bool {
-        let consumer = self.peers.get(source).and_then(|peer| peer.consumer.as_ref());
+        let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
         consumer.is_some_and(|consumer| consumer.take(offer.claim))
     }
 
@@ -308,15 +308,15 @@ impl Engine {
     }
 
     pub(super) fn queue_answer(&mut self, source: usize, id: OpId) {
-        if let Some(peer) = self.peers.get_mut(source) {
-            peer.answers.push_back(id);
+        if let Some(link) = self.peers.link_mut(source) {
+            link.answers.push_back(id);
         }
         self.list(source);
     }
 
     pub(super) fn list(&mut self, rank: usize) {
-        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| !peer.is_listed) {
-            peer.is_listed = true;
+        if let Some(link) = self.peers.link_mut(rank).filter(|link| !link.is_listed) {
+            link.is_listed = true;
             self.outbound.push(rank);
         }
     }
@@ -325,18 +325,20 @@ impl Engine {
     pub(super) fn cancel(&mut self, id: OpId) {
         let own = self.own();
         let withdrawn = match self.operations.get(id) {
-            Some(Operation::Receive(Receive { taken: None, .. })) => self.matcher.withdraw(&id),
+            Some(&Operation::Receive(Receive { source, taken: None, .. })) => {
+                self.matcher.withdraw(source, &id)
+            }
             Some(&Operation::Send(Send { dest, stage: SendStage::Queued, .. })) if dest == self.rank => {
                 let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
                 self.matcher.remove_unexpected(own, is).is_some()
             }
             Some(&Operation::Send(Send { dest, stage, .. })) => {
-                self.peers.get_mut(dest).is_some_and(|peer| match stage {
+                self.peers.link_mut(dest).is_some_and(|link| match stage {
                     SendStage::Queued => {
-                        peer.starts.retain(|start| *start != id);
+                        link.starts.retain(|start| *start != id);
                         true
                     }
-                    SendStage::Offered { claim } => peer.producer.as_mut().is_some_and(|p| p.withdraw(claim)),
+                    SendStage::Offered { claim } => link.producer.as_mut().is_some_and(|p| p.withdraw(claim)),
                     SendStage::Streaming { .. } => false,
                 })
             }
@@ -370,21 +372,27 @@ impl Engine {
             while bits != 0 {
                 let source = 64 * group + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                let Some(peer) = self.peers.get_mut(source) else { continue };
-                if peer.consumer.is_none() && peer.state == State::Present {
-                    if let Ok(consumer) = self.segment.read_ring(source, self.rank) {
-                        peer.consumer = Some(consumer);
-                        self.incoming.push(source);
-                    }
+                let is_read = self.peers.link(source).is_some_and(|link| link.consumer.is_some());
+                let is_present = self.peers.get(source).is_some_and(|peer| peer.state == State::Present);
+                if !is_read && is_present {
+                    self.read_from(source);
                 }
             }
         }
     }
+
+    fn read_from(&mut self, source: usize) {
+        let Ok(consumer) = self.segment.read_ring(source, self.rank) else { return };
+        if let Some(link) = self.peers.make_link(source) {
+            link.consumer = Some(consumer);
+            self.incoming.push(source);
+        }
+    }
 }
 
-fn peer_mut(peers: &mut [Peer], rank: usize) -> Result<&mut Peer> {
-    match peers.get_mut(rank) {
-        Some(peer) => Ok(peer),
+fn make_link(peers: &mut Peers, rank: usize) -> Result<&mut Link> {
+    match peers.make_link(rank) {
+        Some(link) => Ok(link),
         None => fail!(DTL_ERROR_INTERNAL, "no peer {rank}"),
     }
 }

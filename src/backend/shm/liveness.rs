@@ -31,15 +31,8 @@ impl Engine {
     }
 
     fn look(&mut self) {
-        if !self.liveness.watch.look() {
-            return;
-        }
-        let exited: Vec<usize> = self.liveness.watch.exited().collect();
-        for rank in exited {
-            // A rank that closed before it ended has said so: the first word counts.
-            self.segment.mark(rank, State::Dead);
-            self.liveness.watch.forget(rank);
-        }
+        // A rank that closed before it ended has said so: the first word counts.
+        self.liveness.watch.look(|rank| self.segment.mark(rank as usize, State::Dead));
         self.settle_changes();
     }
 
@@ -72,8 +65,10 @@ impl Engine {
         }
         let Some(peer) = self.peers.get_mut(rank) else { return true };
         peer.state = state;
-        peer.forget_work();
-        peer.consumer = None;
+        if let Some(link) = self.peers.link_mut(rank) {
+            link.forget_work();
+            link.consumer = None;
+        }
         self.incoming.retain(|source| *source != rank);
         self.liveness.deaths += usize::from(state == State::Dead);
         let source = i32::try_from(rank).unwrap_or(i32::MAX);
@@ -88,7 +83,7 @@ impl Engine {
     }
 
     fn is_read(&mut self, rank: usize) -> bool {
-        let consumer = self.peers.get_mut(rank).and_then(|peer| peer.consumer.as_mut());
+        let consumer = self.peers.link_mut(rank).and_then(|link| link.consumer.as_mut());
         // What is no record cannot be read; the rest of that ring is lost.
         consumer.is_none_or(|consumer| !matches!(consumer.peek(), Ok(Some(_))))
     }

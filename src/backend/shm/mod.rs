@@ -22,11 +22,11 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
-use crate::sys::process::{self, PidFd};
+use crate::sys::process::{self, PidFd, Watch};
 use crate::sys::shared::Memory;
 use bootstrap::{Meeting, Place};
 use engine::Engine;
-use peer::{Mode, Peer, Probe};
+use peer::{Mode, Peer, Peers, Probe};
 
 /// The kind "shm".
 pub struct Shm;
@@ -68,12 +68,12 @@ impl Comm for Shm {
             prepared = Some(prepare(meeting, job.rank, mode)?);
             Ok(())
         })?;
-        let Some((mut peers, probe)) = prepared else {
+        let Some((mut peers, watch, probe)) = prepared else {
             return fail!(DTL_ERROR_INTERNAL, "the ranks met without preparing");
         };
         let how = try_reading(&meeting, job.rank, &mut peers, mode);
         let description = describe(job.size, &how);
-        let engine = Engine::new(job.rank, meeting.segment, peers, mode != Mode::Off);
+        let engine = Engine::new(job.rank, meeting.segment, Peers::new(peers), watch, mode != Mode::Off);
         Ok(Box::new(transport::Endpoint::new(engine, identity.claim, probe, description, opener)))
     }
 }
@@ -129,25 +129,30 @@ impl Job {
     }
 }
 
-/// A rank's own part of the meeting: hold the others, and let them try to read.
-fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Probe)> {
+/// A rank's own part of the meeting: hold and watch the others, and let them try to read.
+fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Watch, Probe)> {
     if mode == Mode::Allow {
         // Without the Yama module there is nothing to allow, and the call says so.
         let _ = process::allow_readers();
     }
+    let watch = match Watch::new() {
+        Ok(watch) => watch,
+        Err(error) => return fail!(DTL_ERROR_BACKEND, "watching the ranks (epoll_create): {error}"),
+    };
     let mut peers = Vec::with_capacity(meeting.pids.len());
     for (other, &pid) in meeting.pids.iter().enumerate() {
-        let held = if other == rank { None } else { Some(hold(other, pid)?) };
+        let held = if other == rank { None } else { Some(hold(&watch, other, pid)?) };
         peers.push(Peer::new(pid, held));
     }
     if peers.len() != meeting.segment.size() {
         return fail!(DTL_ERROR_INTERNAL, "{} ranks met for {} places", peers.len(), meeting.segment.size());
     }
-    Ok((peers, Probe::publish(&meeting.segment, rank, mode)?))
+    Ok((peers, watch, Probe::publish(&meeting.segment, rank, mode)?))
 }
 
-fn hold(rank: usize, pid: i32) -> Result<PidFd> {
-    match PidFd::open(pid) {
+fn hold(watch: &Watch, rank: usize, pid: i32) -> Result<PidFd> {
+    let watched = |held: PidFd| watch.add(&held, u32::try_from(rank).unwrap_or(u32::MAX)).map(|()| held);
+    match PidFd::open(pid).and_then(watched) {
         Ok(held) => Ok(held),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
             fail!(

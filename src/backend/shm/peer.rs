@@ -1,5 +1,5 @@
-//! What a rank knows of another: its ring ends, what is queued for it, whether it lives, and whether
-//! its memory can be read.
+//! What a rank knows of the others: of each whether it lives and whether its memory can be read, and
+//! of those that it talks to the ring ends and what is queued.
 
 use super::ring::{Consumer, Producer};
 use super::segment::{Segment, State};
@@ -10,10 +10,74 @@ use crate::sys::process::{self, PidFd};
 use std::collections::VecDeque;
 use std::io;
 
-/// See the module's text.
+/// All ranks. One without a message in either direction costs its `Peer`, nothing else.
+pub(super) struct Peers {
+    all: Vec<Peer>,
+    links: Vec<Link>,
+}
+
+impl Peers {
+    pub(super) fn new(all: Vec<Peer>) -> Peers {
+        Peers { all, links: Vec::new() }
+    }
+
+    /// Number of ranks, with this one.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn all(&self) -> &[Peer] {
+        &self.all
+    }
+
+    #[inline]
+    pub(super) fn get(&self, rank: usize) -> Option<&Peer> {
+        self.all.get(rank)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, rank: usize) -> Option<&mut Peer> {
+        self.all.get_mut(rank)
+    }
+
+    /// What there is between this rank and another, if they have talked.
+    #[inline]
+    pub(super) fn link(&self, rank: usize) -> Option<&Link> {
+        self.links.get(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
+    }
+
+    #[inline]
+    pub(super) fn link_mut(&mut self, rank: usize) -> Option<&mut Link> {
+        self.links.get_mut(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
+    }
+
+    /// The same, made if it is not there; `None`: there is no such rank.
+    pub(super) fn make_link(&mut self, rank: usize) -> Option<&mut Link> {
+        let peer = self.all.get_mut(rank)?;
+        if peer.link == 0 {
+            self.links.push(Link::default());
+            peer.link = u16::try_from(self.links.len()).unwrap_or(0);
+        }
+        self.link_mut(rank)
+    }
+}
+
+/// What there is of every rank: 12 bytes (`MOST_RANKS` of them at most, so 16 bits tell which link).
 pub(super) struct Peer {
+    process: Option<PidFd>,
+    pid: i32,
+    /// One more than the index of its link; 0 = none.
+    link: u16,
     /// As settled here: everything that had to end because of it has ended.
     pub(super) state: State,
+    /// Whether its memory can be read, as tried at the start.
+    pub(super) readable: bool,
+}
+
+/// What there is between this rank and one that it has talked to.
+#[derive(Default)]
+pub(super) struct Link {
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
     /// Sends that found no room, in their order.
@@ -24,31 +88,12 @@ pub(super) struct Peer {
     pub(super) streams: VecDeque<OpId>,
     /// Whether something is queued and the rank is in the engine's list.
     pub(super) is_listed: bool,
-    pid: i32,
-    process: Option<PidFd>,
-    /// Whether its memory can be read, as tried at the start.
-    pub(super) readable: bool,
 }
 
 impl Peer {
-    /// A rank of this process id; `None` for the own one, which needs no watching.
+    /// A rank of this process id; `None` for the own one, which is not held.
     pub(super) fn new(pid: i32, process: Option<PidFd>) -> Peer {
-        Peer {
-            state: State::Present,
-            producer: None,
-            consumer: None,
-            starts: VecDeque::new(),
-            answers: VecDeque::new(),
-            streams: VecDeque::new(),
-            is_listed: false,
-            pid,
-            process,
-            readable: false,
-        }
-    }
-
-    pub(super) fn process(&self) -> Option<&PidFd> {
-        self.process.as_ref()
+        Peer { process, pid, link: 0, state: State::Present, readable: false }
     }
 
     /// Copies from its memory. Ok(0): it is not there any more.
@@ -67,7 +112,9 @@ impl Peer {
         let region = unsafe { Region::new(std::ptr::from_mut(into).cast(), size_of::<u64>()) };
         self.read(address, region)
     }
+}
 
+impl Link {
     pub(super) fn has_work(&self) -> bool {
         !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
     }

@@ -30,7 +30,7 @@ impl Engine {
     pub(super) fn read_ring(&mut self, source: usize, most: usize) -> usize {
         let mut count = 0;
         while count < most {
-            let Some(consumer) = self.peers.get_mut(source).and_then(|peer| peer.consumer.as_mut()) else {
+            let Some(consumer) = self.peers.link_mut(source).and_then(|link| link.consumer.as_mut()) else {
                 break;
             };
             match consumer.peek() {
@@ -38,7 +38,8 @@ impl Engine {
                     if !self.accept(source, &record) {
                         break;
                     }
-                    if let Some(consumer) = self.peers.get_mut(source).and_then(|peer| peer.consumer.as_mut())
+                    if let Some(consumer) =
+                        self.peers.link_mut(source).and_then(|link| link.consumer.as_mut())
                     {
                         consumer.pop(&record);
                     }
@@ -52,7 +53,7 @@ impl Engine {
                 }
             }
         }
-        if let Some(consumer) = self.peers.get_mut(source).and_then(|peer| peer.consumer.as_mut()) {
+        if let Some(consumer) = self.peers.link_mut(source).and_then(|link| link.consumer.as_mut()) {
             consumer.tell();
         }
         count
@@ -106,8 +107,8 @@ impl Engine {
             return;
         }
         send.stage = SendStage::Streaming { claim, receiver: receiver as u64, next: first, end };
-        if let Some(peer) = self.peers.get_mut(source) {
-            peer.streams.push_back(id);
+        if let Some(link) = self.peers.link_mut(source) {
+            link.streams.push_back(id);
         }
         self.list(source);
     }
@@ -136,7 +137,8 @@ impl Engine {
 
     /// Ends a receive that has all its bytes.
     pub(super) fn finish_receive(&mut self, id: OpId) {
-        let Some(&Operation::Receive(Receive { into, taken: Some(taken) })) = self.operations.get(id) else {
+        let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) = self.operations.get(id)
+        else {
             return;
         };
         let size = taken.offer.size;

@@ -24,7 +24,7 @@ impl Engine {
                 Arrival::Copied(copy) => copy.region().len() as u64,
                 Arrival::Own(send) => self.size_of(*send),
                 Arrival::Offered(offer) => {
-                    let consumer = self.peers.get(source).and_then(|peer| peer.consumer.as_ref());
+                    let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
                     if !consumer.is_some_and(|consumer| consumer.is_offered(offer.claim)) {
                         self.drop_withdrawn(&select);
                         continue;
@@ -81,7 +81,10 @@ impl Engine {
         let Some(place @ Operation::Taken(_)) = self.operations.get_mut(message) else {
             return fail!(DTL_ERROR_INVALID_HANDLE, "message {:#x} was received or never taken", message.0);
         };
-        let taken = std::mem::replace(place, Operation::Receive(Receive { into, taken: None }));
+        let taken = std::mem::replace(
+            place,
+            Operation::Receive(Receive { into, source: DTL_ANY_SOURCE, taken: None }),
+        );
         let Operation::Taken(taken) = taken else { return Ok(message) };
         let source = usize::try_from(taken.source).unwrap_or(0);
         let is_gone = self.peers.get(source).is_none_or(|peer| peer.state != State::Present);

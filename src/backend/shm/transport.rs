@@ -155,7 +155,7 @@ impl Transport for Endpoint {
 
     fn failed_ranks(&self) -> Vec<i32> {
         let gone = |engine: &mut Engine| {
-            let gone = (0_i32..).zip(&engine.peers).filter(|(_, peer)| peer.state != State::Present);
+            let gone = (0_i32..).zip(engine.peers.all()).filter(|(_, peer)| peer.state != State::Present);
             Ok(gone.map(|(rank, _)| rank).collect())
         };
         self.with(gone).unwrap_or_default()

@@ -11,10 +11,10 @@ impl Engine {
         let mut index = 0;
         while let Some(&dest) = self.outbound.get(index) {
             moved |= self.write_to(dest);
-            match self.peers.get_mut(dest) {
-                Some(peer) if peer.has_work() => index += 1,
-                Some(peer) => {
-                    peer.is_listed = false;
+            match self.peers.link_mut(dest) {
+                Some(link) if link.has_work() => index += 1,
+                Some(link) => {
+                    link.is_listed = false;
                     self.outbound.swap_remove(index);
                 }
                 None => index += 1,
@@ -27,41 +27,41 @@ impl Engine {
     /// others' buffers), then new messages, then pieces of large ones.
     fn write_to(&mut self, dest: usize) -> bool {
         let mut moved = false;
-        while let Some(id) = self.peers.get(dest).and_then(|peer| peer.answers.front().copied()) {
+        while let Some(id) = self.peers.link(dest).and_then(|link| link.answers.front().copied()) {
             if !self.answer(dest, id) {
                 return moved;
             }
             moved = true;
-            self.peers.get_mut(dest).map(|peer| peer.answers.pop_front());
+            self.peers.link_mut(dest).map(|link| link.answers.pop_front());
         }
-        while let Some(id) = self.peers.get(dest).and_then(|peer| peer.starts.front().copied()) {
+        while let Some(id) = self.peers.link(dest).and_then(|link| link.starts.front().copied()) {
             if !self.start(dest, id) {
                 break;
             }
             moved = true;
-            self.peers.get_mut(dest).map(|peer| peer.starts.pop_front());
+            self.peers.link_mut(dest).map(|link| link.starts.pop_front());
         }
-        while let Some(id) = self.peers.get_mut(dest).and_then(|peer| peer.streams.pop_front()) {
+        while let Some(id) = self.peers.link_mut(dest).and_then(|link| link.streams.pop_front()) {
             let (wrote, is_over) = self.stream(dest, id);
             moved |= wrote;
-            let Some(peer) = self.peers.get_mut(dest).filter(|_| !is_over) else { continue };
+            let Some(link) = self.peers.link_mut(dest).filter(|_| !is_over) else { continue };
             if !wrote {
-                peer.streams.push_front(id);
+                link.streams.push_front(id);
                 break;
             }
-            peer.streams.push_back(id);
+            link.streams.push_back(id);
         }
         moved
     }
 
     fn push(&mut self, dest: usize, kind: Kind, claim: usize, key: u64, payload: Payload) -> bool {
         let rank = self.rank;
-        let Some(peer) = self.peers.get_mut(dest) else { return false };
-        if peer.producer.is_none() {
+        let Some(link) = self.peers.link_mut(dest) else { return false };
+        if link.producer.is_none() {
             // For an answer: the memory is there, the sender of the message has seen to it.
-            peer.producer = self.segment.open_ring(rank, dest).ok();
+            link.producer = self.segment.open_ring(rank, dest).ok();
         }
-        peer.producer.as_mut().is_some_and(|producer| producer.push(kind, claim, key, payload))
+        link.producer.as_mut().is_some_and(|producer| producer.push(kind, claim, key, payload))
     }
 
     /// Sends a receive's answer; false if there is no room.
@@ -99,13 +99,13 @@ impl Engine {
             }
             return started;
         }
-        let producer = self.peers.get_mut(dest).and_then(|peer| peer.producer.as_mut());
+        let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let Some(claim) = producer.and_then(|producer| producer.offer()) else { return false };
         let address = if self.lends { data.addr().get() as u64 } else { 0 };
         let started =
             self.push(dest, Kind::Offer, claim, word, Payload::Words([data.len() as u64, id.0, address]));
         if !started {
-            if let Some(producer) = self.peers.get_mut(dest).and_then(|peer| peer.producer.as_mut()) {
+            if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
                 producer.release(claim);
             }
         } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
@@ -135,7 +135,7 @@ impl Engine {
 
     pub(super) fn finish_send(&mut self, id: OpId, claim: usize) {
         let Some(&Operation::Send(Send { dest, word, data, .. })) = self.operations.get(id) else { return };
-        if let Some(producer) = self.peers.get_mut(dest).and_then(|peer| peer.producer.as_mut()) {
+        if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
             producer.release(claim);
         }
         self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));

@@ -66,7 +66,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     Ok(comm)
 }
 
-/// Most ranks of one process: each has queues for each other one.
+/// Most ranks of one process: each has a table of all others.
 const MOST_RANKS: i32 = 4096;
 
 /// Opens all ranks of a communicator in this process. All or none.

@@ -208,7 +208,7 @@ impl Request {
 
     /// The outcome, if the request is over and nobody has taken it.
     pub(super) fn take_if_over(&self, handle: dtl_request_t) -> Option<Outcome> {
-        if !matches!(*self.state.lock(), State::Over(_)) {
+        if !self.life.look(|state| matches!(state, State::Over(_))) {
             return None;
         }
         self.take_outcome(handle).ok()
