@@ -36,13 +36,16 @@ static void unregister_both(const char* name) {
     CHECK_OK(dtl_backend_unregister(find(too)));
 }
 
+/* How many were there before: some may be installed. */
+static uint64_t first;
+
 static void test_load(void) {
     dtl_backend_t backend = DTL_BACKEND_NULL;
     dtl_plugin_info_t info = DTL_PLUGIN_INFO_INIT;
     dtl_backend_info_t about = DTL_BACKEND_INFO_INIT;
     void* memory = NULL;
-    CHECK(plugin_count() == 0);
-    CHECK_STATUS(dtl_plugin_at(0, &info), DTL_ERROR_OUT_OF_BOUNDS);
+    first = plugin_count();
+    CHECK_STATUS(dtl_plugin_at(first, &info), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_OK(dtl_backend_load(in(plugins, "good.so"), &backend));
     CHECK(backend.id == find("good").id && find("good-too").id != backend.id);
     CHECK_OK(dtl_backend_info(backend, &about));
@@ -50,8 +53,8 @@ static void test_load(void) {
     CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_HOST, 100, 64, &memory));
     CHECK((uintptr_t)memory % 64 == 0);
     CHECK_OK(dtl_mem_free(backend, memory));
-    CHECK(plugin_count() == 1);
-    CHECK_OK(dtl_plugin_at(0, &info));
+    CHECK(plugin_count() == first + 1);
+    CHECK_OK(dtl_plugin_at(first, &info));
     CHECK(info.state == DTL_PLUGIN_LOADED && info.status == DTL_SUCCESS && info.abi_version == DTL_ABI_VERSION);
     CHECK(strcmp(info.path, in(plugins, "good.so")) == 0 && info.reason[0] == 0);
     CHECK(strcmp(info.origin, "dtl_backend_load") == 0 && strcmp(info.name, "good") == 0);
@@ -60,20 +63,20 @@ static void test_load(void) {
     /* An older caller's shorter struct. */
     memset(&info, 0x5A, sizeof info);
     info.struct_size = 16;
-    CHECK_OK(dtl_plugin_at(0, &info));
+    CHECK_OK(dtl_plugin_at(first, &info));
     CHECK(info.state == DTL_PLUGIN_LOADED && (uintptr_t)info.path == (uintptr_t)UINT64_C(0x5A5A5A5A5A5A5A5A));
 }
 
 /* The same file is the same plugin, whatever it is called. */
 static void test_twice(void) {
-    const dtl_backend_t first = find("good");
+    const dtl_backend_t good = find("good");
     dtl_backend_t again = DTL_BACKEND_NULL;
     CHECK_OK(dtl_backend_load(in(plugins, "good.so"), &again));
-    CHECK(again.id == first.id);
+    CHECK(again.id == good.id);
     CHECK(symlink(in(plugins, "good.so"), in(own, "link.so")) == 0);
     again = DTL_BACKEND_NULL;
     CHECK_OK(dtl_backend_load(in(own, "link.so"), &again));
-    CHECK(again.id == first.id && plugin_count() == 1 && loads_of(in(plugins, "good.so")) == 1);
+    CHECK(again.id == good.id && plugin_count() == first + 1 && loads_of(in(plugins, "good.so")) == 1);
     CHECK(unlink(in(own, "link.so")) == 0);
 }
 
@@ -87,10 +90,10 @@ static void test_two_of_one_name(void) {
 }
 
 static void test_unregister_and_load_again(void) {
-    const dtl_backend_t first = find("good");
+    const dtl_backend_t old = find("good");
     dtl_plugin_info_t info = DTL_PLUGIN_INFO_INIT;
     dtl_backend_t again = DTL_BACKEND_NULL;
-    CHECK_OK(dtl_backend_unregister(first));
+    CHECK_OK(dtl_backend_unregister(old));
     CHECK(record_of("/good.so", &info) && strcmp(info.backends, "good-too") == 0);
     /* One of them is still there: the file is loaded. */
     CHECK_OK(dtl_backend_load(in(plugins, "good.so"), &again));
@@ -99,7 +102,7 @@ static void test_unregister_and_load_again(void) {
     CHECK(record_of("/good.so", &info) && info.state == DTL_PLUGIN_IDLE && info.backends[0] == 0);
     CHECK_STATUS(dtl_backend_get("good", &again), DTL_ERROR_NOT_FOUND);
     CHECK_OK(dtl_backend_load(in(plugins, "good.so"), &again));
-    CHECK(again.id == find("good").id && again.id != first.id && loads_of(in(plugins, "good.so")) == 2);
+    CHECK(again.id == find("good").id && again.id != old.id && loads_of(in(plugins, "good.so")) == 2);
     /* Now the other one of that name may have it. */
     unregister_both("good");
     CHECK_OK(dtl_backend_load(in(plugins, "twin.so"), &again));
@@ -202,6 +205,31 @@ static void test_fork(void) {
     unregister_both("good");
 }
 
+static void* find_too(void* unused) {
+    dtl_backend_t backend;
+    CHECK_OK(dtl_backend_get("good-too", &backend));
+    return unused;
+}
+
+/* Who comes while another thread searches waits for the end of the search. */
+static void test_first_use_in_threads(void) {
+    const char* good = in(plugins, "good.so");
+    pthread_t threads[8];
+    int round, i;
+    CHECK(setenv("DTL_PLUGIN_PATH", good, 1) == 0);
+    for (round = 0; round < 20; round++) {
+        const int before = loads_of(good);
+        CHECK_OK(dtl_finalize());
+        CHECK_OK(dtl_init(NULL));
+        for (i = 0; i < 8; i++) CHECK(pthread_create(&threads[i], NULL, find_too, NULL) == 0);
+        for (i = 0; i < 8; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+        CHECK(loads_of(good) == before + 1);
+    }
+    CHECK(unsetenv("DTL_PLUGIN_PATH") == 0);
+    CHECK_OK(dtl_finalize());
+    CHECK_OK(dtl_init(NULL));
+}
+
 /* Nothing is loaded for who names a built-in backend; the rest searches, once. */
 static void test_path(void) {
     const char *good = copy_of("good.so", "b-good.so"), *other = copy_of("other.so", "a-other.so");
@@ -262,6 +290,7 @@ int main(int argc, char** argv) {
     test_calls_from_inside();
     test_threads();
     if (argc == 2) test_fork();
+    test_first_use_in_threads();
     test_path();
     CHECK_OK(dtl_finalize());
     puts("test_plugin: all checks passed");

@@ -90,6 +90,10 @@ static void test_no_plugin_at_all(void) {
     bytes[16] = 1;
     write_file(in(own, "object.so"), bytes, size);
     refuse(in(own, "object.so"), DTL_ERROR_INVALID_ARGUMENT, "ELF type 1");
+    CHECK(mkfifo(in(own, "pipe.so"), 0700) == 0); /* opening it would wait for a writer */
+    refuse(in(own, "pipe.so"), DTL_ERROR_UNAVAILABLE, "no regular file");
+    CHECK(symlink("/no/such/file", in(own, "nowhere.so")) == 0);
+    refuse(in(own, "nowhere.so"), DTL_ERROR_NOT_FOUND, "no such file");
     refuse("/no/such/file.so", DTL_ERROR_NOT_FOUND, "no such file");
     refuse(plugins, DTL_ERROR_UNAVAILABLE, "no regular file");
     CHECK_STATUS(dtl_backend_load("", NULL), DTL_ERROR_NOT_FOUND);
