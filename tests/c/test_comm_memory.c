@@ -1,6 +1,6 @@
 /* What ranks cost each other: a rank that is silent costs its entry in tables (16 bytes), one that was
  * talked to and is idle at most 4 KiB beyond its ring. Counted by the C library: what is allocated. */
-#define _GNU_SOURCE
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
 #include <malloc.h>
