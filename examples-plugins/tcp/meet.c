@@ -4,7 +4,7 @@
  * there, rank 0 sends everyone the list of addresses, and each rank connects to those below it. The connection
  * to rank 0 stays. Everything has a time limit.
  *
- * Where rank 0 listens: DTL_TCP_ROOT=host:port, the same on all ranks. Without it, at a port of this machine
+ * Where rank 0 listens: DTL_BACKEND_TCP_ROOT=host:port, the same on all ranks. Without it, at a port of this machine
  * that follows from the job's name. The port may be taken, even by another job, so there are several to try,
  * and rank 0 says whose it is. Nobody is authenticated: use it in a network that you trust. */
 #define _GNU_SOURCE
@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum {
-    PORTS = 16,               /* that a job without DTL_TCP_ROOT may use */
+    PORTS = 16,               /* that a job without DTL_BACKEND_TCP_ROOT may use */
     FIRST_PORT = 20000,       /* below those that the system gives away by itself */
     PORT_RANGE = 12000,
     STRANGER_MS = 1000        /* whoever connects has to say who it is within */
@@ -226,7 +226,7 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t count) /* FNV-1a */
 /* The try-th address where rank 0 may listen. */
 static dtl_status_t root_address(meeting_t *meeting, int try, address_t *out)
 {
-    const char *given = getenv("DTL_TCP_ROOT");
+    const char *given = getenv("DTL_BACKEND_TCP_ROOT");
     char host[64] = "127.0.0.1", port[8];
     meeting->is_derived = given == NULL || given[0] == '\0';
     if (meeting->is_derived) {
@@ -235,7 +235,7 @@ static dtl_status_t root_address(meeting_t *meeting, int try, address_t *out)
     } else {
         const char *colon = strrchr(given, ':');
         if (colon == NULL || colon == given || (size_t)(colon - given) >= sizeof host || strlen(colon + 1) >= sizeof port) {
-            return tcp_fail(DTL_ERROR_INVALID_ARGUMENT, "tcp: DTL_TCP_ROOT=\"%s\": host:port expected", given);
+            return tcp_fail(DTL_ERROR_INVALID_ARGUMENT, "tcp: DTL_BACKEND_TCP_ROOT=\"%s\": host:port expected", given);
         }
         snprintf(host, sizeof host, "%.*s", (int)(colon - given), given);
         snprintf(port, sizeof port, "%s", colon + 1);
@@ -269,7 +269,7 @@ static dtl_status_t open_root(meeting_t *meeting, address_t *at, int *out_listen
         }
         /* Taken for good, or by the communicator that was opened before this one. */
         if (error != EADDRINUSE || now_ms() >= meeting->deadline) {
-            return tcp_fail(DTL_ERROR_UNAVAILABLE, "tcp: rank 0 cannot listen at %s: %s; set DTL_TCP_ROOT to host:port "
+            return tcp_fail(DTL_ERROR_UNAVAILABLE, "tcp: rank 0 cannot listen at %s: %s; set DTL_BACKEND_TCP_ROOT to host:port "
                             "of a free port of its machine", at->text, strerror(error));
         }
         if (!meeting->is_derived || try >= PORTS) {
@@ -425,7 +425,7 @@ static dtl_status_t find_root(meeting_t *meeting, int *out_listener)
         }
         if (now_ms() >= meeting->deadline) {
             return tcp_fail(DTL_ERROR_TIMEOUT, "tcp: rank %d found no rank 0 at %s: %s; is it started, and does "
-                            "DTL_TCP_ROOT name its address?", (int)rank, at.text, strerror(error));
+                            "DTL_BACKEND_TCP_ROOT name its address?", (int)rank, at.text, strerror(error));
         }
         if (!meeting->is_derived || try % PORTS == PORTS - 1) {
             nanosleep(&moment, NULL);
