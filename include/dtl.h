@@ -1332,7 +1332,7 @@ typedef struct dtl_plugin_t {
 /// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
 /// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status other
 /// than DTL_SUCCESS refuses to be loaded; host->set_error says why.
-/// Thread, locks: as dtl_plugin_t.load. Called once for each process.
+/// Thread, locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
 typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_plugin_t *out);
 
 /// The plugin is loaded: its backends are registered.
@@ -1490,7 +1490,11 @@ DTL_NODISCARD dtl_status_t dtl_backend_unregister(dtl_backend_t backend);
 ///              NULL = what dtl_init, DTL_BACKEND or STEPMESH_BACKEND says, else "auto", decided at
 ///              the first use. Only "auto" chooses: a name never falls back to another.
 /// @param out   its handle. Nothing to free.
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones.
+/// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
+/// "auto"; once.
+///
+/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that could
+///         not be loaded with the reason.
 ///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
 DTL_NODISCARD dtl_status_t dtl_backend_get(const char *name, dtl_backend_t *out);
 
@@ -1524,6 +1528,54 @@ DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32
 /// @param out_yes  1 or 0.
 DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const char *feature,
     int32_t *out_yes);
+
+/* -----------------------------------------------------------------------------------------------
+ * Loading backends from plugin files, and what became of each file.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its code:
+/// a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely).
+///
+/// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
+/// (dtl/backends beside libdtl.so): those are loaded when a backend is asked for that is not
+/// known, by "auto", or when backends are listed.
+///
+/// @param path  a shared object; how it is named does not matter. File and folder must belong to the
+///              user or root, and nobody else may be able to write to them.
+/// @param out   its first backend; the others are found by name. May be NULL.
+/// @return A file that is loaded already (under whatever name): success, its first backend. If its
+///         backends are gone (unregistered, or dtl_finalize), it registers them again.
+///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted, or
+///         the dynamic loader refuses it (a library that it needs is missing, say).
+///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or says nonsense of itself.
+///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
+///         in the text), or a struct is laid out differently (its name, the field, both offsets).
+///         DTL_ERROR_ALREADY_EXISTS: a name is taken. DTL_ERROR_BUSY: inside a plugin's load.
+///         Else the status of the plugin's entry or load. The reason is kept for dtl_plugin_at and
+///         is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
+/// Threads: any; one at a time loads, the others wait.
+DTL_NODISCARD dtl_status_t dtl_backend_load(const char *path, dtl_backend_t *out);
+
+/// Loads every plugin file of a folder: those named *.so, in the order of their names. One that
+/// fails does not keep the others from being loaded: why it did is logged, and kept for dtl_plugin_at.
+///
+/// @param path        the folder. It must belong to the user or root, and nobody else may be able to
+///                    write to it (a folder with the sticky bit is good enough).
+/// @param out_loaded  how many of its files are loaded now; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or read.
+///         DTL_ERROR_BUSY: inside a plugin's load.
+/// Threads: any; one at a time loads, the others wait.
+DTL_NODISCARD dtl_status_t dtl_backend_load_dir(const char *path, uint64_t *out_loaded);
+
+/// Number of plugin files (and refused folders) that were tried since the library was opened, whatever
+/// became of them. Searches DTL_PLUGIN_PATH and the installed folder if that was not done yet.
+DTL_NODISCARD dtl_status_t dtl_plugin_count(uint64_t *out_count);
+
+/// What became of the plugin file of an index, 0 … count-1, in the order first tried.
+///
+/// @param out_info  start from DTL_PLUGIN_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+DTL_NODISCARD dtl_status_t dtl_plugin_at(uint64_t index, dtl_plugin_info_t *out_info);
 
 /* -----------------------------------------------------------------------------------------------
  * Devices: how many, which one this thread uses, what they are.

@@ -107,7 +107,7 @@ pub struct dtl_plugin_t {
 /// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
 /// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status other
 /// than DTL_SUCCESS refuses to be loaded; host->set_error says why.
-/// Thread, locks: as dtl_plugin_t.load. Called once for each process.
+/// Thread, locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
 pub type dtl_plugin_entry_fn_t =
     Option<unsafe extern "C" fn(host: *const dtl_host_api_t, out: *mut dtl_plugin_t) -> dtl_status_t>;
 

@@ -101,7 +101,7 @@ const PROPERTIES: [(u64, &str); 6] = [
 
 /// Opens the library and asks.
 pub(crate) fn gather() -> Result<Facts> {
-    lifecycle::admit(dtl::backend::builtin)?;
+    lifecycle::admit(dtl::ffi::host::builtin)?;
     let mut backends = Vec::new();
     for backend in registry::all() {
         backends.push(describe(&backend)?);
