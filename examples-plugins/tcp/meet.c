@@ -31,6 +31,7 @@ enum {
     STRANGER_MS = 1000        /* whoever connects has to say who it is within */
 };
 #define MAGIC UINT64_C(0x3170637474645401) /* of this protocol and byte order */
+#define ANSWER (MAGIC + 1)                 /* a socket may connect to itself: its own hello is no answer */
 
 typedef struct address_t {
     struct sockaddr_storage bytes;
@@ -180,7 +181,7 @@ static int next_guest(int listener, uint64_t job, uint64_t deadline, hello_t *ou
                 *out_socket = fd;
                 return 0;
             }
-            const answer_t other = {MAGIC, job, DTL_ERROR_NOT_FOUND, "another job's"};
+            const answer_t other = {ANSWER, job, DTL_ERROR_NOT_FOUND, "another job's"};
             (void)put(fd, &other, sizeof other, within(deadline, STRANGER_MS));
         }
         close(fd);
@@ -304,7 +305,7 @@ static dtl_status_t receive_guests(meeting_t *meeting, int listener, const addre
             return tcp_fail(DTL_ERROR_TIMEOUT, "tcp: rank 0 waited at %s in vain for rank(s) %s of %d: %s", at->text,
                             missing(comm, 1, text, sizeof text), (int)comm->size, strerror(error));
         }
-        answer_t answer = {MAGIC, meeting->token, DTL_SUCCESS, ""};
+        answer_t answer = {ANSWER, meeting->token, DTL_SUCCESS, ""};
         const char *why = objection(comm, &hello);
         if (why != NULL) {
             answer.status = hello.size != comm->size ? DTL_ERROR_INVALID_ARGUMENT : DTL_ERROR_ALREADY_EXISTS;
@@ -389,7 +390,7 @@ static int visit_root(meeting_t *meeting, const address_t *at, int *out_listener
     if (error == 0) {
         error = get(fd, answer, sizeof *answer, limit);
     }
-    if (error == 0 && (answer->magic != MAGIC || answer->status == DTL_ERROR_NOT_FOUND)) {
+    if (error == 0 && (answer->magic != ANSWER || answer->status == DTL_ERROR_NOT_FOUND)) {
         error = EADDRINUSE;
     }
     if (error != 0 || answer->status != DTL_SUCCESS) {
