@@ -60,7 +60,7 @@ static void see_it_die(void) {
     began = now_ms();
     if (is("barrier")) {
         dtl_status_t status;
-        if (me == 3) usleep(100000); /* nobody gets through before the victim is dead */
+        if (me == 3) usleep(400000); /* nobody gets through before the victim is dead */
         /* The victim did call this one, so those who need no more of it may pass; not the next. */
         status = dtl_comm_barrier(comm);
         if (status == DTL_SUCCESS) status = dtl_comm_barrier(comm);
