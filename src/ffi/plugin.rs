@@ -87,6 +87,7 @@ pub unsafe extern "C" fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t {
     guard::wait(
         |_| Out::new(out_count, "out_count"),
         |out| {
+            plugins::search();
             out.set(plugins::count() as u64);
             Ok(())
         },
@@ -100,6 +101,7 @@ pub unsafe extern "C" fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_plugin_at(index: u64, out_info: *mut dtl_plugin_info_t) -> dtl_status_t {
     let describe = |info: &mut dtl_plugin_info_t| {
+        plugins::search();
         let Some(found) = usize::try_from(index).ok().and_then(plugins::at) else {
             return fail!(DTL_ERROR_OUT_OF_BOUNDS, "plugin index {index}: there are {}", plugins::count());
         };

@@ -296,25 +296,29 @@ pub fn search() {
     if SEARCHED.load(Ordering::Acquire) {
         return;
     }
-    let path = settings::current().plugin_path.unwrap_or_default();
-    for place in path.split(':').filter(|place| !place.is_empty()).map(Path::new) {
+    for (place, origin) in places() {
         let outcome = if place.is_dir() {
-            search_folder(place, "DTL_PLUGIN_PATH").map(drop)
+            search_folder(&place, origin).map(drop)
         } else {
-            load_file(place, "DTL_PLUGIN_PATH", &|_| {}).map(drop)
+            load_file(&place, origin, &|_| {}).map(drop)
         };
-        warn(outcome);
-    }
-    for folder in installed_folders().iter().filter(|folder| folder.is_dir()) {
-        warn(search_folder(folder, "installed").map(drop));
+        if let Err(error) = outcome {
+            log::warning!("{}", error.text());
+        }
     }
     SEARCHED.store(true, Ordering::Release);
 }
 
-fn warn(outcome: Result<()>) {
-    if let Err(error) = outcome {
-        log::warning!("{}", error.text());
-    }
+/// The folders and files that are searched, in order, and who names them. Installed folders that do
+/// not exist are left out.
+#[must_use]
+pub fn places() -> Vec<(PathBuf, &'static str)> {
+    let path = settings::current().plugin_path.unwrap_or_default();
+    let named = path.split(':').filter(|place| !place.is_empty());
+    let mut places: Vec<_> = named.map(|place| (PathBuf::from(place), "DTL_PLUGIN_PATH")).collect();
+    let installed = installed_folders().into_iter().filter(|folder| folder.is_dir());
+    places.extend(installed.map(|folder| (folder, "installed")));
+    places
 }
 
 /// The settings have changed: the next look searches anew.
@@ -352,8 +356,7 @@ pub fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 /// Where installed plugins are: dtl/backends beside libdtl.so; for a program that the library was
 /// linked into, in the lib folders of the prefix that it lies in.
-#[must_use]
-pub fn installed_folders() -> Vec<PathBuf> {
+fn installed_folders() -> Vec<PathBuf> {
     const IN_LIB: &str = "dtl/backends";
     let Some(own) = dl::own_file() else { return Vec::new() };
     let Some(folder) = own.parent() else { return Vec::new() };
@@ -376,14 +379,12 @@ fn registered(handles: &[dtl_backend_t]) -> Vec<(dtl_backend_t, String)> {
 /// Number of files and folders that are remembered.
 #[must_use]
 pub fn count() -> usize {
-    search();
     STATE.lock().records.len()
 }
 
 /// What became of the one of this index.
 #[must_use]
 pub fn at(index: usize) -> Option<Info> {
-    search();
     let state: MutexGuard<State> = STATE.lock();
     state.records.get(index).map(describe)
 }

@@ -46,16 +46,24 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     }
 }
 
-/// Checks a folder (a path without symbolic links).
+/// Checks a folder (a path without symbolic links), and that nobody can exchange it for another one.
 pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     let about = fs::metadata(path)?;
     if !about.is_dir() {
         return Err(Refusal::Untrusted(format!("{} is no folder", path.display())));
     }
-    match fault(Own::of_this_process(), &about, true) {
-        Some(fault) => Err(Refusal::Untrusted(format!("the folder {} {fault}", path.display()))),
-        None => Ok(()),
+    if let Some(fault) = fault(Own::of_this_process(), &about, true) {
+        return Err(Refusal::Untrusted(format!("the folder {} {fault}", path.display())));
     }
+    // Who may rename a folder further up could put another one in its place.
+    for above in path.ancestors().skip(1) {
+        let mode = fs::metadata(above)?.mode();
+        if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+            let text = format!("the folder {} can be written by others: chmod o-w, or +t", above.display());
+            return Err(Refusal::Untrusted(text));
+        }
+    }
+    Ok(())
 }
 
 /// Why a path is not to be loaded from.
@@ -161,6 +169,14 @@ mod tests {
         assert!(matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the folder")));
         mode(&folder, 0o1777);
         assert!(check_file(&file).is_ok());
+        let below = folder.join("below");
+        fs::create_dir(&below).expect("a folder");
+        mode(&below, 0o755);
+        mode(&folder, 0o757);
+        assert!(matches!(check_folder(&below), Err(Refusal::Untrusted(text)) if text.contains("or +t")));
+        mode(&folder, 0o775);
+        assert!(check_folder(&below).is_ok());
+        mode(&folder, 0o1777);
         mode(&file, 0o666);
         assert!(matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the file")));
         fs::remove_dir_all(&folder).expect("cleaned up");

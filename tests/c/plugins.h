@@ -13,27 +13,9 @@
 
 #define CHECK_TEXT(part) CHECK(strstr(dtl_last_error(), part) != NULL)
 
-/* The folder of the plugin files, and a folder of this process' own. */
-static char plugins[2048], own[64];
-
-static void plugins_clean(void) {
-    DIR* folder = opendir(own);
-    struct dirent* entry;
-    char path[512];
-    if (folder == NULL) return; /* a forked child was first */
-    while ((entry = readdir(folder)) != NULL) {
-        snprintf(path, sizeof path, "%s/%s", own, entry->d_name);
-        if (entry->d_name[0] != '.') (void)unlink(path);
-    }
-    (void)closedir(folder);
-    (void)rmdir(own);
-}
-
-static inline void plugins_begin(int argc, char** argv) {
-    CHECK(argc == 2 && realpath(argv[1], plugins) != NULL);
-    strcpy(own, "/tmp/dtl-plugins-XXXXXX");
-    CHECK(mkdtemp(own) != NULL && atexit(plugins_clean) == 0);
-}
+/* The folder of the plugin files (copies, so that owner and permissions are as they should be whatever
+ * those of the build folder are), and another one of this process' own. */
+static char plugins[64], own[64];
 
 /* A path in one of the folders; the text stays for a few calls. */
 static inline const char* in(const char* folder, const char* name) {
@@ -59,12 +41,44 @@ static inline void write_file(const char* path, const void* bytes, size_t size) 
     CHECK(chmod(path, 0755) == 0);
 }
 
+static void remove_folder(const char* path) {
+    DIR* folder = opendir(path);
+    struct dirent* entry;
+    if (folder == NULL) return; /* a forked child was first */
+    while ((entry = readdir(folder)) != NULL)
+        if (entry->d_name[0] != '.') (void)unlink(in(path, entry->d_name));
+    (void)closedir(folder);
+    (void)rmdir(path);
+}
+
+static void plugins_end(void) {
+    remove_folder(plugins);
+    remove_folder(own);
+}
+
+static inline void copy_file(const char* from, const char* to) {
+    static char bytes[1 << 20];
+    write_file(to, bytes, read_file(from, bytes, sizeof bytes));
+}
+
+static inline void plugins_begin(int argc, char** argv) {
+    DIR* folder;
+    struct dirent* entry;
+    CHECK(argc == 2);
+    strcpy(plugins, "/tmp/dtl-plugins-XXXXXX");
+    strcpy(own, "/tmp/dtl-own-XXXXXX");
+    CHECK(mkdtemp(plugins) != NULL && mkdtemp(own) != NULL && atexit(plugins_end) == 0);
+    folder = opendir(argv[1]);
+    CHECK(folder != NULL);
+    while ((entry = readdir(folder)) != NULL)
+        if (entry->d_name[0] != '.') copy_file(in(argv[1], entry->d_name), in(plugins, entry->d_name));
+    CHECK(closedir(folder) == 0);
+}
+
 /* A copy of a plugin file under another name in our own folder. */
 static inline const char* copy_of(const char* name, const char* as) {
-    static char bytes[1 << 20];
-    const size_t size = read_file(in(plugins, name), bytes, sizeof bytes);
     const char* path = in(own, as);
-    write_file(path, bytes, size);
+    copy_file(in(plugins, name), path);
     return path;
 }
 

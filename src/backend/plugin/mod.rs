@@ -24,6 +24,11 @@ const ROOM: usize = 4096 / size_of::<u64>();
 const MOST_ROWS: u32 = 4096;
 type Load = unsafe extern "C" fn(*const dtl_host_api_t) -> dtl_status_t;
 
+/// Looks at a file without loading it: fails if it can be no plugin of this machine.
+pub fn examine(path: &Path) -> Result<()> {
+    elf::check(path)
+}
+
 /// Loads a file, asks its entry what it is, and checks the answer. `step` hears what comes next.
 pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Arc<dyn Plugin>> {
     elf::check(path)?;
