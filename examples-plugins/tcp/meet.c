@@ -60,112 +60,17 @@ typedef struct meeting_t {
     struct sockaddr_storage *listeners; /* of all ranks */
 } meeting_t;
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static uint64_t within(uint64_t deadline, uint64_t most_ms)
 {
-    const uint64_t limit = now_ms() + most_ms;
+    const uint64_t limit = net_now_ms() + most_ms;
     return limit < deadline ? limit : deadline;
-}
-
-/* ---- sockets with a time limit; 0 = done, else errno ---- */
-
-static int ready(int socket, short what, uint64_t deadline)
-{
-    struct pollfd wanted = {socket, what, 0};
-    for (;;) {
-        const uint64_t now = now_ms();
-        const int count = poll(&wanted, 1, now < deadline ? (int)(deadline - now) : 0);
-        if (count > 0) {
-            return 0;
-        }
-        if (count == 0 && now >= deadline) {
-            return ETIMEDOUT;
-        }
-        if (count < 0 && errno != EINTR) {
-            return errno;
-        }
-    }
-}
-
-static int move(int socket, void *bytes, size_t count, int is_send, uint64_t deadline)
-{
-    char *at = bytes;
-    while (count > 0) {
-        const ssize_t moved = is_send ? send(socket, at, count, MSG_NOSIGNAL) : recv(socket, at, count, 0);
-        if (moved > 0) {
-            at += moved;
-            count -= (size_t)moved;
-        } else if (moved == 0) {
-            return ECONNRESET; /* the other side has gone away */
-        } else if (errno == EAGAIN || errno == EINTR) {
-            const int error = ready(socket, is_send ? POLLOUT : POLLIN, deadline);
-            if (error != 0) {
-                return error;
-            }
-        } else {
-            return errno;
-        }
-    }
-    return 0;
-}
-
-static int put(int socket, const void *bytes, size_t count, uint64_t deadline)
-{
-    return move(socket, (void *)(uintptr_t)bytes, count, 1, deadline);
-}
-
-static int get(int socket, void *bytes, size_t count, uint64_t deadline)
-{
-    return move(socket, bytes, count, 0, deadline);
-}
-
-static int connect_to(const struct sockaddr *to, socklen_t size, uint64_t deadline, int *out_socket)
-{
-    const int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int error = fd < 0 ? errno : 0;
-    if (error == 0 && connect(fd, to, size) != 0) {
-        error = errno;
-        if (error == EINPROGRESS) {
-            socklen_t length = sizeof error;
-            const int late = ready(fd, POLLOUT, deadline);
-            error = late != 0 ? late : getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0 ? errno : error;
-        }
-    }
-    if (error != 0 && fd >= 0) {
-        close(fd);
-    }
-    *out_socket = error == 0 ? fd : -1;
-    return error;
-}
-
-static int listen_at(const struct sockaddr *at, socklen_t size, int *out_socket)
-{
-    const int on = 1, fd = socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    *out_socket = fd;
-    if (fd < 0) {
-        return errno;
-    }
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, at, size) != 0 || listen(fd, SOMAXCONN) != 0) {
-        const int error = errno;
-        close(fd);
-        *out_socket = -1;
-        return error;
-    }
-    return 0;
 }
 
 /* The next who connects and says hello for this meeting in time; others are sent away. */
 static int next_guest(int listener, uint64_t job, uint64_t deadline, hello_t *out_hello, int *out_socket)
 {
     for (;;) {
-        const int error = ready(listener, POLLIN, deadline);
+        const int error = net_ready(listener, POLLIN, deadline);
         if (error != 0) {
             return error;
         }
@@ -176,13 +81,13 @@ static int next_guest(int listener, uint64_t job, uint64_t deadline, hello_t *ou
             }
             return errno;
         }
-        if (get(fd, out_hello, sizeof *out_hello, within(deadline, STRANGER_MS)) == 0 && out_hello->magic == MAGIC) {
+        if (net_get(fd, out_hello, sizeof *out_hello, within(deadline, STRANGER_MS)) == 0 && out_hello->magic == MAGIC) {
             if (out_hello->job == job) {
                 *out_socket = fd;
                 return 0;
             }
             const answer_t other = {ANSWER, job, DTL_ERROR_NOT_FOUND, "another job's"};
-            (void)put(fd, &other, sizeof other, within(deadline, STRANGER_MS));
+            (void)net_put(fd, &other, sizeof other, within(deadline, STRANGER_MS));
         }
         close(fd);
     }
@@ -264,12 +169,12 @@ static dtl_status_t open_root(meeting_t *meeting, address_t *at, int *out_listen
         if (status != DTL_SUCCESS) {
             return status;
         }
-        const int error = listen_at((struct sockaddr *)&at->bytes, at->size, out_listener);
+        const int error = net_listen((struct sockaddr *)&at->bytes, at->size, out_listener);
         if (error == 0) {
             return DTL_SUCCESS;
         }
         /* Taken for good, or by the communicator that was opened before this one. */
-        if (error != EADDRINUSE || now_ms() >= meeting->deadline) {
+        if (error != EADDRINUSE || net_now_ms() >= meeting->deadline) {
             return tcp_fail(DTL_ERROR_UNAVAILABLE, "tcp: rank 0 cannot listen at %s: %s; set DTL_BACKEND_TCP_ROOT to host:port "
                             "of a free port of its machine", at->text, strerror(error));
         }
@@ -311,7 +216,7 @@ static dtl_status_t receive_guests(meeting_t *meeting, int listener, const addre
             answer.status = hello.size != comm->size ? DTL_ERROR_INVALID_ARGUMENT : DTL_ERROR_ALREADY_EXISTS;
             snprintf(answer.text, sizeof answer.text, "%s", why);
         }
-        if (put(fd, &answer, sizeof answer, within(meeting->deadline, STRANGER_MS)) != 0 || why != NULL) {
+        if (net_put(fd, &answer, sizeof answer, within(meeting->deadline, STRANGER_MS)) != 0 || why != NULL) {
             close(fd);
             continue;
         }
@@ -343,7 +248,7 @@ static dtl_status_t be_the_root(meeting_t *meeting)
     close(listener);
     for (int32_t rank = 1; status == DTL_SUCCESS && rank < comm->size; rank++) {
         const int fd = comm->peers[rank].socket;
-        const int error = put(fd, meeting->listeners, bytes, meeting->deadline);
+        const int error = net_put(fd, meeting->listeners, bytes, meeting->deadline);
         status = error == 0 ? keep(comm, rank, fd)
                             : tcp_fail(DTL_ERROR_RANK_FAILURE, "tcp: rank %d: %s", (int)rank, strerror(error));
     }
@@ -364,7 +269,7 @@ static int open_own(int to_root, int *out_listener, struct sockaddr_storage *out
     } else {
         ((struct sockaddr_in *)out_address)->sin_port = 0;
     }
-    const int error = listen_at((struct sockaddr *)out_address, size, out_listener);
+    const int error = net_listen((struct sockaddr *)out_address, size, out_listener);
     if (error != 0) {
         return error;
     }
@@ -378,17 +283,17 @@ static int visit_root(meeting_t *meeting, const address_t *at, int *out_listener
     hello_t hello = {.magic = MAGIC, .job = meeting->job, .rank = comm->rank, .size = comm->size};
     const uint64_t limit = within(meeting->deadline, meeting->is_derived ? 2 * STRANGER_MS : UINT32_MAX);
     int fd;
-    int error = connect_to((const struct sockaddr *)&at->bytes, at->size, limit, &fd);
+    int error = net_connect((const struct sockaddr *)&at->bytes, at->size, limit, &fd);
     if (error != 0) {
         return error;
     }
     *out_listener = -1;
     error = open_own(fd, out_listener, &hello.listener);
     if (error == 0) {
-        error = put(fd, &hello, sizeof hello, limit);
+        error = net_put(fd, &hello, sizeof hello, limit);
     }
     if (error == 0) {
-        error = get(fd, answer, sizeof *answer, limit);
+        error = net_get(fd, answer, sizeof *answer, limit);
     }
     if (error == 0 && (answer->magic != ANSWER || answer->status == DTL_ERROR_NOT_FOUND)) {
         error = EADDRINUSE;
@@ -424,7 +329,7 @@ static dtl_status_t find_root(meeting_t *meeting, int *out_listener)
             meeting->token = answer.job;
             return DTL_SUCCESS;
         }
-        if (now_ms() >= meeting->deadline) {
+        if (net_now_ms() >= meeting->deadline) {
             return tcp_fail(DTL_ERROR_TIMEOUT, "tcp: rank %d found no rank 0 at %s: %s; is it started, and does "
                             "DTL_BACKEND_TCP_ROOT name its address?", (int)rank, at.text, strerror(error));
         }
@@ -445,8 +350,8 @@ static dtl_status_t join_the_others(meeting_t *meeting, int listener)
         const struct sockaddr *to = (const struct sockaddr *)&meeting->listeners[rank];
         const socklen_t size = to->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
         int fd;
-        int error = connect_to(to, size, meeting->deadline, &fd);
-        if (error == 0 && (error = put(fd, &hello, sizeof hello, meeting->deadline)) != 0) {
+        int error = net_connect(to, size, meeting->deadline, &fd);
+        if (error == 0 && (error = net_put(fd, &hello, sizeof hello, meeting->deadline)) != 0) {
             close(fd);
         }
         if (error == 0) {
@@ -484,7 +389,7 @@ static dtl_status_t be_a_guest(meeting_t *meeting)
     if (status != DTL_SUCCESS) {
         return status;
     }
-    const int error = get(comm->peers[0].socket, meeting->listeners, bytes, meeting->deadline);
+    const int error = net_get(comm->peers[0].socket, meeting->listeners, bytes, meeting->deadline);
     status = error == 0 ? join_the_others(meeting, listener)
                         : tcp_fail(error == ETIMEDOUT ? DTL_ERROR_TIMEOUT : DTL_ERROR_RANK_FAILURE,
                                    "tcp: rank %d waited for the other ranks, but rank 0 has not got all of them: %s",
@@ -498,7 +403,7 @@ dtl_status_t tcp_meet(tcp_comm_t *comm, const char *job, uint64_t timeout_ns)
     static uint32_t communicators; /* opened by this process: the n-th here meets the n-th there */
     const uint32_t number = __atomic_fetch_add(&communicators, 1, __ATOMIC_RELAXED);
     const uid_t user = getuid();
-    meeting_t meeting = {.comm = comm, .deadline = now_ms() + timeout_ns / 1000000 + 1};
+    meeting_t meeting = {.comm = comm, .deadline = net_now_ms() + timeout_ns / 1000000 + 1};
     if (comm->size == 1) {
         return DTL_SUCCESS;
     }

@@ -1,4 +1,5 @@
-/* Messages: matching, sending, receiving, ranks that are gone. Not here: how ranks find each other.
+/* Messages on their way: sending, receiving, ranks that are gone. Not here: which receive a message belongs to
+ * (match.c), how ranks find each other (meet.c).
  *
  * No call waits but tcp_leave. All bytes move in tcp_test, except for those that fit into the socket when a
  * send starts. One thread at a time is in here, so there are no locks. */
@@ -24,101 +25,6 @@ enum {
     LEAVE_MS = 5000
 };
 
-/* ---- lists and operations ---- */
-
-static void append(tcp_list_t *list, tcp_op_t *op)
-{
-    op->next = NULL;
-    *list->end = op;
-    list->end = &op->next;
-}
-
-/* Takes out the operation that *place points to. */
-static tcp_op_t *take(tcp_list_t *list, tcp_op_t **place)
-{
-    tcp_op_t *op = *place;
-    *place = op->next;
-    if (list->end == &op->next) {
-        list->end = place;
-    }
-    return op;
-}
-
-static tcp_op_t *new_op(tcp_comm_t *comm)
-{
-    tcp_op_t *op = comm->unused;
-    if (op == NULL) {
-        op = malloc(sizeof *op);
-    } else {
-        comm->unused = op->next;
-    }
-    if (op != NULL) {
-        memset(op, 0, sizeof *op);
-    }
-    return op;
-}
-
-static void finish(tcp_op_t *op, int32_t source, const tcp_header_t *header, dtl_status_t status)
-{
-    op->result.source = source;
-    op->result.match_word = header->match_word;
-    op->result.size_bytes = header->size_bytes; /* the true size, also when it did not fit */
-    op->result.status = status;
-    op->done = 1;
-}
-
-/* ---- matching ---- */
-
-static int matches(const tcp_op_t *receive, int32_t source, uint64_t match_word)
-{
-    return (receive->peer == source || receive->peer == DTL_ANY_SOURCE) &&
-           ((receive->header.match_word ^ match_word) & ~receive->ignore) == 0;
-}
-
-/* The oldest posted receive for a message, which is then no longer posted; or NULL. */
-static tcp_op_t *take_receive(tcp_comm_t *comm, int32_t source, uint64_t match_word)
-{
-    for (tcp_op_t **place = &comm->posted.first; *place != NULL; place = &(*place)->next) {
-        if (matches(*place, source, match_word)) {
-            return take(&comm->posted, place);
-        }
-    }
-    return NULL;
-}
-
-static void deliver(tcp_op_t *receive, int32_t source, const tcp_header_t *header, const void *bytes)
-{
-    const uint64_t room = receive->header.size_bytes, size = header->size_bytes;
-    if (room > 0 && size > 0) {
-        memcpy(receive->buf, bytes, size < room ? size : room);
-    }
-    finish(receive, source, header, size > room ? DTL_ERROR_TRUNCATED : DTL_SUCCESS);
-}
-
-static tcp_message_t *new_message(int32_t source, const tcp_header_t *header)
-{
-    tcp_message_t *message = malloc(sizeof *message + header->size_bytes);
-    if (message != NULL) {
-        message->next = NULL;
-        message->header = *header;
-        message->source = source;
-    }
-    return message;
-}
-
-/* A whole message: to the oldest receive that wants it, else it waits for one. */
-static void hand_over(tcp_comm_t *comm, tcp_message_t *message)
-{
-    tcp_op_t *receive = take_receive(comm, message->source, message->header.match_word);
-    if (receive != NULL) {
-        deliver(receive, message->source, &message->header, message->bytes);
-        free(message);
-    } else {
-        *comm->unexpected_end = message;
-        comm->unexpected_end = &message->next;
-    }
-}
-
 /* ---- ranks that are gone ---- */
 
 /* The library wants to hear of each death from one receive from any source: one that is posted, or the
@@ -131,8 +37,8 @@ static void tell_any_source(tcp_comm_t *comm)
         }
         for (tcp_op_t **place = &comm->posted.first; *place != NULL; place = &(*place)->next) {
             if ((*place)->peer == DTL_ANY_SOURCE) {
-                tcp_op_t *op = take(&comm->posted, place);
-                finish(op, rank, &op->header, DTL_ERROR_RANK_FAILURE);
+                tcp_op_t *op = tcp_take(&comm->posted, place);
+                tcp_finish(op, rank, &op->header, DTL_ERROR_RANK_FAILURE);
                 comm->peers[rank].is_untold = 0;
                 break;
             }
@@ -152,19 +58,19 @@ static void lose(tcp_comm_t *comm, int32_t rank, const char *why)
     close(peer->socket); /* which takes it out of the epoll, too */
     peer->socket = -1;
     while (peer->sends.first != NULL) {
-        tcp_op_t *op = take(&peer->sends, &peer->sends.first);
-        finish(op, rank, &op->header, DTL_ERROR_RANK_FAILURE);
+        tcp_op_t *op = tcp_take(&peer->sends, &peer->sends.first);
+        tcp_finish(op, rank, &op->header, DTL_ERROR_RANK_FAILURE);
     }
     if (peer->into != NULL) {
-        finish(peer->into, rank, &peer->header, DTL_ERROR_RANK_FAILURE);
+        tcp_finish(peer->into, rank, &peer->header, DTL_ERROR_RANK_FAILURE);
         peer->into = NULL;
     }
     free(peer->aside);
     peer->aside = NULL;
     for (tcp_op_t **place = &comm->posted.first; *place != NULL;) {
         if ((*place)->peer == rank) {
-            tcp_op_t *op = take(&comm->posted, place);
-            finish(op, rank, &op->header, DTL_ERROR_RANK_FAILURE);
+            tcp_op_t *op = tcp_take(&comm->posted, place);
+            tcp_finish(op, rank, &op->header, DTL_ERROR_RANK_FAILURE);
         } else {
             place = &(*place)->next;
         }
@@ -178,9 +84,9 @@ static void lose(tcp_comm_t *comm, int32_t rank, const char *why)
 static int begin_message(tcp_comm_t *comm, int32_t rank)
 {
     tcp_peer_t *peer = &comm->peers[rank];
-    peer->into = take_receive(comm, rank, peer->header.match_word);
+    peer->into = tcp_take_receive(comm, rank, peer->header.match_word);
     if (peer->into == NULL) {
-        peer->aside = new_message(rank, &peer->header);
+        peer->aside = tcp_new_message(rank, &peer->header);
         if (peer->aside == NULL) {
             lose(comm, rank, "there was no memory for a message of it that nobody had asked for");
             return 0;
@@ -194,9 +100,9 @@ static void end_message(tcp_comm_t *comm, int32_t rank)
     tcp_peer_t *peer = &comm->peers[rank];
     if (peer->into != NULL) {
         const int is_short = peer->into->header.size_bytes < peer->header.size_bytes;
-        finish(peer->into, rank, &peer->header, is_short ? DTL_ERROR_TRUNCATED : DTL_SUCCESS);
+        tcp_finish(peer->into, rank, &peer->header, is_short ? DTL_ERROR_TRUNCATED : DTL_SUCCESS);
     } else {
-        hand_over(comm, peer->aside);
+        tcp_hand_over(comm, peer->aside);
     }
     peer->into = NULL;
     peer->aside = NULL;
@@ -331,22 +237,22 @@ static void write_some(tcp_comm_t *comm, int32_t rank)
             want_room(comm, rank, 1);
             return;
         }
-        (void)take(&peer->sends, &peer->sends.first);
-        finish(op, rank, &op->header, DTL_SUCCESS);
+        (void)tcp_take(&peer->sends, &peer->sends.first);
+        tcp_finish(op, rank, &op->header, DTL_SUCCESS);
     }
     want_room(comm, rank, 0);
 }
 
 static dtl_status_t send_to_self(tcp_comm_t *comm, const tcp_op_t *send)
 {
-    tcp_message_t *message = new_message(comm->rank, &send->header);
+    tcp_message_t *message = tcp_new_message(comm->rank, &send->header);
     if (message == NULL) {
         return DTL_ERROR_OUT_OF_MEMORY;
     }
     if (send->header.size_bytes > 0) {
         memcpy(message->bytes, send->buf, send->header.size_bytes);
     }
-    hand_over(comm, message);
+    tcp_hand_over(comm, message);
     return DTL_SUCCESS;
 }
 
@@ -361,7 +267,7 @@ dtl_status_t tcp_isend(void *self, void *comm_, const void *buf, uint64_t size_b
     if (peer->is_gone) {
         return tcp_fail(DTL_ERROR_RANK_FAILURE, "tcp: rank %d is gone: %s", (int)dest, peer->why);
     }
-    tcp_op_t *op = new_op(comm);
+    tcp_op_t *op = tcp_new_op(comm);
     if (op == NULL) {
         return DTL_ERROR_OUT_OF_MEMORY;
     }
@@ -371,10 +277,10 @@ dtl_status_t tcp_isend(void *self, void *comm_, const void *buf, uint64_t size_b
     op->peer = dest;
     *out_op = (uint64_t)(uintptr_t)op;
     if (dest == comm->rank) {
-        finish(op, dest, &op->header, send_to_self(comm, op));
+        tcp_finish(op, dest, &op->header, send_to_self(comm, op));
         return DTL_SUCCESS;
     }
-    append(&peer->sends, op);
+    tcp_append(&peer->sends, op);
     if (!peer->wants_room) {
         write_some(comm, dest);
     }
@@ -385,7 +291,7 @@ dtl_status_t tcp_irecv(void *self, void *comm_, void *buf, uint64_t size_bytes, 
                        uint64_t match_word, uint64_t ignore, uint64_t *out_op)
 {
     tcp_comm_t *comm = comm_;
-    tcp_op_t *op = new_op(comm);
+    tcp_op_t *op = tcp_new_op(comm);
     (void)self;
     if (op == NULL) {
         return DTL_ERROR_OUT_OF_MEMORY;
@@ -396,23 +302,14 @@ dtl_status_t tcp_irecv(void *self, void *comm_, void *buf, uint64_t size_bytes, 
     op->buf = buf;
     op->peer = source;
     *out_op = (uint64_t)(uintptr_t)op;
-    for (tcp_message_t **place = &comm->unexpected; *place != NULL; place = &(*place)->next) {
-        tcp_message_t *message = *place;
-        if (matches(op, message->source, message->header.match_word)) {
-            *place = message->next;
-            if (comm->unexpected_end == &message->next) {
-                comm->unexpected_end = place;
-            }
-            deliver(op, message->source, &message->header, message->bytes);
-            free(message);
-            return DTL_SUCCESS;
-        }
-    }
-    if (source != DTL_ANY_SOURCE && comm->peers[source].is_gone) {
-        finish(op, source, &op->header, DTL_ERROR_RANK_FAILURE);
+    if (tcp_take_message(comm, op)) {
         return DTL_SUCCESS;
     }
-    append(&comm->posted, op);
+    if (source != DTL_ANY_SOURCE && comm->peers[source].is_gone) {
+        tcp_finish(op, source, &op->header, DTL_ERROR_RANK_FAILURE);
+        return DTL_SUCCESS;
+    }
+    tcp_append(&comm->posted, op);
     tell_any_source(comm);
     return DTL_SUCCESS;
 }
@@ -467,8 +364,8 @@ dtl_status_t tcp_cancel(void *self, void *comm_, uint64_t word)
     (void)self;
     for (tcp_op_t **place = &comm->posted.first; *place != NULL; place = &(*place)->next) {
         if (*place == op) {
-            (void)take(&comm->posted, place);
-            finish(op, comm->rank, &op->header, DTL_ERROR_CANCELED);
+            (void)tcp_take(&comm->posted, place);
+            tcp_finish(op, comm->rank, &op->header, DTL_ERROR_CANCELED);
             break;
         }
     }

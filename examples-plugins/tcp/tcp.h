@@ -1,6 +1,7 @@
 /* tcp: a communicator over TCP sockets, for one machine or several. What its files share.
  *
- * plugin.c makes it a plugin, meet.c brings the ranks together, progress.c moves messages.
+ * plugin.c makes it a plugin, meet.c (over net.c) brings the ranks together, progress.c moves messages, match.c
+ * gives them to receives.
  *
  * Every rank has one connection to every other: only so does it hear of each death. On a connection,
  * a message is a header and its bytes; both directions are independent. */
@@ -10,6 +11,7 @@
 #include <dtl.h>
 
 #include <stdint.h>
+#include <sys/socket.h>
 
 typedef struct tcp_header_t {
     uint64_t match_word;
@@ -18,7 +20,7 @@ typedef struct tcp_header_t {
 
 /* A send or a receive. Its address is the operation's word. */
 typedef struct tcp_op_t {
-    struct tcp_op_t *next; /* in a list of posted receives, of a rank's sends, or of free ones */
+    struct tcp_op_t *next; /* in a list of posted receives, of a rank's sends, or of unused ones */
     tcp_header_t header;   /* of a receive: what it asks for */
     uint64_t ignore;       /* of a receive: bits of the match word that do not count */
     void *buf;             /* a receive writes it, a send only reads it */
@@ -66,6 +68,27 @@ typedef struct tcp_comm_t {
 
 /* Notes a text for whoever asks why, as printf, and gives back the status. */
 dtl_status_t tcp_fail(dtl_status_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* match.c */
+void tcp_append(tcp_list_t *list, tcp_op_t *op);
+tcp_op_t *tcp_take(tcp_list_t *list, tcp_op_t **place); /* the operation that *place points to */
+tcp_op_t *tcp_new_op(tcp_comm_t *comm);                 /* NULL = no memory */
+void tcp_finish(tcp_op_t *op, int32_t source, const tcp_header_t *header, dtl_status_t status);
+/* The oldest posted receive for a message, which is then no longer posted; or NULL. */
+tcp_op_t *tcp_take_receive(tcp_comm_t *comm, int32_t source, uint64_t match_word);
+tcp_message_t *tcp_new_message(int32_t source, const tcp_header_t *header); /* NULL = no memory */
+/* A whole message: to the oldest receive that wants it, else it waits for one. */
+void tcp_hand_over(tcp_comm_t *comm, tcp_message_t *message);
+/* Ends a new receive with the oldest message that waits for it; whether there was one. */
+int tcp_take_message(tcp_comm_t *comm, tcp_op_t *receive);
+
+/* net.c: sockets that do not block, used with a time limit (of net_now_ms). 0 = done, else errno. */
+uint64_t net_now_ms(void);
+int net_ready(int socket, short what, uint64_t deadline);
+int net_put(int socket, const void *bytes, size_t count, uint64_t deadline);
+int net_get(int socket, void *bytes, size_t count, uint64_t deadline);
+int net_connect(const struct sockaddr *to, socklen_t size, uint64_t deadline, int *out_socket);
+int net_listen(const struct sockaddr *at, socklen_t size, int *out_socket);
 
 /* meet.c: opens the connections of a communicator (rank, size and peers are set up). */
 dtl_status_t tcp_meet(tcp_comm_t *comm, const char *job, uint64_t timeout_ns);

@@ -24,12 +24,14 @@ static void *kill_soon(void *microseconds) {
 
 static void be_the_victim(void) {
     static useconds_t microseconds = 40000;
+    const int32_t pid = getpid();
     pthread_t killer;
     int i;
     if (is("stream")) microseconds = 8000;
     if (is("send")) {
         for (i = 0; i < 3; i++) CHECK_OK(dtl_comm_send(comm, &i, 1, DTL_DTYPE_INT32, 0, i));
     }
+    if (is("send") || is("barrier")) CHECK_OK(dtl_comm_send(comm, &pid, 1, DTL_DTYPE_INT32, is("send") ? 0 : 3, 99));
     CHECK(pthread_create(&killer, NULL, kill_soon, &microseconds) == 0);
     if (is("barrier")) CHECK_OK(dtl_comm_barrier(comm));
     if (is("receive")) CHECK_OK(dtl_comm_recv(comm, bytes, 1, DTL_DTYPE_BYTE, 0, 0, NULL));
@@ -54,13 +56,21 @@ static void fails_for_the_dead(dtl_status_t status, const char *what) {
     CHECK(strchr(dtl_last_error(), '0' + VICTIM) != NULL);
 }
 
+/* Until the victim, which tells its process id, has died in its call. */
+static void wait_for_the_end(void) {
+    int32_t pid = 0;
+    CHECK_OK(dtl_comm_recv(comm, &pid, 1, DTL_DTYPE_INT32, VICTIM, 99, NULL));
+    while (kill(pid, 0) == 0) usleep(1000);
+}
+
 static void see_it_die(void) {
     dtl_request_t request;
     int i, got;
     began = now_ms();
     if (is("barrier")) {
         dtl_status_t status;
-        if (me == 3) usleep(400000); /* nobody gets through before the victim is dead */
+        if (me == 3) wait_for_the_end(); /* nobody gets through before that */
+        began = now_ms();
         /* The victim did call this one, so those who need no more of it may pass; not the next. */
         status = dtl_comm_barrier(comm);
         if (status == DTL_SUCCESS) status = dtl_comm_barrier(comm);
@@ -76,7 +86,7 @@ static void see_it_die(void) {
         }
     } else if (is("send")) {
         if (me == 0) {
-            usleep(150000);
+            wait_for_the_end();
             began = now_ms();
             for (i = 0; i < 3; i++) { /* what was delivered stays */
                 CHECK_OK(dtl_comm_recv(comm, &got, 1, DTL_DTYPE_INT32, VICTIM, i, NULL));

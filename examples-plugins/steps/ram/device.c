@@ -31,9 +31,11 @@ static dtl_status_t device_get(void *self, int32_t *out_device)
     return DTL_SUCCESS;
 }
 
-void ram_fill_device(dtl_device_vtable_t *table)
+dtl_device_vtable_t ram_device_table(void)
 {
-    table->count = device_count;
-    table->set = device_set;
-    table->get = device_get;
+    dtl_device_vtable_t table = DTL_DEVICE_VTABLE_INIT;
+    table.count = device_count;
+    table.set = device_set;
+    table.get = device_get;
+    return table;
 }

@@ -42,9 +42,11 @@ static dtl_status_t memory_kind_info(void *self, dtl_enum_word_t kind, dtl_mem_k
     return DTL_SUCCESS;
 }
 
-void ram_fill_memory(dtl_memory_vtable_t *table)
+dtl_memory_vtable_t ram_memory_table(void)
 {
-    table->alloc = memory_alloc;
-    table->free = memory_free;
-    table->kind_info = memory_kind_info;
+    dtl_memory_vtable_t table = DTL_MEMORY_VTABLE_INIT;
+    table.alloc = memory_alloc;
+    table.free = memory_free;
+    table.kind_info = memory_kind_info;
+    return table;
 }

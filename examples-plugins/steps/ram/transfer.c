@@ -12,7 +12,9 @@ static dtl_status_t transfer_copy(void *self, void *dst, dtl_enum_word_t dst_kin
     return DTL_SUCCESS;
 }
 
-void ram_fill_transfer(dtl_transfer_vtable_t *table)
+dtl_transfer_vtable_t ram_transfer_table(void)
 {
-    table->copy = transfer_copy;
+    dtl_transfer_vtable_t table = DTL_TRANSFER_VTABLE_INIT;
+    table.copy = transfer_copy;
+    return table;
 }

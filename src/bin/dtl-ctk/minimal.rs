@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const FAULTY_BYTES: u64 = 1000;
 
 /// What is registered.
-struct Job {
+pub(crate) struct Job {
     queues: Vec<Mutex<VecDeque<Message>>>,
     is_faulty: bool,
 }
@@ -51,13 +51,15 @@ struct Rank {
     last_op: u64,
 }
 
-/// Registers it for a job of so many ranks.
-pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
-    let queues: Vec<Mutex<VecDeque<Message>>> = (0..ranks).map(|_| Mutex::default()).collect();
-    let is_faulty = kind == "faulty";
-    // Backends live until the process ends.
-    let job = Box::leak(Box::new(Job { queues, is_faulty }));
-    let comm = dtl_comm_vtable_t {
+impl Job {
+    pub(crate) fn new(ranks: u64, is_faulty: bool) -> Job {
+        Job { queues: (0..ranks).map(|_| Mutex::default()).collect(), is_faulty }
+    }
+}
+
+/// The five functions; their `self` begins with a [`Job`].
+pub(crate) fn table() -> dtl_comm_vtable_t {
+    dtl_comm_vtable_t {
         struct_size: size_of::<dtl_comm_vtable_t>() as u32,
         match_bits: 0,
         flags: 0,
@@ -67,7 +69,15 @@ pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
         irecv: Some(irecv),
         test: Some(test),
         cancel: None,
-    };
+    }
+}
+
+/// Registers it for a job of so many ranks.
+pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
+    let is_faulty = kind == "faulty";
+    // Backends live until the process ends.
+    let job = Box::leak(Box::new(Job::new(ranks, is_faulty)));
+    let comm = table();
     let table = dtl_backend_vtable_t {
         struct_size: size_of::<dtl_backend_vtable_t>() as u32,
         abi_version: DTL_ABI_VERSION,

@@ -116,7 +116,7 @@ fn files(name: &str, components: &[Component], language: Language) -> Vec<File> 
     for component in components {
         files.push(filled(format!("{}.{ending}", component.name()), component.source()));
     }
-    files.push(filled("expected-failures.txt".into(), include_str!("template/expected-failures.txt")));
+    files.push(filled("expected-failures.toml".into(), include_str!("template/expected-failures.toml")));
     files.push(filled("docs/backend.md".into(), include_str!("template/page.md")));
     files.push(filled("docs/adr.md".into(), include_str!("template/adr.md")));
     files
@@ -147,14 +147,9 @@ fn values(name: &str, components: &[Component], language: Language) -> Vec<(&'st
         ("THROW_RULE", of_language("", " (The noexcept makes one that gets out end the process: catch it.)")),
         ("LANGUAGE", of_language("C", "CXX")),
         ("STANDARD", of_language("c_std_11", "cxx_std_17")),
-        ("FILLERS", each(&|name| format!("void {id}_fill_{name}(dtl_{name}_vtable_t *table);\n"))),
-        (
-            "TABLES",
-            each(&|name| {
-                format!("    dtl_{name}_vtable_t {name} = DTL_{}_VTABLE_INIT;\n", name.to_uppercase())
-            }),
-        ),
-        ("FILLS", each(&|name| format!("    {id}_fill_{name}(&{name});\n    table.{name} = &{name};\n"))),
+        ("DECLARATIONS", each(&|name| format!("dtl_{name}_vtable_t {id}_{name}_table(void);\n"))),
+        ("TABLES", each(&|name| format!("    const dtl_{name}_vtable_t {name} = {id}_{name}_table();\n"))),
+        ("FILLS", each(&|name| format!("    table.{name} = &{name};\n"))),
         ("SOURCES", format!("plugin.{ending}{sources}")),
         ("COMPONENTS", names.join(" ")),
         ("COMPONENTS_LIST", names.join(", ")),

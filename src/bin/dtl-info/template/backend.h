@@ -17,5 +17,6 @@ typedef struct @ID@_backend_t {
 dtl_status_t @ID@_fail(const void *self, dtl_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-@FILLERS@
+/* The components' tables. */
+@DECLARATIONS@
 #endif

@@ -60,18 +60,20 @@ static dtl_status_t comm_test(void *self, void *comm, uint64_t op, int32_t *out_
     return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: comm_test is not written yet");
 }
 
-void @ID@_fill_comm(dtl_comm_vtable_t *table)
+dtl_comm_vtable_t @ID@_comm_table(void)
 {
-    table->open = comm_open;
-    table->close = comm_close;
-    table->isend = comm_isend;
-    table->irecv = comm_irecv;
-    table->test = comm_test;
+    dtl_comm_vtable_t table = DTL_COMM_VTABLE_INIT;
+    table.open = comm_open;
+    table.close = comm_close;
+    table.isend = comm_isend;
+    table.irecv = comm_irecv;
+    table.test = comm_test;
     /* Optional. A slot that stays NULL:
      *
      *   dtl_status_t cancel(void *self, void *comm, uint64_t op)
      *       Withdraws a receive, which then ends in test with DTL_ERROR_CANCELED (or as usual, if it was too
      *       late). Used before close only.       NULL: a message of this rank to itself ends each of them.
      *
-     * table->match_bits: how many bits of the match word you compare, 28 to 64; 0 = 64. */
+     * table.match_bits: how many bits of the match word you compare, 28 to 64; 0 = 64. */
+    return table;
 }

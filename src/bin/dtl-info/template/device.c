@@ -23,11 +23,12 @@ static dtl_status_t device_get(void *self, int32_t *out_device)@NOTHROW@
     return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: device_get is not written yet");
 }
 
-void @ID@_fill_device(dtl_device_vtable_t *table)
+dtl_device_vtable_t @ID@_device_table(void)
 {
-    table->count = device_count;
-    table->set = device_set;
-    table->get = device_get;
+    dtl_device_vtable_t table = DTL_DEVICE_VTABLE_INIT;
+    table.count = device_count;
+    table.set = device_set;
+    table.get = device_get;
     /* Optional. A slot that stays NULL:
      *
      *   dtl_status_t info(void *self, int32_t device, dtl_device_info_t *out_info)
@@ -38,4 +39,5 @@ void @ID@_fill_device(dtl_device_vtable_t *table)
      *       Waits for all work on it.                                       NULL: all its streams are waited for.
      *   dtl_status_t dlpack(void *self, int32_t device, int32_t *out_type, int32_t *out_id)
      *       DLPack's type and id.                                           NULL: DTL_ERROR_NOT_SUPPORTED. */
+    return table;
 }

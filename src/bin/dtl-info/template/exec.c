@@ -26,11 +26,12 @@ static dtl_status_t exec_max_parallelism(void *self, uint32_t *out_threads)@NOTH
     return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: exec_max_parallelism is not written yet");
 }
 
-void @ID@_fill_exec(dtl_exec_vtable_t *table)
+dtl_exec_vtable_t @ID@_exec_table(void)
 {
-    table->execute = exec_execute;
-    table->parallel_for = exec_parallel_for;
-    table->max_parallelism = exec_max_parallelism;
+    dtl_exec_vtable_t table = DTL_EXEC_VTABLE_INIT;
+    table.execute = exec_execute;
+    table.parallel_for = exec_parallel_for;
+    table.max_parallelism = exec_max_parallelism;
     /* Optional: suggested_parallelism (NULL: max_parallelism), and two groups, each whole or NULL. Their
      * signatures and rules are at dtl_exec_vtable_t in dtl.h.
      *
@@ -41,4 +42,5 @@ void @ID@_fill_exec(dtl_exec_vtable_t *table)
      *
      * NULL: the library's own streams and events, on host threads. A backend with streams only may leave the host
      * execution NULL as well. */
+    return table;
 }

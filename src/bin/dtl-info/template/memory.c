@@ -20,10 +20,11 @@ static dtl_status_t memory_free(void *self, void *ptr, uint64_t size_bytes, uint
     return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: memory_free is not written yet");
 }
 
-void @ID@_fill_memory(dtl_memory_vtable_t *table)
+dtl_memory_vtable_t @ID@_memory_table(void)
 {
-    table->alloc = memory_alloc;
-    table->free = memory_free;
+    dtl_memory_vtable_t table = DTL_MEMORY_VTABLE_INIT;
+    table.alloc = memory_alloc;
+    table.free = memory_free;
     /* Optional. A slot that stays NULL:
      *
      *   dtl_status_t kind_info(void *self, dtl_enum_word_t kind, dtl_mem_kind_info_t *out_info)
@@ -32,4 +33,5 @@ void @ID@_fill_memory(dtl_memory_vtable_t *table)
      *       NULL: DTL_MEMORY_HOST is host memory, DTL_MEMORY_DEVICE only this backend can touch.
      *   dtl_status_t memory_info(void *self, uint64_t *out_free, uint64_t *out_total)
      *       Bytes; 0 = unknown.                                             NULL: DTL_ERROR_NOT_SUPPORTED. */
+    return table;
 }

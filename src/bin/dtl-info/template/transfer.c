@@ -11,9 +11,10 @@ static dtl_status_t transfer_copy(void *self, void *dst, dtl_enum_word_t dst_kin
     return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: transfer_copy is not written yet");
 }
 
-void @ID@_fill_transfer(dtl_transfer_vtable_t *table)
+dtl_transfer_vtable_t @ID@_transfer_table(void)
 {
-    table->copy = transfer_copy;
+    dtl_transfer_vtable_t table = DTL_TRANSFER_VTABLE_INIT;
+    table.copy = transfer_copy;
     /* Optional. A slot that stays NULL:
      *
      *   dtl_status_t copy_async(void *self, void *stream, void *dst, dtl_enum_word_t dst_kind, const void *src,
@@ -22,4 +23,5 @@ void @ID@_fill_transfer(dtl_transfer_vtable_t *table)
      *   copy_2d: rows, pitch apart (see dtl.h).               NULL: copy, row by row.
      *   dtl_status_t fill(void *self, void *dst, dtl_enum_word_t kind, uint8_t value, uint64_t size_bytes)
      *       Sets bytes.                                       NULL: copied from a filled host buffer. */
+    return table;
 }
