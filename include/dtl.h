@@ -88,7 +88,8 @@ typedef int32_t dtl_status_t;
 
 /// Communication failed in a way that no other code describes. See the text.
 #define DTL_ERROR_COMMUNICATION 100
-/// The time limit passed first. Nothing touches the caller's buffers any more.
+/// The time limit passed first. Of a call that starts and ends an operation, nothing touches the caller's
+/// buffers any more. A request that was waited for goes on (wait again, or cancel it).
 #define DTL_ERROR_TIMEOUT 106
 /// The operation was cancelled, or the object it waited on was destroyed by another thread.
 #define DTL_ERROR_CANCELED 107
@@ -753,7 +754,8 @@ typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
 #define DTL_ANY_SOURCE (-2)
 /// As the tag of a receive: any tag.
 #define DTL_ANY_TAG (-1)
-/// As a source or destination: nobody. The operation completes at once and moves nothing.
+/// As a source or destination: nobody. The operation completes at once and moves nothing; the info of a
+/// receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
 #define DTL_PROC_NULL (-3)
 /// As the color of dtl_comm_split: no communicator for this rank.
 #define DTL_UNDEFINED (-4)
@@ -804,7 +806,8 @@ typedef struct dtl_comm_desc_t {
 /// Initial value of a dtl_comm_desc_t.
 #define DTL_COMM_DESC_INIT {sizeof(dtl_comm_desc_t), 0, NULL, 0, 0, NULL, 0, NULL}
 
-/// Flag of dtl_comm_desc_t: results bitwise equal between kinds, runs and timings (also
+/// Flag of dtl_comm_desc_t: collectives go on giving results that are bitwise equal between kinds, runs and
+/// timings, also where a kind brings faster ones of its own that are not. Today none does (also
 /// DTL_DETERMINISTIC=1).
 #define DTL_COMM_DETERMINISTIC 1u
 
@@ -832,7 +835,8 @@ typedef struct dtl_comm_info_t {
 
 /// Copies an attribute when its communicator is duplicated.
 ///
-/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`.
+/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks held:
+/// none. It may block, but then other ranks wait in dtl_comm_dup.
 /// @param value      the attribute on `comm`.
 /// @param out_value  what the duplicate gets.
 /// @param out_copy   1 = the duplicate gets it, 0 = it does not.
@@ -841,7 +845,9 @@ typedef dtl_status_t (*dtl_attribute_copy_fn_t)(dtl_comm_t comm, int32_t key, vo
     void *value, void **out_value, int32_t *out_copy);
 
 /// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is stale
-/// then). Runs in the thread that did so.
+/// then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else is left, that
+/// is the one in the last dtl_finalize. Locks held: none. It may block and call the library (within
+/// dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
 typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *user, void *value);
 
 /* -----------------------------------------------------------------------------------------------
@@ -2060,7 +2066,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
 /// @param desc  kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
 /// @param out   yours; end it with dtl_comm_destroy.
 /// @return DTL_ERROR_NOT_FOUND: no such kind (the text lists them). DTL_ERROR_UNAVAILABLE: it
-///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named). DTL_ERROR_ALREADY_EXISTS:
+///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after
+///         30 s, or desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes. DTL_ERROR_ALREADY_EXISTS:
 ///         another process claims this rank. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 ///         A failure is one on every rank that was there; nothing stays open.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
@@ -2195,7 +2202,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int3
 DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int32_t tag,
     int32_t *out_found, dtl_message_t *out_message, dtl_recv_info_t *info);
 
-/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails.
+/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails; only bad
+/// arguments (buf, count, dtype) leave the message to be received.
 ///
 /// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before. Equivalent: MPI_Mrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_mrecv(dtl_message_t message, void *buf, uint64_t count,
@@ -2253,7 +2261,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
 /// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent one
 /// rests afterwards; waiting for one at rest returns at once.
 ///
-/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once.
+/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once. The communicator's time limit does
+///                    not count here.
 /// @param info        NULL, or what a receive tells (also of a failed one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
 ///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT: it
@@ -2276,11 +2285,13 @@ DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_
 /// Equivalent: MPI_Cancel.
 DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 
-/// Waits until all requests are done. Each finished one becomes null in the array; null ones are
-/// passed over.
+/// Waits until all requests are done. Each finished one becomes null in the array, unless it is
+/// persistent; null ones and persistent ones at rest are passed over. Each handle once: of one listed
+/// twice, the second is stale when its turn comes.
 ///
-/// @param requests    `count` handles.
-/// @param timeout_ns  for all together. If it passes, unfinished ones stay in the array.
+/// @param requests    `count` handles. If one is stale at the start, nothing is waited for.
+/// @param timeout_ns  for all together; the communicators' time limits do not count here. If it passes,
+///                    unfinished ones stay in the array.
 /// @param infos       NULL, or `count` infos; those of null requests are left alone.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
 /// Equivalent: MPI_Waitall.
@@ -2323,7 +2334,7 @@ DTL_NODISCARD dtl_status_t dtl_request_wait_some(uint64_t count, dtl_request_t *
 /// Equivalent: MPI_Start.
 DTL_NODISCARD dtl_status_t dtl_request_start(dtl_request_t request);
 
-/// Starts persistent requests, in their order.
+/// Starts persistent requests, in their order. Null ones are failures here.
 ///
 /// @return the first failure (its text names the index): those before it are active, the others are
 ///         not. Equivalent: MPI_Startall.
@@ -2350,9 +2361,9 @@ DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 ///
 /// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died (named). DTL_ERROR_TIMEOUT: the communicator's time
+/// @return DTL_ERROR_RANK_FAILURE: a rank died or left (named). DTL_ERROR_TIMEOUT: the communicator's time
 ///         limit; the text says which rank is in which operation. DTL_ERROR_BUSY: another thread of
-///         this process is in a collective on it. DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
+///         this process is in a call of a collective on it (requests of collectives do not count). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
 ///         same collective, or with different counts (named, see dtl_comm_dump).
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
 ///         dtl_comm_shrink it, or destroy it.
@@ -2513,7 +2524,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, uint64_t
 /// death does.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier. Equivalent: MPI_Ibarrier.
+/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are told when the request
+///         is waited for. Equivalent: MPI_Ibarrier.
 DTL_NODISCARD dtl_status_t dtl_comm_ibarrier(dtl_comm_t comm, dtl_request_t *out);
 
 /// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
@@ -2595,8 +2607,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, uint64_
 /// the same time limit, and lives on when `comm` is destroyed.
 ///
 /// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
-/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already.
-/// Equivalent: MPI_Comm_dup.
+/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an attribute's
+///         copy function, on this rank alone: the other ranks have the duplicate, whose collectives then
+///         wait for this one in vain. `comm` is as before. Equivalent: MPI_Comm_dup.
 DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
 
 /// Makes one communicator for each color. Collective over `comm`.
@@ -2628,7 +2641,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t 
 
 /// After a failure: makes a working communicator of the ranks that are left, in their order. Every
 /// survivor calls it. It first ends what still waits on `comm` on any rank (with
-/// DTL_ERROR_RANK_FAILURE), then all agree on who is left. `comm` is of no more use: destroy it.
+/// DTL_ERROR_RANK_FAILURE), then all agree on who is left. Ranks that die meanwhile are left out, too. Without a
+/// failure all ranks are survivors. `comm` is of no more use: destroy it.
 ///
 /// @param out  yours, with the survivors as ranks 0 … n-1.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the
@@ -2663,7 +2677,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_dump(dtl_comm_t comm, char *buf, uint64_t ca
 DTL_NODISCARD dtl_status_t dtl_comm_key_create(dtl_attribute_copy_fn_t copy_fn,
     dtl_attribute_delete_fn_t delete_fn, void *user, int32_t *out_key);
 
-/// Ends a key. Attributes under it stay readable until their communicators are destroyed.
+/// Ends a key. Attributes under it stay, and dtl_comm_get_attr finds them, until their communicators are
+/// destroyed; none can be set any more.
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
 DTL_NODISCARD dtl_status_t dtl_comm_key_destroy(int32_t key);

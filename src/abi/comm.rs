@@ -14,7 +14,8 @@ pub const DTL_COMM_SELF: dtl_comm_t = dtl_comm_t { id: 0x0600_0010_0000_0000 };
 pub const DTL_ANY_SOURCE: i32 = -2;
 /// As the tag of a receive: any tag.
 pub const DTL_ANY_TAG: i32 = -1;
-/// As a source or destination: nobody. The operation completes at once and moves nothing.
+/// As a source or destination: nobody. The operation completes at once and moves nothing; the info of a
+/// receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
 pub const DTL_PROC_NULL: i32 = -3;
 /// As the color of dtl_comm_split: no communicator for this rank.
 pub const DTL_UNDEFINED: i32 = -4;
@@ -66,7 +67,8 @@ pub struct dtl_comm_desc_t {
     pub native: *mut c_void,
 }
 
-/// Flag of dtl_comm_desc_t: results bitwise equal between kinds, runs and timings (also
+/// Flag of dtl_comm_desc_t: collectives go on giving results that are bitwise equal between kinds, runs and
+/// timings, also where a kind brings faster ones of its own that are not. Today none does (also
 /// DTL_DETERMINISTIC=1).
 pub const DTL_COMM_DETERMINISTIC: u32 = 1;
 
@@ -93,7 +95,8 @@ pub struct dtl_comm_info_t {
 
 /// Copies an attribute when its communicator is duplicated.
 ///
-/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`.
+/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks held:
+/// none. It may block, but then other ranks wait in dtl_comm_dup.
 /// @param value      the attribute on `comm`.
 /// @param out_value  what the duplicate gets.
 /// @param out_copy   1 = the duplicate gets it, 0 = it does not.
@@ -110,6 +113,8 @@ pub type dtl_attribute_copy_fn_t = Option<
 >;
 
 /// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is stale
-/// then). Runs in the thread that did so.
+/// then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else is left, that
+/// is the one in the last dtl_finalize. Locks held: none. It may block and call the library (within
+/// dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
 pub type dtl_attribute_delete_fn_t =
     Option<unsafe extern "C" fn(comm: dtl_comm_t, key: i32, user: *mut c_void, value: *mut c_void)>;

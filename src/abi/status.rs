@@ -11,7 +11,8 @@ pub const DTL_ERROR_NOT_FOUND: dtl_status_t = 1;
 
 /// Communication failed in a way that no other code describes. See the text.
 pub const DTL_ERROR_COMMUNICATION: dtl_status_t = 100;
-/// The time limit passed first. Nothing touches the caller's buffers any more.
+/// The time limit passed first. Of a call that starts and ends an operation, nothing touches the caller's
+/// buffers any more. A request that was waited for goes on (wait again, or cancel it).
 pub const DTL_ERROR_TIMEOUT: dtl_status_t = 106;
 /// The operation was cancelled, or the object it waited on was destroyed by another thread.
 pub const DTL_ERROR_CANCELED: dtl_status_t = 107;

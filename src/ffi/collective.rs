@@ -18,9 +18,9 @@ use std::ffi::c_void;
 ///
 /// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died (named). DTL_ERROR_TIMEOUT: the communicator's time
+/// @return DTL_ERROR_RANK_FAILURE: a rank died or left (named). DTL_ERROR_TIMEOUT: the communicator's time
 ///         limit; the text says which rank is in which operation. DTL_ERROR_BUSY: another thread of
-///         this process is in a collective on it. DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
+///         this process is in a call of a collective on it (requests of collectives do not count). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
 ///         same collective, or with different counts (named, see dtl_comm_dump).
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
 ///         dtl_comm_shrink it, or destroy it.

@@ -34,7 +34,8 @@ fn start(
 /// death does.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier. Equivalent: MPI_Ibarrier.
+/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are told when the request
+///         is waited for. Equivalent: MPI_Ibarrier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ibarrier(comm: dtl_comm_t, out: *mut dtl_request_t) -> dtl_status_t {
     guard::call(|inside| start(inside, comm, out, arguments::barrier))

@@ -16,8 +16,9 @@ use std::ffi::{c_char, c_void};
 /// the same time limit, and lives on when `comm` is destroyed.
 ///
 /// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
-/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already.
-/// Equivalent: MPI_Comm_dup.
+/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an attribute's
+///         copy function, on this rank alone: the other ranks have the duplicate, whose collectives then
+///         wait for this one in vain. `comm` is as before. Equivalent: MPI_Comm_dup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(
@@ -109,7 +110,8 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 
 /// After a failure: makes a working communicator of the ranks that are left, in their order. Every
 /// survivor calls it. It first ends what still waits on `comm` on any rank (with
-/// DTL_ERROR_RANK_FAILURE), then all agree on who is left. `comm` is of no more use: destroy it.
+/// DTL_ERROR_RANK_FAILURE), then all agree on who is left. Ranks that die meanwhile are left out, too. Without a
+/// failure all ranks are survivors. `comm` is of no more use: destroy it.
 ///
 /// @param out  yours, with the survivors as ranks 0 … n-1.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the
@@ -185,7 +187,8 @@ pub unsafe extern "C" fn dtl_comm_key_create(
     })
 }
 
-/// Ends a key. Attributes under it stay readable until their communicators are destroyed.
+/// Ends a key. Attributes under it stay, and dtl_comm_get_attr finds them, until their communicators are
+/// destroyed; none can be set any more.
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
 #[unsafe(no_mangle)]

@@ -296,7 +296,8 @@ pub unsafe extern "C" fn dtl_comm_improbe(
     })
 }
 
-/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails.
+/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails; only bad
+/// arguments (buf, count, dtype) leave the message to be received.
 ///
 /// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before. Equivalent: MPI_Mrecv.
 #[unsafe(no_mangle)]

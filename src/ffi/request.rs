@@ -13,7 +13,8 @@ use crate::runtime::comm::{request, wait};
 /// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent one
 /// rests afterwards; waiting for one at rest returns at once.
 ///
-/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once.
+/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 asks once. The communicator's time limit does
+///                    not count here.
 /// @param info        NULL, or what a receive tells (also of a failed one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
 ///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT: it
@@ -66,11 +67,13 @@ pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
     guard::call(|inside| request::cancel(&*request::pin(inside, request)?))
 }
 
-/// Waits until all requests are done. Each finished one becomes null in the array; null ones are
-/// passed over.
+/// Waits until all requests are done. Each finished one becomes null in the array, unless it is
+/// persistent; null ones and persistent ones at rest are passed over. Each handle once: of one listed
+/// twice, the second is stale when its turn comes.
 ///
-/// @param requests    `count` handles.
-/// @param timeout_ns  for all together. If it passes, unfinished ones stay in the array.
+/// @param requests    `count` handles. If one is stale at the start, nothing is waited for.
+/// @param timeout_ns  for all together; the communicators' time limits do not count here. If it passes,
+///                    unfinished ones stay in the array.
 /// @param infos       NULL, or `count` infos; those of null requests are left alone.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
 /// Equivalent: MPI_Waitall.
@@ -202,7 +205,7 @@ pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
     guard::call(|inside| request::start(&*request::pin(inside, request)?))
 }
 
-/// Starts persistent requests, in their order.
+/// Starts persistent requests, in their order. Null ones are failures here.
 ///
 /// @return the first failure (its text names the index): those before it are active, the others are
 ///         not. Equivalent: MPI_Startall.
