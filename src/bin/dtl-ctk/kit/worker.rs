@@ -75,7 +75,7 @@ pub(crate) fn work(work: &Work) -> ExitCode {
 /// The backend of the command line: registered or loaded if need be.
 fn backend(work: &Work) -> Outcome<Backend> {
     if let Some(path) = &work.plugin {
-        return load(path);
+        return Ok(Backend::load(path)?);
     }
     let name = work.backend.as_deref().or(work.kind.as_deref()).unwrap_or("host");
     match name {
@@ -86,11 +86,6 @@ fn backend(work: &Work) -> Outcome<Backend> {
         }
         _ => Ok(Backend::find(name)?),
     }
-}
-
-/// Loads a plugin file.
-fn load(path: &std::path::Path) -> Outcome<Backend> {
-    wrong!("{}: this library cannot load backends from files", path.display())
 }
 
 fn time(work: &Work) -> Outcome {
