@@ -12,6 +12,7 @@ pub mod lifecycle;
 pub mod log;
 pub mod memory;
 pub mod registry;
+pub mod self_test;
 pub mod settings;
 pub mod topology;
 pub mod transfer;
