@@ -1535,6 +1535,21 @@ DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32
 DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const char *feature,
     int32_t *out_yes);
 
+/// The quick part of the conformance tests, in this process: for each component the plainest things.
+/// It allocates and frees, copies, makes streams and runs work on them, all on the calling thread's
+/// current device; a backend that is broken may crash or hang. The program dtl-ctk has the rest, the
+/// tests of communicators included, and runs them in processes of their own.
+///
+/// @param buf      `cap` bytes for the report and its NUL: a line for each check, beginning with "ok",
+///                 "skipped" or "failed"; NULL with cap 0 if only the status matters.
+/// @param out_len  length of the report without the NUL; may be NULL.
+/// @return the status of the first check that failed, DTL_ERROR_BACKEND if its calls succeeded with a
+///         wrong outcome; the text names the check. The report is written in that case, too.
+///         DTL_ERROR_UNAVAILABLE: it cannot run here. DTL_ERROR_BUFFER_TOO_SMALL: nothing written but
+///         *out_len (4 KiB are enough for a backend without failures).
+DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *buf, uint64_t cap,
+    uint64_t *out_len);
+
 /* -----------------------------------------------------------------------------------------------
  * Loading backends from plugin files, and what became of each file.
  * -------------------------------------------------------------------------------------------- */

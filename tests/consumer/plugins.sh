@@ -46,3 +46,25 @@ misuse "NAME;x;STATIC;SOURCES;no_entry.c;INSTALL" "INSTALL is for MODULE and SHA
 misuse "LIBRARY;NAME;x;MODULE;SOURCES;no_entry.c;COMPONENTS;comm" "unknown argument LIBRARY"
 misuse "NAME;x;MODULE;SOURCES;no_entry.c;COMPONENTS;comm" "does not export dtl_plugin_entry_v1"
 misuse "NAME;x;MODULE;SOURCES;calls_library.c;COMPONENTS;comm" "calls dtl_backend_set_error"
+
+# From the template to a passing backend: what docs/how-to/new-backend.md says, and how much there is to write.
+template() { # name components
+    local name=$1 made=$work/new-$1
+    "$prefix/bin/dtl-info" new-backend "$name" --components "$2" --dir "$made" &&
+        cmake -S "$made" -B "$made/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib &&
+        cmake --build "$made/build" && ctest --test-dir "$made/build" | tee "$work/ctest" && grep -q "$name.loads .* Passed" "$work/ctest" &&
+        grep -q "$name.conformance .*Skipped" "$work/ctest" &&
+        cp -r "$made" "$made.before" && cp "$here/../../examples-plugins/steps/$name/"*.c "$made" &&
+        sed -i 's/\*out_yes = 0; .*/*out_yes = 1;/' "$made/plugin.c" && cmake --build "$made/build" &&
+        ctest --test-dir "$made/build" --output-on-failure | tee "$work/ctest" &&
+        grep -q "$name.conformance .* Passed" "$work/ctest" && cmake --install "$made/build" &&
+        project "component-$name" component "-DWANTED=$name"
+}
+added() { # name : lines of C that are not in the template, without empty ones and those that are comments only
+    diff -r --exclude=build "$work/new-$1.before" "$work/new-$1" | grep '^>' | grep -vc '^> *$\|^> */\*\|^> *\*.*\*/$'
+}
+for name in ram uds; do
+    { if [ $name = uds ]; then template uds comm; else template ram device,memory,transfer; fi &&
+        lines=$(added $name) && echo "$lines lines" && [ "$lines" -gt 10 ] && [ "$lines" -le 150 ]; } >"$log" 2>&1
+    report "template-$name" $?
+done

@@ -60,6 +60,14 @@ if(DTL_TEST_TBB)
 endif()
 plugin_test(tcp gcc 4 "" "${bin}/tests/plugins/test_tcp")
 
+# All of them, by the conformance kit.
+foreach(folder gcc clang)
+  foreach(name pool workers tcp)
+    plugin_test(conformance.${name}.${folder} ${folder} 3 "" "${DTL_STAGE}/bin/dtl-ctk" run
+      --plugin "${bin}/plugins/${folder}/lib${name}.so" --ranks 3)
+  endforeach()
+endforeach()
+
 # The communicator, by what all communicators are tested by.
 foreach(ranks 1 2 3 4 8)
   plugin_test(tcp.ctk.${ranks} clang ${ranks} "" "${DTL_STAGE}/bin/dtl-ctk" run --kind tcp --ranks ${ranks} --cases 60)

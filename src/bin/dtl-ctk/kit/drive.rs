@@ -5,7 +5,7 @@
 use crate::kit::catalog::Test;
 use crate::kit::expect::{self, Expected};
 use crate::kit::options::{Place, Target, Wanted, Work, is_of_ranks};
-use crate::kit::outcome::{Outcome, Stop};
+use crate::kit::outcome::Stop;
 use crate::kit::report::{Ended, Entry, Run};
 use crate::kit::{catalog, stress, worker};
 use crate::worker::CANNOT;
@@ -245,8 +245,8 @@ impl<'a> Session<'a> {
         if let Some(why) = lines.unable {
             return Err((CANNOT, format!("{}: {why}", self.wanted.subject())));
         }
-        if let Some(why) = lines.absent {
-            return Ok(self.tests.iter().map(|test| (test.name, Ended::Skipped(why.clone()), 0.0)).collect());
+        if let Some(ended) = lines.absent {
+            return Ok(self.tests.iter().map(|test| (test.name, ended.clone(), 0.0)).collect());
         }
         let mut results = Results::new();
         for test in self.tests {
@@ -294,8 +294,8 @@ impl<'a> Session<'a> {
 struct Lines {
     /// Nothing can be run: why.
     unable: Option<String>,
-    /// Everything is skipped: why.
-    absent: Option<String>,
+    /// Every test ends like this.
+    absent: Option<Ended>,
     /// How a test ended on the ranks that say so.
     ended: HashMap<String, Vec<(usize, Ended, f64)>>,
 }
@@ -321,7 +321,11 @@ impl Lines {
                     continue;
                 }
                 "A" => {
-                    lines.absent = Some(detail);
+                    lines.absent = Some(Ended::Skipped(detail));
+                    continue;
+                }
+                "O" => {
+                    lines.absent = Some(Ended::Failed(format!("cannot be begun with: {detail}")));
                     continue;
                 }
                 _ => continue,
@@ -379,7 +383,7 @@ fn under_launcher(
     let of_ranks: Vec<_> =
         tests.iter().filter(|test| is_of_ranks(test)).filter_map(|test| catalog::find(test.name)).collect();
     let mut entries = Vec::new();
-    let outcome: Outcome = worker::launched(&work, &of_ranks, |test, outcome, seconds| {
+    let outcome = worker::launched(&work, &of_ranks, |test, outcome, seconds| {
         let ended = match outcome {
             Ok(()) => Ended::Passed,
             Err(Stop::Skipped(why)) => Ended::Skipped(why.clone()),
@@ -393,6 +397,6 @@ fn under_launcher(
     });
     match outcome {
         Ok(()) => Ok(entries),
-        Err(Stop::Skipped(why) | Stop::Failed(why)) => Err((CANNOT, why)),
+        Err(why) => Err((CANNOT, why)),
     }
 }

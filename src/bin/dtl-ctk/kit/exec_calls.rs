@@ -4,7 +4,8 @@
 //! test then and not a crash of the kit.
 
 use crate::kit::calls::Backend;
-use crate::kit::outcome::{Called, call, called};
+use crate::kit::outcome::{Called, Outcome, call, called, skip};
+use crate::kit::subject::becomes;
 use dtl::abi::exec::*;
 use dtl::abi::handle::*;
 use dtl::ffi::event::*;
@@ -14,7 +15,10 @@ use dtl::ffi::stream::*;
 use dtl::ffi::transfer_async::*;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 /// A function for streams and executors.
 pub(crate) struct Job {
@@ -46,6 +50,43 @@ extern "C" fn run_job(user: *mut c_void) -> i32 {
     let status = (job.body)();
     job.runs.fetch_add(1, Ordering::SeqCst);
     status
+}
+
+/// Work that lasts until it is released, at most two seconds.
+pub(crate) struct Hold {
+    go: Arc<AtomicBool>,
+    in_caller: Arc<AtomicBool>,
+    pub(crate) job: &'static Job,
+}
+
+impl Hold {
+    pub(crate) fn new() -> Hold {
+        let (go, in_caller) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (seen, told, caller) = (Arc::clone(&go), Arc::clone(&in_caller), thread::current().id());
+        let job = Job::new(move || {
+            if thread::current().id() == caller {
+                // Nobody is left to release it.
+                told.store(true, Ordering::SeqCst);
+            } else {
+                becomes(Duration::from_secs(2), || seen.load(Ordering::SeqCst));
+            }
+            0
+        });
+        Hold { go, in_caller, job }
+    }
+
+    /// Queues it; skips the test where the backend calls functions in the caller's thread.
+    pub(crate) fn on(&self, stream: &Stream) -> Outcome {
+        stream.callback(self.job)?;
+        if self.in_caller.load(Ordering::SeqCst) {
+            skip!("the backend calls host functions in the caller's thread");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn release(&self) {
+        self.go.store(true, Ordering::SeqCst);
+    }
 }
 
 /// A stream; destroyed when dropped.

@@ -1,17 +1,18 @@
 //! The process that runs tests: writes a line to the report when a test begins and when it ends, so that
 //! whoever watches knows which one it was if this process ends or hangs.
 
-use crate::api::Comm;
+use crate::api::{Comm, Failure, name_of};
 use crate::kit::calls::Backend;
 use crate::kit::catalog::{self, Body, Group, Test};
 use crate::kit::options::Work;
-use crate::kit::outcome::{Outcome, Stop, skip, wrong};
+use crate::kit::outcome::{Called, Outcome, Refused, Stop, skip};
 use crate::kit::peer::Peer;
 use crate::kit::subject::Subject;
 use crate::kit::{stress, timing};
 use crate::minimal;
 use crate::sample::Parts;
 use crate::user;
+use dtl::abi::status::*;
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -43,6 +44,31 @@ impl Report {
     }
 }
 
+/// Why no test can be run at all.
+enum Halt {
+    /// There is no such backend, or its file cannot be loaded.
+    Unable(String),
+    /// It is there and cannot even be begun with: every test fails.
+    Broken(String),
+    /// It is not for this machine: every test is skipped.
+    Absent(String),
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Halt {
+        match stop {
+            Stop::Failed(text) => Halt::Broken(text),
+            Stop::Skipped(why) => Halt::Absent(why),
+        }
+    }
+}
+
+impl From<Failure> for Halt {
+    fn from(failure: Failure) -> Halt {
+        Halt::Broken(failure.text)
+    }
+}
+
 /// Runs the tests of the command line.
 pub(crate) fn work(work: &Work) -> ExitCode {
     let Ok(file) = OpenOptions::new().append(true).open(&work.report) else {
@@ -59,46 +85,47 @@ pub(crate) fn work(work: &Work) -> ExitCode {
         Some(Body::Ranks(..)) => of_ranks(work, &report, &tests),
         _ => alone(work, &report, &tests),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Stop::Skipped(why)) => {
-            report.tell('A', 0, "", &why);
-            ExitCode::SUCCESS
-        }
-        Err(Stop::Failed(text)) => {
-            report.tell('X', 0, "", &text);
-            ExitCode::from(crate::worker::CANNOT)
-        }
-    }
+    let (what, text) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Halt::Unable(text)) => ('X', text),
+        Err(Halt::Broken(text)) => ('O', text),
+        Err(Halt::Absent(text)) => ('A', text),
+    };
+    report.tell(what, 0, "", &text);
+    ExitCode::from(crate::worker::CANNOT)
 }
 
 /// The backend of the command line: registered or loaded if need be.
-fn backend(work: &Work) -> Outcome<Backend> {
+fn backend(work: &Work) -> Result<Backend, Halt> {
+    find(work).map_err(|refused| Halt::Unable(format!("{} ({})", refused.text, name_of(refused.status))))
+}
+
+fn find(work: &Work) -> Called<Backend> {
     if let Some(path) = &work.plugin {
-        return load(path);
+        return Backend::load(path);
     }
     let name = work.backend.as_deref().or(work.kind.as_deref()).unwrap_or("host");
     match name {
-        "sample" => Ok(Parts::for_ranks(work.threads.max(1)).register("sample", 0)?),
+        "sample" => Parts::for_ranks(work.threads.max(1)).register("sample", 0),
         "minimal" | "faulty" => {
-            minimal::register(name, work.threads.max(1)).map_err(|failure| Stop::Failed(failure.text))?;
-            Ok(Backend::find(name)?)
+            let registered = minimal::register(name, work.threads.max(1));
+            let refused = |failure: Failure| Refused {
+                call: "dtl_backend_register",
+                status: DTL_ERROR_BACKEND,
+                text: failure.text,
+            };
+            registered.map_err(refused).and_then(|()| Backend::find(name))
         }
-        _ => Ok(Backend::find(name)?),
+        _ => Backend::find(name),
     }
 }
 
-/// Loads a plugin file.
-fn load(path: &std::path::Path) -> Outcome<Backend> {
-    wrong!("{}: this library cannot load backends from files", path.display())
-}
-
-fn time(work: &Work) -> Outcome {
-    timing::measure(&Subject::of(backend(work)?)?)
+fn time(work: &Work) -> Result<(), Halt> {
+    Ok(timing::measure(&Subject::of(backend(work)?)?)?)
 }
 
 /// Tests of one process.
-fn alone(work: &Work, report: &Report, tests: &[Named]) -> Outcome {
+fn alone(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
     let mut subject = None;
     for (group, test) in tests {
         let begin = Instant::now();
@@ -136,24 +163,24 @@ fn fits(work: &Work, subject: &Subject, group: &Group, test: &Test) -> Outcome {
 }
 
 /// Tests of ranks: this process is one, or all of them.
-fn of_ranks(work: &Work, report: &Report, tests: &[Named]) -> Outcome {
-    user::make().map_err(|failure| Stop::Failed(failure.text))?;
+fn of_ranks(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
+    user::make()?;
     let timeout_ns = work.call_ms * 1_000_000;
     let kind = kind(work)?;
     if work.threads == 0 {
-        let comm = Comm::open(&kind, None, timeout_ns).map_err(|failure| Stop::Failed(failure.text))?;
-        return rank(report, tests, &Peer::of(comm, &kind, timeout_ns)?);
+        let comm = Comm::open(&kind, None, timeout_ns)?;
+        return Ok(rank(report, tests, &Peer::of(comm, &kind, timeout_ns)?)?);
     }
     let mut opened: Vec<Option<Comm>> = Vec::new();
     opened.resize_with(work.threads as usize, || None);
     if kind == "threads" {
-        let all = Comm::threads(work.threads, timeout_ns).map_err(|failure| Stop::Failed(failure.text))?;
+        let all = Comm::threads(work.threads, timeout_ns)?;
         opened = all.into_iter().map(Some).collect();
     }
-    let go = |number: i32, opened: Option<Comm>| -> Outcome {
+    let go = |number: i32, opened: Option<Comm>| -> Result<(), Halt> {
         let place = (kind != "self").then_some((number, work.threads as i32));
-        let open = || Comm::open(&kind, place, timeout_ns).map_err(|failure| Stop::Failed(failure.text));
-        rank(report, tests, &Peer::of(opened.map_or_else(open, Ok)?, &kind, timeout_ns)?)
+        let open = || Comm::open(&kind, place, timeout_ns);
+        Ok(rank(report, tests, &Peer::of(opened.map_or_else(open, Ok)?, &kind, timeout_ns)?)?)
     };
     std::thread::scope(|scope| {
         let started: Vec<_> = opened
@@ -166,20 +193,20 @@ fn of_ranks(work: &Work, report: &Report, tests: &[Named]) -> Outcome {
                 })
             })
             .collect();
-        let panicked = |_| wrong!("a rank's thread panicked");
+        let panicked = |_| Err(Halt::Broken("a rank's thread panicked".to_owned()));
         started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
     })
 }
 
 /// The kind of communicator that is tested.
-fn kind(work: &Work) -> Outcome<String> {
+fn kind(work: &Work) -> Result<String, Halt> {
     let built_in = |name: &str| ["self", "threads", "shm"].contains(&name);
     if let Some(kind) = work.kind.as_deref().filter(|kind| built_in(kind)) {
         return Ok(kind.to_owned());
     }
     let backend = backend(work)?;
-    if backend.info()?.components & dtl::abi::device::DTL_COMPONENT_COMM == 0 {
-        skip!("the backend has no comm table");
+    if backend.info().map_err(Stop::from)?.components & dtl::abi::device::DTL_COMPONENT_COMM == 0 {
+        return Err(Halt::Absent("the backend has no comm table".to_owned()));
     }
     // SAFETY: the library's own text, valid as long as the backend is registered.
     let name = unsafe { CStr::from_ptr(dtl::ffi::backend::dtl_backend_name(backend.handle)) };
@@ -221,10 +248,21 @@ pub(crate) fn launched(
     work: &Work,
     tests: &[Named],
     mut tell: impl FnMut(&'static Test, &Outcome, f64),
-) -> Outcome {
-    user::make().map_err(|failure| Stop::Failed(failure.text))?;
+) -> Result<(), String> {
+    let said = |halt: Halt| match halt {
+        Halt::Unable(text) | Halt::Broken(text) | Halt::Absent(text) => text,
+    };
+    together(work, tests, &mut tell).map_err(said)
+}
+
+fn together(
+    work: &Work,
+    tests: &[Named],
+    tell: &mut dyn FnMut(&'static Test, &Outcome, f64),
+) -> Result<(), Halt> {
+    user::make()?;
     let (timeout_ns, kind) = (work.call_ms * 1_000_000, kind(work)?);
-    let comm = Comm::open(&kind, None, timeout_ns).map_err(|failure| Stop::Failed(failure.text))?;
+    let comm = Comm::open(&kind, None, timeout_ns)?;
     let world = Peer::of(comm, &kind, timeout_ns)?;
     let control = world.dup()?;
     for (_, test) in tests {
@@ -236,7 +274,7 @@ pub(crate) fn launched(
             eprintln!("dtl-ctk: rank {}: {}: {text}", world.rank, test.name);
         }
         let all = control.comm.gather_all([u64::from(failed), 0], world.size as u64);
-        let all = all.map_err(|failure| Stop::Failed(format!("{}: {}", test.name, failure.text)))?;
+        let all = all.map_err(|failure| Halt::Broken(format!("{}: {}", test.name, failure.text)))?;
         if let (Some(other), false) = (all.iter().position(|[failed, _]| *failed != 0), failed) {
             outcome = Err(Stop::Failed(format!("it failed on rank {other}: see its standard error")));
         }

@@ -1,14 +1,12 @@
 //! Tests of events: when they are complete, what they carry, what time they tell.
 
 use crate::kit::catalog::{Group, Need, tests_alone};
-use crate::kit::exec_calls::{Event, Job, Stream};
+use crate::kit::exec_calls::{Event, Hold, Job, Stream};
 use crate::kit::outcome::{Outcome, ensure, optional, refused, skip};
 use crate::kit::subject::{Subject, becomes, open_files, resident_bytes};
 use crate::tests::device::in_threads;
 use dtl::abi::exec::DTL_EVENT_NO_TIMING;
 use dtl::abi::status::*;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -108,20 +106,11 @@ fn slow(ms: u64) -> &'static Job {
     })
 }
 
-/// Work that runs until told to end; skips where the backend runs it in the caller's thread.
-fn held(s: &Subject) -> Outcome<(Stream, Arc<AtomicBool>, &'static Job)> {
-    let (stream, go) = (stream(s)?, Arc::new(AtomicBool::new(false)));
-    let seen = Arc::clone(&go);
-    let job = Job::new(move || {
-        becomes(Duration::from_secs(2), || seen.load(Ordering::SeqCst));
-        0
-    });
-    let begin = Instant::now();
-    stream.callback(job)?;
-    if begin.elapsed() > Duration::from_secs(1) {
-        skip!("the backend calls host functions in the caller's thread");
-    }
-    Ok((stream, go, job))
+/// A stream whose work lasts until it is released.
+fn held(s: &Subject) -> Outcome<(Stream, Hold)> {
+    let (stream, hold) = (stream(s)?, Hold::new());
+    hold.on(&stream)?;
+    Ok((stream, hold))
 }
 
 fn distinct(s: &Subject) -> Outcome {
@@ -130,10 +119,10 @@ fn distinct(s: &Subject) -> Outcome {
     handles.sort_unstable();
     handles.dedup();
     ensure!(handles.len() == 500, "500 live events have {} handles", handles.len());
-    let (stream, go, _) = held(s)?;
+    let (stream, hold) = held(s)?;
     events[0].record(&stream)?;
     let others = events[1..].iter().all(|event| event.is_complete().unwrap_or(false));
-    go.store(true, Ordering::SeqCst);
+    hold.release();
     stream.synchronize()?;
     ensure!(others, "recording one event changed another");
     Ok(())
@@ -184,10 +173,10 @@ fn empty_stream(s: &Subject) -> Outcome {
 }
 
 fn pending(s: &Subject) -> Outcome {
-    let (stream, go, _) = held(s)?;
+    let (stream, hold) = held(s)?;
     let event = Event::on(s.backend, &stream)?;
     let complete = event.is_complete()?;
-    go.store(true, Ordering::SeqCst);
+    hold.release();
     event.sync()?;
     ensure!(!complete, "the event is complete while the work before it runs");
     Ok(())
@@ -221,18 +210,10 @@ fn ignores_later(s: &Subject) -> Outcome {
     let stream = stream(s)?;
     stream.callback(slow(1))?;
     let event = Event::on(s.backend, &stream)?;
-    let go = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&go);
-    let begin = Instant::now();
-    stream.callback(Job::new(move || {
-        becomes(Duration::from_secs(2), || seen.load(Ordering::SeqCst));
-        0
-    }))?;
-    if begin.elapsed() > Duration::from_secs(1) {
-        skip!("the backend calls host functions in the caller's thread");
-    }
+    let hold = Hold::new();
+    hold.on(&stream)?;
     let result = event.wait(1_500_000_000);
-    go.store(true, Ordering::SeqCst);
+    hold.release();
     stream.synchronize()?;
     ensure!(result.is_ok(), "the event waited for work that was queued after its record");
     Ok(())
@@ -331,12 +312,12 @@ fn sync_twice(s: &Subject) -> Outcome {
 }
 
 fn wait_times_out(s: &Subject) -> Outcome {
-    let (stream, go, _) = held(s)?;
+    let (stream, hold) = held(s)?;
     let event = Event::on(s.backend, &stream)?;
     let begin = Instant::now();
     let result = event.wait(50_000_000);
     let took = begin.elapsed();
-    go.store(true, Ordering::SeqCst);
+    hold.release();
     event.sync()?;
     refused(result, DTL_ERROR_TIMEOUT, "wait(50 ms)")?;
     ensure!(took >= Duration::from_millis(50), "wait(50 ms) gave up after {took:?}");
@@ -345,12 +326,12 @@ fn wait_times_out(s: &Subject) -> Outcome {
 }
 
 fn wait_zero(s: &Subject) -> Outcome {
-    let (stream, go, _) = held(s)?;
+    let (stream, hold) = held(s)?;
     let event = Event::on(s.backend, &stream)?;
     let begin = Instant::now();
     let result = event.wait(0);
     let took = begin.elapsed();
-    go.store(true, Ordering::SeqCst);
+    hold.release();
     event.sync()?;
     refused(result, DTL_ERROR_TIMEOUT, "wait(0)")?;
     ensure!(took < Duration::from_secs(1), "wait(0) took {took:?}");
@@ -358,12 +339,12 @@ fn wait_zero(s: &Subject) -> Outcome {
 }
 
 fn wait_after(s: &Subject) -> Outcome {
-    let (stream, go, job) = held(s)?;
+    let (stream, hold) = held(s)?;
     let event = Event::on(s.backend, &stream)?;
     refused(event.wait(1_000_000), DTL_ERROR_TIMEOUT, "wait(1 ms)")?;
-    go.store(true, Ordering::SeqCst);
+    hold.release();
     event.wait(5_000_000_000)?;
-    ensure!(job.runs() == 1, "the event is complete, the work before it has not ended");
+    ensure!(hold.job.runs() == 1, "the event is complete, the work before it has not ended");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Tests of streams: order, waiting, failures, ends.
 
 use crate::kit::catalog::{Group, Need, tests_alone};
-use crate::kit::exec_calls::{Job, Stream};
+use crate::kit::exec_calls::{Hold, Job, Stream};
 use crate::kit::outcome::{Outcome, ensure, optional, refused, skip, wrong};
 use crate::kit::subject::{Subject, becomes, resident_bytes, thread_count};
 use crate::tests::device::in_threads;
@@ -9,7 +9,7 @@ use dtl::abi::status::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const NEEDS: &[Need] = &[Need::Streams];
 const LIMIT: Duration = Duration::from_secs(10);
@@ -366,37 +366,18 @@ fn sync_threads(s: &Subject) -> Outcome {
 }
 
 fn sync_other(s: &Subject) -> Outcome {
-    let (busy, free) = (stream(s)?, stream(s)?);
-    let go = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&go);
-    let job = Job::new(move || {
-        becomes(LIMIT, || seen.load(Ordering::SeqCst));
-        0
-    });
-    let begin = Instant::now();
-    busy.callback(job)?;
-    if begin.elapsed() > Duration::from_secs(1) {
-        skip!("the backend calls host functions in the caller's thread");
-    }
+    let ((busy, hold), free) = (busy(s)?, stream(s)?);
     free.synchronize()?;
-    let waited = job.runs() > 0;
-    go.store(true, Ordering::SeqCst);
+    let waited = hold.job.runs() > 0;
+    hold.release();
     busy.synchronize()?;
     ensure!(!waited, "an idle stream's synchronize waited for another stream's work");
     Ok(())
 }
 
-/// A stream that is busy until told; `None`: the backend runs host functions in the caller's thread.
-pub(crate) fn busy(s: &Subject) -> Outcome<(Stream, Arc<AtomicBool>)> {
-    let (stream, go) = (stream(s)?, Arc::new(AtomicBool::new(false)));
-    let seen = Arc::clone(&go);
-    let begin = Instant::now();
-    stream.callback(Job::new(move || {
-        becomes(Duration::from_secs(2), || seen.load(Ordering::SeqCst));
-        0
-    }))?;
-    if begin.elapsed() > Duration::from_secs(1) {
-        skip!("the backend calls host functions in the caller's thread");
-    }
-    Ok((stream, go))
+/// A stream whose work lasts until it is released.
+pub(crate) fn busy(s: &Subject) -> Outcome<(Stream, Hold)> {
+    let (stream, hold) = (stream(s)?, Hold::new());
+    hold.on(&stream)?;
+    Ok((stream, hold))
 }

@@ -6,7 +6,6 @@ use crate::kit::outcome::{Outcome, ensure, refused, skip, wrong};
 use crate::kit::subject::{Subject, becomes};
 use crate::tests::stream::{busy, failing, noted, noting, slow, stream};
 use dtl::abi::status::*;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const NEEDS: &[Need] = &[Need::Streams];
@@ -50,9 +49,9 @@ fn query_empty(s: &Subject) -> Outcome {
 }
 
 fn query_pending(s: &Subject) -> Outcome {
-    let (stream, go) = busy(s)?;
+    let (stream, hold) = busy(s)?;
     let done = stream.query()?;
-    go.store(true, Ordering::SeqCst);
+    hold.release();
     stream.synchronize()?;
     ensure!(!done, "the stream is said to be done while its work runs");
     Ok(())
@@ -78,13 +77,13 @@ fn query_becomes(s: &Subject) -> Outcome {
 }
 
 fn query_quick(s: &Subject) -> Outcome {
-    let (stream, go) = busy(s)?;
+    let (stream, hold) = busy(s)?;
     let begin = Instant::now();
     for _ in 0..100 {
         stream.query()?;
     }
     let took = begin.elapsed();
-    go.store(true, Ordering::SeqCst);
+    hold.release();
     stream.synchronize()?;
     ensure!(took < Duration::from_secs(1), "100 queries of a busy stream took {took:?}");
     Ok(())
@@ -139,11 +138,11 @@ fn wait_keeps_record(s: &Subject) -> Outcome {
     let (one, other, job) = (stream(s)?, stream(s)?, slow(0));
     let event = Event::on(s.backend, &one)?;
     other.wait_event(&event)?;
-    let (busy, go) = busy(s)?;
+    let (busy, hold) = busy(s)?;
     event.record(&busy)?;
     other.callback(job)?;
     let ran = becomes(Duration::from_secs(1), || job.runs() == 1);
-    go.store(true, Ordering::SeqCst);
+    hold.release();
     busy.synchronize()?;
     other.synchronize()?;
     ensure!(ran, "the wait was lengthened by a record that came after it");
