@@ -113,7 +113,7 @@ pub(crate) const FAULTS: &[(&str, &str)] = &[
     ("comm.isend.cut_at_64_kib", "comm.p2p.sizes_around_64_kib"),
     ("comm.isend.reads_late", "comm.p2p.large_sent_buffer_may_change"),
     ("comm.isend.blocks", "comm.p2p.late_receiver_large"),
-    ("comm.irecv.ignores_word", "comm.p2p.large_ones_in_flight"),
+    ("comm.irecv.ignores_word", "comm.p2p.mixed_sizes_in_order"),
     ("comm.test.done_early", "comm.p2p.one_mib_arrives"),
     ("comm.test.wrong_source", "comm.match.any_source_tells_the_sender"),
     ("comm.test.fails", "comm.p2p.one_byte_arrives"),
