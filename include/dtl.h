@@ -1235,6 +1235,145 @@ typedef struct dtl_backend_vtable_t {
      NULL, NULL, NULL}
 
 /* -----------------------------------------------------------------------------------------------
+ * Plugin files: shared objects that bring backends. They need this header and link nothing of ours.
+ * -------------------------------------------------------------------------------------------- */
+
+/// What the library gives a plugin. Lives as long as the process, also across dtl_finalize.
+/// All functions: any thread, unless they say less.
+typedef struct dtl_host_api_t {
+    /// sizeof(dtl_host_api_t) of the library; read only fields inside it.
+    uint32_t struct_size;
+    /// DTL_ABI_VERSION of the library.
+    uint32_t abi_version;
+    /// The lowest DTL_ABI_VERSION that a plugin may have been compiled with.
+    uint32_t abi_version_min;
+    /// 0.
+    uint32_t reserved;
+    /// As dtl_backend_register (same parameters, same errors), for use inside dtl_plugin_t.load and in
+    /// its thread only; elsewhere DTL_ERROR_INVALID_STATE. Backends are taken back if load fails after.
+    dtl_status_t (*backend_register)(const char *name,
+                                     const dtl_backend_vtable_t *vtable,
+                                     void *self,
+                                     uint64_t flags,
+                                     dtl_backend_t *out);
+    /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the entry or
+    /// load is about to return. Copied; belongs to the calling thread.
+    dtl_status_t (*set_error)(const char *text);
+    /// A line to the library's log: DTL_LOG_ERROR … DTL_LOG_DEBUG. Copied; dropped if the level is not
+    /// logged. Not on a data path.
+    dtl_status_t (*log)(int32_t level, const char *text);
+} dtl_host_api_t;
+
+/// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry
+/// these rows (DTL_LAYOUTS) so that the library can compare them with its own. Never grows.
+typedef struct dtl_layout_t {
+    /// The struct's name, "dtl_comm_vtable_t".
+    const char *name;
+    /// The field's name; NULL = the struct as a whole.
+    const char *field;
+    /// Where the field begins, in bytes; 0 for a struct as a whole.
+    uint32_t offset;
+    /// sizeof the field or the struct.
+    uint32_t size;
+    /// Must be 0.
+    uint64_t reserved;
+} dtl_layout_t;
+
+/// What a plugin says of itself; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial value of
+/// local variables only). Everything that it points to must stay as it is while the process lives
+/// (plugins are never unloaded).
+typedef struct dtl_plugin_t {
+    /// sizeof(dtl_plugin_t), set by DTL_PLUGIN_INIT.
+    uint32_t struct_size;
+    /// DTL_ABI_VERSION of the header it was compiled with.
+    uint32_t abi_version;
+    /// The lowest DTL_ABI_VERSION of a library that it can work with. Raise it only if the plugin cannot
+    /// do without something that came later. The highest version in both ranges is spoken; if there
+    /// is none, the plugin is refused and the text names both ranges.
+    uint32_t abi_version_min;
+    /// Number of rows in `layouts`; at most 4096. 0 = not compared (a plugin that is not made from this
+    /// header).
+    uint32_t layout_count;
+    /// The plugin's name, 1 to 63 letters, digits, '_', '-', '.'.
+    const char *name;
+    /// Its version, as text; NULL = none.
+    const char *version;
+    /// What it is, a line; NULL = nothing.
+    const char *description;
+    /// How its compiler laid out this header's structs: DTL_LAYOUTS.
+    const dtl_layout_t *layouts;
+    /// (required) Registers the plugin's backends with host->backend_register; at least one.
+    /// Called once when the plugin is loaded, and again when it is loaded after its backends are gone:
+    /// after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a forked child. A status
+    /// other than DTL_SUCCESS means that nothing was registered: what was is taken back.
+    /// Thread: the one whose call needs plugins; other calls that need them wait, so be quick and leave
+    /// hardware alone (a table's is_available is asked later). Locks held: none of the program's. It
+    /// must not call dtl_ functions other than the host's, must not wait for threads that do, must not
+    /// throw.
+    dtl_status_t (*load)(const dtl_host_api_t *host);
+} dtl_plugin_t;
+
+/// Initial value of a dtl_plugin_t.
+#define DTL_PLUGIN_INIT \
+    {sizeof(dtl_plugin_t), DTL_ABI_VERSION, 1u, DTL_LAYOUT_COUNT, NULL, NULL, NULL, \
+     dtl_layouts(), NULL}
+
+/// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:
+///
+///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out)
+///   {
+///       dtl_plugin_t plugin = DTL_PLUGIN_INIT;
+///       plugin.name = "mine";
+///       plugin.load = load;
+///       *out = plugin;
+///       return DTL_SUCCESS;
+///   }
+///
+/// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
+/// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status other
+/// than DTL_SUCCESS refuses to be loaded; host->set_error says why.
+/// Thread, locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
+typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_plugin_t *out);
+
+/// The plugin is loaded: its backends are registered.
+#define DTL_PLUGIN_LOADED 1
+/// The plugin could not be loaded, or this file or folder was refused: see `reason`.
+#define DTL_PLUGIN_FAILED 2
+/// The plugin was loaded, but its backends have been unregistered since, or dtl_finalize took them.
+#define DTL_PLUGIN_IDLE 3
+
+/// What became of a plugin file, or of a folder that was searched for plugins. Start from
+/// DTL_PLUGIN_INFO_INIT. All texts live for ever and are never NULL.
+typedef struct dtl_plugin_info_t {
+    /// sizeof(dtl_plugin_info_t), set by DTL_PLUGIN_INFO_INIT.
+    uint32_t struct_size;
+    /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    int32_t state;
+    /// The status that the attempt ended with.
+    dtl_status_t status;
+    /// The ABI version that library and plugin agreed on; 0 = it did not come to that.
+    uint32_t abi_version;
+    /// The file or folder, without symbolic links where it exists.
+    const char *path;
+    /// Why it failed; empty if it did not.
+    const char *reason;
+    /// Who asked for it: "dtl_backend_load", "dtl_backend_load_dir", "DTL_PLUGIN_PATH" or "installed".
+    const char *origin;
+    /// The plugin's own name; empty if it did not come to that, as the next three.
+    const char *name;
+    /// Its version.
+    const char *version;
+    /// What it says it is.
+    const char *description;
+    /// The names of its backends that are registered, separated by ", ".
+    const char *backends;
+} dtl_plugin_info_t;
+
+/// Initial value of a dtl_plugin_info_t.
+#define DTL_PLUGIN_INFO_INIT \
+    {sizeof(dtl_plugin_info_t), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+
+/* -----------------------------------------------------------------------------------------------
  * Library-wide entries: init, finalize, versions, texts, log.
  * -------------------------------------------------------------------------------------------- */
 
@@ -1351,7 +1490,11 @@ DTL_NODISCARD dtl_status_t dtl_backend_unregister(dtl_backend_t backend);
 ///              NULL = what dtl_init, DTL_BACKEND or STEPMESH_BACKEND says, else "auto", decided at
 ///              the first use. Only "auto" chooses: a name never falls back to another.
 /// @param out   its handle. Nothing to free.
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones.
+/// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
+/// "auto"; once.
+///
+/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that could
+///         not be loaded with the reason.
 ///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
 DTL_NODISCARD dtl_status_t dtl_backend_get(const char *name, dtl_backend_t *out);
 
@@ -1400,6 +1543,54 @@ DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const cha
 ///         *out_len (4 KiB are enough for a backend without failures).
 DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *buf, uint64_t cap,
     uint64_t *out_len);
+
+/* -----------------------------------------------------------------------------------------------
+ * Loading backends from plugin files, and what became of each file.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its code:
+/// a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely).
+///
+/// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
+/// (dtl/backends beside libdtl.so): those are loaded when a backend is asked for that is not
+/// known, by "auto", or when backends are listed.
+///
+/// @param path  a shared object; how it is named does not matter. File and folder must belong to the
+///              user or root, and nobody else may be able to write to them.
+/// @param out   its first backend; the others are found by name. May be NULL.
+/// @return A file that is loaded already (under whatever name): success, its first backend. If its
+///         backends are gone (unregistered, or dtl_finalize), it registers them again.
+///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted, or
+///         the dynamic loader refuses it (a library that it needs is missing, say).
+///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or says nonsense of itself.
+///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
+///         in the text), or a struct is laid out differently (its name, the field, both offsets).
+///         DTL_ERROR_ALREADY_EXISTS: a name is taken. DTL_ERROR_BUSY: inside a plugin's load.
+///         Else the status of the plugin's entry or load. The reason is kept for dtl_plugin_at and
+///         is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
+/// Threads: any; one at a time loads, the others wait.
+DTL_NODISCARD dtl_status_t dtl_backend_load(const char *path, dtl_backend_t *out);
+
+/// Loads every plugin file of a folder: those named *.so, in the order of their names. One that
+/// fails does not keep the others from being loaded: why it did is logged, and kept for dtl_plugin_at.
+///
+/// @param path        the folder. It must belong to the user or root, and nobody else may be able to
+///                    write to it (a folder with the sticky bit is good enough).
+/// @param out_loaded  how many of its files are loaded now; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or read.
+///         DTL_ERROR_BUSY: inside a plugin's load.
+/// Threads: any; one at a time loads, the others wait.
+DTL_NODISCARD dtl_status_t dtl_backend_load_dir(const char *path, uint64_t *out_loaded);
+
+/// Number of plugin files (and refused folders) that were tried since the library was opened, whatever
+/// became of them. Searches DTL_PLUGIN_PATH and the installed folder if that was not done yet.
+DTL_NODISCARD dtl_status_t dtl_plugin_count(uint64_t *out_count);
+
+/// What became of the plugin file of an index, 0 … count-1, in the order first tried.
+///
+/// @param out_info  start from DTL_PLUGIN_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+DTL_NODISCARD dtl_status_t dtl_plugin_at(uint64_t index, dtl_plugin_info_t *out_info);
 
 /* -----------------------------------------------------------------------------------------------
  * Devices: how many, which one this thread uses, what they are.
@@ -2605,6 +2796,135 @@ DTL_NODISCARD dtl_status_t dtl_cart_shift(int32_t ndims, const int32_t *dims,
 /// others). The monotonic clock: setting the time of day does not change it; resolution about 1 ns. Works
 /// in every state. Threads: any. Equivalent: MPI_Wtime.
 double dtl_comm_wtime(void);
+
+/* -----------------------------------------------------------------------------------------------
+ * What a plugin is compiled with: its entry's linkage, and how its compiler laid out our structs.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Before the definition of dtl_plugin_entry_v1: visible to dlsym, with C linkage.
+#ifdef __cplusplus
+#define DTL_PLUGIN_EXPORT extern "C" __attribute__((visibility("default")))
+#else
+#define DTL_PLUGIN_EXPORT __attribute__((visibility("default")))
+#endif
+
+/// The dtl_layout_t of a struct as a whole, and of one of its fields.
+#define DTL_LAYOUT_STRUCT(type) {#type, NULL, 0, (uint32_t)sizeof(type), 0}
+#define DTL_LAYOUT_FIELD(type, member)                                                            \
+    {#type, #member, (uint32_t)offsetof(type, member), (uint32_t)sizeof(((type *)0)->member), 0}
+
+/// A row for every struct that passes between a plugin and the library, and for each of its fields.
+/// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
+#define DTL_LAYOUT_COUNT 138u
+#define DTL_LAYOUTS \
+    DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_device_info_t), DTL_LAYOUT_FIELD(dtl_device_info_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_device_info_t, numa_node), DTL_LAYOUT_FIELD(dtl_device_info_t, kind), \
+    DTL_LAYOUT_FIELD(dtl_device_info_t, total_bytes), \
+    DTL_LAYOUT_FIELD(dtl_device_info_t, compute_units), \
+    DTL_LAYOUT_FIELD(dtl_device_info_t, max_block_threads), \
+    DTL_LAYOUT_FIELD(dtl_device_info_t, max_block), \
+    DTL_LAYOUT_FIELD(dtl_device_info_t, max_grid), DTL_LAYOUT_FIELD(dtl_device_info_t, name), \
+    DTL_LAYOUT_FIELD(dtl_device_info_t, pci), DTL_LAYOUT_STRUCT(dtl_mem_kind_info_t), \
+    DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, properties), \
+    DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, alignment), \
+    DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, name), DTL_LAYOUT_STRUCT(dtl_launch_t), \
+    DTL_LAYOUT_FIELD(dtl_launch_t, struct_size), DTL_LAYOUT_FIELD(dtl_launch_t, shared_bytes), \
+    DTL_LAYOUT_FIELD(dtl_launch_t, grid), DTL_LAYOUT_FIELD(dtl_launch_t, block), \
+    DTL_LAYOUT_STRUCT(dtl_kernel_context_t), \
+    DTL_LAYOUT_FIELD(dtl_kernel_context_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_kernel_context_t, shared_bytes), \
+    DTL_LAYOUT_FIELD(dtl_kernel_context_t, grid), DTL_LAYOUT_FIELD(dtl_kernel_context_t, block), \
+    DTL_LAYOUT_FIELD(dtl_kernel_context_t, block_index), \
+    DTL_LAYOUT_FIELD(dtl_kernel_context_t, thread_index), \
+    DTL_LAYOUT_FIELD(dtl_kernel_context_t, shared), \
+    DTL_LAYOUT_FIELD(dtl_kernel_context_t, user), DTL_LAYOUT_STRUCT(dtl_device_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_device_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_device_vtable_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_device_vtable_t, count), DTL_LAYOUT_FIELD(dtl_device_vtable_t, set), \
+    DTL_LAYOUT_FIELD(dtl_device_vtable_t, get), DTL_LAYOUT_FIELD(dtl_device_vtable_t, info), \
+    DTL_LAYOUT_FIELD(dtl_device_vtable_t, memory_info), \
+    DTL_LAYOUT_FIELD(dtl_device_vtable_t, synchronize), \
+    DTL_LAYOUT_FIELD(dtl_device_vtable_t, dlpack), DTL_LAYOUT_STRUCT(dtl_memory_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, alloc), DTL_LAYOUT_FIELD(dtl_memory_vtable_t, free), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, kind_info), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, memory_info), \
+    DTL_LAYOUT_STRUCT(dtl_transfer_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, copy), \
+    DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, copy_async), \
+    DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, copy_2d), \
+    DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, fill), DTL_LAYOUT_STRUCT(dtl_exec_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, stream_create), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, stream_destroy), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, stream_synchronize), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, stream_query), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, stream_wait_event), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, stream_host_callback), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, event_create), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, event_destroy), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, event_record), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, event_query), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, event_sync), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, event_elapsed), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, launch), DTL_LAYOUT_FIELD(dtl_exec_vtable_t, execute), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, parallel_for), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, max_parallelism), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, suggested_parallelism), \
+    DTL_LAYOUT_STRUCT(dtl_comm_open_t), DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, size), DTL_LAYOUT_FIELD(dtl_comm_open_t, job), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), DTL_LAYOUT_FIELD(dtl_comm_open_t, native), \
+    DTL_LAYOUT_STRUCT(dtl_comm_done_t), DTL_LAYOUT_FIELD(dtl_comm_done_t, source), \
+    DTL_LAYOUT_FIELD(dtl_comm_done_t, status), DTL_LAYOUT_FIELD(dtl_comm_done_t, match_word), \
+    DTL_LAYOUT_FIELD(dtl_comm_done_t, size_bytes), DTL_LAYOUT_STRUCT(dtl_comm_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, match_bits), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, open), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, close), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, isend), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, irecv), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, test), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, cancel), \
+    DTL_LAYOUT_STRUCT(dtl_backend_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, abi_version), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, auto_priority), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, is_available), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, supports), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, destroy), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, device), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, memory), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, transfer), \
+    DTL_LAYOUT_FIELD(dtl_backend_vtable_t, exec), DTL_LAYOUT_FIELD(dtl_backend_vtable_t, comm), \
+    DTL_LAYOUT_STRUCT(dtl_host_api_t), DTL_LAYOUT_FIELD(dtl_host_api_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, abi_version), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, abi_version_min), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, backend_register), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, set_error), DTL_LAYOUT_FIELD(dtl_host_api_t, log), \
+    DTL_LAYOUT_STRUCT(dtl_layout_t), DTL_LAYOUT_FIELD(dtl_layout_t, name), \
+    DTL_LAYOUT_FIELD(dtl_layout_t, field), DTL_LAYOUT_FIELD(dtl_layout_t, offset), \
+    DTL_LAYOUT_FIELD(dtl_layout_t, size), DTL_LAYOUT_FIELD(dtl_layout_t, reserved), \
+    DTL_LAYOUT_STRUCT(dtl_plugin_t), DTL_LAYOUT_FIELD(dtl_plugin_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_plugin_t, abi_version), \
+    DTL_LAYOUT_FIELD(dtl_plugin_t, abi_version_min), \
+    DTL_LAYOUT_FIELD(dtl_plugin_t, layout_count), DTL_LAYOUT_FIELD(dtl_plugin_t, name), \
+    DTL_LAYOUT_FIELD(dtl_plugin_t, version), DTL_LAYOUT_FIELD(dtl_plugin_t, description), \
+    DTL_LAYOUT_FIELD(dtl_plugin_t, layouts), DTL_LAYOUT_FIELD(dtl_plugin_t, load)
+
+/// Those rows as an array that lives for ever.
+static inline const dtl_layout_t *dtl_layouts(void)
+{
+    static const dtl_layout_t rows[] = {DTL_LAYOUTS};
+    return rows;
+}
 
 #ifdef __cplusplus
 } /* extern "C" */

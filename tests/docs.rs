@@ -2,7 +2,8 @@
 //! is missing from its list.
 //!
 //! A block ```c is a whole program. `<!-- run: dtlrun -n 4 -->` in the line before it says how it is
-//! started; a block ```text right after it is what it prints.
+//! started; a block ```text right after it is what it prints. `<!-- plugin: libx.so -->` before it makes it
+//! a plugin file that the document's further programs find.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,6 +14,7 @@
 )]
 #![cfg(feature = "cli")]
 
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,6 +39,8 @@ struct Program {
     place: String,
     source: String,
     ranks: Option<String>,
+    /// The file's name, if it is a plugin.
+    plugin: Option<String>,
     expected: Option<String>,
 }
 
@@ -45,7 +49,7 @@ fn programs(path: &Path) -> Vec<Program> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut found: Vec<Program> = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
-    let mut ranks = None;
+    let (mut ranks, mut plugin) = (None, None);
     while let Some((number, line)) = lines.next() {
         let body = |lines: &mut dyn Iterator<Item = (usize, &str)>| {
             lines
@@ -55,6 +59,8 @@ fn programs(path: &Path) -> Vec<Program> {
         };
         if let Some(rest) = line.strip_prefix("<!-- run: dtlrun -n ") {
             ranks = Some(rest.trim_end_matches(" -->").to_owned());
+        } else if let Some(rest) = line.strip_prefix("<!-- plugin: ") {
+            plugin = Some(rest.trim_end_matches(" -->").to_owned());
         } else if line == "```c" {
             let source = body(&mut lines);
             let place = format!("{}:{}", path.strip_prefix(root()).unwrap().display(), number + 1);
@@ -63,7 +69,7 @@ fn programs(path: &Path) -> Vec<Program> {
             }
             let shows = lines.peek().is_some_and(|(_, line)| *line == "```text");
             let expected = shows.then(|| body(&mut lines.by_ref().skip(1)));
-            found.push(Program { place, source, ranks: ranks.take(), expected });
+            found.push(Program { place, source, ranks: ranks.take(), plugin: plugin.take(), expected });
         } else if line.starts_with("```") && line.len() > 3 {
             body(&mut lines);
         }
@@ -86,6 +92,44 @@ fn stage(name: &str) -> PathBuf {
     stage
 }
 
+/// A folder for the plugins of one document. Only this user can write to it, or they would be refused.
+struct Plugins(PathBuf);
+
+impl Plugins {
+    fn new(number: usize) -> Self {
+        let path = std::env::temp_dir().join(format!("dtl-docs-{}-{number}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        Plugins(path)
+    }
+
+    fn compile(&self, program: &Program, name: &str) {
+        let (source, output) = (self.0.join("plugin.c"), self.0.join(name));
+        std::fs::write(&source, &program.source).unwrap();
+        let mut cc = Command::new("cc");
+        cc.args([
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            "-fPIC",
+            "-shared",
+            "-fvisibility=hidden",
+        ]);
+        cc.arg("-I").arg(root().join("include")).arg(&source).arg("-o").arg(&output);
+        let outcome = cc.output().unwrap();
+        let complaints = String::from_utf8_lossy(&outcome.stderr);
+        assert!(outcome.status.success(), "{} does not compile:\n{complaints}", program.place);
+        std::fs::set_permissions(&output, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+impl Drop for Plugins {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
 fn compile(program: &Program, stage: &Path) -> PathBuf {
     let (source, output) = (stage.join("program.c"), stage.join("program"));
     std::fs::write(&source, &program.source).unwrap();
@@ -100,7 +144,7 @@ fn compile(program: &Program, stage: &Path) -> PathBuf {
     output
 }
 
-fn run(program: &Program, file: &Path) {
+fn run(program: &Program, file: &Path, plugins: &Plugins) {
     let mut command = match &program.ranks {
         None => Command::new(file),
         Some(ranks) => {
@@ -109,7 +153,7 @@ fn run(program: &Program, file: &Path) {
             command
         }
     };
-    let outcome = command.output().unwrap();
+    let outcome = command.env("DTL_PLUGIN_PATH", &plugins.0).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&outcome.stdout), String::from_utf8_lossy(&outcome.stderr));
     assert!(outcome.status.success(), "{}: {}\n{out}{err}", program.place, outcome.status);
     if let Some(expected) = &program.expected {
@@ -128,13 +172,21 @@ fn every_program_shown_compiles_and_runs() {
         println!("skipped: no C compiler (cc); apt-get install gcc");
         return;
     }
-    let programs: Vec<_> = documents().iter().flat_map(|path| programs(path)).collect();
-    assert!(programs.len() >= 3, "only {} programs: is the path right?", programs.len());
-    for (number, program) in programs.iter().enumerate() {
-        assert!(program.source.contains("int main("), "{}: show a whole program", program.place);
-        let file = compile(program, &stage(&format!("docs-{number}")));
-        run(program, &file);
+    let mut count = 0;
+    for (document, path) in documents().iter().enumerate() {
+        let plugins = Plugins::new(document);
+        for program in programs(path) {
+            if let Some(name) = &program.plugin {
+                plugins.compile(&program, name);
+                continue;
+            }
+            assert!(program.source.contains("int main("), "{}: show a whole program", program.place);
+            let file = compile(&program, &stage(&format!("docs-{count}")));
+            run(&program, &file, &plugins);
+            count += 1;
+        }
     }
+    assert!(count >= 3, "only {count} programs: is the path right?");
 }
 
 #[test]

@@ -61,7 +61,8 @@ fn declared() -> BTreeSet<String> {
     let header = std::fs::read_to_string(root().join("include/dtl.h")).unwrap();
     let mut names = BTreeSet::new();
     let is_code =
-        |line: &&str| !line.starts_with(['/', ' ', '#', '}', '*', '\n']) && !line.starts_with("typedef");
+        |line: &&str| !line.starts_with(['/', ' ', '#', '}', '{', '*', '\n']) && !line.starts_with("typedef");
+    let is_code = |line: &&str| is_code(line) && !line.starts_with("static inline");
     for line in header.lines().filter(is_code) {
         if let Some((before, _)) = line.split_once('(') {
             names.insert(before.rsplit([' ', '*']).next().unwrap().to_owned());

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// Safe faces of `sys` that `runtime` may use.
 const SYS_FOR_RUNTIME: &[&str] = &[
-    "args", "buf", "callback", "clock", "epoch", "gate", "lock", "machine", "park", "process", "reduce",
-    "slab", "sync",
+    "args", "buf", "callback", "clock", "dl", "epoch", "gate", "lock", "machine", "park", "process",
+    "reduce", "slab", "sync", "trust",
 ];
 /// Names that only `backend` may know.
 const VENDORS: &[&str] = &[

@@ -22,3 +22,7 @@ pub mod comm;
 pub mod topology;
 
 pub mod vtable;
+
+pub mod plugin;
+
+pub mod layouts;

@@ -7,6 +7,7 @@ pub mod matching;
 pub mod native;
 pub mod null;
 pub mod operations;
+pub mod plugin;
 pub mod shm;
 pub mod sparse;
 

@@ -68,7 +68,7 @@ pub unsafe extern "C" fn dtl_backend_set_error(text: *const c_char) -> dtl_statu
     guard::always(|| native::set_error_text(unsafe { args::text(text, "text") }?))
 }
 
-unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables> {
+pub(super) unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables> {
     // SAFETY: the caller's contract.
     let main = unsafe { args::take(vtable) }?;
     Ok(Tables {
@@ -110,26 +110,35 @@ pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t
 ///              NULL = what dtl_init, DTL_BACKEND or STEPMESH_BACKEND says, else "auto", decided at
 ///              the first use. Only "auto" chooses: a name never falls back to another.
 /// @param out   its handle. Nothing to free.
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones.
+/// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
+/// "auto"; once.
+///
+/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that could
+///         not be loaded with the reason.
 ///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_get(name: *const c_char, out: *mut dtl_backend_t) -> dtl_status_t {
-    guard::call(|_| {
-        let out = Out::new(out, "out")?;
-        // SAFETY: the caller's contract.
-        let name = unsafe { args::text_or_null(name, "name") }?;
-        out.set(registry::by_name(name)?.handle());
-        Ok(())
-    })
+    // SAFETY: the caller's contract.
+    let name = unsafe { args::text_or_null(name, "name") };
+    guard::wait(
+        |_| Ok((Out::new(out, "out")?, name?)),
+        |(out, name)| {
+            out.set(registry::by_name(name)?.handle());
+            Ok(())
+        },
+    )
 }
 
 /// Number of backends, available or not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t {
-    guard::call(|_| {
-        Out::new(out_count, "out_count")?.set(registry::all().len() as u64);
-        Ok(())
-    })
+    guard::wait(
+        |_| Out::new(out_count, "out_count"),
+        |out| {
+            out.set(registry::all().len() as u64);
+            Ok(())
+        },
+    )
 }
 
 /// The backend of an index, 0 … count-1, in the order registered.
@@ -137,15 +146,19 @@ pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t 
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> dtl_status_t {
-    guard::call(|_| {
-        let out = Out::new(out, "out")?;
-        let all = registry::all();
-        match usize::try_from(index).ok().and_then(|index| all.get(index)) {
-            Some(backend) => out.set(backend.handle()),
-            None => return fail!(DTL_ERROR_OUT_OF_BOUNDS, "backend index {index}: there are {}", all.len()),
-        }
-        Ok(())
-    })
+    guard::wait(
+        |_| Out::new(out, "out"),
+        |out| {
+            let all = registry::all();
+            match usize::try_from(index).ok().and_then(|index| all.get(index)) {
+                Some(backend) => out.set(backend.handle()),
+                None => {
+                    return fail!(DTL_ERROR_OUT_OF_BOUNDS, "backend index {index}: there are {}", all.len());
+                }
+            }
+            Ok(())
+        },
+    )
 }
 
 /// The backend's name, valid as long as it is registered; NULL for a bad handle (see

@@ -24,7 +24,7 @@ const MOST_LAST_WORDS: usize = 64;
 pub(super) fn call(body: impl FnOnce(&Guard) -> Result<()>) -> dtl_status_t {
     let inside = epoch::enter();
     if !lifecycle::is_open() {
-        if let Err(error) = lifecycle::admit(crate::backend::builtin) {
+        if let Err(error) = lifecycle::admit(super::host::builtin) {
             return failed(error);
         }
     }
@@ -39,7 +39,7 @@ pub(super) fn wait<P>(
 ) -> dtl_status_t {
     let inside = epoch::enter();
     if !lifecycle::is_open() {
-        if let Err(error) = lifecycle::admit(crate::backend::builtin) {
+        if let Err(error) = lifecycle::admit(super::host::builtin) {
             return failed(error);
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn hold<T>(
 ) -> dtl_status_t {
     let inside = epoch::enter();
     if !lifecycle::is_open() {
-        if let Err(error) = lifecycle::admit(crate::backend::builtin) {
+        if let Err(error) = lifecycle::admit(super::host::builtin) {
             return failed(error);
         }
     }

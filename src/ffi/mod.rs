@@ -6,10 +6,13 @@
 mod args;
 mod blocks;
 mod guard;
+pub mod host;
 
 pub mod runtime;
 
 pub mod backend;
+
+pub mod plugin;
 
 pub mod device;
 

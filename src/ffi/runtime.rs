@@ -26,7 +26,7 @@ sized!(dtl_config_t);
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
     guard::always(|| {
         if config.is_null() {
-            return lifecycle::init(|_| Ok(()), crate::backend::builtin);
+            return lifecycle::init(|_| Ok(()), super::host::builtin);
         }
         // SAFETY: the caller's contract: a struct of the size it says.
         let config = unsafe { args::take(config) }?;
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
         let backend = unsafe { args::text_or_null(config.backend, "config.backend") }?;
         // SAFETY: as above.
         let comm = unsafe { args::text_or_null(config.comm, "config.comm") }?;
-        lifecycle::init(|settings| apply(settings, &config, backend, comm), crate::backend::builtin)
+        lifecycle::init(|settings| apply(settings, &config, backend, comm), super::host::builtin)
     })
 }
 
@@ -91,7 +91,7 @@ pub extern "C" fn dtl_finalize() -> dtl_status_t {
 /// @return DTL_ERROR_INVALID_STATE: this process is no such child.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
-    guard::always(|| lifecycle::init_after_fork(SHUTDOWN, crate::backend::builtin))
+    guard::always(|| lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
 }
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.

@@ -1,10 +1,10 @@
 //! Init, finalize, fork: whether calls may pass.
 
 use super::settings::{self, Settings};
-use super::{Shutdown, explain, log, registry};
+use super::{Shutdown, explain, log, plugins, registry};
 use crate::error::{Error, Result, fail};
 use crate::sys::lock::Mutex;
-use crate::sys::{epoch, gate};
+use crate::sys::{epoch, gate, trust};
 use std::sync::Arc;
 
 /// Makes the built-in backends. Handed in from above, so that this layer names none of them.
@@ -84,8 +84,12 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
         (settings, complaints) = read_environment()?;
         overrides(&mut settings)?;
         if GATE.state() == gate::OPEN {
+            let other_plugins = settings.plugin_path != settings::current().plugin_path;
             settings::install(settings); // first use came before the first init: only settings change
             registry::choose_again();
+            if other_plugins {
+                plugins::search_again();
+            }
         } else {
             open(&settings, builtins)?;
         }
@@ -120,9 +124,11 @@ fn read_environment() -> Result<(Settings, Vec<String>)> {
             Err(_) => {}
         }
     }
+    let mut complaints = settings::complaints(&variables);
+    complaints.extend(settings::withhold(&mut variables, trust::is_privileged()));
     let settings = settings::from_environment(&variables)?;
     log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
-    Ok((settings, settings::complaints(&variables)))
+    Ok((settings, complaints))
 }
 
 fn open(settings: &Settings, builtins: Builtins) -> Result<()> {

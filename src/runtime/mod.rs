@@ -11,11 +11,16 @@ pub mod launch;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;
+pub mod plugins;
 pub mod registry;
 pub mod self_test;
 pub mod settings;
 pub mod topology;
 pub mod transfer;
+
+use crate::sys::lock::Mutex;
+use std::collections::BTreeSet;
+use std::ffi::CStr;
 
 /// What a noun does when the library ends.
 pub struct Shutdown {
@@ -34,6 +39,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },
     Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
+    Shutdown { destroy_all: plugins::settle, forget_all: plugins::settle },
 ];
 
 /// The error for a handle that is null, stale or of another type, saying which.
@@ -64,6 +70,19 @@ pub fn copy_text(field: &mut [std::ffi::c_char], text: &str) {
     for (to, from) in field.iter_mut().zip(text.bytes().take(end)) {
         *to = from as std::ffi::c_char;
     }
+}
+
+/// A text that lives for ever, for C to keep; there are few different ones.
+#[must_use]
+pub fn for_ever(text: &CStr) -> &'static CStr {
+    static TEXTS: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
+    let mut texts = TEXTS.lock();
+    if let Some(known) = texts.get(text) {
+        return known;
+    }
+    let kept: &'static CStr = Box::leak(text.to_owned().into_boxed_c_str());
+    texts.insert(kept);
+    kept
 }
 
 /// A kind description with nothing in it.

@@ -3,7 +3,7 @@
 //! Its lock is never held while a backend is called: lists are copied out first.
 
 use super::backend::{Availability, Comm, Device, Exec, Memory, Presence, Transfer};
-use super::{explain, settings};
+use super::{explain, plugins, settings};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
@@ -164,7 +164,7 @@ pub fn add(backend: Arc<Backend>, flags: u64) -> Result<dtl_backend_t> {
     if flags & !DTL_REGISTER_REPLACE != 0 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_REGISTER_REPLACE is known");
     }
-    check_name(backend.name())?;
+    check_name("backend", backend.name())?;
     let mut named = NAMED.write();
     let taken = named.iter().position(|known| known.name == backend.name);
     if taken.is_some() && flags & DTL_REGISTER_REPLACE == 0 {
@@ -192,12 +192,13 @@ pub fn choose_again() {
     *DEFAULT.write() = None;
 }
 
-fn check_name(name: &str) -> Result<()> {
+/// The rule for names of backends and plugins.
+pub fn check_name(noun: &str, name: &str) -> Result<()> {
     let good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if name.is_empty() || name.len() > 63 || !name.chars().all(good) || name == "auto" {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "backend name \"{name}\": use 1 to 63 letters, digits, '_', '-' or '.', and not \"auto\""
+            "{noun} name \"{name}\": use 1 to 63 letters, digits, '_', '-' or '.', and not \"auto\""
         );
     }
     Ok(())
@@ -255,10 +256,22 @@ fn stale(handle: dtl_backend_t) -> Error {
     super::invalid_handle("backend", TAG, handle.id)
 }
 
-/// All backends under their names, in the order registered.
+/// All backends under their names, in the order registered; plugins are searched for first.
 #[must_use]
 pub fn all() -> Vec<Arc<Backend>> {
+    plugins::search();
     NAMED.read().clone()
+}
+
+/// The backend of a name. Plugins are searched for if it is not known, so that who names a built-in
+/// one never waits for them.
+#[must_use]
+pub fn lookup(name: &str) -> Option<Arc<Backend>> {
+    let look = || NAMED.read().iter().find(|known| known.name() == name).cloned();
+    look().or_else(|| {
+        plugins::search();
+        look()
+    })
 }
 
 /// The backend of a name; `None` = DTL_BACKEND, else "auto".
@@ -293,12 +306,17 @@ pub fn by_name(name: Option<&str>) -> Result<Arc<Backend>> {
 }
 
 fn named(name: &str) -> Result<Arc<Backend>> {
-    let named = NAMED.read();
-    if let Some(found) = named.iter().find(|known| known.name() == name) {
-        return Ok(Arc::clone(found));
+    if let Some(found) = lookup(name) {
+        return Ok(found);
     }
-    let known: Vec<_> = named.iter().map(|backend| backend.name()).collect();
-    fail!(DTL_ERROR_NOT_FOUND, "no backend is named \"{name}\"; known: {}", known.join(", "))
+    let all = all();
+    let known: Vec<_> = all.iter().map(|backend| backend.name()).collect();
+    fail!(
+        DTL_ERROR_NOT_FOUND,
+        "no backend is named \"{name}\"; known: {}{}",
+        known.join(", "),
+        plugins::failures()
+    )
 }
 
 /// The available backend with device and memory that has the highest priority; ties by name.

@@ -30,6 +30,10 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "DTL_LOG", meaning: "log level: off, error, warn, info, debug (default warn)" },
     Variable { name: "DTL_STRICT", meaning: "1: a degraded automatic choice is an error" },
     Variable {
+        name: "DTL_PLUGIN_PATH",
+        meaning: "folders to search for plugins, and plugin files, separated by ':'",
+    },
+    Variable {
         name: "DTL_CMA",
         meaning: "kernel-assisted copies between ranks: auto, off, allow (lift ptrace limits)",
     },
@@ -40,6 +44,16 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "DTL_LOCAL_SIZE", meaning: "ranks on this node (set by dtlrun)" },
     Variable { name: "DTL_JOB", meaning: "name that the ranks of one job share (set by dtlrun)" },
 ];
+
+/// Those that make code be loaded. Nobody may choose that for a program with more rights than his own.
+const LOADING_CODE: &[&str] = &["DTL_PLUGIN_PATH"];
+
+/// Takes out what a privileged program must not listen to, and says so.
+pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
+    let names = LOADING_CODE.iter().filter(|_| is_privileged);
+    let dropped = names.filter(|name| variables.remove(**name).is_some());
+    dropped.map(|name| format!("{name} is ignored: this program runs with raised privileges")).collect()
+}
 
 /// What this process runs with; made by `dtl_init`, read by everyone.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +70,8 @@ pub struct Settings {
     pub deterministic: bool,
     /// Log level.
     pub log_level: Option<i32>,
+    /// Where plugins are searched for before the installed ones.
+    pub plugin_path: Option<String>,
 }
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
@@ -98,6 +114,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
             .transpose()?
             .unwrap_or(false),
         log_level,
+        plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
     })
 }
 
@@ -210,6 +227,19 @@ mod tests {
         }
         assert_eq!(duration("x", "1.5s").unwrap(), 1_500_000_000);
         assert_eq!(duration("x", "20ms").unwrap(), 20_000_000);
+    }
+
+    #[test]
+    fn a_privileged_program_is_not_told_what_to_load() {
+        let mut all = environment(&[("DTL_PLUGIN_PATH", "/tmp/evil"), ("DTL_BACKEND", "null")]);
+        assert!(withhold(&mut all, false).is_empty());
+        assert_eq!(from_environment(&all).unwrap().plugin_path.as_deref(), Some("/tmp/evil"));
+        assert_eq!(
+            withhold(&mut all, true),
+            ["DTL_PLUGIN_PATH is ignored: this program runs with raised privileges"]
+        );
+        let settings = from_environment(&all).unwrap();
+        assert_eq!((settings.plugin_path, settings.backend.as_deref()), (None, Some("null")));
     }
 
     #[test]

@@ -144,6 +144,14 @@ pub fn signal(pid: u32, number: i32) {
     }
 }
 
+/// Kills every process of the group that this child leads. A group that is gone already is not an error.
+pub fn kill_group(leader: u32) {
+    if let Ok(leader) = i32::try_from(leader) {
+        // SAFETY: takes integers only.
+        let _ = unsafe { libc::kill(-leader, libc::SIGKILL) };
+    }
+}
+
 /// Makes reads of a descriptor return at once.
 pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes integers only.

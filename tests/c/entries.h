@@ -29,6 +29,7 @@ struct outputs {
     struct handles handles;
     char text[16], data[64];
     dtl_backend_info_t backend_info;
+    dtl_plugin_info_t plugin_info;
     dtl_device_info_t device_info;
     dtl_mem_kind_info_t kind_info;
     dtl_mem_stats_t stats;
@@ -44,6 +45,7 @@ struct outputs {
 static inline void poison(struct outputs* outputs) {
     memset(outputs, 0x5A, sizeof *outputs);
     outputs->backend_info.struct_size = sizeof outputs->backend_info;
+    outputs->plugin_info.struct_size = sizeof outputs->plugin_info;
     outputs->device_info.struct_size = sizeof outputs->device_info;
     outputs->kind_info.struct_size = sizeof outputs->kind_info;
     outputs->stats.struct_size = sizeof outputs->stats;
@@ -81,6 +83,10 @@ static const int32_t e_grid[4] = {3, 2, 1, 1};
     X(NONE, dtl_backend_get, ("host", &o->handles.backend))                                       \
     X(NONE, dtl_backend_count, (&o->word))                                                        \
     X(NONE, dtl_backend_at, (0, &o->handles.backend))                                             \
+    X(NONE, dtl_backend_load, ("/no/such/plugin.so", &o->handles.backend))                        \
+    X(NONE, dtl_backend_load_dir, ("/no/such/folder", &o->word))                                  \
+    X(NONE, dtl_plugin_count, (&o->word))                                                         \
+    X(NONE, dtl_plugin_at, (0, &o->plugin_info))                                                  \
     X(BACKEND, dtl_backend_info, (h->backend, &o->backend_info))                                  \
     X(BACKEND, dtl_backend_is_available, (h->backend, &o->number, o->text, sizeof o->text))       \
     X(BACKEND, dtl_backend_supports, (h->backend, "exec", &o->number))                            \

@@ -23,6 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Priority of a table that leaves the field 0.
 const DEFAULT_PRIORITY: i32 = 40;
 
+/// The lowest DTL_ABI_VERSION that tables and plugins may have been compiled with.
+pub const OLDEST_ABI: u32 = 1;
+
 /// The tables as C gave them, taken over into our sizes.
 pub struct Tables {
     /// The main table.
@@ -61,14 +64,7 @@ impl Owner {
 
     #[cold]
     fn failed(&self, slot: &str, status: dtl_status_t) -> Error {
-        let said = take_error_text();
-        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-        if !error::is_status(status) {
-            let text = format!("backend {}: {slot} answered {status}, which is no status{said}", self.name);
-            return Error::new(DTL_ERROR_NATIVE_BACKEND, text);
-        }
-        let meaning = error::status_message(status).to_string_lossy();
-        Error::new(status, format!("backend {}: {slot}: {meaning}{said}", self.name))
+        foreign_error(&format!("backend {}: {slot}", self.name), status)
     }
 }
 
@@ -91,9 +87,22 @@ pub fn set_error_text(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The text that a slot has left in this thread; empty if none.
-fn take_error_text() -> String {
+/// The text that foreign code has left in this thread; empty if none.
+pub(super) fn take_error_text() -> String {
     ERROR_TEXT.try_with(RefCell::take).unwrap_or_default()
+}
+
+/// The error for a failing status of foreign code, with the text that it has left in this thread.
+#[cold]
+pub(super) fn foreign_error(who: &str, status: dtl_status_t) -> Error {
+    let said = take_error_text();
+    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    if !error::is_status(status) {
+        let text = format!("{who} answered {status}, which is no status{said}");
+        return Error::new(DTL_ERROR_NATIVE_BACKEND, text);
+    }
+    let meaning = error::status_message(status).to_string_lossy();
+    Error::new(status, format!("{who}: {meaning}{said}"))
 }
 
 /// Calls a slot with the backend's `self` and turns its status into a result.
@@ -172,10 +181,10 @@ pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<O
 }
 
 fn check_main(main: &dtl_backend_vtable_t) -> Result<()> {
-    if main.abi_version == 0 || main.abi_version > DTL_ABI_VERSION {
+    if !(OLDEST_ABI..=DTL_ABI_VERSION).contains(&main.abi_version) {
         return fail!(
             DTL_ERROR_INCOMPATIBLE_ABI,
-            "dtl_backend_vtable_t.abi_version is {}: this library speaks 1 to {DTL_ABI_VERSION} (set it to DTL_ABI_VERSION)",
+            "dtl_backend_vtable_t.abi_version is {}: this library speaks {OLDEST_ABI} to {DTL_ABI_VERSION} (set it to DTL_ABI_VERSION)",
             main.abi_version
         );
     }

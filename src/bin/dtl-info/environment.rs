@@ -2,6 +2,7 @@
 //! with them. Works without opening the library, so also when a variable has a bad value.
 
 use dtl::runtime::{launch, settings};
+use dtl::sys::trust;
 use std::collections::BTreeMap;
 
 /// One variable of the library's table.
@@ -30,7 +31,7 @@ pub(crate) struct Environment {
 
 /// Looks at this process' environment.
 pub(crate) fn read() -> Environment {
-    let present: BTreeMap<String, String> = std::env::vars_os()
+    let mut present: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
         .collect();
     let variables = settings::VARIABLES.iter().map(|known| Variable {
@@ -38,10 +39,9 @@ pub(crate) fn read() -> Environment {
         meaning: known.meaning,
         value: present.get(known.name).cloned(),
     });
+    let variables: Vec<_> = variables.collect();
+    let mut complaints = settings::complaints(&present);
+    complaints.extend(settings::withhold(&mut present, trust::is_privileged()));
     let refused = settings::from_environment(&present).err().or_else(|| launch::from_environment().err());
-    Environment {
-        variables: variables.collect(),
-        complaints: settings::complaints(&present),
-        error: refused.map(|error| error.to_string()),
-    }
+    Environment { variables, complaints, error: refused.map(|error| error.to_string()) }
 }

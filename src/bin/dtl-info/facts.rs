@@ -1,5 +1,6 @@
-//! What the library says of this machine: backends, devices, memory kinds, automatic choices.
+//! What the library says of this machine: backends, plugins, devices, memory kinds, automatic choices.
 
+use crate::plugins::{self, Tried};
 use dtl::abi::device::*;
 use dtl::abi::word::*;
 use dtl::error::Result;
@@ -13,6 +14,8 @@ use std::ffi::c_char;
 pub(crate) struct Facts {
     pub(crate) machine: MachineFacts,
     pub(crate) backends: Vec<BackendFacts>,
+    /// What the library tried to load.
+    pub(crate) plugins: Vec<Tried>,
     /// The default backend, or why there is none.
     pub(crate) backend: std::result::Result<Choice, String>,
     /// The world communicator's kind, or why there is none.
@@ -101,16 +104,14 @@ const PROPERTIES: [(u64, &str); 6] = [
 
 /// Opens the library and asks.
 pub(crate) fn gather() -> Result<Facts> {
-    lifecycle::admit(dtl::backend::builtin)?;
-    let mut backends = Vec::new();
-    for backend in registry::all() {
-        backends.push(describe(&backend)?);
-    }
+    lifecycle::admit(dtl::ffi::host::builtin)?;
+    let backends: Vec<_> = registry::all().iter().map(|backend| describe(backend)).collect();
     let launch = launch::from_environment();
     let communicator = launch.clone().and_then(|launch| communicator(launch.as_ref()));
     Ok(Facts {
         machine: machine(),
         backends,
+        plugins: plugins::tried(),
         backend: default_backend().map_err(|error| error.to_string()),
         communicator: communicator.map_err(|error| error.within("the world communicator").to_string()),
         launch: launch.unwrap_or_default(),
@@ -158,18 +159,33 @@ fn recorded(topic: &str, name: &str) -> String {
     reason.strip_prefix("because ").unwrap_or(reason).to_owned()
 }
 
-fn describe(backend: &Backend) -> Result<BackendFacts> {
-    let unavailable = backend.availability().err();
-    let is_there = unavailable.is_none();
-    Ok(BackendFacts {
+fn describe(backend: &Backend) -> BackendFacts {
+    let mut unavailable = backend.availability().err();
+    let (mut devices, mut memory_kinds) = (Vec::new(), Vec::new());
+    if unavailable.is_none() && backend.device.is_some() {
+        // A registered one may fail here; the others are shown all the same.
+        match self::devices(backend) {
+            Ok(found) => devices = found,
+            Err(error) => unavailable = Some(error.text().to_owned()),
+        }
+    }
+    if unavailable.is_none() && backend.memory.is_some() {
+        memory_kinds = self::memory_kinds(backend);
+    }
+    BackendFacts {
         name: backend.name().to_owned(),
         builtin: backend.builtin,
-        auto_priority: Some(backend.auto_priority).filter(|&priority| priority != i32::MIN),
-        components: names(&COMPONENTS.map(|(bit, name)| (u64::from(bit), name)), backend.components().into()),
-        devices: if is_there && backend.device.is_some() { devices(backend)? } else { Vec::new() },
-        memory_kinds: if is_there && backend.memory.is_some() { memory_kinds(backend) } else { Vec::new() },
         unavailable,
-    })
+        auto_priority: Some(backend.auto_priority).filter(|&priority| priority != i32::MIN),
+        components: component_names(backend),
+        devices,
+        memory_kinds,
+    }
+}
+
+/// The components' names.
+pub(crate) fn component_names(backend: &Backend) -> Vec<&'static str> {
+    names(&COMPONENTS.map(|(bit, name)| (u64::from(bit), name)), backend.components().into())
 }
 
 fn names(table: &[(u64, &'static str)], bits: u64) -> Vec<&'static str> {

@@ -2,6 +2,7 @@
 
 use crate::environment::Environment;
 use crate::facts::{BackendFacts, Choice, DeviceFacts, Facts, KindFacts, MachineFacts};
+use crate::plugins::{Found, Listing, Tried};
 use dtl::abi::runtime::DTL_ABI_VERSION;
 use serde_json::{Value, json};
 
@@ -15,7 +16,8 @@ pub(crate) fn facts(facts: &Facts) -> String {
         "abi_version": DTL_ABI_VERSION,
         "licence": env!("CARGO_PKG_LICENSE"),
         "machine": machine(&facts.machine),
-        "backends": facts.backends.iter().map(backend).collect::<Vec<_>>(),
+        "backends": facts.backends.iter().map(|one| backend(one, &facts.plugins)).collect::<Vec<_>>(),
+        "plugins": facts.plugins.iter().map(tried).collect::<Vec<_>>(),
         "default_backend": { "name": name, "why": backend_why, "error": backend_error },
         "communicator": {
             "kind": kind,
@@ -73,12 +75,65 @@ fn machine(machine: &MachineFacts) -> Value {
     })
 }
 
-fn backend(backend: &BackendFacts) -> Value {
+/// `dtl-info --plugins --json`.
+pub(crate) fn plugins(listing: &Listing) -> String {
+    let places = listing.places.iter();
+    let places =
+        places.map(|(path, origin, fault)| json!({ "path": path, "origin": origin, "fault": fault }));
+    written(&json!({
+        "folders": places.collect::<Vec<_>>(),
+        "plugins": listing.files.iter().map(found).collect::<Vec<_>>(),
+    }))
+}
+
+fn found(found: &Found) -> Value {
+    let manifest = found.manifest.as_ref();
+    let error = manifest.and_then(|manifest| manifest.as_ref().err());
+    let manifest = manifest.and_then(|manifest| manifest.as_ref().ok()).map(|manifest| {
+        json!({
+            "name": manifest.name,
+            "version": manifest.version,
+            "description": manifest.description,
+            "file": manifest.file,
+            "entry": manifest.entry,
+            "abi": manifest.abi.map(|(low, high)| [low, high]),
+            "components": manifest.components,
+            "environments": manifest.environments,
+        })
+    });
+    json!({
+        "path": found.path,
+        "origin": found.origin,
+        "manifest": manifest,
+        "manifest_error": error,
+        "fault": found.fault,
+    })
+}
+
+fn tried(tried: &Tried) -> Value {
+    let (status, reason) = tried.failure.clone().unzip();
+    json!({
+        "path": tried.path,
+        "origin": tried.origin,
+        "state": tried.state,
+        "status": status,
+        "reason": reason,
+        "name": tried.name,
+        "version": tried.version,
+        "description": tried.description,
+        "abi_version": tried.abi_version,
+        "backends": tried.backends,
+    })
+}
+
+fn backend(backend: &BackendFacts, plugins: &[Tried]) -> Value {
+    let plugin = plugins.iter().find(|plugin| plugin.backends.contains(&backend.name));
     json!({
         "name": backend.name,
         "available": backend.unavailable.is_none(),
         "reason": backend.unavailable,
         "builtin": backend.builtin,
+        "plugin": plugin.map(|plugin| &plugin.path),
         "auto_priority": backend.auto_priority,
         "components": backend.components,
         "devices": backend.devices.iter().map(device).collect::<Vec<_>>(),

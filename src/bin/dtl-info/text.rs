@@ -1,7 +1,9 @@
 //! The reports as text for people, at most 100 columns wide.
 
 use crate::environment::Environment;
-use crate::facts::{BackendFacts, Choice, DeviceFacts, Facts, MachineFacts};
+use crate::facts::{Choice, DeviceFacts, Facts, MachineFacts};
+use crate::manifest::Manifest;
+use crate::plugins::{Listing, Tried};
 use dtl::abi::runtime::DTL_ABI_VERSION;
 
 const WIDTH: usize = 100;
@@ -20,7 +22,9 @@ pub(crate) fn facts(facts: &Facts) -> String {
     out += "\nMachine\n";
     out += &machine(&facts.machine);
     out += "\nBackends\n";
-    out += &backends(&facts.backends);
+    out += &backends(facts);
+    out += "\nPlugins\n";
+    out += &plugins(&facts.plugins);
     out += "\nDevices\n";
     out += &table(&["backend", "device", "kind", "units", "memory", "free", "name"], &devices(facts));
     out += "\nMemory kinds\n";
@@ -94,23 +98,87 @@ fn ranges(numbers: &[i32]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-fn backends(backends: &[BackendFacts]) -> String {
-    let rows = backends.iter().map(|backend| {
+fn backends(facts: &Facts) -> String {
+    let rows = facts.backends.iter().map(|backend| {
+        let origin = || {
+            if facts.plugins.iter().any(|p| p.backends.contains(&backend.name)) {
+                "plugin"
+            } else {
+                "registered"
+            }
+        };
         vec![
             backend.name.clone(),
             if backend.unavailable.is_none() { "yes" } else { "no" }.to_owned(),
             backend.auto_priority.map_or("never".to_owned(), |priority| priority.to_string()),
-            if backend.builtin { "built in" } else { "registered" }.to_owned(),
+            if backend.builtin { "built in" } else { origin() }.to_owned(),
             backend.components.join(", "),
         ]
     });
     let mut out = table(&["name", "available", "auto", "origin", "components"], &rows.collect::<Vec<_>>());
-    for backend in backends {
+    for backend in &facts.backends {
         if let Some(why) = &backend.unavailable {
             out += &wrapped(&format!("  {}: ", backend.name), why);
         }
     }
     out
+}
+
+fn plugins(plugins: &[Tried]) -> String {
+    if plugins.is_empty() {
+        return "  none (DTL_PLUGIN_PATH names folders to search)\n".to_owned();
+    }
+    let mut out = String::new();
+    for plugin in plugins {
+        out += &wrapped("  ", &plugin.path);
+        let version = format!("{} {}", plugin.name, plugin.version);
+        let said = match &plugin.failure {
+            Some((status, reason)) => format!("{status}: {reason}"),
+            None => {
+                format!("{}; backends {}; {}", version.trim(), plugin.backends.join(", "), plugin.description)
+            }
+        };
+        out += &wrapped(&format!("      {:<8}", plugin.state), &said);
+    }
+    out
+}
+
+/// `dtl-info --plugins`.
+pub(crate) fn listing(listing: &Listing) -> String {
+    let mut out = "Searched\n".to_owned();
+    for (path, origin, fault) in &listing.places {
+        let fault = fault.as_ref().map_or(String::new(), |fault| format!(": {fault}"));
+        out += &wrapped("  ", &format!("{} ({origin}){fault}", path.display()));
+    }
+    out += "\nPlugin files (not loaded)\n";
+    for found in &listing.files {
+        out += &wrapped("  ", &format!("{} ({})", found.path.display(), found.origin));
+        let manifest = match &found.manifest {
+            None => "none".to_owned(),
+            Some(Err(error)) => format!("cannot be read: {error}"),
+            Some(Ok(manifest)) => described(manifest),
+        };
+        out += &wrapped("      manifest  ", &manifest);
+        if let Some(fault) = &found.fault {
+            out += &wrapped("      fault     ", fault);
+        }
+    }
+    out
+}
+
+/// "mine 1.0: ABI 1 to 1; memory, comm; needs openblas; what it is".
+fn described(manifest: &Manifest) -> String {
+    let mut parts = Vec::new();
+    if let Some((low, high)) = manifest.abi {
+        parts.push(format!("ABI {low} to {high}"));
+    }
+    parts.push(manifest.components.join(", "));
+    if !manifest.environments.is_empty() {
+        parts.push(format!("needs {}", manifest.environments.join(", ")));
+    }
+    parts.push(manifest.description.clone());
+    parts.retain(|part| !part.is_empty());
+    format!("{}: {}", format!("{} {}", manifest.name, manifest.version).trim(), parts.join("; "))
 }
 
 fn devices(facts: &Facts) -> Vec<Vec<String>> {

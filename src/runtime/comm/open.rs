@@ -8,11 +8,11 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
-use crate::runtime::{explain, settings};
+use crate::runtime::{explain, plugins, settings};
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
 use crate::sys::lock::Mutex;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::sync::Arc;
 
 /// How long the ranks wait for each other at the start unless the description says less.
@@ -154,22 +154,19 @@ pub fn choose(
 }
 
 fn find(kind: &str) -> Result<Arc<Backend>> {
-    let all = registry::all();
-    let comms: Vec<_> = all.iter().filter(|backend| backend.comm.is_some()).collect();
-    match comms.iter().find(|backend| backend.name() == kind) {
-        Some(backend) => {
-            backend.ready()?;
-            Ok(Arc::clone(backend))
-        }
-        None => {
-            let known: Vec<_> = comms.iter().map(|backend| backend.name()).collect();
-            fail!(
-                DTL_ERROR_NOT_FOUND,
-                "no communicator kind is named \"{kind}\"; known: auto, {}",
-                known.join(", ")
-            )
-        }
+    if let Some(backend) = registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
+        backend.ready()?;
+        return Ok(backend);
     }
+    let mut known = registry::all();
+    known.retain(|backend| backend.comm.is_some());
+    let known: Vec<_> = known.iter().map(|backend| backend.name()).collect();
+    fail!(
+        DTL_ERROR_NOT_FOUND,
+        "no communicator kind is named \"{kind}\"; known: auto, {}{}",
+        known.join(", "),
+        plugins::failures()
+    )
 }
 
 /// Decides from data that are equal on all ranks, so that all decide the same.
@@ -208,21 +205,9 @@ fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Co
 /// A communicator of all ranks of an open transport.
 fn assemble(backend: Arc<Backend>, transport: Box<dyn Transport>, timeout_ns: u64) -> Comm {
     let place = (transport.rank(), transport.size());
-    let kind = interned(&backend.name);
+    let kind = crate::runtime::for_ever(&backend.name);
     let link = Arc::new(Link::new(transport, backend, kind));
     Comm::new(link, 0, None, place, timeout_ns)
-}
-
-/// Kind names live for ever; there are few different ones.
-fn interned(name: &CStr) -> &'static CStr {
-    static NAMES: Mutex<Vec<&'static CStr>> = Mutex::new(Vec::new());
-    let mut names = NAMES.lock();
-    if let Some(known) = names.iter().find(|known| **known == name) {
-        return known;
-    }
-    let kept: &'static CStr = Box::leak(name.to_owned().into_boxed_c_str());
-    names.push(kept);
-    kept
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Puts the header together: preamble, sections in the sources' order, closing macros.
 
 use crate::source::{Item, Kind, Module, Source};
-use crate::{Outcome, constants, initial, source};
+use crate::{Outcome, constants, initial, layouts, source};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 
 const PREAMBLE: &str = include_str!("../preamble.h");
+const PLUGIN: &str = include_str!("../plugin.h");
 const CLOSING: &str = include_str!("../closing.h");
 
 /// The whole text of `include/dtl.h`.
@@ -17,6 +18,7 @@ pub fn header(root: &Path) -> Outcome<String> {
     for module in source.modules.iter().filter(|module| !module.items.is_empty()) {
         section(&mut text, module, &source, &declarations)?;
     }
+    text.push_str(&layouts::macros(&source, PLUGIN));
     text.push_str(CLOSING);
     refuse_cpp_keywords(&text)?;
     Ok(text)

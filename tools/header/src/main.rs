@@ -1,4 +1,5 @@
-//! Generates `include/dtl.h` (and, on request, the frozen symbol list) from `src/abi` and `src/ffi`.
+//! Generates `include/dtl.h`, `src/abi/layouts.rs` (and, on request, the frozen symbol list) from
+//! `src/abi` and `src/ffi`.
 //!
 //! cbindgen turns structs, types and functions into C; this tool reads the same sources for what
 //! cbindgen has no word for (order by noun, suffixed constants, `_NULL` and `_INIT` macros).
@@ -7,6 +8,7 @@
 mod constants;
 mod emit;
 mod initial;
+mod layouts;
 mod source;
 
 use std::collections::BTreeSet;
@@ -15,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo run -p dtl-header [-- --check | --symbols]
-  (nothing)   write include/dtl.h
-  --check     fail, and show the difference, if include/dtl.h is not what the sources say
+  (nothing)   write include/dtl.h and src/abi/layouts.rs
+  --check     fail, and show the difference, if they are not what the sources say
   --symbols   add the functions that are new to tests/dtl.symbols (never removes one)";
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -42,27 +44,39 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// The generated files and what they should hold.
+fn wanted() -> Outcome<[(&'static str, String); 2]> {
+    let root = root();
+    let layouts = layouts::table(&source::read(&root)?);
+    Ok([("include/dtl.h", emit::header(&root)?), ("src/abi/layouts.rs", layouts)])
+}
+
 fn write() -> Outcome<()> {
-    let path = root().join("include/dtl.h");
-    std::fs::create_dir_all(root().join("include"))?;
-    std::fs::write(&path, emit::header(&root())?)?;
-    println!("wrote include/dtl.h");
+    for (file, text) in wanted()? {
+        std::fs::write(root().join(file), text)?;
+        println!("wrote {file}");
+    }
     Ok(())
 }
 
 fn check() -> Outcome<()> {
-    let committed = root().join("include/dtl.h");
-    let wanted = emit::header(&root())?;
-    if std::fs::read_to_string(&committed).unwrap_or_default() == wanted {
-        println!("include/dtl.h is what the sources say");
-        return Ok(());
+    for (file, text) in wanted()? {
+        let committed = root().join(file);
+        if std::fs::read_to_string(&committed).unwrap_or_default() == text {
+            println!("{file} is what the sources say");
+            continue;
+        }
+        let name = committed.file_name().unwrap_or_default().to_string_lossy();
+        let fresh = std::env::temp_dir().join(format!("{}-{name}", std::process::id()));
+        std::fs::write(&fresh, text)?;
+        let shown = Command::new("diff").arg("-u").arg(&committed).arg(&fresh).status();
+        std::fs::remove_file(&fresh)?;
+        shown?;
+        return Err(
+            format!("{file} is out of date. Run `cargo run -p dtl-header` and commit the result.").into()
+        );
     }
-    let fresh = std::env::temp_dir().join(format!("dtl-header-{}.h", std::process::id()));
-    std::fs::write(&fresh, wanted)?;
-    let shown = Command::new("diff").arg("-u").arg(&committed).arg(&fresh).status();
-    std::fs::remove_file(&fresh)?;
-    shown?;
-    Err("include/dtl.h is out of date. Run `cargo run -p dtl-header` and commit the result.".into())
+    Ok(())
 }
 
 /// The frozen list only grows here: taking a symbol away breaks programs, so it is done by hand,

@@ -30,7 +30,7 @@ pub struct Item {
 pub enum Kind {
     Constant(syn::ItemConst),
     Struct(syn::ItemStruct),
-    Type,
+    Type(syn::ItemType),
     Function,
 }
 
@@ -76,7 +76,7 @@ fn read_module(path: &Path, source: &mut Source) -> Outcome<()> {
                 if let Some(target) = path_name(&alias.ty) {
                     source.aliases.insert(alias.ident.to_string(), target);
                 }
-                (alias.ident.to_string(), Kind::Type)
+                (alias.ident.to_string(), Kind::Type(alias))
             }
             syn::Item::Fn(function) if is_exported(&function) => {
                 (function.sig.ident.to_string(), Kind::Function)

@@ -103,7 +103,7 @@ fn backend(work: &Work) -> Result<Backend, Halt> {
 
 fn find(work: &Work) -> Called<Backend> {
     if let Some(path) = &work.plugin {
-        return load(path);
+        return Backend::load(path);
     }
     let name = work.backend.as_deref().or(work.kind.as_deref()).unwrap_or("host");
     match name {
@@ -119,12 +119,6 @@ fn find(work: &Work) -> Called<Backend> {
         }
         _ => Backend::find(name),
     }
-}
-
-/// Loads a plugin file.
-fn load(path: &std::path::Path) -> Called<Backend> {
-    let text = format!("{}: this library cannot load backends from files", path.display());
-    Err(Refused { call: "dtl_backend_load", status: DTL_ERROR_NOT_SUPPORTED, text })
 }
 
 fn time(work: &Work) -> Result<(), Halt> {

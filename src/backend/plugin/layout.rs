@@ -1,0 +1,101 @@
+//! Compares how a plugin's compiler laid out the header's structs with how ours did.
+//!
+//! Structs that begin with struct_size may be shorter (an older header) or longer (a newer one) at
+//! their end; what both have must lie at the same place.
+
+use crate::abi::layouts::{LAYOUTS, Layout};
+use crate::error::{Result, fail};
+
+/// A row of the plugin's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    pub(super) name: &'a str,
+    pub(super) field: Option<&'a str>,
+    pub(super) offset: usize,
+    pub(super) size: usize,
+}
+
+/// Fails if the row differs from ours, both sides' numbers in the text.
+pub(super) fn check(row: Row) -> Result<()> {
+    // A struct that this library does not have comes from a newer header, whose slots it never calls.
+    let Some(whole) = ours(row.name, None) else { return Ok(()) };
+    let grows = ours(row.name, Some("struct_size")).is_some();
+    let Some(field) = row.field else {
+        if row.size == whole.size || grows {
+            return Ok(());
+        }
+        return fail!(
+            DTL_ERROR_INCOMPATIBLE_ABI,
+            "{} has {} bytes in the plugin and {} in this library: {REBUILD}",
+            row.name,
+            row.size,
+            whole.size
+        );
+    };
+    match ours(row.name, Some(field)) {
+        Some(known) if (known.offset, known.size) == (row.offset, row.size) => Ok(()),
+        Some(known) => fail!(
+            DTL_ERROR_INCOMPATIBLE_ABI,
+            "{}.{field} lies at offset {} ({} bytes) in the plugin and at {} ({} bytes) in this library: {REBUILD}",
+            row.name,
+            row.offset,
+            row.size,
+            known.offset,
+            known.size
+        ),
+        None if grows && row.offset >= whole.size => Ok(()),
+        None => fail!(
+            DTL_ERROR_INCOMPATIBLE_ABI,
+            "{}.{field} lies at offset {} ({} bytes) in the plugin and is not known to this library, whose {} has {} \
+             bytes: {REBUILD}",
+            row.name,
+            row.offset,
+            row.size,
+            row.name,
+            whole.size
+        ),
+    }
+}
+
+const REBUILD: &str = "build the plugin with this library's dtl.h and without options that change layouts";
+
+fn ours(name: &str, field: Option<&str>) -> Option<&'static Layout> {
+    LAYOUTS.iter().find(|known| known.name == name && known.field == field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &'static str, field: Option<&'static str>, offset: usize, size: usize) -> Row<'static> {
+        Row { name, field, offset, size }
+    }
+
+    fn text(row: Row) -> String {
+        check(row).err().map_or(String::new(), |error| error.text().to_owned())
+    }
+
+    #[test]
+    fn our_own_rows_pass() {
+        LAYOUTS.iter().for_each(|l| check(row(l.name, l.field, l.offset, l.size)).unwrap());
+        assert!(LAYOUTS.len() > 100 && LAYOUTS.iter().all(|layout| layout.size > 0));
+    }
+
+    #[test]
+    fn older_and_newer_headers_pass() {
+        assert_eq!(text(row("dtl_comm_vtable_t", None, 0, 48)), "");
+        assert_eq!(text(row("dtl_comm_vtable_t", None, 0, 500)), "");
+        assert_eq!(text(row("dtl_comm_vtable_t", Some("probe"), 64, 8)), "");
+        assert_eq!(text(row("dtl_future_t", Some("x"), 1, 1)), "");
+    }
+
+    #[test]
+    fn a_difference_is_named_with_both_numbers() {
+        let moved = text(row("dtl_comm_vtable_t", Some("isend"), 44, 8));
+        assert!(moved.contains("dtl_comm_vtable_t.isend lies at offset 44 (8 bytes)"), "{moved}");
+        assert!(moved.contains("at 32 (8 bytes) in this library"), "{moved}");
+        assert!(text(row("dtl_launch_t", Some("grid"), 8, 24)).contains("dtl_launch_t.grid"));
+        assert!(text(row("dtl_comm_done_t", None, 0, 40)).contains("has 40 bytes in the plugin and 24"));
+        assert!(text(row("dtl_comm_vtable_t", Some("odd"), 16, 8)).contains("not known"));
+    }
+}

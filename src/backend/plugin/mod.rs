@@ -1,0 +1,212 @@
+//! Plugin files: from a path to something that can be told to register its backends.
+//!
+//! Here: loading the file, calling its entry, versions and texts. Before it is loaded, `elf` looks at it;
+//! `layout` compares structs. What was tried and how it ended is kept by `runtime::plugins`.
+
+mod elf;
+mod layout;
+
+use super::native;
+use crate::abi::plugin::{dtl_host_api_t, dtl_layout_t, dtl_plugin_entry_fn_t, dtl_plugin_t};
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::error::{Result, fail};
+use crate::runtime::plugins::{Facts, Plugin, Step};
+use crate::runtime::registry;
+use crate::sys::buf::Addr;
+use crate::sys::dl::Module;
+use std::ffi::{CStr, c_char};
+use std::mem::offset_of;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Words of the room behind the entry's `out`, as the header promises.
+const ROOM: usize = 4096 / size_of::<u64>();
+const MOST_ROWS: u32 = 4096;
+type Load = unsafe extern "C" fn(*const dtl_host_api_t) -> dtl_status_t;
+
+/// Looks at a file without loading it: fails if it can be no plugin of this machine.
+pub fn examine(path: &Path) -> Result<()> {
+    elf::check(path)
+}
+
+/// Loads a file, asks its entry what it is, and checks the answer. `step` hears what comes next.
+pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Arc<dyn Plugin>> {
+    elf::check(path)?;
+    step("the dynamic loader");
+    // SAFETY: whoever named the file, or the folder, answers for what runs when it is loaded.
+    let module = match unsafe { Module::open(path) } {
+        Ok(module) => module,
+        Err(text) => return fail!(DTL_ERROR_UNAVAILABLE, "the dynamic loader refuses it: {text}"),
+    };
+    let Some(entry) = module.symbol(c"dtl_plugin_entry_v1") else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "it is no plugin: the loader finds no dtl_plugin_entry_v1 in it"
+        );
+    };
+    step("its entry");
+    let raw = enter(entry, host)?;
+    let facts = facts(&raw, host)?;
+    check_layouts(&raw)?;
+    match raw.load {
+        Some(load) => Ok(Arc::new(Loaded { facts, load, host })),
+        None => fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_t.load is NULL: a plugin needs it"),
+    }
+}
+
+/// A plugin whose answers have been checked.
+struct Loaded {
+    facts: Facts,
+    load: Load,
+    host: &'static dtl_host_api_t,
+}
+
+impl Plugin for Loaded {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn load(&self) -> Result<()> {
+        drop(native::take_error_text()); // a call before may have left one
+        // SAFETY: the plugin promised the header's contract for it; `host` lives for ever.
+        match unsafe { (self.load)(self.host) } {
+            DTL_SUCCESS => {
+                drop(native::take_error_text()); // of something that it tried and could do without
+                Ok(())
+            }
+            status => Err(native::foreign_error("its load", status)),
+        }
+    }
+}
+
+/// Calls the entry on zeroed room and takes what it wrote.
+fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
+    let mut room = [0_u64; ROOM];
+    // SAFETY: data and function pointers have one representation on every system with dlsym, null is None,
+    // and a symbol of this name is promised to be such a function.
+    let entry = unsafe { std::mem::transmute::<*mut std::ffi::c_void, dtl_plugin_entry_fn_t>(entry.ptr()) };
+    let Some(entry) = entry else { return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_entry_v1 is NULL") };
+    drop(native::take_error_text()); // a call before may have left one
+    // SAFETY: the header's contract: `out` has 4096 writable bytes, aligned to 8.
+    let status = unsafe { entry(host, room.as_mut_ptr().cast()) };
+    if status != DTL_SUCCESS {
+        return Err(native::foreign_error("its entry", status));
+    }
+    // SAFETY: the room is larger than the struct and aligned; any bytes are integers and pointers.
+    let raw = unsafe { room.as_ptr().cast::<dtl_plugin_t>().read() };
+    let least = offset_of!(dtl_plugin_t, load) + size_of::<Option<Load>>();
+    if (raw.struct_size as usize) < least || raw.struct_size as usize > size_of_val(&room) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_plugin_t.struct_size is {}: start from DTL_PLUGIN_INIT",
+            raw.struct_size
+        );
+    }
+    if let Some(at) = room.iter().skip(size_of::<dtl_plugin_t>() / 8).position(|&word| word != 0) {
+        return fail!(
+            DTL_ERROR_INCOMPATIBLE_ABI,
+            "dtl_plugin_t sets a field at offset {} that this library does not know: update libdtl",
+            size_of::<dtl_plugin_t>() + 8 * at
+        );
+    }
+    Ok(raw)
+}
+
+/// Versions and texts.
+fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<Facts> {
+    let spoken = agree((raw.abi_version_min, raw.abi_version), (host.abi_version_min, host.abi_version))?;
+    // SAFETY: the plugin promised a NUL-terminated text or NULL, as in the two lines below.
+    let name = unsafe { text(raw.name) };
+    // SAFETY: as above.
+    let version = unsafe { text(raw.version) };
+    // SAFETY: as above.
+    let description = unsafe { text(raw.description) };
+    registry::check_name("plugin", &name)?;
+    Ok(Facts { name, version, description, compiled_for: raw.abi_version, spoken })
+}
+
+/// The highest version in both ranges (lowest, highest).
+fn agree(plugin: (u32, u32), library: (u32, u32)) -> Result<u32> {
+    let highest = plugin.1.min(library.1);
+    if plugin.0 == 0 || plugin.0 > plugin.1 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_plugin_t says ABI versions {} to {}: start from DTL_PLUGIN_INIT",
+            plugin.0,
+            plugin.1
+        );
+    }
+    if highest < plugin.0.max(library.0) {
+        let update = if plugin.0 > library.1 { "update libdtl" } else { "build the plugin anew" };
+        return fail!(
+            DTL_ERROR_INCOMPATIBLE_ABI,
+            "it speaks ABI versions {} to {}, this library {} to {}: {update}",
+            plugin.0,
+            plugin.1,
+            library.0,
+            library.1
+        );
+    }
+    Ok(highest)
+}
+
+fn check_layouts(raw: &dtl_plugin_t) -> Result<()> {
+    if raw.layout_count == 0 {
+        return Ok(());
+    }
+    if raw.layouts.is_null() || raw.layout_count > MOST_ROWS {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_plugin_t.layout_count is {} and layouts {}: start from DTL_PLUGIN_INIT",
+            raw.layout_count,
+            if raw.layouts.is_null() { "NULL" } else { "is not that long" }
+        );
+    }
+    for index in 0..raw.layout_count as usize {
+        // SAFETY: the plugin promised that many rows.
+        let at = unsafe { raw.layouts.add(index) };
+        // SAFETY: as above; rows are plain data.
+        let row: dtl_layout_t = unsafe { at.read() };
+        // SAFETY: the plugin promised texts or NULL.
+        let name = unsafe { text(row.name) };
+        // SAFETY: as above.
+        let field = unsafe { text(row.field) };
+        let field = (!row.field.is_null()).then_some(field.as_str());
+        layout::check(layout::Row {
+            name: &name,
+            field,
+            offset: row.offset as usize,
+            size: row.size as usize,
+        })?;
+    }
+    Ok(())
+}
+
+/// A text of the plugin's; empty for NULL.
+///
+/// # Safety
+/// `pointer` is null or a NUL-terminated text.
+unsafe fn text(pointer: *const c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: passed on.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_highest_common_version_is_spoken() {
+        assert_eq!(agree((1, 3), (1, 5)).unwrap(), 3);
+        assert_eq!(agree((1, 7), (1, 5)).unwrap(), 5);
+        assert_eq!(agree((4, 4), (2, 5)).unwrap(), 4);
+        let newer = agree((6, 7), (1, 5)).unwrap_err();
+        assert!(newer.text().contains("6 to 7, this library 1 to 5: update libdtl"), "{newer}");
+        let older = agree((1, 2), (3, 5)).unwrap_err();
+        assert!(older.text().contains("1 to 2, this library 3 to 5: build the plugin anew"), "{older}");
+        assert!(agree((0, 1), (1, 1)).is_err() && agree((3, 2), (1, 5)).is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! The functions that plugins are handed, and what the layers below are handed in turn. Exports no
+//! symbol: plugins reach these through dtl_host_api_t.
+
+use super::{args, backend, guard};
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::plugin::dtl_host_api_t;
+use crate::abi::runtime::{DTL_ABI_VERSION, DTL_LOG_DEBUG, DTL_LOG_ERROR};
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::vtable::dtl_backend_vtable_t;
+use crate::backend::native;
+use crate::error::{Result, fail};
+use crate::runtime::registry::Backend;
+use crate::runtime::{log, plugins};
+use crate::sys::buf::Addr;
+use std::ffi::{c_char, c_void};
+use std::path::Path;
+use std::sync::Arc;
+
+static HOST: dtl_host_api_t = dtl_host_api_t {
+    struct_size: size_of::<dtl_host_api_t>() as u32,
+    abi_version: DTL_ABI_VERSION,
+    abi_version_min: native::OLDEST_ABI,
+    reserved: 0,
+    backend_register: Some(host_register),
+    set_error: Some(backend::dtl_backend_set_error),
+    log: Some(host_log),
+};
+
+/// What `runtime::lifecycle` opens the library with: the built-in backends, and the way to open plugin
+/// files.
+#[must_use]
+pub fn builtin() -> Vec<Arc<Backend>> {
+    plugins::open_files_with(open);
+    crate::backend::builtin()
+}
+
+fn open(path: &Path, step: plugins::Step) -> Result<Arc<dyn plugins::Plugin>> {
+    crate::backend::plugin::open(path, &HOST, step)
+}
+
+unsafe extern "C" fn host_register(
+    name: *const c_char,
+    vtable: *const dtl_backend_vtable_t,
+    self_: *mut c_void,
+    flags: u64,
+    out: *mut dtl_backend_t,
+) -> dtl_status_t {
+    let status = guard::call(|_| {
+        // SAFETY: the caller's contract.
+        let name = unsafe { args::text(name, "name") }?;
+        let out = args::Out::new(out, "out")?;
+        // SAFETY: the caller's contract.
+        let mut tables = unsafe { backend::take_tables(vtable) }?;
+        let mut owner = None;
+        let make = |compiled_for, spoken| {
+            // A plugin from a newer header that speaks our version: what it sets beyond was refused.
+            if tables.main.abi_version == compiled_for {
+                tables.main.abi_version = spoken;
+            }
+            let (backend, made) = native::adapt(name, &tables, Addr::new(self_))?;
+            owner = Some(made);
+            Ok(backend)
+        };
+        out.set(plugins::register(flags, make)?);
+        owner.iter().for_each(|owner| owner.arm());
+        Ok(())
+    });
+    if status != DTL_SUCCESS {
+        // If load passes the status on, the text goes with it.
+        // SAFETY: the thread's last error is a text that nothing replaces in between.
+        let _ = unsafe { args::text(guard::last_error(), "the last error") }.and_then(native::set_error_text);
+    }
+    status
+}
+
+unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {
+    guard::always(|| {
+        if !(DTL_LOG_ERROR..=DTL_LOG_DEBUG).contains(&level) {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "level {level}: use DTL_LOG_ERROR to DTL_LOG_DEBUG");
+        }
+        // SAFETY: the caller's contract.
+        log::log(level, unsafe { args::text(text, "text") }?);
+        Ok(())
+    })
+}

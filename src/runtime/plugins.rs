@@ -1,0 +1,445 @@
+//! Plugin files: which were tried, how each ended, where they are searched for.
+//!
+//! One thread at a time loads; it may find itself here again, when a plugin registers. A file is known by
+//! what it is (device and inode), so a second name of it is not a second plugin; it stays loaded as long
+//! as the process. Not here: the foreign call (handed in as an [`Opener`]) and who may be trusted
+//! (`sys::trust`).
+
+use super::registry::{self, Backend};
+use super::{for_ever, log, settings};
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::plugin::{DTL_PLUGIN_FAILED, DTL_PLUGIN_IDLE, DTL_PLUGIN_LOADED};
+use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS, dtl_status_t};
+use crate::error::{Error, Result, fail};
+use crate::sys::dl;
+use crate::sys::epoch;
+use crate::sys::lock::{Condvar, Mutex, MutexGuard};
+use crate::sys::trust::{self, Identity, Refusal, Trusted};
+use std::ffi::{CStr, CString};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ThreadId;
+
+/// Hears what is about to be called, in words: when a plugin crashes or hangs, that is where.
+pub type Step<'a> = &'a dyn Fn(&str);
+/// Loads a file and asks it what it is.
+pub type Opener = fn(&Path, Step) -> Result<Arc<dyn Plugin>>;
+
+/// A plugin that is in memory.
+pub trait Plugin: Send + Sync {
+    /// What it says of itself.
+    fn facts(&self) -> &Facts;
+    /// Registers its backends, by way of [`register`].
+    fn load(&self) -> Result<()>;
+}
+
+/// What a plugin says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Its name.
+    pub name: String,
+    /// Its version; may be empty.
+    pub version: String,
+    /// What it is; may be empty.
+    pub description: String,
+    /// ABI version of the header it was compiled with.
+    pub compiled_for: u32,
+    /// ABI version that it and the library agreed on.
+    pub spoken: u32,
+}
+
+/// What became of one file or folder; the texts live for ever.
+pub struct Info {
+    /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    pub state: i32,
+    /// How the last attempt ended.
+    pub status: dtl_status_t,
+    /// The version spoken; 0 = none.
+    pub abi_version: u32,
+    /// Path, reason, origin, name, version, description, backends.
+    pub texts: [&'static CStr; 7],
+}
+
+struct Record {
+    path: PathBuf,
+    identity: Option<Identity>,
+    /// Who asked for it.
+    origin: &'static str,
+    plugin: Option<Arc<dyn Plugin>>,
+    /// What it registered when it was loaded last.
+    backends: Vec<dtl_backend_t>,
+    failure: Option<Error>,
+}
+
+struct State {
+    opener: Option<Opener>,
+    records: Vec<Record>,
+    /// The thread that loads.
+    loader: Option<ThreadId>,
+    /// What the plugin that is being loaded has registered, and its versions.
+    current: Option<Current>,
+}
+
+struct Current {
+    compiled_for: u32,
+    spoken: u32,
+    backends: Vec<dtl_backend_t>,
+}
+
+static STATE: Mutex<State> =
+    Mutex::new(State { opener: None, records: Vec::new(), loader: None, current: None });
+static CHANGED: Condvar = Condvar::new();
+/// Whether the folders have been searched since the library was opened.
+static SEARCHED: AtomicBool = AtomicBool::new(false);
+
+/// Hands in what opens files, so that this layer names nothing below it.
+pub fn open_files_with(opener: Opener) {
+    STATE.lock().opener = Some(opener);
+}
+
+/// The right to load, held by one thread at a time.
+struct Turn;
+
+impl Turn {
+    /// Waits for it. `None`: this thread has it, and is inside a plugin.
+    fn take() -> Option<Self> {
+        let me = std::thread::current().id();
+        let mut state = STATE.lock();
+        while let Some(loader) = state.loader {
+            if loader == me {
+                return None;
+            }
+            state = CHANGED.wait(state);
+        }
+        state.loader = Some(me);
+        Some(Turn)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut state = STATE.lock();
+        (state.loader, state.current) = (None, None);
+        drop(state);
+        CHANGED.notify_all();
+    }
+}
+
+/// Loads a plugin file; the first of its backends. A file whose backends are registered is left as it is.
+pub fn load(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
+    let _turn = turn(origin)?;
+    load_file(path, origin, step)
+}
+
+/// Loads every file *.so of a folder, by name; how many of them are loaded now. What fails is kept
+/// for [`at`] and logged.
+pub fn load_folder(path: &Path, origin: &'static str) -> Result<u64> {
+    let _turn = turn(origin)?;
+    search_folder(path, origin)
+}
+
+fn turn(call: &str) -> Result<Turn> {
+    match Turn::take() {
+        Some(turn) => Ok(turn),
+        None => fail!(DTL_ERROR_BUSY, "{call} inside a plugin's load: it may call the host's functions only"),
+    }
+}
+
+fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
+    let trusted = match trust::check_file(path) {
+        Ok(trusted) => trusted,
+        Err(refusal) => return Err(refuse(path, origin, refusal)),
+    };
+    let state = STATE.lock();
+    let known = state.records.iter().find(|known| known.identity == Some(trusted.identity));
+    let plugin = known.and_then(|known| known.plugin.clone());
+    let handles = known.map(|known| known.backends.clone()).unwrap_or_default();
+    let opener = state.opener;
+    drop(state);
+    if let Some((first, _)) = registered(&handles).first() {
+        return Ok(*first);
+    }
+    let opened = match (plugin, opener) {
+        (Some(plugin), _) => Ok(plugin),
+        (None, Some(open)) => open(&trusted.path, step),
+        (None, None) => fail!(DTL_ERROR_INVALID_STATE, "the library is not open"),
+    };
+    let (plugin, outcome) = match opened {
+        Ok(plugin) => (Some(Arc::clone(&plugin)), register_all(plugin.as_ref(), step)),
+        Err(error) => (None, Err(error)),
+    };
+    remember(trusted, origin, plugin, outcome)
+}
+
+/// Calls the plugin's load; takes back what it registered if it fails.
+fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Vec<dtl_backend_t>> {
+    let Facts { compiled_for, spoken, .. } = *plugin.facts();
+    STATE.lock().current = Some(Current { compiled_for, spoken, backends: Vec::new() });
+    step("its load");
+    let outcome = plugin.load();
+    let current = STATE.lock().current.take();
+    let backends = current.map(|current| current.backends).unwrap_or_default();
+    match outcome {
+        Ok(()) if backends.is_empty() => fail!(DTL_ERROR_INVALID_ARGUMENT, "its load registered no backend"),
+        Ok(()) => Ok(backends),
+        Err(error) => {
+            let inside = epoch::enter();
+            for backend in backends {
+                // Only a thread that found it in this moment can be using it; then it stays.
+                if let Err(error) = registry::remove(&inside, backend) {
+                    log::warning!("a plugin's load failed, and a backend of it stays: {}", error.text());
+                }
+            }
+            Err(error)
+        }
+    }
+}
+
+/// For the host's backend_register: adds a backend of the plugin that this thread is loading. `make`
+/// gets the ABI versions that it was compiled for and that are spoken.
+pub fn register(flags: u64, make: impl FnOnce(u32, u32) -> Result<Backend>) -> Result<dtl_backend_t> {
+    let versions = |state: &State| {
+        let mine = state.loader == Some(std::thread::current().id());
+        state.current.as_ref().filter(|_| mine).map(|current| (current.compiled_for, current.spoken))
+    };
+    let Some((compiled_for, spoken)) = versions(&STATE.lock()) else {
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "dtl_host_api_t.backend_register outside of a plugin's load (or in another thread): register there"
+        );
+    };
+    let backend = Arc::new(make(compiled_for, spoken)?);
+    let handle = registry::add(Arc::clone(&backend), flags)
+        .map_err(|error| error_with_owner(error, backend.name()))?;
+    if let Some(current) = &mut STATE.lock().current {
+        current.backends.push(handle);
+    }
+    Ok(handle)
+}
+
+/// Says which plugin has the name that another one wants.
+fn error_with_owner(error: Error, name: &str) -> Error {
+    let state = STATE.lock();
+    let has = |record: &&Record| registered(&record.backends).iter().any(|(_, known)| known == name);
+    match state.records.iter().find(has) {
+        Some(owner) => error.within(&format!("plugin {} has it", owner.path.display())),
+        None => error,
+    }
+}
+
+fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
+    let error = match refusal {
+        Refusal::System(error) if error.kind() == ErrorKind::NotFound => {
+            Error::new(DTL_ERROR_NOT_FOUND, "there is no such file or folder")
+        }
+        Refusal::System(error) => Error::new(DTL_ERROR_UNAVAILABLE, error.to_string()),
+        Refusal::Untrusted(text) => Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {text}")),
+    };
+    let shown = error.clone().within(&format!("plugin {}", path.display()));
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let record =
+        Record { path, identity: None, origin, plugin: None, backends: Vec::new(), failure: Some(error) };
+    keep(record);
+    shown
+}
+
+/// Keeps how an attempt ended, and makes its result of it.
+fn remember(
+    trusted: Trusted,
+    origin: &'static str,
+    plugin: Option<Arc<dyn Plugin>>,
+    outcome: Result<Vec<dtl_backend_t>>,
+) -> Result<dtl_backend_t> {
+    let Trusted { path, identity } = trusted;
+    let (backends, failure) = match outcome {
+        Ok(backends) => (backends, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let shown = failure.clone().map(|error| error.within(&format!("plugin {}", path.display())));
+    let first = backends.first().copied();
+    if shown.is_none() {
+        log::info!("plugin {} is loaded, by {origin}", path.display());
+    }
+    keep(Record { path, identity: Some(identity), origin, plugin, backends, failure });
+    match (first, shown) {
+        (Some(first), None) => Ok(first),
+        (_, Some(error)) => Err(error),
+        (None, None) => fail!(DTL_ERROR_INTERNAL, "a plugin without a backend was taken for loaded"),
+    }
+}
+
+/// Puts a record in the place of the one of the same file, or at the end.
+fn keep(record: Record) {
+    let mut state = STATE.lock();
+    let same = |known: &&mut Record| match (known.identity, record.identity) {
+        (Some(known), Some(new)) => known == new,
+        _ => known.path == record.path,
+    };
+    match state.records.iter_mut().find(same) {
+        // What has been loaded stays so, even if the file is refused by now.
+        Some(known) if known.plugin.is_some() && record.plugin.is_none() => known.failure = record.failure,
+        Some(known) => *known = record,
+        None => state.records.push(record),
+    }
+}
+
+/// Searches DTL_PLUGIN_PATH and the installed folder, once after each opening of the library. What
+/// fails is logged and kept. Costs one load once that is done.
+pub fn search() {
+    if SEARCHED.load(Ordering::Acquire) {
+        return;
+    }
+    // Inside a plugin's load there is nothing to wait for: it goes on without.
+    let Some(_turn) = Turn::take() else { return };
+    if SEARCHED.load(Ordering::Acquire) {
+        return;
+    }
+    for (place, origin) in places() {
+        let outcome = if place.is_dir() {
+            search_folder(&place, origin).map(drop)
+        } else {
+            load_file(&place, origin, &|_| {}).map(drop)
+        };
+        if let Err(error) = outcome {
+            log::warning!("{}", error.text());
+        }
+    }
+    SEARCHED.store(true, Ordering::Release);
+}
+
+/// The folders and files that are searched, in order, and who names them. Installed folders that do
+/// not exist are left out.
+#[must_use]
+pub fn places() -> Vec<(PathBuf, &'static str)> {
+    let path = settings::current().plugin_path.unwrap_or_default();
+    let named = path.split(':').filter(|place| !place.is_empty());
+    let mut places: Vec<_> = named.map(|place| (PathBuf::from(place), "DTL_PLUGIN_PATH")).collect();
+    let installed = installed_folders().into_iter().filter(|folder| folder.is_dir());
+    places.extend(installed.map(|folder| (folder, "installed")));
+    places
+}
+
+/// The settings have changed: the next look searches anew.
+pub fn search_again() {
+    SEARCHED.store(false, Ordering::Release);
+}
+
+fn search_folder(path: &Path, origin: &'static str) -> Result<u64> {
+    let folder = std::fs::canonicalize(path).map_err(Refusal::from);
+    let checked = folder.and_then(|folder| trust::check_folder(&folder).map(|()| folder));
+    let listed = checked.and_then(|folder| files_of(&folder).map_err(Refusal::from));
+    let files = listed.map_err(|refusal| refuse(path, origin, refusal))?;
+    let mut loaded = 0;
+    for file in files {
+        match load_file(&file, origin, &|_| {}) {
+            Ok(_) => loaded += 1,
+            Err(error) => log::warning!("{}", error.text()),
+        }
+    }
+    Ok(loaded)
+}
+
+/// The files *.so of a folder, by name.
+pub fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "so") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Where installed plugins are: dtl/backends beside libdtl.so; for a program that the library was
+/// linked into, in the lib folders of the prefix that it lies in.
+fn installed_folders() -> Vec<PathBuf> {
+    const IN_LIB: &str = "dtl/backends";
+    let Some(own) = dl::own_file() else { return Vec::new() };
+    let Some(folder) = own.parent() else { return Vec::new() };
+    if !dl::is_in_program(&own) {
+        return vec![folder.join(IN_LIB)];
+    }
+    let Some(prefix) = folder.parent() else { return Vec::new() };
+    let multiarch = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+    ["lib", "lib64", &multiarch].map(|lib| prefix.join(lib).join(IN_LIB)).into()
+}
+
+/// Those of the handles that are in the registry, with their names.
+fn registered(handles: &[dtl_backend_t]) -> Vec<(dtl_backend_t, String)> {
+    let inside = epoch::enter();
+    let name =
+        |handle: &dtl_backend_t| Some((*handle, registry::find(&inside, *handle).ok()?.name().to_owned()));
+    handles.iter().filter_map(name).collect()
+}
+
+/// Number of files and folders that are remembered.
+#[must_use]
+pub fn count() -> usize {
+    STATE.lock().records.len()
+}
+
+/// What became of the one of this index.
+#[must_use]
+pub fn at(index: usize) -> Option<Info> {
+    let state: MutexGuard<State> = STATE.lock();
+    state.records.get(index).map(describe)
+}
+
+fn describe(record: &Record) -> Info {
+    let backends: Vec<String> = registered(&record.backends).into_iter().map(|(_, name)| name).collect();
+    let state = match &record.failure {
+        _ if !backends.is_empty() => DTL_PLUGIN_LOADED,
+        Some(_) => DTL_PLUGIN_FAILED,
+        None => DTL_PLUGIN_IDLE,
+    };
+    let facts = record.plugin.as_ref().map(|plugin| plugin.facts().clone()).unwrap_or_default();
+    let reason = record.failure.as_ref().map_or("", Error::text);
+    let path = record.path.to_string_lossy();
+    let texts =
+        [&path, reason, record.origin, &facts.name, &facts.version, &facts.description, &backends.join(", ")];
+    Info {
+        state,
+        status: record.failure.as_ref().map_or(DTL_SUCCESS, Error::status),
+        abi_version: facts.spoken,
+        texts: texts.map(|text| for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default())),
+    }
+}
+
+/// For the text of NOT_FOUND: which plugins could not be loaded and why; empty if none.
+#[must_use]
+pub fn failures() -> String {
+    const SHOWN: usize = 4;
+    let state = STATE.lock();
+    let failed = state.records.iter().filter_map(|record| Some((&record.path, record.failure.as_ref()?)));
+    let failed: Vec<String> =
+        failed.map(|(path, error)| format!("{}: {}", path.display(), error.text())).collect();
+    match failed.len() {
+        0 => String::new(),
+        count => {
+            let shown = failed.into_iter().take(SHOWN).collect::<Vec<_>>().join("; ");
+            let more = if count > SHOWN {
+                format!("; and {} more (dtl-info shows them)", count - SHOWN)
+            } else {
+                String::new()
+            };
+            format!("; plugins that could not be loaded: {shown}{more}")
+        }
+    }
+}
+
+/// The library ends, or this is a forked child: what is in memory stays, its backends are gone, and
+/// the next opening searches and tries anew.
+pub fn settle() {
+    let mut state = STATE.lock();
+    state.records.retain(|record| record.plugin.is_some());
+    for record in &mut state.records {
+        record.backends.clear();
+        record.failure = None;
+    }
+    drop(state);
+    search_again();
+}

@@ -1,0 +1,184 @@
+//! Whether a file or folder may give this process code: who owns it and who can write to it.
+//!
+//! Not here: loading (`sys::dl`) and what plugins are (`runtime::plugins`).
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Whether this program has more rights than who started it (set-uid, set-gid, file capabilities). Its
+/// environment is then not to be trusted.
+#[must_use]
+pub fn is_privileged() -> bool {
+    // SAFETY: takes a number; an unknown one gives 0.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Which file it is, whatever its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// A file that may be loaded.
+#[derive(Clone, Debug)]
+pub struct Trusted {
+    /// Its path without symbolic links.
+    pub path: PathBuf,
+    /// Which file it is.
+    pub identity: Identity,
+}
+
+/// Checks a regular file and the folder that it lies in.
+pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
+    let path = fs::canonicalize(path)?;
+    let about = fs::metadata(&path)?;
+    if !about.is_file() {
+        return Err(Refusal::Untrusted("it is no regular file".to_owned()));
+    }
+    check_folder(path.parent().unwrap_or(Path::new("/")))?;
+    let own = Own::of_this_process();
+    match fault(own, &about, false) {
+        Some(fault) => Err(Refusal::Untrusted(format!("the file {fault}"))),
+        None => Ok(Trusted { path, identity: Identity { device: about.dev(), inode: about.ino() } }),
+    }
+}
+
+/// Checks a folder (a path without symbolic links), and that nobody can exchange it for another one.
+pub fn check_folder(path: &Path) -> Result<(), Refusal> {
+    let about = fs::metadata(path)?;
+    if !about.is_dir() {
+        return Err(Refusal::Untrusted(format!("{} is no folder", path.display())));
+    }
+    if let Some(fault) = fault(Own::of_this_process(), &about, true) {
+        return Err(Refusal::Untrusted(format!("the folder {} {fault}", path.display())));
+    }
+    // Who may rename a folder further up could put another one in its place.
+    for above in path.ancestors().skip(1) {
+        let mode = fs::metadata(above)?.mode();
+        if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+            let text = format!("the folder {} can be written by others: chmod o-w, or +t", above.display());
+            return Err(Refusal::Untrusted(text));
+        }
+    }
+    Ok(())
+}
+
+/// Why a path is not to be loaded from.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The system does not give it.
+    System(io::Error),
+    /// Others could have put something there; the text says what to do.
+    Untrusted(String),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Refusal::System(error)
+    }
+}
+
+/// Whose files count as this process' own.
+#[derive(Clone, Copy)]
+struct Own {
+    uid: u32,
+    /// With raised privileges only root's files count: whoever started the program may be the user
+    /// that it runs as.
+    is_privileged: bool,
+}
+
+impl Own {
+    fn of_this_process() -> Self {
+        Own { uid: super::process::own_uid(), is_privileged: is_privileged() }
+    }
+}
+
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+/// In such a folder only the owner of a file can replace it.
+const STICKY: u32 = 0o1000;
+
+/// What is wrong with owner and permissions, and how to mend it.
+fn fault(own: Own, about: &Metadata, is_folder: bool) -> Option<String> {
+    judge(own, about.uid(), about.mode(), is_folder)
+}
+
+fn judge(own: Own, owner: u32, mode: u32, is_folder: bool) -> Option<String> {
+    if owner != 0 && (own.is_privileged || owner != own.uid) {
+        let who =
+            if own.is_privileged { "root (the program runs with raised privileges)" } else { "you or root" };
+        return Some(format!("belongs to user {owner}: it must belong to {who}"));
+    }
+    let who = match mode & (GROUP_WRITES | OTHERS_WRITE) {
+        0 => return None,
+        _ if is_folder && mode & STICKY != 0 => return None,
+        GROUP_WRITES => "its group",
+        OTHERS_WRITE => "others",
+        _ => "its group and others",
+    };
+    Some(format!("can be written by {who} (mode {:04o}): chmod go-w", mode & 0o7777))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_root_and_oneself_may_give_code() {
+        let me = Own { uid: 1000, is_privileged: false };
+        assert!(judge(me, 1000, 0o755, false).is_none() && judge(me, 0, 0o644, false).is_none());
+        assert!(judge(me, 1001, 0o755, false).is_some_and(|text| text.contains("user 1001")));
+        let raised = Own { uid: 1000, is_privileged: true };
+        assert!(judge(raised, 1000, 0o755, true).is_some_and(|text| text.contains("root")));
+        assert!(judge(raised, 0, 0o755, true).is_none());
+    }
+
+    #[test]
+    fn nobody_else_may_write() {
+        let me = Own { uid: 1000, is_privileged: false };
+        let text = |mode, is_folder| judge(me, 1000, mode, is_folder).unwrap_or_default();
+        assert!(text(0o775, false).contains("its group (mode 0775)"));
+        assert!(text(0o757, true).contains("by others"));
+        assert!(text(0o777, true).contains("its group and others"));
+        assert!(
+            text(0o1777, true).is_empty() && !text(0o1777, false).is_empty(),
+            "sticky counts for folders"
+        );
+    }
+
+    #[test]
+    fn real_files() {
+        let folder = std::env::temp_dir().join(format!("dtl-trust-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a folder");
+        let file = folder.join("file");
+        fs::write(&file, "x").expect("a file");
+        std::os::unix::fs::symlink(&file, folder.join("link")).expect("a link");
+        let mode =
+            |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
+        mode(&folder, 0o755);
+        mode(&file, 0o644);
+        let (one, two) = (check_file(&file).expect("fine"), check_file(&folder.join("link")).expect("fine"));
+        assert_eq!((one.identity, one.path), (two.identity, two.path));
+        assert!(matches!(check_file(&folder), Err(Refusal::Untrusted(_))));
+        assert!(matches!(check_file(&folder.join("none")), Err(Refusal::System(_))));
+        mode(&folder, 0o777);
+        assert!(matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the folder")));
+        mode(&folder, 0o1777);
+        assert!(check_file(&file).is_ok());
+        let below = folder.join("below");
+        fs::create_dir(&below).expect("a folder");
+        mode(&below, 0o755);
+        mode(&folder, 0o757);
+        assert!(matches!(check_folder(&below), Err(Refusal::Untrusted(text)) if text.contains("or +t")));
+        mode(&folder, 0o775);
+        assert!(check_folder(&below).is_ok());
+        mode(&folder, 0o1777);
+        mode(&file, 0o666);
+        assert!(matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the file")));
+        fs::remove_dir_all(&folder).expect("cleaned up");
+    }
+}

@@ -1,0 +1,392 @@
+//! Plugin files as a user meets them: what the probe says of bad ones, headers of other versions, the
+//! installed folder, manifests, programs with raised privileges. The C interface: tests/c/test_plugin*.c.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and speaks to its reader"
+)]
+#![cfg(feature = "cli")]
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A folder that only this user can write to, whatever the build folder is like; removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("dtl-plugins-{}-{number}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        let folder = Folder(fs::canonicalize(path).unwrap());
+        folder.open_to_read(&folder.0);
+        folder
+    }
+
+    fn open_to_read(&self, path: &Path) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn below(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::create_dir_all(&path).unwrap();
+        path.ancestors().take_while(|above| *above != self.0).for_each(|above| self.open_to_read(above));
+        path
+    }
+
+    /// Compiles tests/plugins/SOURCE to NAME here.
+    fn plugin(&self, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
+        let file = self.0.join(name);
+        let mut compiler = Command::new(if arguments.contains(&"c++") { "c++" } else { "cc" });
+        compiler.args(["-O1", "-fPIC", "-shared", "-fvisibility=hidden"]).args(arguments).arg("-I");
+        compiler
+            .arg(root().join("include"))
+            .arg(root().join("tests/plugins").join(source))
+            .arg("-o")
+            .arg(&file);
+        let output = compiler.output().expect("a C compiler (apt-get install gcc)");
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        self.open_to_read(&file);
+        file
+    }
+
+    fn bad(&self, fault: &str) -> PathBuf {
+        self.plugin(&format!("{fault}.so"), "bad.c", &[&format!("-D{fault}")])
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn run(program: &Path, arguments: &[&str], path: Option<&Path>) -> Output {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if ["DTL_", "OMPI_", "PMI", "SLURM_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix))
+        {
+            command.env_remove(name);
+        }
+    }
+    if let Some(path) = path {
+        command.env("DTL_PLUGIN_PATH", path);
+    }
+    command.args(arguments).output().expect("it starts")
+}
+
+fn info(arguments: &[&str], path: Option<&Path>) -> Output {
+    run(Path::new(env!("CARGO_BIN_EXE_dtl-info")), arguments, path)
+}
+
+fn json(arguments: &[&str], path: Option<&Path>) -> Value {
+    let output = info(arguments, path);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// The probe's exit status and line.
+fn probe(file: &Path) -> (i32, String) {
+    let output = info(&["--probe", file.to_str().unwrap(), "--time-limit", "20s"], None);
+    let line = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(line.lines().count(), 1, "one line: {line}");
+    (output.status.code().unwrap(), line)
+}
+
+#[test]
+fn a_crash_is_a_line_that_says_where() {
+    let folder = Folder::new();
+    let cases = [
+        ("CRASH_IN_CONSTRUCTOR", "in the dynamic loader"),
+        ("CRASH_IN_ENTRY", "in its entry"),
+        ("CRASH_IN_LOAD", "in its load"),
+        ("CRASH_WHEN_ASKED", "in is_available of bad"),
+    ];
+    for (fault, place) in cases {
+        let (status, line) = probe(&folder.bad(fault));
+        assert!(status == 3 && line.starts_with("crashed "), "{status} {line}");
+        assert!(line.contains("killed by signal 11 (SIGSEGV)") && line.contains(place), "{line}");
+    }
+    let (status, line) = probe(&folder.bad("EXIT_IN_LOAD"));
+    assert!(
+        status == 3 && line.contains("ended the process with exit status 0, in its load"),
+        "{status} {line}"
+    );
+    let report = json(&["--json", "--probe", folder.0.join("CRASH_IN_LOAD.so").to_str().unwrap()], None);
+    assert_eq!(
+        (&report["result"], &report["signal"], &report["step"]),
+        (&"crashed".into(), &11.into(), &"its load".into())
+    );
+}
+
+#[test]
+fn a_hang_ends_at_the_time_limit() {
+    let folder = Folder::new();
+    for (fault, place) in [("HANG_IN_ENTRY", "in its entry"), ("HANG_IN_LOAD", "in its load")] {
+        let file = folder.bad(fault);
+        let begin = Instant::now();
+        let output = info(&["--probe", file.to_str().unwrap(), "--time-limit", "500ms"], None);
+        let line = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(4), "{line}");
+        assert!(line.starts_with("hung ") && line.contains("500ms") && line.contains(place), "{line}");
+        assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    }
+    let output = info(&["--probe", "x", "--time-limit", "soon"], None);
+    assert!(output.status.code() == Some(2) && !output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_refusal_has_the_reason_and_a_good_one_its_backends() {
+    let folder = Folder::new();
+    let (status, line) = probe(&folder.bad("TOO_NEW"));
+    assert!(status == 1 && line.starts_with("refused "), "{status} {line}");
+    assert!(line.contains("it speaks ABI versions 3 to 4, this library 1 to 1"), "{line}");
+    let good = folder.plugin("good.so", "good.c", &["-std=c11", "-D_POSIX_C_SOURCE=200809L"]);
+    let (status, line) = probe(&good);
+    let expected =
+        format!("ok       {}: good 1.2, ABI 1: good (memory), good-too (memory)\n", good.display());
+    assert_eq!((status, line), (0, expected));
+    let cpp = folder.plugin(
+        "cpp.so",
+        "good.c",
+        &["-x", "c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
+    );
+    assert_eq!(probe(&cpp).0, 0);
+}
+
+#[test]
+fn an_exception_out_of_load_is_a_crash() {
+    let folder = Folder::new();
+    let file = folder.plugin("throws.so", "bad.c", &["-x", "c++", "-std=c++17", "-DTHROWS", "-lstdc++"]);
+    let (status, line) = probe(&file);
+    assert!(status == 3 && line.contains("in its load"), "{status} {line}");
+}
+
+/// A folder of libraries in the path must not run what is in them.
+#[test]
+fn what_is_no_plugin_is_not_even_loaded() {
+    let folder = Folder::new();
+    folder.plugin("libother.so", "bad.c", &["-DNO_ENTRY", "-DCRASH_IN_CONSTRUCTOR"]);
+    let output = info(&["--json"], Some(&folder.0));
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert!(
+        all["plugins"][0]["reason"].as_str().unwrap().contains("it exports no dtl_plugin_entry_v1"),
+        "{all:#}"
+    );
+}
+
+#[test]
+fn a_plugin_links_nothing_of_ours() {
+    let folder = Folder::new();
+    let good = folder.plugin("good.so", "good.c", &[]);
+    let output =
+        Command::new("nm").args(["-D", "--undefined-only"]).arg(&good).output().expect("nm (binutils)");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("posix_memalign") && !text.contains("dtl_"), "{text}");
+}
+
+/// Compiles the good plugin with a header that differs from ours.
+fn with_header(folder: &Folder, name: &str, change: impl Fn(String) -> String) -> PathBuf {
+    let include = folder.below(&format!("include-{name}"));
+    let header = fs::read_to_string(root().join("include/dtl.h")).unwrap();
+    let changed = change(header.clone());
+    assert_ne!(header, changed, "the header has changed: adapt this test");
+    fs::write(include.join("dtl.h"), changed).unwrap();
+    folder.plugin(&format!("{name}.so"), "good.c", &["-I", include.to_str().unwrap()])
+}
+
+const ISEND: &str = "    dtl_status_t (*isend)(";
+const CANCEL: &str = "    dtl_status_t (*cancel)(void *self, void *comm, uint64_t op);\n";
+
+#[test]
+fn a_header_with_another_layout_is_refused_by_struct_and_field() {
+    let folder = Folder::new();
+    let inserted = |header: String| header.replace(ISEND, &format!("    void *intruder;\n{ISEND}"));
+    let (status, line) = probe(&with_header(&folder, "inserted", inserted));
+    assert_eq!(status, 1, "{line}");
+    let text = "dtl_comm_vtable_t.isend lies at offset 40 (8 bytes) in the plugin and at 32 (8 bytes) in this library";
+    assert!(line.contains(text), "{line}");
+}
+
+/// Replaces what must be there.
+fn swap(header: &str, from: &str, to: &str) -> String {
+    assert!(header.contains(from), "the header has no `{from}` any more: adapt this test");
+    header.replace(from, to)
+}
+
+/// The header with one field of the comm table more or less at its end.
+fn resized(header: &str, step: i32) -> String {
+    let init = |nulls: usize| {
+        format!("DTL_COMM_VTABLE_INIT {{sizeof(dtl_comm_vtable_t), 0, 0{}}}", ", NULL".repeat(nulls))
+    };
+    let count = header.split("#define DTL_LAYOUT_COUNT ").nth(1).unwrap().split('u').next().unwrap();
+    let rows = count.parse::<i32>().unwrap() + step;
+    let header = swap(header, &format!("DTL_LAYOUT_COUNT {count}u"), &format!("DTL_LAYOUT_COUNT {rows}u"));
+    let row = "DTL_LAYOUT_FIELD(dtl_comm_vtable_t, cancel),";
+    if step < 0 {
+        return swap(&swap(&swap(&header, row, ""), CANCEL, ""), &init(6), &init(5));
+    }
+    let header = swap(&header, row, &format!("{row} DTL_LAYOUT_FIELD(dtl_comm_vtable_t, probe),"));
+    let header = swap(&header, CANCEL, &format!("{CANCEL}    void *probe;\n"));
+    swap(&swap(&header, &init(6), &init(7)), "DTL_ABI_VERSION 1u", "DTL_ABI_VERSION 2u")
+}
+
+#[test]
+fn an_older_and_a_newer_header_pass() {
+    let folder = Folder::new();
+    let (status, line) = probe(&with_header(&folder, "older", |header| resized(&header, -1)));
+    assert!(status == 0, "{line}");
+    let (status, line) = probe(&with_header(&folder, "newer", |header| resized(&header, 1)));
+    assert!(status == 0 && line.contains("ABI 1:"), "{line}");
+}
+
+#[test]
+fn manifests_are_read_and_nothing_is_loaded() {
+    let folder = Folder::new();
+    // Loading it would end dtl-info.
+    let file = folder.bad("CRASH_IN_CONSTRUCTOR");
+    let manifest = "name = \"crasher\"\nfile = \"CRASH_IN_CONSTRUCTOR.so\"\nentry = \"dtl_plugin_entry_v1\"\n\
+                    abi = [1, 1]\ncomponents = [\"device\"]\nenvironments = [\"openblas\"]\ndescription = \"crashes\"\n";
+    fs::write(file.with_extension("dtl.toml"), manifest).unwrap();
+    fs::write(folder.0.join("text.so"), "text").unwrap();
+    fs::write(folder.0.join("text.dtl.toml"), "name = \"text\"\nabi = [7, 9]\n").unwrap();
+    let all = json(&["--plugins", "--json"], Some(&folder.0));
+    let plugins = all["plugins"].as_array().unwrap();
+    assert_eq!(plugins.len(), 2);
+    assert_eq!(plugins[0]["manifest"]["name"], "crasher");
+    assert_eq!(plugins[0]["manifest"]["abi"], serde_json::json!([1, 1]));
+    assert_eq!((&plugins[0]["fault"], &plugins[0]["origin"]), (&Value::Null, &"DTL_PLUGIN_PATH".into()));
+    assert!(plugins[1]["fault"].as_str().unwrap().contains("no shared object"));
+    assert_eq!(all["folders"][0]["fault"], Value::Null);
+    let output = info(&["--plugins"], Some(&folder.0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && text.contains("crasher: ABI 1 to 1; device; needs openblas; crashes"),
+        "{text}"
+    );
+    // One beside a good file that cannot go with this library.
+    folder.plugin("far.so", "good.c", &[]);
+    fs::write(folder.0.join("far.dtl.toml"), "name = \"far\"\nabi = [7, 9]\n").unwrap();
+    let all = json(&["--plugins", "--json"], Some(&folder.0));
+    let far = all["plugins"].as_array().unwrap().iter().find(|one| one["manifest"]["name"] == "far").unwrap();
+    assert!(far["fault"].as_str().unwrap().contains("ABI versions 7 to 9"), "{far}");
+}
+
+#[test]
+fn the_report_shows_what_was_loaded_and_what_was_not() {
+    let folder = Folder::new();
+    folder.plugin("good.so", "good.c", &[]);
+    folder.bad("ENTRY_FAILS");
+    let output = info(&["--json"], Some(&folder.0));
+    assert!(output.status.success(), "a bad plugin is no failure of the report: {output:?}");
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert!(warning.contains("dtl warning: plugin ") && warning.contains("no licence file"), "{warning}");
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let plugins = all["plugins"].as_array().unwrap();
+    assert_eq!(
+        (&plugins[0]["state"], &plugins[0]["status"]),
+        (&"failed".into(), &"DTL_ERROR_UNAVAILABLE".into())
+    );
+    assert_eq!((&plugins[1]["state"], &plugins[1]["name"]), (&"loaded".into(), &"good".into()));
+    let backends = all["backends"].as_array().unwrap();
+    let good = backends.iter().find(|backend| backend["name"] == "good-too").unwrap();
+    assert_eq!(good["plugin"], plugins[1]["path"]);
+    let text = String::from_utf8(info(&[], Some(&folder.0)).stdout).unwrap();
+    assert!(text.contains("loaded  good 1.2; backends good, good-too; host memory, for tests"), "{text}");
+    assert!(text.contains("failed  DTL_ERROR_UNAVAILABLE: its entry:"), "{text}");
+}
+
+#[test]
+fn installed_plugins_are_found_wherever_the_prefix_is() {
+    let folder = Folder::new();
+    let (bin, backends) = (folder.below("prefix/bin"), folder.below("prefix/lib/dtl/backends"));
+    let good = folder.plugin("good.so", "good.c", &[]);
+    fs::rename(good, backends.join("libgood.so")).unwrap();
+    // A program that the library is linked into …
+    let program = bin.join("dtl-info");
+    fs::copy(env!("CARGO_BIN_EXE_dtl-info"), &program).unwrap();
+    let output = run(&program, &["--json"], None);
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!(
+        (&all["plugins"][0]["origin"], &all["plugins"][0]["state"]),
+        (&"installed".into(), &"loaded".into())
+    );
+    // … and one that loads libdtl.so, from elsewhere.
+    let test = std::env::current_exe().unwrap();
+    let near = test.parent().unwrap();
+    let library = [near.join("libdtl.so"), near.parent().unwrap().join("libdtl.so")];
+    let library = library.into_iter().find(|path| path.exists()).expect("cargo builds libdtl.so");
+    for name in ["libdtl.so", "libdtl.so.0"] {
+        fs::copy(&library, folder.0.join("prefix/lib").join(name)).unwrap();
+    }
+    let source = folder.0.join("main.c");
+    let text = "#include <dtl.h>\nint main(void) { dtl_backend_t b; DTL_CHECK(dtl_backend_get(\"good\", &b)); return 0; }\n";
+    fs::write(&source, text).unwrap();
+    let program = folder.0.join("main");
+    let lib = folder.0.join("prefix/lib");
+    let mut cc = Command::new("cc");
+    cc.arg("-I").arg(root().join("include")).arg(&source).arg("-o").arg(&program).arg("-L").arg(&lib);
+    cc.arg("-ldtl").arg(format!("-Wl,-rpath,{}", lib.display()));
+    assert!(cc.status().unwrap().success());
+    let output = run(&program, &[], None);
+    assert!(output.status.success(), "{output:?}");
+    // Taken away, it is not found, and the folder that is not there is no complaint.
+    fs::remove_dir_all(folder.0.join("prefix/lib/dtl")).unwrap();
+    let output = run(&program, &[], None);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("no backend is named \"good\""), "{said}");
+    assert!(!said.contains("warning"), "{said}");
+}
+
+/// Why a set-uid program of ours would not be one.
+fn no_set_uid() -> Option<&'static str> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = |name: &str| status.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let nosuid =
+        |point: &str| mounts.lines().any(|l| l.split(' ').nth(1) == Some(point) && l.contains("nosuid"));
+    if line("Uid:").split_whitespace().nth(2) != Some("0") {
+        return Some("only root can make a set-uid program of another user");
+    }
+    if line("NoNewPrivs:").ends_with('1') || nosuid("/tmp") {
+        return Some("set-uid programs have no effect here");
+    }
+    None
+}
+
+#[test]
+fn a_program_with_raised_privileges_ignores_the_path() {
+    if let Some(why) = no_set_uid() {
+        println!("skipped: {why}");
+        return;
+    }
+    let folder = Folder::new();
+    folder.plugin("good.so", "good.c", &[]);
+    let program = folder.0.join("dtl-info");
+    fs::copy(env!("CARGO_BIN_EXE_dtl-info"), &program).unwrap();
+    let backends = |program: &Path| {
+        let output = run(program, &["--json"], Some(&folder.0));
+        let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+        (all["plugins"].as_array().unwrap().len(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(backends(&program), (1, String::new()));
+    chown(&program, Some(65534), None).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    let (count, said) = backends(&program);
+    assert_eq!(count, 0);
+    assert!(said.contains("DTL_PLUGIN_PATH is ignored: this program runs with raised privileges"), "{said}");
+    let variables = String::from_utf8(run(&program, &["--env"], Some(&folder.0)).stdout).unwrap();
+    assert!(variables.contains("warning: DTL_PLUGIN_PATH is ignored"), "{variables}");
+}

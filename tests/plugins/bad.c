@@ -1,0 +1,149 @@
+/* Plugins that go wrong, each in the one way that its macro says. Not a test by itself. */
+#include <dtl.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+static dtl_status_t count(void* self, int32_t* out) { return (void)self, *out = 1, DTL_SUCCESS; }
+static dtl_status_t set(void* self, int32_t device) { return (void)self, (void)device, DTL_SUCCESS; }
+static dtl_status_t get(void* self, int32_t* out) { return (void)self, *out = 0, DTL_SUCCESS; }
+
+#if defined(CRASH_IN_CONSTRUCTOR) || defined(CRASH_IN_ENTRY) || defined(CRASH_IN_LOAD) || defined(CRASH_WHEN_ASKED)
+static void crash(void)
+{
+    *(volatile int*)(intptr_t)8 = 1;
+}
+#endif
+#ifdef CRASH_IN_CONSTRUCTOR
+__attribute__((constructor)) static void before(void) { crash(); }
+#endif
+#ifdef CRASH_WHEN_ASKED
+static dtl_status_t asked(void* self, int32_t* yes, char* why, uint64_t cap)
+{
+    (void)self, (void)yes, (void)why, (void)cap;
+    crash();
+    return DTL_SUCCESS;
+}
+#endif
+#ifdef MISSING_FUNCTION
+int of_no_library(void);
+#endif
+#ifdef WRONG_LAYOUT
+static dtl_layout_t rows[DTL_LAYOUT_COUNT];
+#endif
+
+#ifdef REGISTER_IN_THREAD
+static void* in_thread(void* host)
+{
+    dtl_device_vtable_t device = DTL_DEVICE_VTABLE_INIT;
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    dtl_backend_t backend;
+    table.device = &device;
+    return (void*)(intptr_t)((const dtl_host_api_t*)host)->backend_register("stray", &table, NULL, 0, &backend);
+}
+#endif
+
+static dtl_status_t load(const dtl_host_api_t* host)
+{
+    dtl_device_vtable_t device = DTL_DEVICE_VTABLE_INIT;
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    dtl_backend_t backend;
+    device.count = count;
+    device.set = set;
+    device.get = get;
+    table.device = &device;
+#if defined(CRASH_IN_LOAD)
+    crash();
+#elif defined(CRASH_WHEN_ASKED)
+    table.is_available = asked;
+#elif defined(HANG_IN_LOAD)
+    for (;;) sleep(1);
+#elif defined(EXIT_IN_LOAD)
+    _exit(0);
+#elif defined(REGISTERS_NOTHING)
+    return DTL_SUCCESS;
+#elif defined(LOAD_FAILS)
+    DTL_TRY(host->backend_register("half", &table, NULL, 0, &backend));
+    DTL_IGNORE(host->set_error("the second half is missing"));
+    return DTL_ERROR_INIT_FAILED;
+#elif defined(LOAD_ANSWERS_NONSENSE)
+    return 4711;
+#elif defined(BAD_TABLE)
+    device.count = NULL;
+#elif defined(TAKEN_NAME)
+    return host->backend_register("host", &table, NULL, 0, &backend);
+#elif defined(MISSING_FUNCTION)
+    return of_no_library();
+#elif defined(NEWER)
+    table.abi_version = DTL_ABI_VERSION + 1;
+#elif defined(BAD_HOST_CALLS)
+    if (host->set_error(NULL) != DTL_ERROR_NULL_POINTER || host->log(DTL_LOG_ERROR, NULL) != DTL_ERROR_NULL_POINTER ||
+        host->log(DTL_LOG_OFF, "x") != DTL_ERROR_INVALID_ARGUMENT || host->log(9, "x") != DTL_ERROR_INVALID_ARGUMENT ||
+        host->backend_register(NULL, &table, NULL, 0, &backend) != DTL_ERROR_NULL_POINTER ||
+        host->backend_register("a b", &table, NULL, 0, &backend) != DTL_ERROR_INVALID_ARGUMENT ||
+        host->backend_register("a", NULL, NULL, 0, &backend) != DTL_ERROR_NULL_POINTER ||
+        host->backend_register("a", &table, NULL, 0, NULL) != DTL_ERROR_NULL_POINTER)
+        return DTL_ERROR_INTERNAL;
+    return DTL_ERROR_NOT_IMPLEMENTED;
+#elif defined(REGISTER_IN_THREAD)
+    {
+        pthread_t thread;
+        void* status = NULL;
+        if (pthread_create(&thread, NULL, in_thread, (void*)(intptr_t)host) != 0) return DTL_ERROR_INTERNAL;
+        if (pthread_join(thread, &status) != 0) return DTL_ERROR_INTERNAL;
+        DTL_IGNORE(host->set_error("registered in another thread"));
+        return (dtl_status_t)(intptr_t)status;
+    }
+#elif defined(THROWS)
+    throw 1;
+#endif
+    return host->backend_register("bad", &table, NULL, 0, &backend);
+}
+
+#ifdef NO_ENTRY
+#define dtl_plugin_entry_v1 some_other_function
+#endif
+DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t* host, dtl_plugin_t* out)
+{
+    dtl_plugin_t plugin = DTL_PLUGIN_INIT;
+    plugin.name = "bad";
+    plugin.load = load;
+#if defined(CRASH_IN_ENTRY)
+    crash();
+#elif defined(HANG_IN_ENTRY)
+    for (;;) sleep(1);
+#elif defined(ENTRY_FAILS)
+    DTL_IGNORE(host->set_error("no licence file"));
+    return DTL_ERROR_UNAVAILABLE;
+#elif defined(REGISTER_IN_ENTRY)
+    return load(host);
+#elif defined(TOO_NEW)
+    plugin.abi_version = DTL_ABI_VERSION + 3;
+    plugin.abi_version_min = DTL_ABI_VERSION + 2;
+#elif defined(NEWER)
+    plugin.abi_version = DTL_ABI_VERSION + 1;
+#elif defined(WRONG_RANGE)
+    plugin.abi_version_min = 9;
+#elif defined(NO_LOAD)
+    plugin.load = NULL;
+#elif defined(NO_NAME)
+    plugin.name = NULL;
+#elif defined(NOT_FILLED_IN)
+    (void)plugin;
+    return DTL_SUCCESS;
+#elif defined(NO_LAYOUTS)
+    plugin.layouts = NULL;
+#elif defined(LONG_TAIL)
+    memset(out + 1, 1, 64);
+#elif defined(WRONG_LAYOUT)
+    size_t i;
+    memcpy(rows, plugin.layouts, sizeof rows);
+    for (i = 0; i < DTL_LAYOUT_COUNT; i++)
+        if (strcmp(rows[i].name, "dtl_comm_vtable_t") == 0 && rows[i].field != NULL && strcmp(rows[i].field, "isend") == 0)
+            rows[i].offset += 4;
+    plugin.layouts = rows;
+#endif
+    (void)host;
+    *out = plugin;
+    return DTL_SUCCESS;
+}
