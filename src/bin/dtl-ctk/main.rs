@@ -86,7 +86,9 @@ fn is_launched() -> bool {
 }
 
 fn say_list(list: &List) -> ExitCode {
-    if list.cases {
+    if list.faults {
+        sample::fault::FAULTS.iter().for_each(|(fault, test)| println!("{fault:<48} {test}"));
+    } else if list.cases {
         case::OPS.iter().for_each(|(_, name, what)| println!("{name:<21} {what}"));
     } else {
         print!("{}", show::list(&list.component, &list.only));

@@ -378,6 +378,7 @@ fn under_launcher(
         report: PathBuf::new(),
         named: Vec::new(),
         stress: 0,
+        fault: None,
         time: false,
     };
     let of_ranks: Vec<_> =

@@ -10,7 +10,7 @@ use crate::kit::peer::Peer;
 use crate::kit::subject::Subject;
 use crate::kit::{stress, timing};
 use crate::minimal;
-use crate::sample::Parts;
+use crate::sample::{Parts, fault};
 use crate::user;
 use dtl::abi::status::*;
 use std::ffi::CStr;
@@ -76,6 +76,7 @@ pub(crate) fn work(work: &Work) -> ExitCode {
         return ExitCode::from(crate::worker::CANNOT);
     };
     let report = Report { file };
+    work.fault.as_deref().map(fault::choose);
     stress::SECONDS.store(work.stress, Ordering::Relaxed);
     let names = std::fs::read_to_string(&work.names).unwrap_or_default();
     let tests: Vec<Named> =
