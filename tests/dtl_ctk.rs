@@ -243,3 +243,29 @@ fn a_new_backend_has_nine_boxes() {
     assert!(text.ends_with("1 of 9 boxes\n"), "{text}");
     assert_eq!(run(&["checklist", "/nowhere/there"]).status.code(), Some(2));
 }
+
+#[test]
+fn crashes_and_hangs_are_failures_of_one_test() {
+    let with = |fault: &str| {
+        let only = "comm.p2p.one_byte_arrives,comm.p2p.empty_message_arrives";
+        let output =
+            run(&["run", "--backend", "sample", "--fault", fault, "--only", only, "--timeout", "2s"]);
+        assert_eq!(output.status.code(), Some(1), "{fault}: {}", err(&output));
+        out(&output)
+    };
+    let wrong = out(&run(&[
+        "run",
+        "--backend",
+        "sample",
+        "--fault",
+        "memory.alloc.any_kind",
+        "--only",
+        "memory.alloc",
+    ]));
+    assert!(wrong.contains("FAIL     memory.alloc.unknown_kind_refused: "), "{wrong}");
+    let crashed = with("comm.test.crashes");
+    assert!(crashed.matches("crashed: signal 6").count() == 2, "{crashed}");
+    let hung = with("comm.test.hangs");
+    assert!(hung.matches("timed out after 2 s").count() == 2, "{hung}");
+    assert_eq!(status(&["--backend", "sample", "--fault", "no.such.fault"]), Some(2));
+}

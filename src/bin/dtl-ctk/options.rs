@@ -4,6 +4,7 @@ use crate::case::{OPS, Op};
 use crate::generate::Space;
 use crate::kit::catalog::COMPONENTS;
 use crate::kit::options::{Place, Target, Wanted, Work};
+use crate::sample::fault::FAULTS;
 use crate::shrink::{self, Change};
 use clap::{Args, Parser, Subcommand};
 use std::ops::Range;
@@ -58,6 +59,10 @@ pub(crate) struct List {
     /// The operations that --only of random cases knows
     #[arg(long)]
     pub(crate) cases: bool,
+
+    /// The faults that the backend sample can be given, each with a test that finds it
+    #[arg(long)]
+    pub(crate) faults: bool,
 
     /// Only tests of these components
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = parse_component)]
@@ -164,6 +169,10 @@ pub(crate) struct Named {
     /// What starts ranks that are processes, instead of dtlrun; {ranks} is their number: "mpirun -n {ranks}"
     #[arg(long, value_name = "COMMAND")]
     pub(crate) launcher: Option<String>,
+
+    /// Give the backend sample a fault, to see what its failure looks like (see dtl-ctk list --faults)
+    #[arg(long, value_name = "FAULT", value_parser = parse_fault)]
+    pub(crate) fault: Option<String>,
 
     /// What ranks are
     #[arg(long, value_name = "WHAT", value_enum)]
@@ -302,6 +311,7 @@ impl RunOptions {
             stress: self.named.stress,
             time: self.named.time,
             verbose: self.named.verbose,
+            fault: self.named.fault,
         })
     }
 }
@@ -374,6 +384,11 @@ impl Run {
 fn parse_component(text: &str) -> Result<String, String> {
     let known = COMPONENTS.contains(&text);
     if known { Ok(text.to_owned()) } else { Err(format!("components are {}", COMPONENTS.join(", "))) }
+}
+
+fn parse_fault(text: &str) -> Result<String, String> {
+    let known = FAULTS.iter().any(|(name, _)| *name == text);
+    if known { Ok(text.to_owned()) } else { Err("no such fault: see dtl-ctk list --faults".to_owned()) }
 }
 
 fn parse_op(text: &str) -> Result<Op, String> {

@@ -45,6 +45,8 @@ pub(crate) struct Wanted {
     pub(crate) stress: Option<u64>,
     pub(crate) time: bool,
     pub(crate) verbose: bool,
+    /// A fault of the backend "sample".
+    pub(crate) fault: Option<String>,
 }
 
 /// The hidden command that runs tests for `drive`.
@@ -74,6 +76,9 @@ pub(crate) struct Work {
     /// Length of stress tests in seconds
     #[arg(long, default_value_t = 0)]
     pub(crate) stress: u64,
+    /// A fault of the backend "sample"
+    #[arg(long)]
+    pub(crate) fault: Option<String>,
     /// Measure instead of testing
     #[arg(long)]
     pub(crate) time: bool,
@@ -133,6 +138,7 @@ impl Wanted {
         if !self.components.is_empty() {
             words.push(format!("--named={}", self.components.join(",")));
         }
+        words.extend(self.fault.iter().map(|name| format!("--fault={name}")));
         words.push(format!("--call-ms={}", (self.limit / 3).as_millis()));
         words
     }

@@ -1,7 +1,8 @@
 //! The exec table of the backend "sample": a stream is a queue with a thread, an event the fence of its
 //! latest record, a loop a few threads that take pieces.
 
-use super::put;
+use super::launch::launch;
+use super::{fault, put};
 use dtl::abi::exec::*;
 use dtl::abi::runtime::dtl_task_fn_t;
 use dtl::abi::status::*;
@@ -86,16 +87,31 @@ impl Stream {
 
     fn put(&self, item: Item) {
         let mut queue = lock(&self.shared.queue);
-        queue.items.push_back(item);
+        if fault::is("exec.stream_host_callback.reordered") && queue.items.len() > 2 {
+            queue.items.push_front(item);
+        } else {
+            queue.items.push_back(item);
+        }
         queue.left += 1;
         self.shared.changed.notify_all();
     }
 
     /// Waits for all work; the failure is reported once.
     fn synchronize(&self) -> dtl_status_t {
+        if fault::is("exec.stream_synchronize.at_once") {
+            return DTL_SUCCESS;
+        }
         let mut queue = lock(&self.shared.queue);
-        while queue.left > 0 {
+        let (mut passes, first_only) = (0, fault::is("exec.stream_synchronize.first_only"));
+        while queue.left > 0 && !(first_only && passes > 1) {
+            passes += 1;
             queue = self.shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        if fault::is("exec.stream_synchronize.drops_failure") {
+            queue.failure = DTL_SUCCESS;
+        }
+        if fault::is("exec.stream_synchronize.failure_again") {
+            return queue.failure;
         }
         std::mem::take(&mut queue.failure)
     }
@@ -103,7 +119,10 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        lock(&self.shared.queue).ends = true;
+        if fault::is("exec.stream_destroy.drops_work") {
+            lock(&self.shared.queue).items.clear();
+        }
+        lock(&self.shared.queue).ends = !fault::is("exec.stream_destroy.leaves_threads");
         self.shared.changed.notify_all();
     }
 }
@@ -123,7 +142,9 @@ impl Shared {
             };
             let failure = queue.failure;
             drop(queue);
+            let skips = failure != DTL_SUCCESS && fault::is("exec.stream_host_callback.not_after_failure");
             let status = match item {
+                Item::Work(_) if skips => DTL_SUCCESS,
                 Item::Work(work) => work(),
                 Item::Record(fence) => fence.complete(failure),
             };
@@ -184,10 +205,18 @@ fn event<'a>(pointer: *mut c_void) -> &'a Event {
 }
 
 unsafe extern "C" fn stream_create(_: *mut c_void, _: i32, _: u64, out: *mut *mut c_void) -> dtl_status_t {
+    if fault::is("exec.stream_create.same_stream") {
+        static ONE: OnceLock<usize> = OnceLock::new();
+        let one = ONE.get_or_init(|| Box::into_raw(Box::new(Stream::new())).expose_provenance());
+        return put(out, std::ptr::with_exposed_provenance_mut(*one));
+    }
     put(out, Box::into_raw(Box::new(Stream::new())).cast())
 }
 
 unsafe extern "C" fn stream_destroy(_: *mut c_void, stream: *mut c_void) -> dtl_status_t {
+    if fault::is("exec.stream_create.same_stream") {
+        return DTL_SUCCESS;
+    }
     // SAFETY: what `stream_create` gave, destroyed once.
     drop(unsafe { Box::from_raw(stream.cast::<Stream>()) });
     DTL_SUCCESS
@@ -198,6 +227,14 @@ unsafe extern "C" fn stream_synchronize(_: *mut c_void, pointer: *mut c_void) ->
 }
 
 unsafe extern "C" fn stream_query(_: *mut c_void, pointer: *mut c_void, done: *mut i32) -> dtl_status_t {
+    if fault::is("exec.stream_query.always_done") || fault::is("exec.stream_query.never_done") {
+        return put(done, i32::from(fault::is("exec.stream_query.always_done")));
+    }
+    if fault::is("exec.stream_query.waits") {
+        let status = stream(pointer).synchronize();
+        put(done, 1);
+        return status;
+    }
     let queue = lock(&stream(pointer).shared.queue);
     put(done, i32::from(queue.left == 0));
     if queue.left == 0 { queue.failure } else { DTL_SUCCESS }
@@ -208,8 +245,21 @@ unsafe extern "C" fn stream_wait_event(
     pointer: *mut c_void,
     after: *mut c_void,
 ) -> dtl_status_t {
+    if fault::is("exec.stream_wait_event.ignored") {
+        return DTL_SUCCESS;
+    }
+    if fault::is("exec.stream_wait_event.later_record") {
+        let after = after.expose_provenance();
+        stream(pointer).push(move || {
+            thread::sleep(std::time::Duration::from_millis(30));
+            let fence = lock(event(std::ptr::with_exposed_provenance_mut(after))).clone();
+            fence.map_or(DTL_SUCCESS, |fence| fence.wait())
+        });
+        return DTL_SUCCESS;
+    }
     if let Some(fence) = lock(event(after)).clone() {
-        stream(pointer).push(move || fence.wait());
+        let drops = fault::is("exec.stream_wait_event.drops_failure");
+        stream(pointer).push(move || if drops { fence.wait().min(DTL_SUCCESS) } else { fence.wait() });
     }
     DTL_SUCCESS
 }
@@ -223,15 +273,38 @@ unsafe extern "C" fn stream_host_callback(
     let (Some(function), user) = (function, user.expose_provenance()) else {
         return DTL_ERROR_NULL_POINTER;
     };
-    stream(pointer).push(move || function(std::ptr::with_exposed_provenance_mut(user)));
+    let call = move || function(std::ptr::with_exposed_provenance_mut(user));
+    if fault::is("exec.stream_host_callback.at_once") {
+        call();
+        return DTL_SUCCESS;
+    }
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    if fault::is("exec.stream_host_callback.lost") && CALLS.fetch_add(1, Ordering::Relaxed) % 64 == 63 {
+        return DTL_SUCCESS;
+    }
+    if fault::is("exec.stream_host_callback.twice") {
+        stream(pointer).push(call);
+    }
+    stream(pointer).push(call);
     DTL_SUCCESS
 }
 
 unsafe extern "C" fn event_create(_: *mut c_void, _: u64, out: *mut *mut c_void) -> dtl_status_t {
+    if fault::is("exec.event_create.same_event") {
+        static ONE: OnceLock<usize> = OnceLock::new();
+        let one = ONE.get_or_init(|| Box::into_raw(Box::<Event>::default()).expose_provenance());
+        return put(out, std::ptr::with_exposed_provenance_mut(*one));
+    }
     put(out, Box::into_raw(Box::<Event>::default()).cast())
 }
 
 unsafe extern "C" fn event_destroy(_: *mut c_void, event: *mut c_void) -> dtl_status_t {
+    if fault::is("exec.event_create.same_event") {
+        return DTL_SUCCESS;
+    }
+    if fault::is("exec.event_destroy.leaks") {
+        std::hint::black_box(Box::leak(Box::new([1u8; 4096])));
+    }
     // SAFETY: what `event_create` gave, destroyed once.
     drop(unsafe { Box::from_raw(event.cast::<Event>()) });
     DTL_SUCCESS
@@ -239,21 +312,45 @@ unsafe extern "C" fn event_destroy(_: *mut c_void, event: *mut c_void) -> dtl_st
 
 unsafe extern "C" fn event_record(_: *mut c_void, record: *mut c_void, on: *mut c_void) -> dtl_status_t {
     let fence = Fence::pending();
+    if fault::is("exec.event_record.keeps_the_old") && lock(event(record)).is_some() {
+        return DTL_SUCCESS;
+    }
     *lock(event(record)) = Some(Arc::clone(&fence));
+    if fault::is("exec.event_record.complete_early") {
+        return fence.complete(DTL_SUCCESS);
+    }
+    if fault::is("exec.event_record.before_last_work") {
+        let mut queue = lock(&stream(on).shared.queue);
+        let last = queue.items.pop_back();
+        queue.items.push_back(Item::Record(fence));
+        queue.items.extend(last);
+        queue.left += 1;
+        stream(on).shared.changed.notify_all();
+        return DTL_SUCCESS;
+    }
     stream(on).put(Item::Record(fence));
     DTL_SUCCESS
 }
 
 unsafe extern "C" fn event_query(_: *mut c_void, pointer: *mut c_void, done: *mut i32) -> dtl_status_t {
     let fence = lock(event(pointer)).clone();
-    let reached = fence.map_or(Some((DTL_SUCCESS, 0)), |fence| *lock(&fence.done));
+    let new = if fault::is("exec.event_query.new_is_pending") { None } else { Some((DTL_SUCCESS, 0)) };
+    let reached = fence.map_or(new, |fence| *lock(&fence.done));
+    if fault::is("exec.event_query.always_done") || fault::is("exec.event_query.never_done") {
+        return put(done, i32::from(fault::is("exec.event_query.always_done")));
+    }
     put(done, i32::from(reached.is_some()));
-    reached.map_or(DTL_SUCCESS, |(failure, _)| failure)
+    let drops = fault::is("exec.event_query.drops_failure");
+    reached.filter(|_| !drops).map_or(DTL_SUCCESS, |(failure, _)| failure)
 }
 
 unsafe extern "C" fn event_sync(_: *mut c_void, pointer: *mut c_void) -> dtl_status_t {
+    if fault::is("exec.event_sync.at_once") {
+        return DTL_SUCCESS;
+    }
     let fence = lock(event(pointer)).clone();
-    fence.map_or(DTL_SUCCESS, |fence| fence.wait())
+    let failure = fence.map_or(DTL_SUCCESS, |fence| fence.wait());
+    if fault::is("exec.event_sync.drops_failure") { DTL_SUCCESS } else { failure }
 }
 
 unsafe extern "C" fn event_elapsed(
@@ -264,86 +361,40 @@ unsafe extern "C" fn event_elapsed(
 ) -> dtl_status_t {
     let stamp = |pointer| lock(event(pointer)).clone().and_then(|fence| lock(&fence.done).map(|(_, ns)| ns));
     let (Some(start), Some(stop)) = (stamp(start), stamp(stop)) else { return DTL_ERROR_INVALID_STATE };
+    if let Some(ns) = wrong_time(start, stop) {
+        return put(out, ns);
+    }
     match stop.checked_sub(start) {
         Some(ns) => put(out, ns),
         None => DTL_ERROR_INVALID_ARGUMENT,
     }
 }
 
-/// A launch with copies of its arguments.
-struct Grid {
-    shape: dtl_launch_t,
-    kernel: extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t,
-    user: usize,
-    args: Vec<Vec<u64>>,
-}
-
-impl Grid {
-    fn run(&self) -> dtl_status_t {
-        let args: Vec<*const c_void> = self.args.iter().map(|arg| arg.as_ptr().cast()).collect();
-        let shape = &self.shape;
-        for block in positions(shape.grid) {
-            let mut shared = vec![0u64; (shape.shared_bytes as usize).div_ceil(8)];
-            for thread in positions(shape.block) {
-                let context = dtl_kernel_context_t {
-                    struct_size: size_of::<dtl_kernel_context_t>() as u32,
-                    shared_bytes: shape.shared_bytes,
-                    grid: shape.grid,
-                    block: shape.block,
-                    block_index: block,
-                    thread_index: thread,
-                    shared: if shared.is_empty() { std::ptr::null_mut() } else { shared.as_mut_ptr().cast() },
-                    user: std::ptr::with_exposed_provenance_mut(self.user),
-                };
-                let status = (self.kernel)(&raw const context, args.as_ptr());
-                if status != DTL_SUCCESS {
-                    return status;
-                }
-            }
-        }
-        DTL_SUCCESS
+/// What a clock with a fault says.
+fn wrong_time(start: u64, stop: u64) -> Option<u64> {
+    let ns = stop.wrapping_sub(start);
+    match () {
+        () if fault::is("exec.event_elapsed.zero") => Some(0),
+        () if fault::is("exec.event_elapsed.microseconds") => Some(ns / 1000),
+        () if fault::is("exec.event_elapsed.too_long") => Some(ns.wrapping_mul(2)),
+        () if fault::is("exec.event_elapsed.swapped") => Some(start.saturating_sub(stop)),
+        () if fault::is("exec.event_elapsed.wraps") => Some(ns),
+        () => None,
     }
 }
 
-/// All positions of a size, x fastest.
-fn positions([width, height, depth]: [u32; 3]) -> impl Iterator<Item = [u32; 3]> {
-    (0..depth).flat_map(move |z| (0..height).flat_map(move |y| (0..width).map(move |x| [x, y, z])))
-}
-
-/// An argument's bytes in memory that is aligned to 8.
-fn copied(arg: *const c_void, size: u64) -> Vec<u64> {
-    let mut copy = vec![0u64; (size as usize).div_ceil(8)];
-    super::memory::move_bytes(copy.as_mut_ptr().cast(), arg, size);
-    copy
-}
-
-unsafe extern "C" fn launch(
-    _: *mut c_void,
-    on: *mut c_void,
-    shape: *const dtl_launch_t,
-    kernel: dtl_kernel_fn_t,
-    user: *mut c_void,
-    args: *const *const c_void,
-    sizes: *const u64,
-    count: u32,
-) -> dtl_status_t {
-    let Some(kernel) = kernel else { return DTL_ERROR_NULL_POINTER };
-    // SAFETY: the library passes a valid shape.
-    let shape = unsafe { *shape };
-    let read = |index: usize| {
-        // SAFETY: `count` arguments.
-        let arg = unsafe { args.wrapping_add(index).read() };
-        // SAFETY: and as many sizes.
-        (arg, unsafe { sizes.wrapping_add(index).read() })
-    };
-    let args = (0..count as usize).map(read).map(|(arg, size)| copied(arg, size)).collect();
-    let grid = Grid { shape, kernel, user: user.expose_provenance(), args };
-    stream(on).push(move || grid.run());
-    DTL_SUCCESS
-}
-
 unsafe extern "C" fn execute(_: *mut c_void, function: dtl_task_fn_t, user: *mut c_void) -> dtl_status_t {
-    function.map_or(DTL_ERROR_NULL_POINTER, |function| function(user))
+    let Some(function) = function else { return DTL_ERROR_NULL_POINTER };
+    if fault::is("exec.execute.does_not_wait") {
+        let user = user.expose_provenance();
+        thread::spawn(move || function(std::ptr::with_exposed_provenance_mut(user)));
+        return DTL_SUCCESS;
+    }
+    if fault::is("exec.execute.twice") {
+        function(user);
+    }
+    let status = function(user);
+    if fault::is("exec.execute.drops_status") { DTL_SUCCESS } else { status }
 }
 
 unsafe extern "C" fn parallel_for(
@@ -355,6 +406,15 @@ unsafe extern "C" fn parallel_for(
     user: *mut c_void,
 ) -> dtl_status_t {
     let Some(body) = body else { return DTL_ERROR_NULL_POINTER };
+    if fault::is("exec.parallel_for.ignores_grain") {
+        return body(begin, end, user);
+    }
+    if fault::is("exec.parallel_for.does_not_wait") {
+        let user = user.expose_provenance();
+        thread::spawn(move || body(begin, end, std::ptr::with_exposed_provenance_mut(user)));
+        return DTL_SUCCESS;
+    }
+    let begin = if fault::is("exec.parallel_for.ignores_begin") { 0 } else { begin };
     let (pieces, user) = ((end - begin).div_ceil(grain), user.expose_provenance());
     let (next, failure) = (AtomicU64::new(0), AtomicI32::new(DTL_SUCCESS));
     let work = || {
@@ -364,7 +424,15 @@ unsafe extern "C" fn parallel_for(
                 return;
             }
             let from = begin + piece * grain;
-            let to = from.saturating_add(grain).min(end);
+            let last = piece + 1 == pieces;
+            if fault::is("exec.parallel_for.last_piece_missing") && last {
+                return;
+            }
+            let over = fault::is("exec.parallel_for.over_the_end");
+            let to = from.saturating_add(grain).min(if over { u64::MAX } else { end });
+            if fault::is("exec.parallel_for.piece_twice") && last {
+                body(from, to, std::ptr::with_exposed_provenance_mut(user));
+            }
             let status = body(from, to, std::ptr::with_exposed_provenance_mut(user));
             if status != DTL_SUCCESS {
                 let _ = failure.compare_exchange(DTL_SUCCESS, status, Ordering::SeqCst, Ordering::SeqCst);
@@ -377,9 +445,10 @@ unsafe extern "C" fn parallel_for(
         }
         work();
     });
-    failure.load(Ordering::SeqCst)
+    if fault::is("exec.parallel_for.drops_failure") { DTL_SUCCESS } else { failure.load(Ordering::SeqCst) }
 }
 
 unsafe extern "C" fn max_parallelism(_: *mut c_void, out: *mut u32) -> dtl_status_t {
-    put(out, THREADS)
+    let low = if fault::is("exec.max_parallelism.too_low") { 1 } else { THREADS };
+    put(out, if fault::is("exec.max_parallelism.enormous") { 1 << 30 } else { low })
 }

@@ -4,6 +4,8 @@
 //! It is what the tests of registration take apart, and the registered backend that passes all tests.
 
 mod exec;
+pub(crate) mod fault;
+mod launch;
 mod memory;
 
 use crate::kit::calls::Backend;
@@ -173,11 +175,13 @@ fn put_text(text: &str, place: *mut c_char, room: usize) {
 }
 
 unsafe extern "C" fn is_available(_: *mut c_void, yes: *mut i32, _: *mut c_char, _: u64) -> dtl_status_t {
-    put(yes, 1)
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let refuses = fault::is("is_available.changes") && CALLS.fetch_add(1, Ordering::Relaxed) > 20;
+    put(yes, i32::from(!refuses))
 }
 
 unsafe extern "C" fn supports(_: *mut c_void, _: *const c_char, yes: *mut i32) -> dtl_status_t {
-    put(yes, 0)
+    put(yes, i32::from(fault::is("supports.everything")))
 }
 
 unsafe extern "C" fn destroy(own: *mut c_void) {
@@ -190,16 +194,21 @@ thread_local! {
 }
 
 unsafe extern "C" fn count(_: *mut c_void, out: *mut i32) -> dtl_status_t {
-    put(out, DEVICES)
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let more = fault::is("device.count.changes") && CALLS.fetch_add(1, Ordering::Relaxed) % 8 == 7;
+    put(out, if fault::is("device.count.zero") { 0 } else { DEVICES + i32::from(more) })
 }
 
 unsafe extern "C" fn set(_: *mut c_void, device: i32) -> dtl_status_t {
+    if fault::is("device.set.last_fails") && device == DEVICES - 1 {
+        return DTL_ERROR_BACKEND;
+    }
     CURRENT.set(device);
     DTL_SUCCESS
 }
 
 unsafe extern "C" fn get(_: *mut c_void, out: *mut i32) -> dtl_status_t {
-    put(out, CURRENT.get())
+    put(out, if fault::is("device.get.beyond_count") { DEVICES } else { CURRENT.get() })
 }
 
 unsafe extern "C" fn info(
@@ -212,18 +221,36 @@ unsafe extern "C" fn info(
     (out.kind, out.numa_node, out.compute_units) = (DTL_DEVICE_ACCELERATOR, -1, 3);
     (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
     put_text(&format!("sample device {device}"), out.name.as_mut_ptr(), out.name.len());
-    put_text(&format!("0000:0{device}:00.0"), out.pci.as_mut_ptr(), out.pci.len());
+    let number = if fault::is("device.info.all_the_same") { 0 } else { device };
+    let pci =
+        if fault::is("device.info.no_pci_address") { "slot 3" } else { &format!("0000:0{number}:00.0") };
+    put_text(pci, out.pci.as_mut_ptr(), out.pci.len());
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    if fault::is("device.info.changes") {
+        out.total_bytes = CALLS.fetch_add(1, Ordering::Relaxed);
+    }
+    if fault::is("device.info.no_device_kind") {
+        out.kind = DTL_MEMORY_DEVICE;
+    }
+    if fault::is("device.info.limits_contradict") {
+        out.max_block = [1, 1, 1];
+    }
     DTL_SUCCESS
 }
 
 unsafe extern "C" fn memory_info(_: *mut c_void, _: i32, free: *mut u64, total: *mut u64) -> dtl_status_t {
-    put(free, 0);
-    put(total, 0)
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let swapped = fault::is("device.memory_info.swapped");
+    let (less, more) = (1 << 20, 1 << 30);
+    put(free, if swapped { more } else { less });
+    let stray =
+        if fault::is("device.memory_info.unwritten") { CALLS.fetch_add(1, Ordering::Relaxed) } else { 0 };
+    put(total, if swapped { less } else { more + stray })
 }
 
 unsafe extern "C" fn dlpack(_: *mut c_void, device: i32, kind: *mut i32, id: *mut i32) -> dtl_status_t {
-    put(kind, 12); // kDLExtDev
-    put(id, device)
+    put(kind, if fault::is("device.dlpack.own_number") { 0 } else { 12 }); // kDLExtDev
+    put(id, if fault::is("device.dlpack.same_id") { 0 } else { device })
 }
 
 // Slots that do it wrong, for the tests of what the library makes of that.
