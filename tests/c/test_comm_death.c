@@ -131,6 +131,7 @@ static void go_on(void) {
 }
 
 static int be_a_rank(void) {
+    int i;
     kind = getenv("DTL_COMM") != NULL ? getenv("DTL_COMM") : "shm";
     CHECK_OK(dtl_comm_rank(DTL_COMM_WORLD, &me));
     CHECK_OK(dtl_comm_size(DTL_COMM_WORLD, &ranks));
@@ -144,6 +145,11 @@ static int be_a_rank(void) {
     CHECK(bytes != NULL);
     memset(bytes, 7, HUGE_SIZE);
     CHECK_OK(dtl_comm_barrier(comm));
+    /* The victim goes on when all are out of the barrier. */
+    if (me != VICTIM) CHECK_OK(dtl_comm_send(comm, bytes, 1, DTL_DTYPE_BYTE, VICTIM, 77));
+    for (i = 1; me == VICTIM && i < ranks; i++) {
+        CHECK_OK(dtl_comm_recv(comm, bytes, 1, DTL_DTYPE_BYTE, DTL_ANY_SOURCE, 77, NULL));
+    }
     if (me == VICTIM) be_the_victim();
     see_it_die();
     go_on();
