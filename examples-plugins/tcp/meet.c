@@ -48,8 +48,9 @@ typedef struct hello_t { /* to rank 0, and to a rank that listens (job is then t
 typedef struct answer_t { /* of rank 0; the list of `size` addresses follows when all are there */
     uint64_t magic, job;
     dtl_status_t status;
-    char text[128];
+    char text[132]; /* no gaps: all bytes travel */
 } answer_t;
+_Static_assert(sizeof(answer_t) == 16 + sizeof(dtl_status_t) + 132, "answer_t has a gap");
 
 typedef struct meeting_t {
     tcp_comm_t *comm;
@@ -322,7 +323,7 @@ static dtl_status_t find_root(meeting_t *meeting, int *out_listener)
         }
         const int error = visit_root(meeting, &at, out_listener, &answer);
         if (error == 0 && answer.status != DTL_SUCCESS) {
-            return tcp_fail(answer.status, "tcp: rank 0 at %s refused rank %d of %d: %.127s", at.text, (int)rank,
+            return tcp_fail(answer.status, "tcp: rank 0 at %s refused rank %d of %d: %.131s", at.text, (int)rank,
                             (int)meeting->comm->size, answer.text);
         }
         if (error == 0) {

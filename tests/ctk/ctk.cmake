@@ -18,6 +18,9 @@ foreach(ranks 1 2 4)
   ctk(threads-${ranks} --kind threads --ranks ${ranks})
   ctk(shm-${ranks} --kind shm --ranks ${ranks})
 endforeach()
+if(test_plugins)
+  ctk(plugin --plugin "${test_plugins}/good.so")
+endif()
 # More ranks than cores: one such test at a time.
 set_tests_properties(tests/ctk.threads-4 tests/ctk.shm-4 tests/ctk.shm-2 PROPERTIES RESOURCE_LOCK ranks)
 

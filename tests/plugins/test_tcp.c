@@ -12,6 +12,13 @@
 
 #define MILLISECONDS(count) ((uint64_t)(count) * UINT64_C(1000000))
 static char job[64];
+static int port; /* free, most likely; below those that the system gives away */
+
+static void set_root(const char *host) {
+    char root[64];
+    snprintf(root, sizeof root, "%s:%d", host, port);
+    CHECK(setenv("DTL_BACKEND_TCP_ROOT", root, 1) == 0);
+}
 
 static dtl_status_t open_as(int rank, int size, int limit_ms, dtl_comm_t *out) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
@@ -80,11 +87,11 @@ static void bad_address(int process) {
 /* One port, several communicators: the n-th of one rank meets the n-th of the others. */
 static void fixed_port(int process) {
     int i;
-    CHECK(setenv("DTL_BACKEND_TCP_ROOT", "localhost:19567", 1) == 0);
+    set_root("localhost");
     for (i = 0; i < 4; i++) opening_works(process, 4);
 }
 
-static int connect_to(int port) {
+static int connect_to_root(void) {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in at = {0};
     at.sin_family = AF_INET;
@@ -95,13 +102,13 @@ static int connect_to(int port) {
 }
 
 static void strangers(int process) {
-    CHECK(setenv("DTL_BACKEND_TCP_ROOT", "127.0.0.1:19568", 1) == 0);
+    set_root("127.0.0.1");
     if (process == 2) { /* says something else, says nothing, hangs up at once */
         char garbage[4096];
         memset(garbage, 7, sizeof garbage);
-        (void)!send(connect_to(19568), garbage, sizeof garbage, MSG_NOSIGNAL);
-        (void)connect_to(19568);
-        close(connect_to(19568));
+        (void)!send(connect_to_root(), garbage, sizeof garbage, MSG_NOSIGNAL);
+        (void)connect_to_root();
+        close(connect_to_root());
         usleep(1500000);
         return;
     }
@@ -181,6 +188,7 @@ static void run(const char *name, int processes, void (*scenario)(int process)) 
 }
 
 int main(void) {
+    port = 10000 + (int)(getpid() % 9000);
     run("no_root", 1, no_root);
     run("nobody_comes", 1, nobody_comes);
     run("one_is_missing", 2, one_is_missing);

@@ -27,6 +27,7 @@ mod user;
 mod worker;
 
 use clap::Parser;
+use kit::outcome::say;
 use kit::{checklist, show};
 use options::{Cases, Command, List, Options, Run, RunOptions, Task};
 use std::fs::File;
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
         Command::List(list) => say_list(&list),
         Command::Explain { test } => match show::explain(&test) {
             Ok(text) => {
-                print!("{text}");
+                say!("{}", text.trim_end());
                 ExitCode::SUCCESS
             }
             Err(error) => misused(&error),
@@ -87,11 +88,11 @@ fn is_launched() -> bool {
 
 fn say_list(list: &List) -> ExitCode {
     if list.faults {
-        sample::fault::FAULTS.iter().for_each(|(fault, test)| println!("{fault:<48} {test}"));
+        sample::fault::FAULTS.iter().for_each(|(fault, test)| say!("{fault:<48} {test}"));
     } else if list.cases {
-        case::OPS.iter().for_each(|(_, name, what)| println!("{name:<21} {what}"));
+        case::OPS.iter().for_each(|(_, name, what)| say!("{name:<21} {what}"));
     } else {
-        print!("{}", show::list(&list.component, &list.only));
+        say!("{}", show::list(&list.component, &list.only).trim_end());
     }
     ExitCode::SUCCESS
 }
@@ -101,10 +102,10 @@ fn say_checklist(folder: &Path) -> ExitCode {
         Err(error) => misused(&error),
         Ok(answers) => {
             for answer in &answers {
-                println!("{} {}: {}", if answer.yes { "yes" } else { "NO " }, answer.question, answer.reason);
+                say!("{} {}: {}", if answer.yes { "yes" } else { "NO " }, answer.question, answer.reason);
             }
             let open = answers.iter().filter(|answer| !answer.yes).count();
-            println!("{} of {} boxes", answers.len() - open, answers.len());
+            say!("{} of {} boxes", answers.len() - open, answers.len());
             if open == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
     }

@@ -5,7 +5,7 @@
 use crate::kit::catalog::Test;
 use crate::kit::expect::{self, Expected};
 use crate::kit::options::{Place, Target, Wanted, Work, is_of_ranks};
-use crate::kit::outcome::Stop;
+use crate::kit::outcome::{Stop, say};
 use crate::kit::report::{Ended, Entry, Run};
 use crate::kit::{catalog, stress, worker};
 use crate::worker::CANNOT;
@@ -41,8 +41,7 @@ pub(crate) fn drive(wanted: &Wanted, launched: bool) -> ExitCode {
         // A rank other than 0 under a launcher has nothing to say.
         Ok(run) if run.entries.is_empty() && launched => ExitCode::SUCCESS,
         Ok(run) => {
-            print!("{}", run.skips());
-            print!("{}", run.table());
+            say!("{}{}", run.skips(), run.table().trim_end());
             if run.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err((code, text)) => {
@@ -93,9 +92,9 @@ fn all(wanted: &Wanted, tests: &[&'static Test], expected: &[Expected]) -> Resul
         if wanted.verbose || !quiet {
             // Above the bar on a terminal, a plain line elsewhere.
             if std::io::stderr().is_terminal() {
-                bar.suspend(|| println!("{}", entry.line()))
+                bar.suspend(|| say!("{}", entry.line()))
             } else {
-                println!("{}", entry.line())
+                say!("{}", entry.line())
             }
         }
         entries.push(entry);
@@ -248,6 +247,10 @@ impl<'a> Session<'a> {
         if let Some(ended) = lines.absent {
             return Ok(self.tests.iter().map(|test| (test.name, ended.clone(), 0.0)).collect());
         }
+        if !lines.begun {
+            let why = format!("before its first test, {}", self.why(status));
+            return Ok(self.tests.iter().map(|test| (test.name, Ended::Failed(why.clone()), 0.0)).collect());
+        }
         let mut results = Results::new();
         for test in self.tests {
             match lines.of(test.name, self.ranks) {
@@ -294,6 +297,8 @@ impl<'a> Session<'a> {
 struct Lines {
     /// Nothing can be run: why.
     unable: Option<String>,
+    /// Some test has begun.
+    begun: bool,
     /// Every test ends like this.
     absent: Option<Ended>,
     /// How a test ended on the ranks that say so.
@@ -316,6 +321,10 @@ impl Lines {
                 "P" => Ended::Passed,
                 "S" => Ended::Skipped(detail),
                 "F" => Ended::Failed(detail),
+                "B" => {
+                    lines.begun = true;
+                    continue;
+                }
                 "X" => {
                     lines.unable = Some(detail);
                     continue;
@@ -392,7 +401,7 @@ fn under_launcher(
         };
         let entry = Entry::new(test.name, ended, seconds, expected);
         if wanted.verbose || entry.is_bad() {
-            println!("{}", entry.line());
+            say!("{}", entry.line());
         }
         entries.push(entry);
     });

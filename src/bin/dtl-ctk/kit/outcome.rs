@@ -32,6 +32,15 @@ impl From<Refused> for Stop {
     }
 }
 
+/// A line on standard output; nobody may be reading it any more.
+macro_rules! say {
+    ($($text:tt)+) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), $($text)+);
+    }};
+}
+pub(crate) use say;
+
 /// Ends a test that found something wrong.
 macro_rules! wrong {
     ($($text:tt)+) => { return Err($crate::kit::outcome::Stop::Failed(format!($($text)+))) };

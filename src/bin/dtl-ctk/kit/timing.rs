@@ -2,7 +2,7 @@
 
 use crate::kit::calls::Backend;
 use crate::kit::exec_calls::{Event, Executor, Job, Piece, Stream};
-use crate::kit::outcome::{Called, Outcome};
+use crate::kit::outcome::{Called, Outcome, say};
 use crate::kit::subject::{Subject, pattern};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_millis(60);
 
 /// Prints the table.
 pub(crate) fn measure(s: &Subject) -> Outcome {
-    println!("{:<44} {:>12}", "call", "ns");
+    say!("{:<44} {:>12}", "call", "ns");
     let backend = s.backend;
     row("dtl_backend_supports", || backend.supports("no.such").map(|_| ()));
     if s.has("device") {
@@ -64,12 +64,12 @@ fn row(name: &str, mut call: impl FnMut() -> Called) {
         let start = Instant::now();
         for _ in 0..20 {
             if let Err(refused) = call() {
-                println!("{name:<44} {:>12} ({})", "-", refused.text);
+                say!("{name:<44} {:>12} ({})", "-", refused.text);
                 return;
             }
         }
         rounds.push(start.elapsed().as_nanos() / 20);
     }
     rounds.sort_unstable();
-    println!("{name:<44} {:>12}", rounds[rounds.len() / 2]);
+    say!("{name:<44} {:>12}", rounds[rounds.len() / 2]);
 }

@@ -125,24 +125,20 @@ fn time(work: &Work) -> Result<(), Halt> {
     Ok(timing::measure(&Subject::of(backend(work)?)?)?)
 }
 
-/// Tests of one process.
+/// Tests of one process. The backend is there before the first of them begins: what ends the process until
+/// then is no test's failure, but everybody's.
 fn alone(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
-    let mut subject = None;
+    let on_backend = tests.iter().any(|(_, test)| matches!(test.body, Body::Alone(_)));
+    let subject = if on_backend { Some(Subject::of(backend(work)?)?) } else { None };
     for (group, test) in tests {
         let begin = Instant::now();
         report.tell('B', 0, test.name, "");
-        let outcome = match test.body {
-            Body::Tables(body) => body(),
-            Body::Alone(body) => {
-                if subject.is_none() {
-                    subject = Some(Subject::of(backend(work)?)?);
-                }
-                match &subject {
-                    Some(subject) => fits(work, subject, group, test).and_then(|()| body(subject)),
-                    None => Ok(()),
-                }
+        let outcome = match (test.body, &subject) {
+            (Body::Tables(body), _) => body(),
+            (Body::Alone(body), Some(subject)) => {
+                fits(work, subject, group, test).and_then(|()| body(subject))
             }
-            Body::Ranks(..) => Ok(()),
+            _ => Ok(()),
         };
         report.ended(0, test, &outcome, begin);
     }
