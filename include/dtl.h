@@ -2096,10 +2096,11 @@ DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_i
 ///
 /// Each rank is destroyed on its own (dtl_comm_destroy), and has left then: what it sent stays
 /// receivable, but what needs it from then on ends with DTL_ERROR_RANK_FAILURE at the others: receives
-/// from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for the others. A
-/// thread that merely ends has not left.
+/// from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for the others until
+/// something has needed the rank that left; then it ends like that, too. A thread that merely ends has
+/// not left.
 ///
-/// @param size        number of ranks, 1 to 4096. The ranks' queues for each other take 4 bytes for each
+/// @param size        number of ranks, 1 to 4096. The ranks' tables of each other take 4 bytes for each
 ///                    pair: 256 KiB for 256 ranks, 64 MiB for 4096; pairs that talk take more.
 /// @param timeout_ns  time limit in nanoseconds of each blocking call; 0 = from DTL_TIMEOUT, else
 ///                    DTL_TIMEOUT_INFINITE.

@@ -68,7 +68,9 @@ program racy "$target/racy.c" || exit 1
 for name in test_race test_comm_threads test_exec test_comm_p2p test_registry; do
     program $name tests/c/$name.c || { echo "FAIL $name does not compile"; failed=$((failed + 1)); }
 done
-check "test_race 100000" "$target/test_race" 100000
+for kind in events streams executors kernels requests communicators backends; do
+    check "test_race $kind" "$target/test_race" $kind 20000
+done
 check "test_comm_threads few" "$target/test_comm_threads" few
 check "test_exec" "$target/test_exec"
 check "test_registry" "$target/test_registry"

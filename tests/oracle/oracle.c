@@ -3,7 +3,9 @@
  *     mpirun -n R oracle CASES DIGEST [CASES DIGEST]...
  *
  * It has no part of dtl: it shares only the file's format and the formulas of src/bin/dtl-ctk/data.rs
- * (inputs, hash) and plan.rs (buffers). run.sh compares the two digests. */
+ * (inputs, hash; see element.h) and plan.rs (buffers). run.sh compares the two digests. */
+#include "element.h"
+
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,12 +22,6 @@ enum op {
     ALLTOALLV, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN, EXSCAN, NEIGHBOR, P2P, SENDRECV, REPLACE, SSEND,
     PROBE
 };
-/* The numbers of dtypes and reductions in the file: DTL's. */
-enum { FLOAT32 = 8, FLOAT64 = 9, BYTE = 10, BOOL = 11 };
-enum { SUM, PROD, MIN, MAX, LAND, LOR, BAND, BOR, LXOR, BXOR };
-
-static const int sizes[] = {1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 1, 1};
-
 typedef struct message {
     int64_t source, dest, tag, count, room, any_tag, any_source, order;
 } message;
@@ -43,7 +39,7 @@ typedef struct view {
     int rank, size, ranks;
     int64_t elem;
     uint64_t key;
-    MPI_Datatype type;
+    MPI_Datatype type; /* moves the bytes of an element, padding too */
 } view;
 
 /* Blocks in a buffer. */
@@ -77,40 +73,19 @@ static uint64_t hash(uint64_t before, const unsigned char *bytes, int64_t size) 
     return mix(h ^ (uint64_t)size * GOLDEN);
 }
 
-static int64_t value(const view *v, uint64_t word, int source) {
-    const int is_float = v->s->dtype == FLOAT32 || v->s->dtype == FLOAT64;
-    const int is_signed = v->s->dtype < 4 || is_float;
-    const int reduces = (v->s->op >= REDUCE && v->s->op <= ALLREDUCE) ||
-                        (v->s->op >= REDUCE_SCATTER && v->s->op <= EXSCAN);
-    const int op = reduces ? v->s->reduction : -1;
-    uint64_t limit;
-    int64_t result;
-    if (op == SUM) {
-        limit = (uint64_t)(100 / v->ranks);
-        limit = limit < 1 ? 1 : limit > 7 ? 7 : limit;
-        return is_signed ? (int64_t)(word % (2 * limit + 1)) - (int64_t)limit : (int64_t)(word % (limit + 1));
-    }
-    if (op == PROD) {
-        result = source < 3 ? 1 + (int64_t)(word % 2) : 1;
-        return is_signed && (word & 2) ? -result : result;
-    }
-    if (op == MIN || op == MAX) return (int64_t)(word % 101) - (is_signed ? 50 : 0);
-    if ((op == LAND || op == LOR || op == LXOR) && v->s->dtype != BOOL) return (int64_t)(word % 3);
-    if (v->s->dtype == BOOL) return (int64_t)(word % 2);
-    if (is_float) return (int64_t)(word % (1 << 20));
-    return (int64_t)word;
+/* What the step's inputs are for: MOVED, or the number of the reduction. */
+static int purpose(const view *v) {
+    const int op = v->s->op;
+    const int reduces = (op >= REDUCE && op <= ALLREDUCE) || (op >= REDUCE_SCATTER && op <= EXSCAN);
+    return reduces ? v->s->reduction : MOVED;
 }
 
 static void fill(const view *v, unsigned char *out, int64_t count, int source, int64_t block) {
     const uint64_t key = mix(v->key ^ (uint64_t)(source + 1) * GOLDEN);
     int64_t i;
     for (i = 0; i < count; i++) {
-        const int64_t x = value(v, mix(key + (((uint64_t)block << 40) + (uint64_t)i) * GOLDEN), source);
-        const float f = (float)x;
-        const double d = (double)x;
-        if (v->s->dtype == FLOAT32) memcpy(out + i * 4, &f, 4);
-        else if (v->s->dtype == FLOAT64) memcpy(out + i * 8, &d, 8);
-        else memcpy(out + i * v->elem, &x, (size_t)v->elem);
+        const uint64_t word = mix(key + (((uint64_t)block << 40) + (uint64_t)i) * GOLDEN);
+        encode(out + i * v->elem, v->s->dtype, value(word, v->s->dtype, purpose(v), v->ranks, source));
     }
 }
 
@@ -158,15 +133,56 @@ static void put_blocks(const view *v, unsigned char *out, const layout *l) {
     for (i = 0; i < l->blocks; i++) fill(v, out + l->displ[i] * v->elem, l->count[i], v->rank, i);
 }
 
-static MPI_Op op_of(int reduction) {
-    const MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_LAND, MPI_LOR, MPI_BAND, MPI_BOR, MPI_LXOR, MPI_BXOR};
-    return ops[reduction];
+/* The operation of a step for MPI_Op_create: MPI passes the dtype that it was given, not ours. */
+static int foreign_dtype, foreign_op;
+
+static void fold_foreign(void *left, void *right, int *count, MPI_Datatype *type) {
+    const int size = size_of(foreign_dtype);
+    int i;
+    (void)type;
+    for (i = 0; i < *count; i++) {
+        unsigned char *into = (unsigned char *)right + i * size;
+        const int64_t a = decode((unsigned char *)left + i * size, foreign_dtype), b = decode(into, foreign_dtype);
+        encode(into, foreign_dtype, fold_values(foreign_dtype, foreign_op, a, b));
+    }
 }
 
-static MPI_Datatype type_of(int dtype) {
-    const MPI_Datatype types[] = {MPI_INT8_T,   MPI_INT16_T,  MPI_INT32_T,  MPI_INT64_T, MPI_UINT8_T, MPI_UINT16_T,
-                                  MPI_UINT32_T, MPI_UINT64_T, MPI_FLOAT,    MPI_DOUBLE,  MPI_BYTE,    MPI_C_BOOL};
-    return types[dtype];
+static MPI_Op foreign, foreign_commutes;
+static MPI_Datatype bytes_of[32]; /* by size */
+
+static void make_types(void) {
+    int size;
+    MPI_Op_create(fold_foreign, 0, &foreign);
+    MPI_Op_create(fold_foreign, 1, &foreign_commutes);
+    for (size = 1; size < 32; size++) {
+        MPI_Type_contiguous(size, MPI_BYTE, &bytes_of[size]);
+        MPI_Type_commit(&bytes_of[size]);
+    }
+}
+
+static MPI_Op op_of(const view *v) {
+    const MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN,  MPI_MAX,  MPI_LAND,   MPI_LOR,
+                          MPI_BAND, MPI_BOR, MPI_LXOR, MPI_BXOR, MPI_MINLOC, MPI_MAXLOC};
+    foreign_dtype = v->s->dtype;
+    foreign_op = v->s->reduction;
+    if (!is_foreign(foreign_dtype, foreign_op)) return ops[foreign_op];
+    return foreign_op == REPLACE_OP || foreign_op == NO_OP || foreign_op == USER_MATRIX ? foreign : foreign_commutes;
+}
+
+/* What MPI's operations take. */
+static MPI_Datatype type_of(const view *v) {
+    const MPI_Datatype types[] = {
+        MPI_INT8_T,         MPI_INT16_T,          MPI_INT32_T,   MPI_INT64_T,    MPI_UINT8_T, MPI_UINT16_T, MPI_UINT32_T,
+        MPI_UINT64_T,       MPI_FLOAT,            MPI_DOUBLE,    MPI_BYTE,       MPI_C_BOOL,  MPI_BYTE,     MPI_BYTE,
+        MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX, MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_2INT,    MPI_LONG_INT, MPI_SHORT_INT};
+    return is_foreign(v->s->dtype, v->s->reduction) ? v->type : types[v->s->dtype];
+}
+
+/* MPI leaves anything between the parts of a pair. */
+static void settle_padding(const view *v, unsigned char *bytes, int64_t count) {
+    int64_t i;
+    for (i = 0; is_pair(v->s->dtype) && i < count; i++)
+        encode(bytes + i * v->elem, v->s->dtype, decode(bytes + i * v->elem, v->s->dtype));
 }
 
 static uint64_t bcast(const view *v, uint64_t h) {
@@ -185,15 +201,17 @@ static uint64_t fold(const view *v, uint64_t h) {
     const int root = (int)(v->s->root % v->size), n = (int)count;
     const int receives = v->s->op != REDUCE || v->rank == root;
     const int in_place = v->s->in_place && receives;
-    const MPI_Op op = op_of(v->s->reduction);
+    const MPI_Op op = op_of(v);
+    const MPI_Datatype type = type_of(v);
     unsigned char *recv = filler(v, receives ? count : 0);
     unsigned char *own = in_place ? NULL : input(v, count, v->rank, 0);
     void *send = in_place ? MPI_IN_PLACE : own;
     if (in_place) fill(v, recv, count, v->rank, 0);
-    if (v->s->op == REDUCE) MPI_Reduce(send, recv, n, v->type, op, root, v->comm);
-    else if (v->s->op == ALLREDUCE) MPI_Allreduce(send, recv, n, v->type, op, v->comm);
-    else if (v->s->op == SCAN) MPI_Scan(send, recv, n, v->type, op, v->comm);
-    else MPI_Exscan(send, recv, n, v->type, op, v->comm);
+    if (v->s->op == REDUCE) MPI_Reduce(send, recv, n, type, op, root, v->comm);
+    else if (v->s->op == ALLREDUCE) MPI_Allreduce(send, recv, n, type, op, v->comm);
+    else if (v->s->op == SCAN) MPI_Scan(send, recv, n, type, op, v->comm);
+    else MPI_Exscan(send, recv, n, type, op, v->comm);
+    if (receives && !(v->s->op == EXSCAN && v->rank == 0)) settle_padding(v, recv, count);
     h = hash(h, recv, !receives || (v->s->op == EXSCAN && v->rank == 0) ? 0 : count * v->elem + GUARD);
     free(own);
     free(recv);
@@ -202,6 +220,7 @@ static uint64_t fold(const view *v, uint64_t h) {
 
 static uint64_t fold_blocks(const view *v, uint64_t h) {
     const int is_uniform = v->s->op == REDUCE_SCATTER_BLOCK;
+    const MPI_Datatype type = type_of(v);
     int counts[MAX_RANKS], i;
     int64_t total = 0, mine;
     unsigned char *recv, *own;
@@ -212,8 +231,9 @@ static uint64_t fold_blocks(const view *v, uint64_t h) {
     own = v->s->in_place ? NULL : input(v, total, v->rank, 0);
     send = v->s->in_place ? MPI_IN_PLACE : own;
     if (v->s->in_place) fill(v, recv, total, v->rank, 0);
-    if (is_uniform) MPI_Reduce_scatter_block(send, recv, counts[0], v->type, op_of(v->s->reduction), v->comm);
-    else MPI_Reduce_scatter(send, recv, counts, v->type, op_of(v->s->reduction), v->comm);
+    if (is_uniform) MPI_Reduce_scatter_block(send, recv, counts[0], type, op_of(v), v->comm);
+    else MPI_Reduce_scatter(send, recv, counts, type, op_of(v), v->comm);
+    settle_padding(v, recv, mine);
     h = hash(h, recv, mine * v->elem + (v->s->in_place ? 0 : GUARD));
     free(own);
     free(recv);
@@ -470,8 +490,8 @@ static uint64_t run_case(char **text, uint64_t seed, uint64_t *out_number) {
     v.s = &s;
     for (step_number = 0; step_number < (uint64_t)steps; step_number++) {
         read_step(text, &s);
-        v.elem = sizes[s.dtype];
-        v.type = type_of(s.dtype);
+        v.elem = size_of(s.dtype);
+        v.type = bytes_of[v.elem];
         v.key = mix(seed ^ GOLDEN);
         v.key = mix(v.key ^ case_number * GOLDEN);
         v.key = mix(v.key ^ step_number * GOLDEN);
@@ -519,6 +539,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    make_types();
     for (i = 1; i + 1 < argc; i += 2) run_file(argv[i], argv[i + 1]);
     MPI_Finalize();
     return 0;

@@ -12,7 +12,7 @@ if(DTL_TEST_MPICC_openmpi AND DTL_TEST_MPIRUN_openmpi)
   set(oracle_source "${top}/tests/oracle/oracle.c")
   add_custom_command(OUTPUT "${bin}/oracle"
     COMMAND "${DTL_TEST_MPICC_openmpi}" -std=gnu11 -Wall -Wextra -Werror -O2 -g "${oracle_source}" -o "${bin}/oracle"
-    DEPENDS "${oracle_source}" VERBATIM)
+    DEPENDS "${oracle_source}" "${top}/tests/oracle/element.h" VERBATIM)
   add_custom_target(build_oracle DEPENDS "${bin}/oracle")
   add_dependencies(dtl_tests build_oracle)
   add_test(NAME tests/oracle.mpi COMMAND "${oracle_run}" mpi "${DTL_STAGE}/bin" 1000 "${bin}/oracle"

@@ -54,9 +54,9 @@ against() {
     kind=$1 ranks=$2 size=$3 count=$4
     shift 4
     name=$work/oracle.$kind.$ranks.$size
-    "$bin/dtl-ctk" cases --ranks "$ranks" --cases "$count" --max-bytes "$size" --seed "$seed" --portable \
+    "$bin/dtl-ctk" cases --ranks "$ranks" --cases "$count" --max-bytes "$size" --seed "$seed" \
         --out "$name.cases"
-    ctk "$kind" "$ranks" "$count" "$size" --portable --digest "$name.dtl"
+    ctk "$kind" "$ranks" "$count" "$size" --digest "$name.dtl"
     "$@" -n "$ranks" "$oracle" "$name.cases" "$name.mpi"
     if ! cmp -s "$name.dtl" "$name.mpi" || [ "$(wc -l <"$name.mpi")" -ne "$count" ]; then
         echo "$kind, $ranks rank(s): dtl and MPI differ, first in"

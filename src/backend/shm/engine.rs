@@ -80,9 +80,9 @@ pub(super) enum SendStage {
     /// Waits for room, or (to itself) for a receive.
     Queued,
     /// The receiver knows of it.
-    Offered { claim: usize },
+    Offered { claim: u16 },
     /// The receiver wants it through the ring.
-    Streaming { claim: usize, receiver: u64, next: usize, end: usize },
+    Streaming { claim: u16, receiver: u64, next: usize, end: usize },
 }
 
 pub(super) struct Receive {
@@ -132,7 +132,7 @@ pub(super) struct Offer {
     pub(super) size: u64,
     pub(super) send: u64,
     pub(super) address: u64,
-    pub(super) claim: usize,
+    pub(super) claim: u16,
 }
 
 pub(super) fn done(source: usize, status: dtl_status_t, word: u64, size: u64) -> Done {

@@ -30,7 +30,7 @@ const TAIL_AT: usize = 0;
 const HEAD_AT: usize = 128;
 const CLAIMS_AT: usize = 256;
 /// Large messages that one rank can have on offer to another at a time; more wait their turn.
-const CLAIMS: usize = sync::size(256, 1);
+const CLAIMS: u16 = sync::size(256, 1) as u16;
 /// Records start at multiples of a cache line.
 const LINE: usize = 64;
 /// A record's own words: kind, claim and length; key.
@@ -72,7 +72,7 @@ pub(super) enum Payload {
 #[derive(Clone, Copy)]
 pub(super) struct Record {
     pub(super) kind: Kind,
-    pub(super) claim: usize,
+    pub(super) claim: u16,
     pub(super) key: u64,
     /// The words of a control record.
     pub(super) words: [u64; 3],
@@ -129,9 +129,10 @@ pub(super) struct Producer {
     tail: u64,
     /// The head as last seen; the real one is never behind it.
     head: u64,
-    free_claims: Vec<usize>,
+    /// Short numbers: there is a list for each rank that was talked to.
+    free_claims: Vec<u16>,
     /// Claims of withdrawn offers that the receiver has not seen yet.
-    withdrawn: Vec<usize>,
+    withdrawn: Vec<u16>,
 }
 
 impl Producer {
@@ -144,12 +145,12 @@ impl Producer {
             tail,
             head,
             free_claims: (0..CLAIMS).collect(),
-            withdrawn: Vec::with_capacity(CLAIMS),
+            withdrawn: Vec::with_capacity(CLAIMS.into()),
         })
     }
 
     /// Writes a record; false if the ring is too full for it now.
-    pub(super) fn push(&mut self, kind: Kind, claim: usize, key: u64, payload: Payload) -> bool {
+    pub(super) fn push(&mut self, kind: Kind, claim: u16, key: u64, payload: Payload) -> bool {
         let len = match payload {
             Payload::Bytes(bytes) => bytes.len(),
             Payload::Words(words) => size_of_val(&words),
@@ -189,20 +190,24 @@ impl Producer {
         self.tail + space - self.head <= CAPACITY as u64
     }
 
-    fn write(&self, kind: Kind, claim: usize, key: u64, len: usize) {
+    fn write(&self, kind: Kind, claim: u16, key: u64, len: usize) {
         let at = place(self.tail);
-        self.ring.put(at, kind as u64 | (claim as u64) << 16 | (len as u64) << 32);
+        self.ring.put(at, kind as u64 | u64::from(claim) << 16 | (len as u64) << 32);
         self.ring.put(at + 8, key);
     }
 
     /// Takes a claim word for an offer; `None` while all are in use.
-    pub(super) fn offer(&mut self) -> Option<usize> {
+    pub(super) fn offer(&mut self) -> Option<u16> {
         if self.free_claims.is_empty() {
-            let ring = &self.ring;
-            let (seen, waiting): (Vec<_>, Vec<_>) =
-                self.withdrawn.drain(..).partition(|&claim| claim_state(ring, claim) == FREE);
-            self.free_claims = seen;
-            self.withdrawn = waiting;
+            // No new memory: this is on the way of a send.
+            let (ring, free) = (&self.ring, &mut self.free_claims);
+            self.withdrawn.retain(|&claim| {
+                let is_seen = claim_state(ring, claim) == FREE;
+                if is_seen {
+                    free.push(claim);
+                }
+                !is_seen
+            });
         }
         let claim = self.free_claims.pop()?;
         if let Some(word) = claim_word(&self.ring, claim) {
@@ -212,12 +217,12 @@ impl Producer {
     }
 
     /// Gives back the claim of an offer that was not sent or is finished.
-    pub(super) fn release(&mut self, claim: usize) {
+    pub(super) fn release(&mut self, claim: u16) {
         self.free_claims.push(claim);
     }
 
     /// Withdraws an offer; false if the receiver has taken it already.
-    pub(super) fn withdraw(&mut self, claim: usize) -> bool {
+    pub(super) fn withdraw(&mut self, claim: u16) -> bool {
         let won = move_claim(&self.ring, claim, OFFERED, WITHDRAWN);
         if won {
             self.withdrawn.push(claim);
@@ -234,15 +239,15 @@ const OFFERED: u64 = 1;
 const TAKEN: u64 = 2;
 const WITHDRAWN: u64 = 3;
 
-fn claim_word(ring: &Ring, claim: usize) -> Option<&AtomicU64> {
-    (claim < CLAIMS).then(|| ring.claims.word(CLAIMS_AT + 8 * claim))?
+fn claim_word(ring: &Ring, claim: u16) -> Option<&AtomicU64> {
+    (claim < CLAIMS).then(|| ring.claims.word(CLAIMS_AT + 8 * usize::from(claim)))?
 }
 
-fn claim_state(ring: &Ring, claim: usize) -> u64 {
+fn claim_state(ring: &Ring, claim: u16) -> u64 {
     claim_word(ring, claim).map_or(WITHDRAWN, |word| word.load(Acquire))
 }
 
-fn move_claim(ring: &Ring, claim: usize, from: u64, to: u64) -> bool {
+fn move_claim(ring: &Ring, claim: u16, from: u64, to: u64) -> bool {
     claim_word(ring, claim).is_some_and(|word| word.compare_exchange(from, to, AcqRel, Acquire).is_ok())
 }
 
@@ -292,7 +297,7 @@ impl Consumer {
             && (kind == Kind::Pad || len <= FRAGMENT);
         sound.then(|| Record {
             kind,
-            claim: (word >> 16 & 0xFFFF) as usize,
+            claim: (word >> 16) as u16,
             key: self.ring.get(at + 8),
             words: self.words(kind, at + WORDS),
             payload: self.ring.records.region().part(at + WORDS, len),
@@ -325,12 +330,12 @@ impl Consumer {
     }
 
     /// Whether an offer could be taken now.
-    pub(super) fn is_offered(&self, claim: usize) -> bool {
+    pub(super) fn is_offered(&self, claim: u16) -> bool {
         claim_state(&self.ring, claim) == OFFERED
     }
 
     /// Takes an offer; false if it was withdrawn (the claim is free again then).
-    pub(super) fn take(&self, claim: usize) -> bool {
+    pub(super) fn take(&self, claim: u16) -> bool {
         if move_claim(&self.ring, claim, OFFERED, TAKEN) {
             return true;
         }
@@ -408,7 +413,7 @@ mod tests {
         assert!(!producer.withdraw(claim), "taken");
         producer.release(claim);
         let all: Vec<_> = std::iter::from_fn(|| producer.offer()).collect();
-        assert_eq!(all.len(), CLAIMS);
+        assert_eq!(all.len(), usize::from(CLAIMS));
         assert!(producer.withdraw(all[0]));
         assert_eq!(producer.offer(), None, "the receiver has not seen it");
         assert!(!consumer.take(all[0]));

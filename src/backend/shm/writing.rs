@@ -54,7 +54,7 @@ impl Engine {
         moved
     }
 
-    fn push(&mut self, dest: usize, kind: Kind, claim: usize, key: u64, payload: Payload) -> bool {
+    fn push(&mut self, dest: usize, kind: Kind, claim: u16, key: u64, payload: Payload) -> bool {
         let rank = self.rank;
         let Some(link) = self.peers.link_mut(dest) else { return false };
         if link.producer.is_none() {
@@ -133,7 +133,7 @@ impl Engine {
         (true, next == end)
     }
 
-    pub(super) fn finish_send(&mut self, id: OpId, claim: usize) {
+    pub(super) fn finish_send(&mut self, id: OpId, claim: u16) {
         let Some(&Operation::Send(Send { dest, word, data, .. })) = self.operations.get(id) else { return };
         if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
             producer.release(claim);

@@ -279,7 +279,7 @@ fn put(line: &mut String, numbers: &[i64]) {
 impl Step {
     fn put(&self, line: &mut String) {
         let flags = [i64::from(self.in_place), self.root as i64, self.gap as i64];
-        put(line, &[self.op as i64, i64::from(self.dtype()), i64::from(self.reduction)]);
+        put(line, &[self.op as i64, i64::from(self.ty.dtype), i64::from(self.reduction)]);
         put(line, &flags);
         put(line, &[self.order.len() as i64]);
         self.order.iter().for_each(|&place| put(line, &[place as i64]));

@@ -1,5 +1,5 @@
 //! The data of the cases: element types, the formula of every input, the hash of outputs. It knows
-//! nothing of communicators; tests/oracle/oracle.c has the same formulas in C.
+//! nothing of communicators; tests/oracle/element.h has the same formulas in C.
 //!
 //! Values of reductions are so small that every dtype's result is exact in any order of operands.
 
@@ -28,9 +28,6 @@ pub(crate) enum Class {
 pub(crate) const USER_DTYPE: dtl_dtype_t = 100;
 pub(crate) const USER_SUM: dtl_reduce_op_t = 100;
 pub(crate) const USER_MATRIX: dtl_reduce_op_t = 101;
-/// So many first entries of the tables are also in tests/oracle/oracle.c.
-const PORTABLE_TYPES: usize = 12;
-const PORTABLE_REDUCTIONS: usize = 10;
 
 /// An element type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,16 +88,6 @@ pub(crate) const REDUCTIONS: [(dtl_reduce_op_t, &str); 16] = [
     (USER_SUM, "user sum"),
     (USER_MATRIX, "user matrix product"),
 ];
-
-/// The element types of a run; `portable`: those that the MPI oracle knows, too.
-pub(crate) fn types(portable: bool) -> &'static [Type] {
-    if portable { &TYPES[..PORTABLE_TYPES] } else { &TYPES }
-}
-
-/// The reductions of a run.
-pub(crate) fn reductions(portable: bool) -> &'static [(dtl_reduce_op_t, &'static str)] {
-    if portable { &REDUCTIONS[..PORTABLE_REDUCTIONS] } else { &REDUCTIONS }
-}
 
 pub(crate) fn reduction_name(op: dtl_reduce_op_t) -> &'static str {
     REDUCTIONS.into_iter().find(|(known, _)| *known == op).map_or("?", |(_, name)| name)

@@ -11,8 +11,6 @@ pub(crate) struct Space {
     pub(crate) ranks: u64,
     pub(crate) max_bytes: u64,
     pub(crate) ops: Vec<Op>,
-    /// Only dtypes and reductions that the MPI oracle knows, too.
-    pub(crate) portable: bool,
 }
 
 /// The case of a number.
@@ -40,11 +38,7 @@ pub(crate) fn case(space: &Space, number: u64) -> Case {
 }
 
 fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
-    let (ty, reduction) = if op.reduces() {
-        reduction(random, space.portable)
-    } else {
-        (random.pick(data::types(space.portable)), 0)
-    };
+    let (ty, reduction) = if op.reduces() { reduction(random) } else { (random.pick(&data::TYPES), 0) };
     let mut step = Step {
         op,
         ty,
@@ -97,10 +91,10 @@ fn block(random: &mut Random, mean: u64) -> i64 {
     if random.chance(25) { 0 } else { random.below(2 * mean + 2) as i64 }
 }
 
-fn reduction(random: &mut Random, portable: bool) -> (Type, i32) {
-    let op = random.pick(data::reductions(portable)).0;
-    let types: Vec<Type> =
-        data::types(portable).iter().copied().filter(|ty| data::go_together(op, ty.class)).collect();
+fn reduction(random: &mut Random) -> (Type, i32) {
+    // What does not commute shows a wrong order of the operands.
+    let op = if random.chance(20) { data::USER_MATRIX } else { random.pick(&data::REDUCTIONS).0 };
+    let types: Vec<Type> = data::TYPES.into_iter().filter(|ty| data::go_together(op, ty.class)).collect();
     // Floating point is most of what people reduce.
     let floats: Vec<Type> = types.iter().copied().filter(|ty| ty.class == Class::Float).collect();
     let of = if !floats.is_empty() && random.chance(40) { &floats } else { &types };

@@ -37,7 +37,7 @@ pub(crate) enum Command {
 /// What the cases are.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Choice {
-    /// The cases depend on this, the number of ranks, --max-bytes, --only and --portable
+    /// The cases depend on this, the number of ranks, --max-bytes and --only
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
 
@@ -52,10 +52,6 @@ pub(crate) struct Choice {
     /// Only these operations (see dtl-ctk list), separated by commas
     #[arg(long, value_name = "OP,…", value_delimiter = ',', value_parser = parse_op)]
     pub(crate) only: Vec<Op>,
-
-    /// Only dtypes and reductions that tests/oracle/oracle.c knows: integers, float32, float64, byte, bool
-    #[arg(long)]
-    pub(crate) portable: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -119,7 +115,7 @@ impl Choice {
     pub(crate) fn space(&self, ranks: u64) -> Space {
         let all = || OPS.iter().map(|(op, ..)| *op).collect();
         let ops = if self.only.is_empty() { all() } else { self.only.clone() };
-        Space { seed: self.seed, ranks, max_bytes: self.max_bytes, ops, portable: self.portable }
+        Space { seed: self.seed, ranks, max_bytes: self.max_bytes, ops }
     }
 
     /// As it is written on a command line.
@@ -128,9 +124,6 @@ impl Choice {
         if !self.only.is_empty() {
             let names: Vec<&str> = self.only.iter().map(|op| op.name()).collect();
             words.push(format!("--only={}", names.join(",")));
-        }
-        if self.portable {
-            words.push("--portable".to_owned());
         }
         words
     }
@@ -209,8 +202,7 @@ mod tests {
 
     #[test]
     fn a_run_can_be_repeated_from_its_arguments() {
-        let line =
-            "dtl-ctk run --kind shm --ranks 3 --seed 5 --case 17 --only bcast,p2p --portable --shrink h,d1";
+        let line = "dtl-ctk run --kind shm --ranks 3 --seed 5 --case 17 --only bcast,p2p --shrink h,d1";
         let Command::Run(run) = Options::parse_from(line.split(' ')).command else { panic!("run") };
         let again = std::iter::once("dtl-ctk".to_owned()).chain(run.arguments());
         let Command::Run(again) = Options::parse_from(again).command else { panic!("run") };

@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn shrinking_ends() {
         let ops = OPS.iter().map(|(op, ..)| *op).collect();
-        let space = Space { seed: 7, ranks: 4, max_bytes: 4096, ops, portable: false };
+        let space = Space { seed: 7, ranks: 4, max_bytes: 4096, ops };
         for number in 0..200 {
             let mut case = case(&space, number);
             let mut count = 0;

@@ -131,10 +131,11 @@ fn tell_all(comm: &Comm, notice: &Notice) {
     (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| tell(comm, rank, notice));
 }
 
-/// Asks all others; they answer when they are in a call.
-pub(super) fn ask(comm: &Comm) {
-    comm.reports.heard.lock().since_asked.clear();
-    tell_all(comm, &own(comm, Why::Ask, DTL_SUCCESS, 0));
+/// Asks the ranks that this one waits for; they answer when they are in a call. Not all ranks: of those
+/// that wait in vain, some wait for one that is elsewhere, and they tell the others.
+pub(super) fn ask(comm: &Comm, awaited: impl Iterator<Item = i32>) {
+    let notice = own(comm, Why::Ask, DTL_SUCCESS, 0);
+    awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| tell(comm, rank, &notice));
 }
 
 /// Tells all others that this rank does not go on with a collective.
@@ -207,7 +208,8 @@ pub(super) fn mismatch(comm: &Comm, call: &Call) -> bool {
 
 /// Asks all and waits a moment for their answers.
 pub(super) fn gather(comm: &Comm) {
-    ask(comm);
+    comm.reports.heard.lock().since_asked.clear();
+    tell_all(comm, &own(comm, Why::Ask, DTL_SUCCESS, 0));
     let deadline = Deadline::after(PATIENCE_NS);
     let mut backoff = Backoff::new();
     let failed: BTreeSet<i32> = comm.failed_ranks().into_iter().collect();
@@ -249,7 +251,8 @@ fn states(comm: &Comm) -> Vec<(i32, String)> {
         });
         let answers = rank == comm.rank || heard.since_asked.contains(&rank);
         match place {
-            _ if failed.contains(&rank) => "gone (died or left)".to_owned(),
+            Some(place) if failed.contains(&rank) => format!("gone (died or left); it was {place}"),
+            None if failed.contains(&rank) => "gone (died or left)".to_owned(),
             Some(place) if answers => place,
             Some(place) => format!("silent (not in a call of this library); it was {place}"),
             None => "silent (not in a call of this library)".to_owned(),

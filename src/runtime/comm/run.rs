@@ -173,7 +173,7 @@ impl Run {
                 super::progress::others(comm);
                 self.check_hope(comm)?;
                 self.check_deadline(comm, deadline)?;
-                questions.ask(comm, &self.call)?;
+                questions.ask(comm, &self.call, &self.schedule)?;
             }
         }
     }
@@ -231,13 +231,13 @@ impl Questions {
         Questions { since: 0, next_ns: report::FIRST_QUESTION_NS, news: 0 }
     }
 
-    fn ask(&mut self, comm: &Comm, call: &Call) -> Result<()> {
+    fn ask(&mut self, comm: &Comm, call: &Call, schedule: &Schedule) -> Result<()> {
         if self.since == 0 {
             self.since = now_ns();
         }
         if now_ns().saturating_sub(self.since) > self.next_ns {
             self.next_ns += report::NEXT_QUESTION_NS;
-            report::ask(comm);
+            report::ask(comm, schedule.awaited());
         }
         let news = comm.reports.news();
         if news != self.news {

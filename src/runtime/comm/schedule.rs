@@ -164,6 +164,11 @@ impl Schedule {
         started
     }
 
+    /// The ranks that it waits for now, some perhaps twice.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = i32> {
+        self.pending.iter().map(|pending| pending.peer)
+    }
+
     /// Takes what is over off the list; whether anything was.
     fn poll(&mut self, comm: &Comm) -> Result<bool> {
         let before = self.pending.len();

@@ -207,7 +207,7 @@ fn inside_is_seen() {
         }
     });
     closed.store(true, super::sync::Ordering::Relaxed);
-    if !epoch::others_inside() {
+    if !epoch::anyone_inside() {
         mine.write();
     }
     user.join().unwrap();

@@ -34,7 +34,7 @@ fn next<R>(consumer: &mut Consumer, look: impl FnOnce(&Consumer, &super::ring::R
     }
 }
 
-fn push(producer: &mut Producer, kind: Kind, claim: usize, key: u64, payload: Payload) {
+fn push(producer: &mut Producer, kind: Kind, claim: u16, key: u64, payload: Payload) {
     while !producer.push(kind, claim, key, payload) {
         thread::yield_now();
     }
