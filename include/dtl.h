@@ -1320,14 +1320,14 @@ typedef struct dtl_plugin_t {
 
 /// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:
 ///
-///     DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out)
-///     {
-///         dtl_plugin_t plugin = DTL_PLUGIN_INIT;
-///         plugin.name = "mine";
-///         plugin.load = load;
-///         *out = plugin;
-///         return DTL_SUCCESS;
-///     }
+///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out)
+///   {
+///       dtl_plugin_t plugin = DTL_PLUGIN_INIT;
+///       plugin.name = "mine";
+///       plugin.load = load;
+///       *out = plugin;
+///       return DTL_SUCCESS;
+///   }
 ///
 /// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
 /// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status other
@@ -1528,6 +1528,21 @@ DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32
 /// @param out_yes  1 or 0.
 DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const char *feature,
     int32_t *out_yes);
+
+/// The quick part of the conformance tests, in this process: for each component the plainest things.
+/// It allocates and frees, copies, makes streams and runs work on them, all on the calling thread's
+/// current device; a backend that is broken may crash or hang. The program dtl-ctk has the rest, the
+/// tests of communicators included, and runs them in processes of their own.
+///
+/// @param buf      `cap` bytes for the report and its NUL: a line for each check, beginning with "ok",
+///                 "skipped" or "failed"; NULL with cap 0 if only the status matters.
+/// @param out_len  length of the report without the NUL; may be NULL.
+/// @return the status of the first check that failed, DTL_ERROR_BACKEND if its calls succeeded with a
+///         wrong outcome; the text names the check. The report is written in that case, too.
+///         DTL_ERROR_UNAVAILABLE: it cannot run here. DTL_ERROR_BUFFER_TOO_SMALL: nothing written but
+///         *out_len (4 KiB are enough for a backend without failures).
+DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *buf, uint64_t cap,
+    uint64_t *out_len);
 
 /* -----------------------------------------------------------------------------------------------
  * Loading backends from plugin files, and what became of each file.

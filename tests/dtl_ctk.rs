@@ -1,10 +1,15 @@
-//! dtl-ctk: exit statuses, the small form of a failing case, the command that repeats it.
+//! dtl-ctk: exit statuses, the small form of a failing case, the command that repeats it; named tests: what
+//! is listed and explained, the files that are written, expected failures, crashes and hangs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dtl-ctk")).args(arguments).output().expect("dtl-ctk starts")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn err(output: &Output) -> String {
@@ -93,4 +98,174 @@ fn kinds_have_the_same_digest() {
     let threads = digest("threads");
     assert_eq!(threads.lines().count(), 50);
     assert_eq!(threads, digest("shm"));
+}
+
+/// A file of this test process; removed in the end.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(name: &str, text: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("dtl-ctk-named-{name}-{}", std::process::id()));
+        std::fs::write(&path, text).expect("a file");
+        Scratch(path)
+    }
+
+    fn path(&self) -> String {
+        self.0.to_string_lossy().into_owned()
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.0).expect("the file is there")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn tests_are_listed_and_explained() {
+    let list = out(&run(&["list"]));
+    assert!(list.lines().count() >= 250, "{} tests", list.lines().count());
+    let some = out(&run(&["list", "--component", "memory", "--only", "*.aligned_*"]));
+    assert!(some.lines().count() == 8 && some.lines().all(|line| line.starts_with("memory.")), "{some}");
+    let text = out(&run(&["explain", "exec.event.not_complete_early"]));
+    for part in ["checks", "slot", "exec.event_record", "the rule", "usually means"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert_eq!(run(&["explain", "exec.event.no_such_test"]).status.code(), Some(2));
+    assert!(out(&run(&["list", "--cases"])).contains("neighbor_alltoallv"));
+}
+
+#[test]
+fn results_are_written_as_json_and_junit() {
+    let (json, junit) = (Scratch::new("json", ""), Scratch::new("junit", ""));
+    let output = run(&[
+        "run",
+        "--backend",
+        "null",
+        "--only",
+        "memory.host",
+        "--json",
+        &json.path(),
+        "--junit",
+        &junit.path(),
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", out(&output), err(&output));
+    let results: serde_json::Value = serde_json::from_str(&json.text()).expect("JSON");
+    let tests = results["tests"].as_array().expect("a list");
+    assert!(tests.len() == 18 && tests.iter().any(|test| test["outcome"] == "pass"), "{results}");
+    assert!(
+        junit.text().contains("<testsuite name=\"dtl-ctk null\" tests=\"18\" failures=\"0\""),
+        "{}",
+        junit.text()
+    );
+}
+
+#[test]
+fn ranks_of_every_sort_run_named_tests() {
+    for arguments in [["--kind", "self"], ["--kind", "threads"], ["--kind", "shm"], ["--backend", "sample"]] {
+        let output = run(&[&["run", "--only", "comm.match,comm.dup"], arguments.as_slice()].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}{}", out(&output), err(&output));
+        assert!(out(&output).contains("comm"), "{}", out(&output));
+    }
+}
+
+#[test]
+fn a_wrong_backend_fails_tests_by_name() {
+    let output = run(&[
+        "run",
+        "--kind",
+        "faulty",
+        "--ranks",
+        "2",
+        "--only",
+        "comm.p2p.one_byte_arrives,comm.p2p.sizes_around_4_kib",
+    ]);
+    let text = out(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}{}", err(&output));
+    assert!(text.contains("FAIL     comm.p2p.sizes_around_4_kib: rank"), "{text}");
+    assert!(!text.contains("FAIL     comm.p2p.one_byte_arrives"), "{text}");
+}
+
+#[test]
+fn expected_failures_are_declared_with_reasons() {
+    let only = [
+        "run",
+        "--kind",
+        "faulty",
+        "--only",
+        "comm.p2p.sizes_around_4_kib,comm.p2p.one_byte_arrives",
+        "--expect",
+    ];
+    let with = |text: &str| {
+        let file = Scratch::new(&format!("expect-{}", text.len()), text);
+        run(&[only.as_slice(), &[&file.path()]].concat())
+    };
+    assert_eq!(with("\"comm.p2p.sizes_around_4_kib\" = \"its last byte is wrong\"").status.code(), Some(0));
+    let unexpected = with("\"comm.p2p.*\" = \"nothing works yet\"");
+    assert_eq!(unexpected.status.code(), Some(1));
+    assert!(
+        out(&unexpected).contains("one_byte_arrives: it passed, but was expected to fail"),
+        "{}",
+        out(&unexpected)
+    );
+    assert_eq!(with("comm.p2p.sizes_around_4_kib = \"\"").status.code(), Some(2), "no reason");
+    assert_eq!(with("comm.p2p.no_such_test = \"x\"").status.code(), Some(2), "no such test");
+}
+
+#[test]
+fn wrong_words_of_named_tests_have_their_statuses() {
+    let output = run(&["run", "--backend", "no-such-backend"]);
+    assert_eq!(
+        (output.status.code(), err(&output).contains("no-such-backend")),
+        (Some(3), true),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(status(&[]), Some(2), "nothing to test");
+    assert_eq!(status(&["--backend", "null", "--only", "memory.no_such_test"]), Some(2));
+    assert_eq!(status(&["--backend", "null", "--component", "memroy"]), Some(2));
+    assert_eq!(status(&["--backend", "null", "--kind", "shm"]), Some(2), "two targets");
+    assert_eq!(status(&["--component", "abi", "--json", "/nowhere/there"]), Some(3));
+}
+
+#[test]
+fn a_new_backend_has_nine_boxes() {
+    let folder = std::env::temp_dir().join(format!("dtl-ctk-boxes-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    let output = run(&["checklist", &folder.to_string_lossy()]);
+    let text = out(&output);
+    std::fs::remove_dir(&folder).expect("it is removed");
+    assert_eq!((output.status.code(), text.lines().count()), (Some(1), 10), "{text}");
+    assert!(text.ends_with("1 of 9 boxes\n"), "{text}");
+    assert_eq!(run(&["checklist", "/nowhere/there"]).status.code(), Some(2));
+}
+
+#[test]
+fn crashes_and_hangs_are_failures_of_one_test() {
+    let with = |fault: &str| {
+        let only = "comm.p2p.one_byte_arrives,comm.p2p.empty_message_arrives";
+        let output =
+            run(&["run", "--backend", "sample", "--fault", fault, "--only", only, "--timeout", "2s"]);
+        assert_eq!(output.status.code(), Some(1), "{fault}: {}", err(&output));
+        out(&output)
+    };
+    let wrong = out(&run(&[
+        "run",
+        "--backend",
+        "sample",
+        "--fault",
+        "memory.alloc.any_kind",
+        "--only",
+        "memory.alloc",
+    ]));
+    assert!(wrong.contains("FAIL     memory.alloc.unknown_kind_refused: "), "{wrong}");
+    let crashed = with("comm.test.crashes");
+    assert!(crashed.matches("crashed: signal 6").count() == 2, "{crashed}");
+    let hung = with("comm.test.hangs");
+    assert!(hung.matches("timed out after 2 s").count() == 2, "{hung}");
+    assert_eq!(status(&["--backend", "sample", "--fault", "no.such.fault"]), Some(2));
 }

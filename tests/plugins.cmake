@@ -24,7 +24,7 @@ test_plugin(other good.c "-DTEST_NAME=\"other\"")
 test_plugin(twin good.c "-DTEST_TWIN")
 foreach(fault IN ITEMS NO_ENTRY ENTRY_FAILS TOO_NEW NEWER WRONG_RANGE NO_LOAD NO_NAME NOT_FILLED_IN NO_LAYOUTS
         LONG_TAIL WRONG_LAYOUT REGISTERS_NOTHING LOAD_FAILS LOAD_ANSWERS_NONSENSE BAD_TABLE TAKEN_NAME
-        MISSING_FUNCTION)
+        MISSING_FUNCTION BAD_HOST_CALLS REGISTER_IN_THREAD REGISTER_IN_ENTRY)
   string(TOLOWER "${fault}" name)
   test_plugin("${name}" bad.c "-D${fault}")
 endforeach()

@@ -167,6 +167,27 @@ fn a_refusal_has_the_reason_and_a_good_one_its_backends() {
 }
 
 #[test]
+fn an_exception_out_of_load_is_a_crash() {
+    let folder = Folder::new();
+    let file = folder.plugin("throws.so", "bad.c", &["-x", "c++", "-std=c++17", "-DTHROWS", "-lstdc++"]);
+    let (status, line) = probe(&file);
+    assert!(status == 3 && line.contains("in its load"), "{status} {line}");
+}
+
+/// A folder of libraries in the path must not run what is in them.
+#[test]
+fn what_is_no_plugin_is_not_even_loaded() {
+    let folder = Folder::new();
+    folder.plugin("libother.so", "bad.c", &["-DNO_ENTRY", "-DCRASH_IN_CONSTRUCTOR"]);
+    let output = info(&["--json"], Some(&folder.0));
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert!(
+        all["plugins"][0]["reason"].as_str().unwrap().contains("it exports no dtl_plugin_entry_v1"),
+        "{all:#}"
+    );
+}
+
+#[test]
 fn a_plugin_links_nothing_of_ours() {
     let folder = Folder::new();
     let good = folder.plugin("good.so", "good.c", &[]);

@@ -95,14 +95,14 @@ pub struct dtl_plugin_t {
 
 /// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:
 ///
-///     DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out)
-///     {
-///         dtl_plugin_t plugin = DTL_PLUGIN_INIT;
-///         plugin.name = "mine";
-///         plugin.load = load;
-///         *out = plugin;
-///         return DTL_SUCCESS;
-///     }
+///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out)
+///   {
+///       dtl_plugin_t plugin = DTL_PLUGIN_INIT;
+///       plugin.name = "mine";
+///       plugin.load = load;
+///       *out = plugin;
+///       return DTL_SUCCESS;
+///   }
 ///
 /// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
 /// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status other

@@ -8,7 +8,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::vtable::*;
 use crate::backend::native::{self, Tables};
 use crate::error::{Result, fail};
-use crate::runtime::{device, registry};
+use crate::runtime::{device, registry, self_test};
 use crate::sys::buf::Addr;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -242,6 +242,36 @@ pub unsafe extern "C" fn dtl_backend_supports(
         |(backend, out, feature): (Arc<registry::Backend>, _, _)| {
             out.set(i32::from(backend.supports(feature)?));
             Ok(())
+        },
+    )
+}
+
+/// The quick part of the conformance tests, in this process: for each component the plainest things.
+/// It allocates and frees, copies, makes streams and runs work on them, all on the calling thread's
+/// current device; a backend that is broken may crash or hang. The program dtl-ctk has the rest, the
+/// tests of communicators included, and runs them in processes of their own.
+///
+/// @param buf      `cap` bytes for the report and its NUL: a line for each check, beginning with "ok",
+///                 "skipped" or "failed"; NULL with cap 0 if only the status matters.
+/// @param out_len  length of the report without the NUL; may be NULL.
+/// @return the status of the first check that failed, DTL_ERROR_BACKEND if its calls succeeded with a
+///         wrong outcome; the text names the check. The report is written in that case, too.
+///         DTL_ERROR_UNAVAILABLE: it cannot run here. DTL_ERROR_BUFFER_TOO_SMALL: nothing written but
+///         *out_len (4 KiB are enough for a backend without failures).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_backend_self_test(
+    backend: dtl_backend_t,
+    buf: *mut c_char,
+    cap: u64,
+    out_len: *mut u64,
+) -> dtl_status_t {
+    guard::wait(
+        |inside| device::pin_backend(inside, backend),
+        |backend| {
+            let (report, outcome) = self_test::run(&backend);
+            // SAFETY: the caller's contract.
+            unsafe { args::put_text(&report, buf, cap, out_len) }?;
+            outcome
         },
     )
 }

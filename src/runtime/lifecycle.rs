@@ -84,9 +84,12 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
         (settings, complaints) = read_environment()?;
         overrides(&mut settings)?;
         if GATE.state() == gate::OPEN {
+            let other_plugins = settings.plugin_path != settings::current().plugin_path;
             settings::install(settings); // first use came before the first init: only settings change
             registry::choose_again();
-            plugins::search_again();
+            if other_plugins {
+                plugins::search_again();
+            }
         } else {
             open(&settings, builtins)?;
         }

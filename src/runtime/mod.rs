@@ -13,6 +13,7 @@ pub mod log;
 pub mod memory;
 pub mod plugins;
 pub mod registry;
+pub mod self_test;
 pub mod settings;
 pub mod topology;
 pub mod transfer;

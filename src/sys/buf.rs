@@ -79,6 +79,12 @@ impl Region {
         Region { addr: Addr::new(addr), len }
     }
 
+    /// An allocation that a memory component gave, for as long as its owner keeps it.
+    #[must_use]
+    pub fn allocated(addr: Addr, len: usize) -> Self {
+        Region { addr, len }
+    }
+
     /// First byte.
     #[must_use]
     pub fn addr(self) -> Addr {

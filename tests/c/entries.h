@@ -90,6 +90,7 @@ static const int32_t e_grid[4] = {3, 2, 1, 1};
     X(BACKEND, dtl_backend_info, (h->backend, &o->backend_info))                                  \
     X(BACKEND, dtl_backend_is_available, (h->backend, &o->number, o->text, sizeof o->text))       \
     X(BACKEND, dtl_backend_supports, (h->backend, "exec", &o->number))                            \
+    X(BACKEND, dtl_backend_self_test, (h->backend, o->text, sizeof o->text, &o->word))            \
     X(BACKEND, dtl_backend_device_count, (h->backend, &o->number))                                \
     X(BACKEND, dtl_backend_set_device, (h->backend, 0))                                           \
     X(BACKEND, dtl_backend_get_device, (h->backend, &o->number))                                  \

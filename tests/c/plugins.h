@@ -64,7 +64,7 @@ static inline void copy_file(const char* from, const char* to) {
 static inline void plugins_begin(int argc, char** argv) {
     DIR* folder;
     struct dirent* entry;
-    CHECK(argc == 2);
+    CHECK(argc >= 2);
     strcpy(plugins, "/tmp/dtl-plugins-XXXXXX");
     strcpy(own, "/tmp/dtl-own-XXXXXX");
     CHECK(mkdtemp(plugins) != NULL && mkdtemp(own) != NULL && atexit(plugins_end) == 0);

@@ -145,6 +145,7 @@ static void test_null_pointers(void) {
     NULL_OUTPUT(dtl_backend_at(0, NULL));
     NULL_OUTPUT(dtl_backend_info(b, NULL));
     NULL_OUTPUT(dtl_backend_is_available(b, NULL, data, 64));
+    NULL_OUTPUT(dtl_backend_self_test(b, NULL, 5, NULL));
     NULL_OUTPUT(dtl_backend_supports(b, NULL, &number));
     NULL_OUTPUT(dtl_backend_supports(b, "x", NULL));
     NULL_OUTPUT(dtl_backend_device_count(b, NULL));

@@ -38,6 +38,9 @@ static void test_wrong_answers(void) {
     refuse(in(plugins, "load_answers_nonsense.so"), DTL_ERROR_NATIVE_BACKEND, "4711");
     refuse(in(plugins, "bad_table.so"), DTL_ERROR_INVALID_ARGUMENT, "device.count is NULL");
     refuse(in(plugins, "taken_name.so"), DTL_ERROR_ALREADY_EXISTS, "a backend named host is registered");
+    refuse(in(plugins, "bad_host_calls.so"), DTL_ERROR_NOT_IMPLEMENTED, "its load");
+    refuse(in(plugins, "register_in_thread.so"), DTL_ERROR_INVALID_STATE, "registered in another thread");
+    refuse(in(plugins, "register_in_entry.so"), DTL_ERROR_INVALID_STATE, "backend_register outside of a plugin's load");
     refuse(in(plugins, "missing_function.so"), DTL_ERROR_UNAVAILABLE, "of_no_library");
 }
 
@@ -87,6 +90,10 @@ static void test_no_plugin_at_all(void) {
     bytes[16] = 1;
     write_file(in(own, "object.so"), bytes, size);
     refuse(in(own, "object.so"), DTL_ERROR_INVALID_ARGUMENT, "ELF type 1");
+    CHECK(mkfifo(in(own, "pipe.so"), 0700) == 0); /* opening it would wait for a writer */
+    refuse(in(own, "pipe.so"), DTL_ERROR_UNAVAILABLE, "no regular file");
+    CHECK(symlink("/no/such/file", in(own, "nowhere.so")) == 0);
+    refuse(in(own, "nowhere.so"), DTL_ERROR_NOT_FOUND, "no such file");
     refuse("/no/such/file.so", DTL_ERROR_NOT_FOUND, "no such file");
     refuse(plugins, DTL_ERROR_UNAVAILABLE, "no regular file");
     CHECK_STATUS(dtl_backend_load("", NULL), DTL_ERROR_NOT_FOUND);

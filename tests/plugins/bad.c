@@ -1,5 +1,6 @@
 /* Plugins that go wrong, each in the one way that its macro says. Not a test by itself. */
 #include <dtl.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,6 +30,17 @@ int of_no_library(void);
 #endif
 #ifdef WRONG_LAYOUT
 static dtl_layout_t rows[DTL_LAYOUT_COUNT];
+#endif
+
+#ifdef REGISTER_IN_THREAD
+static void* in_thread(void* host)
+{
+    dtl_device_vtable_t device = DTL_DEVICE_VTABLE_INIT;
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    dtl_backend_t backend;
+    table.device = &device;
+    return (void*)(intptr_t)((const dtl_host_api_t*)host)->backend_register("stray", &table, NULL, 0, &backend);
+}
 #endif
 
 static dtl_status_t load(const dtl_host_api_t* host)
@@ -64,6 +76,26 @@ static dtl_status_t load(const dtl_host_api_t* host)
     return of_no_library();
 #elif defined(NEWER)
     table.abi_version = DTL_ABI_VERSION + 1;
+#elif defined(BAD_HOST_CALLS)
+    if (host->set_error(NULL) != DTL_ERROR_NULL_POINTER || host->log(DTL_LOG_ERROR, NULL) != DTL_ERROR_NULL_POINTER ||
+        host->log(DTL_LOG_OFF, "x") != DTL_ERROR_INVALID_ARGUMENT || host->log(9, "x") != DTL_ERROR_INVALID_ARGUMENT ||
+        host->backend_register(NULL, &table, NULL, 0, &backend) != DTL_ERROR_NULL_POINTER ||
+        host->backend_register("a b", &table, NULL, 0, &backend) != DTL_ERROR_INVALID_ARGUMENT ||
+        host->backend_register("a", NULL, NULL, 0, &backend) != DTL_ERROR_NULL_POINTER ||
+        host->backend_register("a", &table, NULL, 0, NULL) != DTL_ERROR_NULL_POINTER)
+        return DTL_ERROR_INTERNAL;
+    return DTL_ERROR_NOT_IMPLEMENTED;
+#elif defined(REGISTER_IN_THREAD)
+    {
+        pthread_t thread;
+        void* status = NULL;
+        if (pthread_create(&thread, NULL, in_thread, (void*)(intptr_t)host) != 0) return DTL_ERROR_INTERNAL;
+        if (pthread_join(thread, &status) != 0) return DTL_ERROR_INTERNAL;
+        DTL_IGNORE(host->set_error("registered in another thread"));
+        return (dtl_status_t)(intptr_t)status;
+    }
+#elif defined(THROWS)
+    throw 1;
 #endif
     return host->backend_register("bad", &table, NULL, 0, &backend);
 }
@@ -83,6 +115,8 @@ DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t* host, d
 #elif defined(ENTRY_FAILS)
     DTL_IGNORE(host->set_error("no licence file"));
     return DTL_ERROR_UNAVAILABLE;
+#elif defined(REGISTER_IN_ENTRY)
+    return load(host);
 #elif defined(TOO_NEW)
     plugin.abi_version = DTL_ABI_VERSION + 3;
     plugin.abi_version_min = DTL_ABI_VERSION + 2;

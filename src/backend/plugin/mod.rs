@@ -41,7 +41,7 @@ pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Ar
     let Some(entry) = module.symbol(c"dtl_plugin_entry_v1") else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "it is no plugin: it exports no dtl_plugin_entry_v1 (DTL_PLUGIN_EXPORT makes it visible)"
+            "it is no plugin: the loader finds no dtl_plugin_entry_v1 in it"
         );
     };
     step("its entry");
@@ -70,7 +70,10 @@ impl Plugin for Loaded {
         drop(native::take_error_text()); // a call before may have left one
         // SAFETY: the plugin promised the header's contract for it; `host` lives for ever.
         match unsafe { (self.load)(self.host) } {
-            DTL_SUCCESS => Ok(()),
+            DTL_SUCCESS => {
+                drop(native::take_error_text()); // of something that it tried and could do without
+                Ok(())
+            }
             status => Err(native::foreign_error("its load", status)),
         }
     }

@@ -1,6 +1,7 @@
-//! dtl-ctk: the conformance test kit for communicators. It makes random cases (`generate`), runs them
-//! through the public C entries (`rank`, `collective`, `batch`), and compares with a serial reference
-//! (`reference`); `drive` starts the ranks and makes failing cases small.
+//! dtl-ctk: the conformance kit. Named tests of every component (`kit` runs them, `tests` has them, `sample`
+//! is a backend to try them on) and random cases for communicators: made (`generate`), run through the public
+//! C entries (`rank`, `collective`, `batch`), compared with a serial reference (`reference`), made small when
+//! they fail (`drive`).
 //!
 //! It sees no more of the library than a C program does.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks to its user")]
@@ -13,35 +14,39 @@ mod collective;
 mod data;
 mod drive;
 mod generate;
+mod kit;
 mod minimal;
 mod options;
 mod plan;
 mod rank;
 mod reference;
+mod sample;
 mod shrink;
+mod tests;
 mod user;
 mod worker;
 
 use clap::Parser;
-use options::{Cases, Command, Options, Run};
+use kit::outcome::say;
+use kit::{checklist, show};
+use options::{Cases, Command, List, Options, Run, RunOptions, Task};
 use std::fs::File;
 use std::io::{BufWriter, Error, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match Options::parse().command {
-        Command::Run(run) if run.kind == "self" && run.ranks != 1 => {
-            eprintln!("dtl-ctk: kind self has one rank, not {}", run.ranks);
-            ExitCode::from(2)
-        }
-        Command::Run(run) if run.worker || is_a_rank(&run) => worker::work(&run),
-        Command::Run(run) => drive::drive(&run),
-        Command::List => {
-            for (_, name, what) in case::OPS {
-                println!("{name:<21} {what}");
+        Command::Run(run) => start(*run),
+        Command::List(list) => say_list(&list),
+        Command::Explain { test } => match show::explain(&test) {
+            Ok(text) => {
+                say!("{}", text.trim_end());
+                ExitCode::SUCCESS
             }
-            ExitCode::SUCCESS
-        }
+            Err(error) => misused(&error),
+        },
+        Command::Checklist { folder } => say_checklist(&folder),
         Command::Cases(cases) => match write_cases(&cases) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -49,14 +54,61 @@ fn main() -> ExitCode {
                 ExitCode::from(worker::CANNOT)
             }
         },
+        Command::Work(work) => kit::worker::work(&work),
+    }
+}
+
+fn misused(error: &str) -> ExitCode {
+    eprintln!("dtl-ctk: {error}");
+    ExitCode::from(2)
+}
+
+fn start(options: RunOptions) -> ExitCode {
+    match options.task() {
+        Err(error) => misused(&error),
+        Ok(Task::Random(run)) if run.worker || is_a_rank(&run) => worker::work(&run),
+        Ok(Task::Random(run)) => drive::drive(&run),
+        Ok(Task::Named(wanted)) => {
+            let launched = wanted.place() == kit::options::Place::Processes && is_launched();
+            kit::drive::drive(&wanted, launched)
+        }
     }
 }
 
 /// Whether a launcher started this process as one of several ranks.
 fn is_a_rank(run: &Run) -> bool {
-    let variables = ["DTL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_STEP_ID"];
     let single = run.kind == "self" || worker::is_threaded(&run.kind);
-    !single && variables.iter().any(|name| std::env::var_os(name).is_some())
+    !single && is_launched()
+}
+
+fn is_launched() -> bool {
+    let variables = ["DTL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_STEP_ID"];
+    variables.iter().any(|name| std::env::var_os(name).is_some())
+}
+
+fn say_list(list: &List) -> ExitCode {
+    if list.faults {
+        sample::fault::FAULTS.iter().for_each(|(fault, test)| say!("{fault:<48} {test}"));
+    } else if list.cases {
+        case::OPS.iter().for_each(|(_, name, what)| say!("{name:<21} {what}"));
+    } else {
+        say!("{}", show::list(&list.component, &list.only).trim_end());
+    }
+    ExitCode::SUCCESS
+}
+
+fn say_checklist(folder: &Path) -> ExitCode {
+    match checklist::answers(folder) {
+        Err(error) => misused(&error),
+        Ok(answers) => {
+            for answer in &answers {
+                say!("{} {}: {}", if answer.yes { "yes" } else { "NO " }, answer.question, answer.reason);
+            }
+            let open = answers.iter().filter(|answer| !answer.yes).count();
+            say!("{} of {} boxes", answers.len() - open, answers.len());
+            if open == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+    }
 }
 
 fn write_cases(cases: &Cases) -> Result<(), Error> {

@@ -5,10 +5,13 @@
 //! fast. docs/how-to/register-a-backend.md is about real ones.
 
 use crate::api::{Failure, check};
+use crate::sample::fault;
 use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::abi::handle::dtl_backend_t;
 use dtl::abi::runtime::DTL_ABI_VERSION;
-use dtl::abi::status::{DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_TRUNCATED, DTL_SUCCESS, dtl_status_t};
+use dtl::abi::status::{
+    DTL_ERROR_BACKEND, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_TRUNCATED, DTL_SUCCESS, dtl_status_t,
+};
 use dtl::abi::vtable::*;
 use dtl::ffi::backend::dtl_backend_register;
 use std::collections::{HashMap, VecDeque};
@@ -20,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const FAULTY_BYTES: u64 = 1000;
 
 /// What is registered.
-struct Job {
+pub(crate) struct Job {
     queues: Vec<Mutex<VecDeque<Message>>>,
     is_faulty: bool,
 }
@@ -29,6 +32,51 @@ struct Message {
     source: i32,
     word: u64,
     bytes: Vec<u8>,
+    /// A fault: the sender's buffer, read when the message is delivered; 0 = the copy is.
+    from: usize,
+}
+
+impl Message {
+    fn start(&self) -> *const u8 {
+        if self.from == 0 { self.bytes.as_ptr() } else { ptr::with_exposed_provenance(self.from) }
+    }
+}
+
+/// What a transport with a fault makes of a message.
+fn spoiled(mut message: Message) -> Message {
+    let size = message.bytes.len();
+    if fault::is("comm.isend.one_short") && size > 10_000 {
+        message.bytes.truncate(size - 1);
+    }
+    if fault::is("comm.isend.cut_at_64_kib") {
+        message.bytes.truncate(65_536);
+    }
+    if let Some(last) = message.bytes.last_mut().filter(|_| fault::is("comm.isend.last_byte_wrong")) {
+        *last ^= 1;
+    }
+    message
+}
+
+/// Hands a message over; `op` numbers the sends, for faults that some of them have.
+fn put_into(queue: &Mutex<VecDeque<Message>>, message: Message, op: u64) {
+    if fault::is("comm.isend.loses_one") && op % 500 == 499 {
+        return;
+    }
+    let twice = fault::is("comm.isend.sends_twice") && op % 50 == 49;
+    let again = Message { bytes: message.bytes.clone(), ..message };
+    let mut queue = lock(queue);
+    if fault::is("comm.isend.overtakes") && op % 20 == 19 {
+        queue.push_front(message);
+    } else {
+        queue.push_back(message);
+    }
+    if twice {
+        queue.push_back(again);
+    }
+    drop(queue);
+    if fault::is("comm.isend.blocks") {
+        std::thread::sleep(std::time::Duration::from_secs(20));
+    }
 }
 
 /// A receive that waits. The address belongs to the caller of irecv until the receive is done.
@@ -51,13 +99,15 @@ struct Rank {
     last_op: u64,
 }
 
-/// Registers it for a job of so many ranks.
-pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
-    let queues: Vec<Mutex<VecDeque<Message>>> = (0..ranks).map(|_| Mutex::default()).collect();
-    let is_faulty = kind == "faulty";
-    // Backends live until the process ends.
-    let job = Box::leak(Box::new(Job { queues, is_faulty }));
-    let comm = dtl_comm_vtable_t {
+impl Job {
+    pub(crate) fn new(ranks: u64, is_faulty: bool) -> Job {
+        Job { queues: (0..ranks).map(|_| Mutex::default()).collect(), is_faulty }
+    }
+}
+
+/// The five functions; their `self` begins with a [`Job`].
+pub(crate) fn table() -> dtl_comm_vtable_t {
+    dtl_comm_vtable_t {
         struct_size: size_of::<dtl_comm_vtable_t>() as u32,
         match_bits: 0,
         flags: 0,
@@ -67,7 +117,15 @@ pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
         irecv: Some(irecv),
         test: Some(test),
         cancel: None,
-    };
+    }
+}
+
+/// Registers it for a job of so many ranks.
+pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
+    let is_faulty = kind == "faulty";
+    // Backends live until the process ends.
+    let job = Box::leak(Box::new(Job::new(ranks, is_faulty)));
+    let comm = table();
     let table = dtl_backend_vtable_t {
         struct_size: size_of::<dtl_backend_vtable_t>() as u32,
         abi_version: DTL_ABI_VERSION,
@@ -114,9 +172,9 @@ unsafe extern "C" fn open(
     // SAFETY: the library's own place for it.
     unsafe { *out_comm = Box::into_raw(opened).cast() };
     // SAFETY: as above.
-    unsafe { *out_rank = rank };
+    unsafe { *out_rank = if fault::is("comm.open.wrong_rank") { 0 } else { rank } };
     // SAFETY: as above.
-    unsafe { *out_size = job.queues.len() as i32 };
+    unsafe { *out_size = if fault::is("comm.open.wrong_size") { rank } else { job.queues.len() as i32 } };
     DTL_SUCCESS
 }
 
@@ -152,9 +210,13 @@ unsafe extern "C" fn isend(
     if let Some(last) = bytes.last_mut().filter(|_| rank.job.is_faulty && size_bytes > FAULTY_BYTES) {
         *last ^= 1;
     }
+    let dest = if fault::is("comm.isend.misroutes") { 0 } else { dest };
     let Some(queue) = rank.job.queues.get(dest as usize) else { return DTL_ERROR_INVALID_ARGUMENT };
-    lock(queue).push_back(Message { source: rank.rank, word, bytes });
+    let late = fault::is("comm.isend.reads_late") && size_bytes > 10_000;
+    let from = if late { buffer.expose_provenance() } else { 0 };
+    let message = spoiled(Message { source: rank.rank, word, bytes, from });
     let op = rank.next_op();
+    put_into(queue, message, op);
     rank.finish(op, (0, 0, 0), DTL_SUCCESS);
     // SAFETY: the library's own place for it.
     unsafe { *out_op = op };
@@ -194,7 +256,24 @@ unsafe extern "C" fn test(
 ) -> dtl_status_t {
     // SAFETY: the library's call.
     let rank = unsafe { rank(comm) };
+    if fault::is("comm.test.fails") {
+        return DTL_ERROR_BACKEND;
+    }
+    if fault::is("comm.test.crashes") {
+        std::process::abort();
+    }
+    while fault::is("comm.test.hangs") {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
     rank.take_in();
+    if fault::is("comm.test.done_early") {
+        if let Some(at) = rank.posted.iter().position(|posted| posted.op == op && posted.room > 10_000) {
+            let posted = rank.posted.remove(at);
+            let (source, word, room) =
+                posted.map_or((0, 0, 0), |one| (one.source, one.word, one.room as u64));
+            rank.finish(op, (source, word, room), DTL_SUCCESS);
+        }
+    }
     let result = rank.done.remove(&op);
     // SAFETY: the library's own place for it.
     unsafe { *out_done = i32::from(result.is_some()) };
@@ -208,6 +287,9 @@ unsafe extern "C" fn test(
 impl Posted {
     fn takes(&self, message: &Message) -> bool {
         let from_there = self.source == DTL_ANY_SOURCE || self.source == message.source;
+        if fault::is("comm.irecv.ignores_word") {
+            return from_there && message.bytes.len() <= self.room;
+        }
         from_there && (self.word ^ message.word) & !self.ignore == 0
     }
 }
@@ -237,13 +319,14 @@ impl Rank {
 
     fn deliver(&mut self, posted: &Posted, message: &Message) {
         let size = message.bytes.len();
+        let source = if fault::is("comm.test.wrong_source") { self.rank } else { message.source };
         if size > 0 && posted.room > 0 {
             let count = size.min(posted.room);
             // SAFETY: the receive's buffer has `room` bytes until it is done, the message `size`.
-            unsafe { ptr::copy_nonoverlapping(message.bytes.as_ptr(), posted.buffer, count) };
+            unsafe { ptr::copy_nonoverlapping(message.start(), posted.buffer, count) };
         }
         let status = if size > posted.room { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS };
-        self.finish(posted.op, (message.source, message.word, size as u64), status);
+        self.finish(posted.op, (source, message.word, size as u64), status);
     }
 
     fn finish(&mut self, op: u64, (source, match_word, size_bytes): (i32, u64, u64), status: dtl_status_t) {

@@ -4,6 +4,7 @@ use crate::api::{Comm, Failure, check};
 use crate::minimal;
 use crate::options::Run;
 use crate::rank::{Failed, Rank};
+use crate::sample::Parts;
 use crate::user;
 use dtl::abi::handle::dtl_comm_t;
 use dtl::ffi::comm::{dtl_comm_rank, dtl_comm_size};
@@ -16,7 +17,7 @@ pub(crate) const CANNOT: u8 = 3;
 
 /// Kinds whose ranks are threads of one process.
 pub(crate) fn is_threaded(kind: &str) -> bool {
-    ["threads", "minimal", "faulty"].contains(&kind)
+    ["threads", "minimal", "faulty", "sample"].contains(&kind)
 }
 
 /// Runs the cases as one rank of a job, or as all of them.
@@ -63,7 +64,12 @@ fn threads(run: &Run) -> Result<bool, Failure> {
     if run.kind == "threads" {
         opened.extend(Comm::threads(run.ranks, run.timeout_ns())?.into_iter().map(Some));
     } else {
-        minimal::register(&run.kind, run.ranks)?;
+        if run.kind == "sample" {
+            let registered = Parts::for_ranks(run.ranks).register("sample", 0);
+            registered.map_err(|refused| Failure::wrong(refused.text))?;
+        } else {
+            minimal::register(&run.kind, run.ranks)?;
+        }
         opened.resize_with(run.ranks as usize, || None);
     }
     let go = |rank: u64, opened: Option<Comm>| -> Result<bool, Failure> {

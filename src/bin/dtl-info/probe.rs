@@ -9,6 +9,7 @@ use dtl::abi::status::dtl_status_t;
 use dtl::error::{Result, status_name};
 use dtl::runtime::{SHUTDOWN, lifecycle, plugins, registry};
 use dtl::sys::child::{self, Setup};
+use dtl::sys::process::PidFd;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -97,16 +98,16 @@ pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
     child::prepare(&mut command, Setup::default());
     let mut child = command.spawn()?;
     let output = listen(&mut child);
+    let held = PidFd::open(i32::try_from(child.id()).unwrap_or(0))?;
     let begin = Instant::now();
-    let mut ended = child.try_wait()?;
-    while ended.is_none() && begin.elapsed() < limit {
+    while !held.exited() && begin.elapsed() < limit {
         std::thread::sleep(Duration::from_millis(2));
-        ended = child.try_wait()?;
     }
+    let in_time = held.exited();
+    // Before it is reaped: until then its number, which is its group's, is nobody else's.
     child::kill_group(child.id());
-    if ended.is_none() {
-        child.wait()?;
-    }
+    let ended = child.wait()?;
+    let ended = in_time.then_some(ended);
     let said = output.recv_timeout(LAST_OUTPUT).unwrap_or_default();
     Ok(judge(path, limit, ended, &said))
 }

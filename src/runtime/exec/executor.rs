@@ -140,7 +140,7 @@ impl Executor {
     }
 
     /// As `parallel_for`, for the library's own loop bodies.
-    pub(super) fn run_loop(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
+    pub fn run_loop(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
         let whole = if grain == 0 { end - begin } else { grain };
         match &self.body {
             Kind::Inline(_) => run_in_order(begin, end, whole, &body),

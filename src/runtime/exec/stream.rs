@@ -253,8 +253,9 @@ impl Stream {
         match exec_of(&self.home)?.stream_host_callback(foreign.token, function, user) {
             Some(result) => result.inspect_err(|_| ticket::withdraw(user)),
             None => {
-                let synchronized = self.synchronize().inspect_err(|_| ticket::withdraw(user));
-                synchronized?;
+                if let Err(earlier) = self.synchronize() {
+                    foreign.stuck.keep(earlier); // it is the stream's, not this call's: the function runs
+                }
                 if let Some(function) = function {
                     function(user.ptr()); // its failure has stuck to the stream
                 }

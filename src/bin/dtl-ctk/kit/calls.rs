@@ -1,0 +1,276 @@
+//! Devices, memory and copies as tests see them: what was taken is given back, statuses are values.
+
+use crate::kit::outcome::{Called, call, called};
+use dtl::abi::device::*;
+use dtl::abi::handle::dtl_backend_t;
+use dtl::ffi::backend::*;
+use dtl::ffi::device::*;
+use dtl::ffi::memory::*;
+use dtl::ffi::plugin::dtl_backend_load;
+use dtl::ffi::stream::dtl_device_synchronize;
+use dtl::ffi::transfer::*;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+/// A backend of the library's registry.
+#[derive(Clone, Copy)]
+pub(crate) struct Backend {
+    pub(crate) handle: dtl_backend_t,
+}
+
+/// A text in a fixed field.
+pub(crate) fn field(bytes: &[c_char]) -> Option<String> {
+    let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).collect();
+    CStr::from_bytes_until_nul(&bytes).ok().and_then(|text| text.to_str().ok().map(str::to_owned))
+}
+
+impl Backend {
+    pub(crate) fn find(name: &str) -> Called<Backend> {
+        let name = CString::new(name).unwrap_or_default();
+        let mut handle = dtl_backend_t::NULL;
+        call!(dtl_backend_get(name.as_ptr(), &raw mut handle))?;
+        Ok(Backend { handle })
+    }
+
+    /// The first backend of a plugin file.
+    pub(crate) fn load(path: &Path) -> Called<Backend> {
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        let mut handle = dtl_backend_t::NULL;
+        call!(dtl_backend_load(path.as_ptr(), &raw mut handle))?;
+        Ok(Backend { handle })
+    }
+
+    pub(crate) fn info(self) -> Called<dtl_backend_info_t> {
+        let mut info = dtl_backend_info_t {
+            struct_size: size_of::<dtl_backend_info_t>() as u32,
+            components: 0,
+            auto_priority: 0,
+            is_builtin: 0,
+            flags: 0,
+            name: ptr::null(),
+        };
+        call!(dtl_backend_info(self.handle, &raw mut info))?;
+        Ok(info)
+    }
+
+    /// `Err` in the answer: why not.
+    pub(crate) fn available(self) -> Called<Result<(), String>> {
+        let (mut yes, mut why) = (-1, [0; 512]);
+        call!(dtl_backend_is_available(self.handle, &raw mut yes, why.as_mut_ptr(), 512))?;
+        Ok(if yes == 0 { Err(field(&why).unwrap_or_default()) } else { Ok(()) })
+    }
+
+    pub(crate) fn supports(self, feature: &str) -> Called<i32> {
+        let feature = CString::new(feature).unwrap_or_default();
+        let mut yes = -1;
+        call!(dtl_backend_supports(self.handle, feature.as_ptr(), &raw mut yes))?;
+        Ok(yes)
+    }
+
+    pub(crate) fn device_count(self) -> Called<i32> {
+        let mut count = -1;
+        call!(dtl_backend_device_count(self.handle, &raw mut count))?;
+        Ok(count)
+    }
+
+    pub(crate) fn set_device(self, device: i32) -> Called {
+        called("dtl_backend_set_device", dtl_backend_set_device(self.handle, device))
+    }
+
+    pub(crate) fn get_device(self) -> Called<i32> {
+        let mut device = -1;
+        call!(dtl_backend_get_device(self.handle, &raw mut device))?;
+        Ok(device)
+    }
+
+    pub(crate) fn device_info(self, device: i32) -> Called<dtl_device_info_t> {
+        let mut info = no_device_info();
+        call!(dtl_device_info(self.handle, device, &raw mut info))?;
+        Ok(info)
+    }
+
+    /// Free and total bytes.
+    pub(crate) fn device_memory(self, device: i32) -> Called<(u64, u64)> {
+        let (mut free, mut total) = (u64::MAX, u64::MAX);
+        call!(dtl_device_memory_info(self.handle, device, &raw mut free, &raw mut total))?;
+        Ok((free, total))
+    }
+
+    /// DLPack's type and id.
+    pub(crate) fn dlpack(self, device: i32) -> Called<(i32, i32)> {
+        let (mut kind, mut id) = (-1, -1);
+        call!(dtl_backend_dlpack_device(self.handle, device, &raw mut kind, &raw mut id))?;
+        Ok((kind, id))
+    }
+
+    pub(crate) fn device_synchronize(self, device: i32) -> Called {
+        called("dtl_device_synchronize", dtl_device_synchronize(self.handle, device))
+    }
+
+    pub(crate) fn kind_info(self, kind: u64) -> Called<dtl_mem_kind_info_t> {
+        let mut info = dtl_mem_kind_info_t {
+            struct_size: size_of::<dtl_mem_kind_info_t>() as u32,
+            reserved: 0,
+            properties: 0,
+            alignment: 0,
+            name: [0; 64],
+        };
+        call!(dtl_mem_kind_info(self.handle, kind, &raw mut info))?;
+        Ok(info)
+    }
+
+    pub(crate) fn stats(self) -> Called<dtl_mem_stats_t> {
+        let mut stats = dtl_mem_stats_t {
+            struct_size: size_of::<dtl_mem_stats_t>() as u32,
+            reserved: 0,
+            live_bytes: 0,
+            peak_bytes: 0,
+            reserved_bytes: 0,
+            live_count: 0,
+            total_count: 0,
+        };
+        call!(dtl_mem_stats(self.handle, &raw mut stats))?;
+        Ok(stats)
+    }
+
+    /// Memory as the library gives it: nobody frees it by itself.
+    pub(crate) fn alloc_raw(self, kind: u64, size: u64, alignment: u64) -> Called<*mut u8> {
+        let mut out = UNTOUCHED;
+        call!(dtl_mem_alloc(self.handle, kind, size, alignment, &raw mut out))?;
+        Ok(out.cast())
+    }
+
+    pub(crate) fn free_raw(self, pointer: *mut u8) -> Called {
+        called("dtl_mem_free", dtl_mem_free(self.handle, pointer.cast()))
+    }
+
+    pub(crate) fn alloc(self, kind: u64, size: u64, alignment: u64) -> Called<Block> {
+        let pointer = self.alloc_raw(kind, size, alignment)?;
+        Ok(Block { backend: self, pointer, size })
+    }
+
+    /// A device allocation with these contents.
+    pub(crate) fn to_device(self, bytes: &[u8]) -> Called<Block> {
+        let mut out = ptr::null_mut();
+        let size = bytes.len() as u64;
+        call!(dtl_mem_to_device(self.handle, bytes.as_ptr().cast(), size, &raw mut out))?;
+        Ok(Block { backend: self, pointer: out.cast(), size })
+    }
+}
+
+/// What an output holds that nobody wrote.
+pub(crate) const UNTOUCHED: *mut c_void = ptr::without_provenance_mut(0xdead_beef);
+
+pub(crate) fn no_device_info() -> dtl_device_info_t {
+    dtl_device_info_t {
+        struct_size: size_of::<dtl_device_info_t>() as u32,
+        numa_node: 0,
+        kind: 0,
+        total_bytes: 0,
+        compute_units: 0,
+        max_block_threads: 0,
+        max_block: [0; 3],
+        max_grid: [0; 3],
+        name: [0; 128],
+        pci: [0; 32],
+    }
+}
+
+/// An allocation; freed when dropped.
+pub(crate) struct Block {
+    pub(crate) backend: Backend,
+    pub(crate) pointer: *mut u8,
+    pub(crate) size: u64,
+}
+
+// SAFETY: an address range of the library's; calls on it may come from any thread.
+unsafe impl Send for Block {}
+// SAFETY: as above; tests that use one from several threads use different bytes of it.
+unsafe impl Sync for Block {}
+
+impl Block {
+    pub(crate) fn address(&self) -> u64 {
+        self.pointer.addr() as u64
+    }
+
+    pub(crate) fn at(&self, offset: u64) -> *mut c_void {
+        self.pointer.wrapping_add(offset as usize).cast()
+    }
+
+    /// Puts bytes at an offset, by the library's copy.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Called {
+        copy(self.at(offset), bytes.as_ptr().cast(), bytes.len() as u64)
+    }
+
+    pub(crate) fn read(&self, offset: u64, size: u64) -> Called<Vec<u8>> {
+        let mut bytes = vec![0; size as usize];
+        copy(bytes.as_mut_ptr().cast(), self.at(offset), size)?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn all(&self) -> Called<Vec<u8>> {
+        self.read(0, self.size)
+    }
+
+    pub(crate) fn fill(&self, offset: u64, value: u8, size: u64) -> Called {
+        call!(dtl_mem_fill(self.at(offset), value, size))
+    }
+
+    /// Its bytes, for a kind that says the host may touch it.
+    pub(crate) fn as_host(&mut self) -> &mut [u8] {
+        // SAFETY: a live allocation of that size, which the kind calls host accessible.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer, self.size as usize) }
+    }
+
+    /// Frees it now.
+    pub(crate) fn free(self) -> Called {
+        let (backend, pointer) = (self.backend, self.pointer);
+        std::mem::forget(self);
+        backend.free_raw(pointer)
+    }
+
+    pub(crate) fn query(&self, offset: u64) -> Called<dtl_mem_info_t> {
+        let mut info = dtl_mem_info_t {
+            struct_size: size_of::<dtl_mem_info_t>() as u32,
+            device: -1,
+            backend: dtl_backend_t::NULL,
+            kind: 0,
+            base: ptr::null_mut(),
+            size_bytes: 0,
+        };
+        call!(dtl_mem_query(self.at(offset).cast_const(), &raw mut info))?;
+        Ok(info)
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let _ = self.backend.free_raw(self.pointer);
+    }
+}
+
+pub(crate) fn copy(dst: *mut c_void, src: *const c_void, size: u64) -> Called {
+    call!(dtl_mem_copy(dst, src, size))
+}
+
+/// A pitched area.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) first: *mut c_void,
+    pub(crate) pitch: u64,
+}
+
+pub(crate) fn copy_2d(dst: Rows, src: Rows, width: u64, height: u64) -> Called {
+    let from = src.first.cast_const();
+    call!(dtl_mem_copy_2d(dst.first, dst.pitch, from, src.pitch, width, height))
+}
+
+/// `dtl_mem_to_host` of a whole block.
+pub(crate) fn to_host(block: &Block) -> Called<Vec<u8>> {
+    let mut bytes = vec![0u8; block.size as usize];
+    let (from, into) = (block.at(0).cast_const(), bytes.as_mut_ptr().cast());
+    call!(dtl_mem_to_host(block.backend.handle, from, into, block.size))?;
+    Ok(bytes)
+}

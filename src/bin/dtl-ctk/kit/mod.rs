@@ -1,0 +1,22 @@
+//! The named tests' machinery, in the order in which a run goes through it: `options` (what is wanted),
+//! `catalog` (which tests there are), `drive` (starts worker processes and watches them), `worker` (runs
+//! tests and reports), `report` (what the user gets). `calls`, `exec_calls` and `peer` are the library as
+//! tests see it: safe, with statuses as values.
+//!
+//! The tests themselves are in `crate::tests`.
+
+pub(crate) mod calls;
+pub(crate) mod catalog;
+pub(crate) mod checklist;
+pub(crate) mod drive;
+pub(crate) mod exec_calls;
+pub(crate) mod expect;
+pub(crate) mod options;
+pub(crate) mod outcome;
+pub(crate) mod peer;
+pub(crate) mod report;
+pub(crate) mod show;
+pub(crate) mod stress;
+pub(crate) mod subject;
+pub(crate) mod timing;
+pub(crate) mod worker;

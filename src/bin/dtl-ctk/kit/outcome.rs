@@ -1,0 +1,108 @@
+//! How a test or a call ends.
+
+use crate::api;
+use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
+use dtl::ffi::runtime::dtl_last_error;
+use std::ffi::CStr;
+
+/// Why a test did not pass.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Failed(String),
+    Skipped(String),
+}
+
+/// The result of a test.
+pub(crate) type Outcome<T = ()> = Result<T, Stop>;
+
+/// A call that did not succeed.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) call: &'static str,
+    pub(crate) status: dtl_status_t,
+    pub(crate) text: String,
+}
+
+/// The result of a call.
+pub(crate) type Called<T = ()> = Result<T, Refused>;
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Stop {
+        Stop::Failed(format!("{}: {} ({})", refused.call, refused.text, api::name_of(refused.status)))
+    }
+}
+
+/// A line on standard output; nobody may be reading it any more.
+macro_rules! say {
+    ($($text:tt)+) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), $($text)+);
+    }};
+}
+pub(crate) use say;
+
+/// Ends a test that found something wrong.
+macro_rules! wrong {
+    ($($text:tt)+) => { return Err($crate::kit::outcome::Stop::Failed(format!($($text)+))) };
+}
+pub(crate) use wrong;
+
+/// Fails the test unless the condition holds; the text says what is wrong then.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            $crate::kit::outcome::wrong!($($text)+);
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// Ends a test that cannot be made here.
+macro_rules! skip {
+    ($($text:tt)+) => { return Err($crate::kit::outcome::Stop::Skipped(format!($($text)+))) };
+}
+pub(crate) use skip;
+
+/// A status as a result, with the library's text.
+pub(crate) fn called(call: &'static str, status: dtl_status_t) -> Called {
+    if status == DTL_SUCCESS {
+        return Ok(());
+    }
+    // SAFETY: the library's texts end with NUL and live at least until the next call.
+    let text = unsafe { CStr::from_ptr(dtl_last_error()) }.to_string_lossy().into_owned();
+    Err(Refused { call, status, text })
+}
+
+/// Calls a function of the library that wants raw pointers.
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?)) => {{
+        // SAFETY: pointers are to locals or to memory that the caller's face owns, of the sizes told.
+        let status = unsafe { $name($($argument),*) };
+        $crate::kit::outcome::called(stringify!($name), status)
+    }};
+}
+pub(crate) use call;
+
+/// The test passes only if the call failed with this status.
+pub(crate) fn refused<T>(result: Called<T>, status: dtl_status_t, when: &str) -> Outcome {
+    match result {
+        Err(refused) if refused.status == status => Ok(()),
+        Err(refused) => wrong!(
+            "{when}: {} answered {}, expected {} ({})",
+            refused.call,
+            api::name_of(refused.status),
+            api::name_of(status),
+            refused.text
+        ),
+        Ok(_) => wrong!("{when}: the call succeeded, expected {}", api::name_of(status)),
+    }
+}
+
+/// A call that may answer NOT_SUPPORTED: `None` then.
+pub(crate) fn optional<T>(result: Called<T>) -> Called<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(refused) if refused.status == dtl::abi::status::DTL_ERROR_NOT_SUPPORTED => Ok(None),
+        Err(refused) => Err(refused),
+    }
+}

@@ -1,0 +1,232 @@
+//! What the user gets: a line for each test that did not just pass, a table, JSON, JUnit.
+
+use crate::kit::catalog::COMPONENTS;
+use crate::kit::expect::{self, Expected};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// How a test ended, as its process says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Ended {
+    Passed,
+    Skipped(String),
+    Failed(String),
+}
+
+/// How that is to be taken.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Verdict {
+    Pass,
+    Skip(String),
+    Fail(String),
+    /// It failed, as the file of expected failures says: text and reason.
+    ExpectedFailure(String, String),
+    /// It passed, though the file says that it fails: the reason given there.
+    UnexpectedPass(String),
+}
+
+/// A test's result.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) test: &'static str,
+    pub(crate) verdict: Verdict,
+    pub(crate) seconds: f64,
+}
+
+impl Entry {
+    pub(crate) fn new(test: &'static str, ended: Ended, seconds: f64, expected: &[Expected]) -> Entry {
+        let verdict = match (ended, expect::reason(expected, test)) {
+            (Ended::Skipped(why), _) => Verdict::Skip(why),
+            (Ended::Passed, None) => Verdict::Pass,
+            (Ended::Failed(text), None) => Verdict::Fail(text),
+            (Ended::Passed, Some(reason)) => Verdict::UnexpectedPass(reason.to_owned()),
+            (Ended::Failed(text), Some(reason)) => Verdict::ExpectedFailure(text, reason.to_owned()),
+        };
+        Entry { test, verdict, seconds }
+    }
+
+    /// Counts against the backend.
+    pub(crate) fn is_bad(&self) -> bool {
+        matches!(self.verdict, Verdict::Fail(_) | Verdict::UnexpectedPass(_))
+    }
+
+    fn component(&self) -> &'static str {
+        self.test.split('.').next().unwrap_or(self.test)
+    }
+
+    /// The verdict's word, and what there is to say.
+    fn words(&self) -> (&'static str, String) {
+        match &self.verdict {
+            Verdict::Pass => ("pass", String::new()),
+            Verdict::Skip(why) => ("skipped", why.clone()),
+            Verdict::Fail(text) => ("FAIL", text.clone()),
+            Verdict::ExpectedFailure(text, reason) => ("expected", format!("{text} (expected: {reason})")),
+            Verdict::UnexpectedPass(reason) => {
+                ("FAIL", format!("it passed, but was expected to fail: {reason}"))
+            }
+        }
+    }
+
+    pub(crate) fn line(&self) -> String {
+        let (word, text) = self.words();
+        let colon = if text.is_empty() { "" } else { ": " };
+        format!("{word:<8} {}{colon}{text}", self.test)
+    }
+}
+
+/// A whole run.
+pub(crate) struct Run {
+    pub(crate) subject: String,
+    pub(crate) ranks: u64,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) seconds: f64,
+}
+
+impl Run {
+    pub(crate) fn passed(&self) -> bool {
+        !self.entries.iter().any(Entry::is_bad)
+    }
+
+    fn count(&self, component: &str, which: impl Fn(&Verdict) -> bool) -> usize {
+        let all = component == "all";
+        self.entries.iter().filter(|one| (all || one.component() == component) && which(&one.verdict)).count()
+    }
+
+    /// A row for each component, and their sum.
+    pub(crate) fn table(&self) -> String {
+        let mut text = format!(
+            "{:<10} {:>6} {:>7} {:>7} {:>9} {:>8} {:>8}\n",
+            "component", "tests", "passed", "failed", "expected", "skipped", "time"
+        );
+        let there =
+            COMPONENTS.iter().chain(&["stress"]).copied().filter(|name| self.count(name, |_| true) > 0);
+        for name in there.chain(["all"]) {
+            let of = |which: fn(&Verdict) -> bool| self.count(name, which);
+            let seconds: f64 = self
+                .entries
+                .iter()
+                .filter(|one| name == "all" || one.component() == name)
+                .map(|one| one.seconds)
+                .sum();
+            let _ = writeln!(
+                text,
+                "{name:<10} {:>6} {:>7} {:>7} {:>9} {:>8} {seconds:>6.1} s",
+                of(|_| true),
+                of(|verdict| matches!(verdict, Verdict::Pass)),
+                of(|verdict| matches!(verdict, Verdict::Fail(_) | Verdict::UnexpectedPass(_))),
+                of(|verdict| matches!(verdict, Verdict::ExpectedFailure(..))),
+                of(|verdict| matches!(verdict, Verdict::Skip(_))),
+            );
+        }
+        text
+    }
+
+    /// Why tests were skipped, and how many for each reason.
+    pub(crate) fn skips(&self) -> String {
+        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        for entry in &self.entries {
+            if let Verdict::Skip(why) = &entry.verdict {
+                *reasons.entry(why).or_default() += 1;
+            }
+        }
+        reasons
+            .into_iter()
+            .fold(String::new(), |text, (why, count)| text + &format!("skipped {count:>4}: {why}\n"))
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let entries: Vec<Value> = self
+            .entries
+            .iter()
+            .map(|entry| {
+                let (_, text) = entry.words();
+                let outcome = match &entry.verdict {
+                    Verdict::Pass => "pass",
+                    Verdict::Skip(_) => "skipped",
+                    Verdict::Fail(_) => "failed",
+                    Verdict::ExpectedFailure(..) => "expected failure",
+                    Verdict::UnexpectedPass(_) => "unexpected pass",
+                };
+                json!({ "name": entry.test, "outcome": outcome, "text": text, "seconds": entry.seconds })
+            })
+            .collect();
+        json!({ "subject": self.subject, "ranks": self.ranks, "passed": self.passed(), "seconds": self.seconds, "tests": entries })
+    }
+
+    pub(crate) fn junit(&self) -> String {
+        let bad = self.entries.iter().filter(|entry| entry.is_bad()).count();
+        let left_out = |verdict: &Verdict| matches!(verdict, Verdict::Skip(_) | Verdict::ExpectedFailure(..));
+        let (tests, skipped) = (self.entries.len(), self.count("all", left_out));
+        let name = escaped(&format!("dtl-ctk {}", self.subject));
+        let mut text = format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{bad}\" skipped=\"{skipped}\" time=\"{:.3}\">\n",
+            self.seconds
+        );
+        for entry in &self.entries {
+            let (_, said) = entry.words();
+            let inside = match &entry.verdict {
+                Verdict::Pass => String::new(),
+                Verdict::Skip(_) | Verdict::ExpectedFailure(..) => {
+                    format!("<skipped message=\"{}\"/>", escaped(&said))
+                }
+                Verdict::Fail(_) | Verdict::UnexpectedPass(_) => {
+                    format!("<failure message=\"{}\"/>", escaped(&said))
+                }
+            };
+            let (class, test) = (escaped(entry.component()), escaped(entry.test));
+            let _ = writeln!(
+                text,
+                "  <testcase classname=\"{class}\" name=\"{test}\" time=\"{:.3}\">{inside}</testcase>",
+                entry.seconds
+            );
+        }
+        text + "</testsuite>\n"
+    }
+}
+
+/// Text as an attribute of XML 1.0, which has no control characters.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(ended: Ended) -> Entry {
+        let expected = expect::parse("memory.host.one = \"x\"").unwrap_or_default();
+        Entry::new("memory.host.named", ended, 0.5, &expected)
+    }
+
+    #[test]
+    fn verdicts_count_as_they_should() {
+        let expected = expect::parse("memory.host.named = \"a reason\"").expect("parses");
+        let with = |ended| Entry::new("memory.host.named", ended, 0.0, &expected);
+        assert!(with(Ended::Passed).is_bad(), "an unexpected pass");
+        assert!(!with(Ended::Failed("x".into())).is_bad(), "an expected failure");
+        assert!(entry(Ended::Failed("x".into())).is_bad());
+        assert!(!entry(Ended::Skipped("x".into())).is_bad());
+        assert!(!entry(Ended::Passed).is_bad());
+    }
+
+    #[test]
+    fn xml_has_no_bare_signs() {
+        let entries = vec![entry(Ended::Failed("a < b & \"c\"\u{1}".into())), entry(Ended::Passed)];
+        let run = Run { subject: "a&b".into(), ranks: 1, entries, seconds: 1.0 };
+        let text = run.junit();
+        assert!(text.contains("a &lt; b &amp; &quot;c&quot; ") && text.contains("failures=\"1\""), "{text}");
+        assert!(run.table().lines().count() == 3 && !run.passed());
+    }
+}

@@ -1,0 +1,139 @@
+//! Long tests, run with --stress only: threads that do random things at once, everything compared.
+
+use crate::kit::catalog::{Group, Test, alone, ranks};
+use crate::kit::exec_calls::{Event, Job, Stream};
+use crate::kit::outcome::{Outcome, ensure, wrong};
+use crate::kit::peer::{Peer, message};
+use crate::kit::subject::{Subject, difference, pattern};
+use crate::tests::device::in_threads;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long each lasts.
+pub(crate) static SECONDS: AtomicU64 = AtomicU64::new(0);
+
+const GROUP: &Group = &Group {
+    slot: "all",
+    needs: &[],
+    rule: "All slots: any thread, no locks held.",
+    usually: "A race in the backend: run it under a thread sanitizer.",
+    tests: &[
+        alone(
+            "stress.memory.random_operations",
+            "eight threads allocate, copy, fill, compare and free",
+            memory,
+        ),
+        alone(
+            "stress.exec.random_operations",
+            "eight threads with streams, events and work between them",
+            exec,
+        ),
+        ranks(
+            1,
+            "stress.comm.random_messages",
+            "random sizes and tags between all ranks, four threads each",
+            messages,
+        ),
+    ],
+};
+
+pub(crate) fn tests() -> impl Iterator<Item = &'static Test> {
+    GROUP.tests.iter()
+}
+
+pub(crate) fn find(name: &str) -> Option<(&'static Group, &'static Test)> {
+    tests().find(|test| test.name == name).map(|test| (GROUP, test))
+}
+
+/// A small generator: the same numbers for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit.max(1)
+    }
+}
+
+fn is_over(begin: Instant) -> bool {
+    begin.elapsed() >= Duration::from_secs(SECONDS.load(Ordering::Relaxed))
+}
+
+fn memory(s: &Subject) -> Outcome {
+    let begin = Instant::now();
+    in_threads(8, |thread| {
+        let mut random = Random(thread as u64 + 1);
+        let mut kept = Vec::new();
+        let kinds: Vec<_> = s.kinds.iter().filter(|kind| kind.properties & 32 != 0).collect();
+        while !is_over(begin) && !kinds.is_empty() {
+            let kind = kinds[random.below(kinds.len() as u64) as usize];
+            let (seed, bits) = (random.below(u64::MAX), random.below(18));
+            let size = 1 + random.below(1 << bits);
+            let block = s.backend.alloc(kind.word, size, 1 << random.below(9))?;
+            block.write(0, &pattern(seed, size))?;
+            kept.push((seed, block));
+            if kept.len() > 30 {
+                let (seed, block) = kept.swap_remove(random.below(30) as usize);
+                if let Some(difference) = difference(&block.all()?, &pattern(seed, block.size)) {
+                    wrong!("thread {thread}, {} bytes: {difference}", block.size);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn exec(s: &Subject) -> Outcome {
+    let begin = Instant::now();
+    in_threads(8, |thread| {
+        let mut random = Random(thread as u64 + 99);
+        while !is_over(begin) {
+            let (one, other) = (Stream::new(s.backend, 0)?, Stream::new(s.backend, 0)?);
+            let (mut last, mut queued) = (Event::new(s.backend)?, 0);
+            let job = Job::new(|| 0);
+            for _ in 0..random.below(40) {
+                let (here, there) = if random.below(2) == 0 { (&one, &other) } else { (&other, &one) };
+                here.callback(job)?;
+                queued += 1;
+                last = Event::on(s.backend, here)?;
+                there.wait_event(&last)?;
+            }
+            last.sync()?;
+            one.synchronize()?;
+            other.synchronize()?;
+            ensure!(job.runs() == queued, "{queued} pieces of work were queued, {} have run", job.runs());
+        }
+        Ok(())
+    })
+}
+
+fn messages(p: &Peer) -> Outcome {
+    let dups: Vec<Peer> = (0..4).map(|_| p.dup()).collect::<Result<_, _>>()?;
+    // The number of rounds must be the same on all ranks, so time is asked on rank 0 only.
+    let begin = Instant::now();
+    loop {
+        in_threads(4, |thread| {
+            let dup = &dups[thread as usize];
+            let mut random = Random(thread as u64 + 7);
+            for round in 0..50u64 {
+                let (bits, tag) = (random.below(18), random.below(100) as i32);
+                let size = random.below(1 << bits);
+                let step = random.below(dup.size as u64) as i32;
+                let (to, from) = ((dup.rank + step) % dup.size, (dup.rank + dup.size - step) % dup.size);
+                let got = dup.sendrecv(&message(dup.rank, to, round, size), to, size, from, tag)?;
+                got.is(&message(from, dup.rank, round, size), from, tag)?;
+            }
+            Ok(())
+        })?;
+        let over = u64::from(is_over(begin));
+        let all = p
+            .comm
+            .gather_all([over, 0], p.size as u64)
+            .map_err(|failure| crate::kit::outcome::Stop::Failed(failure.text))?;
+        if all.first().is_some_and(|[over, _]| *over != 0) {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The backend under test, and what it says it can do.
+
+use crate::kit::calls::Backend;
+use crate::kit::catalog::Need;
+use crate::kit::outcome::{Outcome, optional, skip};
+use dtl::abi::device::*;
+use dtl::abi::vtable::DTL_BACKEND_NO_COMPUTE;
+use dtl::abi::word::*;
+use std::time::{Duration, Instant};
+
+/// The memory kinds that have tests.
+pub(crate) const KINDS: [(u64, &str); 4] = [
+    (DTL_MEMORY_HOST, "host"),
+    (DTL_MEMORY_DEVICE, "device"),
+    (DTL_MEMORY_PINNED, "pinned"),
+    (DTL_MEMORY_MANAGED, "managed"),
+];
+
+pub(crate) fn kind_name(kind: u64) -> &'static str {
+    KINDS.iter().find(|(word, _)| *word == kind).map_or("?", |(_, name)| name)
+}
+
+/// A memory kind that the backend has.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    pub(crate) word: u64,
+    pub(crate) properties: u64,
+    pub(crate) alignment: u64,
+}
+
+impl Kind {
+    pub(crate) fn is_host_accessible(self) -> bool {
+        self.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0
+    }
+}
+
+/// The backend under test.
+pub(crate) struct Subject {
+    pub(crate) backend: Backend,
+    pub(crate) components: u32,
+    pub(crate) computes: bool,
+    pub(crate) devices: i32,
+    pub(crate) kinds: Vec<Kind>,
+}
+
+impl Subject {
+    /// Asks a backend what it has.
+    pub(crate) fn of(backend: Backend) -> Outcome<Subject> {
+        let info = backend.info()?;
+        if let Err(why) = backend.available()? {
+            skip!("the backend cannot run here: {why}");
+        }
+        let mut subject = Subject {
+            backend,
+            components: info.components,
+            computes: info.flags & DTL_BACKEND_NO_COMPUTE == 0,
+            devices: 0,
+            kinds: Vec::new(),
+        };
+        if subject.has("device") {
+            subject.devices = backend.device_count().unwrap_or(0);
+        }
+        if subject.has("memory") {
+            for (word, _) in KINDS {
+                subject.kinds.extend(look(backend, word)?);
+            }
+        }
+        Ok(subject)
+    }
+
+    /// Whether it has a component's table.
+    pub(crate) fn has(&self, component: &str) -> bool {
+        let bit = match component {
+            "device" => DTL_COMPONENT_DEVICE,
+            "memory" => DTL_COMPONENT_MEMORY,
+            "transfer" => DTL_COMPONENT_TRANSFER,
+            "exec" => DTL_COMPONENT_EXEC,
+            "comm" => DTL_COMPONENT_COMM,
+            _ => 0,
+        };
+        self.components & bit != 0
+    }
+
+    pub(crate) fn kind(&self, word: u64) -> Option<Kind> {
+        self.kinds.iter().copied().find(|kind| kind.word == word)
+    }
+
+    pub(crate) fn meets(&self, need: Need) -> bool {
+        match need {
+            Need::Device => self.has("device"),
+            Need::TwoDevices => self.devices >= 2,
+            Need::Memory => self.has("memory"),
+            Need::Kind(word) => self.kind(word).is_some(),
+            Need::Streams => true,
+            Need::Compute => self.computes,
+        }
+    }
+}
+
+/// A kind that can be described, and whose allocation is not answered NOT_SUPPORTED: a backend that
+/// describes nothing is not asked for more than it has.
+fn look(backend: Backend, word: u64) -> Outcome<Option<Kind>> {
+    let Some(info) = optional(backend.kind_info(word))? else { return Ok(None) };
+    let kind = Kind { word, properties: info.properties, alignment: info.alignment };
+    match backend.alloc(word, 64, 0) {
+        Err(refused) if refused.status == dtl::abi::status::DTL_ERROR_NOT_SUPPORTED => Ok(None),
+        // What is wrong with it is a test's matter.
+        _ => Ok(Some(kind)),
+    }
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub(crate) fn pattern(seed: u64, size: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d;
+    let mut bytes = Vec::with_capacity(size as usize + 8);
+    while bytes.len() < size as usize {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(size as usize);
+    bytes
+}
+
+/// Where two texts of bytes differ first, for a failure's text.
+pub(crate) fn difference(is: &[u8], should: &[u8]) -> Option<String> {
+    if is.len() != should.len() {
+        return Some(format!("{} bytes, expected {}", is.len(), should.len()));
+    }
+    let at = is.iter().zip(should).position(|(is, should)| is != should)?;
+    let count = is.iter().zip(should).filter(|(is, should)| is != should).count();
+    Some(format!(
+        "byte {at} is {:#04x}, expected {:#04x} ({count} of {} differ)",
+        is[at],
+        should[at],
+        is.len()
+    ))
+}
+
+/// Waits until something is so; false: it did not become so in time.
+pub(crate) fn becomes(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let begin = Instant::now();
+    loop {
+        if condition() {
+            return true;
+        }
+        if begin.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Memory of this process that is in RAM now, in bytes; 0 = unknown.
+pub(crate) fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    pages * 4096
+}
+
+/// Threads of this process.
+pub(crate) fn thread_count() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+/// Open files of this process.
+pub(crate) fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}

@@ -1,0 +1,283 @@
+//! The process that runs tests: writes a line to the report when a test begins and when it ends, so that
+//! whoever watches knows which one it was if this process ends or hangs.
+
+use crate::api::{Comm, Failure, name_of};
+use crate::kit::calls::Backend;
+use crate::kit::catalog::{self, Body, Group, Test};
+use crate::kit::options::Work;
+use crate::kit::outcome::{Called, Outcome, Refused, Stop, skip};
+use crate::kit::peer::Peer;
+use crate::kit::subject::Subject;
+use crate::kit::{stress, timing};
+use crate::minimal;
+use crate::sample::{Parts, fault};
+use crate::user;
+use dtl::abi::status::*;
+use std::ffi::CStr;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// A test with its group.
+type Named = (&'static Group, &'static Test);
+
+/// The report's file. Each line is one write, so those of several ranks do not mix.
+pub(crate) struct Report {
+    file: File,
+}
+
+impl Report {
+    /// A line: what happened, rank, test, detail.
+    pub(crate) fn tell(&self, what: char, rank: i32, test: &str, detail: &str) {
+        let detail = detail.replace(['\n', '\t'], " ");
+        let _ = (&self.file).write_all(format!("{what}\t{rank}\t{test}\t{detail}\n").as_bytes());
+    }
+
+    fn ended(&self, rank: i32, test: &Test, outcome: &Outcome, begin: Instant) {
+        match outcome {
+            Ok(()) => self.tell('P', rank, test.name, &begin.elapsed().as_micros().to_string()),
+            Err(Stop::Skipped(why)) => self.tell('S', rank, test.name, why),
+            Err(Stop::Failed(text)) => self.tell('F', rank, test.name, text),
+        }
+    }
+}
+
+/// Why no test can be run at all.
+enum Halt {
+    /// There is no such backend, or its file cannot be loaded.
+    Unable(String),
+    /// It is there and cannot even be begun with: every test fails.
+    Broken(String),
+    /// It is not for this machine: every test is skipped.
+    Absent(String),
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Halt {
+        match stop {
+            Stop::Failed(text) => Halt::Broken(text),
+            Stop::Skipped(why) => Halt::Absent(why),
+        }
+    }
+}
+
+impl From<Failure> for Halt {
+    fn from(failure: Failure) -> Halt {
+        Halt::Broken(failure.text)
+    }
+}
+
+/// Runs the tests of the command line.
+pub(crate) fn work(work: &Work) -> ExitCode {
+    let Ok(file) = OpenOptions::new().append(true).open(&work.report) else {
+        eprintln!("dtl-ctk: {}: cannot be opened", work.report.display());
+        return ExitCode::from(crate::worker::CANNOT);
+    };
+    let report = Report { file };
+    work.fault.as_deref().map(fault::choose);
+    stress::SECONDS.store(work.stress, Ordering::Relaxed);
+    let names = std::fs::read_to_string(&work.names).unwrap_or_default();
+    let tests: Vec<Named> =
+        names.lines().filter_map(|name| catalog::find(name).or_else(|| stress::find(name))).collect();
+    let outcome = match tests.first().map(|(_, test)| test.body) {
+        _ if work.time => time(work),
+        Some(Body::Ranks(..)) => of_ranks(work, &report, &tests),
+        _ => alone(work, &report, &tests),
+    };
+    let (what, text) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Halt::Unable(text)) => ('X', text),
+        Err(Halt::Broken(text)) => ('O', text),
+        Err(Halt::Absent(text)) => ('A', text),
+    };
+    report.tell(what, 0, "", &text);
+    ExitCode::from(crate::worker::CANNOT)
+}
+
+/// The backend of the command line: registered or loaded if need be.
+fn backend(work: &Work) -> Result<Backend, Halt> {
+    find(work).map_err(|refused| Halt::Unable(format!("{} ({})", refused.text, name_of(refused.status))))
+}
+
+fn find(work: &Work) -> Called<Backend> {
+    if let Some(path) = &work.plugin {
+        return Backend::load(path);
+    }
+    let name = work.backend.as_deref().or(work.kind.as_deref()).unwrap_or("host");
+    match name {
+        "sample" => Parts::for_ranks(work.threads.max(1)).register("sample", 0),
+        "minimal" | "faulty" => {
+            let registered = minimal::register(name, work.threads.max(1));
+            let refused = |failure: Failure| Refused {
+                call: "dtl_backend_register",
+                status: DTL_ERROR_BACKEND,
+                text: failure.text,
+            };
+            registered.map_err(refused).and_then(|()| Backend::find(name))
+        }
+        _ => Backend::find(name),
+    }
+}
+
+fn time(work: &Work) -> Result<(), Halt> {
+    Ok(timing::measure(&Subject::of(backend(work)?)?)?)
+}
+
+/// Tests of one process. The backend is there before the first of them begins: what ends the process until
+/// then is no test's failure, but everybody's.
+fn alone(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
+    let on_backend = tests.iter().any(|(_, test)| matches!(test.body, Body::Alone(_)));
+    let subject = if on_backend { Some(Subject::of(backend(work)?)?) } else { None };
+    for (group, test) in tests {
+        let begin = Instant::now();
+        report.tell('B', 0, test.name, "");
+        let outcome = match (test.body, &subject) {
+            (Body::Tables(body), _) => body(),
+            (Body::Alone(body), Some(subject)) => {
+                fits(work, subject, group, test).and_then(|()| body(subject))
+            }
+            _ => Ok(()),
+        };
+        report.ended(0, test, &outcome, begin);
+    }
+    Ok(())
+}
+
+/// Skips what the backend does not have.
+fn fits(work: &Work, subject: &Subject, group: &Group, test: &Test) -> Outcome {
+    let component = test.component();
+    let about_tables = ["device.available", "device.supports"].iter().any(|slot| test.name.starts_with(slot));
+    let named = about_tables || component == "stress" || work.named.iter().any(|name| name == component);
+    if !named && !subject.has(component) {
+        skip!("the backend has no {component} table (--component {component} tests what stands in for it)");
+    }
+    if let Some(need) = group.needs.iter().find(|need| !subject.meets(**need)) {
+        skip!("the backend does not have {}", need.text());
+    }
+    Ok(())
+}
+
+/// Tests of ranks: this process is one, or all of them.
+fn of_ranks(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
+    user::make()?;
+    let timeout_ns = work.call_ms * 1_000_000;
+    let kind = kind(work)?;
+    if work.threads == 0 {
+        let comm = Comm::open(&kind, None, timeout_ns)?;
+        return Ok(rank(report, tests, &Peer::of(comm, &kind, timeout_ns)?)?);
+    }
+    let mut opened: Vec<Option<Comm>> = Vec::new();
+    opened.resize_with(work.threads as usize, || None);
+    if kind == "threads" {
+        let all = Comm::threads(work.threads, timeout_ns)?;
+        opened = all.into_iter().map(Some).collect();
+    }
+    let go = |number: i32, opened: Option<Comm>| -> Result<(), Halt> {
+        let place = (kind != "self").then_some((number, work.threads as i32));
+        let open = || Comm::open(&kind, place, timeout_ns);
+        Ok(rank(report, tests, &Peer::of(opened.map_or_else(open, Ok)?, &kind, timeout_ns)?)?)
+    };
+    std::thread::scope(|scope| {
+        let started: Vec<_> = opened
+            .into_iter()
+            .zip(0..)
+            .map(|(comm, number)| {
+                scope.spawn({
+                    let go = &go;
+                    move || go(number, comm)
+                })
+            })
+            .collect();
+        let panicked = |_| Err(Halt::Broken("a rank's thread panicked".to_owned()));
+        started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
+    })
+}
+
+/// The kind of communicator that is tested.
+fn kind(work: &Work) -> Result<String, Halt> {
+    let built_in = |name: &str| ["self", "threads", "shm"].contains(&name);
+    if let Some(kind) = work.kind.as_deref().filter(|kind| built_in(kind)) {
+        return Ok(kind.to_owned());
+    }
+    let backend = backend(work)?;
+    if backend.info().map_err(Stop::from)?.components & dtl::abi::device::DTL_COMPONENT_COMM == 0 {
+        return Err(Halt::Absent("the backend has no comm table".to_owned()));
+    }
+    // SAFETY: the library's own text, valid as long as the backend is registered.
+    let name = unsafe { CStr::from_ptr(dtl::ffi::backend::dtl_backend_name(backend.handle)) };
+    Ok(name.to_string_lossy().into_owned())
+}
+
+/// One rank's way through the tests. After a failure the ranks are out of step: the process ends, and
+/// whoever watches starts the tests that are left.
+fn rank(report: &Report, tests: &[Named], world: &Peer) -> Outcome {
+    for (_, test) in tests {
+        let Body::Ranks(least, body) = test.body else { continue };
+        let begin = Instant::now();
+        report.tell('B', world.rank, test.name, "");
+        let outcome = run(world, least, body);
+        report.ended(world.rank, test, &outcome, begin);
+        if matches!(outcome, Err(Stop::Failed(_))) {
+            // Time for the others to find out what they see of it.
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            std::process::exit(1);
+        }
+    }
+    Ok(())
+}
+
+/// A test on a communicator of its own, which nothing of another test can reach.
+fn run(world: &Peer, least: i32, body: fn(&Peer) -> Outcome) -> Outcome {
+    if world.size < least {
+        skip!("it takes {least} ranks, there are {}", world.size);
+    }
+    let own = world.dup()?;
+    body(&own)?;
+    // All are done before anybody destroys: what a rank leaves behind is the test's business, not the next one's.
+    own.barrier()?;
+    Ok(own.destroy()?)
+}
+
+/// Under a launcher of the user's own: all ranks run the tests; rank 0 reports.
+pub(crate) fn launched(
+    work: &Work,
+    tests: &[Named],
+    mut tell: impl FnMut(&'static Test, &Outcome, f64),
+) -> Result<(), String> {
+    let said = |halt: Halt| match halt {
+        Halt::Unable(text) | Halt::Broken(text) | Halt::Absent(text) => text,
+    };
+    together(work, tests, &mut tell).map_err(said)
+}
+
+fn together(
+    work: &Work,
+    tests: &[Named],
+    tell: &mut dyn FnMut(&'static Test, &Outcome, f64),
+) -> Result<(), Halt> {
+    user::make()?;
+    let (timeout_ns, kind) = (work.call_ms * 1_000_000, kind(work)?);
+    let comm = Comm::open(&kind, None, timeout_ns)?;
+    let world = Peer::of(comm, &kind, timeout_ns)?;
+    let control = world.dup()?;
+    for (_, test) in tests {
+        let Body::Ranks(least, body) = test.body else { continue };
+        let begin = Instant::now();
+        let mut outcome = run(&world, least, body);
+        let failed = matches!(outcome, Err(Stop::Failed(_)));
+        if let (Err(Stop::Failed(text)), true) = (&outcome, world.rank != 0) {
+            eprintln!("dtl-ctk: rank {}: {}: {text}", world.rank, test.name);
+        }
+        let all = control.comm.gather_all([u64::from(failed), 0], world.size as u64);
+        let all = all.map_err(|failure| Halt::Broken(format!("{}: {}", test.name, failure.text)))?;
+        if let (Some(other), false) = (all.iter().position(|[failed, _]| *failed != 0), failed) {
+            outcome = Err(Stop::Failed(format!("it failed on rank {other}: see its standard error")));
+        }
+        if world.rank == 0 {
+            tell(test, &outcome, begin.elapsed().as_secs_f64());
+        }
+    }
+    Ok(())
+}

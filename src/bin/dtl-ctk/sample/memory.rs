@@ -1,0 +1,256 @@
+//! Memory and transfer tables of the backend "sample".
+
+use super::exec::{self, Stream};
+use super::{fault, put, put_text, state};
+use dtl::abi::device::*;
+use dtl::abi::status::*;
+use dtl::abi::vtable::*;
+use dtl::abi::word::*;
+use std::alloc::{self, Layout};
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What kind_info calls its HOST memory.
+pub(crate) const HOST_NAME: &str = "sample host memory";
+
+pub(super) fn memory_table() -> dtl_memory_vtable_t {
+    dtl_memory_vtable_t {
+        struct_size: size_of::<dtl_memory_vtable_t>() as u32,
+        reserved: 0,
+        alloc: Some(take),
+        free: Some(give_back),
+        kind_info: Some(kind_info),
+        memory_info: Some(memory_info),
+    }
+}
+
+pub(super) fn transfer_table() -> dtl_transfer_vtable_t {
+    dtl_transfer_vtable_t {
+        struct_size: size_of::<dtl_transfer_vtable_t>() as u32,
+        reserved: 0,
+        copy: Some(copy),
+        copy_async: Some(copy_async),
+        copy_2d: Some(copy_2d),
+        fill: Some(fill),
+    }
+}
+
+/// What faults remember.
+static FAILS: AtomicBool = AtomicBool::new(false);
+static LAST: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static NEIGHBOUR: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn is_known(kind: u64) -> bool {
+    kind == DTL_MEMORY_HOST || kind == DTL_MEMORY_DEVICE
+}
+
+unsafe extern "C" fn take(
+    own: *mut c_void,
+    size: u64,
+    alignment: u64,
+    kind: u64,
+    out: *mut *mut c_void,
+) -> dtl_status_t {
+    let any = fault::is("memory.alloc.any_kind");
+    if !is_known(kind) && !any {
+        FAILS.fetch_or(fault::is("memory.alloc.one_failure_for_all"), Ordering::Relaxed);
+        return DTL_ERROR_NOT_SUPPORTED;
+    }
+    if FAILS.load(Ordering::Relaxed) {
+        return DTL_ERROR_OUT_OF_MEMORY;
+    }
+    let Ok(layout) = Layout::from_size_align(size as usize, alignment.max(16) as usize) else {
+        return DTL_ERROR_OUT_OF_MEMORY;
+    };
+    // SAFETY: size is at least 1 by the contract.
+    let pointer = unsafe { alloc::alloc(layout) };
+    if pointer.is_null() {
+        return if fault::is("memory.alloc.wrong_status") {
+            DTL_ERROR_BACKEND
+        } else {
+            DTL_ERROR_OUT_OF_MEMORY
+        };
+    }
+    if fault::is("memory.alloc.ignores_alignment") && alignment > 16 {
+        return put(out, std::ptr::without_provenance_mut(pointer.addr() | 1));
+    }
+    if fault::is("memory.alloc.same_block_twice") {
+        let first = LAST.swap(pointer.expose_provenance(), Ordering::SeqCst);
+        if first != 0 && size > 1 {
+            LAST.store(0, Ordering::SeqCst);
+            // Leaked: the block that was to be given stays where it is.
+            return put(out, std::ptr::with_exposed_provenance_mut::<u8>(first).wrapping_add(1).cast());
+        }
+    }
+    if fault::is("memory.free.wipes_the_neighbour") {
+        NEIGHBOUR.with_borrow_mut(|known| known.push((pointer.expose_provenance(), size as usize)));
+    }
+    state(own).allocations.fetch_add(1, Ordering::SeqCst);
+    put(out, pointer.cast())
+}
+
+unsafe extern "C" fn give_back(
+    _: *mut c_void,
+    pointer: *mut c_void,
+    size: u64,
+    alignment: u64,
+    _: u64,
+) -> dtl_status_t {
+    let Ok(layout) = Layout::from_size_align(size as usize, alignment.max(16) as usize) else {
+        return DTL_ERROR_INVALID_ARGUMENT;
+    };
+    if fault::is("memory.free.fails") {
+        return DTL_ERROR_BACKEND;
+    }
+    if fault::is("memory.free.wipes_the_neighbour") {
+        NEIGHBOUR.with_borrow_mut(|known| {
+            known.retain(|(address, _)| *address != pointer.addr());
+            if let Some((address, size)) = known.first() {
+                // SAFETY: a live allocation of this backend's, which the fault is about.
+                unsafe { std::ptr::with_exposed_provenance_mut::<u8>(*address).write_bytes(0, *size) };
+            }
+        });
+    }
+    let kept = ["memory.free.leaks", "memory.alloc.same_block_twice", "memory.alloc.ignores_alignment"];
+    if kept.into_iter().any(fault::is) {
+        return DTL_SUCCESS;
+    }
+    // SAFETY: what `take` gave, with its size and alignment, by the contract.
+    unsafe { alloc::dealloc(pointer.cast(), layout) };
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn kind_info(_: *mut c_void, kind: u64, out: *mut dtl_mem_kind_info_t) -> dtl_status_t {
+    if !is_known(kind) && !fault::is("memory.kind_info.any_kind") {
+        return DTL_ERROR_NOT_SUPPORTED;
+    }
+    // SAFETY: the library passes its own zeroed struct.
+    let out = unsafe { &mut *out };
+    let is_host = kind == DTL_MEMORY_HOST;
+    let (own, name) = if is_host {
+        (DTL_MEMORY_HOST_ACCESSIBLE, HOST_NAME)
+    } else {
+        (DTL_MEMORY_DEVICE_ACCESSIBLE, "sample device memory")
+    };
+    out.properties = own | DTL_MEMORY_THREAD_SAFE;
+    out.alignment = 16;
+    if fault::is("memory.kind_info.unknown_bits") {
+        out.properties |= 1 << 50;
+    }
+    if fault::is("memory.kind_info.odd_alignment") {
+        out.alignment = 24;
+    }
+    if fault::is("memory.kind_info.too_much_alignment") {
+        out.alignment = 4096;
+    }
+    let name = if fault::is("memory.kind_info.no_name") { "" } else { name };
+    put_text(name, out.name.as_mut_ptr(), out.name.len());
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn memory_info(_: *mut c_void, free: *mut u64, total: *mut u64) -> dtl_status_t {
+    put(free, 0);
+    put(total, 0)
+}
+
+/// Copies bytes that do not overlap.
+pub(super) fn move_bytes(dst: *mut c_void, src: *const c_void, size: u64) {
+    // SAFETY: both ranges are valid and apart by the contract of copies.
+    unsafe { dst.cast::<u8>().copy_from_nonoverlapping(src.cast(), size as usize) }
+}
+
+unsafe extern "C" fn copy(
+    _: *mut c_void,
+    dst: *mut c_void,
+    _: u64,
+    src: *const c_void,
+    _: u64,
+    size: u64,
+) -> dtl_status_t {
+    let (from, to) = (src.addr() as u64, dst.addr() as u64);
+    let cut = match () {
+        () if fault::is("transfer.copy.one_short") => size - 1,
+        () if fault::is("transfer.copy.one_long") && size > 8 => size + 1,
+        () if fault::is("transfer.copy.words_only") => size / 8 * 8,
+        () if fault::is("transfer.copy.cut_at_16_mib") => size.min(16 << 20),
+        () if fault::is("transfer.copy.aligned_only") && (from | to) % 8 != 0 && size > 900 => size - 8,
+        () => size,
+    };
+    if fault::is("transfer.copy.swapped") && size < 6000 {
+        move_bytes(src.cast_mut(), dst, size);
+    } else {
+        move_bytes(dst, src, cut);
+    }
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn copy_async(
+    _: *mut c_void,
+    stream: *mut c_void,
+    dst: *mut c_void,
+    _: u64,
+    src: *const c_void,
+    _: u64,
+    size: u64,
+) -> dtl_status_t {
+    let (to, from) = (dst.expose_provenance(), src.expose_provenance());
+    let stream: &Stream = exec::stream(stream);
+    if fault::is("transfer.copy_async.never") {
+        return DTL_SUCCESS;
+    }
+    if fault::is("transfer.copy_async.at_once") {
+        move_bytes(dst, src, size);
+        return DTL_SUCCESS;
+    }
+    let size = size - u64::from(fault::is("transfer.copy_async.one_short"));
+    if fault::is("transfer.copy_async.late") {
+        std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let to = std::ptr::with_exposed_provenance_mut(to);
+            move_bytes(to, std::ptr::with_exposed_provenance(from), size);
+        });
+        return DTL_SUCCESS;
+    }
+    stream.push(move || {
+        let to = std::ptr::with_exposed_provenance_mut(to);
+        move_bytes(to, std::ptr::with_exposed_provenance(from), size);
+        DTL_SUCCESS
+    });
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn copy_2d(
+    _: *mut c_void,
+    dst: *mut c_void,
+    _: u64,
+    dst_pitch: u64,
+    src: *const c_void,
+    _: u64,
+    src_pitch: u64,
+    width: u64,
+    height: u64,
+) -> dtl_status_t {
+    let swapped = fault::is("transfer.copy_2d.pitches_swapped");
+    let (dst_pitch, src_pitch) = if swapped { (src_pitch, dst_pitch) } else { (dst_pitch, src_pitch) };
+    let wide = fault::is("transfer.copy_2d.width_is_pitch");
+    let width = if wide { src_pitch.min(dst_pitch) } else { width };
+    let height = height - u64::from(wide || fault::is("transfer.copy_2d.last_row_missing"));
+    for row in 0..height {
+        let to = dst.wrapping_byte_add((row * dst_pitch) as usize);
+        move_bytes(to, src.wrapping_byte_add((row * src_pitch) as usize), width);
+    }
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn fill(_: *mut c_void, dst: *mut c_void, _: u64, value: u8, size: u64) -> dtl_status_t {
+    let size = size - u64::from(fault::is("transfer.fill.one_short"));
+    let value = if fault::is("transfer.fill.seven_bits") { value & 0x7F } else { value };
+    let value = if fault::is("transfer.fill.zero") { 0 } else { value };
+    // SAFETY: a valid range by the contract of fills.
+    unsafe { dst.cast::<u8>().write_bytes(value, size as usize) };
+    DTL_SUCCESS
+}

@@ -1,0 +1,329 @@
+//! The backend "sample": all five components as C tables, over host memory. Two devices, DEVICE memory that
+//! the host is told not to touch, streams with a thread each, the comm table of `crate::minimal`.
+//!
+//! It is what the tests of registration take apart, and the registered backend that passes all tests.
+
+mod exec;
+pub(crate) mod fault;
+mod launch;
+mod memory;
+
+use crate::kit::calls::Backend;
+use crate::kit::outcome::{Called, call};
+use crate::minimal::{self, Job};
+use dtl::abi::handle::dtl_backend_t;
+use dtl::abi::runtime::DTL_ABI_VERSION;
+use dtl::abi::status::*;
+use dtl::abi::vtable::*;
+use dtl::abi::word::*;
+use dtl::ffi::backend::{dtl_backend_register, dtl_backend_set_error};
+use std::cell::Cell;
+use std::ffi::{CString, c_char, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use memory::HOST_NAME;
+
+/// Devices that it says it has.
+const DEVICES: i32 = 2;
+
+/// What slots get as `self`. The job is first: the comm slots take it for one.
+#[repr(C)]
+pub(crate) struct State {
+    job: Job,
+    pub(crate) allocations: AtomicU64,
+    pub(crate) destroyed: AtomicU64,
+}
+
+/// The tables, to be changed before they are registered.
+pub(crate) struct Parts {
+    pub(crate) main: dtl_backend_vtable_t,
+    pub(crate) device: dtl_device_vtable_t,
+    pub(crate) memory: dtl_memory_vtable_t,
+    pub(crate) transfer: dtl_transfer_vtable_t,
+    pub(crate) exec: dtl_exec_vtable_t,
+    pub(crate) comm: dtl_comm_vtable_t,
+    /// Which of the five are given.
+    pub(crate) has: [bool; 5],
+    /// A struct_size other than the right one.
+    pub(crate) size: Option<u32>,
+    /// Words behind the main table, counted by its struct_size.
+    pub(crate) tail: Option<[u64; 8]>,
+    /// The same behind the memory table.
+    pub(crate) memory_tail: Option<[u64; 8]>,
+    pub(crate) state: &'static State,
+}
+
+/// A table with words behind it, as one block of memory.
+#[repr(C)]
+struct Longer<T>(T, [u64; 8]);
+
+impl Parts {
+    pub(crate) fn new() -> Parts {
+        Parts::for_ranks(1)
+    }
+
+    /// With a communicator of so many ranks in this process.
+    pub(crate) fn for_ranks(ranks: u64) -> Parts {
+        let (allocations, destroyed) = Default::default();
+        Parts {
+            main: main_table(),
+            device: device_table(),
+            memory: memory::memory_table(),
+            transfer: memory::transfer_table(),
+            exec: exec::table(),
+            comm: minimal::table(),
+            has: [true; 5],
+            size: None,
+            tail: None,
+            memory_tail: None,
+            // Backends live until the process ends.
+            state: Box::leak(Box::new(State { job: Job::new(ranks, false), allocations, destroyed })),
+        }
+    }
+
+    /// Leaves every optional slot and group out.
+    pub(crate) fn only_required(&mut self) {
+        (self.main.is_available, self.main.supports) = (None, None);
+        (self.device.info, self.device.memory_info) = (None, None);
+        (self.device.synchronize, self.device.dlpack) = (None, None);
+        self.memory.memory_info = None;
+        (self.transfer.copy_async, self.transfer.copy_2d, self.transfer.fill) = (None, None, None);
+        (self.exec.stream_query, self.exec.stream_wait_event) = (None, None);
+        (self.exec.stream_host_callback, self.exec.launch) = (None, None);
+        (self.exec.event_sync, self.exec.event_elapsed) = (None, None);
+        self.exec.suggested_parallelism = None;
+    }
+
+    pub(crate) fn register(&self, name: &str, flags: u64) -> Called<Backend> {
+        let mut longer_memory = Longer(self.memory, self.memory_tail.unwrap_or_default());
+        if self.memory_tail.is_some() {
+            longer_memory.0.struct_size += 64;
+        }
+        let given = |index: usize| self.has[index];
+        let mut main = self.main;
+        main.device = if given(0) { &raw const self.device } else { ptr::null() };
+        main.memory = if given(1) { &raw const longer_memory.0 } else { ptr::null() };
+        main.transfer = if given(2) { &raw const self.transfer } else { ptr::null() };
+        main.exec = if given(3) { &raw const self.exec } else { ptr::null() };
+        main.comm = if given(4) { &raw const self.comm } else { ptr::null() };
+        let mut longer = Longer(main, self.tail.unwrap_or_default());
+        if self.tail.is_some() {
+            longer.0.struct_size += 64;
+        }
+        longer.0.struct_size = self.size.unwrap_or(longer.0.struct_size);
+        let name = CString::new(name).unwrap_or_default();
+        let (table, own) = (&raw const longer, ptr::from_ref(self.state).cast_mut().cast());
+        let mut handle = dtl_backend_t::NULL;
+        call!(dtl_backend_register(name.as_ptr(), table.cast(), own, flags, &raw mut handle))?;
+        Ok(Backend { handle })
+    }
+}
+
+fn main_table() -> dtl_backend_vtable_t {
+    dtl_backend_vtable_t {
+        struct_size: size_of::<dtl_backend_vtable_t>() as u32,
+        abi_version: DTL_ABI_VERSION,
+        auto_priority: i32::MIN,
+        reserved: 0,
+        flags: 0,
+        is_available: Some(is_available),
+        supports: Some(supports),
+        destroy: Some(destroy),
+        device: ptr::null(),
+        memory: ptr::null(),
+        transfer: ptr::null(),
+        exec: ptr::null(),
+        comm: ptr::null(),
+    }
+}
+
+fn device_table() -> dtl_device_vtable_t {
+    dtl_device_vtable_t {
+        struct_size: size_of::<dtl_device_vtable_t>() as u32,
+        reserved: 0,
+        count: Some(count),
+        set: Some(set),
+        get: Some(get),
+        info: Some(info),
+        memory_info: Some(memory_info),
+        synchronize: None,
+        dlpack: Some(dlpack),
+    }
+}
+
+/// Writes an output of a slot.
+fn put<T>(place: *mut T, value: T) -> dtl_status_t {
+    // SAFETY: the library passes writable places for outputs.
+    unsafe { place.write(value) };
+    DTL_SUCCESS
+}
+
+/// The object that was registered.
+fn state<'a>(own: *mut c_void) -> &'a State {
+    // SAFETY: the library passes on what was given to dtl_backend_register, which lives for ever.
+    unsafe { &*own.cast::<State>() }
+}
+
+/// Puts text with its NUL into a field or buffer of so many bytes.
+fn put_text(text: &str, place: *mut c_char, room: usize) {
+    let count = text.len().min(room.saturating_sub(1));
+    // SAFETY: the place has `room` bytes, the text `count`.
+    unsafe { place.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), count) };
+    // SAFETY: count < room.
+    unsafe { place.wrapping_add(count).write(0) };
+}
+
+unsafe extern "C" fn is_available(_: *mut c_void, yes: *mut i32, _: *mut c_char, _: u64) -> dtl_status_t {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let refuses = fault::is("is_available.changes") && CALLS.fetch_add(1, Ordering::Relaxed) > 20;
+    put(yes, i32::from(!refuses))
+}
+
+unsafe extern "C" fn supports(_: *mut c_void, _: *const c_char, yes: *mut i32) -> dtl_status_t {
+    put(yes, i32::from(fault::is("supports.everything")))
+}
+
+unsafe extern "C" fn destroy(own: *mut c_void) {
+    state(own).destroyed.fetch_add(1, Ordering::SeqCst);
+}
+
+thread_local! {
+    /// Its devices differ in nothing but their number.
+    static CURRENT: Cell<i32> = const { Cell::new(0) };
+}
+
+unsafe extern "C" fn count(_: *mut c_void, out: *mut i32) -> dtl_status_t {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let more = fault::is("device.count.changes") && CALLS.fetch_add(1, Ordering::Relaxed) % 8 == 7;
+    put(out, if fault::is("device.count.zero") { 0 } else { DEVICES + i32::from(more) })
+}
+
+unsafe extern "C" fn set(_: *mut c_void, device: i32) -> dtl_status_t {
+    if fault::is("device.set.last_fails") && device == DEVICES - 1 {
+        return DTL_ERROR_BACKEND;
+    }
+    CURRENT.set(device);
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn get(_: *mut c_void, out: *mut i32) -> dtl_status_t {
+    put(out, if fault::is("device.get.beyond_count") { DEVICES } else { CURRENT.get() })
+}
+
+unsafe extern "C" fn info(
+    _: *mut c_void,
+    device: i32,
+    out: *mut dtl::abi::device::dtl_device_info_t,
+) -> dtl_status_t {
+    // SAFETY: the library passes its own zeroed struct.
+    let out = unsafe { &mut *out };
+    (out.kind, out.numa_node, out.compute_units) = (DTL_DEVICE_ACCELERATOR, -1, 3);
+    (out.max_block_threads, out.max_block, out.max_grid) = (1024, [1024; 3], [u32::MAX; 3]);
+    put_text(&format!("sample device {device}"), out.name.as_mut_ptr(), out.name.len());
+    let number = if fault::is("device.info.all_the_same") { 0 } else { device };
+    let pci =
+        if fault::is("device.info.no_pci_address") { "slot 3" } else { &format!("0000:0{number}:00.0") };
+    put_text(pci, out.pci.as_mut_ptr(), out.pci.len());
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    if fault::is("device.info.changes") {
+        out.total_bytes = CALLS.fetch_add(1, Ordering::Relaxed);
+    }
+    if fault::is("device.info.no_device_kind") {
+        out.kind = DTL_MEMORY_DEVICE;
+    }
+    if fault::is("device.info.limits_contradict") {
+        out.max_block = [1, 1, 1];
+    }
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn memory_info(_: *mut c_void, _: i32, free: *mut u64, total: *mut u64) -> dtl_status_t {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let swapped = fault::is("device.memory_info.swapped");
+    let (less, more) = (1 << 20, 1 << 30);
+    put(free, if swapped { more } else { less });
+    let stray =
+        if fault::is("device.memory_info.unwritten") { CALLS.fetch_add(1, Ordering::Relaxed) } else { 0 };
+    put(total, if swapped { less } else { more + stray })
+}
+
+unsafe extern "C" fn dlpack(_: *mut c_void, device: i32, kind: *mut i32, id: *mut i32) -> dtl_status_t {
+    put(kind, if fault::is("device.dlpack.own_number") { 0 } else { 12 }); // kDLExtDev
+    put(id, if fault::is("device.dlpack.same_id") { 0 } else { device })
+}
+
+// Slots that do it wrong, for the tests of what the library makes of that.
+
+/// What `fails_with_text` says, and the reason of `is_unavailable`.
+pub(crate) const TEXT: &str = "vendor error 42: the card is on fire";
+pub(crate) const WHY: &str = "no card in slot 3";
+
+pub(crate) unsafe extern "C" fn answers_nonsense(_: *mut c_void, out: *mut i32) -> dtl_status_t {
+    put(out, 1);
+    31_337
+}
+
+pub(crate) unsafe extern "C" fn fails_with_text(_: *mut c_void, _: *mut i32) -> dtl_status_t {
+    let text = CString::new(TEXT).unwrap_or_default();
+    // SAFETY: a text that lives through the call.
+    let _ = unsafe { dtl_backend_set_error(text.as_ptr()) };
+    DTL_ERROR_BACKEND
+}
+
+pub(crate) unsafe extern "C" fn allocates_null(
+    _: *mut c_void,
+    _: u64,
+    _: u64,
+    _: u64,
+    out: *mut *mut c_void,
+) -> dtl_status_t {
+    put(out, ptr::null_mut())
+}
+
+pub(crate) unsafe extern "C" fn allocates_misaligned(
+    _: *mut c_void,
+    _: u64,
+    _: u64,
+    _: u64,
+    out: *mut *mut c_void,
+) -> dtl_status_t {
+    put(out, ptr::without_provenance_mut(0x1001))
+}
+
+pub(crate) unsafe extern "C" fn frees_misaligned(
+    _: *mut c_void,
+    _: *mut c_void,
+    _: u64,
+    _: u64,
+    _: u64,
+) -> dtl_status_t {
+    DTL_SUCCESS
+}
+
+pub(crate) unsafe extern "C" fn creates_null_stream(
+    _: *mut c_void,
+    _: i32,
+    _: u64,
+    out: *mut *mut c_void,
+) -> dtl_status_t {
+    put(out, ptr::null_mut())
+}
+
+pub(crate) unsafe extern "C" fn creates_null_event(
+    _: *mut c_void,
+    _: u64,
+    out: *mut *mut c_void,
+) -> dtl_status_t {
+    put(out, ptr::null_mut())
+}
+
+pub(crate) unsafe extern "C" fn is_unavailable(
+    _: *mut c_void,
+    yes: *mut i32,
+    why: *mut c_char,
+    cap: u64,
+) -> dtl_status_t {
+    put_text(WHY, why, cap as usize);
+    put(yes, 0)
+}

@@ -1,0 +1,29 @@
+# The named tests of dtl-ctk on every backend and kind of communicator that is built in, and on the
+# registered ones that dtl-ctk brings along. Included by tests/CMakeLists.txt, whose variables it uses.
+
+# ctk(NAME ARGUMENT…): a run of dtl-ctk.
+function(ctk name)
+  add_test(NAME "tests/ctk.${name}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run ${ARGN})
+  set_tests_properties("tests/ctk.${name}" PROPERTIES TIMEOUT 300 PROCESSORS 2)
+endfunction()
+
+ctk(abi --component abi)
+ctk(null --backend null)
+# The host has no exec table: what the library makes of streams, events and loops is tested by naming it.
+ctk(host --backend host --component device,memory,transfer,exec)
+ctk(sample --backend sample --ranks 3)
+ctk(self --kind self)
+ctk(minimal --kind minimal --ranks 3)
+foreach(ranks 1 2 4)
+  ctk(threads-${ranks} --kind threads --ranks ${ranks})
+  ctk(shm-${ranks} --kind shm --ranks ${ranks})
+endforeach()
+if(test_plugins)
+  ctk(plugin --plugin "${test_plugins}/good.so")
+endif()
+# More ranks than cores: one such test at a time.
+set_tests_properties(tests/ctk.threads-4 tests/ctk.shm-4 tests/ctk.shm-2 PROPERTIES RESOURCE_LOCK ranks)
+
+# What proves that these tests can fail.
+add_test(NAME tests/ctk.faults COMMAND "${CMAKE_CURRENT_LIST_DIR}/faults.sh" "${DTL_STAGE}/bin/dtl-ctk")
+set_tests_properties(tests/ctk.faults PROPERTIES TIMEOUT 300 PROCESSORS 2)
