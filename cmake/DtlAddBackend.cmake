@@ -1,9 +1,26 @@
-# dtl_add_backend(NAME <name> STATIC SOURCES <file>… [AUTO_REGISTER])
+# dtl_add_backend(NAME <name> STATIC SOURCES <file>… [AUTO_REGISTER] [PRIORITY <number>])
+# dtl_add_backend(NAME <name> MODULE|SHARED SOURCES <file>… COMPONENTS <component>… [DESCRIPTION <text>]
+#                 [ENVIRONMENTS <name>…] [PRIORITY <number>] [INSTALL])
 #
-# Builds a backend of your own into a static library, target dtl::backend_<name>. Link it into a
-# program together with dtl::dtl or dtl::static.
+# Builds a backend of your own. The target is dtl::backend_<name>; its real name, for
+# target_link_libraries and its like, is dtl_backend_<name> with characters that C does not know as '_'.
+# Nothing of the library is linked. The sources see dtl.h and, as DTL_BACKEND_PRIORITY, the number for the
+# table's auto_priority (0 without PRIORITY: the library's default).
 #
-# Contract. One of the sources defines
+# MODULE: a plugin, lib<name>.so, for programs that know nothing of it. One of the sources defines
+#
+#     DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out);
+#
+# All else is hidden. That the entry is there, and that no function of libdtl is called (those of
+# dtl_host_api_t are for plugins), is checked when the file has been linked. Beside it lies lib<name>.dtl.toml, the
+# manifest: what the plugin is, readable without loading it. COMPONENTS says which tables it has: device,
+# memory, transfer, exec, comm. ENVIRONMENTS names what has to be there for it to run. INSTALL puts both files into
+# <libdir>/dtl/backends, where the library of the same prefix finds them, and so does
+# find_package(dtl COMPONENTS <name>).
+#
+# SHARED: the same, and programs may link to it, for functions of its own that it exports.
+#
+# STATIC: a library to link into a program together with dtl::dtl or dtl::static. One of the sources defines
 #
 #     const dtl_backend_vtable_t *dtl_backend_<name>_table(void **out_self);
 #
@@ -16,40 +33,133 @@
 # dtl_finalize takes every backend away). The linker is told to keep it, so it can also be found by
 # dlsym or from another language. With AUTO_REGISTER it is called before main as well; that initialises
 # the library from the environment, so a later dtl_init is only counted and its configuration unused.
-#
-# In the C names, characters of <name> that C does not know become '_'.
 
 function(dtl_add_backend)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "STATIC;AUTO_REGISTER" "NAME" "SOURCES")
+  set(forms STATIC MODULE SHARED)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "${forms};AUTO_REGISTER;INSTALL" "NAME;PRIORITY;DESCRIPTION"
+                        "SOURCES;COMPONENTS;ENVIRONMENTS")
+  dtl_check_backend()
+  string(REGEX REPLACE "[^A-Za-z0-9_]" "_" DTL_BACKEND_ID "${arg_NAME}")
+  set(target "dtl_backend_${DTL_BACKEND_ID}")
+  if(TARGET ${target})
+    message(FATAL_ERROR "dtl_add_backend(${arg_NAME}): there is a target ${target} already")
+  endif()
+  if(form STREQUAL "STATIC")
+    dtl_add_static_backend()
+  else()
+    dtl_add_plugin()
+  endif()
+  add_library(dtl::backend_${arg_NAME} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_definitions(${target} PRIVATE "DTL_BACKEND_PRIORITY=(${arg_PRIORITY})")
+  # The headers only: which dtl library is linked is the program's choice.
+  target_include_directories(${target} PUBLIC "$<TARGET_PROPERTY:dtl::dtl,INTERFACE_INCLUDE_DIRECTORIES>")
+endfunction()
+
+# What is wrong with the arguments; sets `form`. A macro: it works on the function's variables, as the
+# next ones do.
+macro(dtl_check_backend)
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "dtl_add_backend: unknown argument ${arg_UNPARSED_ARGUMENTS}")
   endif()
-  if(NOT arg_NAME MATCHES "^[A-Za-z0-9_.-]+$")
-    message(FATAL_ERROR "dtl_add_backend: NAME '${arg_NAME}': use letters, digits, '_', '-' and '.'")
+  if(arg_KEYWORDS_MISSING_VALUES)
+    message(FATAL_ERROR "dtl_add_backend: nothing follows ${arg_KEYWORDS_MISSING_VALUES}")
   endif()
-  if(NOT arg_STATIC)
-    message(FATAL_ERROR "dtl_add_backend(${arg_NAME}): say STATIC; it is the only form so far")
+  string(LENGTH "${arg_NAME}" dtl_length)
+  if(NOT "${arg_NAME}" MATCHES "^[A-Za-z0-9_.-]+$" OR dtl_length GREATER 63 OR arg_NAME STREQUAL "auto")
+    message(FATAL_ERROR "dtl_add_backend: NAME '${arg_NAME}': use 1 to 63 letters, digits, '_', '-' and '.', and not 'auto'")
+  endif()
+  set(dtl_where "dtl_add_backend(${arg_NAME})")
+  set(form "")
+  foreach(dtl_form IN LISTS forms)
+    if(arg_${dtl_form})
+      list(APPEND form ${dtl_form})
+    endif()
+  endforeach()
+  if(NOT form MATCHES "^(STATIC|MODULE|SHARED)$")
+    message(FATAL_ERROR "${dtl_where}: say one of STATIC, MODULE and SHARED, not '${form}'")
   endif()
   if(NOT arg_SOURCES)
-    message(FATAL_ERROR "dtl_add_backend(${arg_NAME}): SOURCES are missing")
+    message(FATAL_ERROR "${dtl_where}: SOURCES are missing")
   endif()
+  if(NOT DEFINED arg_PRIORITY)
+    set(arg_PRIORITY 0)
+  elseif(NOT arg_PRIORITY MATCHES "^-?[0-9]+$")
+    message(FATAL_ERROR "${dtl_where}: PRIORITY '${arg_PRIORITY}' is not a whole number")
+  endif()
+  if(form STREQUAL "STATIC")
+    foreach(dtl_word INSTALL COMPONENTS DESCRIPTION ENVIRONMENTS)
+      if(arg_${dtl_word})
+        message(FATAL_ERROR "${dtl_where}: ${dtl_word} is for MODULE and SHARED; STATIC has no manifest and is not installed")
+      endif()
+    endforeach()
+  else()
+    if(arg_AUTO_REGISTER)
+      message(FATAL_ERROR "${dtl_where}: AUTO_REGISTER is for STATIC; the library loads plugins by itself")
+    endif()
+    if(NOT arg_COMPONENTS)
+      message(FATAL_ERROR "${dtl_where}: COMPONENTS are missing: which of device, memory, transfer, exec, comm has it?")
+    endif()
+    foreach(dtl_word IN LISTS arg_COMPONENTS)
+      if(NOT dtl_word MATCHES "^(device|memory|transfer|exec|comm)$")
+        message(FATAL_ERROR "${dtl_where}: COMPONENTS '${dtl_word}': the components are device, memory, transfer, exec, comm")
+      endif()
+    endforeach()
+    if("${arg_DESCRIPTION};${arg_ENVIRONMENTS}" MATCHES "[\n\"\\\\]")
+      message(FATAL_ERROR "${dtl_where}: DESCRIPTION and ENVIRONMENTS: no quotation marks, backslashes or line ends")
+    endif()
+  endif()
+endmacro()
+
+macro(dtl_add_static_backend)
   set(DTL_BACKEND_NAME "${arg_NAME}")
-  string(REGEX REPLACE "[^A-Za-z0-9_]" "_" DTL_BACKEND_ID "${arg_NAME}")
-  set(target "dtl_backend_${DTL_BACKEND_ID}")
   set(generated "${CMAKE_CURRENT_BINARY_DIR}/${target}")
   configure_file("${DTL_ADD_BACKEND_DIR}/dtl_backend_register.h.in" "${generated}/${target}.h" @ONLY)
   configure_file("${DTL_ADD_BACKEND_DIR}/dtl_backend_register.c.in" "${generated}/${target}_register.c" @ONLY)
-
   add_library(${target} STATIC ${arg_SOURCES} "${generated}/${target}_register.c")
-  add_library(dtl::backend_${arg_NAME} ALIAS ${target})
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
-  # The headers only: which dtl library is linked is the program's choice.
-  target_include_directories(${target} PUBLIC "${generated}"
-    "$<TARGET_PROPERTY:dtl::dtl,INTERFACE_INCLUDE_DIRECTORIES>")
+  target_include_directories(${target} PUBLIC "${generated}")
   if(arg_AUTO_REGISTER)
     target_compile_definitions(${target} PRIVATE DTL_AUTO_REGISTER)
   endif()
   target_link_options(${target} INTERFACE "LINKER:-u,dtl_register_backend_${DTL_BACKEND_ID}")
+endmacro()
+
+macro(dtl_add_plugin)
+  add_library(${target} ${form} ${arg_SOURCES})
+  set_target_properties(${target} PROPERTIES PREFIX "lib" OUTPUT_NAME "${arg_NAME}" SUFFIX ".so" DEBUG_POSTFIX "")
+  add_custom_command(TARGET ${target} POST_BUILD VERBATIM COMMAND "${CMAKE_COMMAND}" "-DNM=${CMAKE_NM}"
+    "-DFILE=$<TARGET_FILE:${target}>" -P "${DTL_ADD_BACKEND_DIR}/DtlCheckPlugin.cmake")
+  dtl_header_abi(dtl_abi)
+  string(REPLACE ";" "\", \"" dtl_components "\"${arg_COMPONENTS}\"")
+  string(REPLACE ";" "\", \"" dtl_environments "\"${arg_ENVIRONMENTS}\"")
+  string(REPLACE "\"\"" "" dtl_environments "${dtl_environments}")
+  file(GENERATE OUTPUT "$<TARGET_FILE_DIR:${target}>/lib${arg_NAME}.dtl.toml" CONTENT
+"# What the plugin beside this file is. The library reads it without loading the plugin.
+name = \"${arg_NAME}\"
+file = \"lib${arg_NAME}.so\"
+entry = \"dtl_plugin_entry_v1\"
+abi = [1, ${dtl_abi}]
+components = [${dtl_components}]
+environments = [${dtl_environments}]
+description = \"${arg_DESCRIPTION}\"
+")
+  if(arg_INSTALL)
+    include(GNUInstallDirs)
+    set(dtl_folder "${CMAKE_INSTALL_LIBDIR}/dtl/backends")
+    install(TARGETS ${target} LIBRARY DESTINATION "${dtl_folder}")
+    install(FILES "$<TARGET_FILE_DIR:${target}>/lib${arg_NAME}.dtl.toml" DESTINATION "${dtl_folder}")
+  endif()
+endmacro()
+
+# DTL_ABI_VERSION of the header that plugins are compiled with.
+function(dtl_header_abi out)
+  get_target_property(folder dtl::dtl INTERFACE_INCLUDE_DIRECTORIES)
+  file(STRINGS "${folder}/dtl.h" line REGEX "^#define DTL_ABI_VERSION " LIMIT_COUNT 1)
+  if(NOT line MATCHES "DTL_ABI_VERSION ([0-9]+)")
+    message(FATAL_ERROR "dtl: ${folder}/dtl.h does not say which DTL_ABI_VERSION it has; install it again")
+  endif()
+  set(${out} ${CMAKE_MATCH_1} PARENT_SCOPE)
 endfunction()
 
 set(DTL_ADD_BACKEND_DIR "${CMAKE_CURRENT_LIST_DIR}" CACHE INTERNAL "where the templates of dtl_add_backend are")

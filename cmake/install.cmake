@@ -22,12 +22,13 @@ else()
 endif()
 configure_file(cmake/libdtl.pc.in "${dtl_generated}/libdtl.pc" @ONLY)
 
+set(DTL_BIN_DIR "${CMAKE_INSTALL_BINDIR}")
 set(DTL_LIB_DIR "${CMAKE_INSTALL_LIBDIR}")
 set(DTL_INCLUDE_DIR "${CMAKE_INSTALL_INCLUDEDIR}")
 set(DTL_DATA_DIR "${CMAKE_INSTALL_DATADIR}/dtl")
 configure_package_config_file(cmake/dtlConfig.cmake.in "${dtl_generated}/dtlConfig.cmake"
   INSTALL_DESTINATION "${dtl_cmake_dir}"
-  PATH_VARS DTL_LIB_DIR DTL_INCLUDE_DIR DTL_DATA_DIR)
+  PATH_VARS DTL_BIN_DIR DTL_LIB_DIR DTL_INCLUDE_DIR DTL_DATA_DIR)
 configure_file(cmake/dtlTargets.cmake.in "${dtl_generated}/dtlTargets.cmake" @ONLY)
 # 0.x: a minor version may change the interface.
 write_basic_package_version_file("${dtl_generated}/dtlConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
@@ -43,6 +44,7 @@ foreach(program IN LISTS DTL_PROGRAMS)
 endforeach()
 install(FILES "${dtl_generated}/dtlConfig.cmake" "${dtl_generated}/dtlConfigVersion.cmake"
               "${dtl_generated}/dtlTargets.cmake" "${CMAKE_CURRENT_SOURCE_DIR}/cmake/DtlAddBackend.cmake"
+              "${CMAKE_CURRENT_SOURCE_DIR}/cmake/DtlCheckPlugin.cmake"
               "${CMAKE_CURRENT_SOURCE_DIR}/cmake/dtl_backend_register.c.in"
               "${CMAKE_CURRENT_SOURCE_DIR}/cmake/dtl_backend_register.h.in"
         DESTINATION "${dtl_cmake_dir}")

@@ -87,9 +87,18 @@ fn sources() -> Vec<File> {
 fn all_texts() -> Vec<File> {
     let mut found = sources();
     let endings = [".rs", ".c", ".h", ".hpp", ".cpp", ".sh", ".cmake", ".md", "CMakeLists.txt"];
-    for folder in
-        ["include", "tests", "tools", "cmake", "docs", "benches", "examples-c", "examples-cpp", "mpi"]
-    {
+    for folder in [
+        "include",
+        "tests",
+        "tools",
+        "cmake",
+        "docs",
+        "benches",
+        "examples-c",
+        "examples-cpp",
+        "examples-plugins",
+        "mpi",
+    ] {
         collect(&root().join(folder), &endings, &mut found);
     }
     found

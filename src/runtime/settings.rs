@@ -122,10 +122,10 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
 #[must_use]
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();
-    // DTL_TEST_ and DTL_BUILD_ belong to the project's own scripts.
-    let ours = |name: &&String| {
-        name.starts_with("DTL_") && !name.starts_with("DTL_TEST_") && !name.starts_with("DTL_BUILD_")
-    };
+    // DTL_TEST_ and DTL_BUILD_ belong to the project's own scripts, DTL_BACKEND_NAME_… to backends.
+    const OTHERS: [&str; 3] = ["DTL_TEST_", "DTL_BUILD_", "DTL_BACKEND_"];
+    let ours =
+        |name: &&String| name.starts_with("DTL_") && !OTHERS.iter().any(|others| name.starts_with(others));
     for name in variables.keys().filter(ours) {
         if !VARIABLES.iter().any(|known| known.name == name) {
             let nearest =

@@ -1,8 +1,8 @@
 /* What the tests of communicators share: which kind a run is about, opening one, patterns of bytes.
  *
- *     program self | shm | mail RANKS | mail28 RANKS
+ *     program self | shm | mail RANKS | mail28 RANKS | the name of a plugin's kind
  *
- * Ranks of "shm" come from dtlrun (or are one), those of "mail" are forked by the program. */
+ * Ranks of "shm" and of plugins come from dtlrun (or are one), those of "mail" are forked by the program. */
 #ifndef DTL_TESTS_COMM_KINDS_H
 #define DTL_TESTS_COMM_KINDS_H
 
@@ -23,6 +23,9 @@ static int me, ranks;
 
 static inline int is_mail(void) { return strncmp(kind, "mail", 4) == 0; }
 
+/// Whether dtlrun started the ranks.
+static inline int is_launched(void) { return !is_mail() && strcmp(kind, "self") != 0; }
+
 static inline uint64_t now_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -35,7 +38,7 @@ static inline dtl_comm_t open_with(uint64_t timeout_ns) {
     char job[40];
     desc.kind = kind;
     desc.timeout_ns = timeout_ns;
-    if (strcmp(kind, "shm") == 0 && ranks == 1) {
+    if (is_launched() && ranks == 1) {
         snprintf(job, sizeof job, "alone-%ld", (long)getpid());
         desc.size = 1;
         desc.job = job;
@@ -62,7 +65,7 @@ static inline void start(int argc, char **argv) {
         mail_start(ranks);
         mail_register();
         me = mail_rank;
-    } else if (strcmp(kind, "shm") == 0) {
+    } else if (is_launched()) {
         CHECK_OK(dtl_comm_rank(DTL_COMM_WORLD, &me));
         CHECK_OK(dtl_comm_size(DTL_COMM_WORLD, &ranks));
     }

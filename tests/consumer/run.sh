@@ -51,6 +51,8 @@ else
     skip static-beside-rust "rustc is not installed" rustc
 fi
 
+. "$here/plugins.sh"
+
 { ! project missing missing && grep -q "there is no such component" "$log"; } >"$log" 2>&1
 report unknown-component $?
 

@@ -2,18 +2,19 @@
 //!
 //! `facts` asks the library, `environment` looks at the variables, `plugins` and `manifest` at plugin
 //! files, `probe` tries one, `text` and `json` write. It opens no communicator and allocates nothing on
-//! a device.
+//! a device. `new_backend` writes the sources of a plugin.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks to its user")]
 
 mod environment;
 mod facts;
 mod json;
 mod manifest;
+mod new_backend;
 mod plugins;
 mod probe;
 mod text;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use dtl::runtime::settings;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -44,7 +45,11 @@ only ever added; what is not known is null.";
 /// Show backends, devices, memory, and what would be chosen here and why.
 #[derive(Parser)]
 #[command(name = "dtl-info", version, after_help = AFTER, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     /// Show the environment variables that the library reads instead
     #[arg(long)]
     env: bool,
@@ -69,6 +74,12 @@ struct Options {
     /// Write JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the sources of a new backend: a plugin that compiles and loads, with a comment on each slot
+    NewBackend(new_backend::Options),
 }
 
 fn main() -> ExitCode {
@@ -101,6 +112,8 @@ fn main() -> ExitCode {
 fn reported(options: &Options) -> (String, Vec<String>) {
     if options.env {
         environment(options.json)
+    } else if let Some(Command::NewBackend(what)) = &options.command {
+        new_backend::run(what).map_or_else(|error| (String::new(), vec![error]), |text| (text, Vec::new()))
     } else if options.plugins {
         plugin_files(options.json)
     } else {

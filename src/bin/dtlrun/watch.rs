@@ -96,7 +96,7 @@ impl Watch {
         let others_were_told = self.next.is_some_and(|(_, step)| step == Step::Kill);
         // Those whom we ended ourselves are no news.
         if !others_were_told {
-            let _ = writeln!(std::io::stderr(), "dtlrun: rank {rank} {text}");
+            say(&format!("rank {rank} {text}"));
         }
         if self.code != 0 {
             return;
@@ -119,7 +119,7 @@ impl Watch {
         }
         match step {
             Step::Terminate => {
-                let _ = writeln!(std::io::stderr(), "dtlrun: ending rank {}", left.join(", "));
+                say(&format!("ending rank {}", left.join(", ")));
                 send(ranks, libc::SIGTERM);
                 // A stopped process handles no SIGTERM.
                 send(ranks, libc::SIGCONT);
@@ -135,6 +135,12 @@ impl Watch {
 
 fn send(ranks: &[Rank], number: i32) {
     ranks.iter().filter(|rank| rank.runs).for_each(|rank| signal(rank.child.id(), number));
+}
+
+/// A line on standard error, in one piece: ranks write there too.
+fn say(text: &str) {
+    // Nobody to tell if it cannot be written.
+    drop(std::io::stderr().write_all(format!("dtlrun: {text}\n").as_bytes()));
 }
 
 /// What happened, in words, and the exit status that says so; `None` for success.

@@ -1,0 +1,230 @@
+//! `dtl-info new-backend`: writes the sources of a plugin that compiles, loads and says that it cannot
+//! run yet, with a comment on each slot. The texts are in `template/`; here, their placeholders.
+
+use clap::{Args, ValueEnum};
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// What `dtl-info new-backend` takes.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Its name: 1 to 63 letters, digits, '_', '-', '.'
+    name: String,
+
+    /// Its components, separated by commas
+    #[arg(long, value_name = "COMPONENT,…", value_delimiter = ',', default_value = "device,memory,transfer")]
+    components: Vec<Component>,
+
+    /// The language of its sources
+    #[arg(long, value_enum, default_value = "c")]
+    language: Language,
+
+    /// The folder to write to; made if it is not there [default: NAME]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Component {
+    Device,
+    Memory,
+    Transfer,
+    Exec,
+    Comm,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Language {
+    C,
+    #[value(name = "c++")]
+    Cpp,
+}
+
+impl Component {
+    fn name(self) -> &'static str {
+        match self {
+            Component::Device => "device",
+            Component::Memory => "memory",
+            Component::Transfer => "transfer",
+            Component::Exec => "exec",
+            Component::Comm => "comm",
+        }
+    }
+
+    fn source(self) -> &'static str {
+        match self {
+            Component::Device => include_str!("template/device.c"),
+            Component::Memory => include_str!("template/memory.c"),
+            Component::Transfer => include_str!("template/transfer.c"),
+            Component::Exec => include_str!("template/exec.c"),
+            Component::Comm => include_str!("template/comm.c"),
+        }
+    }
+}
+
+impl Language {
+    fn extension(self) -> &'static str {
+        if self == Language::C { "c" } else { "cpp" }
+    }
+}
+
+/// Names that the library has backends or choices of.
+const TAKEN: [&str; 6] = ["auto", "host", "null", "self", "threads", "shm"];
+
+/// A file to write.
+struct File {
+    name: String,
+    text: String,
+}
+
+/// Writes the files; the report, or what is wrong.
+pub(crate) fn run(options: &Options) -> Result<String, String> {
+    check_name(&options.name)?;
+    let mut components = options.components.clone();
+    components.sort_unstable();
+    components.dedup();
+    let files = files(&options.name, &components, options.language);
+    let folder = options.dir.clone().unwrap_or_else(|| PathBuf::from(&options.name));
+    write(&folder, &files)?;
+    Ok(report(&folder, &files))
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if name.is_empty() || name.len() > 63 || !name.chars().all(is_good) {
+        return Err(format!(
+            "a backend cannot be named \"{name}\": use 1 to 63 letters, digits, '_', '-', '.'"
+        ));
+    }
+    if TAKEN.contains(&name) {
+        return Err(format!("a backend cannot be named \"{name}\": the library has one of this name"));
+    }
+    Ok(())
+}
+
+fn files(name: &str, components: &[Component], language: Language) -> Vec<File> {
+    let ending = language.extension();
+    let values = values(name, components, language);
+    let filled = |name: String, template: &str| File { name, text: fill(template, &values) };
+    let mut files = vec![
+        filled("CMakeLists.txt".into(), include_str!("template/CMakeLists.txt")),
+        filled(format!("{}.h", identifier(name)), include_str!("template/backend.h")),
+        filled(format!("plugin.{ending}"), include_str!("template/plugin.c")),
+    ];
+    for component in components {
+        files.push(filled(format!("{}.{ending}", component.name()), component.source()));
+    }
+    files.push(filled("expected-failures.toml".into(), include_str!("template/expected-failures.toml")));
+    files.push(filled("docs/backend.md".into(), include_str!("template/page.md")));
+    files.push(filled("docs/adr.md".into(), include_str!("template/adr.md")));
+    files
+}
+
+/// The name as C knows it.
+fn identifier(name: &str) -> String {
+    let id: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if id.starts_with(|c: char| c.is_ascii_alphabetic()) { id } else { format!("b{id}") }
+}
+
+/// What the placeholders stand for.
+fn values(name: &str, components: &[Component], language: Language) -> Vec<(&'static str, String)> {
+    let id = identifier(name);
+    let is_c = language == Language::C;
+    let ending = language.extension();
+    let has_comm = components.contains(&Component::Comm);
+    let each = |line: &dyn Fn(&str) -> String| components.iter().map(|c| line(c.name())).collect::<String>();
+    let names: Vec<&str> = components.iter().map(|component| component.name()).collect();
+    let sources = each(&|component| format!(" {component}.{ending}"));
+    let of_language = |c: &str, cpp: &str| (if is_c { c } else { cpp }).to_owned();
+    vec![
+        ("NAME", name.to_owned()),
+        ("UPPER", id.to_uppercase()),
+        ("HEADER", format!("{id}.h")),
+        ("PLUGIN", format!("plugin.{ending}")),
+        ("NOTHROW", of_language("", " noexcept")),
+        ("THROW_RULE", of_language("", " (The noexcept makes one that gets out end the process: catch it.)")),
+        ("LANGUAGE", of_language("C", "CXX")),
+        ("STANDARD", of_language("c_std_11", "cxx_std_17")),
+        ("DECLARATIONS", each(&|name| format!("dtl_{name}_vtable_t {id}_{name}_table(void);\n"))),
+        ("TABLES", each(&|name| format!("    const dtl_{name}_vtable_t {name} = {id}_{name}_table();\n"))),
+        ("FILLS", each(&|name| format!("    table.{name} = &{name};\n"))),
+        ("SOURCES", format!("plugin.{ending}{sources}")),
+        ("COMPONENTS", names.join(" ")),
+        ("COMPONENTS_LIST", names.join(", ")),
+        ("RANKS", if has_comm { " --ranks 3".to_owned() } else { String::new() }),
+        ("COMM_CHOICE", if has_comm { format!(", `DTL_COMM={name}`") } else { String::new() }),
+        ("ID", id),
+    ]
+}
+
+fn fill(template: &str, values: &[(&str, String)]) -> String {
+    values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
+}
+
+fn write(folder: &Path, files: &[File]) -> Result<(), String> {
+    let there: Vec<&str> =
+        files.iter().map(|file| file.name.as_str()).filter(|name| folder.join(name).exists()).collect();
+    if !there.is_empty() {
+        let (folder, there) = (folder.display(), there.join(", "));
+        return Err(format!(
+            "nothing is overwritten, and {folder} has {there} already: name another with --dir"
+        ));
+    }
+    for file in files {
+        let path = folder.join(&file.name);
+        let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let opened = made.and_then(|()| OpenOptions::new().write(true).create_new(true).open(&path));
+        opened
+            .and_then(|mut out| out.write_all(file.text.as_bytes()))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn report(folder: &Path, files: &[File]) -> String {
+    let mut text = String::new();
+    for file in files {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}", folder.join(&file.name).display());
+    }
+    let folder = folder.display();
+    text += &format!(
+        "Next:\n  cmake -S {folder} -B {folder}/build && cmake --build {folder}/build && ctest --test-dir {folder}/build\n\
+         Then write the slots, and let is_available say 1.\n"
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Component; 5] =
+        [Component::Device, Component::Memory, Component::Transfer, Component::Exec, Component::Comm];
+
+    #[test]
+    fn no_placeholder_is_left() {
+        for language in [Language::C, Language::Cpp] {
+            for file in files("a-b.c", &ALL, language) {
+                assert!(!file.text.contains('@'), "{}:\n{}", file.name, file.text);
+            }
+        }
+    }
+
+    #[test]
+    fn names_become_identifiers() {
+        assert_eq!(identifier("my-mem.2"), "my_mem_2");
+        assert_eq!(identifier("3d"), "b3d");
+        assert_eq!(identifier("-x"), "b_x");
+    }
+
+    #[test]
+    fn bad_names_are_named() {
+        for bad in ["", "a b", "a/b", "auto", "shm", "ä", &"x".repeat(64)] {
+            assert!(check_name(bad).expect_err("bad").contains(&format!("\"{bad}\"")), "{bad}");
+        }
+        assert!(check_name(&"x".repeat(63)).is_ok());
+    }
+}

@@ -1,0 +1,37 @@
+/* @NAME@, the memory component. Works on the calling thread's current device. */
+#include "@HEADER@"
+
+/* (required) Allocates size_bytes (at least 1), aligned to `alignment` (a power of two, at least 1). Several
+ * threads at once.
+ * Errors: DTL_ERROR_NOT_SUPPORTED for a kind that you do not have, DTL_ERROR_OUT_OF_MEMORY. */
+static dtl_status_t memory_alloc(void *self, uint64_t size_bytes, uint64_t alignment, dtl_enum_word_t kind,
+                                 void **out_ptr)@NOTHROW@
+{
+    (void)size_bytes, (void)alignment, (void)kind, (void)out_ptr;
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: memory_alloc is not written yet");
+}
+
+/* (required) Frees what memory_alloc gave; size, alignment and kind are those of the allocation. Any thread, not
+ * only the one that allocated. The library has checked the pointer. */
+static dtl_status_t memory_free(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment,
+                                dtl_enum_word_t kind)@NOTHROW@
+{
+    (void)ptr, (void)size_bytes, (void)alignment, (void)kind;
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: memory_free is not written yet");
+}
+
+dtl_memory_vtable_t @ID@_memory_table(void)
+{
+    dtl_memory_vtable_t table = DTL_MEMORY_VTABLE_INIT;
+    table.alloc = memory_alloc;
+    table.free = memory_free;
+    /* Optional. A slot that stays NULL:
+     *
+     *   dtl_status_t kind_info(void *self, dtl_enum_word_t kind, dtl_mem_kind_info_t *out_info)
+     *       Describes a kind: `properties` (DTL_MEMORY_HOST_ACCESSIBLE …), `alignment` that every allocation
+     *       has, `name`. DTL_ERROR_NOT_SUPPORTED for kinds that you do not have.
+     *       NULL: DTL_MEMORY_HOST is host memory, DTL_MEMORY_DEVICE only this backend can touch.
+     *   dtl_status_t memory_info(void *self, uint64_t *out_free, uint64_t *out_total)
+     *       Bytes; 0 = unknown.                                             NULL: DTL_ERROR_NOT_SUPPORTED. */
+    return table;
+}

@@ -1,0 +1,72 @@
+/* @NAME@, the plugin: its entry, and the table that its components fill in.
+ *
+ * The rules for all slots: they come from any thread, and no lock of the library's is held. They return a status;
+ * outputs count only with DTL_SUCCESS. They call no dtl_ function on this backend, and no longjmp and no
+ * exception leaves them.@THROW_RULE@ Nothing of the library is linked: what a plugin may call is in dtl_host_api_t. */
+#include "@HEADER@"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+dtl_status_t @ID@_fail(const void *self, dtl_status_t status, const char *format, ...)
+{
+    const @ID@_backend_t *backend = (const @ID@_backend_t *)self;
+    char text[512];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    DTL_IGNORE(backend->host->set_error(text));
+    return status;
+}
+
+/* Whether it can run on this machine: is the hardware there, the driver, the library? Say why not in `why` (cap
+ * bytes), so that a reader knows what to install. "No" is no failure. Asked once for each dtl_init. */
+static dtl_status_t is_available(void *self, int32_t *out_yes, char *why, uint64_t cap)@NOTHROW@
+{
+    (void)self;
+    *out_yes = 0; /* 1 when the slots are written */
+    snprintf(why, cap, "its slots are still those of the template; is_available in @PLUGIN@ says so");
+    return DTL_SUCCESS;
+}
+
+/* Called once, after the last use. */
+static void destroy(void *self)@NOTHROW@
+{
+    free(self);
+}
+
+/* Registers the backend: when the plugin is loaded, and again after dtl_finalize and dtl_init. Be quick and
+ * leave hardware alone; is_available and the slots are for that. Several names may be registered. */
+static dtl_status_t load(const dtl_host_api_t *host)@NOTHROW@
+{
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT; /* copied, and so are the components' */
+@TABLES@    dtl_backend_t handle;
+    @ID@_backend_t *backend = (@ID@_backend_t *)calloc(1, sizeof *backend);
+    if (backend == NULL) {
+        return DTL_ERROR_OUT_OF_MEMORY;
+    }
+    backend->host = host;
+@FILLS@    table.is_available = is_available;
+    table.destroy = destroy;
+    table.auto_priority = DTL_BACKEND_PRIORITY; /* of dtl_add_backend; INT32_MIN = only by name */
+    const dtl_status_t status = host->backend_register("@NAME@", &table, backend, 0, &handle);
+    if (status != DTL_SUCCESS) {
+        free(backend); /* destroy is not called then */
+    }
+    return status;
+}
+
+/* The one symbol of the file. It says what the plugin is and does nothing else. */
+DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out)
+{
+    dtl_plugin_t plugin = DTL_PLUGIN_INIT; /* sizes, versions, how this compiler lays out the header's structs */
+    (void)host;
+    plugin.name = "@NAME@";
+    plugin.version = "0.1";
+    plugin.description = "one line for people";
+    plugin.load = load;
+    *out = plugin;
+    return DTL_SUCCESS;
+}

@@ -1,0 +1,6 @@
+/* A plugin without its entry. */
+int nothing(void);
+int nothing(void)
+{
+    return 0;
+}

@@ -1,0 +1,70 @@
+# The part of run.sh that is about plugins: dtl_add_backend MODULE and SHARED, components, the examples.
+# Sourced by it; uses its functions.
+folder=$prefix/lib/dtl/backends
+
+refused() { # name expected-text project cmake-arguments… : building the project must fail with the text
+    local name=$1 text=$2; shift 2
+    if project "refused" "$@" >"$log" 2>&1; then echo "it was not refused" >>"$log"; report "$name" 1
+    else tr -s ' \n' ' ' <"$log" | grep -qF "$text"; report "$name" $?; fi
+    rm -rf "$work/refused"
+}
+misuse() { refused "misuse: $2" "$2" misuse "-DARGUMENTS=$1"; }
+
+{ project plugin plugin -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib && "$work/plugin/consumer" &&
+    cmake --install "$work/plugin" && [ -e "$folder/libtwo.parts.so" ] && ! [ -e "$folder/libshared.so" ] &&
+    grep -qx 'components = \["memory", "exec"\]' "$folder/libtwo.parts.dtl.toml" &&
+    grep -qx 'environments = \["openblas", "mpi"\]' "$folder/libtwo.parts.dtl.toml" &&
+    ! ldd "$folder/libtwo.parts.so" | grep libdtl; } >"$log" 2>&1
+report plugin $?
+
+for name in pool workers tcp; do
+    { project "example-$name" "../../examples-plugins/$name" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib &&
+        cmake --install "$work/example-$name" && project "component-$name" component "-DWANTED=$name" &&
+        [ -e "$work/component-$name/lib$name.so" ]; } >"$log" 2>&1
+    report "example-$name" $?
+done
+
+sed 's/libpool.so/libgone.so/' "$folder/libpool.dtl.toml" >"$folder/libbroken.dtl.toml"
+refused "component without its file" "but its plugin" component -DWANTED=broken
+sed 's/^abi = .*/abi = [90, 91]/' "$folder/libpool.dtl.toml" >"$folder/libnew.dtl.toml"
+refused "component of a newer ABI" "works with ABI versions 90 to 91, and this package has" component -DWANTED=new
+rm "$folder/libbroken.dtl.toml" "$folder/libnew.dtl.toml"
+refused "component that nobody installed" "Known: MPI" component -DWANTED=nothing
+
+misuse "NAME;x;SOURCES;no_entry.c" "say one of STATIC, MODULE and SHARED"
+misuse "NAME;x;STATIC;MODULE;SOURCES;no_entry.c" "not 'STATIC;MODULE'"
+misuse "NAME;a/b;MODULE;SOURCES;no_entry.c;COMPONENTS;comm" "NAME 'a/b'"
+misuse "MODULE;SOURCES;no_entry.c;COMPONENTS;comm" "NAME ''"
+misuse "NAME;x;MODULE;COMPONENTS;comm" "SOURCES are missing"
+misuse "NAME;x;MODULE;SOURCES;no_entry.c" "COMPONENTS are missing"
+misuse "NAME;x;MODULE;SOURCES;no_entry.c;COMPONENTS;memories" "COMPONENTS 'memories'"
+misuse "NAME;x;MODULE;SOURCES;no_entry.c;COMPONENTS;comm;PRIORITY;high" "PRIORITY 'high'"
+misuse "NAME;x;MODULE;SOURCES;no_entry.c;COMPONENTS;comm;PRIORITY" "nothing follows PRIORITY"
+misuse "NAME;x;MODULE;SOURCES;no_entry.c;COMPONENTS;comm;AUTO_REGISTER" "AUTO_REGISTER is for STATIC"
+misuse "NAME;x;MODULE;SOURCES;no_entry.c;COMPONENTS;comm;DESCRIPTION;say \"hi\"" "no quotation marks"
+misuse "NAME;x;STATIC;SOURCES;no_entry.c;INSTALL" "INSTALL is for MODULE and SHARED"
+misuse "LIBRARY;NAME;x;MODULE;SOURCES;no_entry.c;COMPONENTS;comm" "unknown argument LIBRARY"
+misuse "NAME;x;MODULE;SOURCES;no_entry.c;COMPONENTS;comm" "does not export dtl_plugin_entry_v1"
+misuse "NAME;x;MODULE;SOURCES;calls_library.c;COMPONENTS;comm" "calls dtl_backend_set_error"
+
+# From the template to a passing backend: what docs/how-to/new-backend.md says, and how much there is to write.
+template() { # name components
+    local name=$1 made=$work/new-$1
+    "$prefix/bin/dtl-info" new-backend "$name" --components "$2" --dir "$made" &&
+        cmake -S "$made" -B "$made/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib &&
+        cmake --build "$made/build" && ctest --test-dir "$made/build" | tee "$work/ctest" && grep -q "$name.loads .* Passed" "$work/ctest" &&
+        grep -q "$name.conformance .*Skipped" "$work/ctest" &&
+        cp -r "$made" "$made.before" && cp "$here/../../examples-plugins/steps/$name/"*.c "$made" &&
+        sed -i 's/\*out_yes = 0; .*/*out_yes = 1;/' "$made/plugin.c" && cmake --build "$made/build" &&
+        ctest --test-dir "$made/build" --output-on-failure | tee "$work/ctest" &&
+        grep -q "$name.conformance .* Passed" "$work/ctest" && cmake --install "$made/build" &&
+        project "component-$name" component "-DWANTED=$name"
+}
+added() { # name : lines of C that are not in the template, without empty ones and those that are comments only
+    diff -r --exclude=build "$work/new-$1.before" "$work/new-$1" | grep '^>' | grep -vc '^> *$\|^> */\*\|^> *\*.*\*/$'
+}
+for name in ram uds; do
+    { if [ $name = uds ]; then template uds comm; else template ram device,memory,transfer; fi &&
+        lines=$(added $name) && echo "$lines lines" && [ "$lines" -gt 10 ] && [ "$lines" -le 150 ]; } >"$log" 2>&1
+    report "template-$name" $?
+done
