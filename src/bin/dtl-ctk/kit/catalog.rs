@@ -1,5 +1,6 @@
 //! Which tests there are: one table, from which running, listing and explaining are made.
 
+use crate::kit::calls::Backend;
 use crate::kit::outcome::Outcome;
 use crate::kit::peer::Peer;
 use crate::kit::subject::Subject;
@@ -10,6 +11,8 @@ use crate::tests;
 pub(crate) enum Body {
     /// One process, one backend.
     Alone(fn(&Subject) -> Outcome),
+    /// One process, one backend, also if that cannot run here.
+    Backend(fn(Backend) -> Outcome),
     /// Every rank of a communicator calls it; the number is the least of ranks that it takes.
     Ranks(i32, fn(&Peer) -> Outcome),
     /// The library itself: tables that the kit makes and registers.
@@ -94,6 +97,18 @@ macro_rules! tests_alone {
 }
 pub(crate) use tests_alone;
 
+/// Tests of a backend that need not be able to run here, as rows: `"name": "what" => function;`.
+macro_rules! tests_of_backends {
+    ($($name:literal: $what:literal => $body:path;)*) => {
+        &[$($crate::kit::catalog::Test {
+            name: $name,
+            what: $what,
+            body: $crate::kit::catalog::Body::Backend($body),
+        }),*]
+    };
+}
+pub(crate) use tests_of_backends;
+
 /// Tests of ranks as rows: `least "name": "what" => function;`.
 macro_rules! tests_of_ranks {
     ($($least:literal $name:literal: $what:literal => $body:path;)*) => {
@@ -124,10 +139,12 @@ pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
         tests::abi::GROUPS,
         tests::abi_answers::GROUPS,
         tests::abi_calls::GROUPS,
+        tests::presence::BEFORE,
         tests::device::GROUPS,
         tests::device_info::GROUPS,
         tests::memory::GROUPS,
         tests::memory_kinds::GROUPS,
+        tests::placement::GROUPS,
         tests::transfer::GROUPS,
         tests::transfer_more::GROUPS,
         tests::stream::GROUPS,
@@ -136,6 +153,7 @@ pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
         tests::executor::GROUPS,
         tests::kernel::GROUPS,
         tests::life::GROUPS,
+        tests::presence::GROUPS,
         tests::p2p::GROUPS,
         tests::p2p_more::GROUPS,
         tests::matching::GROUPS,

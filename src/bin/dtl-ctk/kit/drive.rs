@@ -244,8 +244,14 @@ impl<'a> Session<'a> {
         if let Some(why) = lines.unable {
             return Err((CANNOT, format!("{}: {why}", self.wanted.subject())));
         }
-        if let Some(ended) = lines.absent {
-            return Ok(self.tests.iter().map(|test| (test.name, ended.clone(), 0.0)).collect());
+        if let Some(absent) = &lines.absent {
+            // But for what was tested before that was found out.
+            let result = |test: &&'static Test| {
+                let (ended, seconds) =
+                    lines.of(test.name, self.ranks).unwrap_or_else(|| (absent.clone(), 0.0));
+                (test.name, ended, seconds)
+            };
+            return Ok(self.tests.iter().map(result).collect());
         }
         if !lines.begun {
             let why = format!("before its first test, {}", self.why(status));

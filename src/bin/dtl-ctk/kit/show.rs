@@ -29,7 +29,7 @@ fn needs(group: &catalog::Group, test: &catalog::Test) -> String {
     match test.body {
         Body::Ranks(least, _) if least > 1 => needs.push(format!("{least} ranks")),
         Body::Ranks(..) => needs.push("a communicator".to_owned()),
-        Body::Alone(_) | Body::Tables(_) => {}
+        Body::Alone(_) | Body::Backend(_) | Body::Tables(_) => {}
     }
     needs.join(", ")
 }
@@ -46,7 +46,7 @@ pub(crate) fn explain(name: &str) -> Result<String, String> {
     let needs = needs(group, test);
     let needs = if needs.is_empty() { "nothing special".to_owned() } else { needs };
     let who: fn(&Body) -> &str = |body| match body {
-        Body::Alone(_) => "one process, through the library's calls",
+        Body::Alone(_) | Body::Backend(_) => "one process, through the library's calls",
         Body::Ranks(..) => "every rank of a communicator of its own",
         Body::Tables(_) => "tables that dtl-ctk registers itself; the backend under test takes no part",
     };

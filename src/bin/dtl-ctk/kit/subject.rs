@@ -100,8 +100,12 @@ impl Subject {
 /// A kind that can be described, and whose allocation is not answered NOT_SUPPORTED: a backend that
 /// describes nothing is not asked for more than it has.
 fn look(backend: Backend, word: u64) -> Outcome<Option<Kind>> {
-    let Some(info) = optional(backend.kind_info(word))? else { return Ok(None) };
-    let kind = Kind { word, properties: info.properties, alignment: info.alignment };
+    let kind = match optional(backend.kind_info(word)) {
+        Ok(None) => return Ok(None),
+        Ok(Some(info)) => Kind { word, properties: info.properties, alignment: info.alignment },
+        // That it cannot be described is a test's matter.
+        Err(_) => Kind { word, properties: 0, alignment: 1 },
+    };
     match backend.alloc(word, 64, 0) {
         Err(refused) if refused.status == dtl::abi::status::DTL_ERROR_NOT_SUPPORTED => Ok(None),
         // What is wrong with it is a test's matter.

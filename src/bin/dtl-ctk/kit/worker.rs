@@ -125,12 +125,24 @@ fn time(work: &Work) -> Result<(), Halt> {
     Ok(timing::measure(&Subject::of(backend(work)?)?)?)
 }
 
-/// Tests of one process. The backend is there before the first of them begins: what ends the process until
-/// then is no test's failure, but everybody's.
+/// Tests of one process. Those that need not be able to run here come first. The backend is known before the
+/// others begin: what ends the process until then is no test's failure, but everybody's.
 fn alone(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
-    let on_backend = tests.iter().any(|(_, test)| matches!(test.body, Body::Alone(_)));
-    let subject = if on_backend { Some(Subject::of(backend(work)?)?) } else { None };
-    for (group, test) in tests {
+    let any = |which: fn(&Body) -> bool| tests.iter().any(|(_, test)| which(&test.body));
+    let on_backend = any(|body| matches!(body, Body::Alone(_) | Body::Backend(_)));
+    let backend = if on_backend { Some(backend(work)?) } else { None };
+    for (_, test) in tests {
+        if let (Body::Backend(body), Some(backend)) = (test.body, backend) {
+            let begin = Instant::now();
+            report.tell('B', 0, test.name, "");
+            report.ended(0, test, &body(backend), begin);
+        }
+    }
+    let subject = match backend.filter(|_| any(|body| matches!(body, Body::Alone(_)))) {
+        Some(backend) => Some(Subject::of(backend)?),
+        None => None,
+    };
+    for (group, test) in tests.iter().filter(|(_, test)| !matches!(test.body, Body::Backend(_))) {
         let begin = Instant::now();
         report.tell('B', 0, test.name, "");
         let outcome = match (test.body, &subject) {

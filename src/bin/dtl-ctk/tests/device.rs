@@ -155,7 +155,7 @@ fn count_bounds(s: &Subject) -> Outcome {
 }
 
 /// Runs on a thread of its own: one that never set a device.
-fn fresh<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
+pub(crate) fn fresh<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(outcome) => outcome,
         Err(_) => wrong!("the thread panicked"),

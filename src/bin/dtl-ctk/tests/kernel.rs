@@ -3,7 +3,7 @@
 use crate::kit::catalog::{Group, Need, tests_alone};
 use crate::kit::exec_calls::{Event, Job, Kernel, Stream, shape};
 use crate::kit::outcome::{Outcome, ensure, refused, wrong};
-use crate::kit::subject::Subject;
+use crate::kit::subject::{Subject, becomes};
 use crate::tests::device::in_threads;
 use dtl::abi::status::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,6 +64,7 @@ pub(crate) const GROUPS: &[Group] = &[
             "exec.kernel.before_later_work": "work behind a launch sees all its threads done" => before_work;
             "exec.kernel.event_waits_for_the_launch": "an event behind a launch is complete after its last thread" => event_after;
             "exec.kernel.failure_is_the_streams": "a failing thread's status" => failure;
+            "exec.kernel.query_tells_the_failure": "and a query of the stream answers it, too" => query_failure;
             "exec.kernel.destroyed_kernel_still_runs": "what was queued runs though the kernel's handle is gone" => destroyed;
             "exec.kernel.zero_grid_refused": "a grid or block of size 0 is refused" => zero_grid;
             "exec.kernel.from_threads_at_once": "eight threads launch on streams of their own" => threads;
@@ -376,6 +377,14 @@ fn failure(s: &Subject) -> Outcome {
         refused(stream.synchronize(), DTL_ERROR_OUT_OF_BOUNDS, "synchronize after a thread that failed")?;
     }
     Ok(())
+}
+
+fn query_failure(s: &Subject) -> Outcome {
+    let (stream, kernel) = (stream(s)?, Kernel::new(s.backend, |_| DTL_ERROR_OUT_OF_BOUNDS)?);
+    stream.launch(&kernel, &shape([1; 3], [1; 3], 0), &[])?;
+    let told = becomes(Duration::from_secs(10), || !matches!(stream.query(), Ok(false)));
+    ensure!(told, "the stream never becomes done");
+    refused(stream.query(), DTL_ERROR_OUT_OF_BOUNDS, "query of a stream whose launch failed")
 }
 
 fn destroyed(s: &Subject) -> Outcome {

@@ -1,7 +1,7 @@
 //! Tests of how communicators begin, multiply and end.
 
 use crate::kit::catalog::{Group, tests_of_ranks};
-use crate::kit::outcome::{Outcome, ensure, wrong};
+use crate::kit::outcome::{Outcome, ensure, skip, wrong};
 use crate::kit::peer::{Peer, message};
 use crate::kit::subject::{open_files, resident_bytes, thread_count};
 use crate::tests::p2p::{exchange, ring};
@@ -15,6 +15,8 @@ pub(crate) const GROUPS: &[Group] = &[
         rule: "open gives the communicator, this process' rank and the number of ranks; it is collective.",
         usually: "The rank or the size is taken from the wrong place, or open returns before the others are there.",
         tests: tests_of_ranks![
+            1 "comm.open.opens": "all ranks can open the communicator, in time" => opens;
+            1 "comm.open.size_is_the_launchers": "as many ranks as the launcher started" => size_launched;
             1 "comm.open.rank_is_below_size": "0 <= rank < size" => rank_range;
             1 "comm.open.ranks_are_distinct": "every rank is there once" => ranks_distinct;
             1 "comm.open.size_is_the_same_everywhere": "all ranks have one size" => size_same;
@@ -55,6 +57,19 @@ pub(crate) const GROUPS: &[Group] = &[
         ],
     },
 ];
+
+/// Opening is what comes before the first test: if it fails, all do, and this one says what it is.
+fn opens(p: &Peer) -> Outcome {
+    ring(p, 10, 1)
+}
+
+fn size_launched(p: &Peer) -> Outcome {
+    let told = ["DTL_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
+    let told = told.iter().find_map(|name| std::env::var(name).ok()?.parse::<i32>().ok());
+    let Some(launched) = told.filter(|_| p.kind != "self") else { skip!("no launcher started the ranks") };
+    ensure!(p.size == launched, "{launched} ranks were started, the communicator has {}", p.size);
+    Ok(())
+}
 
 fn rank_range(p: &Peer) -> Outcome {
     ensure!(p.size >= 1 && (0..p.size).contains(&p.rank), "rank {} of {}", p.rank, p.size);

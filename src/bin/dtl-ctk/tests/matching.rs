@@ -6,6 +6,7 @@ use crate::kit::peer::{Flight, Peer, message};
 use crate::tests::p2p::{done, ring};
 use dtl::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG, DTL_TAG_MAX};
 use std::collections::HashSet;
+use std::time::Duration;
 
 pub(crate) const GROUPS: &[Group] = &[
     Group {
@@ -53,6 +54,7 @@ pub(crate) const GROUPS: &[Group] = &[
             2 "comm.match.any_source_starves_nobody": "while all send all the time, each is heard soon" => any_source_fair;
             2 "comm.match.any_source_and_source_by_turns": "wildcards do not take what is left for exact ones" => any_source_turns;
             2 "comm.match.any_source_large": "large messages of all ranks" => any_source_large;
+            3 "comm.match.large_of_a_late_sender": "a quick sender's large message is not taken for a late one's" => late_sender_large;
             2 "comm.match.any_source_posted_first": "wildcards posted before anything was sent" => any_source_posted;
             1 "comm.match.any_source_any_tag": "takes everything, once" => any_any;
         ],
@@ -379,6 +381,27 @@ fn any_source_large(p: &Peer) -> Outcome {
     let sends = all_to_all(p, 3, 150_000, 1)?;
     take_all(p, 3, 150_000, 1)?;
     done(p, sends)
+}
+
+/// Rank 1 says early that it sends, and does nothing more for a while; rank 2 is quick.
+fn late_sender_large(p: &Peer) -> Outcome {
+    const SIZE: u64 = 300_000;
+    for number in 0..5 {
+        p.meet(3)?;
+        if p.rank == 0 {
+            let flights = [p.irecv(SIZE, 1, 4)?, p.irecv(SIZE, 2, 4)?];
+            for (flight, source) in flights.into_iter().zip(1..) {
+                p.wait(flight)?.is(&message(source, 0, number, SIZE), source, 4)?;
+            }
+        } else if p.rank <= 2 {
+            let send = p.isend(message(p.rank, 0, number, SIZE), 0, 4)?;
+            if p.rank == 1 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            p.wait(send)?;
+        }
+    }
+    Ok(())
 }
 
 fn any_source_posted(p: &Peer) -> Outcome {

@@ -16,6 +16,8 @@ pub(crate) mod memory;
 pub(crate) mod memory_kinds;
 pub(crate) mod p2p;
 pub(crate) mod p2p_more;
+pub(crate) mod placement;
+pub(crate) mod presence;
 pub(crate) mod stream;
 pub(crate) mod stream_wait;
 pub(crate) mod transfer;

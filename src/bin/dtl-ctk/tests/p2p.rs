@@ -92,6 +92,7 @@ pub(crate) const GROUPS: &[Group] = &[
             1 "comm.p2p.works_after_truncation": "messages behind a truncated one arrive whole" => truncate_after;
             1 "comm.p2p.sent_buffer_may_change": "changing a buffer after its send is done does not change the message" => reuse_small;
             1 "comm.p2p.large_sent_buffer_may_change": "the same with 1 MiB" => reuse_large;
+            1 "comm.p2p.huge_sent_buffer_may_change": "the same with 24 MiB, more than a system keeps" => reuse_huge;
             1 "comm.p2p.receive_of_zeros_is_written": "a message of zeros overwrites what was in the buffer" => zeros;
         ],
     },
@@ -432,8 +433,8 @@ fn truncate_after(p: &Peer) -> Outcome {
 }
 
 /// Sends, changes the buffer as soon as that is allowed, and only then lets the receiver begin.
-fn reused(p: &Peer, size: u64) -> Outcome {
-    for number in 0..20 {
+fn reused(p: &Peer, size: u64, rounds: u64) -> Outcome {
+    for number in 0..rounds {
         let receive = if number % 2 == 0 { Some(p.irecv(size, p.previous(), 1)?) } else { None };
         p.meet(2)?;
         let send = p.isend(message(p.rank, p.next(), number, size), p.next(), 1)?;
@@ -455,11 +456,15 @@ fn reused(p: &Peer, size: u64) -> Outcome {
 }
 
 fn reuse_small(p: &Peer) -> Outcome {
-    reused(p, 200)
+    reused(p, 200, 20)
 }
 
 fn reuse_large(p: &Peer) -> Outcome {
-    reused(p, 1 << 20)
+    reused(p, 1 << 20, 20)
+}
+
+fn reuse_huge(p: &Peer) -> Outcome {
+    reused(p, 24 << 20, 3)
 }
 
 fn zeros(p: &Peer) -> Outcome {

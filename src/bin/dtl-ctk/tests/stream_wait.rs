@@ -35,6 +35,7 @@ pub(crate) const GROUPS: &[Group] = &[
             "exec.stream.wait_event_never_recorded_passes": "an event never recorded holds up nothing" => wait_unrecorded;
             "exec.stream.wait_event_of_same_stream_passes": "a stream may wait for its own event" => wait_own;
             "exec.stream.wait_event_keeps_its_record": "a record after the wait does not lengthen it" => wait_keeps_record;
+            "exec.stream.wait_event_keeps_its_record_unread": "nor if the waiting stream has not come to it yet" => wait_keeps_unread;
             "exec.stream.wait_event_chain": "ten streams in a chain run in its order" => wait_chain;
             "exec.stream.wait_event_carries_the_failure": "a failure before the event reaches the waiting stream" => wait_failure;
             "exec.stream.wait_event_join": "a stream that waits for three others runs last" => wait_join;
@@ -147,6 +148,22 @@ fn wait_keeps_record(s: &Subject) -> Outcome {
     other.synchronize()?;
     ensure!(ran, "the wait was lengthened by a record that came after it");
     Ok(())
+}
+
+fn wait_keeps_unread(s: &Subject) -> Outcome {
+    let (one, job) = (stream(s)?, slow(0));
+    let event = Event::on(s.backend, &one)?;
+    event.sync()?;
+    let ((other, come), (busy, go)) = (busy(s)?, busy(s)?);
+    other.wait_event(&event)?;
+    event.record(&busy)?;
+    other.callback(job)?;
+    come.release();
+    let ran = becomes(Duration::from_secs(1), || job.runs() == 1);
+    go.release();
+    busy.synchronize()?;
+    ensure!(ran, "the wait was queued for a record that is done, and took a later one");
+    Ok(other.synchronize()?)
 }
 
 fn wait_chain(s: &Subject) -> Outcome {

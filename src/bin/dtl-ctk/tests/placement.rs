@@ -1,0 +1,77 @@
+//! Tests of which device memory comes from, for backends with more than one.
+
+use crate::kit::catalog::{Group, Need, tests_alone};
+use crate::kit::outcome::{Outcome, ensure, optional, skip};
+use crate::kit::subject::Subject;
+use crate::tests::device::fresh;
+use dtl::abi::word::DTL_MEMORY_DEVICE;
+
+/// More than a backend may have cached without telling.
+const SIZE: u64 = 24 << 20;
+
+pub(crate) const GROUPS: &[Group] = &[Group {
+    slot: "device.set, memory.alloc, memory.free",
+    needs: &[Need::TwoDevices, Need::Memory],
+    rule: "The memory component works on the calling thread's current device; what alloc gave can be freed from any \
+           thread, whatever its device is.",
+    usually: "alloc takes the first device, or the device that another thread has set; free looks on the caller's device \
+              only.",
+    tests: tests_alone![
+        "memory.alloc.comes_from_the_current_device": "if free bytes fall anywhere, then on the current device" => comes_from;
+        "memory.free.of_another_device": "memory of each device is freed by threads that use each other one" => of_another;
+    ],
+}];
+
+/// A kind to try, DEVICE if it is there.
+fn some_kind(s: &Subject) -> Outcome<u64> {
+    match s.kind(DTL_MEMORY_DEVICE).or(s.kinds.first().copied()) {
+        Some(kind) => Ok(kind.word),
+        None => skip!("it has no memory kind"),
+    }
+}
+
+/// Free bytes of all devices.
+fn free_bytes(s: &Subject) -> Outcome<Vec<u64>> {
+    let told = (0..s.devices).map(|device| optional(s.backend.device_memory(device)));
+    let told: Option<Vec<(u64, u64)>> = told.collect::<Result<_, _>>()?;
+    match told {
+        Some(told) => Ok(told.into_iter().map(|(free, _)| free).collect()),
+        None => skip!("neither table has memory_info"),
+    }
+}
+
+fn comes_from(s: &Subject) -> Outcome {
+    let kind = some_kind(s)?;
+    for device in (0..s.devices).cycle().take(2 * s.devices as usize) {
+        fresh(|| {
+            s.backend.set_device(device)?;
+            let before = free_bytes(s)?;
+            let _block = s.backend.alloc(kind, SIZE, 0)?;
+            let after = free_bytes(s)?;
+            let fell: Vec<bool> =
+                before.iter().zip(&after).map(|(was, is)| was.saturating_sub(*is) >= SIZE).collect();
+            let own = fell.get(device as usize).copied().unwrap_or(false);
+            let elsewhere = fell.iter().position(|fell| *fell);
+            ensure!(own || elsewhere.is_none(), "device {device} is current, memory came from {elsewhere:?}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn of_another(s: &Subject) -> Outcome {
+    let kind = some_kind(s)?;
+    for from in 0..s.devices {
+        for by in 0..s.devices {
+            let block = fresh(|| {
+                s.backend.set_device(from)?;
+                Ok(s.backend.alloc(kind, 4096, 0)?)
+            })?;
+            fresh(|| {
+                s.backend.set_device(by)?;
+                Ok(block.free()?)
+            })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+#!/bin/bash
+# Proves the named tests of dtl-ctk: plants one fault after the other in a correct backend (whole.so) and a correct
+# communicator (wire.so over the tcp plugin), and wants the test that mutants.txt names to fail. First the two without
+# a fault have to pass everything.
+#
+#   run.sh BUILD [PATTERN [EVERY]]     BUILD is CMake's build folder; PATTERN chooses names ("memory.*"), EVERY
+#                                      only each EVERY-th of the list
+#
+# A PASS or FAIL line for each fault, a summary, exit status 0 or 1. Two at a time, or MUTANT_JOBS.
+set -uo pipefail
+[ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+build=$(cd "$1" && pwd) pattern=${2:-*} every=${3:-1}
+cd "$(dirname "$0")"
+ctk=$build/stage/bin/dtl-ctk
+plugins=$build/tests/bin/mutants
+export MUTANT_BASE=$build/tests/bin/plugins/gcc/libtcp.so
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+begin=$SECONDS
+
+# The faults that the sources know.
+planted() {
+    grep -ohE 'is_fault\("[a-z0-9_.]+"\)' ./*.c | cut -d '"' -f 2
+    sed -nE 's/^SLOT\(([a-z]+), ([a-z0-9_]+),.*/\1.\2/p' ./*.c | while read -r slot; do
+        printf '%s\n' "$slot.fails" "$slot.nothing" "$slot.odd_status"
+    done
+}
+
+# name|component|what, without comments and spaces around the bars
+listed() { sed -E '/^#/d; /^$/d; s/ *\| */|/g' mutants.txt; }
+
+# Runs tests on a plugin: COMPONENT TESTS JSON. The time limit is for faults that hang.
+tests() {
+    local file=whole.so
+    [ "$1" = comm ] && file=wire.so
+    "$ctk" run --plugin "$plugins/$file" --component "$1" --ranks 3 ${2:+--only "$2"} --json "$3" --timeout "$limit"
+}
+
+failed_tests() { # JSON
+    awk -F '"' '$2 == "name" { name = $4 } $2 == "outcome" && $4 == "failed" { print name }' "$1"
+}
+
+correct() { # NAME COMPONENTS [MUTANT]
+    export MUTANT=${3:-}
+    if tests "$2" "" "$work/$1.json" > "$work/$1.log" 2>&1; then
+        echo "PASS $1: $(awk '$1 == "all" { print $3 " passed, " $6 " skipped" }' "$work/$1.log")"
+    else
+        echo "FAIL $1: a plugin without a fault does not pass"
+        sed 's/^/     /' "$work/$1.log"
+        return 1
+    fi
+}
+
+mutant() { # LINE OF THE LIST
+    local name component wanted log status
+    IFS='|' read -r name component wanted <<< "$1"
+    log=$work/$name
+    MUTANT=$name tests "$component" "$wanted" "$log.json" > "$log.log" 2>&1
+    status=$?
+    if [ $status -eq 1 ] && [ -n "$(failed_tests "$log.json")" ]; then
+        echo "PASS $name: $(failed_tests "$log.json" | head -1)"
+    else
+        echo "FAIL $name: exit status $status, expected a failure of $wanted"
+        tail -4 "$log.log" | sed 's/^/     /'
+    fi
+}
+
+for file in "$ctk" "$plugins/whole.so" "$plugins/wire.so" "$MUTANT_BASE"; do
+    [ -e "$file" ] || { echo "FAIL $file is not there: build the tests first"; exit 1; }
+done
+if ! diff <(planted | sort -u) <(listed | cut -d '|' -f 1 | sort) > "$work/names"; then
+    echo "FAIL the sources (<) and mutants.txt (>) do not name the same faults:"
+    grep '^[<>]' "$work/names"
+    exit 1
+fi
+
+limit=30s
+correct whole device,memory,transfer,exec || exit 1
+correct whole-memory_info-of-memory device memory.memory_info || exit 1
+correct wire comm || exit 1
+correct wire-without-cancel comm comm.without_cancel || exit 1
+
+listed | awk -F '|' -v every="$every" 'NR % every == 0' > "$work/all"
+while IFS= read -r line; do
+    # shellcheck disable=SC2254 # a pattern
+    case ${line%%|*} in $pattern) printf '%s\n' "$line" ;; esac
+done < "$work/all" > "$work/chosen"
+grep -v '|equivalent: ' "$work/chosen" > "$work/tried"
+total=$(wc -l < "$work/tried")
+limit=6s
+export -f mutant tests failed_tests
+export work ctk plugins limit
+xargs -d '\n' -P "${MUTANT_JOBS:-2}" -I {} bash -c 'mutant "$1"' _ {} < "$work/tried" | tee "$work/lines" |
+    awk -v total="$total" '/^(PASS|FAIL)/ { number++; print "[" number "/" total "] " $0; fflush(); next } { print; fflush() }'
+
+caught=$(grep -c '^PASS' "$work/lines")
+equivalent=$(grep -c '|equivalent: ' "$work/chosen")
+echo "$total faults tried: $caught caught by the test that names them, $((total - caught)) not; $equivalent more are" \
+    "equivalent; $((SECONDS - begin)) s"
+[ "$total" -gt 0 ] && [ "$caught" -eq "$total" ]
