@@ -1,6 +1,6 @@
 # Tests that run under each installed MPI: every tests/mpi/*.c and examples-c/mpi/*.c, compiled with
 # mpicc.<mpi> (together with mpi/dtl_mpi.c) and run by mpirun.<mpi>. Runs, ranks and arguments come from the
-# runs.txt of the folder, else one run with 2 ranks.
+# runs.txt of the folder, else one run with 2 ranks. tests/mpi/plugin is the table of mpi/dtl_mpi.c for dtl-ctk.
 
 file(GLOB mpi_sources CONFIGURE_DEPENDS "${top}/tests/mpi/*.c" "${top}/examples-c/mpi/*.c")
 set(mpi_file "${top}/mpi/dtl_mpi.c")
@@ -60,5 +60,24 @@ foreach(mpi openmpi mpich)
               -DMPICH_SKIP_MPICXX "${mpi_file}")
       mpi_runs("${folder}" "${name}" "${output}" ${mpirun})
     endif()
+  endforeach()
+
+  # The table itself, as a plugin, by the conformance kit.
+  if(NOT DTL_TEST_MPICC_${mpi} OR NOT DTL_TEST_MPIRUN_${mpi})
+    skipped("tests/ctk.mpi-${mpi}" "mpicc.${mpi} and mpirun.${mpi} are not installed")
+    continue()
+  endif()
+  set(plugin "${bin}/tests/mpi/shim.${mpi}.so")
+  add_custom_command(OUTPUT "${plugin}"
+    COMMAND "${DTL_TEST_MPICC_${mpi}}" -std=gnu11 ${strict} -fPIC -shared -fvisibility=hidden
+            "${top}/tests/mpi/plugin/shim.c" -o "${plugin}"
+    DEPENDS "${top}/tests/mpi/plugin/shim.c" "${mpi_file}" ${headers} VERBATIM)
+  add_custom_target("build_mpi_shim_${mpi}" DEPENDS "${plugin}")
+  add_dependencies(dtl_tests "build_mpi_shim_${mpi}")
+  string(REPLACE ";" " " launcher "${mpirun}")
+  foreach(ranks 1 2)
+    add_test(NAME "tests/ctk.mpi-${mpi}-${ranks}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${plugin}"
+      --component comm --ranks ${ranks} --launcher "${launcher} -n {ranks}")
+    set_tests_properties("tests/ctk.mpi-${mpi}-${ranks}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK ranks)
   endforeach()
 endforeach()
