@@ -67,6 +67,16 @@ pub(crate) struct Comm {
 impl Comm {
     /// Opens one of a kind. `place` is rank and size, if they are not the launcher's matter.
     pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Result<Comm, Failure> {
+        Comm::open_as(None, kind, place, timeout_ns)
+    }
+
+    /// The same under a job's name; `None`: the launcher's.
+    pub(crate) fn open_as(
+        job: Option<&CStr>,
+        kind: &str,
+        place: Option<(i32, i32)>,
+        timeout_ns: u64,
+    ) -> Result<Comm, Failure> {
         let kind = CString::new(kind).map_err(|error| Failure::wrong(error.to_string()))?;
         let (rank, size) = place.unwrap_or((0, 0));
         let desc = dtl_comm_desc_t {
@@ -75,7 +85,7 @@ impl Comm {
             kind: kind.as_ptr(),
             rank,
             size,
-            job: ptr::null(),
+            job: job.map_or(ptr::null(), CStr::as_ptr),
             timeout_ns,
             native: ptr::null_mut(),
         };

@@ -217,6 +217,9 @@ fn kind(work: &Work) -> Result<String, Halt> {
     if backend.info().map_err(Stop::from)?.components & dtl::abi::device::DTL_COMPONENT_COMM == 0 {
         return Err(Halt::Absent("the backend has no comm table".to_owned()));
     }
+    if let Err(why) = backend.available().map_err(Stop::from)? {
+        return Err(Halt::Absent(format!("the backend cannot run here: {why}")));
+    }
     // SAFETY: the library's own text, valid as long as the backend is registered.
     let name = unsafe { CStr::from_ptr(dtl::ffi::backend::dtl_backend_name(backend.handle)) };
     Ok(name.to_string_lossy().into_owned())
