@@ -198,6 +198,22 @@ pub(super) unsafe fn fill<T: Sized32>(
     Ok(())
 }
 
+/// Whether a buffer is DTL_IN_PLACE: who allows that asks before it makes a region.
+pub(super) fn is_in_place(pointer: *const c_void) -> bool {
+    pointer.addr() == usize::MAX
+}
+
+/// Refuses DTL_IN_PLACE.
+pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
+    if is_in_place(pointer) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name} is DTL_IN_PLACE, which this call does not take there: pass a buffer"
+        );
+    }
+    Ok(())
+}
+
 /// A region over the caller's memory; NULL is allowed for no bytes.
 ///
 /// # Safety
@@ -207,13 +223,15 @@ pub(super) unsafe fn region(
     size: u64,
     name: &str,
 ) -> Result<crate::sys::buf::Region> {
+    check_place(pointer, name)?;
     if size == 0 {
         return Ok(crate::sys::buf::Region::EMPTY);
     }
     if pointer.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL (for {size} bytes)");
     }
-    if size > isize::MAX as u64 {
+    let end = pointer.addr().checked_add(size as usize);
+    if size > isize::MAX as u64 || end.is_none() {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: {size} bytes are more than memory can hold");
     }
     // SAFETY: passed on.

@@ -45,6 +45,9 @@ impl<'a> Blocks<'a> {
         dtype: dtl_dtype_t,
         name: &'a str,
     ) -> Result<Self> {
+        if ranks > 0 {
+            args::check_place(base, name)?;
+        }
         // SAFETY: passed on.
         let counts = unsafe { array(counts, ranks, &format!("the counts of {name}")) }?;
         let displs = match displs.is_null() {

@@ -13,15 +13,17 @@ use std::ffi::c_void;
 /// Of all collectives: every rank of the communicator makes the same calls in the same order, with
 /// the same count, dtype, op and root. Results do not depend on the order in which messages arrive,
 /// all ranks get the identical result, and it is bitwise the same on every kind of communicator.
-/// Buffers must not overlap. DTL_IN_PLACE as sbuf (at the root where only the root receives; as rbuf
-/// of a scatter, at the root): this rank's part lies where its result goes.
+/// Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at the root where only
+/// the root receives; as rbuf of a scatter, at the root): this rank's part lies where its result goes.
+/// Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
 ///
 /// The forms with an i return at once with a request (see dtl_comm_ibarrier).
 ///
 /// @return DTL_ERROR_RANK_FAILURE: a rank died or left (named). DTL_ERROR_TIMEOUT: the communicator's time
 ///         limit; the text says which rank is in which operation. DTL_ERROR_BUSY: another thread of
 ///         this process is in a call of a collective on it (requests of collectives do not count). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
-///         same collective, or with different counts (named, see dtl_comm_dump).
+///         same collective, or with different counts (named, see dtl_comm_dump; what cannot
+///         be found out ends with the time limit).
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
 ///         dtl_comm_shrink it, or destroy it.
 /// Equivalent: MPI_Barrier.

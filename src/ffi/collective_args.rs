@@ -1,6 +1,7 @@
 //! The arguments of collectives, checked and turned into regions, for both forms of each.
 #![allow(clippy::too_many_arguments, reason = "each mirrors its C function")]
 
+use super::args::is_in_place;
 use super::blocks::{Blocks, array, check_all_apart, check_own};
 use super::p2p::{data, elements};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
@@ -12,10 +13,6 @@ use crate::runtime::comm::run::Run;
 use crate::runtime::comm::types::{element_size, reduction};
 use crate::sys::buf::Region;
 use std::ffi::c_void;
-
-fn is_in_place(pointer: *const c_void) -> bool {
-    pointer.addr() == usize::MAX
-}
 
 /// A buffer that may be DTL_IN_PLACE.
 ///
@@ -159,6 +156,8 @@ pub(super) unsafe fn reduce_scatter(
     let by = by(dtype, op)?;
     let in_place = is_in_place(sbuf);
     let from = if in_place { rbuf.cast_const() } else { sbuf };
+    // SAFETY: passed on.
+    unsafe { array(rcounts, ranks(comm), "rcounts") }?;
     // SAFETY: passed on.
     let parts = unsafe { Blocks::new(from, rcounts, std::ptr::null(), ranks(comm), dtype, "sbuf") }?;
     let own = parts.counts.get(comm.rank().unsigned_abs() as usize).copied().unwrap_or(0);

@@ -36,6 +36,50 @@ static void check_blocks(void) {
 
 static void wait_for(dtl_request_t request) { CHECK_OK(dtl_request_wait(request, MILLISECONDS(60000), NULL)); }
 
+/* DTL_IN_PLACE where a call does not take it, also where nothing would be moved. */
+static void test_misplaced(void) {
+    int64_t b[4 * MOST_RANKS] = {0}, r[4 * MOST_RANKS];
+    uint64_t counts[MOST_RANKS];
+    int32_t neighbour = me, i;
+    void *const x = DTL_IN_PLACE;
+    dtl_request_t request;
+    for (i = 0; i < ranks; i++) counts[i] = 1;
+#define REFUSED(call)                                \
+    do {                                             \
+        CHECK_STATUS(call, DTL_ERROR_INVALID_ARGUMENT); \
+        CHECK_TEXT("DTL_IN_PLACE");                  \
+    } while (0)
+    REFUSED(dtl_comm_send(comm, x, 1, DTL_DTYPE_INT64, me, 0));
+    REFUSED(dtl_comm_recv(comm, x, 1, DTL_DTYPE_INT64, me, 0, NULL));
+    REFUSED(dtl_comm_recv(comm, x, 0, DTL_DTYPE_INT64, me, 0, NULL));
+    REFUSED(dtl_comm_recv_init(comm, x, 1, DTL_DTYPE_INT64, me, 0, &request));
+    REFUSED(dtl_comm_sendrecv_replace(comm, x, 1, DTL_DTYPE_INT64, me, 0, me, 0, NULL));
+    REFUSED(dtl_comm_bcast(comm, x, 1, DTL_DTYPE_INT64, 0));
+    REFUSED(dtl_comm_ibcast(comm, x, 1, DTL_DTYPE_INT64, 0, &request));
+    REFUSED(dtl_comm_allreduce(comm, b, x, 1, DTL_DTYPE_INT64, DTL_OP_SUM));
+    REFUSED(dtl_comm_allreduce(comm, x, x, 1, DTL_DTYPE_INT64, DTL_OP_SUM));
+    REFUSED(dtl_comm_scan(comm, b, x, 1, DTL_DTYPE_INT64, DTL_OP_SUM));
+    REFUSED(dtl_comm_exscan(comm, b, x, 1, DTL_DTYPE_INT64, DTL_OP_SUM));
+    REFUSED(dtl_comm_reduce(comm, b, x, 1, DTL_DTYPE_INT64, DTL_OP_SUM, me));
+    REFUSED(dtl_comm_reduce_scatter(comm, b, x, counts, DTL_DTYPE_INT64, DTL_OP_SUM));
+    REFUSED(dtl_comm_reduce_scatter_block(comm, b, x, 1, DTL_DTYPE_INT64, DTL_OP_SUM));
+    REFUSED(dtl_comm_gather(comm, b, 1, x, DTL_DTYPE_INT64, me));
+    REFUSED(dtl_comm_gatherv(comm, b, 1, x, counts, NULL, DTL_DTYPE_INT64, me));
+    REFUSED(dtl_comm_scatter(comm, x, 1, r, DTL_DTYPE_INT64, me));
+    REFUSED(dtl_comm_scatterv(comm, x, counts, NULL, r, 1, DTL_DTYPE_INT64, me));
+    REFUSED(dtl_comm_allgather(comm, b, 1, x, DTL_DTYPE_INT64));
+    REFUSED(dtl_comm_allgatherv(comm, b, 1, x, counts, NULL, DTL_DTYPE_INT64));
+    REFUSED(dtl_comm_alltoall(comm, b, 1, x, DTL_DTYPE_INT64));
+    REFUSED(dtl_comm_alltoallv(comm, b, counts, NULL, x, counts, NULL, DTL_DTYPE_INT64));
+    REFUSED(dtl_comm_neighbor_alltoallv(comm, 1, &neighbour, x, counts, NULL, 1, &neighbour, r, counts, NULL,
+                                        DTL_DTYPE_INT64));
+#undef REFUSED
+    CHECK_STATUS(dtl_comm_reduce_scatter(comm, b, r, NULL, DTL_DTYPE_INT64, DTL_OP_SUM), DTL_ERROR_NULL_POINTER);
+    CHECK_TEXT("rcounts");
+    /* The ranks are still in step. */
+    CHECK_OK(dtl_comm_barrier(comm));
+}
+
 static void test_gatherv_scatterv(int root, int start, int in_place) {
     dtl_request_t request;
     uint64_t i;
@@ -270,6 +314,7 @@ int main(int argc, char **argv) {
     }
     test_many_at_once();
     test_bad_arguments();
+    test_misplaced();
     CHECK_OK(dtl_comm_barrier(comm)); /* nothing of all that has put the ranks out of step */
     CHECK_OK(dtl_comm_destroy(comm));
     finish();

@@ -163,6 +163,7 @@ static void test_persistent(void) {
 
 static void test_some_of_many(void) {
     int32_t in[6], out = me, done = -1, seen = 0, i;
+    dtl_status_t status;
     dtl_request_t requests[6], nothing[2] = {DTL_REQUEST_NULL, DTL_REQUEST_NULL};
     dtl_recv_info_t infos[6], info;
     uint64_t index = 9, count = 9, indices[6];
@@ -204,7 +205,16 @@ static void test_some_of_many(void) {
     CHECK_OK(dtl_comm_send(comm, &out, 1, DTL_DTYPE_INT32, next, 80));
     CHECK_STATUS(dtl_request_wait_all(2, requests, MILLISECONDS(60000), infos), DTL_ERROR_INVALID_HANDLE);
     CHECK_TEXT("requests[1]");
-    CHECK(infos[0].status == DTL_SUCCESS && in[0] == before);
+    CHECK(infos[0].status == DTL_SUCCESS && in[0] == before && requests[0].id == 0 && requests[1].id == 0);
+    CHECK_OK(dtl_comm_irecv(comm, &in[0], 1, DTL_DTYPE_INT32, before, 80, &requests[0]));
+    requests[1] = requests[0];
+    CHECK_OK(dtl_comm_send(comm, &out, 1, DTL_DTYPE_INT32, next, 80));
+    do {
+        status = dtl_request_test_all(2, requests, &done, infos);
+    } while (status == DTL_SUCCESS && !done);
+    CHECK(status == DTL_ERROR_INVALID_HANDLE && requests[0].id == 0 && requests[1].id == 0);
+    CHECK_TEXT("requests[1]");
+    CHECK(infos[0].status == DTL_SUCCESS && infos[1].status == DTL_ERROR_INVALID_HANDLE);
 }
 
 int main(int argc, char **argv) {

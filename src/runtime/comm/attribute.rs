@@ -102,16 +102,18 @@ pub(super) fn copy_all(from: &Comm, handle: dtl_comm_t, to: &Comm) -> Result<()>
         match callback::copy_attribute(key.copy, (handle, number), (key.user, value)) {
             Ok(Some(copy)) => drop(to.attributes.0.lock().insert(number, (key, copy))),
             Ok(None) => {}
-            Err(status) => {
+            Err(said) => {
                 end_all(to, dtl_comm_t::NULL);
-                let status = if crate::error::is_status(status) {
-                    status
+                let status = if crate::error::is_status(said) {
+                    said
                 } else {
                     crate::abi::status::DTL_ERROR_NATIVE_BACKEND
                 };
                 return Err(Error::new(
                     status,
-                    format!("the copy function of attribute key {number} failed: no duplicate was made"),
+                    format!(
+                        "the copy function of attribute key {number} answered {said}: no duplicate was made"
+                    ),
                 ));
             }
         }

@@ -60,11 +60,15 @@ pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
 
 /// One communicator for each color, ranks ordered by key. `None`: the color was DTL_UNDEFINED.
 pub fn split(comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
+    split_as(Kind::Split, comm, color, key)
+}
+
+fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
     if color < 0 && color != DTL_UNDEFINED {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "color {color}: use 0 or more, or DTL_UNDEFINED");
     }
     let mine = [color as u32 as u64, key as u32 as u64, proposal(comm)];
-    let words = allgather_words(comm, Kind::Split, &mine)?;
+    let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.get(2).copied().unwrap_or(0))?;
     if color == DTL_UNDEFINED {
         return Ok(None);
@@ -120,7 +124,7 @@ pub fn create(comm: &Comm, ranks: &[i32]) -> Result<Option<dtl_comm_t>> {
     }
     let place = (0..).zip(ranks).find(|(_, rank)| **rank == comm.rank).map(|(place, _)| place);
     match place {
-        Some(place) => split(comm, 0, place),
-        None => split(comm, DTL_UNDEFINED, 0),
+        Some(place) => split_as(Kind::GroupCreate, comm, 0, place),
+        None => split_as(Kind::GroupCreate, comm, DTL_UNDEFINED, 0),
     }
 }

@@ -31,6 +31,7 @@ kinds! {
     Allgatherv "allgatherv", Alltoall "alltoall", Alltoallv "alltoallv",
     ReduceScatter "reduce_scatter", ReduceScatterBlock "reduce_scatter_block", Scan "scan",
     Exscan "exscan", NeighborAlltoallv "neighbor_alltoallv", Split "split", Dup "dup", Shrink "shrink",
+    GroupCreate "group_create",
 }
 
 impl Kind {

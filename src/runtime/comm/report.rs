@@ -237,6 +237,9 @@ pub(super) fn summary(comm: &Comm) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
+/// Of a rank that does not answer.
+const SILENT: &str = "silent (in no call of this library, or done with this communicator)";
+
 /// What each rank is in, as far as it is known.
 fn states(comm: &Comm) -> Vec<(i32, String)> {
     let failed = comm.failed_ranks();
@@ -246,16 +249,18 @@ fn states(comm: &Comm) -> Vec<(i32, String)> {
         let notice = if rank == comm.rank { Some(&own) } else { heard.latest.get(&rank) };
         let place = notice.map(|notice| match (notice.present(), notice.calls.first()) {
             (Some(call), _) => format!("in {call}"),
-            (None, Some((last, _))) => format!("in no operation (the last one was {last})"),
-            (None, None) => "in no operation (and was in none)".to_owned(),
+            (None, Some((last, _))) => {
+                format!("in no operation of this communicator (the last one was {last})")
+            }
+            (None, None) => "in no operation of this communicator (and was in none)".to_owned(),
         });
         let answers = rank == comm.rank || heard.since_asked.contains(&rank);
         match place {
-            Some(place) if failed.contains(&rank) => format!("gone (died or left); it was {place}"),
+            Some(place) if failed.contains(&rank) => format!("gone (died or left; last heard of {place})"),
             None if failed.contains(&rank) => "gone (died or left)".to_owned(),
             Some(place) if answers => place,
-            Some(place) => format!("silent (not in a call of this library); it was {place}"),
-            None => "silent (not in a call of this library)".to_owned(),
+            Some(place) => format!("{SILENT}; last heard of {place}"),
+            None => SILENT.to_owned(),
         }
     };
     (0..comm.size).map(|rank| (rank, state(rank))).collect()

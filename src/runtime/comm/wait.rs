@@ -140,9 +140,14 @@ pub fn test_all(
     }
     let mut first_failure = Ok(());
     for index in 0..requests.len() {
-        let Ok(Some(request)) = pinned(requests, index) else { continue };
         // Over since the look above: another thread may be looking just now, but nobody undoes it.
-        let Some((info, result)) = request.take_if_over(handle_at(requests, index)) else { continue };
+        let outcome = match pinned(requests, index) {
+            Ok(None) => continue,
+            Ok(Some(request)) => request.take_if_over(handle_at(requests, index)),
+            // It was listed twice, or another thread has completed it meanwhile.
+            Err(error) => Some(request::failed(error)),
+        };
+        let Some((info, result)) = outcome else { continue };
         clear_if_over(requests, index);
         tell(index, info);
         first_failure = first_failure.and_then(|()| result.map_err(at(index)));
