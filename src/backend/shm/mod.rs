@@ -137,7 +137,12 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Wat
     }
     let watch = match Watch::new() {
         Ok(watch) => watch,
-        Err(error) => return fail!(DTL_ERROR_BACKEND, "watching the ranks (epoll_create): {error}"),
+        Err(error) => {
+            return fail!(
+                DTL_ERROR_BACKEND,
+                "watching the ranks (epoll_create): {error}; is the limit of open files (ulimit -n) too low?"
+            );
+        }
     };
     let mut peers = Vec::with_capacity(meeting.pids.len());
     for (other, &pid) in meeting.pids.iter().enumerate() {

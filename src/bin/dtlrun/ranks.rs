@@ -60,7 +60,12 @@ fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
     let program = program.to_string_lossy();
     match error.kind() {
         ErrorKind::NotFound => Failure {
-            text: format!("{program}: program not found; check the name, or give a path as ./{program}"),
+            text: match program.contains('/') {
+                true => format!("{program}: there is no such program"),
+                false => {
+                    format!("{program}: program not found; check the name, or give a path as ./{program}")
+                }
+            },
             code: 127,
         },
         ErrorKind::PermissionDenied => {
