@@ -246,18 +246,22 @@ fn callback_order(s: &Subject) -> Outcome {
 
 fn callback_alone(s: &Subject) -> Outcome {
     let (stream, inside, both) = (stream(s)?, Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let ended = Arc::new(AtomicU64::new(0));
     for _ in 0..20 {
-        let (inside, both) = (Arc::clone(&inside), Arc::clone(&both));
+        let (inside, both, ended) = (Arc::clone(&inside), Arc::clone(&both), Arc::clone(&ended));
         stream.callback(Job::new(move || {
             if inside.fetch_add(1, Ordering::SeqCst) > 0 {
                 both.store(true, Ordering::SeqCst);
             }
-            thread::sleep(Duration::from_micros(500));
+            thread::sleep(Duration::from_millis(2));
             inside.fetch_sub(1, Ordering::SeqCst);
+            ended.fetch_add(1, Ordering::SeqCst);
             0
         }))?;
     }
     stream.synchronize()?;
+    // Whether synchronize waits for them is another test's question.
+    becomes(LIMIT, || ended.load(Ordering::SeqCst) == 20);
     ensure!(!both.load(Ordering::SeqCst), "two functions of one stream ran at the same time");
     Ok(())
 }
