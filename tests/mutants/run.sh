@@ -52,17 +52,20 @@ correct() { # NAME COMPONENTS [MUTANT]
 }
 
 mutant() { # LINE OF THE LIST
-    local name component wanted log status
+    local name component wanted log status try
     IFS='|' read -r name component wanted <<< "$1"
     log=$work/$name
-    MUTANT=$name tests "$component" "$wanted" "$log.json" > "$log.log" 2>&1
-    status=$?
-    if [ $status -eq 1 ] && [ -n "$(failed_tests "$log.json")" ]; then
-        echo "PASS $name: $(failed_tests "$log.json" | head -1)"
-    else
-        echo "FAIL $name: exit status $status, expected a failure of $wanted"
-        tail -4 "$log.log" | sed 's/^/     /'
-    fi
+    # A fault in the order of threads shows when they meet: on a busy machine perhaps not the first time.
+    for try in 1 2 3; do
+        MUTANT=$name tests "$component" "$wanted" "$log.json" > "$log.log" 2>&1
+        status=$?
+        if [ $status -eq 1 ] && [ -n "$(failed_tests "$log.json")" ]; then
+            echo "PASS $name: $(failed_tests "$log.json" | head -1)$([ $try -eq 1 ] || echo " (try $try)")"
+            return
+        fi
+    done
+    echo "FAIL $name: exit status $status, expected a failure of $wanted"
+    tail -4 "$log.log" | sed 's/^/     /'
 }
 
 for file in "$ctk" "$plugins/whole.so" "$plugins/wire.so" "$MUTANT_BASE"; do
