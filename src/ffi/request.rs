@@ -230,7 +230,7 @@ pub unsafe extern "C" fn dtl_request_start_all(count: u64, requests: *mut dtl_re
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {
-    guard::wait(|inside| request::destroy(inside, request), request::end)
+    guard::wait(|inside| request::to_end(inside, request), |ending| request::end(ending, request))
 }
 
 fn check_array(count: u64, requests: *mut dtl_request_t) -> Result<usize> {

@@ -10,7 +10,8 @@ use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
-use crate::error::Result;
+use crate::error::{Result, fail};
+use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::CString;
 use std::time::Duration;
@@ -208,6 +209,8 @@ pub struct OpenArgs {
     pub timeout_ns: u64,
     /// Foreign pointer for a registered backend.
     pub native: Addr,
+    /// Whether only the library's own algorithms will do: they keep time limits, or are deterministic.
+    pub own_algorithms: bool,
 }
 
 impl OpenArgs {
@@ -287,6 +290,84 @@ pub struct Matched {
     pub done: Done,
 }
 
+/// A collective as a transport that has its own is asked for it. Regions are checked; `None` for a
+/// rank's own part: in place, it lies where its result goes.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "named as the parameters in C")]
+pub enum Collective {
+    Barrier,
+    Bcast {
+        data: Region,
+        root: i32,
+    },
+    Reduce {
+        send: Option<Region>,
+        recv: Region,
+        root: i32,
+        by: Reduction,
+    },
+    Allreduce {
+        send: Option<Region>,
+        recv: Region,
+        by: Reduction,
+    },
+    /// `blocks`: what each rank gets, of everybody's data, in the order of ranks without gaps.
+    ReduceScatter {
+        send: Option<Region>,
+        blocks: Vec<Region>,
+        recv: Region,
+        by: Reduction,
+    },
+    Scan {
+        send: Option<Region>,
+        recv: Region,
+        by: Reduction,
+        exclusive: bool,
+    },
+    /// `len`: bytes of one rank's block.
+    Gather {
+        send: Option<Region>,
+        recv: Region,
+        len: usize,
+        root: i32,
+    },
+    Scatter {
+        send: Region,
+        recv: Option<Region>,
+        len: usize,
+        root: i32,
+    },
+    Allgather {
+        send: Option<Region>,
+        recv: Region,
+        len: usize,
+    },
+    Alltoall {
+        send: Option<Region>,
+        recv: Region,
+        len: usize,
+    },
+    /// `blocks` count at the root.
+    Gatherv {
+        send: Option<Region>,
+        blocks: Vec<Region>,
+        root: i32,
+    },
+    Scatterv {
+        blocks: Vec<Region>,
+        recv: Option<Region>,
+        root: i32,
+    },
+    Allgatherv {
+        send: Option<Region>,
+        blocks: Vec<Region>,
+    },
+    Alltoallv {
+        send: Option<Vec<Region>>,
+        blocks: Vec<Region>,
+    },
+}
+
 /// A set of ranks that move bytes under 64-bit match words {context 32 | class 4 | tag 28}.
 /// Messages of one source that a receive takes are received in the order sent. Nothing blocks but
 /// `close`, which may wait for a moment; `test`, `probe` and `take` make progress on every operation.
@@ -322,6 +403,40 @@ pub trait Transport: Send + Sync {
     /// Tries to withdraw; the operation then completes through `test`, with CANCELED or, if it was
     /// matched already, as usual.
     fn cancel(&self, op: OpId) -> Result<()>;
+    /// Sends and returns when the buffer may be used again, however long that takes. `None`: not provided.
+    fn send(&self, _data: Region, _dest: i32, _word: u64, _mode: SendMode) -> Option<Result<()>> {
+        None
+    }
+    /// Receives, however long that takes.
+    fn recv(&self, _data: Region, _select: Selector) -> Option<Result<Done>> {
+        None
+    }
+    /// Whether the transport has collectives of its own for this communicator; all ranks say the same.
+    fn has_collectives(&self) -> bool {
+        false
+    }
+    /// Whether it runs this one. Decided from what is equal on all ranks.
+    fn takes(&self, _call: &Collective) -> bool {
+        false
+    }
+    /// Runs one that it takes to its end, however long that takes.
+    fn collective(&self, _call: &Collective) -> Result<()> {
+        fail!(DTL_ERROR_NOT_SUPPORTED, "the transport has no collectives")
+    }
+    /// Starts one that it takes; it ends through `test`. It cannot be withdrawn.
+    fn start_collective(&self, _call: &Collective) -> Result<OpId> {
+        fail!(DTL_ERROR_NOT_SUPPORTED, "the transport has no collectives")
+    }
+    /// Whether operations in flight move only while somebody calls. Not so where calls on one
+    /// transport move all of the kind, and nobody else waits for them.
+    fn needs_progress(&self) -> bool {
+        true
+    }
+    /// A transport of its own for some ranks, which include this one, in this order; all of them, and nobody
+    /// else, call it, with the same number. `None`: they share this one.
+    fn subset(&self, _ranks: &[i32], _number: u32) -> Option<Result<Box<dyn Transport>>> {
+        None
+    }
     /// Whether all ranks are known to run on one node.
     fn is_one_node(&self) -> bool {
         false

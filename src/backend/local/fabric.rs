@@ -449,6 +449,10 @@ impl Transport for Endpoint {
         Ok(())
     }
 
+    fn needs_progress(&self) -> bool {
+        false
+    }
+
     fn is_one_node(&self) -> bool {
         true
     }

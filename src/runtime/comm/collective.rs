@@ -9,6 +9,7 @@ use super::run::Run;
 use super::schedule::Schedule;
 use super::types::Reduction;
 use crate::error::{Result, fail};
+use crate::runtime::backend::Collective;
 use crate::runtime::explain;
 use crate::sys::buf::Region;
 use std::sync::atomic::Ordering;
@@ -95,17 +96,20 @@ pub struct By {
 /// Returns once every rank has called it.
 pub fn barrier(comm: &Comm) -> Result<Run> {
     comm.choose(Kind::Barrier, 0, true);
-    comm.prepare(Call::new(Kind::Barrier), None, |s, g| {
+    let steps = |s: &mut Schedule, g| {
         algorithm::barrier(s, g);
         Ok(())
-    })
+    };
+    comm.prepare_either(Call::new(Kind::Barrier), None, || Collective::Barrier, steps)
 }
 
 /// The root's data to all.
 pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Run> {
     comm.check_root(root)?;
     let how = comm.choose(Kind::Bcast, data.bytes.len(), true);
-    comm.prepare(Call::new(Kind::Bcast).with(data.count, data.dtype).root(root), None, |s, g| {
+    let call = Call::new(Kind::Bcast).with(data.count, data.dtype).root(root);
+    let whole = || Collective::Bcast { data: data.bytes, root };
+    comm.prepare_either(call, None, whole, |s, g| {
         algorithm::bcast(s, g, how, root, data.bytes);
         Ok(())
     })
@@ -117,20 +121,24 @@ pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<
     if send.is_none() && comm.rank != root {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
     }
+    let whole = || Collective::Reduce { send, recv: recv.bytes, root, by: by.reduction };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     comm.choose(Kind::Reduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Reduce).with(recv.count, recv.dtype).op(by.op).root(root);
     let commutes = by.reduction.commutes;
-    comm.prepare(call, Some(by.reduction), |s, g| algorithm::reduce(s, g, root, commutes, (send, recv.bytes)))
+    comm.prepare_either(call, Some(by.reduction), whole, |s, g| {
+        algorithm::reduce(s, g, root, commutes, (send, recv.bytes))
+    })
 }
 
 /// Everybody's data folded, at everybody.
 pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Run> {
+    let whole = || Collective::Allreduce { send, recv: recv.bytes, by: by.reduction };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let how = comm.choose(Kind::Allreduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Allreduce).with(recv.count, recv.dtype).op(by.op);
     let element = by.reduction.element;
-    comm.prepare(call, Some(by.reduction), |s, g| {
+    comm.prepare_either(call, Some(by.reduction), whole, |s, g| {
         algorithm::allreduce(s, g, how, element, (send, recv.bytes))
     })
 }
@@ -151,7 +159,19 @@ pub fn reduce_scatter(
     let kind = if kind == BlockKind::Equal { Kind::ReduceScatterBlock } else { Kind::ReduceScatter };
     comm.choose(kind, recv.bytes.len(), by.reduction.commutes);
     let call = Call::new(kind).with(recv.count, recv.dtype).op(by.op);
-    comm.prepare(call, Some(by.reduction), |s, g| algorithm::reduce_scatter(s, g, blocks, recv.bytes))
+    let whole = || {
+        let send = if in_place { None } else { Some(span(blocks)) };
+        Collective::ReduceScatter { send, blocks: blocks.to_vec(), recv: recv.bytes, by: by.reduction }
+    };
+    comm.prepare_either(call, Some(by.reduction), whole, |s, g| {
+        algorithm::reduce_scatter(s, g, blocks, recv.bytes)
+    })
+}
+
+/// What consecutive blocks cover.
+fn span(blocks: &[Region]) -> Region {
+    let len = blocks.iter().map(|block| block.len()).sum();
+    blocks.first().map_or(Region::EMPTY, |first| Region::allocated(first.addr(), len))
 }
 
 /// Whether all ranks' blocks have the same size.
@@ -165,11 +185,12 @@ pub enum BlockKind {
 
 /// Everything up to this rank folded: with this rank's own part (scan) or without (exscan).
 pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Run> {
+    let whole = || Collective::Scan { send, recv: recv.bytes, by: by.reduction, exclusive };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let kind = if exclusive { Kind::Exscan } else { Kind::Scan };
     comm.choose(kind, send.len(), by.reduction.commutes);
     let call = Call::new(kind).with(recv.count, recv.dtype).op(by.op);
-    comm.prepare(call, Some(by.reduction), |s, g| match exclusive {
+    comm.prepare_either(call, Some(by.reduction), whole, |s, g| match exclusive {
         true => algorithm::exscan(s, g, send, recv.bytes),
         false => algorithm::scan(s, g, send, recv.bytes),
     })
@@ -179,11 +200,12 @@ pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Res
 pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Run> {
     comm.check_root(root)?;
     let len = per_rank.bytes;
+    let whole = || Collective::Gather { send, recv, len, root };
     let own = recv.part(comm.rank as usize * len, len);
     let send = at_root_only(comm, "sbuf", send, recv, own, root)?;
     let how = comm.choose(Kind::Gather, len, true);
     let call = Call::new(Kind::Gather).with(per_rank.count, per_rank.dtype).root(root);
-    comm.prepare(call, None, |s, g| algorithm::gather(s, g, how, root, (send, recv)))
+    comm.prepare_either(call, None, whole, |s, g| algorithm::gather(s, g, how, root, (send, recv)))
 }
 
 /// In place makes sense where the result goes.
@@ -210,10 +232,11 @@ pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) ->
     if let Some(send) = send {
         blocks.iter().try_for_each(|block| check_disjoint(send, *block))?;
     }
+    let whole = || Collective::Gatherv { send, blocks: blocks.to_vec(), root };
     let send = send.unwrap_or(at(blocks, root));
     comm.choose(Kind::Gatherv, 0, true);
     let call = Call::new(Kind::Gatherv).with(of.count, of.dtype).root(root);
-    comm.prepare(call, None, |s, g| {
+    comm.prepare_either(call, None, whole, |s, g| {
         algorithm::gatherv(s, g, root, send, |rank| at(blocks, rank));
         Ok(())
     })
@@ -223,11 +246,12 @@ pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) ->
 pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Run> {
     comm.check_root(root)?;
     let len = per_rank.bytes;
+    let whole = || Collective::Scatter { send, recv, len, root };
     let own = send.part(comm.rank as usize * len, len);
     let recv = at_root_only(comm, "rbuf", recv, send, own, root)?;
     let how = comm.choose(Kind::Scatter, len, true);
     let call = Call::new(Kind::Scatter).with(per_rank.count, per_rank.dtype).root(root);
-    comm.prepare(call, None, |s, g| algorithm::scatter(s, g, how, root, (send, recv)))
+    comm.prepare_either(call, None, whole, |s, g| algorithm::scatter(s, g, how, root, (send, recv)))
 }
 
 /// The same with a block of its own size for each rank.
@@ -239,10 +263,11 @@ pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -
     if let Some(recv) = recv {
         blocks.iter().try_for_each(|block| check_disjoint(*block, recv))?;
     }
+    let whole = || Collective::Scatterv { blocks: blocks.to_vec(), recv, root };
     let recv = recv.unwrap_or(at(blocks, root));
     comm.choose(Kind::Scatterv, 0, true);
     let call = Call::new(Kind::Scatterv).with(of.count, of.dtype).root(root);
-    comm.prepare(call, None, |s, g| {
+    comm.prepare_either(call, None, whole, |s, g| {
         algorithm::scatterv(s, g, root, |rank| at(blocks, rank), recv);
         Ok(())
     })
@@ -251,10 +276,11 @@ pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -
 /// Everybody's block, at everybody.
 pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Run> {
     let len = per_rank.bytes;
+    let whole = || Collective::Allgather { send, recv, len };
     let send = sent_or(send, recv, recv.part(comm.rank as usize * len, len))?;
     let how = comm.choose(Kind::Allgather, len, true);
     let call = Call::new(Kind::Allgather).with(per_rank.count, per_rank.dtype);
-    comm.prepare(call, None, |s, g| algorithm::allgather(s, g, how, (send, recv)))
+    comm.prepare_either(call, None, whole, |s, g| algorithm::allgather(s, g, how, (send, recv)))
 }
 
 /// The same with a block of its own size for each rank.
@@ -262,9 +288,11 @@ pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<
     if let Some(send) = send {
         blocks.iter().try_for_each(|block| check_disjoint(send, *block))?;
     }
+    let whole = || Collective::Allgatherv { send, blocks: blocks.to_vec() };
     let send = send.unwrap_or(at(blocks, comm.rank));
     comm.choose(Kind::Allgatherv, 0, true);
-    comm.prepare(Call::new(Kind::Allgatherv).with(of.count, of.dtype), None, |s, g| {
+    let call = Call::new(Kind::Allgatherv).with(of.count, of.dtype);
+    comm.prepare_either(call, None, whole, |s, g| {
         algorithm::allgatherv(s, g, send, |rank| at(blocks, rank));
         Ok(())
     })
@@ -277,13 +305,19 @@ pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<R
     }
     let len = per_rank.bytes;
     let how = comm.choose(Kind::Alltoall, len, true);
-    comm.prepare(Call::new(Kind::Alltoall).with(per_rank.count, per_rank.dtype), None, |s, g| {
-        let send = match send {
-            Some(send) => send,
-            None => copied(s, recv)?,
-        };
-        algorithm::alltoall(s, g, how, len, (send, recv))
-    })
+    let call = Call::new(Kind::Alltoall).with(per_rank.count, per_rank.dtype);
+    comm.prepare_either(
+        call,
+        None,
+        || Collective::Alltoall { send, recv, len },
+        |s, g| {
+            let send = match send {
+                Some(send) => send,
+                None => copied(s, recv)?,
+            };
+            algorithm::alltoall(s, g, how, len, (send, recv))
+        },
+    )
 }
 
 /// What lies where the result goes, moved out of its way.
@@ -297,7 +331,9 @@ fn copied(s: &mut Schedule, what: Region) -> Result<Region> {
 /// The same with blocks of their own sizes. `send` `None` = DTL_IN_PLACE.
 pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Run> {
     comm.choose(Kind::Alltoallv, 0, true);
-    comm.prepare(Call::new(Kind::Alltoallv).with(of.count, of.dtype), None, |s, g| {
+    let whole = || Collective::Alltoallv { send: send.map(<[Region]>::to_vec), blocks: recv.to_vec() };
+    let call = Call::new(Kind::Alltoallv).with(of.count, of.dtype);
+    comm.prepare_either(call, None, whole, |s, g| {
         let moved: Vec<Region> = match send {
             Some(send) => send.to_vec(),
             None => recv.iter().map(|block| copied(s, *block)).collect::<Result<_>>()?,

@@ -42,9 +42,12 @@ pub(super) fn derive(comm: &Comm, ranks: &[i32], context: u32) -> Result<Comm> {
     let Some(rank) = (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank) else {
         return fail!(DTL_ERROR_INTERNAL, "this rank is not in its own group");
     };
-    let outer = ranks.iter().map(|member| comm.outer(*member)).collect();
-    let members = Members::new(outer, comm.link.transport.size());
+    let outer: Vec<i32> = ranks.iter().map(|member| comm.outer(*member)).collect();
     let size = i32::try_from(ranks.len()).unwrap_or(i32::MAX);
+    if let Some(own) = comm.link.subset(&outer, context)? {
+        return Ok(Comm::new(own, 0, None, (rank, size), comm.timeout_ns));
+    }
+    let members = Members::new(outer, comm.link.transport.size());
     Ok(Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns))
 }
 

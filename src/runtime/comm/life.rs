@@ -100,16 +100,22 @@ impl<A, O> Life<A, O> {
     }
 
     /// Ends it: an active operation is passed to `withdraw`, with the lock held, so that who asks
-    /// meanwhile does not poll it. `None` = withdrawn, or another thread heard of its end; `resting`
-    /// is the outcome of one at rest.
+    /// meanwhile does not poll it; if that fails, it stays active. `None` = withdrawn, or another thread
+    /// heard of its end; `resting` is the outcome of one at rest.
     pub(super) fn take_back<E>(
         &self,
         resting: O,
-        withdraw: impl FnOnce(A) -> Result<Option<O>, E>,
+        withdraw: impl FnOnce(&mut A) -> Result<Option<O>, E>,
     ) -> Result<Option<O>, E> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, self.after()) {
-            State::Active(operation) => withdraw(operation),
+            State::Active(mut operation) => {
+                let withdrawn = withdraw(&mut operation);
+                if withdrawn.is_err() {
+                    *state = State::Active(operation);
+                }
+                withdrawn
+            }
             State::Over(outcome) => Ok(Some(outcome)),
             State::AtRest => Ok(Some(resting)),
             State::Gone => Ok(None),

@@ -3,6 +3,7 @@
 //! A match word is `context 32 | class 4 | tag 28`. Each communicator on a transport has a context of
 //! its own; classes keep a communicator's own messages from its user's.
 
+use super::progress;
 use crate::abi::comm::DTL_TAG_MAX;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, Transport};
@@ -36,7 +37,7 @@ pub(super) fn word(context: u32, class: Class, tag: i32) -> u64 {
 pub(super) struct Link {
     pub(super) transport: Box<dyn Transport>,
     /// Its share keeps the backend registered.
-    _backend: Arc<Backend>,
+    backend: Arc<Backend>,
     pub(super) kind: &'static CStr,
     /// Contexts that this rank has given to communicators whose first rank it was.
     contexts: AtomicU32,
@@ -44,7 +45,16 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(transport: Box<dyn Transport>, backend: Arc<Backend>, kind: &'static CStr) -> Self {
-        Link { transport, _backend: backend, kind, contexts: AtomicU32::new(0) }
+        let link = Link { transport, backend, kind, contexts: AtomicU32::new(0) };
+        progress::count(&link, true);
+        link
+    }
+
+    /// The link of a communicator of some of the ranks, with the context in it: a transport of its own
+    /// if there is such, else this one.
+    pub(super) fn subset(self: &Arc<Self>, ranks: &[i32], context: u32) -> Result<Option<Arc<Self>>> {
+        let Some(transport) = self.transport.subset(ranks, context) else { return Ok(None) };
+        Ok(Some(Arc::new(Link::new(transport?, Arc::clone(&self.backend), self.kind))))
     }
 
     /// A context that no other communicator on this transport has or had: numbers of different ranks
@@ -92,6 +102,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        progress::count(self, false);
         if let Err(error) = self.transport.close() {
             crate::runtime::log::warning!(
                 "closing a communicator of kind {}: {error}",

@@ -271,9 +271,14 @@ pub fn destroy(inside: &Guard, handle: dtl_comm_t) -> Result<()> {
     let Some(comm) = TABLE.pin(inside, handle.id) else {
         return Err(super::invalid_handle("communicator", TAG, handle.id));
     };
+    request::check_revocable(&comm)?;
     // First, so that who waits on one of its requests hears CANCELED.
     comm.state.store(CLOSED, Ordering::Release);
-    request::withdraw_all(&comm)?;
+    if let Err(error) = request::withdraw_all(&comm) {
+        // Something of it stays in flight, and so does the communicator.
+        comm.state.store(OPEN, Ordering::Release);
+        return Err(error);
+    }
     message::drop_all(&comm);
     match TABLE.remove(inside, handle.id) {
         Some(comm) => {

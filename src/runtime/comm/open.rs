@@ -137,6 +137,9 @@ fn make(description: &Description) -> Result<Comm> {
         job,
         timeout_ns: timeout_ns.min(BOOTSTRAP_NS),
         native: Addr::new(raw.native),
+        own_algorithms: timeout_ns != u64::MAX
+            || raw.flags & DTL_COMM_DETERMINISTIC != 0
+            || settings::current().deterministic,
     };
     connect(backend, &args, timeout_ns)
 }

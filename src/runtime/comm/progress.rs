@@ -3,10 +3,12 @@
 //!
 //! Not for the waited-for operation itself: asking after it moves that.
 
+use super::link::Link;
 use super::request::Request;
 use super::{Comm, report};
 use crate::sys::lock::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::sys::park::Backoff;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Others that one call looks after: with many communicators they take turns.
@@ -59,6 +61,56 @@ pub(super) fn add(comm: &Arc<Comm>) {
 /// Adds a collective that was started and is not over.
 pub(super) fn add_running(request: &Arc<Request>) {
     RUNNING.add(request);
+}
+
+/// Links whose operations move only while somebody calls.
+static NEEDY: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes a link that comes (true) or goes.
+pub(super) fn count(link: &Link, comes: bool) {
+    if link.transport.needs_progress() {
+        let by = if comes { 1 } else { usize::MAX };
+        NEEDY.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+/// Whether a call may stay in a transport that moves by itself until it is done.
+pub(super) fn may_block() -> bool {
+    NEEDY.load(Ordering::Relaxed) == 0
+}
+
+/// Runs a call that stays in its transport until it is done. If there are others that move only while
+/// somebody calls, a thread calls them meanwhile.
+pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
+    if may_block() {
+        return call();
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let helper = std::thread::Builder::new().name("dtl-progress".to_owned());
+        let moving = helper.spawn_scoped(scope, || {
+            let mut backoff = Backoff::new();
+            while !is_over.load(Ordering::Acquire) {
+                move_needy();
+                backoff.pause();
+            }
+        });
+        if let Err(error) = moving {
+            crate::runtime::log::warning!("no thread to move other communicators on meanwhile: {error}");
+        }
+        let result = call();
+        is_over.store(true, Ordering::Release);
+        result
+    })
+}
+
+fn move_needy() {
+    for comm in OPEN.turns().iter().flatten() {
+        if comm.link.transport.needs_progress() {
+            comm.link.transport.progress();
+            report::serve(comm);
+        }
+    }
 }
 
 /// Moves the others on, and serves who asks after us. Call now and then in a long wait.

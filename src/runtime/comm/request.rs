@@ -230,10 +230,11 @@ impl Request {
     pub(super) fn take_back(&self) -> Result<Option<Outcome>> {
         self.life.take_back((recv_info(&p2p::NOBODY), Ok(())), |operation| match operation {
             Operation::Started(started, ticket) => {
-                self.comm.recorder.end(ticket);
-                Ok(self.comm.take_back(started)?.map(|done| (recv_info(&done), self.outcome(&done))))
+                let done = self.comm.take_back(*started)?;
+                self.comm.recorder.end(*ticket);
+                Ok(done.map(|done| (recv_info(&done), self.outcome(&done))))
             }
-            Operation::Collective(mut run) => {
+            Operation::Collective(run) => {
                 let error = Error::new(DTL_ERROR_CANCELED, "it was given up before it was over");
                 run.fail(&self.comm, &error);
                 Ok(None)
@@ -299,8 +300,8 @@ pub fn cancel(request: &Request) -> Result<()> {
     })
 }
 
-/// Takes a request from under its handle, to `end` it. `None`: the null handle.
-pub fn destroy(inside: &Guard, handle: dtl_request_t) -> Result<Option<Arc<Request>>> {
+/// A share of a request for `end` to end. `None`: the null handle.
+pub fn to_end(inside: &Guard, handle: dtl_request_t) -> Result<Option<Arc<Request>>> {
     if handle.id == 0 {
         return Ok(None);
     }
@@ -308,16 +309,18 @@ pub fn destroy(inside: &Guard, handle: dtl_request_t) -> Result<Option<Arc<Reque
     if request.life.look(|state| matches!(state, State::Active(Operation::Collective(_)))) {
         return fail!(DTL_ERROR_BUSY, "a collective ({}) cannot be withdrawn: wait for it", request.name());
     }
-    match TABLE.remove(inside, handle.id) {
-        Some(request) => Ok(Some(request)),
-        None => Err(invalid_handle("request", TAG, handle.id)),
-    }
+    Ok(Some(request))
 }
 
-/// Ends a request that was taken from under its handle: an operation in flight is withdrawn, or
-/// finishes first.
-pub fn end(request: Option<Arc<Request>>) -> Result<()> {
-    request.map_or(Ok(()), |request| request.take_back().map(drop))
+/// Ends a request: an operation in flight is withdrawn, or finishes first. Of two that end one, one hears
+/// that the handle is stale.
+pub fn end(request: Option<Arc<Request>>, handle: dtl_request_t) -> Result<()> {
+    let Some(request) = request else { return Ok(()) };
+    request.take_back()?;
+    match TABLE.remove(&epoch::enter(), handle.id) {
+        Some(_) => Ok(()),
+        None => Err(invalid_handle("request", TAG, handle.id)),
+    }
 }
 
 /// The live requests of a communicator.
@@ -327,12 +330,29 @@ fn of(comm: &Arc<Comm>) -> impl Iterator<Item = (u64, Arc<Request>)> {
     all.filter_map(move |id| Some((id, TABLE.pin(&epoch::enter(), id).filter(is_its)?)))
 }
 
+/// Refuses while a collective of the communicator runs that nobody can take back.
+pub(super) fn check_revocable(comm: &Arc<Comm>) -> Result<()> {
+    let stays = |state: &State<Operation, Outcome>| match state {
+        State::Active(Operation::Collective(run)) => run.is_irrevocable(),
+        _ => false,
+    };
+    match of(comm).find(|(_, request)| request.life.look(stays)) {
+        Some((_, request)) => fail!(
+            DTL_ERROR_BUSY,
+            "a collective ({}) that was started runs in {} and cannot be withdrawn: wait for it first",
+            request.name(),
+            comm.kind_name()
+        ),
+        None => Ok(()),
+    }
+}
+
 /// Takes the requests' operations back, so that no buffer is touched afterwards. Their handles
 /// become stale.
 pub(super) fn withdraw_all(comm: &Arc<Comm>) -> Result<()> {
     for (id, request) in of(comm) {
-        forget(dtl_request_t { id });
         request.take_back()?;
+        forget(dtl_request_t { id });
     }
     Ok(())
 }

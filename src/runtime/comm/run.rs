@@ -7,9 +7,10 @@ use super::algorithms::Group;
 use super::recorder::{Call, Kind, Ticket};
 use super::schedule::{Advance, Schedule};
 use super::types::Reduction;
-use super::{Comm, report};
+use super::{Comm, progress, report};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Collective, OpId};
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::park::Backoff;
 use std::sync::atomic::Ordering;
@@ -21,9 +22,17 @@ const NUMBER_BITS: u32 = 20;
 /// Step lists kept for reuse.
 const SPARE: usize = 4;
 
+/// What a collective consists of.
+enum Work {
+    /// Steps of the library's own algorithms.
+    Steps(Schedule),
+    /// One of the transport's own; `Some` once it is in flight.
+    Whole(Collective, Option<OpId>),
+}
+
 /// A collective that was started.
 pub struct Run {
-    schedule: Schedule,
+    work: Work,
     call: Call,
     number: u64,
     tag: i32,
@@ -55,13 +64,44 @@ impl Comm {
         self.is_broken.store(true, Ordering::Release);
     }
 
-    /// Starts one collective: `generate` appends its steps.
+    /// Begins one collective by the library's own algorithms: `generate` appends its steps.
     pub(super) fn prepare(
         &self,
         call: Call,
         reduction: Option<Reduction>,
         generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
     ) -> Result<Run> {
+        self.enter(&call)?;
+        let mut schedule = self.spare.lock().pop().unwrap_or_default();
+        schedule.reset(reduction);
+        if let Err(error) = generate(&mut schedule, self.group()) {
+            self.put_back(schedule);
+            self.in_collective.store(false, Ordering::Release);
+            return Err(error.within(call.kind.name()));
+        }
+        Ok(self.begun(call, Work::Steps(schedule)))
+    }
+
+    /// Begins one collective: the transport's own if it takes it, else as `prepare`.
+    pub(super) fn prepare_either(
+        &self,
+        call: Call,
+        reduction: Option<Reduction>,
+        whole: impl FnOnce() -> Collective,
+        generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
+    ) -> Result<Run> {
+        if self.link.transport.has_collectives() {
+            let whole = whole();
+            if self.link.transport.takes(&whole) {
+                self.enter(&call)?;
+                return Ok(self.begun(call, Work::Whole(whole, None)));
+            }
+        }
+        self.prepare(call, reduction, generate)
+    }
+
+    /// Collectives are called one at a time.
+    fn enter(&self, call: &Call) -> Result<()> {
         self.check_open()?;
         let name = call.kind.name();
         if self.is_broken.load(Ordering::Relaxed) {
@@ -73,19 +113,16 @@ impl Comm {
                 "{name}: another thread is in a collective on this communicator; order the calls, or use two communicators"
             );
         }
-        let mut schedule = self.spare.lock().pop().unwrap_or_default();
-        schedule.reset(reduction);
-        if let Err(error) = generate(&mut schedule, self.group()) {
-            self.put_back(schedule);
-            self.in_collective.store(false, Ordering::Release);
-            return Err(error.within(name));
-        }
+        Ok(())
+    }
+
+    fn begun(&self, call: Call, work: Work) -> Run {
         let number = self.sequence.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32;
         let call = Call { tag: number as i32, ..call };
         let low = number & ((1 << NUMBER_BITS) - 1);
         let tag = (u32::from(call.signature()) << NUMBER_BITS | low) as i32;
         let ticket = self.recorder.begin(&call);
-        Ok(Run { schedule, call, number: u64::from(number), tag, ticket, death_seen: None })
+        Run { work, call, number: u64::from(number), tag, ticket, death_seen: None }
     }
 
     fn put_back(&self, schedule: Schedule) {
@@ -102,8 +139,11 @@ impl Run {
     }
 
     pub(super) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
-        let advance =
-            self.schedule.advance(comm, self.tag).map_err(|error| error.within(self.call.kind.name()))?;
+        let advance = match &mut self.work {
+            Work::Steps(schedule) => schedule.advance(comm, self.tag),
+            Work::Whole(whole, op) => advance_whole(comm, whole, op),
+        };
+        let advance = advance.map_err(|error| error.within(self.call.kind.name()))?;
         if advance == Advance::Done {
             comm.recorder.end(self.ticket);
         }
@@ -139,7 +179,14 @@ impl Run {
 
     /// Keeps its lists' memory for the next one.
     pub(super) fn recycle(&mut self, comm: &Comm) {
-        comm.put_back(std::mem::take(&mut self.schedule));
+        if let Work::Steps(schedule) = &mut self.work {
+            comm.put_back(std::mem::take(schedule));
+        }
+    }
+
+    /// Whether it is in the transport's hands, which do not give it back.
+    pub(super) fn is_irrevocable(&self) -> bool {
+        matches!(self.work, Work::Whole(_, Some(_)))
     }
 
     /// Runs it to its end. After a failure nothing touches the caller's buffers.
@@ -154,6 +201,11 @@ impl Run {
     }
 
     fn wait_in_turn(&mut self, comm: &Comm) -> Result<()> {
+        if let Work::Whole(whole, None) = &self.work {
+            let ended = progress::while_blocked(|| comm.link.transport.collective(whole));
+            comm.recorder.end(self.ticket);
+            return ended.map_err(|error| error.within(self.call.kind.name()));
+        }
         let deadline = comm.deadline();
         let mut backoff = Backoff::new();
         let mut questions = Questions::new();
@@ -170,10 +222,12 @@ impl Run {
             }
             comm.pause(&mut backoff);
             if backoff.is_long() {
-                super::progress::others(comm);
+                progress::others(comm);
                 self.check_hope(comm)?;
                 self.check_deadline(comm, deadline)?;
-                questions.ask(comm, &self.call, &self.schedule)?;
+                if let Work::Steps(schedule) = &self.work {
+                    questions.ask(comm, &self.call, schedule)?;
+                }
             }
         }
     }
@@ -212,11 +266,29 @@ impl Run {
 
     /// Takes back what is in flight and tells the others that this rank does not go on.
     pub(super) fn fail(&mut self, comm: &Comm, error: &Error) {
-        self.schedule.abandon(comm);
+        if let Work::Steps(schedule) = &mut self.work {
+            schedule.abandon(comm);
+        }
         comm.set_broken(error.text());
         report::give_up(comm, self.number, error.status());
         comm.recorder.end(self.ticket);
     }
+}
+
+/// Starts it if it is not in flight, and asks after it.
+fn advance_whole(comm: &Comm, whole: &Collective, op: &mut Option<OpId>) -> Result<Advance> {
+    let transport = &comm.link.transport;
+    let id = match *op {
+        Some(id) => id,
+        None => *op.insert(transport.start_collective(whole)?),
+    };
+    let Some(done) = transport.test(id)? else { return Ok(Advance::Waiting) };
+    *op = None;
+    if done.status == DTL_SUCCESS {
+        return Ok(Advance::Done);
+    }
+    let said = transport.failure_text().unwrap_or_else(|| "no reason given".to_owned());
+    Err(Error::new(done.status, said))
 }
 
 /// A long wait asks the others now and then whether they are in the same collective.

@@ -28,6 +28,10 @@ struct Op {
 /// A pair of dtype and operation that go together. A value: destroying their numbers does not touch it.
 #[derive(Clone, Copy)]
 pub struct Reduction {
+    /// DTL_DTYPE_…
+    pub dtype: dtl_dtype_t,
+    /// DTL_OP_…
+    pub op: dtl_reduce_op_t,
     /// Size of an element in bytes.
     pub element: usize,
     /// Whether operands may be taken in any order.
@@ -49,18 +53,43 @@ impl Reduction {
             Fold::User(call, dtype) => call.apply(into, from, self.element, dtype),
         }
     }
+
+    /// `right = left ∘ right`, element by element; `left` stays.
+    pub fn apply_to_right(&self, left: Region, right: Region) {
+        match self.fold {
+            Fold::Builtin(_) if self.op == DTL_OP_REPLACE => {}
+            Fold::Builtin(_) if self.op == DTL_OP_NO_OP => right.copy_from(left),
+            // All others commute.
+            Fold::Builtin(kernel) => kernel(right, left),
+            Fold::User(call, dtype) => call.apply_to_right(left, right, self.element, dtype),
+        }
+    }
+
+    /// The program's own operation, if it is one: what tells it from others.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        matches!(self.fold, Fold::User(..))
+    }
+}
+
+impl std::fmt::Debug for Reduction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {}", op_text(self.op), dtype_text(self.dtype))
+    }
 }
 
 /// Checks a pair of dtype and operation.
 pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
     let element = element_size(dtype)?;
     let Some(op_name) = reduce::op_name(op) else {
-        let op = find_op(op)?;
-        return Ok(Reduction { element, commutes: op.commutes, fold: Fold::User(op.call, dtype) });
+        let own = find_op(op)?;
+        let fold = Fold::User(own.call, dtype);
+        return Ok(Reduction { dtype, op, element, commutes: own.commutes, fold });
     };
     match reduce::kernel(dtype, op).or_else(|| reduce::kernel_of_bytes(op)) {
         Some(kernel) => {
-            Ok(Reduction { element, commutes: reduce::commutes(op), fold: Fold::Builtin(kernel) })
+            let commutes = reduce::commutes(op);
+            Ok(Reduction { dtype, op, element, commutes, fold: Fold::Builtin(kernel) })
         }
         None => fail!(
             DTL_ERROR_TYPE,

@@ -32,10 +32,15 @@ impl UserOp {
     /// the function, as with every callback.
     pub fn apply(self, into: Region, from: Region, element: usize, dtype: dtl_dtype_t) {
         let count = into.len().min(from.len()) / element.max(1);
+        self.apply_to_right(into, from, element, dtype);
+        into.copy_from(from.part(0, count * element));
+    }
+
+    /// `right = left ∘ right`, as the function itself does it; sound as `apply` is.
+    pub fn apply_to_right(self, left: Region, right: Region, element: usize, dtype: dtl_dtype_t) {
+        let count = left.len().min(right.len()) / element.max(1);
         if count > 0 {
-            let (left, right) = (into.addr().ptr(), from.addr().ptr());
-            (self.function)(left, right, count as u64, dtype, self.user.ptr());
-            into.copy_from(from.part(0, count * element));
+            (self.function)(left.addr().ptr(), right.addr().ptr(), count as u64, dtype, self.user.ptr());
         }
     }
 }
