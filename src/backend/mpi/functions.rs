@@ -115,6 +115,7 @@ functions! {
         comm_rank = c"MPI_Comm_rank"(Handle, *mut c_int);
         comm_size = c"MPI_Comm_size"(Handle, *mut c_int);
         comm_dup = c"MPI_Comm_dup"(Handle, *mut Handle);
+        comm_dup_with_info = c"MPI_Comm_dup_with_info"(Handle, Handle, *mut Handle);
         comm_split = c"MPI_Comm_split"(Handle, c_int, c_int, *mut Handle);
         comm_split_type = c"MPI_Comm_split_type"(Handle, c_int, c_int, Handle, *mut Handle);
         comm_create_group = c"MPI_Comm_create_group"(Handle, Handle, c_int, *mut Handle);
