@@ -4,6 +4,7 @@ pub mod frames;
 pub mod host;
 pub mod local;
 pub mod matching;
+pub mod mpi;
 pub mod native;
 pub mod null;
 pub mod operations;

