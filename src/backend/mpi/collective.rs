@@ -1,0 +1,306 @@
+//! MPI's own collectives: the arguments of ours in MPI's terms.
+//!
+//! Data that is only moved travels as bytes. Blocks of different sizes become counts and displacements from
+//! the first of them in memory.
+
+use super::functions::Handle;
+use super::odd::Odd;
+use super::op;
+use super::transport::{Endpoint, id_of};
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Collective, OpId};
+use crate::sys::buf::{Addr, Region};
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+/// Most bytes or elements that MPI's counts hold.
+const MOST: usize = c_int::MAX as usize;
+
+/// Whether MPI's counts hold it. Decided from what all ranks pass alike; blocks of different sizes are not
+/// known to all, and find a unit in which they fit.
+pub(super) fn takes(call: &Collective, size: c_int) -> bool {
+    let ranks = size.unsigned_abs() as usize;
+    match call {
+        Collective::Barrier => true,
+        Collective::Bcast { data, .. } => data.len() <= MOST,
+        Collective::Reduce { send, recv, .. } => send.unwrap_or(*recv).len() <= MOST,
+        Collective::Allreduce { recv, .. } | Collective::Scan { recv, .. } => recv.len() <= MOST,
+        Collective::ReduceScatter { blocks, .. } => blocks.iter().map(|b| b.len()).sum::<usize>() <= MOST,
+        Collective::Gather { len, .. }
+        | Collective::Scatter { len, .. }
+        | Collective::Allgather { len, .. }
+        | Collective::Alltoall { len, .. } => len.saturating_mul(ranks) <= MOST,
+        Collective::Gatherv { .. }
+        | Collective::Scatterv { .. }
+        | Collective::Allgatherv { .. }
+        | Collective::Alltoallv { .. } => true,
+    }
+}
+
+/// Runs one to its end.
+pub(super) fn run(endpoint: &Endpoint, call: &Collective) -> Result<()> {
+    let _turn = endpoint.mpi.enter()?;
+    let mut lists = Vec::new();
+    Call { endpoint, request: None, lists: &mut lists }.make(call)
+}
+
+/// Starts one.
+pub(super) fn start(endpoint: &Endpoint, call: &Collective) -> Result<OpId> {
+    let _turn = endpoint.mpi.enter()?;
+    let (mut request, mut lists) = (0, Vec::new());
+    Call { endpoint, request: Some(&mut request), lists: &mut lists }.make(call)?;
+    if !lists.is_empty() {
+        endpoint.odd.add(request, Odd::Listed(lists));
+    }
+    Ok(id_of(request, false))
+}
+
+/// One call of MPI: the form that waits, or the one that gives a request.
+struct Call<'a> {
+    endpoint: &'a Endpoint,
+    request: Option<&'a mut Handle>,
+    /// Lists that MPI reads until the collective is over.
+    lists: &'a mut Vec<Vec<c_int>>,
+}
+
+/// Calls one of the two forms; the communicator, and the request, are the last arguments of all of them.
+macro_rules! mpi {
+    ($self:ident, $name:literal, $now:ident, $later:ident $(, $arg:expr)*) => {{
+        let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
+        let code = match $self.request.as_deref_mut() {
+            // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists are kept
+            // as long; counts fit, by `takes`.
+            None => unsafe { (mpi.call.$now)($($arg,)* comm) },
+            // SAFETY: as above.
+            Some(request) => unsafe { (mpi.call.$later)($($arg,)* comm, request) },
+        };
+        mpi.check($name, code)
+    }};
+}
+
+/// Blocks of memory as counts and displacements, in a unit.
+struct Spread {
+    base: *mut c_void,
+    counts: *const c_int,
+    places: *const c_int,
+    unit: Handle,
+    is_made: bool,
+}
+
+impl Call<'_> {
+    fn make(&mut self, call: &Collective) -> Result<()> {
+        match call {
+            Collective::Barrier => mpi!(self, "MPI_Barrier", barrier, ibarrier),
+            Collective::Bcast { data, root } => {
+                let (at, count, byte) = (at(*data), count(data.len()), self.byte());
+                mpi!(self, "MPI_Bcast", bcast, ibcast, at, count, byte, *root)
+            }
+            Collective::Reduce { .. }
+            | Collective::Allreduce { .. }
+            | Collective::ReduceScatter { .. }
+            | Collective::Scan { .. } => self.reduction(call),
+            Collective::Gather { .. }
+            | Collective::Scatter { .. }
+            | Collective::Allgather { .. }
+            | Collective::Alltoall { .. } => self.equal_blocks(call),
+            _ => self.various_blocks(call),
+        }
+    }
+
+    fn byte(&self) -> Handle {
+        self.endpoint.mpi.k.byte
+    }
+
+    /// A rank's own part; in place if it has none.
+    fn own(&self, part: Option<Region>) -> *mut c_void {
+        part.map_or(self.endpoint.mpi.k.in_place.ptr(), at)
+    }
+
+    fn reduction(&mut self, call: &Collective) -> Result<()> {
+        let (Collective::Reduce { by, .. }
+        | Collective::Allreduce { by, .. }
+        | Collective::ReduceScatter { by, .. }
+        | Collective::Scan { by, .. }) = call
+        else {
+            return fail!(DTL_ERROR_INTERNAL, "no reduction");
+        };
+        let (datatype, op) = op::pair(self.endpoint.mpi, by)?;
+        let elements = |bytes: Region| count(bytes.len() / by.element.max(1));
+        match call {
+            Collective::Reduce { send, recv, root, .. } => {
+                let (n, from) = (elements(send.unwrap_or(*recv)), self.own(*send));
+                mpi!(self, "MPI_Reduce", reduce, ireduce, from, at(*recv), n, datatype, op, *root)
+            }
+            Collective::Allreduce { send, recv, .. } => {
+                let (n, from) = (elements(*recv), self.own(*send));
+                mpi!(self, "MPI_Allreduce", allreduce, iallreduce, from, at(*recv), n, datatype, op)
+            }
+            Collective::Scan { send, recv, exclusive, .. } => {
+                let (n, from) = (elements(*recv), self.own(*send));
+                if *exclusive {
+                    mpi!(self, "MPI_Exscan", exscan, iexscan, from, at(*recv), n, datatype, op)
+                } else {
+                    mpi!(self, "MPI_Scan", scan, iscan, from, at(*recv), n, datatype, op)
+                }
+            }
+            Collective::ReduceScatter { send, blocks, recv, .. } => {
+                let counts: Vec<c_int> = blocks.iter().map(|block| elements(*block)).collect();
+                let counts = self.keep(counts);
+                let from = self.own(*send);
+                mpi!(
+                    self,
+                    "MPI_Reduce_scatter",
+                    reduce_scatter,
+                    ireduce_scatter,
+                    from,
+                    at(*recv),
+                    counts,
+                    datatype,
+                    op
+                )
+            }
+            _ => fail!(DTL_ERROR_INTERNAL, "no reduction"),
+        }
+    }
+
+    fn equal_blocks(&mut self, call: &Collective) -> Result<()> {
+        let byte = self.byte();
+        match call {
+            Collective::Gather { send, recv, len, root } => {
+                let (from, n) = (self.own(*send), count(*len));
+                mpi!(self, "MPI_Gather", gather, igather, from, n, byte, at(*recv), n, byte, *root)
+            }
+            Collective::Scatter { send, recv, len, root } => {
+                let (into, n) = (self.own(*recv), count(*len));
+                mpi!(self, "MPI_Scatter", scatter, iscatter, at(*send), n, byte, into, n, byte, *root)
+            }
+            Collective::Allgather { send, recv, len } => {
+                let (from, n) = (self.own(*send), count(*len));
+                mpi!(self, "MPI_Allgather", allgather, iallgather, from, n, byte, at(*recv), n, byte)
+            }
+            Collective::Alltoall { send, recv, len } => {
+                let (from, n) = (self.own(*send), count(*len));
+                mpi!(self, "MPI_Alltoall", alltoall, ialltoall, from, n, byte, at(*recv), n, byte)
+            }
+            _ => fail!(DTL_ERROR_INTERNAL, "no blocks of one size"),
+        }
+    }
+
+    fn various_blocks(&mut self, call: &Collective) -> Result<()> {
+        match call {
+            Collective::Gatherv { send, blocks, root } => {
+                let s = self.spread(blocks)?;
+                let from = self.own(*send);
+                let own = self.endpoint.bytes(send.map_or(0, |send| send.len()))?;
+                let (n, kind) = (own.count, own.datatype);
+                let ended = mpi!(self, "MPI_Gatherv", gatherv, igatherv, from, n, kind, s.base, s.counts, s.places, s.unit, *root);
+                self.endpoint.release(own)?;
+                self.end(&s)?;
+                ended
+            }
+            Collective::Scatterv { blocks, recv, root } => {
+                let s = self.spread(blocks)?;
+                let into = self.own(*recv);
+                let own = self.endpoint.bytes(recv.map_or(0, |recv| recv.len()))?;
+                let (n, kind) = (own.count, own.datatype);
+                let ended = mpi!(self, "MPI_Scatterv", scatterv, iscatterv, s.base, s.counts, s.places, s.unit, into, n, kind, *root);
+                self.endpoint.release(own)?;
+                self.end(&s)?;
+                ended
+            }
+            Collective::Allgatherv { send, blocks } => {
+                let s = self.spread(blocks)?;
+                let from = self.own(*send);
+                let own = self.endpoint.bytes(send.map_or(0, |send| send.len()))?;
+                let (n, kind) = (own.count, own.datatype);
+                let ended = mpi!(self, "MPI_Allgatherv", allgatherv, iallgatherv, from, n, kind, s.base, s.counts, s.places, s.unit);
+                self.endpoint.release(own)?;
+                self.end(&s)?;
+                ended
+            }
+            Collective::Alltoallv { send, blocks } => {
+                let r = self.spread(blocks)?;
+                let s = send.as_deref().map(|send| self.spread(send)).transpose()?;
+                let (from, counts, places, unit) = match &s {
+                    Some(s) => (s.base, s.counts, s.places, s.unit),
+                    None => (self.endpoint.mpi.k.in_place.ptr(), r.counts, r.places, r.unit),
+                };
+                let ended = mpi!(self, "MPI_Alltoallv", alltoallv, ialltoallv, from, counts, places, unit, r.base, r.counts, r.places, r.unit);
+                self.end(&r)?;
+                s.map_or(Ok(()), |s| self.end(&s))?;
+                ended
+            }
+            _ => fail!(DTL_ERROR_INTERNAL, "no blocks of several sizes"),
+        }
+    }
+
+    /// Keeps a list; its address.
+    fn keep(&mut self, list: Vec<c_int>) -> *const c_int {
+        let at = list.as_ptr();
+        // The list's memory does not move with it.
+        self.lists.push(list);
+        at
+    }
+
+    fn spread(&mut self, blocks: &[Region]) -> Result<Spread> {
+        let used = || blocks.iter().filter(|block| !block.is_empty());
+        let base = used().map(|block| block.addr()).min().unwrap_or(Addr::NULL);
+        let place = |block: &Region| if block.is_empty() { 0 } else { block.addr().get() - base.get() };
+        let end = used().map(|block| place(block) + block.len()).max().unwrap_or(0);
+        let unit = unit_of(used().flat_map(|block| [place(block), block.len()]), end)?;
+        let in_units = |bytes: usize| count(bytes / unit);
+        let counts = blocks.iter().map(|block| in_units(block.len())).collect();
+        let places = blocks.iter().map(|block| in_units(place(block))).collect();
+        let (counts, places) = (self.keep(counts), self.keep(places));
+        let made = if unit > 1 { Some(self.make_unit(unit)?) } else { None };
+        Ok(Spread { base: base.ptr(), counts, places, unit: made.unwrap_or(self.byte()), is_made: made.is_some() })
+    }
+
+    #[cold]
+    fn make_unit(&self, len: usize) -> Result<Handle> {
+        let (mpi, mut unit) = (self.endpoint.mpi, 0);
+        // SAFETY: MPI is running; a writable local.
+        let code = unsafe { (mpi.call.type_contiguous)(count(len), mpi.k.byte, &raw mut unit) };
+        mpi.check("MPI_Type_contiguous", code)?;
+        // SAFETY: made above.
+        let code = unsafe { (mpi.call.type_commit)(&raw mut unit) };
+        mpi.check("MPI_Type_commit", code)?;
+        Ok(unit)
+    }
+
+    /// Frees a unit that was made; what was started with it goes on.
+    fn end(&self, spread: &Spread) -> Result<()> {
+        if !spread.is_made {
+            return Ok(());
+        }
+        let (mpi, mut unit) = (self.endpoint.mpi, spread.unit);
+        // SAFETY: made by `make_unit`, freed once.
+        let code = unsafe { (mpi.call.type_free)(&raw mut unit) };
+        mpi.check("MPI_Type_free", code)
+    }
+}
+
+/// The smallest power of two of bytes in which everything up to `end` can be counted.
+fn unit_of(numbers: impl Iterator<Item = usize>, end: usize) -> Result<usize> {
+    if end <= MOST {
+        return Ok(1);
+    }
+    let common = numbers.fold(0, |bits, number| bits | number);
+    let most = 1_usize << common.trailing_zeros().min(30);
+    if end / most <= MOST {
+        return Ok(most);
+    }
+    fail!(
+        DTL_ERROR_LIMIT,
+        "blocks over {end} bytes whose places and sizes are multiples of {most} only: MPI counts to 2^31; align them to more bytes"
+    )
+}
+
+fn at(region: Region) -> *mut c_void {
+    if region.is_empty() { null_mut() } else { region.addr().ptr() }
+}
+
+/// A number that `takes` or `unit_of` has made fit.
+fn count(number: usize) -> c_int {
+    c_int::try_from(number).unwrap_or(c_int::MAX)
+}

@@ -1,0 +1,112 @@
+//! Reductions that MPI runs: its own operation where it gives what `dtl.h` promises, else one made with
+//! MPI_Op_create that calls ours.
+//!
+//! MPI tells an operation's function nothing but the datatype. So each of our pairs of dtype and operation
+//! has a datatype of its own, and one function looks up which pair it is.
+
+use super::functions::Handle;
+use super::session::Mpi;
+use crate::abi::word::*;
+use crate::error::Result;
+use crate::runtime::comm::types::Reduction;
+use crate::sys::buf::Region;
+use crate::sys::lock::RwLock;
+use std::ffi::{c_int, c_void};
+
+/// A pair that MPI was given a datatype for. They stay: their numbers are never used again for others.
+struct Own {
+    datatype: Handle,
+    by: Reduction,
+}
+
+static OWN: RwLock<Vec<Own>> = RwLock::new(Vec::new());
+/// MPI's operations that call `fold`: any order of operands, order of ranks.
+static OPERATIONS: RwLock<[Option<Handle>; 2]> = RwLock::new([None; 2]);
+
+/// MPI's datatype and operation for a reduction. Inside a turn.
+pub(super) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
+    if is_same(by) {
+        if let (Some(datatype), Some(operation)) = (mpi.k.datatype(by.dtype), mpi.k.op(by.op)) {
+            return Ok((datatype, operation));
+        }
+    }
+    let known = OWN.read().iter().find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op)).map(|own| own.datatype);
+    let datatype = match known {
+        Some(datatype) => datatype,
+        None => make_datatype(mpi, by)?,
+    };
+    Ok((datatype, operation(mpi, by.commutes)?))
+}
+
+/// Whether MPI's operation of the same name gives the same as ours, also for NaN and BOOL.
+fn is_same(by: &Reduction) -> bool {
+    match by.dtype {
+        DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 => {
+            (DTL_OP_SUM..=DTL_OP_BXOR).contains(&by.op)
+        }
+        DTL_DTYPE_FLOAT32 | DTL_DTYPE_FLOAT64 => [DTL_OP_SUM, DTL_OP_PROD].contains(&by.op),
+        DTL_DTYPE_COMPLEX64 | DTL_DTYPE_COMPLEX128 => by.op == DTL_OP_SUM,
+        DTL_DTYPE_BYTE => [DTL_OP_BAND, DTL_OP_BOR, DTL_OP_BXOR].contains(&by.op),
+        _ => false,
+    }
+}
+
+fn make_datatype(mpi: &Mpi, by: &Reduction) -> Result<Handle> {
+    let mut own = OWN.write();
+    if let Some(own) = own.iter().find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op)) {
+        return Ok(own.datatype);
+    }
+    let mut datatype: Handle = 0;
+    let element = c_int::try_from(by.element).unwrap_or(c_int::MAX);
+    // SAFETY: MPI is running (the caller's turn); `datatype` is a writable local.
+    let code = unsafe { (mpi.call.type_contiguous)(element, mpi.k.byte, &raw mut datatype) };
+    mpi.check("MPI_Type_contiguous", code)?;
+    // SAFETY: the datatype was just made.
+    let code = unsafe { (mpi.call.type_commit)(&raw mut datatype) };
+    mpi.check("MPI_Type_commit", code)?;
+    own.push(Own { datatype, by: *by });
+    Ok(datatype)
+}
+
+fn operation(mpi: &Mpi, commutes: bool) -> Result<Handle> {
+    let slot = usize::from(commutes);
+    if let Some(operation) = OPERATIONS.read().get(slot).copied().flatten() {
+        return Ok(operation);
+    }
+    let mut all = OPERATIONS.write();
+    let mut operation: Handle = 0;
+    // SAFETY: MPI is running; the function lives as long as the library, which is never unloaded.
+    let code = unsafe { (mpi.call.op_create)(fold, c_int::from(commutes), &raw mut operation) };
+    mpi.check("MPI_Op_create", code)?;
+    if let Some(slot) = all.get_mut(slot) {
+        *slot = Some(operation);
+    }
+    Ok(operation)
+}
+
+/// What MPI calls: `right = left ∘ right` over `count` elements.
+unsafe extern "C" fn fold(left: *mut c_void, right: *mut c_void, count: *const c_int, datatype: *const Handle) {
+    // SAFETY: MPI passes the number of elements by address.
+    let count = unsafe { count.read() };
+    // SAFETY: and the datatype, a handle of four bytes at least; of those with eight, all are read below.
+    let low = unsafe { datatype.cast::<u32>().read() };
+    let found = {
+        let own = OWN.read();
+        own.iter().find(|own| own.datatype as u32 == low && is_whole(own.datatype, datatype)).map(|own| own.by)
+    };
+    let (Some(by), Ok(count)) = (found, usize::try_from(count)) else { return };
+    // SAFETY: MPI's contract: `count` elements of the datatype at either address, for this call.
+    let left = unsafe { Region::new(left, count * by.element) };
+    // SAFETY: as above.
+    let right = unsafe { Region::new(right, count * by.element) };
+    by.apply_to_right(left, right);
+}
+
+/// Whether a handle of eight bytes is this one also in its upper half. Those of four bytes have none.
+fn is_whole(known: Handle, datatype: *const Handle) -> bool {
+    if known >> 32 == 0 {
+        return true;
+    }
+    // SAFETY: only handles of eight bytes have an upper half, and MPI passes the address of one.
+    (unsafe { datatype.read_unaligned() }) == known
+}

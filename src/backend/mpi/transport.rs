@@ -1,0 +1,595 @@
+//! Messages over MPI. A communicator of the library's is two of MPI's: the program's own messages travel on
+//! one, with nothing but their tag, the library's on the other.
+//!
+//! An operation's word is MPI's request itself, with one bit that says whether it is a send: nothing is
+//! allocated or locked. What is more than a request is in `odd`.
+//!
+//! Not here: collectives (`collective`), which MPI (`find`, `session`).
+
+use super::functions::{Count, Handle, Status};
+use super::odd::{Odd, Oddities};
+use super::session::{Hold, Mpi, ThreadLevel};
+use super::status;
+use super::collective;
+use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
+use crate::abi::status::*;
+use crate::abi::word::DTL_OP_MAX;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Collective, Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::sys::buf::{Region, Scratch};
+use crate::sys::lock::Mutex;
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+/// Most bytes that MPI's older calls take.
+const LARGE: usize = c_int::MAX as usize;
+
+/// The classes of a match word (bits 28 to 31).
+const USER: u64 = 0;
+const COLLECTIVE: u64 = 1;
+const SERVICE: u64 = 2;
+
+thread_local! {
+    /// What MPI said of the operation that failed last in this thread.
+    static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// One communicator.
+pub struct Endpoint {
+    pub(super) mpi: &'static Mpi,
+    /// Of the program's messages, and of MPI's own collectives.
+    pub(super) user: Handle,
+    /// Of the library's messages.
+    inner: Handle,
+    /// Whether `user` is ours to free.
+    owns_user: bool,
+    rank: c_int,
+    pub(super) size: c_int,
+    /// Highest tag that this MPI takes.
+    tag_limit: c_int,
+    /// Some rank keeps time limits or wants the library's algorithms; the same on all ranks.
+    own_algorithms: bool,
+    is_one_node: bool,
+    pub(super) odd: Oddities,
+    /// Probed messages that were taken, with their sizes.
+    taken: Mutex<Vec<(Handle, u64)>>,
+    /// Last: MPI that the library started ends with the last of them.
+    _hold: Hold,
+}
+
+/// What a transport is made from.
+pub(super) struct Opening {
+    /// MPI's communicator.
+    pub(super) comm: Handle,
+    /// Messages travel on `comm` itself, which stays the program's; else on a duplicate.
+    pub(super) is_borrowed: bool,
+    /// Whether this rank keeps time limits or wants the library's algorithms.
+    pub(super) own_algorithms: bool,
+}
+
+impl Endpoint {
+    /// Opens one; collective over the ranks of `opening.comm`. Inside no turn.
+    pub(super) fn open(mpi: &'static Mpi, opening: &Opening) -> Result<Self> {
+        let _turn = mpi.enter()?;
+        let mut endpoint = Endpoint::over(mpi, opening)?;
+        let mut own = c_int::from(opening.own_algorithms || mpi.level() == ThreadLevel::Serialized);
+        let (own_at, in_place, int) = (&raw mut own, mpi.k.in_place.ptr(), mpi.k.int);
+        let Some(max) = mpi.k.op(DTL_OP_MAX) else { return fail!(DTL_ERROR_INTERNAL, "no MPI_MAX") };
+        // SAFETY: one int, in place, on a communicator that all ranks have just made.
+        let code = unsafe {
+            (mpi.call.allreduce)(in_place, own_at.cast(), 1, int, max, endpoint.inner)
+        };
+        mpi.check("MPI_Allreduce", code)?;
+        endpoint.own_algorithms = own != 0;
+        endpoint.is_one_node = endpoint.shares_memory()?;
+        Ok(endpoint)
+    }
+
+    /// The communicators, and what MPI says of them.
+    fn over(mpi: &'static Mpi, opening: &Opening) -> Result<Self> {
+        let user = if opening.is_borrowed { opening.comm } else { duplicate(mpi, opening.comm)? };
+        let inner = duplicate(mpi, opening.comm)?;
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: a communicator, and a writable local.
+        let code = unsafe { (mpi.call.comm_rank)(inner, &raw mut rank) };
+        mpi.check("MPI_Comm_rank", code)?;
+        // SAFETY: as above.
+        let code = unsafe { (mpi.call.comm_size)(inner, &raw mut size) };
+        mpi.check("MPI_Comm_size", code)?;
+        Ok(Endpoint {
+            mpi,
+            user,
+            inner,
+            owns_user: !opening.is_borrowed,
+            rank,
+            size,
+            tag_limit: tag_limit(mpi)?,
+            own_algorithms: opening.own_algorithms,
+            is_one_node: false,
+            odd: Oddities::default(),
+            taken: Mutex::new(Vec::new()),
+            _hold: Hold::new(),
+        })
+    }
+
+    /// Whether all ranks are on one node.
+    fn shares_memory(&self) -> Result<bool> {
+        let (mut node, mut size) = (0, 0);
+        let (kind, info) = (self.mpi.k.comm_type_shared, self.mpi.k.info_null);
+        // SAFETY: our communicator, MPI's own constants, a writable local.
+        let code = unsafe { (self.mpi.call.comm_split_type)(self.inner, kind, self.rank, info, &raw mut node) };
+        self.mpi.check("MPI_Comm_split_type", code)?;
+        // SAFETY: the communicator was just made.
+        let code = unsafe { (self.mpi.call.comm_size)(node, &raw mut size) };
+        self.mpi.check("MPI_Comm_size", code)?;
+        free(self.mpi, node)?;
+        Ok(size == self.size)
+    }
+
+    /// Where a message of this word travels.
+    fn place(&self, word: u64) -> Result<(Handle, c_int)> {
+        let tag = (word & DTL_TAG_MAX as u64) as c_int;
+        // As many bits as every tag has.
+        let mask = (1 << (31 - self.tag_limit.saturating_add(1).leading_zeros())) - 1;
+        match word >> 28 & 0xF {
+            USER if tag <= self.tag_limit => Ok((self.user, tag)),
+            USER => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "tag {tag}: this MPI ({}) takes tags up to {}",
+                self.mpi.version,
+                self.tag_limit
+            ),
+            // The three kinds of messages of the library's share a communicator: odd tags, 0, and every fourth.
+            COLLECTIVE => Ok((self.inner, (tag & mask >> 1) << 1 | 1)),
+            SERVICE => Ok((self.inner, 0)),
+            _ => Ok((self.inner, (tag & mask >> 2) << 2 | 2)),
+        }
+    }
+
+    /// What MPI looks for.
+    fn wanted(&self, select: Selector) -> Result<(c_int, c_int, Handle)> {
+        let (comm, tag) = self.place(select.word)?;
+        let any_tag = select.ignore != 0 && select.word >> 28 & 0xF == USER;
+        let source = if select.source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { select.source };
+        Ok((source, if any_tag { self.mpi.k.any_tag } else { tag }, comm))
+    }
+
+    fn done(&self, is_send: bool, status: &Status) -> Done {
+        if is_send {
+            return Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 };
+        }
+        Done {
+            source: status.int(self.mpi.k.status_source),
+            status: DTL_SUCCESS,
+            word: u64::from(status.int(self.mpi.k.status_tag).unsigned_abs()),
+            size: status::size(self.mpi, status),
+        }
+    }
+
+    /// How an operation ended that MPI says has failed.
+    #[cold]
+    fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Done {
+        let error = self.mpi.failure(call, code);
+        SAID.with(|said| *said.borrow_mut() = Some(error.text().to_owned()));
+        let is_cut = self.mpi.class(code) == self.mpi.k.err_truncate;
+        let status_is = if is_cut { DTL_ERROR_TRUNCATED } else { error.status() };
+        Done { status: status_is, ..self.done(false, status) }
+    }
+
+    fn start_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Handle> {
+        let (comm, tag) = self.place(word)?;
+        let (at, mut request, call) = (data.addr().ptr().cast_const(), 0, &self.mpi.call);
+        let bytes = self.bytes(data.len())?;
+        let large = data.len() > LARGE;
+        let (start, start_large) = match mode {
+            SendMode::Synchronous => (call.issend, call.issend_c),
+            SendMode::Standard | SendMode::Notice => (call.isend, call.isend_c),
+        };
+        let code = match start_large.filter(|_| large) {
+            // SAFETY: the region stays valid until the operation is over, by `Transport::isend`.
+            Some(start) => unsafe {
+                start(at, data.len() as Count, self.mpi.k.byte, dest, tag, comm, &raw mut request)
+            },
+            // SAFETY: as above.
+            None => unsafe { start(at, bytes.count, bytes.datatype, dest, tag, comm, &raw mut request) },
+        };
+        self.release(bytes)?;
+        self.mpi.check("MPI_Isend", code)?;
+        Ok(request)
+    }
+
+    /// So many bytes, as a count and a datatype. In a turn.
+    pub(super) fn bytes(&self, len: usize) -> Result<Bytes> {
+        match c_int::try_from(len) {
+            Ok(count) => Ok(Bytes { count, datatype: self.mpi.k.byte, is_made: false }),
+            Err(_) => Ok(Bytes { count: 1, datatype: self.make_bytes(len)?, is_made: true }),
+        }
+    }
+
+    /// Frees a datatype that was made; what was started with it goes on.
+    pub(super) fn release(&self, mut bytes: Bytes) -> Result<()> {
+        if !bytes.is_made {
+            return Ok(());
+        }
+        // SAFETY: the datatype was made by `make_bytes` and is freed once.
+        let code = unsafe { (self.mpi.call.type_free)(&raw mut bytes.datatype) };
+        self.mpi.check("MPI_Type_free", code)
+    }
+
+    /// A datatype of exactly `len` bytes: blocks of 1 MiB and the rest. It matches whatever way the other
+    /// side spells the same bytes.
+    #[cold]
+    fn make_bytes(&self, len: usize) -> Result<Handle> {
+        const BLOCK: usize = 1 << 20;
+        let (blocks, rest) = (len / BLOCK, len % BLOCK);
+        let (Ok(blocks), Ok(rest)) = (c_int::try_from(blocks), c_int::try_from(rest)) else {
+            return fail!(DTL_ERROR_LIMIT, "a message of {len} bytes: MPI takes up to 2^51");
+        };
+        let (mut block, mut whole) = (0, 0);
+        let call = &self.mpi.call;
+        // SAFETY: MPI is running; a writable local.
+        let code = unsafe { (call.type_contiguous)(BLOCK as c_int, self.mpi.k.byte, &raw mut block) };
+        self.mpi.check("MPI_Type_contiguous", code)?;
+        let counts = [blocks, rest];
+        let places = [0, (len - len % BLOCK) as Count];
+        let types = self.mpi.k.pair(block, self.mpi.k.byte);
+        // SAFETY: three arrays of two, read during the call.
+        let code = unsafe {
+            (call.type_create_struct)(2, counts.as_ptr(), places.as_ptr(), types.as_ptr(), &raw mut whole)
+        };
+        self.mpi.check("MPI_Type_create_struct", code)?;
+        // SAFETY: made above, freed once; what was made of it stays.
+        let code = unsafe { (call.type_free)(&raw mut block) };
+        self.mpi.check("MPI_Type_free", code)?;
+        // SAFETY: made above.
+        let code = unsafe { (call.type_commit)(&raw mut whole) };
+        self.mpi.check("MPI_Type_commit", code)?;
+        Ok(whole)
+    }
+
+    /// A transport of its own for some ranks.
+    fn of_some(&self, ranks: &[i32], number: u32) -> Result<Endpoint> {
+        let _turn = self.mpi.enter()?;
+        let everybody = ranks.len() == self.size.unsigned_abs() as usize && (0..).zip(ranks).all(|(at, rank)| at == *rank);
+        let comm = if everybody { duplicate(self.mpi, self.user)? } else { self.group_comm(ranks, number)? };
+        let opening = Opening { comm, is_borrowed: true, own_algorithms: self.own_algorithms };
+        let mut endpoint = Endpoint::over(self.mpi, &opening)?;
+        endpoint.owns_user = true;
+        endpoint.is_one_node = self.is_one_node || endpoint.shares_memory()?;
+        Ok(endpoint)
+    }
+
+    fn group_comm(&self, ranks: &[i32], number: u32) -> Result<Handle> {
+        let (mut all, mut some, mut comm) = (0, 0, 0);
+        let call = &self.mpi.call;
+        // SAFETY: our communicator; a writable local.
+        let code = unsafe { (call.comm_group)(self.inner, &raw mut all) };
+        self.mpi.check("MPI_Comm_group", code)?;
+        let count = c_int::try_from(ranks.len()).unwrap_or(c_int::MAX);
+        // SAFETY: `count` ranks of the group, read during the call.
+        let code = unsafe { (call.group_incl)(all, count, ranks.as_ptr(), &raw mut some) };
+        self.mpi.check("MPI_Group_incl", code)?;
+        let tag = (number % self.tag_limit.unsigned_abs()) as c_int;
+        // SAFETY: a group of the communicator's ranks; all of them call this, by `Transport::subset`.
+        let made = unsafe { (call.comm_create_group)(self.inner, some, tag, &raw mut comm) };
+        for group in [&mut some, &mut all] {
+            // SAFETY: made above, freed once.
+            let code = unsafe { (call.group_free)(group) };
+            self.mpi.check("MPI_Group_free", code)?;
+        }
+        self.mpi.check("MPI_Comm_create_group", made)?;
+        self.mpi.make_quiet(comm)?;
+        Ok(comm)
+    }
+
+    fn send_now(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<()> {
+        let (comm, tag) = self.place(word)?;
+        let _turn = self.mpi.enter()?;
+        let (at, count) = (data.addr().ptr().cast_const(), data.len() as c_int);
+        let send = if mode == SendMode::Synchronous { self.mpi.call.ssend } else { self.mpi.call.send };
+        // SAFETY: the region is valid during the call; its length fits (checked by the caller).
+        let code = unsafe { send(at, count, self.mpi.k.byte, dest, tag, comm) };
+        self.mpi.check("MPI_Send", code)
+    }
+
+    fn recv_now(&self, data: Region, select: Selector) -> Result<Done> {
+        let (source, tag, comm) = self.wanted(select)?;
+        let _turn = self.mpi.enter()?;
+        let (at, count, mut status) = (data.addr().ptr(), data.len() as c_int, Status::new());
+        // SAFETY: the region is valid during the call; its length fits (checked by the caller).
+        let code = unsafe { (self.mpi.call.recv)(at, count, self.mpi.k.byte, source, tag, comm, &raw mut status) };
+        if code != 0 {
+            return Ok(self.failed("MPI_Recv", code, &status));
+        }
+        Ok(self.done(false, &status))
+    }
+
+    /// Ends what was more than a request.
+    #[cold]
+    fn finish_odd(&self, odd: Odd, is_send: bool, status: &Status) -> Result<Done> {
+        let done = self.done(is_send, status);
+        match odd {
+            Odd::Canceled => {
+                let mut canceled = 0;
+                // SAFETY: the status of a request that is over.
+                let code = unsafe { (self.mpi.call.test_cancelled)(status, &raw mut canceled) };
+                self.mpi.check("MPI_Test_cancelled", code)?;
+                Ok(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } })
+            }
+            Odd::Roomy { room, into } => {
+                into.copy_from(room.region());
+                Ok(Done { status: DTL_ERROR_TRUNCATED, size: room.region().len() as u64, ..done })
+            }
+            Odd::Copied(_) | Odd::Detached(_) | Odd::Listed(_) => Ok(done),
+        }
+    }
+}
+
+/// A count of a datatype.
+pub(super) struct Bytes {
+    pub(super) count: c_int,
+    pub(super) datatype: Handle,
+    is_made: bool,
+}
+
+/// Requests are pointers or `int`s that were made longer, so the two highest bits of one are equal: the
+/// second tells a send.
+const SECOND_BIT: u64 = 1 << 62;
+
+pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
+    OpId(if is_send { request ^ SECOND_BIT } else { request })
+}
+
+fn request_of(op: OpId) -> (Handle, bool) {
+    let is_send = (op.0 ^ op.0 << 1) >> 63 == 1;
+    (if is_send { op.0 ^ SECOND_BIT } else { op.0 }, is_send)
+}
+
+/// A communicator of the same ranks that returns errors. Collective.
+fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
+    let mut copy = 0;
+    // SAFETY: a communicator of MPI's; a writable local.
+    let code = unsafe { (mpi.call.comm_dup)(comm, &raw mut copy) };
+    mpi.check("MPI_Comm_dup", code)?;
+    mpi.make_quiet(copy)?;
+    Ok(copy)
+}
+
+fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
+    // SAFETY: our own communicator, freed once.
+    let code = unsafe { (mpi.call.comm_free)(&raw mut comm) };
+    mpi.check("MPI_Comm_free", code)
+}
+
+/// MPI_TAG_UB.
+fn tag_limit(mpi: &Mpi) -> Result<c_int> {
+    let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
+    let at = (&raw mut value).cast();
+    // SAFETY: the attribute's value is written to a writable local.
+    let code = unsafe { (mpi.call.comm_get_attr)(mpi.k.comm_world, mpi.k.tag_ub, at, &raw mut is_set) };
+    mpi.check("MPI_Comm_get_attr", code)?;
+    if is_set == 0 || value.is_null() {
+        return fail!(DTL_ERROR_MPI, "MPI does not tell its highest tag (MPI_TAG_UB)");
+    }
+    // SAFETY: the attribute is the address of an int that lives as long as MPI does.
+    Ok(unsafe { value.read() })
+}
+
+impl Transport for Endpoint {
+    fn rank(&self) -> i32 {
+        self.rank
+    }
+
+    fn size(&self) -> i32 {
+        self.size
+    }
+
+    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        let _turn = self.mpi.enter()?;
+        if !self.own_algorithms || data.is_empty() {
+            return Ok(id_of(self.start_send(data, dest, word, mode)?, true));
+        }
+        // What may have to be withdrawn is sent from a copy: MPI does not give a message back.
+        let Some(copy) = Scratch::copy_of(data) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a copy of the message", data.len());
+        };
+        let request = self.start_send(copy.region(), dest, word, mode)?;
+        self.odd.add(request, Odd::Copied(copy));
+        Ok(id_of(request, true))
+    }
+
+    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
+        let (source, tag, comm) = self.wanted(select)?;
+        let _turn = self.mpi.enter()?;
+        let (at, mut request, byte) = (data.addr().ptr(), 0, self.mpi.k.byte);
+        let bytes = self.bytes(data.len())?;
+        let code = match self.mpi.call.irecv_c.filter(|_| data.len() > LARGE) {
+            // SAFETY: the region stays valid until the operation is over, by `Transport::irecv`.
+            Some(irecv) => unsafe { irecv(at, data.len() as Count, byte, source, tag, comm, &raw mut request) },
+            // SAFETY: as above.
+            None => unsafe {
+                (self.mpi.call.irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request)
+            },
+        };
+        self.release(bytes)?;
+        self.mpi.check("MPI_Irecv", code)?;
+        Ok(id_of(request, false))
+    }
+
+    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+        let (source, tag, comm) = self.wanted(select)?;
+        let _turn = self.mpi.enter()?;
+        let (mut found, mut status) = (0, Status::new());
+        // SAFETY: our communicator; writable locals.
+        let code = unsafe { (self.mpi.call.iprobe)(source, tag, comm, &raw mut found, &raw mut status) };
+        self.mpi.check("MPI_Iprobe", code)?;
+        Ok((found != 0).then(|| self.done(false, &status)))
+    }
+
+    fn take(&self, select: Selector) -> Result<Option<Matched>> {
+        let (source, tag, comm) = self.wanted(select)?;
+        let _turn = self.mpi.enter()?;
+        let (mut found, mut message, mut status) = (0, 0, Status::new());
+        // SAFETY: our communicator; writable locals.
+        let code = unsafe {
+            (self.mpi.call.improbe)(source, tag, comm, &raw mut found, &raw mut message, &raw mut status)
+        };
+        self.mpi.check("MPI_Improbe", code)?;
+        if found == 0 {
+            return Ok(None);
+        }
+        let done = self.done(false, &status);
+        self.taken.lock().push((message, done.size));
+        Ok(Some(Matched { message: OpId(message), done }))
+    }
+
+    fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
+        let _turn = self.mpi.enter()?;
+        let size = {
+            let mut taken = self.taken.lock();
+            let at = taken.iter().position(|(known, _)| *known == message.0);
+            at.map_or(0, |at| taken.swap_remove(at).1)
+        };
+        // MPI leaves open what a receive writes that is too short: it goes into room for all, then what fits.
+        let is_cut = size > data.len() as u64;
+        let room = if is_cut { Scratch::new(usize::try_from(size).unwrap_or(usize::MAX)) } else { None };
+        let into = room.as_ref().map_or(data, Scratch::region);
+        let (at, mut handle, mut request) = (into.addr().ptr(), message.0, 0);
+        let bytes = self.bytes(into.len())?;
+        let code = match self.mpi.call.imrecv_c.filter(|_| into.len() > LARGE) {
+            // SAFETY: the message was taken and is received once; the memory stays until that is over.
+            Some(imrecv) => unsafe {
+                imrecv(at, into.len() as Count, self.mpi.k.byte, &raw mut handle, &raw mut request)
+            },
+            // SAFETY: as above.
+            None => unsafe {
+                (self.mpi.call.imrecv)(at, bytes.count, bytes.datatype, &raw mut handle, &raw mut request)
+            },
+        };
+        self.release(bytes)?;
+        self.mpi.check("MPI_Imrecv", code)?;
+        if let Some(room) = room {
+            self.odd.add(request, Odd::Roomy { room, into: data });
+        }
+        Ok(id_of(request, false))
+    }
+
+    fn test(&self, op: OpId) -> Result<Option<Done>> {
+        let _turn = self.mpi.enter()?;
+        let (known, is_send) = request_of(op);
+        if self.odd.any() && self.odd.end_detached(known) {
+            return Ok(Some(Done { status: DTL_ERROR_CANCELED, ..self.done(true, &Status::new()) }));
+        }
+        let (mut request, mut over, mut status) = (known, 0, Status::new());
+        // SAFETY: a request of ours that nobody else asks after now; writable locals.
+        let code = unsafe { (self.mpi.call.test)(&raw mut request, &raw mut over, &raw mut status) };
+        if code != 0 {
+            let odd = self.odd.take(known);
+            let done = self.failed("MPI_Test", code, &status);
+            if request != self.mpi.k.request_null {
+                // SAFETY: a failed request that MPI left to us.
+                unsafe { (self.mpi.call.request_free)(&raw mut request) };
+            }
+            drop(odd);
+            return Ok(Some(done));
+        }
+        if over == 0 {
+            return Ok(None);
+        }
+        match self.odd.any().then(|| self.odd.take(known)).flatten() {
+            Some(odd) => self.finish_odd(odd, is_send, &status).map(Some),
+            None => Ok(Some(self.done(is_send, &status))),
+        }
+    }
+
+    fn progress(&self) {
+        let Ok(_turn) = self.mpi.enter() else { return };
+        let (mut found, mut status) = (0, Status::new());
+        // SAFETY: our communicator; writable locals. Only asked to make MPI move.
+        let _moved = unsafe {
+            (self.mpi.call.iprobe)(self.mpi.k.any_source, 0, self.inner, &raw mut found, &raw mut status)
+        };
+    }
+
+    fn cancel(&self, op: OpId) -> Result<()> {
+        let (mut request, is_send) = request_of(op);
+        if is_send {
+            if self.odd.any() && self.odd.detach(request) {
+                return Ok(());
+            }
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "{} does not give a message back once its send has begun: wait for it (its receiver must take it), or set a time limit for the communicator before",
+                self.mpi.version
+            );
+        }
+        let _turn = self.mpi.enter()?;
+        if !self.odd.cancel(request) {
+            return Ok(());
+        }
+        // SAFETY: a receive in flight.
+        let code = unsafe { (self.mpi.call.cancel)(&raw mut request) };
+        self.mpi.check("MPI_Cancel", code)
+    }
+
+    fn send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Option<Result<()>> {
+        let whole = !self.own_algorithms && data.len() <= LARGE;
+        whole.then(|| self.send_now(data, dest, word, mode))
+    }
+
+    fn recv(&self, data: Region, select: Selector) -> Option<Result<Done>> {
+        let whole = !self.own_algorithms && data.len() <= LARGE;
+        whole.then(|| self.recv_now(data, select))
+    }
+
+    fn has_collectives(&self) -> bool {
+        !self.own_algorithms
+    }
+
+    fn takes(&self, call: &Collective) -> bool {
+        collective::takes(call, self.size)
+    }
+
+    fn collective(&self, call: &Collective) -> Result<()> {
+        collective::run(self, call)
+    }
+
+    fn start_collective(&self, call: &Collective) -> Result<OpId> {
+        collective::start(self, call)
+    }
+
+    fn needs_progress(&self) -> bool {
+        false
+    }
+
+    fn subset(&self, ranks: &[i32], number: u32) -> Option<Result<Box<dyn Transport>>> {
+        Some(self.of_some(ranks, number).map(|endpoint| Box::new(endpoint) as Box<dyn Transport>))
+    }
+
+    fn is_one_node(&self) -> bool {
+        self.is_one_node
+    }
+
+    fn describe(&self) -> String {
+        let how = if self.own_algorithms {
+            "collectives of the library (a time limit or determinism was asked for)"
+        } else {
+            "MPI's own collectives"
+        };
+        format!("{}; {how}; threads {:?}", self.mpi.version, self.mpi.level())
+    }
+
+    fn failure_text(&self) -> Option<String> {
+        SAID.with(|said| said.borrow_mut().take())
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.mpi.is_over() {
+            return Ok(());
+        }
+        let _turn = self.mpi.enter()?;
+        free(self.mpi, self.inner)?;
+        if self.owns_user { free(self.mpi, self.user) } else { Ok(()) }
+    }
+}
