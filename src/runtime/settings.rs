@@ -20,7 +20,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "STEPMESH_BAKCEND", meaning: "StepMesh's misspelling of the line above, read last" },
     Variable {
         name: "DTL_COMM",
-        meaning: "kind of the world communicator: auto, self, shm or a registered name",
+        meaning: "kind of the world communicator: auto, self, shm, mpi or a registered name",
     },
     Variable {
         name: "DTL_TIMEOUT",

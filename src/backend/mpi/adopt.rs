@@ -5,7 +5,6 @@ use super::abi::Family;
 use super::find;
 use super::functions::Handle;
 use super::session::{self, Mpi};
-use crate::abi::comm::DTL_COMM_NO_DUP;
 use crate::error::{Result, fail};
 use crate::runtime::backend::OpenArgs;
 use crate::sys::buf::Addr;
@@ -110,11 +109,6 @@ fn place(mpi: &Mpi, comm: Handle) -> Result<(i32, i32)> {
     // SAFETY: as above.
     mpi.check("MPI_Comm_size", unsafe { (mpi.call.comm_size)(comm, &raw mut size) })?;
     Ok((rank, size))
-}
-
-/// Whether messages are to travel on the program's own communicator.
-pub(super) fn is_borrowed(args: &OpenArgs) -> bool {
-    args.flags & DTL_COMM_NO_DUP != 0
 }
 
 #[cfg(test)]

@@ -1,15 +1,21 @@
 //! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build time.
 //!
 //! `find` (which library) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
-//! (started, entered, ended) -> `adopt` (which communicator).
+//! (started, entered, ended) -> `adopt` (which communicator) -> `transport` with `odd` and `status`
+//! (messages), `collective` and `op`.
 
 #[macro_use]
 pub mod abi;
 mod adopt;
+mod collective;
 pub mod constants;
 pub mod find;
 pub mod functions;
+mod odd;
+mod op;
 pub mod session;
+mod status;
+mod transport;
 
 pub use adopt::place_of;
 
@@ -18,6 +24,7 @@ use crate::error::Result;
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
 use crate::runtime::registry::Backend;
 use session::Hold;
+use transport::{Endpoint, Opening};
 
 /// Whether there is an MPI.
 struct Mpi;
@@ -49,7 +56,11 @@ impl Comm for Opener {
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let mpi = session::loaded()?;
-        let opening = adopt::choose(mpi, args)?;
-        transport(mpi, &opening)
+        let opening = Opening {
+            comm: adopt::choose(mpi, args)?,
+            is_borrowed: args.flags & DTL_COMM_NO_DUP != 0,
+            own_algorithms: args.own_algorithms,
+        };
+        Ok(Box::new(Endpoint::open(mpi, &opening)?))
     }
 }
