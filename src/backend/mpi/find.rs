@@ -213,6 +213,11 @@ pub(super) fn text_in(bytes: &[u8]) -> String {
     CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// The first line of a text, with single blanks.
+pub(super) fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The binary interface of a library.
 pub fn interface(found: &Found, call: &Functions, version: &str) -> Result<Abi> {
     let name = found.file.file_name().unwrap_or_default();
@@ -255,7 +260,7 @@ fn unknown(version: &str) -> Error {
         format!(
             "it calls itself \"{}\", whose binary interface is not known (Open MPI, the MPICH family and libmpi_abi are); \
              use dtl_mpi (find_package(dtl COMPONENTS MPI)) with it",
-            version.lines().next().unwrap_or("").trim()
+            first_line(version)
         ),
     )
 }

@@ -126,7 +126,7 @@ impl Mpi {
             call,
             k,
             family: abi.family,
-            version: version.lines().next().unwrap_or("").trim().to_owned(),
+            version: find::first_line(&version),
             file,
             state: AtomicU32::new(UNSTARTED),
             is_ours: AtomicBool::new(false),
