@@ -784,9 +784,9 @@ typedef struct dtl_recv_info_t {
 typedef struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     uint32_t struct_size;
-    /// DTL_COMM_DETERMINISTIC or 0.
+    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), or 0.
     uint32_t flags;
-    /// "auto", "self", "shm" or the name of a registered backend with a comm table. NULL = "auto".
+    /// "auto", "self", "shm", "mpi" or the name of a registered backend with a comm table. NULL = "auto".
     /// ("threads" is opened by dtl_comm_threads.)
     const char *kind;
     /// This process' rank, 0 … size-1. Read only if size is set.
@@ -799,7 +799,9 @@ typedef struct dtl_comm_desc_t {
     /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from
     /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE.
     uint64_t timeout_ns;
-    /// Passed unread to a registered backend's `open`; NULL for the built-in kinds.
+    /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran handle
+    /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Passed
+    /// unread to a registered backend's `open`. NULL for the other built-in kinds.
     void *native;
 } dtl_comm_desc_t;
 
@@ -810,6 +812,13 @@ typedef struct dtl_comm_desc_t {
 /// timings, also where a kind brings faster ones of its own that are not. Today none does (also
 /// DTL_DETERMINISTIC=1).
 #define DTL_COMM_DETERMINISTIC 1u
+
+/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator that is
+/// named, not on a duplicate: they match those that the program sends and receives through MPI itself, as
+/// MPI_BYTE with the same rank and tag. That communicator must then live longer than ours, and keep an
+/// error handler that returns if errors are to be seen here. The library's own messages
+/// have a duplicate all the same.
+#define DTL_COMM_NO_DUP 2u
 
 /// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
 typedef struct dtl_comm_info_t {
@@ -2132,6 +2141,41 @@ DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_i
 /// Threads: any; not collective, one call makes all ranks. Equivalent: none in MPI (endpoints were
 /// proposed for it); ncclCommInitAll.
 DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, dtl_comm_t *out);
+
+/* -----------------------------------------------------------------------------------------------
+ * Communicators over MPI's.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Opens a communicator of kind "mpi" over the ranks of one of the program's MPI communicators, in the same
+/// order. Needs no mpi.h here and no MPI at build time: the MPI that is in the process is used, be it Open MPI,
+/// MPICH, Intel MPI or another of MPICH's family, or one with the standard binary interface (libmpi_abi).
+/// Collective over the communicator.
+///
+///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C
+///     lib.dtl_comm_from_mpi_fint(mpi4py.MPI.COMM_WORLD.py2f(), byref(comm))     # Python
+///
+/// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours, keeps its
+/// error handler, and may be freed while `out` lives. (With messages on the communicator itself:
+/// dtl_comm_open with kind "mpi", `native` and DTL_COMM_NO_DUP.)
+///
+/// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`, or call
+/// dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out` answer
+/// DTL_ERROR_INVALID_STATE from the beginning of MPI_Finalize on, and dtl_comm_destroy succeeds.
+/// (Without this function, dtl_comm_open with kind "mpi" initialises MPI if the program has not, with
+/// MPI_THREAD_MULTIPLE; the last dtl_finalize then finalises it, and MPI cannot be started again in this
+/// process.)
+///
+/// @param comm  what MPI_Comm_c2f gives (MPI_Fint, in Fortran the communicator itself).
+/// @param out   yours; end it with dtl_comm_destroy.
+/// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised. DTL_ERROR_INVALID_ARGUMENT:
+///         MPI_COMM_NULL, no communicator, or an intercommunicator. DTL_ERROR_UNAVAILABLE: the MPI in the
+///         process cannot be used (why is in the text). DTL_ERROR_NOT_SUPPORTED: this thread may not call
+///         MPI. DTL_ERROR_MPI: MPI answered an error (class and text in dtl_last_error). A communicator
+///         that was freed already is an error that MPI may end the process for.
+/// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns, calls of
+/// MPI by the program at the same time are yours to keep apart. Below: the thread that initialised MPI; others
+/// get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`. Equivalent: MPI_Comm_dup.
+DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out);
 
 /* -----------------------------------------------------------------------------------------------
  * Point to point: send, receive, exchange, probe; their requests.

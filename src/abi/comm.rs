@@ -48,9 +48,9 @@ pub struct dtl_recv_info_t {
 pub struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     pub struct_size: u32,
-    /// DTL_COMM_DETERMINISTIC or 0.
+    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), or 0.
     pub flags: u32,
-    /// "auto", "self", "shm" or the name of a registered backend with a comm table. NULL = "auto".
+    /// "auto", "self", "shm", "mpi" or the name of a registered backend with a comm table. NULL = "auto".
     /// ("threads" is opened by dtl_comm_threads.)
     pub kind: *const c_char,
     /// This process' rank, 0 … size-1. Read only if size is set.
@@ -63,7 +63,9 @@ pub struct dtl_comm_desc_t {
     /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from
     /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE.
     pub timeout_ns: u64,
-    /// Passed unread to a registered backend's `open`; NULL for the built-in kinds.
+    /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran handle
+    /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Passed
+    /// unread to a registered backend's `open`. NULL for the other built-in kinds.
     pub native: *mut c_void,
 }
 
@@ -71,6 +73,13 @@ pub struct dtl_comm_desc_t {
 /// timings, also where a kind brings faster ones of its own that are not. Today none does (also
 /// DTL_DETERMINISTIC=1).
 pub const DTL_COMM_DETERMINISTIC: u32 = 1;
+
+/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator that is
+/// named, not on a duplicate: they match those that the program sends and receives through MPI itself, as
+/// MPI_BYTE with the same rank and tag. That communicator must then live longer than ours, and keep an
+/// error handler that returns if errors are to be seen here. The library's own messages
+/// have a duplicate all the same.
+pub const DTL_COMM_NO_DUP: u32 = 2;
 
 /// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
 #[repr(C)]

@@ -19,5 +19,5 @@ use std::sync::Arc;
 #[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
     let [alone, threads] = local::backends();
-    [host::backend(), null::backend(), alone, threads, shm::backend()].map(Arc::new).into()
+    [host::backend(), null::backend(), alone, threads, shm::backend(), mpi::backend()].map(Arc::new).into()
 }

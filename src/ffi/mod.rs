@@ -38,6 +38,8 @@ pub mod comm;
 
 pub mod threads;
 
+pub mod mpi;
+
 pub mod p2p;
 
 pub mod request;

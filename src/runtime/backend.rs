@@ -4,7 +4,7 @@
 //! A method that returns `Option` is an optional slot: `None` means "not provided", and the caller
 //! (always in `runtime`) uses its generic version or answers NOT_SUPPORTED.
 
-use crate::abi::comm::{DTL_ANY_TAG, DTL_PROC_NULL, dtl_recv_info_t};
+use crate::abi::comm::{DTL_ANY_TAG, DTL_COMM_DETERMINISTIC, DTL_PROC_NULL, dtl_recv_info_t};
 use crate::abi::device::*;
 use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
 use crate::abi::runtime::dtl_task_fn_t;
@@ -223,6 +223,10 @@ impl OpenArgs {
 
 /// Communication: opens transports.
 pub trait Comm: Send + Sync {
+    /// The flags of `dtl_comm_desc_t` that it knows.
+    fn flags(&self) -> u32 {
+        DTL_COMM_DETERMINISTIC
+    }
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
     /// Opens all ranks of a communicator within this process, in the order of their ranks. Such

@@ -20,7 +20,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "STEPMESH_BAKCEND", meaning: "StepMesh's misspelling of the line above, read last" },
     Variable {
         name: "DTL_COMM",
-        meaning: "kind of the world communicator: auto, self, shm or a registered name",
+        meaning: "kind of the world communicator: auto, self, shm, mpi or a registered name",
     },
     Variable {
         name: "DTL_TIMEOUT",
@@ -32,6 +32,10 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "DTL_PLUGIN_PATH",
         meaning: "folders to search for plugins, and plugin files, separated by ':'",
+    },
+    Variable {
+        name: "DTL_MPI_LIBRARY",
+        meaning: "MPI library of kind mpi: a path or soname (default: the one in the process, else by launcher)",
     },
     Variable {
         name: "DTL_CMA",
@@ -46,7 +50,7 @@ pub const VARIABLES: &[Variable] = &[
 ];
 
 /// Those that make code be loaded. Nobody may choose that for a program with more rights than his own.
-const LOADING_CODE: &[&str] = &["DTL_PLUGIN_PATH"];
+const LOADING_CODE: &[&str] = &["DTL_PLUGIN_PATH", "DTL_MPI_LIBRARY"];
 
 /// Takes out what a privileged program must not listen to, and says so.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
@@ -72,6 +76,8 @@ pub struct Settings {
     pub log_level: Option<i32>,
     /// Where plugins are searched for before the installed ones.
     pub plugin_path: Option<String>,
+    /// Which MPI is loaded if none is in the process.
+    pub mpi_library: Option<String>,
 }
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
@@ -115,6 +121,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
             .unwrap_or(false),
         log_level,
         plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
+        mpi_library: get("DTL_MPI_LIBRARY").map(str::to_owned),
     })
 }
 
@@ -231,13 +238,21 @@ mod tests {
 
     #[test]
     fn a_privileged_program_is_not_told_what_to_load() {
-        let mut all = environment(&[("DTL_PLUGIN_PATH", "/tmp/evil"), ("DTL_BACKEND", "null")]);
+        let mut all = environment(&[
+            ("DTL_PLUGIN_PATH", "/tmp/evil"),
+            ("DTL_MPI_LIBRARY", "/tmp/evil.so"),
+            ("DTL_BACKEND", "null"),
+        ]);
         assert!(withhold(&mut all, false).is_empty());
         assert_eq!(from_environment(&all).unwrap().plugin_path.as_deref(), Some("/tmp/evil"));
         assert_eq!(
             withhold(&mut all, true),
-            ["DTL_PLUGIN_PATH is ignored: this program runs with raised privileges"]
+            [
+                "DTL_PLUGIN_PATH is ignored: this program runs with raised privileges",
+                "DTL_MPI_LIBRARY is ignored: this program runs with raised privileges"
+            ]
         );
+        assert_eq!(from_environment(&all).unwrap().mpi_library, None);
         let settings = from_environment(&all).unwrap();
         assert_eq!((settings.plugin_path, settings.backend.as_deref()), (None, Some("null")));
     }

@@ -29,13 +29,63 @@ impl Module {
         NonNull::new(handle).map(Module).ok_or_else(last_error)
     }
 
-    /// The address of a symbol.
+    /// An object that is loaded already, by whomever: its path or the name that it was asked for by.
+    #[must_use]
+    pub fn loaded(path: &Path) -> Option<Self> {
+        Self::reopen(path, libc::RTLD_LOCAL)
+    }
+
+    /// Lets objects that are loaded from now on use the symbols of one that is loaded already.
+    #[must_use]
+    pub fn make_global(path: &Path) -> bool {
+        Self::reopen(path, libc::RTLD_GLOBAL).is_some()
+    }
+
+    fn reopen(path: &Path, visible: i32) -> Option<Self> {
+        let name = CString::new(path.as_os_str().as_bytes()).ok()?;
+        // SAFETY: a NUL-terminated path; RTLD_NOLOAD loads nothing, so nothing runs.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD | visible) };
+        NonNull::new(handle).map(Module)
+    }
+
+    /// The address of a symbol of the object, or of those that it was loaded with.
     #[must_use]
     pub fn symbol(&self, name: &CStr) -> Option<Addr> {
         // SAFETY: a handle that is never closed and a NUL-terminated name.
         let address = unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) };
         (!address.is_null()).then(|| Addr::new(address))
     }
+}
+
+/// The address of a symbol that the program itself would use under this name: its own, a linked library's,
+/// or one of a library that was loaded for all to see.
+#[must_use]
+pub fn process_symbol(name: &CStr) -> Option<Addr> {
+    // SAFETY: the handle of the default search and a NUL-terminated name.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then(|| Addr::new(address))
+}
+
+/// The paths of all loaded objects, as the loader knows them.
+#[must_use]
+pub fn loaded_files() -> Vec<PathBuf> {
+    unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, list: *mut c_void) -> i32 {
+        // SAFETY: the loader hands in a description that is valid during this call.
+        let name = unsafe { (*info).dlpi_name };
+        if !name.is_null() {
+            // SAFETY: not null, so a NUL-terminated path.
+            let name = unsafe { CStr::from_ptr(name) };
+            // SAFETY: the list below; nobody else uses it while dl_iterate_phdr runs.
+            let list = unsafe { &mut *list.cast::<Vec<PathBuf>>() };
+            list.push(PathBuf::from(OsStr::from_bytes(name.to_bytes())));
+        }
+        0
+    }
+    let mut list: Vec<PathBuf> = Vec::new();
+    // SAFETY: `note` does not unwind and takes `list` for what it is, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut list).cast()) };
+    list.retain(|path| !path.as_os_str().is_empty());
+    list
 }
 
 /// What the loader says of this thread's last failure.
@@ -53,11 +103,17 @@ fn last_error() -> String {
 /// the program that it was linked into.
 #[must_use]
 pub fn own_file() -> Option<PathBuf> {
+    let here: *const c_void = (own_file as fn() -> Option<PathBuf>) as *const c_void;
+    file_of(Addr::new(here.cast_mut()))
+}
+
+/// The object file that an address belongs to, without symbolic links.
+#[must_use]
+pub fn file_of(address: Addr) -> Option<PathBuf> {
     // SAFETY: all-zero is a valid Dl_info: null pointers.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    let here: *const c_void = (own_file as fn() -> Option<PathBuf>) as *const c_void;
     // SAFETY: `info` is a writable local; any address may be asked after.
-    let found = unsafe { libc::dladdr(here, &raw mut info) } != 0;
+    let found = unsafe { libc::dladdr(address.ptr(), &raw mut info) } != 0;
     let name: *const c_char = info.dli_fname;
     if !found || name.is_null() {
         return None;
@@ -91,5 +147,18 @@ mod tests {
         // SAFETY: there is no such object, so nothing of it runs.
         let error = unsafe { Module::open(Path::new("/no/such/file.so")) }.err().expect("no such file");
         assert!(error.contains("/no/such/file.so"), "{error}");
+    }
+
+    #[test]
+    fn finds_what_is_loaded() {
+        let malloc = process_symbol(c"malloc").expect("the C library");
+        let file = file_of(malloc).expect("its file");
+        assert!(file.to_string_lossy().contains("libc"), "{file:?}");
+        let listed = loaded_files();
+        let path = listed.iter().find(|path| std::fs::canonicalize(path).is_ok_and(|path| path == file));
+        let module = Module::loaded(path.expect("listed")).expect("loaded");
+        assert_eq!(module.symbol(c"malloc"), Some(malloc));
+        assert!(process_symbol(c"no_such_symbol_anywhere").is_none());
+        assert!(Module::loaded(Path::new("/no/such/file.so")).is_none());
     }
 }

@@ -9,6 +9,7 @@ static const int32_t e_zero[1] = {0};
     X(NONE, dtl_comm_world, (&o->handles.comm)) \
     X(NONE, dtl_comm_threads, (1, 0, &o->handles.comm))                                           \
     X(NONE, dtl_comm_open, (NULL, &o->handles.comm)) \
+    X(NONE, dtl_comm_from_mpi_fint, (0, &o->handles.comm)) \
     X(COMM, dtl_comm_destroy, (h->comm)) \
     X(COMM, dtl_comm_rank, (h->comm, &o->number)) \
     X(COMM, dtl_comm_size, (h->comm, &o->number)) \

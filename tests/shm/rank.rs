@@ -23,6 +23,7 @@ pub(crate) fn try_open_for(millis: u64) -> Result<Rank> {
         job: c"".to_owned(),
         timeout_ns: Duration::from_millis(millis).as_nanos() as u64,
         native: Addr::NULL,
+        own_algorithms: false,
     };
     Shm.open(&args)
 }

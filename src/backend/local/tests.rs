@@ -29,6 +29,7 @@ fn open_self() -> Box<dyn Transport> {
         job: c"".to_owned(),
         timeout_ns: u64::MAX,
         native: crate::sys::buf::Addr::NULL,
+        own_algorithms: false,
     };
     SelfComm.open(&args).expect("self")
 }

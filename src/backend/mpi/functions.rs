@@ -24,6 +24,12 @@ pub type Count = i64;
 #[derive(Clone, Copy)]
 pub struct Status(pub [u8; 48]);
 
+impl Default for Status {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Status {
     /// All zero.
     pub const fn new() -> Self {
@@ -48,6 +54,8 @@ type Counts = *const Count;
 pub type Reduce = unsafe extern "C" fn(Mut, Mut, *const c_int, *const Handle);
 /// The same for numbers of elements beyond an `int`.
 pub type ReduceLarge = unsafe extern "C" fn(Mut, Mut, *const Count, *const Handle);
+/// Called for an error on a communicator: communicator, code (more arguments may follow).
+pub type HandleError = unsafe extern "C" fn(*mut Handle, *mut c_int);
 /// Called when an attribute goes away (with its communicator): communicator, key, value, extra.
 pub type DeleteAttribute = unsafe extern "C" fn(Handle, c_int, Mut, Mut) -> c_int;
 /// Called when a communicator with an attribute is duplicated.
@@ -56,14 +64,14 @@ pub type CopyAttribute = unsafe extern "C" fn(Handle, c_int, Mut, Mut, Mut, *mut
 macro_rules! functions {
     (
         required { $($field:ident = $name:literal ($($arg:ty),*);)* }
-        optional { $($maybe:ident = $maybe_name:literal ($($maybe_arg:ty),*);)* }
+        optional { $($maybe:ident = $maybe_name:literal ($($maybe_arg:ty),*) -> $maybe_result:ty;)* }
     ) => {
         /// The functions. Those in `Option` are newer than MPI-3.
         #[derive(Clone, Copy)]
         #[allow(missing_docs, reason = "named and specified by the MPI standard")]
         pub struct Functions {
             $(pub $field: unsafe extern "C" fn($($arg),*) -> c_int,)*
-            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> c_int>,)*
+            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> $maybe_result>,)*
         }
 
         impl Functions {
@@ -82,7 +90,7 @@ macro_rules! functions {
                 $(let $maybe = find($maybe_name).map(|at| {
                     // SAFETY: the function of this name has this signature in the MPI standard.
                     unsafe {
-                        std::mem::transmute::<Mut, unsafe extern "C" fn($($maybe_arg),*) -> c_int>(at.ptr())
+                        std::mem::transmute::<Mut, unsafe extern "C" fn($($maybe_arg),*) -> $maybe_result>(at.ptr())
                     }
                 });)*
                 Ok(Functions { $($field,)* $($maybe,)* })
@@ -107,6 +115,7 @@ functions! {
         comm_rank = c"MPI_Comm_rank"(Handle, *mut c_int);
         comm_size = c"MPI_Comm_size"(Handle, *mut c_int);
         comm_dup = c"MPI_Comm_dup"(Handle, *mut Handle);
+        comm_dup_with_info = c"MPI_Comm_dup_with_info"(Handle, Handle, *mut Handle);
         comm_split = c"MPI_Comm_split"(Handle, c_int, c_int, *mut Handle);
         comm_split_type = c"MPI_Comm_split_type"(Handle, c_int, c_int, Handle, *mut Handle);
         comm_create_group = c"MPI_Comm_create_group"(Handle, Handle, c_int, *mut Handle);
@@ -114,6 +123,7 @@ functions! {
         comm_test_inter = c"MPI_Comm_test_inter"(Handle, *mut c_int);
         comm_free = c"MPI_Comm_free"(*mut Handle);
         comm_set_errhandler = c"MPI_Comm_set_errhandler"(Handle, Handle);
+        comm_create_errhandler = c"MPI_Comm_create_errhandler"(HandleError, *mut Handle);
         comm_get_attr = c"MPI_Comm_get_attr"(Handle, c_int, Mut, *mut c_int);
         comm_set_attr = c"MPI_Comm_set_attr"(Handle, c_int, Mut);
         comm_create_keyval = c"MPI_Comm_create_keyval"(CopyAttribute, DeleteAttribute, *mut c_int, Mut);
@@ -180,16 +190,17 @@ functions! {
         iexscan = c"MPI_Iexscan"(Const, Mut, c_int, Handle, Handle, Handle, *mut Handle);
     }
     optional {
-        comm_f2c = c"MPI_Comm_f2c"(c_int);
-        comm_fromint = c"MPI_Comm_fromint"(c_int);
-        get_elements_x = c"MPI_Get_elements_x"(*const Status, Handle, *mut Count);
-        get_elements_c = c"MPI_Get_elements_c"(*const Status, Handle, *mut Count);
-        send_c = c"MPI_Send_c"(Const, Count, Handle, c_int, c_int, Handle);
-        ssend_c = c"MPI_Ssend_c"(Const, Count, Handle, c_int, c_int, Handle);
-        isend_c = c"MPI_Isend_c"(Const, Count, Handle, c_int, c_int, Handle, *mut Handle);
-        issend_c = c"MPI_Issend_c"(Const, Count, Handle, c_int, c_int, Handle, *mut Handle);
-        recv_c = c"MPI_Recv_c"(Mut, Count, Handle, c_int, c_int, Handle, *mut Status);
-        irecv_c = c"MPI_Irecv_c"(Mut, Count, Handle, c_int, c_int, Handle, *mut Handle);
-        imrecv_c = c"MPI_Imrecv_c"(Mut, Count, Handle, *mut Handle, *mut Handle);
+        comm_f2c = c"MPI_Comm_f2c"(c_int) -> Handle;
+        comm_fromint = c"MPI_Comm_fromint"(c_int) -> Handle;
+        abi_get_version = c"MPI_Abi_get_version"(*mut c_int, *mut c_int) -> c_int;
+        get_elements_x = c"MPI_Get_elements_x"(*const Status, Handle, *mut Count) -> c_int;
+        get_elements_c = c"MPI_Get_elements_c"(*const Status, Handle, *mut Count) -> c_int;
+        send_c = c"MPI_Send_c"(Const, Count, Handle, c_int, c_int, Handle) -> c_int;
+        ssend_c = c"MPI_Ssend_c"(Const, Count, Handle, c_int, c_int, Handle) -> c_int;
+        isend_c = c"MPI_Isend_c"(Const, Count, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
+        issend_c = c"MPI_Issend_c"(Const, Count, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
+        recv_c = c"MPI_Recv_c"(Mut, Count, Handle, c_int, c_int, Handle, *mut Status) -> c_int;
+        irecv_c = c"MPI_Irecv_c"(Mut, Count, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
+        imrecv_c = c"MPI_Imrecv_c"(Mut, Count, Handle, *mut Handle, *mut Handle) -> c_int;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::link::Link;
 use super::{Comm, TABLE, insert, progress};
-use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
+use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, dtl_comm_desc_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{OpenArgs, Transport};
@@ -101,13 +101,6 @@ fn time_limit(given: u64) -> u64 {
 
 fn make(description: &Description) -> Result<Comm> {
     let raw = &description.raw;
-    if raw.flags & !DTL_COMM_DETERMINISTIC != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "flags {:#x}: only DTL_COMM_DETERMINISTIC is known",
-            raw.flags
-        );
-    }
     let named = match raw.size {
         0 => None,
         size if size > 0 && (0..size).contains(&raw.rank) => Some((raw.rank, size)),
@@ -121,6 +114,7 @@ fn make(description: &Description) -> Result<Comm> {
     };
     let launch = if named.is_some() { None } else { launch::from_environment()? };
     let backend = choose(description.kind.as_deref(), named, launch.as_ref())?;
+    check_flags(&backend, raw.flags)?;
     let timeout_ns = time_limit(raw.timeout_ns);
     let job = description
         .job
@@ -197,6 +191,22 @@ pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<S
     };
     explain::chose("communicator", &format!("{kind}, because {why}"));
     Ok(kind.to_owned())
+}
+
+fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
+    let known = backend.comm.as_deref().map_or(0, |comm| comm.flags());
+    match flags & !known {
+        0 => Ok(()),
+        DTL_COMM_NO_DUP => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags: DTL_COMM_NO_DUP is for kind \"mpi\", not for \"{}\"",
+            backend.name()
+        ),
+        _ => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags {flags:#x}: only DTL_COMM_DETERMINISTIC and DTL_COMM_NO_DUP are known"
+        ),
+    }
 }
 
 fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {

@@ -1,0 +1,196 @@
+//! The constants of the loaded MPI, resolved once: handles and numbers ready to be passed.
+//!
+//! Not here: their values in each binary interface (`abi`).
+
+use super::abi::{self, Abi, Int, Place, Pointer};
+use super::functions::Handle;
+use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use crate::error::{Result, fail};
+use crate::sys::buf::Addr;
+use std::ffi::{CStr, CString, c_int, c_void};
+
+/// Numbers of dtypes and operations that a table is kept for.
+const NUMBERS: usize = 32;
+
+/// The constants.
+pub struct Constants {
+    /// MPI_COMM_WORLD.
+    pub comm_world: Handle,
+    /// MPI_COMM_SELF.
+    pub comm_self: Handle,
+    /// MPI_COMM_NULL.
+    pub comm_null: Handle,
+    /// MPI_GROUP_NULL.
+    pub group_null: Handle,
+    /// MPI_REQUEST_NULL.
+    pub request_null: Handle,
+    /// MPI_MESSAGE_NULL.
+    pub message_null: Handle,
+    /// MPI_MESSAGE_NO_PROC.
+    pub message_no_proc: Handle,
+    /// MPI_INFO_NULL.
+    pub info_null: Handle,
+    /// MPI_DATATYPE_NULL.
+    pub datatype_null: Handle,
+    /// MPI_OP_NULL.
+    pub op_null: Handle,
+    /// MPI_BYTE.
+    pub byte: Handle,
+    /// MPI_INT.
+    pub int: Handle,
+    /// MPI_ANY_SOURCE.
+    pub any_source: c_int,
+    /// MPI_ANY_TAG.
+    pub any_tag: c_int,
+    /// MPI_PROC_NULL.
+    pub proc_null: c_int,
+    /// MPI_UNDEFINED.
+    pub undefined: c_int,
+    /// MPI_COMM_TYPE_SHARED.
+    pub comm_type_shared: c_int,
+    /// MPI_TAG_UB, the attribute's key.
+    pub tag_ub: c_int,
+    /// MPI_IN_PLACE.
+    pub in_place: Addr,
+    /// MPI_BOTTOM.
+    pub bottom: Addr,
+    /// MPI_STATUS_IGNORE.
+    pub status_ignore: Addr,
+    /// MPI_STATUSES_IGNORE.
+    pub statuses_ignore: Addr,
+    /// MPI_THREAD_SINGLE.
+    pub thread_single: c_int,
+    /// MPI_THREAD_FUNNELED.
+    pub thread_funneled: c_int,
+    /// MPI_THREAD_SERIALIZED.
+    pub thread_serialized: c_int,
+    /// MPI_THREAD_MULTIPLE.
+    pub thread_multiple: c_int,
+    /// MPI_ERR_TRUNCATE.
+    pub err_truncate: c_int,
+    /// MPI_ERR_IN_STATUS.
+    pub err_in_status: c_int,
+    /// MPI_ERR_PENDING.
+    pub err_pending: c_int,
+    /// MPI_ERR_NO_MEM.
+    pub err_no_mem: c_int,
+    /// MPIX_ERR_PROC_FAILED; [`abi::ABSENT`] where there is none.
+    pub err_proc_failed: c_int,
+    /// MPIX_ERR_PROC_FAILED_PENDING; [`abi::ABSENT`] where there is none.
+    pub err_proc_failed_pending: c_int,
+    /// MPIX_ERR_REVOKED; [`abi::ABSENT`] where there is none.
+    pub err_revoked: c_int,
+    /// Where MPI_SOURCE is in a status.
+    pub status_source: usize,
+    /// Where MPI_TAG is in a status.
+    pub status_tag: usize,
+    /// Where MPI_ERROR is in a status.
+    pub status_error: usize,
+    /// Size of a handle in memory.
+    pub handle_size: usize,
+    datatypes: [Option<Handle>; NUMBERS],
+    ops: [Option<Handle>; NUMBERS],
+}
+
+/// Finds a symbol of the library, data or function.
+pub type Find<'a> = &'a dyn Fn(&CStr) -> Option<Addr>;
+
+impl Constants {
+    /// Resolves them; the first symbol that is missing is named.
+    pub fn resolve(abi: &Abi, find: Find<'_>) -> Result<Self> {
+        let handle = |name: abi::Handle| place(abi.handle(name), find);
+        let pointer = |name: Pointer| place(abi.pointer(name), find).map(address);
+        let int = |name: Int| abi.int(name);
+        Ok(Constants {
+            comm_world: handle(abi::Handle::CommWorld)?,
+            comm_self: handle(abi::Handle::CommSelf)?,
+            comm_null: handle(abi::Handle::CommNull)?,
+            group_null: handle(abi::Handle::GroupNull)?,
+            request_null: handle(abi::Handle::RequestNull)?,
+            message_null: handle(abi::Handle::MessageNull)?,
+            message_no_proc: handle(abi::Handle::MessageNoProc)?,
+            info_null: handle(abi::Handle::InfoNull)?,
+            datatype_null: handle(abi::Handle::DatatypeNull)?,
+            op_null: handle(abi::Handle::OpNull)?,
+            byte: handle(abi::Handle::Byte)?,
+            int: handle(abi::Handle::Int)?,
+            any_source: int(Int::AnySource),
+            any_tag: int(Int::AnyTag),
+            proc_null: int(Int::ProcNull),
+            undefined: int(Int::Undefined),
+            comm_type_shared: int(Int::CommTypeShared),
+            tag_ub: int(Int::TagUb),
+            in_place: pointer(Pointer::InPlace)?,
+            bottom: pointer(Pointer::Bottom)?,
+            status_ignore: pointer(Pointer::StatusIgnore)?,
+            statuses_ignore: pointer(Pointer::StatusesIgnore)?,
+            thread_single: int(Int::ThreadSingle),
+            thread_funneled: int(Int::ThreadFunneled),
+            thread_serialized: int(Int::ThreadSerialized),
+            thread_multiple: int(Int::ThreadMultiple),
+            err_truncate: int(Int::ErrTruncate),
+            err_in_status: int(Int::ErrInStatus),
+            err_pending: int(Int::ErrPending),
+            err_no_mem: int(Int::ErrNoMem),
+            err_proc_failed: int(Int::ErrProcFailed),
+            err_proc_failed_pending: int(Int::ErrProcFailedPending),
+            err_revoked: int(Int::ErrRevoked),
+            status_source: abi.status_source,
+            status_tag: abi.status_tag,
+            status_error: abi.status_error,
+            handle_size: abi.handle_size,
+            datatypes: table(&|number| abi::datatype(number).map(handle))?,
+            ops: table(&|number| abi::operation(number).map(handle))?,
+        })
+    }
+
+    /// An array of two handles as it lies in memory.
+    #[must_use]
+    pub fn pair(&self, first: Handle, second: Handle) -> [Handle; 2] {
+        if self.handle_size == size_of::<Handle>() { [first, second] } else { [first | second << 32, 0] }
+    }
+
+    /// MPI's datatype for a built-in dtype; `None`: it has none of the same layout and meaning.
+    #[inline]
+    #[must_use]
+    pub fn datatype(&self, dtype: dtl_dtype_t) -> Option<Handle> {
+        *self.datatypes.get(usize::try_from(dtype).ok()?)?
+    }
+
+    /// MPI's operation for a built-in one; `None`: it has none.
+    #[inline]
+    #[must_use]
+    pub fn op(&self, op: dtl_reduce_op_t) -> Option<Handle> {
+        *self.ops.get(usize::try_from(op).ok()?)?
+    }
+}
+
+type Entry<'a> = &'a dyn Fn(i32) -> Option<Result<Handle>>;
+
+fn table(entry: Entry<'_>) -> Result<[Option<Handle>; NUMBERS]> {
+    let mut table = [None; NUMBERS];
+    for (number, place) in (0..).zip(&mut table) {
+        *place = entry(number).transpose()?;
+    }
+    Ok(table)
+}
+
+fn address(value: u64) -> Addr {
+    // Small numbers, not addresses of anything: no provenance to keep.
+    Addr::new(std::ptr::without_provenance_mut::<c_void>(usize::try_from(value).unwrap_or(0)))
+}
+
+fn place(place: Place, find: Find<'_>) -> Result<u64> {
+    match place {
+        Place::Value(value) => Ok(value),
+        Place::Address(symbol) => Ok(symbol_of(symbol, find)?.get() as u64),
+        Place::Content(symbol) => fail!(DTL_ERROR_INTERNAL, "{symbol} is not a constant of this table"),
+    }
+}
+
+fn symbol_of(symbol: &str, find: Find<'_>) -> Result<Addr> {
+    match CString::new(symbol).ok().and_then(|name| find(&name)) {
+        Some(address) => Ok(address),
+        None => fail!(DTL_ERROR_UNAVAILABLE, "it has no symbol {symbol}"),
+    }
+}

@@ -1,0 +1,347 @@
+//! Which MPI library: the one that is in the process already, else the one that is named, else the one
+//! that fits the launcher. A second MPI in one process would end it, so that is never tried.
+//!
+//! Not here: what is done with it (`session`).
+
+use super::abi::{self, Abi};
+use super::functions::Functions;
+use crate::error::{Error, Result, fail};
+use crate::sys::buf::Addr;
+use crate::sys::dl::{self, Module};
+use crate::sys::trust;
+use std::ffi::{CStr, OsStr, c_int};
+use std::path::{Path, PathBuf};
+
+/// An MPI library in this process.
+pub struct Found {
+    place: Place,
+    /// The file that its functions come from.
+    pub file: PathBuf,
+}
+
+enum Place {
+    /// The program's own search finds it. Then data must be found that way too: a program that is linked with
+    /// the library can have its copy of them (copy relocations).
+    Process,
+    /// Only its handle does: somebody loaded it for himself.
+    Module(Module),
+}
+
+/// What makes a library an MPI.
+const MARK: &CStr = c"MPI_Comm_rank";
+/// The same under the name that tools do not put themselves before.
+const OWN_MARK: &CStr = c"PMPI_Comm_rank";
+
+impl Found {
+    /// A symbol of the library.
+    #[must_use]
+    pub fn symbol(&self, name: &CStr) -> Option<Addr> {
+        match &self.place {
+            Place::Process => dl::process_symbol(name),
+            Place::Module(module) => module.symbol(name),
+        }
+    }
+
+    /// `None`: there is no MPI at that place.
+    fn at(place: Place) -> Option<Self> {
+        let mut found = Found { place, file: PathBuf::new() };
+        found.symbol(MARK)?;
+        found.file = dl::file_of(found.symbol(OWN_MARK).or_else(|| found.symbol(MARK))?)?;
+        Some(found)
+    }
+
+    /// Lets the parts that the library itself loads when it starts see its symbols. After this it can
+    /// be found by the program's own search.
+    pub fn publish(&self) {
+        if matches!(self.place, Place::Module(_)) {
+            // It is loaded, so the loader cannot but find it.
+            let _ = dl::Module::make_global(&self.file);
+        }
+    }
+}
+
+/// The MPI that is in this process already, whoever brought it.
+#[must_use]
+pub fn present() -> Option<Found> {
+    Found::at(Place::Process).or_else(|| {
+        let mut files = dl::loaded_files();
+        files.retain(|file| is_called_as_an_mpi(file));
+        files.iter().find_map(|file| Found::at(Place::Module(Module::loaded(file)?)))
+    })
+}
+
+/// libmpi.so.12, libmpich.so.12, libmpi_abi.so.1, libmpi_cray.so …: all that MPIs are called.
+fn is_called_as_an_mpi(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("libmpi") && name.contains(".so")
+}
+
+/// Finds the library, loading it if there is none yet. `named`: what DTL_MPI_LIBRARY says.
+pub fn locate(named: Option<&str>) -> Result<Found> {
+    match (present(), named) {
+        (Some(found), None) => Ok(found),
+        (Some(found), Some(name)) => check_same(name, &found.file).map(|()| found),
+        (None, Some(name)) => match load(Path::new(name)) {
+            Ok(found) => Ok(found),
+            Err(why) => fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "no MPI: DTL_MPI_LIBRARY={name}: {why}; set it to the path or soname of an MPI library of this \
+                 machine (libmpi.so.40, libmpich.so.12 …), or unset it"
+            ),
+        },
+        (None, None) => search(&|name| std::env::var(name).ok()),
+    }
+}
+
+/// Refuses a name that means another file than that of the MPI in the process.
+pub fn check_same(name: &str, file: &Path) -> Result<()> {
+    let named = Module::loaded(Path::new(name)).and_then(|module| Found::at(Place::Module(module)));
+    if named.is_some_and(|named| named.file == file) {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "DTL_MPI_LIBRARY={name} would be a second MPI in this process, which has {}: unset it, or set it to \
+         that file",
+        file.display()
+    )
+}
+
+/// Loads a library for itself; others see its symbols only once it is known to be usable.
+fn load(path: &Path) -> std::result::Result<Found, String> {
+    // SAFETY: an MPI library, by its name or because the user says so, whose constructors may run.
+    let module = unsafe { Module::open(path) }?;
+    Found::at(Place::Module(module)).ok_or_else(|| "no MPI library (it has no function MPI_Comm_rank)".into())
+}
+
+/// A look at the environment.
+pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn search(variable: Variable<'_>) -> Result<Found> {
+    let mut tried = Vec::new();
+    for name in candidates(variable, trust::is_privileged()) {
+        match load(&name) {
+            Ok(found) => return Ok(found),
+            // The loader's text names the file.
+            Err(why) => tried.push(why),
+        }
+    }
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "no MPI: {}; install one, put its folder into LD_LIBRARY_PATH, or set DTL_MPI_LIBRARY to its libmpi",
+        tried.join("; ")
+    )
+}
+
+/// Names to try. Only those that can work with the launcher, so that not any MPI is taken where the
+/// right one is not found.
+fn candidates(variable: Variable<'_>, is_privileged: bool) -> Vec<PathBuf> {
+    const OPEN_MPI: &[&str] = &["libmpi.so.40"];
+    const HYDRA: &[&str] = &["libmpich.so.12", "libmpi.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"];
+    let launchers = Launchers::read(variable);
+    let mut names = Vec::new();
+    if !launchers.hydra || launchers.open_mpi {
+        // An installation that is not on the loader's path tells its ranks where it is.
+        let prefix = variable("OPAL_PREFIX").filter(|prefix| !is_privileged && !prefix.is_empty());
+        names.extend(prefix.map(|prefix| Path::new(&prefix).join("lib/libmpi.so.40")));
+        names.extend(OPEN_MPI.iter().map(PathBuf::from));
+    }
+    if !launchers.open_mpi || launchers.hydra {
+        names.extend(HYDRA.iter().map(PathBuf::from));
+    }
+    if !launchers.hydra && !launchers.open_mpi {
+        names.push("libmpi.so".into());
+    }
+    names
+}
+
+/// Whose launcher started this process, as far as the environment tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Launchers {
+    open_mpi: bool,
+    hydra: bool,
+    /// One that MPIs of several families can work with: Slurm, PALS, any that speaks PMIx.
+    common: bool,
+}
+
+impl Launchers {
+    fn read(variable: Variable<'_>) -> Self {
+        let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+        let open_mpi = is_set("OMPI_COMM_WORLD_SIZE");
+        let common = ["SLURM_STEP_ID", "PALS_RANKID"].iter().any(|name| is_set(name));
+        Launchers {
+            open_mpi,
+            hydra: is_set("PMI_RANK") && is_set("PMI_SIZE"),
+            common: common || (is_set("PMIX_RANK") && !open_mpi),
+        }
+    }
+}
+
+/// Refuses to start an MPI under a launcher of another family: each rank would be alone, or MPI_Init
+/// would end the process.
+pub fn check_launcher(is_open_mpi: bool, file: &str, variable: Variable<'_>) -> Result<()> {
+    let launchers = Launchers::read(variable);
+    let (launcher, library, wanted) = match (launchers.open_mpi, launchers.hydra, is_open_mpi) {
+        (true, false, false) => ("Open MPI's (OMPI_COMM_WORLD_SIZE is set)", "no Open MPI", "Open MPI"),
+        (false, true, true) if !launchers.common => {
+            ("Hydra, MPICH's or Intel MPI's (PMI_RANK is set)", "Open MPI", "the MPICH family")
+        }
+        _ => return Ok(()),
+    };
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "the launcher is {launcher}, but {file} is {library}: each rank would start alone; use that library's own \
+         mpirun, or a library of {wanted} (DTL_MPI_LIBRARY, or the one the program is linked with)"
+    )
+}
+
+/// What the library says of itself.
+pub fn version_text(call: &Functions) -> Result<String> {
+    // MPI_MAX_LIBRARY_VERSION_STRING is 8192 at most.
+    let mut text = [0_u8; 8192 + 1];
+    let mut length: c_int = 0;
+    // SAFETY: room for the longest text; MPI allows the call at any time.
+    let code = unsafe { (call.get_library_version)(text.as_mut_ptr().cast(), &raw mut length) };
+    if code != 0 {
+        return fail!(DTL_ERROR_UNAVAILABLE, "MPI_Get_library_version fails ({code})");
+    }
+    Ok(text_in(&text))
+}
+
+/// What a C function has written.
+pub(super) fn text_in(bytes: &[u8]) -> String {
+    CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The binary interface of a library.
+pub fn interface(found: &Found, call: &Functions, version: &str) -> Result<Abi> {
+    let name = found.file.file_name().unwrap_or_default();
+    if is_standard_file(name) || speaks_standard(call) {
+        return Ok(abi::STANDARD);
+    }
+    if found.symbol(c"ompi_mpi_comm_world").is_some() {
+        return Ok(abi::OPENMPI);
+    }
+    if is_mpich(version) {
+        return Ok(abi::MPICH);
+    }
+    Err(unknown(version))
+}
+
+/// The standard's interface is in a file of its own name beside the native one.
+fn is_standard_file(name: &OsStr) -> bool {
+    name.to_string_lossy().starts_with("libmpi_abi")
+}
+
+/// Libraries have this function whatever their handles are; it gives -1 where those are not the standard's.
+fn speaks_standard(call: &Functions) -> bool {
+    let Some(version) = call.abi_get_version else { return false };
+    let (mut major, mut minor): (c_int, c_int) = (-1, -1);
+    // SAFETY: two writable numbers; MPI allows the call at any time.
+    let code = unsafe { version(&raw mut major, &raw mut minor) };
+    code == 0 && major >= 1
+}
+
+/// All that share the binary interface of MPICH.
+fn is_mpich(version: &str) -> bool {
+    let version = version.to_lowercase();
+    ["mpich", "intel(r) mpi", "mvapich", "cray", "parastation"].iter().any(|name| version.contains(name))
+}
+
+#[cold]
+fn unknown(version: &str) -> Error {
+    Error::new(
+        crate::abi::status::DTL_ERROR_UNAVAILABLE,
+        format!(
+            "it calls itself \"{}\", whose binary interface is not known (Open MPI, the MPICH family and libmpi_abi are); \
+             use dtl_mpi (find_package(dtl COMPONENTS MPI)) with it",
+            version.lines().next().unwrap_or("").trim()
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(is_open_mpi: bool, pairs: &[(&str, &str)]) -> Result<()> {
+        check_launcher(is_open_mpi, "libmpi", &lookup(pairs))
+    }
+
+    fn lookup<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
+        |name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
+    }
+
+    const OMPI: [(&str, &str); 2] = [("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_RANK", "0")];
+    const HYDRA: [(&str, &str); 2] = [("PMI_RANK", "0"), ("PMI_SIZE", "4")];
+
+    #[test]
+    fn a_launcher_of_another_family_is_refused() {
+        check(true, &OMPI).unwrap();
+        check(false, &HYDRA).unwrap();
+        check(true, &[]).unwrap();
+        check(false, &[]).unwrap();
+        let error = check(false, &OMPI).unwrap_err();
+        assert!(error.text().contains("each rank would start alone"), "{error}");
+        let error = check(true, &HYDRA).unwrap_err();
+        assert!(error.text().contains("PMI_RANK"), "{error}");
+        for common in [("SLURM_STEP_ID", "0"), ("PMIX_RANK", "0"), ("PALS_RANKID", "0")] {
+            check(true, &[HYDRA[0], HYDRA[1], common]).unwrap();
+        }
+        // A launcher inside the other: what the environment says is not enough.
+        let both = [OMPI, HYDRA].concat();
+        check(true, &both).unwrap();
+        check(false, &both).unwrap();
+    }
+
+    #[test]
+    fn names_fit_the_launcher() {
+        let names = |pairs: &[_], is_privileged| -> Vec<String> {
+            let names = candidates(&lookup(pairs), is_privileged);
+            names.iter().map(|name| name.display().to_string()).collect()
+        };
+        assert_eq!(names(&OMPI, false), ["libmpi.so.40"]);
+        assert_eq!(names(&HYDRA, false)[0], "libmpich.so.12");
+        assert!(!names(&HYDRA, false).contains(&"libmpi.so.40".to_owned()));
+        assert_eq!(names(&[], false).len(), 6);
+        let own = [OMPI[0], ("OPAL_PREFIX", "/opt/mpi")];
+        assert_eq!(names(&own, false), ["/opt/mpi/lib/libmpi.so.40", "libmpi.so.40"]);
+        assert_eq!(names(&own, true), ["libmpi.so.40"]);
+    }
+
+    #[test]
+    fn what_is_no_mpi_says_why() {
+        let folder = std::env::temp_dir();
+        let long_gone = "/no/such/libmpi.so";
+        for (path, said) in [
+            (long_gone, "No such file"),
+            ("/bin/ls", "cannot dynamically load"),
+            ("/etc/passwd", "ELF"),
+            (folder.to_str().unwrap(), "directory"),
+            ("libc.so.6", "MPI_Comm_rank"),
+        ] {
+            let error = load(Path::new(path)).err().unwrap();
+            assert!(error.contains(said), "{path}: {error}");
+        }
+        assert!(is_called_as_an_mpi(Path::new("/x/libmpich.so.12")));
+        assert!(
+            !is_called_as_an_mpi(Path::new("/x/libfmpi.so"))
+                && !is_called_as_an_mpi(Path::new("/x/libmpi.a"))
+        );
+    }
+
+    #[test]
+    fn versions_tell_the_family() {
+        for text in
+            ["MPICH Version:\t4.0.2\n", "Intel(R) MPI Library 2021", "MVAPICH Version : 3.0", "CRAY MPICH 8"]
+        {
+            assert!(is_mpich(text), "{text}");
+        }
+        assert!(!is_mpich("MPI-Serial 2.3") && !is_mpich("Open MPI v4.1.4"));
+        assert!(unknown("MPI-Serial 2.3\nmore").text().contains("\"MPI-Serial 2.3\""));
+        assert!(
+            is_standard_file(OsStr::new("libmpi_abi.so.1.0"))
+                && !is_standard_file(OsStr::new("libmpi.so.12"))
+        );
+    }
+}

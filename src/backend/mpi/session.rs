@@ -1,0 +1,444 @@
+//! The MPI of this process: loaded, started, entered, ended.
+//!
+//! MPI that the program has initialised is never finalised here. What is initialised here is finalised
+//! once, when the last [`Hold`] goes: the one of the backend (in the last dtl_finalize), or that of a
+//! transport which a blocked thread keeps longer.
+//!
+//! Whether MPI runs, and which threads may call it, is one word that every call reads. An attribute of
+//! MPI_COMM_SELF ends it: MPI_Finalize deletes that before anything else.
+//!
+//! Not here: which library (`find`).
+
+use super::abi::Family;
+use super::constants::Constants;
+use super::find::{self, Found};
+use super::functions::{Functions, Handle};
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::{log, settings};
+use crate::sys::lock::{Mutex, MutexGuard};
+use crate::sys::process;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// The MPI of this process.
+pub struct Mpi {
+    /// Its functions. Call them between [`Mpi::enter`] and the drop of what that gives.
+    pub call: Functions,
+    /// Its constants.
+    pub k: Constants,
+    /// Its binary interface.
+    pub family: Family,
+    /// The library's file.
+    pub file: String,
+    /// First line of what it says of itself.
+    pub version: String,
+    /// One of the words below.
+    state: AtomicU32,
+    /// Whether it was initialised here.
+    is_ours: AtomicBool,
+    /// The process in which it was found running.
+    process: AtomicI32,
+    /// The error handler that returns.
+    quiet: AtomicU64,
+    /// For MPI_THREAD_SERIALIZED.
+    turn: Mutex<()>,
+    /// Starting and ending.
+    change: Mutex<()>,
+}
+
+/// Which threads may call MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ThreadLevel {
+    /// There is only one.
+    Single,
+    /// The one that initialised it.
+    Funneled,
+    /// One at a time.
+    Serialized,
+    /// All.
+    Multiple,
+}
+
+// Values of `state`. Levels begin with 1.
+const UNSTARTED: u32 = 0;
+const SINGLE: u32 = 1;
+const FUNNELED: u32 = 2;
+const SERIALIZED: u32 = 3;
+const MULTIPLE: u32 = 4;
+const OVER: u32 = 5;
+
+/// The right to call MPI, until it is dropped.
+#[must_use]
+pub struct Turn<'a> {
+    _others_wait: Option<MutexGuard<'a, ()>>,
+}
+
+static LOADED: OnceLock<&'static Mpi> = OnceLock::new();
+
+/// Why the last search failed, and with which DTL_MPI_LIBRARY.
+static FAILED: Mutex<Option<(Option<String>, Error)>> = Mutex::new(None);
+
+/// The MPI of this process, found and loaded by the first call. Does not start it. A failure is
+/// remembered, and tried again once another library is named or one has come into the process.
+pub fn loaded() -> Result<&'static Mpi> {
+    let named = settings::current().mpi_library;
+    if let Some(mpi) = LOADED.get() {
+        return named.map_or(Ok(()), |name| find::check_same(&name, mpi.file.as_ref())).map(|()| *mpi);
+    }
+    let mut failed = FAILED.lock();
+    if let Some((tried, why)) = failed.as_ref() {
+        if *tried == named && find::present().is_none() {
+            return Err(why.clone());
+        }
+    }
+    // Another thread may have been faster.
+    let mpi = match LOADED.get() {
+        Some(mpi) => Ok(*mpi),
+        None => find::locate(named.as_deref()).and_then(|found| Mpi::of(&found)),
+    };
+    match mpi {
+        Ok(mpi) => {
+            *failed = None;
+            Ok(LOADED.get_or_init(|| mpi))
+        }
+        Err(why) => {
+            *failed = Some((named, why.clone()));
+            Err(why)
+        }
+    }
+}
+
+impl Mpi {
+    fn of(found: &Found) -> Result<&'static Mpi> {
+        let file = found.file.display().to_string();
+        let within = |error: Error| error.within(&format!("no MPI that can be used: {file}"));
+        let symbol = |name: &std::ffi::CStr| found.symbol(name);
+        // SAFETY: the functions of one MPI library, by the names of the standard.
+        let call = unsafe { Functions::resolve(&symbol) }.map_err(within)?;
+        let version = find::version_text(&call).map_err(within)?;
+        let abi = find::interface(found, &call, &version).map_err(within)?;
+        let k = Constants::resolve(&abi, &symbol).map_err(within)?;
+        found.publish();
+        Ok(Box::leak(Box::new(Mpi {
+            call,
+            k,
+            family: abi.family,
+            version: version.lines().next().unwrap_or("").trim().to_owned(),
+            file,
+            state: AtomicU32::new(UNSTARTED),
+            is_ours: AtomicBool::new(false),
+            process: AtomicI32::new(0),
+            quiet: AtomicU64::new(0),
+            turn: Mutex::new(()),
+            change: Mutex::new(()),
+        })))
+    }
+
+    /// Whether MPI is initialised, by whomever, and not finalised.
+    pub fn is_running(&self) -> Result<bool> {
+        let (mut begun, mut over): (c_int, c_int) = (0, 0);
+        // SAFETY: a writable number; MPI allows the call at any time.
+        self.check("MPI_Initialized", unsafe { (self.call.initialized)(&raw mut begun) })?;
+        // SAFETY: as above.
+        self.check("MPI_Finalized", unsafe { (self.call.finalized)(&raw mut over) })?;
+        if over != 0 {
+            self.state.store(OVER, Ordering::Release);
+        }
+        Ok(begun != 0 && over == 0)
+    }
+
+    /// Initialises MPI with MPI_THREAD_MULTIPLE, unless the program has initialised it. The caller
+    /// has a [`Hold`]. Collective over all ranks of the job if it does.
+    pub fn start(&'static self) -> Result<()> {
+        let _one_changes = self.change.lock();
+        match self.state.load(Ordering::Acquire) {
+            UNSTARTED => {}
+            OVER => return over(),
+            _ => return self.check_process(),
+        }
+        if !self.is_running()? {
+            if self.state.load(Ordering::Acquire) == OVER {
+                return over();
+            }
+            find::check_launcher(self.is_open_mpi(), &self.file, &|name| std::env::var(name).ok())?;
+            let mut level = 0;
+            let (none, wanted) = (ptr::null_mut(), self.k.thread_multiple);
+            // SAFETY: MPI takes NULL for both arguments of main.
+            let code = unsafe { (self.call.init_thread)(none, none, wanted, &raw mut level) };
+            self.check("MPI_Init_thread", code)?;
+            self.is_ours.store(true, Ordering::Relaxed);
+        }
+        self.take_in()
+    }
+
+    /// As `start`, but MPI must be running.
+    pub fn start_running(&'static self) -> Result<()> {
+        if self.state.load(Ordering::Acquire) == UNSTARTED && !self.is_running()? {
+            return self.stopped().map(drop);
+        }
+        self.start()
+    }
+
+    /// MPI runs: learns the level, and sees to it that its end is noticed.
+    fn take_in(&'static self) -> Result<()> {
+        let mut level = 0;
+        // SAFETY: a writable number; MPI runs.
+        self.check("MPI_Query_thread", unsafe { (self.call.query_thread)(&raw mut level) })?;
+        let k = &self.k;
+        let state = match level {
+            level if level == k.thread_multiple => MULTIPLE,
+            level if level == k.thread_serialized => SERIALIZED,
+            level if level == k.thread_funneled => FUNNELED,
+            _ => SINGLE,
+        };
+        let _others_wait = self.admit(state)?;
+        let mut quiet = 0;
+        // SAFETY: a function of the right kind that lives for ever; a writable handle.
+        let code = unsafe { (self.call.comm_create_errhandler)(return_error, &raw mut quiet) };
+        self.check("MPI_Comm_create_errhandler", code)?;
+        self.quiet.store(quiet, Ordering::Release);
+        if self.is_ours.load(Ordering::Relaxed) {
+            self.make_quiet(k.comm_world)?;
+            self.make_quiet(k.comm_self)?;
+        }
+        let mut key = 0;
+        let own = ptr::from_ref(self).cast_mut().cast::<c_void>();
+        // SAFETY: two functions of the right kind, and `self`, live for ever.
+        let code = unsafe { (self.call.comm_create_keyval)(copy_nothing, note_end, &raw mut key, own) };
+        self.check("MPI_Comm_create_keyval", code)?;
+        // SAFETY: the key made above; the value is not read by MPI.
+        let code = unsafe { (self.call.comm_set_attr)(k.comm_self, key, own) };
+        self.check("MPI_Comm_set_attr", code)?;
+        self.process.store(process::own_pid(), Ordering::Relaxed);
+        self.state.store(state, Ordering::Release);
+        Ok(())
+    }
+
+    /// Lets errors on a communicator of ours return. (An error handler of our own: the standard's
+    /// MPI_ERRORS_RETURN has another value in some libraries.)
+    pub fn make_quiet(&self, comm: Handle) -> Result<()> {
+        // SAFETY: a live communicator and the error handler made when MPI was taken in.
+        let code = unsafe { (self.call.comm_set_errhandler)(comm, self.quiet.load(Ordering::Acquire)) };
+        self.check("MPI_Comm_set_errhandler", code)
+    }
+
+    /// A fork has MPI's memory, but neither its connections nor its threads.
+    fn check_process(&self) -> Result<()> {
+        let process = self.process.load(Ordering::Relaxed);
+        if process == process::own_pid() {
+            return Ok(());
+        }
+        fail!(
+            DTL_ERROR_INVALID_STATE,
+            "MPI was started in process {process}, of which this one is a fork: MPI does not survive that; open kind \
+             \"mpi\" in processes of their own"
+        )
+    }
+
+    /// Asks whether this thread may call MPI now, and waits for its turn if threads take turns. Costs a
+    /// load at MPI_THREAD_MULTIPLE.
+    #[inline]
+    pub fn enter(&self) -> Result<Turn<'_>> {
+        if self.state.load(Ordering::Acquire) == MULTIPLE {
+            return Ok(Turn { _others_wait: None });
+        }
+        self.enter_with_care()
+    }
+
+    #[cold]
+    fn enter_with_care(&self) -> Result<Turn<'_>> {
+        let turn = self.admit(self.state.load(Ordering::Acquire))?;
+        // It may have ended while this thread waited.
+        match self.state.load(Ordering::Acquire) {
+            OVER => self.stopped(),
+            _ => Ok(turn),
+        }
+    }
+
+    fn admit(&self, state: u32) -> Result<Turn<'_>> {
+        match state {
+            MULTIPLE => Ok(Turn { _others_wait: None }),
+            SERIALIZED => Ok(Turn { _others_wait: Some(self.turn.lock()) }),
+            SINGLE | FUNNELED if self.is_main_thread()? => Ok(Turn { _others_wait: None }),
+            SINGLE | FUNNELED => {
+                let level = if state == SINGLE { "SINGLE" } else { "FUNNELED" };
+                fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "MPI gave MPI_THREAD_{level}, and this is not the thread that initialised it: call from that one, or \
+                     initialise MPI with MPI_Init_thread and MPI_THREAD_MULTIPLE"
+                )
+            }
+            _ => self.stopped(),
+        }
+    }
+
+    fn stopped(&self) -> Result<Turn<'_>> {
+        if self.state.load(Ordering::Acquire) == OVER {
+            return over().map(|()| Turn { _others_wait: None });
+        }
+        fail!(DTL_ERROR_INVALID_STATE, "MPI is not initialised: call MPI_Init_thread first")
+    }
+
+    fn is_main_thread(&self) -> Result<bool> {
+        let mut is_main = 0;
+        // SAFETY: a writable number; MPI runs, and allows the call in any thread.
+        self.check("MPI_Is_thread_main", unsafe { (self.call.is_thread_main)(&raw mut is_main) })?;
+        Ok(is_main != 0)
+    }
+
+    /// Whether MPI is finalised, or about to be: then nothing of MPI may be called, and nothing need
+    /// be freed.
+    #[inline]
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.state.load(Ordering::Acquire) == OVER
+    }
+
+    /// Whether all threads may call MPI at once.
+    #[inline]
+    #[must_use]
+    pub fn is_multiple(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == MULTIPLE
+    }
+
+    /// The level that MPI gave.
+    #[must_use]
+    pub fn level(&self) -> ThreadLevel {
+        match self.state.load(Ordering::Relaxed) {
+            MULTIPLE => ThreadLevel::Multiple,
+            SERIALIZED => ThreadLevel::Serialized,
+            FUNNELED => ThreadLevel::Funneled,
+            _ => ThreadLevel::Single,
+        }
+    }
+
+    /// Whether it is Open MPI, whatever its binary interface.
+    #[must_use]
+    pub fn is_open_mpi(&self) -> bool {
+        self.family == Family::OpenMpi || self.version.starts_with("Open MPI")
+    }
+
+    /// Turns the answer of a call into a result.
+    #[inline]
+    pub fn check(&self, call: &'static str, code: c_int) -> Result<()> {
+        if code == 0 { Ok(()) } else { Err(self.failure(call, code)) }
+    }
+
+    /// The class of an error code.
+    #[cold]
+    #[must_use]
+    pub fn class(&self, code: c_int) -> c_int {
+        let mut class = code;
+        // SAFETY: a writable number.
+        unsafe { (self.call.error_class)(code, &raw mut class) };
+        class
+    }
+
+    /// The error that an error code of MPI's means.
+    #[cold]
+    #[must_use]
+    pub fn failure(&self, call: &'static str, code: c_int) -> Error {
+        let class = self.class(code);
+        let k = &self.k;
+        let status = match class {
+            class if class == k.err_no_mem => DTL_ERROR_OUT_OF_MEMORY,
+            class if class == k.err_proc_failed || class == k.err_proc_failed_pending => {
+                DTL_ERROR_RANK_FAILURE
+            }
+            _ => DTL_ERROR_MPI,
+        };
+        Error::new(status, format!("{call}: MPI error class {class}: {}", self.text(code)))
+    }
+
+    fn text(&self, code: c_int) -> String {
+        // MPI_MAX_ERROR_STRING is 512 at most; MPICH's stack of calls goes over several lines.
+        let mut text = [0_u8; 1024];
+        let mut length: c_int = 0;
+        // SAFETY: room for the longest text.
+        unsafe { (self.call.error_string)(code, text.as_mut_ptr().cast(), &raw mut length) };
+        let text = find::text_in(&text);
+        text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Finalises what was initialised here, if nobody holds it any more.
+    fn end(&self) {
+        let _one_changes = self.change.lock();
+        let state = self.state.load(Ordering::Acquire);
+        let runs = state != UNSTARTED && state != OVER;
+        let is_held = HELD.load(Ordering::Acquire) != 0;
+        if !runs || is_held || !self.is_ours.load(Ordering::Relaxed) || self.check_process().is_err() {
+            return;
+        }
+        let outcome = self.enter().and_then(|_turn| {
+            // SAFETY: MPI runs, was initialised here, and this thread may call it.
+            self.check("MPI_Finalize", unsafe { (self.call.finalize)() })
+        });
+        self.state.store(OVER, Ordering::Release);
+        if let Err(error) = outcome {
+            log::warning!("MPI was initialised by the library and could not be finalised: {error}");
+        }
+    }
+}
+
+#[cold]
+fn over() -> Result<()> {
+    fail!(
+        DTL_ERROR_INVALID_STATE,
+        "MPI is finalised: it cannot be started twice in a process; use communicators over MPI before MPI_Finalize, or \
+         the last dtl_finalize if MPI was initialised by the library"
+    )
+}
+
+/// Counts those that use MPI. MPI that was initialised here ends with the last.
+#[derive(Debug)]
+pub struct Hold(());
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+impl Hold {
+    /// One more.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "it counts")]
+    pub fn new() -> Self {
+        HELD.fetch_add(1, Ordering::AcqRel);
+        Hold(())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if HELD.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if let Some(mpi) = LOADED.get() {
+                mpi.end();
+            }
+        }
+    }
+}
+
+/// Of the error handler: that it is called changes nothing, the code is returned.
+unsafe extern "C" fn return_error(_comm: *mut Handle, _code: *mut c_int) {}
+
+/// The attribute of MPI_COMM_SELF stays with it.
+unsafe extern "C" fn copy_nothing(
+    _comm: Handle,
+    _key: c_int,
+    _extra: *mut c_void,
+    _value: *mut c_void,
+    _out: *mut c_void,
+    out_copy: *mut c_int,
+) -> c_int {
+    // SAFETY: MPI hands in a writable number.
+    unsafe { *out_copy = 0 };
+    0
+}
+
+/// MPI_Finalize has begun.
+unsafe extern "C" fn note_end(_comm: Handle, _key: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
+    // SAFETY: the value is the `Mpi` that set the attribute; it lives for ever.
+    let mpi = unsafe { &*value.cast::<Mpi>().cast_const() };
+    mpi.state.store(OVER, Ordering::Release);
+    0
+}
