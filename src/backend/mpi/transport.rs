@@ -57,10 +57,9 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Opens one over a communicator of MPI's; collective over its ranks. A borrowed one stays the program's.
-    /// In a turn.
-    pub(super) fn open(mpi: &'static Mpi, user: Handle, is_borrowed: bool) -> Result<Self> {
-        let inner = duplicate(mpi, user)?;
+    /// Opens one over two communicators of MPI's with the same ranks; collective over them. A borrowed `user` stays
+    /// the program's. In a turn.
+    pub(super) fn open(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
         let (rank, size) = place_in(mpi, inner)?;
         let mut endpoint = Endpoint {
             mpi,
@@ -148,7 +147,7 @@ impl Endpoint {
         let _turn = self.mpi.enter()?;
         let everybody = ranks.len() == self.size.unsigned_abs() as usize && (0..).zip(ranks).all(|(at, rank)| at == *rank);
         let comm = if everybody { duplicate(self.mpi, self.user)? } else { self.group_comm(ranks, number)? };
-        Endpoint::open(self.mpi, comm, false)
+        Endpoint::open(self.mpi, comm, duplicate(self.mpi, comm)?, false)
     }
 
     fn group_comm(&self, ranks: &[i32], number: u32) -> Result<Handle> {
