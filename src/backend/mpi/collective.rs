@@ -4,6 +4,7 @@
 //! the first of them in memory.
 
 use super::functions::Handle;
+use super::message::{self, Bytes};
 use super::odd::Odd;
 use super::op;
 use super::transport::{Endpoint, id_of};
@@ -191,30 +192,30 @@ impl Call<'_> {
             Collective::Gatherv { send, blocks, root } => {
                 let s = self.spread(blocks)?;
                 let from = self.own(*send);
-                let own = self.endpoint.bytes(send.map_or(0, |send| send.len()))?;
+                let own = Bytes::of(self.endpoint.mpi, send.map_or(0, |send| send.len()))?;
                 let (n, kind) = (own.count, own.datatype);
                 let ended = mpi!(self, "MPI_Gatherv", gatherv, igatherv, from, n, kind, s.base, s.counts, s.places, s.unit, *root);
-                self.endpoint.release(own)?;
+                own.release(self.endpoint.mpi)?;
                 self.end(&s)?;
                 ended
             }
             Collective::Scatterv { blocks, recv, root } => {
                 let s = self.spread(blocks)?;
                 let into = self.own(*recv);
-                let own = self.endpoint.bytes(recv.map_or(0, |recv| recv.len()))?;
+                let own = Bytes::of(self.endpoint.mpi, recv.map_or(0, |recv| recv.len()))?;
                 let (n, kind) = (own.count, own.datatype);
                 let ended = mpi!(self, "MPI_Scatterv", scatterv, iscatterv, s.base, s.counts, s.places, s.unit, into, n, kind, *root);
-                self.endpoint.release(own)?;
+                own.release(self.endpoint.mpi)?;
                 self.end(&s)?;
                 ended
             }
             Collective::Allgatherv { send, blocks } => {
                 let s = self.spread(blocks)?;
                 let from = self.own(*send);
-                let own = self.endpoint.bytes(send.map_or(0, |send| send.len()))?;
+                let own = Bytes::of(self.endpoint.mpi, send.map_or(0, |send| send.len()))?;
                 let (n, kind) = (own.count, own.datatype);
                 let ended = mpi!(self, "MPI_Allgatherv", allgatherv, iallgatherv, from, n, kind, s.base, s.counts, s.places, s.unit);
-                self.endpoint.release(own)?;
+                own.release(self.endpoint.mpi)?;
                 self.end(&s)?;
                 ended
             }
@@ -252,31 +253,13 @@ impl Call<'_> {
         let counts = blocks.iter().map(|block| in_units(block.len())).collect();
         let places = blocks.iter().map(|block| in_units(place(block))).collect();
         let (counts, places) = (self.keep(counts), self.keep(places));
-        let made = if unit > 1 { Some(self.make_unit(unit)?) } else { None };
+        let made = if unit > 1 { Some(message::make_unit(self.endpoint.mpi, count(unit))?) } else { None };
         Ok(Spread { base: base.ptr(), counts, places, unit: made.unwrap_or(self.byte()), is_made: made.is_some() })
-    }
-
-    #[cold]
-    fn make_unit(&self, len: usize) -> Result<Handle> {
-        let (mpi, mut unit) = (self.endpoint.mpi, 0);
-        // SAFETY: MPI is running; a writable local.
-        let code = unsafe { (mpi.call.type_contiguous)(count(len), mpi.k.byte, &raw mut unit) };
-        mpi.check("MPI_Type_contiguous", code)?;
-        // SAFETY: made above.
-        let code = unsafe { (mpi.call.type_commit)(&raw mut unit) };
-        mpi.check("MPI_Type_commit", code)?;
-        Ok(unit)
     }
 
     /// Frees a unit that was made; what was started with it goes on.
     fn end(&self, spread: &Spread) -> Result<()> {
-        if !spread.is_made {
-            return Ok(());
-        }
-        let (mpi, mut unit) = (self.endpoint.mpi, spread.unit);
-        // SAFETY: made by `make_unit`, freed once.
-        let code = unsafe { (mpi.call.type_free)(&raw mut unit) };
-        mpi.check("MPI_Type_free", code)
+        if spread.is_made { message::free(self.endpoint.mpi, spread.unit) } else { Ok(()) }
     }
 }
 

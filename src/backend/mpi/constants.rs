@@ -50,6 +50,12 @@ pub struct Constants {
     pub comm_type_shared: c_int,
     /// MPI_TAG_UB, the attribute's key.
     pub tag_ub: c_int,
+    /// MPI_LASTUSEDCODE, the attribute's key.
+    pub lastusedcode: c_int,
+    /// MPI_ERR_LASTCODE.
+    pub err_lastcode: c_int,
+    /// MPI_ERRORS_RETURN, see `Mpi::make_quiet`.
+    pub errors_return: Handle,
     /// MPI_IN_PLACE.
     pub in_place: Addr,
     /// MPI_BOTTOM.
@@ -120,6 +126,9 @@ impl Constants {
             undefined: int(Int::Undefined),
             comm_type_shared: int(Int::CommTypeShared),
             tag_ub: int(Int::TagUb),
+            lastusedcode: int(Int::Lastusedcode),
+            err_lastcode: int(Int::ErrLastcode),
+            errors_return: handle(abi::Handle::ErrorsReturn)?,
             in_place: pointer(Pointer::InPlace)?,
             bottom: pointer(Pointer::Bottom)?,
             status_ignore: pointer(Pointer::StatusIgnore)?,

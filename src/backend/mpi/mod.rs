@@ -1,8 +1,9 @@
 //! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build time.
 //!
 //! `find` (which library) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
-//! (started, entered, ended) -> `adopt` (which communicator) -> `transport` with `odd` and `status`
-//! (messages), `collective` and `op`.
+//! (started, entered, ended) -> `adopt` (which communicator) -> `transport` with `odd` (MPI's own messages),
+//! `collective` and `op` (its collectives), or `wire` (the library's, for time limits). Both start
+//! requests in `message` and read them in `status`.
 
 #[macro_use]
 pub mod abi;
@@ -11,20 +12,25 @@ mod collective;
 pub mod constants;
 pub mod find;
 pub mod functions;
+mod message;
 mod odd;
 mod op;
 pub mod session;
 mod status;
 mod transport;
+mod wire;
 
 pub use adopt::place_of;
 
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP};
-use crate::error::Result;
+use crate::abi::word::DTL_OP_MAX;
+use crate::error::{Result, fail};
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
 use crate::runtime::registry::Backend;
-use session::Hold;
-use transport::{Endpoint, Opening};
+use functions::Handle;
+use session::{Hold, ThreadLevel};
+use std::ffi::c_int;
+use transport::Endpoint;
 
 /// Whether there is an MPI.
 struct Mpi;
@@ -56,11 +62,39 @@ impl Comm for Opener {
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let mpi = session::loaded()?;
-        let opening = Opening {
-            comm: adopt::choose(mpi, args)?,
-            is_borrowed: args.flags & DTL_COMM_NO_DUP != 0,
-            own_algorithms: args.own_algorithms,
-        };
-        Ok(Box::new(Endpoint::open(mpi, &opening)?))
+        let comm = adopt::choose(mpi, args)?;
+        connect(mpi, comm, args)
     }
+}
+
+/// Opens a transport over a communicator of MPI's; collective over its ranks.
+fn connect(mpi: &'static session::Mpi, comm: Handle, args: &OpenArgs) -> Result<Box<dyn Transport>> {
+    let is_borrowed = args.flags & DTL_COMM_NO_DUP != 0;
+    let _turn = mpi.enter()?;
+    let copy = transport::duplicate(mpi, comm)?;
+    // A rank that takes turns must not stay inside MPI while another of its threads is waited for.
+    let own = args.own_algorithms || mpi.level() == ThreadLevel::Serialized;
+    if !agree(mpi, copy, own)? {
+        let user = if is_borrowed { comm } else { transport::duplicate(mpi, copy)? };
+        return Ok(Box::new(Endpoint::open(mpi, user, copy, is_borrowed)?));
+    }
+    if !is_borrowed {
+        return wire::open(mpi, copy);
+    }
+    transport::free(mpi, copy)?;
+    fail!(
+        DTL_ERROR_NOT_SUPPORTED,
+        "DTL_COMM_NO_DUP with a time limit, determinism or MPI_THREAD_SERIALIZED (on some rank): messages are the \
+         library's own then, and cannot be those of the program's communicator; leave one of the two out"
+    )
+}
+
+/// Whether any rank says so; the same on all.
+fn agree(mpi: &session::Mpi, comm: Handle, own: bool) -> Result<bool> {
+    let mut any = c_int::from(own);
+    let (at, in_place, int) = ((&raw mut any).cast(), mpi.k.in_place.ptr(), mpi.k.int);
+    let Some(max) = mpi.k.op(DTL_OP_MAX) else { return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_MAX") };
+    // SAFETY: one int, in place, on a communicator that all ranks have just made.
+    let code = unsafe { (mpi.call.allreduce)(in_place, at, 1, int, max, comm) };
+    mpi.check("MPI_Allreduce", code).map(|()| any != 0)
 }

@@ -5,6 +5,7 @@
 //! has a datatype of its own, and one function looks up which pair it is.
 
 use super::functions::Handle;
+use super::message;
 use super::session::Mpi;
 use crate::abi::word::*;
 use crate::error::Result;
@@ -56,14 +57,7 @@ fn make_datatype(mpi: &Mpi, by: &Reduction) -> Result<Handle> {
     if let Some(own) = own.iter().find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op)) {
         return Ok(own.datatype);
     }
-    let mut datatype: Handle = 0;
-    let element = c_int::try_from(by.element).unwrap_or(c_int::MAX);
-    // SAFETY: MPI is running (the caller's turn); `datatype` is a writable local.
-    let code = unsafe { (mpi.call.type_contiguous)(element, mpi.k.byte, &raw mut datatype) };
-    mpi.check("MPI_Type_contiguous", code)?;
-    // SAFETY: the datatype was just made.
-    let code = unsafe { (mpi.call.type_commit)(&raw mut datatype) };
-    mpi.check("MPI_Type_commit", code)?;
+    let datatype = message::make_unit(mpi, c_int::try_from(by.element).unwrap_or(c_int::MAX))?;
     own.push(Own { datatype, by: *by });
     Ok(datatype)
 }
@@ -82,6 +76,20 @@ fn operation(mpi: &Mpi, commutes: bool) -> Result<Handle> {
         *slot = Some(operation);
     }
     Ok(operation)
+}
+
+/// Frees what was made for MPI. When MPI is about to end.
+pub(super) fn release_all(mpi: &Mpi) {
+    for own in OWN.write().drain(..) {
+        // What MPI refuses to free now goes with it.
+        let _ = message::free(mpi, own.datatype);
+    }
+    for slot in &mut *OPERATIONS.write() {
+        if let Some(mut operation) = slot.take() {
+            // SAFETY: made by `operation`, freed once.
+            unsafe { (mpi.call.op_free)(&raw mut operation) };
+        }
+    }
 }
 
 /// What MPI calls: `right = left ∘ right` over `count` elements.

@@ -9,7 +9,7 @@
 //!
 //! Not here: which library (`find`).
 
-use super::abi::Family;
+use super::abi::{DRAFT_ERRORS_RETURN, Family};
 use super::constants::Constants;
 use super::find::{self, Found};
 use super::functions::{Functions, Handle};
@@ -60,6 +60,19 @@ pub enum ThreadLevel {
     Serialized,
     /// All.
     Multiple,
+}
+
+impl ThreadLevel {
+    /// Its name in MPI.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            ThreadLevel::Single => "MPI_THREAD_SINGLE",
+            ThreadLevel::Funneled => "MPI_THREAD_FUNNELED",
+            ThreadLevel::Serialized => "MPI_THREAD_SERIALIZED",
+            ThreadLevel::Multiple => "MPI_THREAD_MULTIPLE",
+        }
+    }
 }
 
 // Values of `state`. Levels begin with 1.
@@ -195,10 +208,7 @@ impl Mpi {
             _ => SINGLE,
         };
         let _others_wait = self.admit(state)?;
-        let mut quiet = 0;
-        // SAFETY: a function of the right kind that lives for ever; a writable handle.
-        let code = unsafe { (self.call.comm_create_errhandler)(return_error, &raw mut quiet) };
-        self.check("MPI_Comm_create_errhandler", code)?;
+        let quiet = self.errors_return()?;
         self.quiet.store(quiet, Ordering::Release);
         if self.is_ours.load(Ordering::Relaxed) {
             self.make_quiet(k.comm_world)?;
@@ -217,10 +227,25 @@ impl Mpi {
         Ok(())
     }
 
-    /// Lets errors on a communicator of ours return. (An error handler of our own: the standard's
-    /// MPI_ERRORS_RETURN has another value in some libraries.)
+    /// MPI_ERRORS_RETURN. Of the standard's binary interface there is a library (Intel's) that follows a draft,
+    /// where it has another value, and this one ends the process; the draft's key of MPI_LASTUSEDCODE is another
+    /// too. (An error handler of our own that does nothing would do, but MPICH 5.0 then returns success.)
+    fn errors_return(&self) -> Result<Handle> {
+        let (mut value, mut is_set) = (ptr::null_mut::<c_int>(), 0);
+        let (comm, at) = (self.k.comm_world, (&raw mut value).cast());
+        // SAFETY: the attribute's value is written to a writable local.
+        let code =
+            unsafe { (self.call.comm_get_attr)(comm, self.k.lastusedcode, at, &raw mut is_set) };
+        let is_known = code == 0 && is_set != 0 && !value.is_null();
+        // SAFETY: an attribute that is set is the address of a number that lives as long as MPI does.
+        let is_final = is_known && unsafe { value.read() } >= self.k.err_lastcode;
+        let is_draft = self.family == Family::Standard && !is_final;
+        Ok(if is_draft { DRAFT_ERRORS_RETURN } else { self.k.errors_return })
+    }
+
+    /// Lets errors on a communicator of ours return.
     pub fn make_quiet(&self, comm: Handle) -> Result<()> {
-        // SAFETY: a live communicator and the error handler made when MPI was taken in.
+        // SAFETY: a live communicator and MPI's own error handler.
         let code = unsafe { (self.call.comm_set_errhandler)(comm, self.quiet.load(Ordering::Acquire)) };
         self.check("MPI_Comm_set_errhandler", code)
     }
@@ -418,9 +443,6 @@ impl Drop for Hold {
     }
 }
 
-/// Of the error handler: that it is called changes nothing, the code is returned.
-unsafe extern "C" fn return_error(_comm: *mut Handle, _code: *mut c_int) {}
-
 /// The attribute of MPI_COMM_SELF stays with it.
 unsafe extern "C" fn copy_nothing(
     _comm: Handle,
@@ -439,6 +461,7 @@ unsafe extern "C" fn copy_nothing(
 unsafe extern "C" fn note_end(_comm: Handle, _key: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
     // SAFETY: the value is the `Mpi` that set the attribute; it lives for ever.
     let mpi = unsafe { &*value.cast::<Mpi>().cast_const() };
+    super::op::release_all(mpi);
     mpi.state.store(OVER, Ordering::Release);
     0
 }

@@ -1,19 +1,22 @@
-//! Messages over MPI. A communicator of the library's is two of MPI's: the program's own messages travel on
-//! one, with nothing but their tag, the library's on the other.
+//! Messages as MPI's own, for communicators without time limits: MPI matches them, and what MPI has begun it
+//! does not give back. A communicator of the library's is two of MPI's: the program's own messages travel
+//! on one, with nothing but their tag, the library's on the other.
 //!
 //! An operation's word is MPI's request itself, with one bit that says whether it is a send: nothing is
 //! allocated or locked. What is more than a request is in `odd`.
 //!
-//! Not here: collectives (`collective`), which MPI (`find`, `session`).
+//! Not here: communicators with time limits (`wire`), collectives (`collective`), which MPI (`find`,
+//! `session`).
 
-use super::functions::{Count, Handle, Status};
+use super::functions::{Handle, Status};
+use super::message::{self, LARGE};
 use super::odd::{Odd, Oddities};
-use super::session::{Hold, Mpi, ThreadLevel};
+use super::session::{Hold, Mpi};
 use super::status;
 use super::collective;
+
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
-use crate::abi::word::DTL_OP_MAX;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Collective, Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::{Region, Scratch};
@@ -21,9 +24,6 @@ use crate::sys::lock::Mutex;
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::ptr::null_mut;
-
-/// Most bytes that MPI's older calls take.
-const LARGE: usize = c_int::MAX as usize;
 
 /// The classes of a match word (bits 28 to 31).
 const USER: u64 = 0;
@@ -36,7 +36,7 @@ thread_local! {
 }
 
 /// One communicator.
-pub struct Endpoint {
+pub(super) struct Endpoint {
     pub(super) mpi: &'static Mpi,
     /// Of the program's messages, and of MPI's own collectives.
     pub(super) user: Handle,
@@ -48,8 +48,6 @@ pub struct Endpoint {
     pub(super) size: c_int,
     /// Highest tag that this MPI takes.
     tag_limit: c_int,
-    /// Some rank keeps time limits or wants the library's algorithms; the same on all ranks.
-    own_algorithms: bool,
     is_one_node: bool,
     pub(super) odd: Oddities,
     /// Probed messages that were taken, with their sizes.
@@ -58,59 +56,26 @@ pub struct Endpoint {
     _hold: Hold,
 }
 
-/// What a transport is made from.
-pub(super) struct Opening {
-    /// MPI's communicator.
-    pub(super) comm: Handle,
-    /// Messages travel on `comm` itself, which stays the program's; else on a duplicate.
-    pub(super) is_borrowed: bool,
-    /// Whether this rank keeps time limits or wants the library's algorithms.
-    pub(super) own_algorithms: bool,
-}
-
 impl Endpoint {
-    /// Opens one; collective over the ranks of `opening.comm`. Inside no turn.
-    pub(super) fn open(mpi: &'static Mpi, opening: &Opening) -> Result<Self> {
-        let _turn = mpi.enter()?;
-        let mut endpoint = Endpoint::over(mpi, opening)?;
-        let mut own = c_int::from(opening.own_algorithms || mpi.level() == ThreadLevel::Serialized);
-        let (own_at, in_place, int) = (&raw mut own, mpi.k.in_place.ptr(), mpi.k.int);
-        let Some(max) = mpi.k.op(DTL_OP_MAX) else { return fail!(DTL_ERROR_INTERNAL, "no MPI_MAX") };
-        // SAFETY: one int, in place, on a communicator that all ranks have just made.
-        let code = unsafe {
-            (mpi.call.allreduce)(in_place, own_at.cast(), 1, int, max, endpoint.inner)
-        };
-        mpi.check("MPI_Allreduce", code)?;
-        endpoint.own_algorithms = own != 0;
-        endpoint.is_one_node = endpoint.shares_memory()?;
-        Ok(endpoint)
-    }
-
-    /// The communicators, and what MPI says of them.
-    fn over(mpi: &'static Mpi, opening: &Opening) -> Result<Self> {
-        let user = if opening.is_borrowed { opening.comm } else { duplicate(mpi, opening.comm)? };
-        let inner = duplicate(mpi, opening.comm)?;
-        let (mut rank, mut size) = (0, 0);
-        // SAFETY: a communicator, and a writable local.
-        let code = unsafe { (mpi.call.comm_rank)(inner, &raw mut rank) };
-        mpi.check("MPI_Comm_rank", code)?;
-        // SAFETY: as above.
-        let code = unsafe { (mpi.call.comm_size)(inner, &raw mut size) };
-        mpi.check("MPI_Comm_size", code)?;
-        Ok(Endpoint {
+    /// Opens one over two communicators of MPI's with the same ranks; collective over them. A borrowed `user` stays
+    /// the program's. In a turn.
+    pub(super) fn open(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
+        let (rank, size) = place_in(mpi, inner)?;
+        let mut endpoint = Endpoint {
             mpi,
             user,
             inner,
-            owns_user: !opening.is_borrowed,
+            owns_user: !is_borrowed,
             rank,
             size,
             tag_limit: tag_limit(mpi)?,
-            own_algorithms: opening.own_algorithms,
             is_one_node: false,
             odd: Oddities::default(),
             taken: Mutex::new(Vec::new()),
             _hold: Hold::new(),
-        })
+        };
+        endpoint.is_one_node = endpoint.shares_memory()?;
+        Ok(endpoint)
     }
 
     /// Whether all ranks are on one node.
@@ -177,87 +142,12 @@ impl Endpoint {
         Done { status: status_is, ..self.done(false, status) }
     }
 
-    fn start_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Handle> {
-        let (comm, tag) = self.place(word)?;
-        let (at, mut request, call) = (data.addr().ptr().cast_const(), 0, &self.mpi.call);
-        let bytes = self.bytes(data.len())?;
-        let large = data.len() > LARGE;
-        let (start, start_large) = match mode {
-            SendMode::Synchronous => (call.issend, call.issend_c),
-            SendMode::Standard | SendMode::Notice => (call.isend, call.isend_c),
-        };
-        let code = match start_large.filter(|_| large) {
-            // SAFETY: the region stays valid until the operation is over, by `Transport::isend`.
-            Some(start) => unsafe {
-                start(at, data.len() as Count, self.mpi.k.byte, dest, tag, comm, &raw mut request)
-            },
-            // SAFETY: as above.
-            None => unsafe { start(at, bytes.count, bytes.datatype, dest, tag, comm, &raw mut request) },
-        };
-        self.release(bytes)?;
-        self.mpi.check("MPI_Isend", code)?;
-        Ok(request)
-    }
-
-    /// So many bytes, as a count and a datatype. In a turn.
-    pub(super) fn bytes(&self, len: usize) -> Result<Bytes> {
-        match c_int::try_from(len) {
-            Ok(count) => Ok(Bytes { count, datatype: self.mpi.k.byte, is_made: false }),
-            Err(_) => Ok(Bytes { count: 1, datatype: self.make_bytes(len)?, is_made: true }),
-        }
-    }
-
-    /// Frees a datatype that was made; what was started with it goes on.
-    pub(super) fn release(&self, mut bytes: Bytes) -> Result<()> {
-        if !bytes.is_made {
-            return Ok(());
-        }
-        // SAFETY: the datatype was made by `make_bytes` and is freed once.
-        let code = unsafe { (self.mpi.call.type_free)(&raw mut bytes.datatype) };
-        self.mpi.check("MPI_Type_free", code)
-    }
-
-    /// A datatype of exactly `len` bytes: blocks of 1 MiB and the rest. It matches whatever way the other
-    /// side spells the same bytes.
-    #[cold]
-    fn make_bytes(&self, len: usize) -> Result<Handle> {
-        const BLOCK: usize = 1 << 20;
-        let (blocks, rest) = (len / BLOCK, len % BLOCK);
-        let (Ok(blocks), Ok(rest)) = (c_int::try_from(blocks), c_int::try_from(rest)) else {
-            return fail!(DTL_ERROR_LIMIT, "a message of {len} bytes: MPI takes up to 2^51");
-        };
-        let (mut block, mut whole) = (0, 0);
-        let call = &self.mpi.call;
-        // SAFETY: MPI is running; a writable local.
-        let code = unsafe { (call.type_contiguous)(BLOCK as c_int, self.mpi.k.byte, &raw mut block) };
-        self.mpi.check("MPI_Type_contiguous", code)?;
-        let counts = [blocks, rest];
-        let places = [0, (len - len % BLOCK) as Count];
-        let types = self.mpi.k.pair(block, self.mpi.k.byte);
-        // SAFETY: three arrays of two, read during the call.
-        let code = unsafe {
-            (call.type_create_struct)(2, counts.as_ptr(), places.as_ptr(), types.as_ptr(), &raw mut whole)
-        };
-        self.mpi.check("MPI_Type_create_struct", code)?;
-        // SAFETY: made above, freed once; what was made of it stays.
-        let code = unsafe { (call.type_free)(&raw mut block) };
-        self.mpi.check("MPI_Type_free", code)?;
-        // SAFETY: made above.
-        let code = unsafe { (call.type_commit)(&raw mut whole) };
-        self.mpi.check("MPI_Type_commit", code)?;
-        Ok(whole)
-    }
-
     /// A transport of its own for some ranks.
     fn of_some(&self, ranks: &[i32], number: u32) -> Result<Endpoint> {
         let _turn = self.mpi.enter()?;
         let everybody = ranks.len() == self.size.unsigned_abs() as usize && (0..).zip(ranks).all(|(at, rank)| at == *rank);
         let comm = if everybody { duplicate(self.mpi, self.user)? } else { self.group_comm(ranks, number)? };
-        let opening = Opening { comm, is_borrowed: true, own_algorithms: self.own_algorithms };
-        let mut endpoint = Endpoint::over(self.mpi, &opening)?;
-        endpoint.owns_user = true;
-        endpoint.is_one_node = self.is_one_node || endpoint.shares_memory()?;
-        Ok(endpoint)
+        Endpoint::open(self.mpi, comm, duplicate(self.mpi, comm)?, false)
     }
 
     fn group_comm(&self, ranks: &[i32], number: u32) -> Result<Handle> {
@@ -321,16 +211,9 @@ impl Endpoint {
                 into.copy_from(room.region());
                 Ok(Done { status: DTL_ERROR_TRUNCATED, size: room.region().len() as u64, ..done })
             }
-            Odd::Copied(_) | Odd::Detached(_) | Odd::Listed(_) => Ok(done),
+            Odd::Listed(_) => Ok(done),
         }
     }
-}
-
-/// A count of a datatype.
-pub(super) struct Bytes {
-    pub(super) count: c_int,
-    pub(super) datatype: Handle,
-    is_made: bool,
 }
 
 /// Requests are pointers or `int`s that were made longer, so the two highest bits of one are equal: the
@@ -346,8 +229,8 @@ fn request_of(op: OpId) -> (Handle, bool) {
     (if is_send { op.0 ^ SECOND_BIT } else { op.0 }, is_send)
 }
 
-/// A communicator of the same ranks that returns errors. Collective.
-fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
+/// A communicator of the same ranks that returns errors. Collective. In a turn.
+pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
     let mut copy = 0;
     // SAFETY: a communicator of MPI's; a writable local.
     let code = unsafe { (mpi.call.comm_dup)(comm, &raw mut copy) };
@@ -356,14 +239,26 @@ fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
     Ok(copy)
 }
 
-fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
+/// This process' rank in a communicator of MPI's, and its size.
+pub(super) fn place_in(mpi: &Mpi, comm: Handle) -> Result<(c_int, c_int)> {
+    let (mut rank, mut size) = (0, 0);
+    // SAFETY: a communicator, and a writable local.
+    let code = unsafe { (mpi.call.comm_rank)(comm, &raw mut rank) };
+    mpi.check("MPI_Comm_rank", code)?;
+    // SAFETY: as above.
+    let code = unsafe { (mpi.call.comm_size)(comm, &raw mut size) };
+    mpi.check("MPI_Comm_size", code)?;
+    Ok((rank, size))
+}
+
+pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
     // SAFETY: our own communicator, freed once.
     let code = unsafe { (mpi.call.comm_free)(&raw mut comm) };
     mpi.check("MPI_Comm_free", code)
 }
 
 /// MPI_TAG_UB.
-fn tag_limit(mpi: &Mpi) -> Result<c_int> {
+pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
@@ -386,35 +281,15 @@ impl Transport for Endpoint {
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        let (comm, tag) = self.place(word)?;
         let _turn = self.mpi.enter()?;
-        if !self.own_algorithms || data.is_empty() {
-            return Ok(id_of(self.start_send(data, dest, word, mode)?, true));
-        }
-        // What may have to be withdrawn is sent from a copy: MPI does not give a message back.
-        let Some(copy) = Scratch::copy_of(data) else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a copy of the message", data.len());
-        };
-        let request = self.start_send(copy.region(), dest, word, mode)?;
-        self.odd.add(request, Odd::Copied(copy));
-        Ok(id_of(request, true))
+        message::start_send(self.mpi, comm, data, dest, tag, mode).map(|request| id_of(request, true))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
         let (source, tag, comm) = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
-        let (at, mut request, byte) = (data.addr().ptr(), 0, self.mpi.k.byte);
-        let bytes = self.bytes(data.len())?;
-        let code = match self.mpi.call.irecv_c.filter(|_| data.len() > LARGE) {
-            // SAFETY: the region stays valid until the operation is over, by `Transport::irecv`.
-            Some(irecv) => unsafe { irecv(at, data.len() as Count, byte, source, tag, comm, &raw mut request) },
-            // SAFETY: as above.
-            None => unsafe {
-                (self.mpi.call.irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request)
-            },
-        };
-        self.release(bytes)?;
-        self.mpi.check("MPI_Irecv", code)?;
-        Ok(id_of(request, false))
+        message::start_recv(self.mpi, comm, data, source, tag).map(|request| id_of(request, false))
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Done>> {
@@ -444,31 +319,18 @@ impl Transport for Endpoint {
         Ok(Some(Matched { message: OpId(message), done }))
     }
 
-    fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
+    fn receive_matched(&self, taken: OpId, data: Region) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
         let size = {
-            let mut taken = self.taken.lock();
-            let at = taken.iter().position(|(known, _)| *known == message.0);
-            at.map_or(0, |at| taken.swap_remove(at).1)
+            let mut all = self.taken.lock();
+            let at = all.iter().position(|(known, _)| *known == taken.0);
+            at.map_or(0, |at| all.swap_remove(at).1)
         };
         // MPI leaves open what a receive writes that is too short: it goes into room for all, then what fits.
         let is_cut = size > data.len() as u64;
         let room = if is_cut { Scratch::new(usize::try_from(size).unwrap_or(usize::MAX)) } else { None };
         let into = room.as_ref().map_or(data, Scratch::region);
-        let (at, mut handle, mut request) = (into.addr().ptr(), message.0, 0);
-        let bytes = self.bytes(into.len())?;
-        let code = match self.mpi.call.imrecv_c.filter(|_| into.len() > LARGE) {
-            // SAFETY: the message was taken and is received once; the memory stays until that is over.
-            Some(imrecv) => unsafe {
-                imrecv(at, into.len() as Count, self.mpi.k.byte, &raw mut handle, &raw mut request)
-            },
-            // SAFETY: as above.
-            None => unsafe {
-                (self.mpi.call.imrecv)(at, bytes.count, bytes.datatype, &raw mut handle, &raw mut request)
-            },
-        };
-        self.release(bytes)?;
-        self.mpi.check("MPI_Imrecv", code)?;
+        let request = message::start_matched(self.mpi, taken.0, into)?;
         if let Some(room) = room {
             self.odd.add(request, Odd::Roomy { room, into: data });
         }
@@ -478,9 +340,6 @@ impl Transport for Endpoint {
     fn test(&self, op: OpId) -> Result<Option<Done>> {
         let _turn = self.mpi.enter()?;
         let (known, is_send) = request_of(op);
-        if self.odd.any() && self.odd.end_detached(known) {
-            return Ok(Some(Done { status: DTL_ERROR_CANCELED, ..self.done(true, &Status::new()) }));
-        }
         let (mut request, mut over, mut status) = (known, 0, Status::new());
         // SAFETY: a request of ours that nobody else asks after now; writable locals.
         let code = unsafe { (self.mpi.call.test)(&raw mut request, &raw mut over, &raw mut status) };
@@ -515,12 +374,10 @@ impl Transport for Endpoint {
     fn cancel(&self, op: OpId) -> Result<()> {
         let (mut request, is_send) = request_of(op);
         if is_send {
-            if self.odd.any() && self.odd.detach(request) {
-                return Ok(());
-            }
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "{} does not give a message back once its send has begun: wait for it (its receiver must take it), or set a time limit for the communicator before",
+                "{} does not give a message back once its send has begun: wait for it (its receiver must take \
+                 it), or use communicators with a time limit",
                 self.mpi.version
             );
         }
@@ -534,17 +391,17 @@ impl Transport for Endpoint {
     }
 
     fn send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Option<Result<()>> {
-        let whole = !self.own_algorithms && data.len() <= LARGE;
+        let whole = data.len() <= LARGE;
         whole.then(|| self.send_now(data, dest, word, mode))
     }
 
     fn recv(&self, data: Region, select: Selector) -> Option<Result<Done>> {
-        let whole = !self.own_algorithms && data.len() <= LARGE;
+        let whole = data.len() <= LARGE;
         whole.then(|| self.recv_now(data, select))
     }
 
     fn has_collectives(&self) -> bool {
-        !self.own_algorithms
+        true
     }
 
     fn takes(&self, call: &Collective) -> bool {
@@ -572,12 +429,7 @@ impl Transport for Endpoint {
     }
 
     fn describe(&self) -> String {
-        let how = if self.own_algorithms {
-            "collectives of the library (a time limit or determinism was asked for)"
-        } else {
-            "MPI's own collectives"
-        };
-        format!("{}; {how}; threads {:?}", self.mpi.version, self.mpi.level())
+        format!("{}; MPI's own messages and collectives; {}", self.mpi.version, self.mpi.level().text())
     }
 
     fn failure_text(&self) -> Option<String> {

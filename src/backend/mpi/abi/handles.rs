@@ -3,12 +3,16 @@
 use super::Place::{self, Address, Content, Value};
 use super::names;
 
+/// `MPI_ERRORS_RETURN` of a library that was made after a draft of the standard ABI, as Intel MPI 2021.19;
+/// there the final value, 0x143, is `MPI_ERRORS_ABORT`, and [`super::Int::UniverseSize`] is another, too. Which
+/// it is, the attribute [`super::Int::Lastusedcode`] of `MPI_COMM_WORLD` tells: it is always set, and at
+/// least [`super::Int::ErrLastcode`]; the draft has `MPI_APPNUM` at its number, which is not set or small.
+pub const DRAFT_ERRORS_RETURN: u64 = 0x142;
+
 names! {
     /// A predefined handle.
     ///
-    /// `MPI_ERRORS_RETURN` of the standard ABI is that of the MPI 5.0 document, as in MPICH 5.0. Intel MPI
-    /// 2021.19 has a draft's: there it is 0x142, and 0x143 is `MPI_ERRORS_ABORT`. An error handler that one
-    /// makes oneself and that does nothing works the same in both.
+    /// `MPI_ERRORS_RETURN` of the standard ABI can also be [`DRAFT_ERRORS_RETURN`].
     Handle, place -> Place,
 
     // communicators, groups, requests, windows, info

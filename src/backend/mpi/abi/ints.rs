@@ -8,8 +8,8 @@ pub const ABSENT: i32 = i32::MIN;
 names! {
     /// An integer constant.
     ///
-    /// `MPI_UNIVERSE_SIZE` of the standard ABI is that of the MPI 5.0 document, as in MPICH 5.0. Intel MPI
-    /// 2021.19 has a draft's, 505.
+    /// `MPI_UNIVERSE_SIZE` and `MPI_LASTUSEDCODE` of the standard ABI are those of the final document; see
+    /// [`super::DRAFT_ERRORS_RETURN`].
     Int, value -> i32,
 
     // ranks and tags
@@ -36,6 +36,7 @@ names! {
     TagUb MPI_TAG_UB: 0, 0x6440_0001, 501;
     WtimeIsGlobal MPI_WTIME_IS_GLOBAL: 3, 0x6440_0007, 504;
     UniverseSize MPI_UNIVERSE_SIZE: 6, 0x6440_0009, 507;
+    Lastusedcode MPI_LASTUSEDCODE: 5, 0x6440_000b, 506;
     KeyvalInvalid MPI_KEYVAL_INVALID: -1, 0x2400_0000, 0;
 
     // windows: attributes, flavours, models, locks, assertions

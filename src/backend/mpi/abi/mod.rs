@@ -16,7 +16,7 @@ mod ints;
 
 pub use dtypes::{datatype, operation};
 pub use functions::{FUNCTIONS, Function};
-pub use handles::{Handle, Pointer};
+pub use handles::{DRAFT_ERRORS_RETURN, Handle, Pointer};
 pub use ints::{ABSENT, Int};
 
 /// A binary interface that MPI libraries share.

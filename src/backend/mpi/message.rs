@@ -1,0 +1,142 @@
+//! Bytes to and from MPI: of any number, where MPI's older calls count in `int`.
+
+use super::functions::{Count, Handle};
+use super::session::Mpi;
+use crate::error::{Result, fail};
+use crate::runtime::backend::SendMode;
+use crate::sys::buf::Region;
+use std::ffi::c_int;
+
+/// Most bytes that MPI's older calls take.
+pub(super) const LARGE: usize = c_int::MAX as usize;
+
+/// Starts a send of a region that stays valid until the request is over. In a turn.
+pub(super) fn start_send(
+    mpi: &Mpi,
+    comm: Handle,
+    data: Region,
+    dest: c_int,
+    tag: c_int,
+    mode: SendMode,
+) -> Result<Handle> {
+    let (at, mut request, byte) = (data.addr().ptr().cast_const(), 0, mpi.k.byte);
+    let (start, start_large) = match mode {
+        SendMode::Synchronous => (mpi.call.issend, mpi.call.issend_c),
+        SendMode::Standard | SendMode::Notice => (mpi.call.isend, mpi.call.isend_c),
+    };
+    if let Some(start) = start_large.filter(|_| data.len() > LARGE) {
+        // SAFETY: the region stays valid until the request is over, by this function's contract.
+        let code = unsafe { start(at, data.len() as Count, byte, dest, tag, comm, &raw mut request) };
+        return mpi.check("MPI_Isend_c", code).map(|()| request);
+    }
+    let bytes = Bytes::of(mpi, data.len())?;
+    // SAFETY: as above.
+    let code = unsafe { start(at, bytes.count, bytes.datatype, dest, tag, comm, &raw mut request) };
+    bytes.release(mpi)?;
+    mpi.check("MPI_Isend", code).map(|()| request)
+}
+
+/// Starts a receive into a region that stays valid until the request is over. In a turn.
+pub(super) fn start_recv(
+    mpi: &Mpi,
+    comm: Handle,
+    data: Region,
+    source: c_int,
+    tag: c_int,
+) -> Result<Handle> {
+    let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);
+    if let Some(start) = mpi.call.irecv_c.filter(|_| data.len() > LARGE) {
+        // SAFETY: the region stays valid until the request is over, by this function's contract.
+        let code = unsafe { start(at, data.len() as Count, byte, source, tag, comm, &raw mut request) };
+        return mpi.check("MPI_Irecv_c", code).map(|()| request);
+    }
+    let bytes = Bytes::of(mpi, data.len())?;
+    // SAFETY: as above.
+    let code =
+        unsafe { (mpi.call.irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request) };
+    bytes.release(mpi)?;
+    mpi.check("MPI_Irecv", code).map(|()| request)
+}
+
+/// Starts the receive of a taken message. As `start_recv`.
+pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Result<Handle> {
+    let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);
+    if let Some(start) = mpi.call.imrecv_c.filter(|_| data.len() > LARGE) {
+        // SAFETY: a message that was taken is received once; the region stays valid.
+        let code = unsafe { start(at, data.len() as Count, byte, &raw mut message, &raw mut request) };
+        return mpi.check("MPI_Imrecv_c", code).map(|()| request);
+    }
+    let bytes = Bytes::of(mpi, data.len())?;
+    // SAFETY: as above.
+    let code = unsafe {
+        (mpi.call.imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request)
+    };
+    bytes.release(mpi)?;
+    mpi.check("MPI_Imrecv", code).map(|()| request)
+}
+
+/// So many bytes, as a count of a datatype.
+pub(super) struct Bytes {
+    pub(super) count: c_int,
+    pub(super) datatype: Handle,
+    is_made: bool,
+}
+
+impl Bytes {
+    /// In a turn.
+    #[inline]
+    pub(super) fn of(mpi: &Mpi, len: usize) -> Result<Self> {
+        match c_int::try_from(len) {
+            Ok(count) => Ok(Bytes { count, datatype: mpi.k.byte, is_made: false }),
+            Err(_) => Ok(Bytes { count: 1, datatype: make_bytes(mpi, len)?, is_made: true }),
+        }
+    }
+
+    /// Frees a datatype that was made; what was started with it goes on.
+    #[inline]
+    pub(super) fn release(self, mpi: &Mpi) -> Result<()> {
+        if self.is_made { free(mpi, self.datatype) } else { Ok(()) }
+    }
+}
+
+/// Frees a datatype of ours.
+pub(super) fn free(mpi: &Mpi, mut datatype: Handle) -> Result<()> {
+    // SAFETY: made by the callers' own calls, and freed once.
+    let code = unsafe { (mpi.call.type_free)(&raw mut datatype) };
+    mpi.check("MPI_Type_free", code)
+}
+
+/// A datatype of `len` bytes next to each other.
+pub(super) fn make_unit(mpi: &Mpi, len: c_int) -> Result<Handle> {
+    let mut unit = 0;
+    // SAFETY: MPI is running; a writable local.
+    let code = unsafe { (mpi.call.type_contiguous)(len, mpi.k.byte, &raw mut unit) };
+    mpi.check("MPI_Type_contiguous", code)?;
+    commit(mpi, unit)
+}
+
+fn commit(mpi: &Mpi, mut datatype: Handle) -> Result<Handle> {
+    // SAFETY: made by the callers' own calls.
+    let code = unsafe { (mpi.call.type_commit)(&raw mut datatype) };
+    mpi.check("MPI_Type_commit", code).map(|()| datatype)
+}
+
+/// A datatype of exactly `len` bytes: blocks of 1 MiB and the rest. It matches whatever way the other
+/// side spells the same bytes.
+#[cold]
+fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
+    const BLOCK: usize = 1 << 20;
+    let (Ok(blocks), Ok(rest)) = (c_int::try_from(len / BLOCK), c_int::try_from(len % BLOCK)) else {
+        return fail!(DTL_ERROR_LIMIT, "a message of {len} bytes: MPI takes up to 2^51");
+    };
+    let block = make_unit(mpi, BLOCK as c_int)?;
+    let (counts, places) = ([blocks, rest], [0, (len - len % BLOCK) as Count]);
+    let (types, mut whole) = (mpi.k.pair(block, mpi.k.byte), 0);
+    // SAFETY: three arrays of two, read during the call.
+    let code = unsafe {
+        (mpi.call.type_create_struct)(2, counts.as_ptr(), places.as_ptr(), types.as_ptr(), &raw mut whole)
+    };
+    mpi.check("MPI_Type_create_struct", code)?;
+    free(mpi, block)?;
+    commit(mpi, whole)
+}

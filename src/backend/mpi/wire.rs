@@ -1,0 +1,147 @@
+//! MPI as a wire, for communicators with time limits or the library's own algorithms: `frames` makes
+//! messages of it that can be withdrawn, whatever MPI can.
+
+use super::functions::{Handle, Status};
+use super::message;
+use super::session::{Hold, Mpi};
+use super::status;
+use super::transport::{free, place_in, tag_limit};
+use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
+use crate::abi::status::*;
+use crate::backend::frames::{self, Wire};
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, OpId, SendMode, Transport};
+use crate::sys::buf::Region;
+use crate::sys::lock::Mutex;
+use std::ffi::c_int;
+
+struct MpiWire {
+    mpi: &'static Mpi,
+    comm: Handle,
+    rank: c_int,
+    size: c_int,
+    /// Receives that MPI was asked to withdraw.
+    canceled: Mutex<Vec<Handle>>,
+    /// What MPI said of the operation that failed last.
+    said: Mutex<Option<String>>,
+    /// Last: MPI that the library started ends with the last of them.
+    _hold: Hold,
+}
+
+/// A transport over a communicator of MPI's that is ours. Frees it if that is not possible.
+pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>> {
+    let (rank, size) = place_in(mpi, comm)?;
+    let highest = tag_limit(mpi)?;
+    if highest < DTL_TAG_MAX {
+        free(mpi, comm)?;
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "time limits and deterministic collectives need tags up to {DTL_TAG_MAX}; {} has them up to {highest}: \
+             open the communicator without",
+            mpi.version
+        );
+    }
+    let (canceled, said) = (Mutex::new(Vec::new()), Mutex::new(None));
+    frames::open(Box::new(MpiWire { mpi, comm, rank, size, canceled, said, _hold: Hold::new() }))
+}
+
+impl Wire for MpiWire {
+    fn rank(&self) -> i32 {
+        self.rank
+    }
+
+    fn size(&self) -> i32 {
+        self.size
+    }
+
+    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+        let _turn = self.mpi.enter()?;
+        let (tag, mode) = (tag_of(word), SendMode::Standard);
+        message::start_send(self.mpi, self.comm, data, dest, tag, mode).map(OpId)
+    }
+
+    fn irecv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
+        let _turn = self.mpi.enter()?;
+        let source = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
+        message::start_recv(self.mpi, self.comm, data, source, tag_of(word)).map(OpId)
+    }
+
+    fn test(&self, op: OpId) -> Result<Option<Done>> {
+        let _turn = self.mpi.enter()?;
+        let (mut request, mut over, mut status) = (op.0, 0, Status::new());
+        // SAFETY: a request of ours that nobody else asks after now; writable locals.
+        let code = unsafe { (self.mpi.call.test)(&raw mut request, &raw mut over, &raw mut status) };
+        if code == 0 && over == 0 {
+            return Ok(None);
+        }
+        let was_canceled = self.forget_canceled(op.0);
+        let k = &self.mpi.k;
+        let done = Done {
+            source: status.int(k.status_source),
+            status: DTL_SUCCESS,
+            word: u64::from(status.int(k.status_tag).unsigned_abs()),
+            size: status::size(self.mpi, &status),
+        };
+        if code != 0 {
+            let error = self.mpi.failure("MPI_Test", code);
+            *self.said.lock() = Some(error.text().to_owned());
+            return Ok(Some(Done { status: error.status(), ..done }));
+        }
+        let mut canceled = 0;
+        if was_canceled {
+            // SAFETY: the status of a request that is over.
+            let code = unsafe { (self.mpi.call.test_cancelled)(&raw const status, &raw mut canceled) };
+            self.mpi.check("MPI_Test_cancelled", code)?;
+        }
+        Ok(Some(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } }))
+    }
+
+    fn can_cancel(&self) -> bool {
+        true
+    }
+
+    fn cancel(&self, op: OpId) -> Result<()> {
+        let _turn = self.mpi.enter()?;
+        self.canceled.lock().push(op.0);
+        let mut request = op.0;
+        // SAFETY: an operation in flight.
+        let code = unsafe { (self.mpi.call.cancel)(&raw mut request) };
+        self.mpi.check("MPI_Cancel", code)
+    }
+
+    fn describe(&self) -> String {
+        let (version, level) = (&self.mpi.version, self.mpi.level().text());
+        format!("{version}; messages and collectives of the library, for time limits or determinism; {level}")
+    }
+
+    fn failure_text(&self) -> Option<String> {
+        self.said.lock().take()
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.mpi.is_over() {
+            return Ok(());
+        }
+        let _turn = self.mpi.enter()?;
+        free(self.mpi, self.comm)
+    }
+}
+
+impl MpiWire {
+    /// Whether MPI was asked to withdraw a request that is over now.
+    fn forget_canceled(&self, request: Handle) -> bool {
+        let mut canceled = self.canceled.lock();
+        match canceled.iter().position(|known| *known == request) {
+            Some(at) => {
+                canceled.swap_remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// A word of `frames` has 28 bits.
+fn tag_of(word: u64) -> c_int {
+    (word & DTL_TAG_MAX as u64) as c_int
+}
