@@ -34,6 +34,10 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "folders to search for plugins, and plugin files, separated by ':'",
     },
     Variable {
+        name: "DTL_PLUGIN_PROBE",
+        meaning: "1: try a plugin in a process of its own before it is loaded; 30s: that, with a time limit",
+    },
+    Variable {
         name: "DTL_CMA",
         meaning: "kernel-assisted copies between ranks: auto, off, allow (lift ptrace limits)",
     },
@@ -45,8 +49,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "DTL_JOB", meaning: "name that the ranks of one job share (set by dtlrun)" },
 ];
 
-/// Those that make code be loaded. Nobody may choose that for a program with more rights than his own.
-const LOADING_CODE: &[&str] = &["DTL_PLUGIN_PATH"];
+/// Those that make code be loaded or run. Nobody may choose that for a program with more rights than his own.
+const LOADING_CODE: &[&str] = &["DTL_PLUGIN_PATH", "DTL_PLUGIN_PROBE"];
 
 /// Takes out what a privileged program must not listen to, and says so.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
@@ -72,6 +76,8 @@ pub struct Settings {
     pub log_level: Option<i32>,
     /// Where plugins are searched for before the installed ones.
     pub plugin_path: Option<String>,
+    /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
+    pub plugin_probe_ns: Option<u64>,
 }
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
@@ -115,6 +121,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
             .unwrap_or(false),
         log_level,
         plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
+        plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
     })
 }
 
@@ -146,6 +153,20 @@ pub fn alias(name: &str) -> &str {
         "GPU" => "cuda",
         "CPU" | "cpu" => "host",
         name => name,
+    }
+}
+
+/// "1", "0", or a time with its unit.
+fn probe_limit(text: &str) -> Result<Option<u64>> {
+    const NAME: &str = "DTL_PLUGIN_PROBE";
+    const USUAL_NS: u64 = 10_000_000_000;
+    match switch(NAME, text) {
+        Ok(on) => Ok(on.then_some(USUAL_NS)),
+        Err(_) if text.ends_with(|c: char| c.is_ascii_alphabetic()) => duration(NAME, text).map(Some),
+        Err(_) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{NAME}={text}: use 1, 0, or a time limit with its unit, such as 30s"
+        ),
     }
 }
 
@@ -227,6 +248,18 @@ mod tests {
         }
         assert_eq!(duration("x", "1.5s").unwrap(), 1_500_000_000);
         assert_eq!(duration("x", "20ms").unwrap(), 20_000_000);
+    }
+
+    #[test]
+    fn the_probe_is_a_switch_or_a_time() {
+        let of = |text| from_environment(&environment(&[("DTL_PLUGIN_PROBE", text)]));
+        let limit = |text| of(text).unwrap().plugin_probe_ns;
+        assert_eq!((limit("0"), limit(""), limit("no")), (None, None, None));
+        assert_eq!((limit("1"), limit("500ms")), (Some(10_000_000_000), Some(500_000_000)));
+        for text in ["7", "-1s", "5 parsecs", "perhaps"] {
+            let error = of(text).unwrap_err();
+            assert!(error.text().contains(&format!("DTL_PLUGIN_PROBE={text}")), "{error}");
+        }
     }
 
     #[test]

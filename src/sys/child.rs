@@ -1,11 +1,14 @@
 //! Starting processes that end with this one, and hearing of signals without a handler.
 //!
-//! For the launcher; the library itself starts no process and touches no signal.
+//! For the programs. The library itself uses [`ask`] alone, and only if it is told to; it touches no signal.
 
-use std::io;
+use super::process::PidFd;
+use super::socket::wait_readable;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What a child gets before its program starts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -150,6 +153,64 @@ pub fn kill_group(leader: u32) {
         // SAFETY: takes integers only.
         let _ = unsafe { libc::kill(-leader, libc::SIGKILL) };
     }
+}
+
+/// What a program answered.
+#[derive(Debug)]
+pub struct Answer {
+    /// What it wrote to its standard output.
+    pub said: Vec<u8>,
+    /// Whether it ended by itself; else it was killed at the time limit.
+    pub in_time: bool,
+}
+
+/// Runs a program until its end or the time limit. Its input is empty. Works in a process with threads (no
+/// code of ours or of fork handlers runs in between: a command without hooks is `posix_spawn`), and whatever
+/// that does with SIGCHLD or its children: the end is seen at a descriptor.
+pub fn ask(command: &mut Command, limit: Duration) -> io::Result<Answer> {
+    let begin = Instant::now();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    // Without one (it is reaped already, or the kernel is older than 5.3) the end of its output is its end.
+    let held = PidFd::open(i32::try_from(child.id()).unwrap_or(0)).ok();
+    let mut pipe = child.stdout.take();
+    if let Some(pipe) = &pipe {
+        set_nonblocking(pipe.as_fd())?;
+    }
+    let mut said = Vec::new();
+    let in_time = loop {
+        // In this order: what it wrote before its end is there by now.
+        let has_ended = held.as_ref().is_some_and(PidFd::exited);
+        pipe = pipe.take().and_then(|mut pipe| drain(&mut pipe, &mut said).then_some(pipe));
+        if has_ended || (held.is_none() && pipe.is_none()) {
+            break true;
+        }
+        let left = limit.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            break false;
+        }
+        let fds: Vec<_> = pipe.iter().map(AsFd::as_fd).chain(held.iter().map(AsFd::as_fd)).collect();
+        wait_readable(&fds, u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))?;
+    };
+    if let Some(held) = held {
+        held.kill();
+        // The program may have reaped it, or have said that nobody shall.
+        let _ = child.wait();
+    }
+    Ok(Answer { said, in_time })
+}
+
+/// Takes what has arrived; false at the end of the output.
+fn drain(pipe: &mut ChildStdout, said: &mut Vec<u8>) -> bool {
+    match pipe.read_to_end(said) {
+        Ok(_) => false,
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    }
+}
+
+/// Undoes what this process may have inherited: with SIGCHLD ignored no child can be waited for.
+pub fn allow_waiting() {
+    // SAFETY: the default action is no code of ours.
+    let _ = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// Makes reads of a descriptor return at once.

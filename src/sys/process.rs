@@ -5,7 +5,7 @@
 use super::buf::Region;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Ends the process at once: no destructors, no atexit functions.
 pub fn exit_now(code: i32) -> ! {
@@ -95,6 +95,20 @@ impl PidFd {
         // SAFETY: one valid entry; a timeout of 0 does not block.
         let ready = unsafe { libc::poll(&raw mut entry, 1, 0) };
         ready == 1 && entry.revents & libc::POLLIN != 0
+    }
+
+    /// Kills it. One that has ended already is not an error.
+    pub fn kill(&self) {
+        let (fd, no_info) = (self.0.as_raw_fd(), std::ptr::null_mut::<libc::siginfo_t>());
+        // SAFETY: an open descriptor and integers; without an info the kernel makes the usual one.
+        let _ = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, no_info, 0) };
+    }
+}
+
+/// Readable once it has exited.
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -91,8 +91,10 @@ fn described(plugin: &Value) -> String {
 
 /// Tries a file in a child process that may take this long.
 pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
+    child::allow_waiting();
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--probe-child").arg(path).env_remove("DTL_PLUGIN_PATH");
+    command.arg("--probe-child").arg(path);
+    command.env_remove("DTL_PLUGIN_PATH").env_remove("DTL_PLUGIN_PROBE");
     // A group of its own, so that what it starts can be ended with it.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
     child::prepare(&mut command, Setup::default());
