@@ -159,6 +159,26 @@ fn a_crash_is_a_line_that_says_where() {
 }
 
 #[test]
+fn a_crash_leaves_no_core_dump() {
+    let folder = Folder::new();
+    let (crashing, telling) = (folder.bad("CRASH_IN_LOAD"), folder.bad("TELLS_CORE_LIMIT"));
+    let here = folder.below("here");
+    let probe = |file: &Path| {
+        let mut command = command(Path::new("sh"), None);
+        let limit = "ulimit -S -c $(ulimit -H -c); exec \"$0\" --probe \"$1\"";
+        command.args(["-c", limit, env!("CARGO_BIN_EXE_dtl-info")]).arg(file).current_dir(&here);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert!(probe(&crashing).starts_with("crashed "));
+    // Where the kernel writes dumps to the current folder there is none …
+    assert_eq!(fs::read_dir(&here).unwrap().count(), 0);
+    // … and where it pipes them to a program the limit of 1 forbids that.
+    let line = probe(&telling);
+    let allowed = ["cores of 1 bytes, at most 1", "cores of 0 bytes, at most 0"];
+    assert!(allowed.iter().any(|text| line.contains(text)), "{line}");
+}
+
+#[test]
 fn a_hang_ends_at_the_time_limit() {
     let folder = Folder::new();
     for (fault, place) in [("HANG_IN_ENTRY", "in its entry"), ("HANG_IN_LOAD", "in its load")] {

@@ -35,7 +35,7 @@ pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
         if options.prefix {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
-        child::prepare(&mut command, Setup { cpu: cpus.get(number as usize).copied() });
+        child::prepare(&mut command, Setup { cpu: cpus.get(number as usize).copied(), ..Setup::default() });
         match command.spawn() {
             Ok(child) => ranks.push(Rank { number, child, runs: true }),
             Err(error) => {
