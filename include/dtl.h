@@ -972,7 +972,8 @@ typedef struct dtl_memory_vtable_t {
     dtl_status_t (*kind_info)(void *self,
                               dtl_enum_word_t kind,
                               dtl_mem_kind_info_t *out_info);
-    /// Free and total bytes; 0 = unknown. NULL: NOT_SUPPORTED.
+    /// Free and total bytes; 0 = unknown. Asked where the device table does not tell, or for device 0
+    /// of a backend without that table. NULL: NOT_SUPPORTED.
     dtl_status_t (*memory_info)(void *self, uint64_t *out_free, uint64_t *out_total);
 } dtl_memory_vtable_t;
 
@@ -1640,6 +1641,9 @@ DTL_NODISCARD dtl_status_t dtl_device_info(dtl_backend_t backend, int32_t device
 
 /// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
 /// group. Equivalent: cudaMemGetInfo.
+///
+/// @param device  0 … count-1. Of a backend with memory and without devices: 0, all of its memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not tell.
 DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t device,
     uint64_t *out_free_bytes, uint64_t *out_total_bytes);
 
