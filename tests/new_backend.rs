@@ -126,6 +126,19 @@ fn what_cannot_run_here_has_its_own_exit_status() {
 }
 
 #[test]
+fn forms_that_nobody_filled_in_tick_no_box() {
+    let folder = Folder::new("forms");
+    let made = folder.dtl_info(&["new-backend", "mine", "--components", ALL]);
+    assert!(made.status.success(), "{}", said(&made));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+    let text = said(&command.arg("checklist").arg(folder.0.join("mine")).output().unwrap());
+    for form in ["backend.md is still the form", "adr.md is still the form"] {
+        assert!(text.lines().any(|line| line.starts_with("NO ") && line.contains(form)), "{text}");
+    }
+    assert!(text.ends_with("6 of 9 boxes\n"), "licence, page and record are missing: {text}");
+}
+
+#[test]
 fn each_component_stands_alone() {
     let folder = Folder::new("alone");
     for component in ALL.split(',') {
