@@ -213,10 +213,13 @@ pub fn ask(command: &mut Command, limit: Duration) -> io::Result<Answer> {
         let fds: Vec<_> = pipe.iter().map(AsFd::as_fd).chain(held.iter().map(AsFd::as_fd)).collect();
         wait_readable(&fds, u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))?;
     };
-    if let Some(held) = held {
-        held.kill();
-        // The program may have reaped it, or have said that nobody shall.
-        let _ = child.wait();
+    match held {
+        Some(held) => {
+            held.kill();
+            // By the descriptor: its number may mean another child by now, if the program has reaped this one.
+            held.reap();
+        }
+        None => drop(child.try_wait()),
     }
     Ok(Answer { said, in_time })
 }

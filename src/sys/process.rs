@@ -103,6 +103,13 @@ impl PidFd {
         // SAFETY: an open descriptor and integers; without an info the kernel makes the usual one.
         let _ = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, no_info, 0) };
     }
+
+    /// Waits for its end and takes it from the kernel's list, if it is a child that nobody has taken yet.
+    pub fn reap(&self) {
+        let fd = libc::id_t::try_from(self.0.as_raw_fd()).unwrap_or(0);
+        // SAFETY: an open descriptor; nothing is to be told.
+        let _ = unsafe { libc::waitid(libc::P_PIDFD, fd, std::ptr::null_mut(), libc::WEXITED) };
+    }
 }
 
 /// Readable once it has exited.
