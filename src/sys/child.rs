@@ -17,6 +17,8 @@ pub struct Setup {
     pub cpu: Option<usize>,
     /// Whether it leaves no core dump when it crashes.
     pub no_core: bool,
+    /// Whether its standard output is closed.
+    pub no_output: bool,
 }
 
 /// Prepares a command: its process is killed when this one (the thread that starts it) dies, starts
@@ -42,6 +44,10 @@ fn before_exec(parent: i32, setup: Setup) -> io::Result<()> {
     set_mask(libc::SIG_SETMASK, &[])?;
     if setup.no_core {
         forbid_cores()?;
+    }
+    if setup.no_output {
+        // SAFETY: takes an integer; nobody else uses this descriptor before the program starts.
+        unsafe { libc::close(libc::STDOUT_FILENO) };
     }
     setup.cpu.map_or(Ok(()), bind)
 }

@@ -26,6 +26,13 @@ pub fn parent_pid() -> i32 {
     i32::try_from(std::os::unix::process::parent_id()).unwrap_or(i32::MAX)
 }
 
+/// Whether a descriptor of this number is open.
+#[must_use]
+pub fn is_open(fd: RawFd) -> bool {
+    // SAFETY: takes integers; one that is no descriptor is an error.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
+}
+
 /// The effective user id.
 #[must_use]
 pub fn own_uid() -> u32 {
