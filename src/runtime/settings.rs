@@ -271,6 +271,9 @@ mod tests {
             withhold(&mut all, true),
             ["DTL_PLUGIN_PATH is ignored: this program runs with raised privileges"]
         );
+        // Nor to run another program for that.
+        let mut probe = environment(&[("DTL_PLUGIN_PROBE", "1")]);
+        assert_eq!((withhold(&mut probe, true).len(), probe.len()), (1, 0));
         let settings = from_environment(&all).unwrap();
         assert_eq!((settings.plugin_path, settings.backend.as_deref()), (None, Some("null")));
     }
