@@ -981,7 +981,8 @@ typedef struct dtl_memory_vtable_t {
     dtl_status_t (*kind_info)(void *self,
                               dtl_enum_word_t kind,
                               dtl_mem_kind_info_t *out_info);
-    /// Free and total bytes; 0 = unknown. NULL: NOT_SUPPORTED.
+    /// Free and total bytes; 0 = unknown. Asked where the device table does not tell, or for device 0
+    /// of a backend without that table. NULL: NOT_SUPPORTED.
     dtl_status_t (*memory_info)(void *self, uint64_t *out_free, uint64_t *out_total);
 } dtl_memory_vtable_t;
 
@@ -1564,7 +1565,11 @@ DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *bu
  * -------------------------------------------------------------------------------------------- */
 
 /// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its code:
-/// a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely).
+/// a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely). With
+/// DTL_PLUGIN_PROBE=1 in the environment that is done before any plugin file is opened, whoever named
+/// it: one that crashes or hangs in the probe is not loaded, and that is its reason. The value may be
+/// a time limit instead (30s; 1 means 10s). The program then has a child for that long (posix_spawn, no
+/// fork handlers); it may ignore SIGCHLD or wait for any child.
 ///
 /// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
 /// (dtl/backends beside libdtl.so): those are loaded when a backend is asked for that is not
@@ -1575,8 +1580,9 @@ DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *bu
 /// @param out   its first backend; the others are found by name. May be NULL.
 /// @return A file that is loaded already (under whatever name): success, its first backend. If its
 ///         backends are gone (unregistered, or dtl_finalize), it registers them again.
-///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted, or
-///         the dynamic loader refuses it (a library that it needs is missing, say).
+///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted,
+///         the dynamic loader refuses it (a library that it needs is missing, say), or it failed the
+///         probe that DTL_PLUGIN_PROBE asks for, or could not be probed.
 ///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or says nonsense of itself.
 ///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
 ///         in the text), or a struct is laid out differently (its name, the field, both offsets).
@@ -1644,6 +1650,9 @@ DTL_NODISCARD dtl_status_t dtl_device_info(dtl_backend_t backend, int32_t device
 
 /// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
 /// group. Equivalent: cudaMemGetInfo.
+///
+/// @param device  0 … count-1. Of a backend with memory and without devices: 0, all of its memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not tell.
 DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t device,
     uint64_t *out_free_bytes, uint64_t *out_total_bytes);
 

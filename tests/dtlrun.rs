@@ -9,7 +9,9 @@
     reason = "a test fails by panicking and speaks to its reader"
 )]
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -116,6 +118,65 @@ fn prefixes_on_whole_lines() {
     assert_eq!(text.lines().count(), 20_002);
     assert!(text.lines().all(|line| line.starts_with("[0] x") || line.starts_with("[1] ")), "{text}");
     assert!(text.ends_with("[1] 20000\n"));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    // The rank goes on to its end, and the loss is said once.
+    let mut command = dtlrun(&["-n", "1", "--prefix", "sh", "-c", "echo 1; sleep 0.1; echo 2; echo end >&2"]);
+    let output = command.stdout(full()).stderr(Stdio::piped()).output().expect("starts");
+    let text = err(&output);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(text.contains("dtlrun: standard output: No space left on device"), "{text}");
+    assert!(text.matches("dtlrun").count() == 1 && text.contains("[0] end"), "{text}");
+    // A rank's own failure says more.
+    let mut command = dtlrun(&["-n", "1", "--prefix", "sh", "-c", "echo 1; exit 7"]);
+    assert_eq!(command.stdout(full()).stderr(Stdio::null()).status().expect("starts").code(), Some(7));
+    // What is not asked for is not missed.
+    let mut command = dtlrun(&["-n", "1", "--prefix", "true"]);
+    assert_eq!(command.stdout(full()).status().expect("starts").code(), Some(0));
+    // Closed: with a prefix dtlrun says so, without one the rank finds it closed itself.
+    let closed = |options: &[&str], script: &str| {
+        let own = env!("CARGO_BIN_EXE_dtlrun");
+        let line = "exec \"$@\" >&-";
+        let mut command = Command::new("sh");
+        command.args(["-c", line, "sh", own, "-n", "1"]).args(options).args(["sh", "-c", script]);
+        let output = command.stdout(Stdio::piped()).output().expect("starts");
+        (output.status.code(), err(&output))
+    };
+    let (status, text) = closed(&["--prefix"], "echo 1");
+    assert!(status == Some(125) && text.contains("standard output: Bad file descriptor"), "{text}");
+    let (status, text) = closed(&[], "test -e /proc/self/fd/1 || exit 9; exit 8");
+    assert_eq!(status, Some(9), "{text}");
+    let (status, text) = closed(&[], "exit 0");
+    assert_eq!((status, text.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_reader_that_goes_ends_the_ranks_quietly() {
+    let mut command = dtlrun(&["-n", "2", "--prefix", "yes"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut line = String::new();
+    let mut reader = BufReader::new(child.stdout.take().expect("output"));
+    reader.read_line(&mut line).expect("a line");
+    drop(reader);
+    let output = child.wait_with_output().expect("ends");
+    assert!(line == "[0] y\n" || line == "[1] y\n", "{line}");
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(141), ""));
+}
+
+#[test]
+fn ranks_are_waited_for_where_sigchld_is_ignored() {
+    let mut command = dtlrun(&["-n", "2", "sh", "-c", "exit 3"]);
+    let ignore = || {
+        // SAFETY: a system call that takes numbers only.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+        Ok(())
+    };
+    // SAFETY: the hook makes one system call between fork and exec.
+    unsafe { command.pre_exec(ignore) };
+    assert_eq!(command.stderr(Stdio::null()).status().expect("it ends").code(), Some(3));
 }
 
 #[test]

@@ -95,6 +95,50 @@ fn the_template_compiles_and_loads() {
 }
 
 #[test]
+fn what_cannot_run_here_has_its_own_exit_status() {
+    let folder = Folder::new("ctk");
+    let output = folder.dtl_info(&["new-backend", "away", "--components", "device,memory,comm"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let Some(file) = compile("gcc", "-std=c11", &folder.0.join("away"), "c") else { return };
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+        let output = command.arg("run").args(arguments).env("DTL_PLUGIN_PATH", &file).output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    let plugin = file.to_str().unwrap();
+    for arguments in [
+        ["--plugin", plugin, "--component", "comm"],
+        ["--plugin", plugin, "--component", "memory"],
+        ["--backend", "away", "--component", "comm"],
+        ["--backend", "away", "--component", "device,memory"],
+        ["--kind", "away", "--cases", "1"],
+    ] {
+        let (status, text) = run(&arguments);
+        assert!(status == Some(3) && text.contains("cannot run here: its slots are still"), "{text}");
+    }
+    let (status, text) = run(&["--plugin", plugin]);
+    assert!(status == Some(3) && text.contains("\nabi "), "{text}");
+    // Where nothing needs it to run it is not missed, and what fails comes first.
+    assert_eq!(run(&["--plugin", plugin, "--component", "abi"]).0, Some(0));
+    let wrong = folder.0.join("wrong.toml");
+    fs::write(&wrong, "\"device.available.asking_succeeds\" = \"it does not\"").unwrap();
+    assert_eq!(run(&["--plugin", plugin, "--expect", wrong.to_str().unwrap()]).0, Some(1));
+}
+
+#[test]
+fn forms_that_nobody_filled_in_tick_no_box() {
+    let folder = Folder::new("forms");
+    let made = folder.dtl_info(&["new-backend", "mine", "--components", ALL]);
+    assert!(made.status.success(), "{}", said(&made));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+    let text = said(&command.arg("checklist").arg(folder.0.join("mine")).output().unwrap());
+    for form in ["backend.md is still the form", "adr.md is still the form"] {
+        assert!(text.lines().any(|line| line.starts_with("NO ") && line.contains(form)), "{text}");
+    }
+    assert!(text.ends_with("6 of 9 boxes\n"), "licence, page and record are missing: {text}");
+}
+
+#[test]
 fn each_component_stands_alone() {
     let folder = Folder::new("alone");
     for component in ALL.split(',') {

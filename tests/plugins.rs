@@ -63,6 +63,28 @@ impl Folder {
         file
     }
 
+    /// Puts libdtl.so into prefix/lib.
+    fn install_library(&self) {
+        let test = std::env::current_exe().unwrap();
+        let near = test.parent().unwrap();
+        let library = [near.join("libdtl.so"), near.parent().unwrap().join("libdtl.so")];
+        let library = library.into_iter().find(|path| path.exists()).expect("cargo builds libdtl.so");
+        let lib = self.below("prefix/lib");
+        for name in ["libdtl.so", "libdtl.so.0"] {
+            fs::copy(&library, lib.join(name)).unwrap();
+        }
+    }
+
+    /// Compiles a program that uses the library in prefix/lib.
+    fn program(&self, source: &Path) -> PathBuf {
+        let (program, lib) = (self.0.join("main"), self.0.join("prefix/lib"));
+        let mut cc = Command::new("cc");
+        cc.arg("-I").arg(root().join("include")).arg(source).arg("-o").arg(&program).arg("-L").arg(&lib);
+        cc.args(["-ldtl", "-pthread"]).arg(format!("-Wl,-rpath,{}", lib.display()));
+        assert!(cc.status().unwrap().success());
+        program
+    }
+
     fn bad(&self, fault: &str) -> PathBuf {
         self.plugin(&format!("{fault}.so"), "bad.c", &[&format!("-D{fault}")])
     }
@@ -75,6 +97,11 @@ impl Drop for Folder {
 }
 
 fn run(program: &Path, arguments: &[&str], path: Option<&Path>) -> Output {
+    command(program, path).args(arguments).output().expect("it starts")
+}
+
+/// A command in an environment without our variables.
+fn command(program: &Path, path: Option<&Path>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if ["DTL_", "OMPI_", "PMI", "SLURM_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix))
@@ -85,7 +112,7 @@ fn run(program: &Path, arguments: &[&str], path: Option<&Path>) -> Output {
     if let Some(path) = path {
         command.env("DTL_PLUGIN_PATH", path);
     }
-    command.args(arguments).output().expect("it starts")
+    command
 }
 
 fn info(arguments: &[&str], path: Option<&Path>) -> Output {
@@ -129,6 +156,26 @@ fn a_crash_is_a_line_that_says_where() {
         (&report["result"], &report["signal"], &report["step"]),
         (&"crashed".into(), &11.into(), &"its load".into())
     );
+}
+
+#[test]
+fn a_crash_leaves_no_core_dump() {
+    let folder = Folder::new();
+    let (crashing, telling) = (folder.bad("CRASH_IN_LOAD"), folder.bad("TELLS_CORE_LIMIT"));
+    let here = folder.below("here");
+    let probe = |file: &Path| {
+        let mut command = command(Path::new("sh"), None);
+        let limit = "ulimit -S -c $(ulimit -H -c); exec \"$0\" --probe \"$1\"";
+        command.args(["-c", limit, env!("CARGO_BIN_EXE_dtl-info")]).arg(file).current_dir(&here);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert!(probe(&crashing).starts_with("crashed "));
+    // Where the kernel writes dumps to the current folder there is none …
+    assert_eq!(fs::read_dir(&here).unwrap().count(), 0);
+    // … and where it pipes them to a program the limit of 1 forbids that.
+    let line = probe(&telling);
+    let allowed = ["cores of 1 bytes, at most 1", "cores of 0 bytes, at most 0"];
+    assert!(allowed.iter().any(|text| line.contains(text)), "{line}");
 }
 
 #[test]
@@ -324,22 +371,11 @@ fn installed_plugins_are_found_wherever_the_prefix_is() {
         (&"installed".into(), &"loaded".into())
     );
     // … and one that loads libdtl.so, from elsewhere.
-    let test = std::env::current_exe().unwrap();
-    let near = test.parent().unwrap();
-    let library = [near.join("libdtl.so"), near.parent().unwrap().join("libdtl.so")];
-    let library = library.into_iter().find(|path| path.exists()).expect("cargo builds libdtl.so");
-    for name in ["libdtl.so", "libdtl.so.0"] {
-        fs::copy(&library, folder.0.join("prefix/lib").join(name)).unwrap();
-    }
+    folder.install_library();
     let source = folder.0.join("main.c");
     let text = "#include <dtl.h>\nint main(void) { dtl_backend_t b; DTL_CHECK(dtl_backend_get(\"good\", &b)); return 0; }\n";
     fs::write(&source, text).unwrap();
-    let program = folder.0.join("main");
-    let lib = folder.0.join("prefix/lib");
-    let mut cc = Command::new("cc");
-    cc.arg("-I").arg(root().join("include")).arg(&source).arg("-o").arg(&program).arg("-L").arg(&lib);
-    cc.arg("-ldtl").arg(format!("-Wl,-rpath,{}", lib.display()));
-    assert!(cc.status().unwrap().success());
+    let program = folder.program(&source);
     let output = run(&program, &[], None);
     assert!(output.status.success(), "{output:?}");
     // Taken away, it is not found, and the folder that is not there is no complaint.
@@ -348,6 +384,77 @@ fn installed_plugins_are_found_wherever_the_prefix_is() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("no backend is named \"good\""), "{said}");
     assert!(!said.contains("warning"), "{said}");
+}
+
+/// A good plugin among bad ones, and a program that lets them be probed.
+fn to_be_probed() -> (Folder, PathBuf, PathBuf) {
+    let folder = Folder::new();
+    folder.install_library();
+    let program = folder.program(&root().join("tests/plugins/probing.c"));
+    let plugins = folder.below("plugins");
+    for (name, source, fault) in [
+        ("crash", "bad.c", "-DCRASH_IN_LOAD"),
+        ("hang", "bad.c", "-DHANG_IN_ENTRY"),
+        ("good", "good.c", "-DGOOD"),
+    ] {
+        let file = folder.plugin(&format!("{name}.so"), source, &[fault]);
+        fs::rename(file, plugins.join(format!("{name}.so"))).unwrap();
+    }
+    fs::write(plugins.join("text.so"), "text").unwrap();
+    folder.open_to_read(&plugins.join("text.so"));
+    (folder, program, plugins)
+}
+
+#[test]
+fn a_probing_program_outlives_plugins_that_crash_and_hang() {
+    let (folder, program, plugins) = to_be_probed();
+    fs::copy(env!("CARGO_BIN_EXE_dtl-info"), folder.below("prefix/bin").join("dtl-info")).unwrap();
+    let crashing = plugins.join("crash.so");
+    for how in ["plain", "ignore", "reap"] {
+        let mut command = command(&program, Some(&plugins));
+        let output = command.env("DTL_PLUGIN_PROBE", "3s").arg(how).arg(&crashing).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{how}: {said} {}", String::from_utf8_lossy(&output.stderr));
+        let crash = "crash.so: the probe: crashed: killed by signal 11 (SIGSEGV), in its load";
+        let hang = "hang.so: the probe: hung: no end within 3s, in its entry";
+        assert_eq!(said.matches(crash).count(), 2, "{how}: {said}");
+        assert!(said.contains(hang) && said.contains("text.so: it is no shared object"), "{how}: {said}");
+    }
+    // dtl-info probes too if it is told to, and its probe does not probe.
+    let mut command = command(&folder.0.join("prefix/bin/dtl-info"), Some(&plugins));
+    let output = command.env("DTL_PLUGIN_PROBE", "3s").arg("--json").output().unwrap();
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let outcome = |at: usize| (all["plugins"][at]["state"].as_str(), all["plugins"][at]["reason"].as_str());
+    let crash = "the probe: crashed: killed by signal 11 (SIGSEGV), in its load";
+    assert_eq!(outcome(0), (Some("failed"), Some(crash)));
+    assert_eq!(outcome(1).0, Some("loaded"));
+    assert_eq!(outcome(2), (Some("failed"), Some("the probe: hung: no end within 3s, in its entry")));
+}
+
+#[test]
+fn what_cannot_be_probed_is_not_loaded() {
+    let (folder, program, plugins) = to_be_probed();
+    let said = |variables: &[(&str, &str)]| {
+        let mut command = command(&program, Some(&plugins));
+        let output = command.envs(variables.iter().copied()).args(["plain", "x"]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (status, text) = said(&[("DTL_PLUGIN_PROBE", "1")]);
+    let bin = folder.0.join("prefix/lib/../bin/dtl-info");
+    assert!(status == Some(1) && text.contains(&format!("finds no {}", bin.display())), "{text}");
+    assert!(text.contains("good.so: ") && text.contains("or unset DTL_PLUGIN_PROBE"), "{text}");
+    let (_, text) = said(&[("DTL_PLUGIN_PROBE", "1"), ("DTL_STRICT", "1")]);
+    assert!(text.contains("refused because DTL_STRICT=1"), "{text}");
+    // Something is there, and it is not what it should be.
+    let bin = folder.below("prefix/bin").join("dtl-info");
+    fs::copy("/bin/true", &bin).unwrap();
+    let (status, text) = said(&[("DTL_PLUGIN_PROBE", "1")]);
+    assert!(status == Some(1) && text.contains("dtl-info gave no verdict"), "{text}");
+    fs::write(&bin, "no program").unwrap();
+    let (status, text) = said(&[("DTL_PLUGIN_PROBE", "1")]);
+    assert!(status == Some(1) && text.contains("it cannot be probed"), "{text}");
+    let (status, text) = said(&[("DTL_PLUGIN_PROBE", "perhaps")]);
+    assert!(status == Some(1) && text.contains("DTL_PLUGIN_PROBE=perhaps"), "{text}");
 }
 
 /// Why a set-uid program of ours would not be one.

@@ -90,6 +90,23 @@ class backend_ref {
         return backends;
     }
 
+    /// Loads a plugin file, which stays until the process ends; the first of its backends.
+    static backend_ref load(const char *path)
+    {
+        dtl_backend_t backend;
+        check(dtl_backend_load(path, &backend));
+        return backend;
+    }
+
+    /// Loads the plugin files (*.so) of a folder; how many of them are loaded now. Those that fail keep
+    /// none of the others back, and are in plugins() with their reasons.
+    static uint64_t load_dir(const char *folder)
+    {
+        uint64_t loaded = 0;
+        check(dtl_backend_load_dir(folder, &loaded));
+        return loaded;
+    }
+
     dtl_backend_t get() const noexcept { return handle_; }
 
     std::string name() const
@@ -150,6 +167,20 @@ class backend_ref {
   private:
     dtl_backend_t handle_{};
 };
+
+/// What became of every plugin file that was tried. The texts live as long as the process.
+inline std::vector<dtl_plugin_info_t> plugins()
+{
+    uint64_t count = 0;
+    check(dtl_plugin_count(&count));
+    std::vector<dtl_plugin_info_t> all;
+    for (uint64_t i = 0; i < count; i++) {
+        dtl_plugin_info_t info = DTL_PLUGIN_INFO_INIT;
+        check(dtl_plugin_at(i, &info));
+        all.push_back(info);
+    }
+    return all;
+}
 
 /// A backend of the program's own, registered as long as this lives.
 class registered_backend {

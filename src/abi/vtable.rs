@@ -95,7 +95,8 @@ pub struct dtl_memory_vtable_t {
             out_info: *mut dtl_mem_kind_info_t,
         ) -> dtl_status_t,
     >,
-    /// Free and total bytes; 0 = unknown. NULL: NOT_SUPPORTED.
+    /// Free and total bytes; 0 = unknown. Asked where the device table does not tell, or for device 0
+    /// of a backend without that table. NULL: NOT_SUPPORTED.
     pub memory_info: Option<
         unsafe extern "C" fn(self_: *mut c_void, out_free: *mut u64, out_total: *mut u64) -> dtl_status_t,
     >,

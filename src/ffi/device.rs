@@ -94,6 +94,9 @@ pub unsafe extern "C" fn dtl_device_info(
 
 /// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
 /// group. Equivalent: cudaMemGetInfo.
+///
+/// @param device  0 … count-1. Of a backend with memory and without devices: 0, all of its memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not tell.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_device_memory_info(
     backend: dtl_backend_t,

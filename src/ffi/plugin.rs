@@ -13,7 +13,11 @@ use std::path::Path;
 sized!(dtl_plugin_info_t);
 
 /// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its code:
-/// a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely).
+/// a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely). With
+/// DTL_PLUGIN_PROBE=1 in the environment that is done before any plugin file is opened, whoever named
+/// it: one that crashes or hangs in the probe is not loaded, and that is its reason. The value may be
+/// a time limit instead (30s; 1 means 10s). The program then has a child for that long (posix_spawn, no
+/// fork handlers); it may ignore SIGCHLD or wait for any child.
 ///
 /// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
 /// (dtl/backends beside libdtl.so): those are loaded when a backend is asked for that is not
@@ -24,8 +28,9 @@ sized!(dtl_plugin_info_t);
 /// @param out   its first backend; the others are found by name. May be NULL.
 /// @return A file that is loaded already (under whatever name): success, its first backend. If its
 ///         backends are gone (unregistered, or dtl_finalize), it registers them again.
-///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted, or
-///         the dynamic loader refuses it (a library that it needs is missing, say).
+///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted,
+///         the dynamic loader refuses it (a library that it needs is missing, say), or it failed the
+///         probe that DTL_PLUGIN_PROBE asks for, or could not be probed.
 ///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or says nonsense of itself.
 ///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
 ///         in the text), or a struct is laid out differently (its name, the field, both offsets).

@@ -114,12 +114,22 @@ pub fn info(backend: &Backend, device: i32, out: &mut dtl_device_info_t) -> Resu
     Ok(())
 }
 
-/// Free and total bytes of a device.
+/// Free and total bytes of a device; 0 of a backend with memory and no devices is all of its memory.
 pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
-    check(backend, device)?;
-    let own = backend.device()?.memory_info(device);
-    let memorys = || backend.memory.as_ref().and_then(|memory| memory.memory_info());
-    own.or_else(memorys).unwrap_or_else(|| Err(backend.lacks("memory information")))
+    let told = if backend.device.is_some() || backend.memory.is_none() {
+        check(backend, device)?;
+        let own = backend.device()?.memory_info(device);
+        own.or_else(|| backend.memory.as_ref().and_then(|memory| memory.memory_info()))
+    } else if device == 0 {
+        backend.memory()?.memory_info()
+    } else {
+        return fail!(
+            DTL_ERROR_OUT_OF_BOUNDS,
+            "device {device}: backend {} has memory and no devices: 0 means all of it",
+            backend.name()
+        );
+    };
+    told.unwrap_or_else(|| Err(backend.lacks("memory information")))
 }
 
 #[cfg(test)]

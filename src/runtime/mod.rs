@@ -12,6 +12,7 @@ pub mod lifecycle;
 pub mod log;
 pub mod memory;
 pub mod plugins;
+pub mod probe;
 pub mod registry;
 pub mod self_test;
 pub mod settings;

@@ -6,7 +6,7 @@
 //! (`sys::trust`).
 
 use super::registry::{self, Backend};
-use super::{for_ever, log, settings};
+use super::{for_ever, log, probe, settings};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::plugin::{DTL_PLUGIN_FAILED, DTL_PLUGIN_IDLE, DTL_PLUGIN_LOADED};
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS, dtl_status_t};
@@ -163,7 +163,7 @@ fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backen
     }
     let opened = match (plugin, opener) {
         (Some(plugin), _) => Ok(plugin),
-        (None, Some(open)) => open(&trusted.path, step),
+        (None, Some(open)) => probe::pass(&trusted.path, step).and_then(|()| open(&trusted.path, step)),
         (None, None) => fail!(DTL_ERROR_INVALID_STATE, "the library is not open"),
     };
     let (plugin, outcome) = match opened {

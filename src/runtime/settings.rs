@@ -38,6 +38,10 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "MPI library of kind mpi: a path or soname (default: the one in the process, else by launcher)",
     },
     Variable {
+        name: "DTL_PLUGIN_PROBE",
+        meaning: "1: try a plugin in a process of its own before it is loaded; 30s: that, with a time limit",
+    },
+    Variable {
         name: "DTL_CMA",
         meaning: "kernel-assisted copies between ranks: auto, off, allow (lift ptrace limits)",
     },
@@ -49,8 +53,8 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "DTL_JOB", meaning: "name that the ranks of one job share (set by dtlrun)" },
 ];
 
-/// Those that make code be loaded. Nobody may choose that for a program with more rights than his own.
-const LOADING_CODE: &[&str] = &["DTL_PLUGIN_PATH", "DTL_MPI_LIBRARY"];
+/// Those that make code be loaded or run. Nobody may choose that for a program with more rights than his own.
+const LOADING_CODE: &[&str] = &["DTL_PLUGIN_PATH", "DTL_PLUGIN_PROBE", "DTL_MPI_LIBRARY"];
 
 /// Takes out what a privileged program must not listen to, and says so.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
@@ -78,6 +82,8 @@ pub struct Settings {
     pub plugin_path: Option<String>,
     /// Which MPI is loaded if none is in the process.
     pub mpi_library: Option<String>,
+    /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
+    pub plugin_probe_ns: Option<u64>,
 }
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
@@ -122,6 +128,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         log_level,
         plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
         mpi_library: get("DTL_MPI_LIBRARY").map(str::to_owned),
+        plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
     })
 }
 
@@ -153,6 +160,20 @@ pub fn alias(name: &str) -> &str {
         "GPU" => "cuda",
         "CPU" | "cpu" => "host",
         name => name,
+    }
+}
+
+/// "1", "0", or a time with its unit.
+fn probe_limit(text: &str) -> Result<Option<u64>> {
+    const NAME: &str = "DTL_PLUGIN_PROBE";
+    const USUAL_NS: u64 = 10_000_000_000;
+    match switch(NAME, text) {
+        Ok(on) => Ok(on.then_some(USUAL_NS)),
+        Err(_) if text.ends_with(|c: char| c.is_ascii_alphabetic()) => duration(NAME, text).map(Some),
+        Err(_) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{NAME}={text}: use 1, 0, or a time limit with its unit, such as 30s"
+        ),
     }
 }
 
@@ -237,6 +258,18 @@ mod tests {
     }
 
     #[test]
+    fn the_probe_is_a_switch_or_a_time() {
+        let of = |text| from_environment(&environment(&[("DTL_PLUGIN_PROBE", text)]));
+        let limit = |text| of(text).unwrap().plugin_probe_ns;
+        assert_eq!((limit("0"), limit(""), limit("no")), (None, None, None));
+        assert_eq!((limit("1"), limit("500ms")), (Some(10_000_000_000), Some(500_000_000)));
+        for text in ["7", "-1s", "5 parsecs", "perhaps"] {
+            let error = of(text).unwrap_err();
+            assert!(error.text().contains(&format!("DTL_PLUGIN_PROBE={text}")), "{error}");
+        }
+    }
+
+    #[test]
     fn a_privileged_program_is_not_told_what_to_load() {
         let mut all = environment(&[
             ("DTL_PLUGIN_PATH", "/tmp/evil"),
@@ -253,6 +286,9 @@ mod tests {
             ]
         );
         assert_eq!(from_environment(&all).unwrap().mpi_library, None);
+        // Nor to run another program for that.
+        let mut probe = environment(&[("DTL_PLUGIN_PROBE", "1")]);
+        assert_eq!((withhold(&mut probe, true).len(), probe.len()), (1, 0));
         let settings = from_environment(&all).unwrap();
         assert_eq!((settings.plugin_path, settings.backend.as_deref()), (None, Some("null")));
     }

@@ -1,17 +1,24 @@
 //! Starting processes that end with this one, and hearing of signals without a handler.
 //!
-//! For the launcher; the library itself starts no process and touches no signal.
+//! For the programs. The library itself uses [`ask`] alone, and only if it is told to; it touches no signal.
 
-use std::io;
+use super::process::PidFd;
+use super::socket::wait_readable;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What a child gets before its program starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
     /// The processor it is bound to.
     pub cpu: Option<usize>,
+    /// Whether it leaves no core dump when it crashes.
+    pub no_core: bool,
+    /// Whether its standard output is closed.
+    pub no_output: bool,
 }
 
 /// Prepares a command: its process is killed when this one (the thread that starts it) dies, starts
@@ -35,7 +42,31 @@ fn before_exec(parent: i32, setup: Setup) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     set_mask(libc::SIG_SETMASK, &[])?;
+    if setup.no_core {
+        forbid_cores()?;
+    }
+    if setup.no_output {
+        // SAFETY: takes an integer; nobody else uses this descriptor before the program starts.
+        unsafe { libc::close(libc::STDOUT_FILENO) };
+    }
     setup.cpu.map_or(Ok(()), bind)
+}
+
+/// One byte rather than none: a limit of 0 does not stop the kernel from piping a dump to a program
+/// (core(5)); below 2 it does.
+fn forbid_cores() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes the struct.
+    if unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    limit.rlim_max = limit.rlim_max.min(1);
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: reads the struct.
+    if unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 fn bind(cpu: usize) -> io::Result<()> {
@@ -150,6 +181,67 @@ pub fn kill_group(leader: u32) {
         // SAFETY: takes integers only.
         let _ = unsafe { libc::kill(-leader, libc::SIGKILL) };
     }
+}
+
+/// What a program answered.
+#[derive(Debug)]
+pub struct Answer {
+    /// What it wrote to its standard output.
+    pub said: Vec<u8>,
+    /// Whether it ended by itself; else it was killed at the time limit.
+    pub in_time: bool,
+}
+
+/// Runs a program until its end or the time limit. Its input is empty. Works in a process with threads (no
+/// code of ours or of fork handlers runs in between: a command without hooks is `posix_spawn`), and whatever
+/// that does with SIGCHLD or its children: the end is seen at a descriptor.
+pub fn ask(command: &mut Command, limit: Duration) -> io::Result<Answer> {
+    let begin = Instant::now();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    // Without one (it is reaped already, or the kernel is older than 5.3) the end of its output is its end.
+    let held = PidFd::open(i32::try_from(child.id()).unwrap_or(0)).ok();
+    let mut pipe = child.stdout.take();
+    if let Some(pipe) = &pipe {
+        set_nonblocking(pipe.as_fd())?;
+    }
+    let mut said = Vec::new();
+    let in_time = loop {
+        // In this order: what it wrote before its end is there by now.
+        let has_ended = held.as_ref().is_some_and(PidFd::exited);
+        pipe = pipe.take().and_then(|mut pipe| drain(&mut pipe, &mut said).then_some(pipe));
+        if has_ended || (held.is_none() && pipe.is_none()) {
+            break true;
+        }
+        let left = limit.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            break false;
+        }
+        let fds: Vec<_> = pipe.iter().map(AsFd::as_fd).chain(held.iter().map(AsFd::as_fd)).collect();
+        wait_readable(&fds, u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))?;
+    };
+    match held {
+        Some(held) => {
+            held.kill();
+            // By the descriptor: its number may mean another child by now, if the program has reaped this one.
+            held.reap();
+        }
+        None => drop(child.try_wait()),
+    }
+    Ok(Answer { said, in_time })
+}
+
+/// Takes what has arrived; false at the end of the output.
+fn drain(pipe: &mut ChildStdout, said: &mut Vec<u8>) -> bool {
+    match pipe.read_to_end(said) {
+        Ok(_) => false,
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    }
+}
+
+/// Undoes what this process may have inherited: with SIGCHLD ignored no child can be waited for.
+pub fn allow_waiting() {
+    // SAFETY: the default action is no code of ours.
+    let _ = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// Makes reads of a descriptor return at once.

@@ -5,7 +5,7 @@
 use super::buf::Region;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Ends the process at once: no destructors, no atexit functions.
 pub fn exit_now(code: i32) -> ! {
@@ -24,6 +24,13 @@ pub fn own_pid() -> i32 {
 #[must_use]
 pub fn parent_pid() -> i32 {
     i32::try_from(std::os::unix::process::parent_id()).unwrap_or(i32::MAX)
+}
+
+/// Whether a descriptor of this number is open.
+#[must_use]
+pub fn is_open(fd: RawFd) -> bool {
+    // SAFETY: takes integers; one that is no descriptor is an error.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
 /// The effective user id.
@@ -95,6 +102,27 @@ impl PidFd {
         // SAFETY: one valid entry; a timeout of 0 does not block.
         let ready = unsafe { libc::poll(&raw mut entry, 1, 0) };
         ready == 1 && entry.revents & libc::POLLIN != 0
+    }
+
+    /// Kills it. One that has ended already is not an error.
+    pub fn kill(&self) {
+        let (fd, no_info) = (self.0.as_raw_fd(), std::ptr::null_mut::<libc::siginfo_t>());
+        // SAFETY: an open descriptor and integers; without an info the kernel makes the usual one.
+        let _ = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, no_info, 0) };
+    }
+
+    /// Waits for its end and takes it from the kernel's list, if it is a child that nobody has taken yet.
+    pub fn reap(&self) {
+        let fd = libc::id_t::try_from(self.0.as_raw_fd()).unwrap_or(0);
+        // SAFETY: an open descriptor; nothing is to be told.
+        let _ = unsafe { libc::waitid(libc::P_PIDFD, fd, std::ptr::null_mut(), libc::WEXITED) };
+    }
+}
+
+/// Readable once it has exited.
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -54,6 +54,37 @@ static void test_memory_only(void) {
     CHECK(far.destroyed == 1);
 }
 
+static dtl_status_t tell_memory(void* self, uint64_t* out_free, uint64_t* out_total) {
+    if (((struct far*)self)->allocs == 0) return DTL_ERROR_CUDA;
+    *out_free = 1000, *out_total = 4096;
+    return DTL_SUCCESS;
+}
+
+/* Memory that tells how much it is, and no device to ask: device 0 is all of it. */
+static void test_memory_that_tells(void) {
+    struct far_tables tables;
+    dtl_backend_t backend = DTL_BACKEND_NULL;
+    uint64_t free_bytes = 7, total = 7;
+    int32_t count = 7;
+    void* memory = NULL;
+    memset(&far, 0, sizeof far);
+    far_fill(&tables);
+    tables.main.device = NULL, tables.main.transfer = NULL;
+    tables.memory.memory_info = tell_memory;
+    CHECK_OK(dtl_backend_register("telling", &tables.main, &far, 0, &backend));
+    CHECK_STATUS(dtl_device_memory_info(backend, 0, &free_bytes, &total), DTL_ERROR_CUDA); /* the slot's own */
+    CHECK(free_bytes == 7 && total == 7);
+    CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 16, 0, &memory));
+    CHECK_OK(dtl_device_memory_info(backend, 0, &free_bytes, &total));
+    CHECK(free_bytes == 1000 && total == 4096);
+    CHECK_STATUS(dtl_device_memory_info(backend, 1, &free_bytes, &total), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_TEXT("device 1: backend telling has memory and no devices: 0 means all of it");
+    CHECK_STATUS(dtl_device_memory_info(backend, -1, &free_bytes, &total), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_backend_device_count(backend, &count), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_OK(dtl_mem_free(backend, memory));
+    CHECK_OK(dtl_backend_unregister(backend));
+}
+
 static void test_device_only(void) {
     struct far_tables tables;
     dtl_backend_t backend = DTL_BACKEND_NULL;
@@ -443,6 +474,7 @@ static void test_comm_open(void) {
 
 int main(void) {
     test_memory_only();
+    test_memory_that_tells();
     test_device_only();
     test_transfer();
     test_exec();

@@ -2,6 +2,7 @@
 #include <dtl.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static dtl_status_t count(void* self, int32_t* out) { return (void)self, *out = 1, DTL_SUCCESS; }
@@ -68,6 +69,16 @@ static dtl_status_t load(const dtl_host_api_t* host)
     return DTL_ERROR_INIT_FAILED;
 #elif defined(LOAD_ANSWERS_NONSENSE)
     return 4711;
+#elif defined(TELLS_CORE_LIMIT)
+    {
+        struct rlimit limit = {77, 77};
+        char text[80];
+        if (getrlimit(RLIMIT_CORE, &limit) != 0) return DTL_ERROR_INTERNAL;
+        snprintf(text, sizeof text, "cores of %llu bytes, at most %llu", (unsigned long long)limit.rlim_cur,
+            (unsigned long long)limit.rlim_max);
+        DTL_IGNORE(host->set_error(text));
+        return DTL_ERROR_UNAVAILABLE;
+    }
 #elif defined(BAD_TABLE)
     device.count = NULL;
 #elif defined(TAKEN_NAME)

@@ -194,7 +194,20 @@ impl Call<'_> {
                 let from = self.own(*send);
                 let own = Bytes::of(self.endpoint.mpi, send.map_or(0, |send| send.len()))?;
                 let (n, kind) = (own.count, own.datatype);
-                let ended = mpi!(self, "MPI_Gatherv", gatherv, igatherv, from, n, kind, s.base, s.counts, s.places, s.unit, *root);
+                let ended = mpi!(
+                    self,
+                    "MPI_Gatherv",
+                    gatherv,
+                    igatherv,
+                    from,
+                    n,
+                    kind,
+                    s.base,
+                    s.counts,
+                    s.places,
+                    s.unit,
+                    *root
+                );
                 own.release(self.endpoint.mpi)?;
                 self.end(&s)?;
                 ended
@@ -204,7 +217,20 @@ impl Call<'_> {
                 let into = self.own(*recv);
                 let own = Bytes::of(self.endpoint.mpi, recv.map_or(0, |recv| recv.len()))?;
                 let (n, kind) = (own.count, own.datatype);
-                let ended = mpi!(self, "MPI_Scatterv", scatterv, iscatterv, s.base, s.counts, s.places, s.unit, into, n, kind, *root);
+                let ended = mpi!(
+                    self,
+                    "MPI_Scatterv",
+                    scatterv,
+                    iscatterv,
+                    s.base,
+                    s.counts,
+                    s.places,
+                    s.unit,
+                    into,
+                    n,
+                    kind,
+                    *root
+                );
                 own.release(self.endpoint.mpi)?;
                 self.end(&s)?;
                 ended
@@ -214,7 +240,19 @@ impl Call<'_> {
                 let from = self.own(*send);
                 let own = Bytes::of(self.endpoint.mpi, send.map_or(0, |send| send.len()))?;
                 let (n, kind) = (own.count, own.datatype);
-                let ended = mpi!(self, "MPI_Allgatherv", allgatherv, iallgatherv, from, n, kind, s.base, s.counts, s.places, s.unit);
+                let ended = mpi!(
+                    self,
+                    "MPI_Allgatherv",
+                    allgatherv,
+                    iallgatherv,
+                    from,
+                    n,
+                    kind,
+                    s.base,
+                    s.counts,
+                    s.places,
+                    s.unit
+                );
                 own.release(self.endpoint.mpi)?;
                 self.end(&s)?;
                 ended
@@ -226,7 +264,20 @@ impl Call<'_> {
                     Some(s) => (s.base, s.counts, s.places, s.unit),
                     None => (self.endpoint.mpi.k.in_place.ptr(), r.counts, r.places, r.unit),
                 };
-                let ended = mpi!(self, "MPI_Alltoallv", alltoallv, ialltoallv, from, counts, places, unit, r.base, r.counts, r.places, r.unit);
+                let ended = mpi!(
+                    self,
+                    "MPI_Alltoallv",
+                    alltoallv,
+                    ialltoallv,
+                    from,
+                    counts,
+                    places,
+                    unit,
+                    r.base,
+                    r.counts,
+                    r.places,
+                    r.unit
+                );
                 self.end(&r)?;
                 s.map_or(Ok(()), |s| self.end(&s))?;
                 ended
@@ -254,7 +305,13 @@ impl Call<'_> {
         let places = blocks.iter().map(|block| in_units(place(block))).collect();
         let (counts, places) = (self.keep(counts), self.keep(places));
         let made = if unit > 1 { Some(message::make_unit(self.endpoint.mpi, count(unit))?) } else { None };
-        Ok(Spread { base: base.ptr(), counts, places, unit: made.unwrap_or(self.byte()), is_made: made.is_some() })
+        Ok(Spread {
+            base: base.ptr(),
+            counts,
+            places,
+            unit: made.unwrap_or(self.byte()),
+            is_made: made.is_some(),
+        })
     }
 
     /// Frees a unit that was made; what was started with it goes on.

@@ -37,13 +37,7 @@ pub(super) fn start_send(
 }
 
 /// Starts a receive into a region that stays valid until the request is over. In a turn.
-pub(super) fn start_recv(
-    mpi: &Mpi,
-    comm: Handle,
-    data: Region,
-    source: c_int,
-    tag: c_int,
-) -> Result<Handle> {
+pub(super) fn start_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, tag: c_int) -> Result<Handle> {
     let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);
     if let Some(start) = mpi.call.irecv_c.filter(|_| data.len() > LARGE) {
         // SAFETY: the region stays valid until the request is over, by this function's contract.
@@ -68,9 +62,8 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
     }
     let bytes = Bytes::of(mpi, data.len())?;
     // SAFETY: as above.
-    let code = unsafe {
-        (mpi.call.imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request)
-    };
+    let code =
+        unsafe { (mpi.call.imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request) };
     bytes.release(mpi)?;
     mpi.check("MPI_Imrecv", code).map(|()| request)
 }

@@ -31,7 +31,8 @@ pub(super) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
             return Ok((datatype, operation));
         }
     }
-    let known = OWN.read().iter().find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op)).map(|own| own.datatype);
+    let known =
+        OWN.read().iter().find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op)).map(|own| own.datatype);
     let datatype = match known {
         Some(datatype) => datatype,
         None => make_datatype(mpi, by)?,
@@ -42,9 +43,7 @@ pub(super) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
 /// Whether MPI's operation of the same name gives the same as ours, also for NaN and BOOL.
 fn is_same(by: &Reduction) -> bool {
     match by.dtype {
-        DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 => {
-            (DTL_OP_SUM..=DTL_OP_BXOR).contains(&by.op)
-        }
+        DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 => (DTL_OP_SUM..=DTL_OP_BXOR).contains(&by.op),
         DTL_DTYPE_FLOAT32 | DTL_DTYPE_FLOAT64 => [DTL_OP_SUM, DTL_OP_PROD].contains(&by.op),
         DTL_DTYPE_COMPLEX64 | DTL_DTYPE_COMPLEX128 => by.op == DTL_OP_SUM,
         DTL_DTYPE_BYTE => [DTL_OP_BAND, DTL_OP_BOR, DTL_OP_BXOR].contains(&by.op),
@@ -93,14 +92,21 @@ pub(super) fn release_all(mpi: &Mpi) {
 }
 
 /// What MPI calls: `right = left ∘ right` over `count` elements.
-unsafe extern "C" fn fold(left: *mut c_void, right: *mut c_void, count: *const c_int, datatype: *const Handle) {
+unsafe extern "C" fn fold(
+    left: *mut c_void,
+    right: *mut c_void,
+    count: *const c_int,
+    datatype: *const Handle,
+) {
     // SAFETY: MPI passes the number of elements by address.
     let count = unsafe { count.read() };
     // SAFETY: and the datatype, a handle of four bytes at least; of those with eight, all are read below.
     let low = unsafe { datatype.cast::<u32>().read() };
     let found = {
         let own = OWN.read();
-        own.iter().find(|own| own.datatype as u32 == low && is_whole(own.datatype, datatype)).map(|own| own.by)
+        own.iter()
+            .find(|own| own.datatype as u32 == low && is_whole(own.datatype, datatype))
+            .map(|own| own.by)
     };
     let (Some(by), Ok(count)) = (found, usize::try_from(count)) else { return };
     // SAFETY: MPI's contract: `count` elements of the datatype at either address, for this call.

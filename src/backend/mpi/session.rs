@@ -234,8 +234,7 @@ impl Mpi {
         let (mut value, mut is_set) = (ptr::null_mut::<c_int>(), 0);
         let (comm, at) = (self.k.comm_world, (&raw mut value).cast());
         // SAFETY: the attribute's value is written to a writable local.
-        let code =
-            unsafe { (self.call.comm_get_attr)(comm, self.k.lastusedcode, at, &raw mut is_set) };
+        let code = unsafe { (self.call.comm_get_attr)(comm, self.k.lastusedcode, at, &raw mut is_set) };
         let is_known = code == 0 && is_set != 0 && !value.is_null();
         // SAFETY: an attribute that is set is the address of a number that lives as long as MPI does.
         let is_final = is_known && unsafe { value.read() } >= self.k.err_lastcode;

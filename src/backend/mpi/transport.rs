@@ -8,12 +8,12 @@
 //! Not here: communicators with time limits (`wire`), collectives (`collective`), which MPI (`find`,
 //! `session`).
 
+use super::collective;
 use super::functions::{Handle, Status};
 use super::message::{self, LARGE};
 use super::odd::{Odd, Oddities};
 use super::session::{Hold, Mpi};
 use super::status;
-use super::collective;
 
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
@@ -83,7 +83,8 @@ impl Endpoint {
         let (mut node, mut size) = (0, 0);
         let (kind, info) = (self.mpi.k.comm_type_shared, self.mpi.k.info_null);
         // SAFETY: our communicator, MPI's own constants, a writable local.
-        let code = unsafe { (self.mpi.call.comm_split_type)(self.inner, kind, self.rank, info, &raw mut node) };
+        let code =
+            unsafe { (self.mpi.call.comm_split_type)(self.inner, kind, self.rank, info, &raw mut node) };
         self.mpi.check("MPI_Comm_split_type", code)?;
         // SAFETY: the communicator was just made.
         let code = unsafe { (self.mpi.call.comm_size)(node, &raw mut size) };
@@ -145,7 +146,8 @@ impl Endpoint {
     /// A transport of its own for some ranks.
     fn of_some(&self, ranks: &[i32], number: u32) -> Result<Endpoint> {
         let _turn = self.mpi.enter()?;
-        let everybody = ranks.len() == self.size.unsigned_abs() as usize && (0..).zip(ranks).all(|(at, rank)| at == *rank);
+        let everybody = ranks.len() == self.size.unsigned_abs() as usize
+            && (0..).zip(ranks).all(|(at, rank)| at == *rank);
         let comm = if everybody { duplicate(self.mpi, self.user)? } else { self.group_comm(ranks, number)? };
         Endpoint::open(self.mpi, comm, duplicate(self.mpi, comm)?, false)
     }
@@ -188,7 +190,8 @@ impl Endpoint {
         let _turn = self.mpi.enter()?;
         let (at, count, mut status) = (data.addr().ptr(), data.len() as c_int, Status::new());
         // SAFETY: the region is valid during the call; its length fits (checked by the caller).
-        let code = unsafe { (self.mpi.call.recv)(at, count, self.mpi.k.byte, source, tag, comm, &raw mut status) };
+        let code =
+            unsafe { (self.mpi.call.recv)(at, count, self.mpi.k.byte, source, tag, comm, &raw mut status) };
         if code != 0 {
             return Ok(self.failed("MPI_Recv", code, &status));
         }

@@ -10,7 +10,8 @@ Rank 0 reads dtlrun's input, the others read nothing. Ctrl-C and SIGTERM reach e
 itself is killed, the ranks are killed too.
 
 Exit status: 0 if all ranks succeed; else that of the first rank that failed (128 + number for a signal); \
-127 if the program is not found, 126 if it cannot be run, 125 if dtlrun itself fails.
+127 if the program is not found, 126 if it cannot be run, 125 if dtlrun itself fails. With --prefix \
+dtlrun writes for the ranks: 125, too, if it cannot; 141 if its reader has gone, as in dtlrun … | head.
 
 Example: dtlrun -n 4 --prefix ./solver --steps 100";
 

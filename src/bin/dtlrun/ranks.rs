@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::options::{Bind, Options};
+use crate::output;
 use dtl::sys::child::{self, Setup};
 use dtl::sys::process;
 use std::ffi::OsStr;
@@ -35,7 +36,9 @@ pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
         if options.prefix {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
-        child::prepare(&mut command, Setup { cpu: cpus.get(number as usize).copied() });
+        let no_output = !options.prefix && output::was_closed();
+        let setup = Setup { cpu: cpus.get(number as usize).copied(), no_output, ..Setup::default() };
+        child::prepare(&mut command, setup);
         match command.spawn() {
             Ok(child) => ranks.push(Rank { number, child, runs: true }),
             Err(error) => {

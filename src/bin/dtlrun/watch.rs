@@ -1,9 +1,9 @@
 //! Waiting for the ranks: signals, failures, the end.
 
 use crate::options::{OnFailure, Options};
-use crate::output::{Stream, streams_of};
+use crate::output::{Output, READER_GONE, Stream, streams_of};
 use crate::ranks::Rank;
-use dtl::sys::child::{Signals, signal};
+use dtl::sys::child::{self, Signals, signal};
 use dtl::sys::socket::wait_readable;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -18,6 +18,7 @@ const MERCY: Duration = Duration::from_secs(2);
 pub(crate) struct Watch {
     signals: Signals,
     on_failure: OnFailure,
+    output: Output,
     /// The next step against the ranks that still run, and when.
     next: Option<(Instant, Step)>,
     /// Exit status of the first rank that failed.
@@ -33,8 +34,10 @@ enum Step {
 impl Watch {
     /// Takes over the signals; before the ranks start, so that none is missed.
     pub(crate) fn new(options: &Options) -> std::io::Result<Watch> {
+        child::allow_waiting();
         let signals = Signals::take_over(&[libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
-        Ok(Watch { signals, on_failure: options.on_failure, next: None, code: 0 })
+        let output = Output::new()?;
+        Ok(Watch { signals, on_failure: options.on_failure, output, next: None, code: 0 })
     }
 
     /// Waits; gives the exit status.
@@ -49,10 +52,10 @@ impl Watch {
         for stream in &mut streams {
             // What a rank wrote before it ended is there; what its own children still write is not
             // waited for.
-            stream.pump();
-            stream.flush();
+            stream.pump(&mut self.output);
+            stream.flush(&mut self.output);
         }
-        self.code
+        if self.code == 0 { self.output.failure().unwrap_or(0) } else { self.code }
     }
 
     fn wait(&mut self, streams: &mut Vec<Stream>) {
@@ -64,10 +67,11 @@ impl Watch {
         let timeout = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
         let ready = wait_readable(&fds, timeout).unwrap_or_default();
         let mut speaks = ready.into_iter().skip(1);
+        let output = &mut self.output;
         streams.retain_mut(|stream| {
-            let is_open = !speaks.next().unwrap_or(false) || stream.pump();
+            let is_open = !speaks.next().unwrap_or(false) || stream.pump(output);
             if !is_open {
-                stream.flush();
+                stream.flush(output);
             }
             is_open
         });
@@ -94,8 +98,10 @@ impl Watch {
     fn note(&mut self, rank: u32, status: ExitStatus) {
         let Some((text, code)) = failure_of(status) else { return };
         let others_were_told = self.next.is_some_and(|(_, step)| step == Step::Kill);
+        // Whose reader has gone is no news, either.
+        let ended_by_reader = code == READER_GONE && self.output.failure() == Some(READER_GONE);
         // Those whom we ended ourselves are no news.
-        if !others_were_told {
+        if !others_were_told && !ended_by_reader {
             say(&format!("rank {rank} {text}"));
         }
         if self.code != 0 {
@@ -138,7 +144,7 @@ fn send(ranks: &[Rank], number: i32) {
 }
 
 /// A line on standard error, in one piece: ranks write there too.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     // Nobody to tell if it cannot be written.
     drop(std::io::stderr().write_all(format!("dtlrun: {text}\n").as_bytes()));
 }

@@ -146,7 +146,7 @@ pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
         tests::memory_kinds::GROUPS,
         tests::placement::GROUPS,
         tests::transfer::GROUPS,
-        tests::transfer_more::GROUPS,
+        tests::transfer_pitched::GROUPS,
         tests::stream::GROUPS,
         tests::stream_wait::GROUPS,
         tests::event::GROUPS,

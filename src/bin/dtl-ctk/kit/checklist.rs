@@ -175,7 +175,36 @@ fn option(files: &[Source]) -> Result<String, String> {
     }
 }
 
+/// The forms for page and record that `dtl-info new-backend` writes.
+const FORMS: [&str; 2] =
+    [include_str!("../../dtl-info/template/page.md"), include_str!("../../dtl-info/template/adr.md")];
+/// Lines of theirs that are true as they are.
+const KEPT: [&str; 4] = ["# Backend ", "## ", "| components |", "| chosen |"];
+
+/// Lines of the forms that somebody is to replace: the prose outside of listings, in pieces around what
+/// `dtl-info` fills in itself.
+fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
+    let prose = |form: &'static str| form.split("```").step_by(2).flat_map(str::lines);
+    let is_prompt = |line: &&str| {
+        line.split_whitespace().count() >= 4 && !KEPT.iter().any(|start| line.starts_with(start))
+    };
+    // Between two '@' is a placeholder.
+    FORMS.into_iter().flat_map(prose).filter(is_prompt).map(|line| line.split('@').step_by(2).collect())
+}
+
+/// The first line in one of the files that is still the form's.
+fn unedited<'a>(files: impl Iterator<Item = &'a Source>) -> Option<String> {
+    let prompts: Vec<_> = prompts().collect();
+    let is_form = |line: &&str| prompts.iter().any(|pieces| pieces.iter().all(|piece| line.contains(piece)));
+    let line = |file: &'a Source| file.text.lines().find(is_form).map(|line| (file, line));
+    let (file, line) = files.filter_map(line).next()?;
+    Some(format!("{} is still the form, to be replaced: \"{}\"", file.name(), line.trim()))
+}
+
 fn page(files: &[Source]) -> Result<String, String> {
+    if let Some(why) = unedited(files.iter().filter(|file| file.is_page() && !is_notes(file))) {
+        return Err(why);
+    }
     let long = files
         .iter()
         .filter(|file| file.is_page() && !is_notes(file))
@@ -194,6 +223,9 @@ fn is_notes(file: &Source) -> bool {
 }
 
 fn notes(files: &[Source]) -> Result<String, String> {
+    if let Some(why) = unedited(files.iter().filter(|file| file.is_page() && is_notes(file))) {
+        return Err(why);
+    }
     match files
         .iter()
         .find(|file| file.is_page() && is_notes(file) && file.text.split_whitespace().count() >= 30)
@@ -252,6 +284,29 @@ mod tests {
         let yes: Vec<&str> =
             BOXES.iter().filter(|(_, check)| check(&[]).is_ok()).map(|(name, _)| *name).collect();
         assert_eq!(yes.len(), 1, "only the one about ranks, which needs a comm table: {yes:?}");
+    }
+
+    #[test]
+    fn a_form_ticks_no_box() {
+        let filled = |form: &str| form.replace("@NAME@", "x").replace("@UPPER@", "X");
+        let [page_form, notes_form] = FORMS.map(filled);
+        let still = |check: Check, path: &str, text: &str| {
+            check(&[source(path, text)]).err().filter(|why| why.contains("is still the form"))
+        };
+        assert!(still(page, "x/docs/backend.md", &page_form).is_some());
+        assert!(still(notes, "x/docs/adr.md", &notes_form).is_some());
+        // Each line that was left is found; with all of them replaced it is a page.
+        let mut edited = page_form;
+        let mut left = 0;
+        while let Some(why) = still(page, "x/docs/backend.md", &edited) {
+            let (_, line) = why.split_once(": ").expect("a line");
+            edited = edited.replace(line.trim_matches('"'), &"word ".repeat(10));
+            left += 1;
+        }
+        assert_eq!((left, page(&[source("x/docs/backend.md", &edited)]).is_ok()), (8, true), "{edited}");
+        // A page beside it does not make the form a page.
+        let others = [source("x/README.md", &"word ".repeat(70)), source("x/docs/backend.md", FORMS[0])];
+        assert!(page(&others).is_err());
     }
 
     #[test]

@@ -42,7 +42,14 @@ pub(crate) fn drive(wanted: &Wanted, launched: bool) -> ExitCode {
         Ok(run) if run.entries.is_empty() && launched => ExitCode::SUCCESS,
         Ok(run) => {
             say!("{}{}", run.skips(), run.table().trim_end());
-            if run.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            match run.away() {
+                _ if !run.passed() => ExitCode::FAILURE,
+                Some(why) => {
+                    eprintln!("dtl-ctk: {}: {why}", run.subject);
+                    ExitCode::from(CANNOT)
+                }
+                None => ExitCode::SUCCESS,
+            }
         }
         Err((code, text)) => {
             eprintln!("dtl-ctk: {text}");
@@ -337,6 +344,10 @@ impl Lines {
                 }
                 "A" => {
                     lines.absent = Some(Ended::Skipped(detail));
+                    continue;
+                }
+                "U" => {
+                    lines.absent = Some(Ended::Away(detail));
                     continue;
                 }
                 "O" => {

@@ -11,6 +11,8 @@ use std::fmt::Write;
 pub(crate) enum Ended {
     Passed,
     Skipped(String),
+    /// Skipped, since the backend cannot run here.
+    Away(String),
     Failed(String),
 }
 
@@ -31,19 +33,22 @@ pub(crate) enum Verdict {
 pub(crate) struct Entry {
     pub(crate) test: &'static str,
     pub(crate) verdict: Verdict,
+    /// Whether it was skipped since the backend cannot run here.
+    is_away: bool,
     pub(crate) seconds: f64,
 }
 
 impl Entry {
     pub(crate) fn new(test: &'static str, ended: Ended, seconds: f64, expected: &[Expected]) -> Entry {
+        let is_away = matches!(ended, Ended::Away(_));
         let verdict = match (ended, expect::reason(expected, test)) {
-            (Ended::Skipped(why), _) => Verdict::Skip(why),
+            (Ended::Skipped(why) | Ended::Away(why), _) => Verdict::Skip(why),
             (Ended::Passed, None) => Verdict::Pass,
             (Ended::Failed(text), None) => Verdict::Fail(text),
             (Ended::Passed, Some(reason)) => Verdict::UnexpectedPass(reason.to_owned()),
             (Ended::Failed(text), Some(reason)) => Verdict::ExpectedFailure(text, reason.to_owned()),
         };
-        Entry { test, verdict, seconds }
+        Entry { test, verdict, is_away, seconds }
     }
 
     /// Counts against the backend.
@@ -86,6 +91,14 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn passed(&self) -> bool {
         !self.entries.iter().any(Entry::is_bad)
+    }
+
+    /// Why the backend cannot run here, if that kept tests from being run.
+    pub(crate) fn away(&self) -> Option<&str> {
+        self.entries.iter().find_map(|entry| match &entry.verdict {
+            Verdict::Skip(why) if entry.is_away => Some(why.as_str()),
+            _ => None,
+        })
     }
 
     fn count(&self, component: &str, which: impl Fn(&Verdict) -> bool) -> usize {

@@ -50,15 +50,17 @@ enum Halt {
     Unable(String),
     /// It is there and cannot even be begun with: every test fails.
     Broken(String),
-    /// It is not for this machine: every test is skipped.
+    /// It has nothing to test: every test is skipped.
     Absent(String),
+    /// It is not for this machine: the same, and that is the exit status.
+    Away(String),
 }
 
 impl From<Stop> for Halt {
     fn from(stop: Stop) -> Halt {
         match stop {
             Stop::Failed(text) => Halt::Broken(text),
-            Stop::Skipped(why) => Halt::Absent(why),
+            Stop::Skipped(why) => Halt::Away(why),
         }
     }
 }
@@ -91,6 +93,7 @@ pub(crate) fn work(work: &Work) -> ExitCode {
         Err(Halt::Unable(text)) => ('X', text),
         Err(Halt::Broken(text)) => ('O', text),
         Err(Halt::Absent(text)) => ('A', text),
+        Err(Halt::Away(text)) => ('U', text),
     };
     report.tell(what, 0, "", &text);
     ExitCode::from(crate::worker::CANNOT)
@@ -218,7 +221,7 @@ fn kind(work: &Work) -> Result<String, Halt> {
         return Err(Halt::Absent("the backend has no comm table".to_owned()));
     }
     if let Err(why) = backend.available().map_err(Stop::from)? {
-        return Err(Halt::Absent(format!("the backend cannot run here: {why}")));
+        return Err(Halt::Away(format!("the backend cannot run here: {why}")));
     }
     // SAFETY: the library's own text, valid as long as the backend is registered.
     let name = unsafe { CStr::from_ptr(dtl::ffi::backend::dtl_backend_name(backend.handle)) };
@@ -262,7 +265,7 @@ pub(crate) fn launched(
     mut tell: impl FnMut(&'static Test, &Outcome, f64),
 ) -> Result<(), String> {
     let said = |halt: Halt| match halt {
-        Halt::Unable(text) | Halt::Broken(text) | Halt::Absent(text) => text,
+        Halt::Unable(text) | Halt::Broken(text) | Halt::Absent(text) | Halt::Away(text) => text,
     };
     together(work, tests, &mut tell).map_err(said)
 }

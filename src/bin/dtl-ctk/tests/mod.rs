@@ -21,4 +21,4 @@ pub(crate) mod presence;
 pub(crate) mod stream;
 pub(crate) mod stream_wait;
 pub(crate) mod transfer;
-pub(crate) mod transfer_more;
+pub(crate) mod transfer_pitched;
