@@ -1,6 +1,7 @@
 # Tests that run under each installed MPI: every tests/mpi/*.c and examples-c/mpi/*.c, compiled with
 # mpicc.<mpi> (together with mpi/dtl_mpi.c) and run by mpirun.<mpi>. Runs, ranks and arguments come from the
-# runs.txt of the folder, else one run with 2 ranks. tests/mpi/plugin is the table of mpi/dtl_mpi.c for dtl-ctk.
+# runs.txt of the folder, else one run with 2 ranks. tests/mpi/plain has programs that are linked with no MPI: compiled
+# once, run by each mpirun. tests/mpi/plugin is the table of mpi/dtl_mpi.c for dtl-ctk.
 
 file(GLOB mpi_sources CONFIGURE_DEPENDS "${top}/tests/mpi/*.c" "${top}/examples-c/mpi/*.c")
 set(mpi_file "${top}/mpi/dtl_mpi.c")
@@ -11,8 +12,21 @@ endif()
 file(GLOB mpi_headers CONFIGURE_DEPENDS "${top}/tests/mpi/*.h")
 list(APPEND headers ${mpi_headers} "${mpi_file}")
 
-# The runs of a program under one MPI's launcher (the rest of the arguments).
-function(mpi_runs folder name output)
+# Programs without MPI, and what is no MPI although it begins as one.
+set(mpi_part "${bin}/tests/mpi/plain/part.so")
+file(MAKE_DIRECTORY "${bin}/tests/mpi/plain")
+if(DTL_TEST_GCC)
+  add_custom_command(OUTPUT "${mpi_part}"
+    COMMAND "${DTL_TEST_GCC}" -std=c11 ${strict} -fPIC -shared "${top}/tests/mpi/plain/part/part.c" -o "${mpi_part}"
+    DEPENDS "${top}/tests/mpi/plain/part/part.c" VERBATIM)
+  add_custom_target(build_mpi_part DEPENDS "${mpi_part}")
+  add_dependencies(dtl_tests build_mpi_part)
+  program("tests/mpi/plain/session" "${top}/tests/mpi/plain/session.c" "${DTL_TEST_GCC}" shared -std=c11)
+endif()
+
+# The runs of a program under one MPI's launcher (the rest of the arguments). @MPI@ in a line is the MPI's name, @PART@
+# the library that is none.
+function(mpi_runs folder name output mpi)
   set(lines "")
   if(EXISTS "${top}/${folder}/runs.txt")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${top}/${folder}/runs.txt")
@@ -22,9 +36,15 @@ function(mpi_runs folder name output)
     set(lines "${name} 2")
   endif()
   foreach(line IN LISTS lines)
+    string(REPLACE " @PART@" "" suffix "${line}")
+    string(REPLACE "@MPI@" "${mpi}" suffix "${suffix}")
+    string(REPLACE "@MPI@" "${mpi}" line "${line}")
+    string(REPLACE "@PART@" "${mpi_part}" line "${line}")
+    separate_arguments(suffix UNIX_COMMAND "${suffix}")
+    list(REMOVE_AT suffix 0)
+    string(REPLACE ";" "-" suffix "${suffix}")
     separate_arguments(words UNIX_COMMAND "${line}")
     list(REMOVE_AT words 0)
-    string(REPLACE ";" "-" suffix "${words}")
     list(GET words 0 ranks)
     list(REMOVE_AT words 0)
     add_test(NAME "${output}.${suffix}" COMMAND ${ARGN} -n ${ranks} "${bin}/${output}" ${words})
@@ -52,15 +72,21 @@ foreach(mpi openmpi mpich)
     endif()
     set(output "${folder}/${name}.${mpi}")
     program("${output}" "${source}" "${DTL_TEST_MPICC_${mpi}}" shared -std=c11 "${mpi_file}")
-    mpi_runs("${folder}" "${name}" "${output}" ${mpirun})
+    mpi_runs("${folder}" "${name}" "${output}" ${mpi} ${mpirun})
     if(folder STREQUAL "examples-c/mpi")
       # Also as C++, without the C++ bindings of old, whose headers are not pedantically clean.
       set(output "${output}-cpp17")
       program("${output}" "${source}" "${DTL_TEST_MPICC_${mpi}}" shared -x c++ -std=c++17 -DOMPI_SKIP_MPICXX
               -DMPICH_SKIP_MPICXX "${mpi_file}")
-      mpi_runs("${folder}" "${name}" "${output}" ${mpirun})
+      mpi_runs("${folder}" "${name}" "${output}" ${mpi} ${mpirun})
     endif()
   endforeach()
+
+  if(DTL_TEST_MPIRUN_${mpi} AND DTL_TEST_GCC)
+    mpi_runs("tests/mpi/plain" session "tests/mpi/plain/session" ${mpi} ${mpirun})
+  else()
+    skipped("tests/mpi/plain/session.${mpi}" "mpirun.${mpi} is not installed")
+  endif()
 
   # The table itself, as a plugin, by the conformance kit.
   if(NOT DTL_TEST_MPICC_${mpi} OR NOT DTL_TEST_MPIRUN_${mpi})

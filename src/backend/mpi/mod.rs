@@ -70,7 +70,7 @@ impl Comm for Opener {
 /// Opens a transport over a communicator of MPI's; collective over its ranks.
 fn connect(mpi: &'static session::Mpi, comm: Handle, args: &OpenArgs) -> Result<Box<dyn Transport>> {
     let is_borrowed = args.flags & DTL_COMM_NO_DUP != 0;
-    let _turn = mpi.enter()?;
+    let turn = mpi.enter()?;
     let copy = transport::duplicate(mpi, comm)?;
     // A rank that takes turns must not stay inside MPI while another of its threads is waited for.
     let own = args.own_algorithms || mpi.level() == ThreadLevel::Serialized;
@@ -78,10 +78,11 @@ fn connect(mpi: &'static session::Mpi, comm: Handle, args: &OpenArgs) -> Result<
         let user = if is_borrowed { comm } else { transport::duplicate(mpi, copy)? };
         return Ok(Box::new(Endpoint::open(mpi, user, copy, is_borrowed)?));
     }
+    drop(turn);
     if !is_borrowed {
         return wire::open(mpi, copy);
     }
-    transport::free(mpi, copy)?;
+    mpi.free(copy)?;
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
         "DTL_COMM_NO_DUP with a time limit, determinism or MPI_THREAD_SERIALIZED (on some rank): messages are the \

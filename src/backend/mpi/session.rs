@@ -45,6 +45,8 @@ pub struct Mpi {
     quiet: AtomicU64,
     /// For MPI_THREAD_SERIALIZED.
     turn: Mutex<()>,
+    /// Communicators that a thread which may not call MPI has done with.
+    left: Mutex<Vec<Handle>>,
     /// Starting and ending.
     change: Mutex<()>,
 }
@@ -146,6 +148,7 @@ impl Mpi {
             process: AtomicI32::new(0),
             quiet: AtomicU64::new(0),
             turn: Mutex::new(()),
+            left: Mutex::new(Vec::new()),
             change: Mutex::new(()),
         })))
     }
@@ -276,10 +279,40 @@ impl Mpi {
     fn enter_with_care(&self) -> Result<Turn<'_>> {
         let turn = self.admit(self.state.load(Ordering::Acquire))?;
         // It may have ended while this thread waited.
-        match self.state.load(Ordering::Acquire) {
-            OVER => self.stopped(),
-            _ => Ok(turn),
+        if self.is_over() {
+            return self.stopped();
         }
+        let left = std::mem::take(&mut *self.left.lock());
+        left.into_iter().try_for_each(|comm| self.free_now(comm))?;
+        Ok(turn)
+    }
+
+    /// As `enter`; `None`: MPI is over, and with it all that was in flight.
+    #[inline]
+    pub fn enter_unless_over(&self) -> Result<Option<Turn<'_>>> {
+        match self.enter() {
+            Ok(turn) => Ok(Some(turn)),
+            Err(_) if self.is_over() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Frees a communicator of ours. Where this thread may not call MPI, the next one that may does.
+    /// In no turn.
+    pub fn free(&self, comm: Handle) -> Result<()> {
+        match self.enter_unless_over() {
+            Ok(Some(_turn)) => self.free_now(comm),
+            Ok(None) => Ok(()),
+            Err(_) => {
+                self.left.lock().push(comm);
+                Ok(())
+            }
+        }
+    }
+
+    fn free_now(&self, mut comm: Handle) -> Result<()> {
+        // SAFETY: a communicator of ours, freed once.
+        self.check("MPI_Comm_free", unsafe { (self.call.comm_free)(&raw mut comm) })
     }
 
     fn admit(&self, state: u32) -> Result<Turn<'_>> {
@@ -407,13 +440,13 @@ impl Mpi {
     }
 }
 
+/// Said of everything after MPI_Finalize.
+pub const OVER_TEXT: &str = "MPI is finalised: it cannot be started twice in a process; use communicators over MPI \
+                             before MPI_Finalize, or the last dtl_finalize if MPI was initialised by the library";
+
 #[cold]
 fn over() -> Result<()> {
-    fail!(
-        DTL_ERROR_INVALID_STATE,
-        "MPI is finalised: it cannot be started twice in a process; use communicators over MPI before MPI_Finalize, or \
-         the last dtl_finalize if MPI was initialised by the library"
-    )
+    fail!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")
 }
 
 /// Counts those that use MPI. MPI that was initialised here ends with the last.

@@ -12,7 +12,7 @@ use super::collective;
 use super::functions::{Handle, Status};
 use super::message::{self, LARGE};
 use super::odd::{Odd, Oddities};
-use super::session::{Hold, Mpi};
+use super::session::{Hold, Mpi, OVER_TEXT};
 use super::status;
 
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
@@ -131,6 +131,14 @@ impl Endpoint {
             word: u64::from(status.int(self.mpi.k.status_tag).unsigned_abs()),
             size: status::size(self.mpi, status),
         }
+    }
+
+    /// How an operation ended that was in flight in MPI_Finalize.
+    #[cold]
+    fn gone(&self, request: Handle) -> Done {
+        drop(self.odd.take(request));
+        SAID.with(|said| *said.borrow_mut() = Some(OVER_TEXT.to_owned()));
+        Done { source: self.rank, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }
     }
 
     /// How an operation ended that MPI says has failed.
@@ -341,8 +349,8 @@ impl Transport for Endpoint {
     }
 
     fn test(&self, op: OpId) -> Result<Option<Done>> {
-        let _turn = self.mpi.enter()?;
         let (known, is_send) = request_of(op);
+        let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(Some(self.gone(known))) };
         let (mut request, mut over, mut status) = (known, 0, Status::new());
         // SAFETY: a request of ours that nobody else asks after now; writable locals.
         let code = unsafe { (self.mpi.call.test)(&raw mut request, &raw mut over, &raw mut status) };
@@ -376,7 +384,7 @@ impl Transport for Endpoint {
 
     fn cancel(&self, op: OpId) -> Result<()> {
         let (mut request, is_send) = request_of(op);
-        if is_send {
+        if is_send && !self.mpi.is_over() {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "{} does not give a message back once its send has begun: wait for it (its receiver must take \
@@ -384,7 +392,7 @@ impl Transport for Endpoint {
                 self.mpi.version
             );
         }
-        let _turn = self.mpi.enter()?;
+        let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(()) };
         if !self.odd.cancel(request) {
             return Ok(());
         }
@@ -440,11 +448,7 @@ impl Transport for Endpoint {
     }
 
     fn close(&self) -> Result<()> {
-        if self.mpi.is_over() {
-            return Ok(());
-        }
-        let _turn = self.mpi.enter()?;
-        free(self.mpi, self.inner)?;
-        if self.owns_user { free(self.mpi, self.user) } else { Ok(()) }
+        self.mpi.free(self.inner)?;
+        if self.owns_user { self.mpi.free(self.user) } else { Ok(()) }
     }
 }

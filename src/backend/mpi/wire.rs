@@ -3,9 +3,9 @@
 
 use super::functions::{Handle, Status};
 use super::message;
-use super::session::{Hold, Mpi};
+use super::session::{Hold, Mpi, OVER_TEXT};
 use super::status;
-use super::transport::{free, place_in, tag_limit};
+use super::transport::{place_in, tag_limit};
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
 use crate::backend::frames::{self, Wire};
@@ -28,12 +28,15 @@ struct MpiWire {
     _hold: Hold,
 }
 
-/// A transport over a communicator of MPI's that is ours. Frees it if that is not possible.
+/// A transport over a communicator of MPI's that is ours. Frees it if that is not possible. In no turn: messages
+/// may go to and fro.
 pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>> {
+    let turn = mpi.enter()?;
     let (rank, size) = place_in(mpi, comm)?;
     let highest = tag_limit(mpi)?;
+    drop(turn);
     if highest < DTL_TAG_MAX {
-        free(mpi, comm)?;
+        mpi.free(comm)?;
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "time limits and deterministic collectives need tags up to {DTL_TAG_MAX}; {} has them up to {highest}: \
@@ -67,7 +70,10 @@ impl Wire for MpiWire {
     }
 
     fn test(&self, op: OpId) -> Result<Option<Done>> {
-        let _turn = self.mpi.enter()?;
+        let Some(_turn) = self.mpi.enter_unless_over()? else {
+            *self.said.lock() = Some(OVER_TEXT.to_owned());
+            return Ok(Some(Done { source: 0, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }));
+        };
         let (mut request, mut over, mut status) = (op.0, 0, Status::new());
         // SAFETY: a request of ours that nobody else asks after now; writable locals.
         let code = unsafe { (self.mpi.call.test)(&raw mut request, &raw mut over, &raw mut status) };
@@ -101,7 +107,7 @@ impl Wire for MpiWire {
     }
 
     fn cancel(&self, op: OpId) -> Result<()> {
-        let _turn = self.mpi.enter()?;
+        let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(()) };
         self.canceled.lock().push(op.0);
         let mut request = op.0;
         // SAFETY: an operation in flight.
@@ -119,11 +125,7 @@ impl Wire for MpiWire {
     }
 
     fn close(&self) -> Result<()> {
-        if self.mpi.is_over() {
-            return Ok(());
-        }
-        let _turn = self.mpi.enter()?;
-        free(self.mpi, self.comm)
+        self.mpi.free(self.comm)
     }
 }
 
