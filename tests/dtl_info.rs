@@ -112,6 +112,7 @@ fn the_json_says_the_same() {
         (&Value::Null, &"none".into())
     );
     assert_eq!(named("shm")["components"], serde_json::json!(["comm"]));
+    assert_eq!(named("mpi")["components"], serde_json::json!(["comm"]));
     assert_eq!(
         (&all["default_backend"]["name"], &all["default_backend"]["error"]),
         (&"host".into(), &Value::Null)
@@ -149,7 +150,7 @@ fn a_backend_that_is_not_there_is_a_failure_that_names_the_known_ones() {
         all["default_backend"]["error"].as_str().unwrap().contains("\"cuda\""),
         "GPU is an alias: {all:#}"
     );
-    assert_eq!(all["backends"].as_array().unwrap().len(), 5, "the rest is shown all the same");
+    assert_eq!(all["backends"].as_array().unwrap().len(), 6, "the rest is shown all the same");
 }
 
 #[test]
