@@ -27,9 +27,9 @@ pub unsafe extern "C" fn dtl_request_wait(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::wait(
-        |inside| request::pin(inside, request),
-        |pinned| {
-            let (told, result) = wait::wait(&pinned, request, timeout_ns)?;
+        |_| Ok(()),
+        |()| {
+            let (told, result) = wait::wait(request, timeout_ns)?;
             put_info(info, told)?;
             result
         },
@@ -47,10 +47,9 @@ pub unsafe extern "C" fn dtl_request_test(
     out_done: *mut i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call(|_| {
         let out_done = Out::new(out_done, "out_done")?;
-        let pinned = request::pin(inside, request)?;
-        let outcome = wait::test(&pinned, request)?;
+        let outcome = wait::test(request)?;
         out_done.set(i32::from(outcome.is_some()));
         let Some((told, result)) = outcome else { return Ok(()) };
         put_info(info, told)?;
@@ -64,7 +63,7 @@ pub unsafe extern "C" fn dtl_request_test(
 /// Equivalent: MPI_Cancel.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
-    guard::call(|inside| request::cancel(&*request::pin(inside, request)?))
+    guard::call(|_| request::cancel(request))
 }
 
 /// Waits until all requests are done. Each finished one becomes null in the array, unless it is
@@ -202,7 +201,7 @@ pub unsafe extern "C" fn dtl_request_wait_some(
 /// Equivalent: MPI_Start.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
-    guard::call(|inside| request::start(&*request::pin(inside, request)?))
+    guard::call(|_| request::start(request))
 }
 
 /// Starts persistent requests, in their order. Null ones are failures here.
@@ -211,13 +210,12 @@ pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
 ///         not. Equivalent: MPI_Startall.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_start_all(count: u64, requests: *mut dtl_request_t) -> dtl_status_t {
-    guard::call(|inside| {
+    guard::call(|_| {
         let count = check_array(count, requests)?;
         // SAFETY: the caller's contract: `count` handles, checked not to be null.
         let requests = unsafe { array(requests, count) };
         for (index, handle) in requests.iter().enumerate() {
-            let started = request::pin(inside, *handle).and_then(|request| request::start(&request));
-            started.map_err(|error| error.within(&format!("requests[{index}]")))?;
+            request::start(*handle).map_err(|error| error.within(&format!("requests[{index}]")))?;
         }
         Ok(())
     })
@@ -230,7 +228,7 @@ pub unsafe extern "C" fn dtl_request_start_all(count: u64, requests: *mut dtl_re
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {
-    guard::wait(|inside| request::to_end(inside, request), |ending| request::end(ending, request))
+    guard::wait(|_| Ok(()), |()| request::destroy(request))
 }
 
 fn check_array(count: u64, requests: *mut dtl_request_t) -> Result<usize> {

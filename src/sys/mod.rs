@@ -12,6 +12,7 @@ pub mod lock;
 pub mod machine;
 pub mod mem;
 pub mod park;
+pub mod pool;
 pub mod process;
 pub mod reduce;
 pub mod shared;

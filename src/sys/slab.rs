@@ -12,12 +12,12 @@ use std::ptr;
 
 const GENERATION_BITS: u32 = 36;
 const INDEX_BITS: u32 = 20;
-const INDEX_LIMIT: usize = 1 << INDEX_BITS;
-const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
+pub(super) const INDEX_LIMIT: usize = 1 << INDEX_BITS;
+pub(super) const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// Slots are allocated in chunks of this many and never moved.
-const CHUNK_BITS: u32 = 10;
-const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
-const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
+pub(super) const CHUNK_BITS: u32 = 10;
+pub(super) const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
+pub(super) const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
 
 struct Slot<T> {
     /// generation << 1 | live
@@ -222,12 +222,12 @@ impl<T> std::ops::Deref for Held<T> {
     }
 }
 
-fn encode(tag: u8, index: usize, generation: u64) -> u64 {
+pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {
     u64::from(tag) << (INDEX_BITS + GENERATION_BITS) | (index as u64) << GENERATION_BITS | generation
 }
 
 #[inline]
-fn decode(tag: u8, handle: u64) -> Option<(usize, u64)> {
+pub(super) fn decode(tag: u8, handle: u64) -> Option<(usize, u64)> {
     let index = (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1);
     let right_type = handle >> (INDEX_BITS + GENERATION_BITS) == u64::from(tag);
     right_type.then_some((index, (handle & LAST_GENERATION) << 1 | 1))

@@ -189,101 +189,72 @@ impl Call<'_> {
 
     fn various_blocks(&mut self, call: &Collective) -> Result<()> {
         match call {
-            Collective::Gatherv { send, blocks, root } => {
-                let s = self.spread(blocks)?;
-                let from = self.own(*send);
-                let own = Bytes::of(self.endpoint.mpi, send.map_or(0, |send| send.len()))?;
-                let (n, kind) = (own.count, own.datatype);
-                let ended = mpi!(
-                    self,
-                    "MPI_Gatherv",
-                    gatherv,
-                    igatherv,
-                    from,
-                    n,
-                    kind,
-                    s.base,
-                    s.counts,
-                    s.places,
-                    s.unit,
-                    *root
-                );
-                own.release(self.endpoint.mpi)?;
-                self.end(&s)?;
-                ended
-            }
-            Collective::Scatterv { blocks, recv, root } => {
-                let s = self.spread(blocks)?;
-                let into = self.own(*recv);
-                let own = Bytes::of(self.endpoint.mpi, recv.map_or(0, |recv| recv.len()))?;
-                let (n, kind) = (own.count, own.datatype);
-                let ended = mpi!(
-                    self,
-                    "MPI_Scatterv",
-                    scatterv,
-                    iscatterv,
-                    s.base,
-                    s.counts,
-                    s.places,
-                    s.unit,
-                    into,
-                    n,
-                    kind,
-                    *root
-                );
-                own.release(self.endpoint.mpi)?;
-                self.end(&s)?;
-                ended
-            }
-            Collective::Allgatherv { send, blocks } => {
-                let s = self.spread(blocks)?;
-                let from = self.own(*send);
-                let own = Bytes::of(self.endpoint.mpi, send.map_or(0, |send| send.len()))?;
-                let (n, kind) = (own.count, own.datatype);
-                let ended = mpi!(
-                    self,
-                    "MPI_Allgatherv",
-                    allgatherv,
-                    iallgatherv,
-                    from,
-                    n,
-                    kind,
-                    s.base,
-                    s.counts,
-                    s.places,
-                    s.unit
-                );
-                own.release(self.endpoint.mpi)?;
-                self.end(&s)?;
-                ended
-            }
-            Collective::Alltoallv { send, blocks } => {
-                let r = self.spread(blocks)?;
-                let s = send.as_deref().map(|send| self.spread(send)).transpose()?;
-                let (from, counts, places, unit) = match &s {
-                    Some(s) => (s.base, s.counts, s.places, s.unit),
-                    None => (self.endpoint.mpi.k.in_place.ptr(), r.counts, r.places, r.unit),
-                };
-                let ended = mpi!(
-                    self,
-                    "MPI_Alltoallv",
-                    alltoallv,
-                    ialltoallv,
-                    from,
-                    counts,
-                    places,
-                    unit,
-                    r.base,
-                    r.counts,
-                    r.places,
-                    r.unit
-                );
-                self.end(&r)?;
-                s.map_or(Ok(()), |s| self.end(&s))?;
-                ended
-            }
+            Collective::Gatherv { send: own, blocks, .. }
+            | Collective::Allgatherv { send: own, blocks }
+            | Collective::Scatterv { recv: own, blocks, .. } => self.blocks_and_own(call, blocks, *own),
+            Collective::Alltoallv { send, blocks } => self.alltoallv(send.as_deref(), blocks),
             _ => fail!(DTL_ERROR_INTERNAL, "no blocks of several sizes"),
         }
+    }
+
+    /// Those with a block for each rank on one side and this rank's own part on the other.
+    fn blocks_and_own(&mut self, call: &Collective, blocks: &[Region], own: Option<Region>) -> Result<()> {
+        let all = self.spread(blocks)?;
+        let (base, counts, places, unit) = (all.base, all.counts, all.places, all.unit);
+        let bytes = Bytes::of(self.endpoint.mpi, own.map_or(0, Region::len))?;
+        let (at, n, kind) = (self.own(own), bytes.count, bytes.datatype);
+        let ended = match call {
+            Collective::Gatherv { root, .. } => {
+                mpi!(self, "MPI_Gatherv", gatherv, igatherv, at, n, kind, base, counts, places, unit, *root)
+            }
+            Collective::Scatterv { root, .. } => mpi!(
+                self,
+                "MPI_Scatterv",
+                scatterv,
+                iscatterv,
+                base,
+                counts,
+                places,
+                unit,
+                at,
+                n,
+                kind,
+                *root
+            ),
+            _ => {
+                mpi!(self, "MPI_Allgatherv", allgatherv, iallgatherv, at, n, kind, base, counts, places, unit)
+            }
+        };
+        bytes.release(self.endpoint.mpi)?;
+        self.end(&all)?;
+        ended
+    }
+
+    fn alltoallv(&mut self, send: Option<&[Region]>, recv: &[Region]) -> Result<()> {
+        let into = self.spread(recv)?;
+        let from = send.map(|send| self.spread(send)).transpose()?;
+        let (base, counts, places, unit) = match &from {
+            Some(from) => (from.base, from.counts, from.places, from.unit),
+            None => (self.endpoint.mpi.k.in_place.ptr(), into.counts, into.places, into.unit),
+        };
+        let (room, takes, gaps, kind) = (into.base, into.counts, into.places, into.unit);
+        let ended = mpi!(
+            self,
+            "MPI_Alltoallv",
+            alltoallv,
+            ialltoallv,
+            base,
+            counts,
+            places,
+            unit,
+            room,
+            takes,
+            gaps,
+            kind
+        );
+        self.end(&into)?;
+        from.map_or(Ok(()), |from| self.end(&from))?;
+        ended
     }
 
     /// Keeps a list; its address.

@@ -4,8 +4,9 @@
 //! Not for the waited-for operation itself: asking after it moves that.
 
 use super::link::Link;
-use super::request::Request;
+use super::request;
 use super::{Comm, report};
+use crate::abi::handle::dtl_request_t;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +23,10 @@ struct List<T> {
 }
 
 static OPEN: List<Comm> = List::new();
-static RUNNING: List<Request> = List::new();
+/// Collectives that were started, by handle.
+static RUNNING: Mutex<Vec<dtl_request_t>> = Mutex::new(Vec::new());
+static RUNNING_COUNT: AtomicUsize = AtomicUsize::new(0);
+static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
 
 impl<T> List<T> {
     const fn new() -> Self {
@@ -59,8 +63,30 @@ pub(super) fn add(comm: &Arc<Comm>) {
 }
 
 /// Adds a collective that was started and is not over.
-pub(super) fn add_running(request: &Arc<Request>) {
-    RUNNING.add(request);
+pub(super) fn add_running(handle: dtl_request_t) {
+    let mut all = RUNNING.lock();
+    all.retain(|known| request::is_alive(*known));
+    all.push(handle);
+    RUNNING_COUNT.store(all.len(), Ordering::Relaxed);
+}
+
+/// Moves some collectives on that were started.
+fn move_running() {
+    let mut next = [dtl_request_t::NULL; TURNS];
+    {
+        let Some(mut all) = RUNNING.try_lock() else { return };
+        all.retain(|known| request::is_alive(*known));
+        RUNNING_COUNT.store(all.len(), Ordering::Relaxed);
+        let turns = TURNS.min(all.len());
+        let first = RUNNING_TURN.fetch_add(turns, Ordering::Relaxed);
+        for (step, slot) in next.iter_mut().enumerate().take(turns) {
+            *slot = all.get(first.wrapping_add(step) % all.len()).copied().unwrap_or(dtl_request_t::NULL);
+        }
+    }
+    for handle in next.iter().filter(|handle| handle.id != 0) {
+        // Who waits for it hears of a failure.
+        drop(request::standing(*handle));
+    }
 }
 
 /// Links whose operations move only while somebody calls.
@@ -125,9 +151,7 @@ pub(super) fn others(waiting: &Comm) {
             }
         }
     }
-    if RUNNING.count.load(Ordering::Relaxed) > 0 {
-        for request in RUNNING.turns().iter().flatten() {
-            drop(request.settle());
-        }
+    if RUNNING_COUNT.load(Ordering::Relaxed) > 0 {
+        move_running();
     }
 }

@@ -1,77 +1,78 @@
 //! Waiting for requests: one, all, any, some; and asking without waiting.
 
 use super::progress;
-use super::request::{self, Outcome, Request, Standing};
+use super::request::{self, Asked, Outcome, Standing};
 use crate::abi::comm::dtl_recv_info_t;
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::recv_info;
 use crate::sys::clock::Deadline;
-use crate::sys::epoch;
 use crate::sys::park::Backoff;
-use std::sync::Arc;
-
-fn pinned(requests: &[dtl_request_t], index: usize) -> Result<Option<Arc<Request>>> {
-    match requests.get(index) {
-        Some(handle) if handle.id != 0 => request::pin(&epoch::enter(), *handle).map(Some),
-        _ => Ok(None),
-    }
-}
 
 fn at(index: usize) -> impl Fn(Error) -> Error {
     move |error| error.within(&format!("requests[{index}]"))
 }
 
 /// Asks after a request; `Some` = it is over, and its handle stale unless it is persistent.
-pub fn test(request: &Request, handle: dtl_request_t) -> Result<Option<Outcome>> {
-    match request.settle()? {
-        Standing::Over => request.take_outcome(handle).map(Some),
-        Standing::AtRest => Ok(Some((recv_info(&super::p2p::NOBODY), Ok(())))),
-        Standing::Active => Ok(None),
+pub fn test(handle: dtl_request_t) -> Result<Option<Outcome>> {
+    match request::ask(handle)? {
+        Asked::Over(outcome) => Ok(Some(outcome)),
+        Asked::AtRest => Ok(Some(request::at_rest())),
+        Asked::Active | Asked::Closed(_) => Ok(None),
+        Asked::Stale => Err(request::stale(handle)),
     }
 }
 
-/// Waits for a request. `Err` = it is still alive (TIMEOUT) or asking failed.
-pub fn wait(request: &Request, handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
+/// Waits for a request. `Err` = it is still alive (TIMEOUT), stale, or asking failed.
+#[inline]
+pub fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
+    match test(handle)? {
+        Some(outcome) => Ok(outcome),
+        None => wait_on(handle, timeout_ns),
+    }
+}
+
+/// The same for one that was active a moment ago.
+fn wait_on(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
+    let Some(comm) = request::comm_of(handle) else { return Err(completed_elsewhere()) };
     loop {
-        if let Some(outcome) = test(request, handle)? {
-            return Ok(outcome);
-        }
-        request.comm().pause(&mut backoff);
+        comm.pause(&mut backoff);
         if backoff.is_long() || timeout_ns == 0 {
-            if !request.comm().is_open() {
-                return ended(request, handle);
+            if !comm.is_open() {
+                return request::end_with_comm(handle, &comm);
             }
-            progress::others(request.comm());
+            progress::others(&comm);
             if deadline.passed() {
-                return fail!(
-                    DTL_ERROR_TIMEOUT,
-                    "the request ({}) is not done after {} ms: it goes on, wait again{}",
-                    request.name(),
-                    timeout_ns / 1_000_000,
-                    if request.is_collective() {
-                        "; dtl_comm_dump tells where the other ranks are"
-                    } else {
-                        " or cancel it"
-                    }
-                );
+                return Err(late(handle, timeout_ns));
             }
+        }
+        match request::ask(handle)? {
+            Asked::Over(outcome) => return Ok(outcome),
+            Asked::AtRest => return Ok(request::at_rest()),
+            Asked::Active | Asked::Closed(_) => {}
+            Asked::Stale if !comm.is_open() => return Err(comm.ended()),
+            Asked::Stale => return Err(completed_elsewhere()),
         }
     }
 }
 
-/// The communicator is gone: the operation is taken back.
-fn ended(request: &Request, handle: dtl_request_t) -> Result<Outcome> {
-    if !request.is_persistent() {
-        request::forget(handle);
-    }
-    match request.take_back()? {
-        Some(outcome) => Ok(outcome),
-        None => Err(request.comm().ended()),
-    }
+#[cold]
+fn completed_elsewhere() -> Error {
+    Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
+}
+
+#[cold]
+fn late(handle: dtl_request_t, timeout_ns: u64) -> Error {
+    let (name, is_collective) = request::name_of(handle);
+    let advice =
+        if is_collective { "; dtl_comm_dump tells where the other ranks are" } else { " or cancel it" };
+    let millis = timeout_ns / 1_000_000;
+    Error::new(
+        DTL_ERROR_TIMEOUT,
+        format!("the request ({name}) is not done after {millis} ms: it goes on, wait again{advice}"),
+    )
 }
 
 /// Waits for all of them; finished ones' handles become null in the array (unless persistent) and
@@ -87,14 +88,12 @@ pub fn wait_all(
     let (mut first_failure, mut late) = (Ok(()), Ok(()));
     for index in 0..requests.len() {
         let handle = handle_at(requests, index);
-        let outcome = match pinned(requests, index) {
-            Ok(None) => continue,
-            // Once time is up, the rest are asked once each.
-            Ok(Some(request)) => wait(&request, handle, deadline.left_ns()),
-            // It was listed twice, or another thread has completed it meanwhile.
-            Err(error) => Err(error),
-        };
-        let (info, result) = match outcome {
+        if handle.id == 0 {
+            continue;
+        }
+        // Once time is up, the rest are asked once each. One may be stale: it was listed twice, or another
+        // thread has completed it meanwhile.
+        let (info, result) = match wait(handle, deadline.left_ns()) {
             Ok(outcome) => outcome,
             Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
                 late = late.and_then(|()| Err(at(index)(error)));
@@ -111,7 +110,10 @@ pub fn wait_all(
 
 /// Before anything is waited for: every handle must be null or alive.
 fn check_all(requests: &[dtl_request_t]) -> Result<()> {
-    (0..requests.len()).try_for_each(|index| pinned(requests, index).map(drop).map_err(at(index)))
+    (0..).zip(requests).try_for_each(|(index, handle)| {
+        let is_known = handle.id == 0 || request::is_alive(*handle);
+        if is_known { Ok(()) } else { Err(at(index)(request::stale(*handle))) }
+    })
 }
 
 fn handle_at(requests: &[dtl_request_t], index: usize) -> dtl_request_t {
@@ -132,22 +134,35 @@ pub fn test_all(
 ) -> Result<(bool, Result<()>)> {
     check_all(requests)?;
     for index in 0..requests.len() {
-        let Some(request) = pinned(requests, index).map_err(at(index))? else { continue };
-        if request.settle().map_err(at(index))? == Standing::Active {
-            progress::others(request.comm());
-            return Ok((false, Ok(())));
+        let handle = handle_at(requests, index);
+        if handle.id == 0 {
+            continue;
+        }
+        match request::standing(handle).map_err(at(index))? {
+            None => return Err(at(index)(request::stale(handle))),
+            Some(Standing::Active) => {
+                if let Some(comm) = request::comm_of(handle) {
+                    progress::others(&comm);
+                }
+                return Ok((false, Ok(())));
+            }
+            Some(Standing::AtRest | Standing::Over) => {}
         }
     }
     let mut first_failure = Ok(());
     for index in 0..requests.len() {
         // Over since the look above: another thread may be looking just now, but nobody undoes it.
-        let outcome = match pinned(requests, index) {
-            Ok(None) => continue,
-            Ok(Some(request)) => request.take_if_over(handle_at(requests, index)),
+        let handle = handle_at(requests, index);
+        if handle.id == 0 {
+            continue;
+        }
+        let (info, result) = match request::ask(handle) {
+            Ok(Asked::Over(outcome)) => outcome,
+            Ok(Asked::AtRest | Asked::Active | Asked::Closed(_)) => continue,
             // It was listed twice, or another thread has completed it meanwhile.
-            Err(error) => Some(request::failed(error)),
+            Ok(Asked::Stale) => request::failed(request::stale(handle)),
+            Err(error) => request::failed(error),
         };
-        let Some((info, result)) = outcome else { continue };
         clear_if_over(requests, index);
         tell(index, info);
         first_failure = first_failure.and_then(|()| result.map_err(at(index)));
@@ -166,23 +181,23 @@ fn take_over(
         if taken == most {
             break;
         }
-        let Some(request) = pinned(requests, index).map_err(at(index))? else { continue };
-        match request.settle().map_err(at(index))? {
-            Standing::AtRest => {}
-            Standing::Active if !request.comm().is_open() => {
-                let handle = handle_at(requests, index);
-                told(index, ended(&request, handle).unwrap_or_else(request::failed));
-                clear_if_over(requests, index);
-                taken += 1;
-            }
-            Standing::Active => active += 1,
-            Standing::Over => {
-                let outcome = request.take_outcome(handle_at(requests, index)).map_err(at(index))?;
-                clear_if_over(requests, index);
-                told(index, outcome);
-                taken += 1;
-            }
+        let handle = handle_at(requests, index);
+        if handle.id == 0 {
+            continue;
         }
+        let outcome = match request::ask(handle).map_err(at(index))? {
+            Asked::AtRest => continue,
+            Asked::Active => {
+                active += 1;
+                continue;
+            }
+            Asked::Over(outcome) => outcome,
+            Asked::Closed(comm) => request::end_with_comm(handle, &comm).unwrap_or_else(request::failed),
+            Asked::Stale => return Err(at(index)(request::stale(handle))),
+        };
+        clear_if_over(requests, index);
+        told(index, outcome);
+        taken += 1;
     }
     Ok((taken, active))
 }
@@ -202,14 +217,14 @@ pub fn wait_some(
         if taken > 0 || active == 0 {
             return Ok(taken);
         }
-        let first = (0..requests.len()).find_map(|index| pinned(requests, index).ok().flatten());
+        let first = requests.iter().find_map(|handle| request::comm_of(*handle));
         match &first {
-            Some(request) => request.comm().pause(&mut backoff),
+            Some(comm) => comm.pause(&mut backoff),
             None => backoff.pause(),
         }
         if backoff.is_long() || timeout_ns == 0 {
-            if let Some(request) = &first {
-                progress::others(request.comm());
+            if let Some(comm) = &first {
+                progress::others(comm);
             }
             if deadline.passed() {
                 return fail!(

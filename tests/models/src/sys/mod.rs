@@ -5,6 +5,8 @@ pub mod buf;
 pub mod epoch;
 pub mod lock;
 pub mod model;
+#[path = "../../../../src/sys/pool.rs"]
+pub mod pool;
 pub mod shared;
 #[path = "../../../../src/sys/slab.rs"]
 pub mod slab;

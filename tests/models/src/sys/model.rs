@@ -4,6 +4,7 @@
 //! why that stands for both forms.
 
 use super::epoch;
+use super::pool::{Pool, Then, Tried};
 use super::slab::Table;
 use super::sync::Arc as Share;
 use crate::Model;
@@ -23,6 +24,9 @@ pub const ALL: &[Model] = &[
     ("table: get of a handle that is guessed", guessed),
     ("table: two removes, one wins", two_removes),
     ("epoch: who is inside is seen", inside_is_seen),
+    ("pool: two that end one object", pool_ends_once),
+    ("pool: a stale handle against end and put", pool_reuse),
+    ("pool: a look against the first put", pool_first_put),
 ];
 
 const TAG: u8 = 3;
@@ -232,3 +236,56 @@ impl Watched {
 unsafe impl Sync for Watched {}
 // SAFETY: as above.
 unsafe impl Send for Watched {}
+
+/// Runs two of them at the same time on one pool.
+fn both(
+    pool: &Arc<Pool<u64>>,
+    here: impl FnOnce(&Pool<u64>) -> usize,
+    there: impl FnOnce(&Pool<u64>) -> usize + Send + 'static,
+) -> usize {
+    let other = Arc::clone(pool);
+    let thread = thread::spawn(move || there(&other));
+    here(pool) + thread.join().unwrap()
+}
+
+fn pool_ends_once() {
+    let pool = Arc::new(Pool::new(TAG));
+    let handle = pool.put(7).unwrap();
+    let end = move |pool: &Pool<u64>| usize::from(pool.with(handle, |n| Then::End(*n)) == Some(7));
+    assert_eq!(both(&pool, end, end), 1);
+    assert!(!pool.is_live(handle));
+}
+
+/// The slot serves another object at once: the old handle never reaches it.
+fn pool_reuse() {
+    let pool = Arc::new(Pool::new(TAG));
+    let handle = pool.put(7).unwrap();
+    let look = move |pool: &Pool<u64>| match pool.try_with(handle, |n| Then::Keep(*n)) {
+        Tried::Kept(seen) => {
+            assert_eq!(seen, 7);
+            1
+        }
+        Tried::Stale | Tried::Busy => 0,
+    };
+    let reuse = move |pool: &Pool<u64>| {
+        assert_eq!(pool.with(handle, |_| Then::End(())), Some(()));
+        let again = pool.put(8).unwrap();
+        assert_eq!(pool.with(again, |n| Then::Keep(*n)), Some(8));
+        0
+    };
+    assert!(both(&pool, look, reuse) <= 1);
+}
+
+fn pool_first_put() {
+    let pool = Arc::new(Pool::new(TAG));
+    let guess = super::slab::encode(TAG, 0, 1);
+    let look = move |pool: &Pool<u64>| match pool.with(guess, |n| Then::Keep(*n)) {
+        Some(seen) => {
+            assert_eq!(seen, 7);
+            1
+        }
+        None => 0,
+    };
+    let put = |pool: &Pool<u64>| usize::from(pool.put(7).is_err());
+    assert!(both(&pool, put, look) <= 1);
+}

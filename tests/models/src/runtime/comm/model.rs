@@ -3,6 +3,7 @@
 use super::life::{Life, Standing};
 use super::recorder::{Call, Kind, Recorder};
 use crate::Model;
+use crate::sys::lock::Mutex;
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
@@ -81,7 +82,7 @@ struct Operation {
     polls_left: usize,
 }
 
-type Shared = Arc<(Life<Operation, u32>, Transport)>;
+type Shared = Arc<(Mutex<Life<Operation, u32>>, Transport)>;
 
 fn shared(life: Life<Operation, u32>) -> Shared {
     let transport = Transport {
@@ -90,7 +91,7 @@ fn shared(life: Life<Operation, u32>) -> Shared {
         heard: AtomicUsize::new(0),
         withdrawn: AtomicUsize::new(0),
     };
-    Arc::new((life, transport))
+    Arc::new((Mutex::new(life), transport))
 }
 
 impl Transport {
@@ -130,25 +131,29 @@ impl Transport {
     }
 }
 
-/// As `request::wait` does, until somebody has heard of it.
-fn wait((life, transport): &(Life<Operation, u32>, Transport)) {
+/// As `wait::wait` does, until somebody has heard of it: a request that another thread is at is asked again.
+fn wait((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
     loop {
-        match life.settle(|operation| transport.poll(operation)) {
-            Ok(Some(Standing::Over)) => {
+        let standing = match life.try_lock() {
+            None => Ok(Standing::Active),
+            Some(mut life) => {
+                let standing = life.settle(|operation| transport.poll(operation));
                 if let Some(outcome) = life.take_outcome() {
                     transport.hear(outcome);
                 }
-                return;
+                standing
             }
-            Ok(Some(Standing::Active)) => thread::yield_now(),
-            Ok(Some(Standing::AtRest) | None) | Err(()) => return,
+        };
+        match standing {
+            Ok(Standing::Active) => thread::yield_now(),
+            Ok(Standing::Over | Standing::AtRest) | Err(()) => return,
         }
     }
 }
 
-/// As `request::end` does.
-fn destroy((life, transport): &(Life<Operation, u32>, Transport)) {
-    let taken: Result<_, ()> = life.take_back(0, |_operation| {
+/// As `request::destroy` does.
+fn destroy((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
+    let taken: Result<_, ()> = life.lock().take_back(0, |_operation| {
         transport.touch(true);
         transport.withdrawn.fetch_add(1, Ordering::Relaxed);
         Ok(None)
@@ -170,7 +175,7 @@ fn both(life: Life<Operation, u32>, here: fn(&Shared), there: fn(&Shared)) -> Sh
 }
 
 fn running(polls: usize) -> Life<Operation, u32> {
-    Life::active(Operation { polls_left: polls })
+    Life::Active(Operation { polls_left: polls })
 }
 
 fn two_waiters() {
@@ -199,13 +204,13 @@ fn two_destroyers() {
 
 fn persistent() {
     let begin_and_wait = |shared: &Shared| {
-        let begun = shared.0.start(|| Ok::<_, ()>(Operation { polls_left: 1 }));
+        let begun = shared.0.lock().start(|| Ok::<_, ()>(Operation { polls_left: 1 }));
         assert_eq!(begun, Some(Ok(())));
         wait(shared);
     };
-    let shared = both(Life::persistent(), begin_and_wait, |shared| destroy(shared));
+    let shared = both(Life::AtRest, begin_and_wait, |shared| destroy(shared));
     assert!(matches!(shared.1.ends(), (1, 0) | (0, 1)), "{:?}", shared.1.ends());
-    assert!(shared.0.start(|| Err(())).is_some_and(|begun| begun.is_err()), "rests again");
+    assert!(shared.0.lock().start(|| Err(())).is_some_and(|begun| begun.is_err()), "rests again");
 }
 
 /// Who waited for the first round hears nothing of the second, nor loses it.
@@ -213,23 +218,23 @@ fn persistent_again() {
     let two_rounds = |shared: &Shared| {
         for _ in 0..2 {
             let (life, transport) = &**shared;
-            while life.start(|| transport.begin()).is_none() {
+            while life.lock().start(|| transport.begin()).is_none() {
                 wait(shared);
             }
             wait(shared);
         }
     };
-    let shared = both(Life::persistent(), two_rounds, |shared| wait(shared));
+    let shared = both(Life::AtRest, two_rounds, |shared| wait(shared));
     assert_eq!(shared.1.ends(), (2, 0));
 }
 
 /// A new round begins only after the old operation has been let go of.
 fn start_against_free() {
-    let life = Life::persistent();
+    let mut life = Life::AtRest;
     assert_eq!(life.start(|| Ok::<_, ()>(Operation { polls_left: 1 })), Some(Ok(())));
     let start = |shared: &Shared| {
         let (life, transport) = &**shared;
-        if life.start(|| transport.begin()).is_some() {
+        if life.lock().start(|| transport.begin()).is_some() {
             wait(shared);
         }
     };
