@@ -51,7 +51,9 @@ pub struct dtl_comm_desc_t {
     /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), or 0.
     pub flags: u32,
     /// "auto", "self", "shm", "mpi" or the name of a registered backend with a comm table. NULL = "auto".
-    /// ("threads" is opened by dtl_comm_threads.)
+    /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
+    /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
+    /// dtl_finalize (see dtl_comm_from_mpi_fint).
     pub kind: *const c_char,
     /// This process' rank, 0 … size-1. Read only if size is set.
     pub rank: i32,
