@@ -2174,7 +2174,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
 /// DTL_ERROR_INVALID_STATE from the beginning of MPI_Finalize on, and dtl_comm_destroy succeeds.
 /// (Without this function, dtl_comm_open with kind "mpi" initialises MPI if the program has not, with
 /// MPI_THREAD_MULTIPLE; the last dtl_finalize then finalises it, and MPI cannot be started again in this
-/// process.)
+/// process. A rank that ends without is one that has failed to Open MPI's launcher.)
 ///
 /// @param comm  what MPI_Comm_c2f or MPI_Comm_toint gives (in Fortran the communicator itself, an MPI_Fint).
 /// @param out   yours; end it with dtl_comm_destroy.
