@@ -20,7 +20,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "STEPMESH_BAKCEND", meaning: "StepMesh's misspelling of the line above, read last" },
     Variable {
         name: "DTL_COMM",
-        meaning: "kind of the world communicator: auto, self, shm or a registered name",
+        meaning: "kind of the world communicator: auto, self, shm, hier or a registered name",
     },
     Variable {
         name: "DTL_TIMEOUT",
@@ -36,6 +36,11 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "DTL_CMA",
         meaning: "kernel-assisted copies between ranks: auto, off, allow (lift ptrace limits)",
+    },
+    Variable { name: "DTL_HIER_ACROSS", meaning: "kind between the nodes of kind hier (default mpi)" },
+    Variable {
+        name: "DTL_FAKE_NODES",
+        meaning: "for tests: the job's nodes, pretended: 2x4 (nodes x ranks) or 3,1 (ranks of each)",
     },
     Variable { name: "OMP_NUM_THREADS", meaning: "threads of an executor pool that names none" },
     Variable { name: "DTL_RANK", meaning: "this process' rank (set by dtlrun)" },
@@ -72,6 +77,10 @@ pub struct Settings {
     pub log_level: Option<i32>,
     /// Where plugins are searched for before the installed ones.
     pub plugin_path: Option<String>,
+    /// Kind between the nodes of kind "hier".
+    pub hier_across: Option<String>,
+    /// The job's nodes, pretended.
+    pub fake_nodes: Option<String>,
 }
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
@@ -115,6 +124,8 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
             .unwrap_or(false),
         log_level,
         plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
+        hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
+        fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
     })
 }
 

@@ -71,7 +71,7 @@ impl Language {
 }
 
 /// Names that the library has backends or choices of.
-const TAKEN: [&str; 6] = ["auto", "host", "null", "self", "threads", "shm"];
+const TAKEN: [&str; 7] = ["auto", "host", "null", "self", "threads", "shm", "hier"];
 
 /// A file to write.
 struct File {
