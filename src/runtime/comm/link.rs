@@ -38,13 +38,16 @@ pub(super) struct Link {
     /// Its share keeps the backend registered.
     _backend: Arc<Backend>,
     pub(super) kind: &'static CStr,
+    /// Whether reductions are to be bitwise the same as on other kinds.
+    pub(super) is_deterministic: bool,
     /// Contexts that this rank has given to communicators whose first rank it was.
     contexts: AtomicU32,
 }
 
 impl Link {
-    pub(super) fn new(transport: Box<dyn Transport>, backend: Arc<Backend>, kind: &'static CStr) -> Self {
-        Link { transport, _backend: backend, kind, contexts: AtomicU32::new(0) }
+    pub(super) fn new(transport: Box<dyn Transport>, backend: Arc<Backend>, is_deterministic: bool) -> Self {
+        let kind = crate::runtime::for_ever(&backend.name);
+        Link { transport, _backend: backend, kind, is_deterministic, contexts: AtomicU32::new(0) }
     }
 
     /// A context that no other communicator on this transport has or had: numbers of different ranks

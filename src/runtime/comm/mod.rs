@@ -37,6 +37,7 @@ use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use crate::sys::slab::{Held, Table};
+use algorithms::levels::Levels;
 use link::{Class, Link};
 use members::Members;
 use std::sync::Arc;
@@ -60,6 +61,8 @@ pub struct Comm {
     context: u32,
     /// `None`: all ranks of the link, in their order.
     members: Option<Members>,
+    /// The ranks by node, where that makes collectives faster.
+    levels: Option<Levels>,
     rank: i32,
     size: i32,
     timeout_ns: u64,
@@ -91,10 +94,16 @@ impl Comm {
         (rank, size): (i32, i32),
         timeout_ns: u64,
     ) -> Self {
+        let levels = link.transport.nodes().and_then(|nodes| {
+            let outer = |rank| members.as_ref().map_or(rank, |members| members.outer(rank));
+            let node = |rank| usize::try_from(outer(rank)).ok().and_then(|outer| nodes.get(outer)).copied();
+            Levels::new(rank, (0..size).map(|rank| node(rank).unwrap_or(-1)))
+        });
         Comm {
             link,
             context,
             members,
+            levels,
             rank,
             size,
             timeout_ns,

@@ -83,7 +83,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     let timeout_ns = time_limit(timeout_ns);
     let mut handles = Vec::with_capacity(transports.len());
     for transport in transports {
-        let comm = assemble(Arc::clone(&backend), transport, timeout_ns);
+        let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
         // Not in the list of those to move on: there is nothing to move.
         let Some(id) = TABLE.insert(Arc::new(comm)) else {
             handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
@@ -233,14 +233,14 @@ fn several_nodes(why: &str, ready: impl Fn(&str) -> Result<()>) -> Result<String
 fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     let transport = provider.open(args)?;
-    Ok(assemble(backend, transport, timeout_ns))
+    Ok(assemble(backend, transport, args.flags, timeout_ns))
 }
 
 /// A communicator of all ranks of an open transport.
-fn assemble(backend: Arc<Backend>, transport: Box<dyn Transport>, timeout_ns: u64) -> Comm {
+fn assemble(backend: Arc<Backend>, transport: Box<dyn Transport>, flags: u32, timeout_ns: u64) -> Comm {
+    let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || settings::current().deterministic;
     let place = (transport.rank(), transport.size());
-    let kind = crate::runtime::for_ever(&backend.name);
-    let link = Arc::new(Link::new(transport, backend, kind));
+    let link = Arc::new(Link::new(transport, backend, is_deterministic));
     Comm::new(link, 0, None, place, timeout_ns)
 }
 
