@@ -50,7 +50,8 @@ pub struct dtl_comm_desc_t {
     pub struct_size: u32,
     /// DTL_COMM_DETERMINISTIC or 0.
     pub flags: u32,
-    /// "auto", "self", "shm" or the name of a registered backend with a comm table. NULL = "auto".
+    /// "auto", "self", "shm" (one node), "hier" (several: "shm" inside each, an MPI between them) or the name
+    /// of a registered backend with a comm table. NULL = "auto".
     /// ("threads" is opened by dtl_comm_threads.)
     pub kind: *const c_char,
     /// This process' rank, 0 … size-1. Read only if size is set.
@@ -67,9 +68,9 @@ pub struct dtl_comm_desc_t {
     pub native: *mut c_void,
 }
 
-/// Flag of dtl_comm_desc_t: collectives go on giving results that are bitwise equal between kinds, runs and
-/// timings, also where a kind brings faster ones of its own that are not. Today none does (also
-/// DTL_DETERMINISTIC=1).
+/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and timings,
+/// also where there are faster ones that are not: over several nodes ("hier") reductions go node by node
+/// unless this is set. Every rank gets the identical result with and without it. Also DTL_DETERMINISTIC=1.
 pub const DTL_COMM_DETERMINISTIC: u32 = 1;
 
 /// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.

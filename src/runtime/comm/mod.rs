@@ -94,16 +94,11 @@ impl Comm {
         (rank, size): (i32, i32),
         timeout_ns: u64,
     ) -> Self {
-        let levels = link.transport.nodes().and_then(|nodes| {
-            let outer = |rank| members.as_ref().map_or(rank, |members| members.outer(rank));
-            let node = |rank| usize::try_from(outer(rank)).ok().and_then(|outer| nodes.get(outer)).copied();
-            Levels::new(rank, (0..size).map(|rank| node(rank).unwrap_or(-1)))
-        });
-        Comm {
+        let mut comm = Comm {
             link,
             context,
             members,
-            levels,
+            levels: None,
             rank,
             size,
             timeout_ns,
@@ -118,7 +113,9 @@ impl Comm {
             chosen: [const { AtomicU32::new(0) }; recorder::KINDS.len()],
             attributes: attribute::Attributes::default(),
             shrinks: AtomicU32::new(0),
-        }
+        };
+        comm.levels = comm.nodes().and_then(|nodes| Levels::new(rank, nodes.into_iter()));
+        comm
     }
 
     /// This process' rank.
@@ -137,6 +134,24 @@ impl Comm {
     #[must_use]
     pub fn is_one_node(&self) -> bool {
         self.size == 1 || self.link.transport.is_one_node()
+    }
+
+    /// By rank: the number of its node; nodes are numbered by their lowest ranks. `None`: the transport does
+    /// not tell, or has one node.
+    #[must_use]
+    pub fn nodes(&self) -> Option<Vec<i32>> {
+        let nodes = self.link.transport.nodes()?;
+        let of = |rank| usize::try_from(self.outer(rank)).ok().and_then(|outer| nodes.get(outer));
+        let mut numbers = Vec::new();
+        let numbered = (0..self.size).map(|rank| {
+            let node = of(rank);
+            let place = numbers.iter().position(|known| *known == node).unwrap_or_else(|| {
+                numbers.push(node);
+                numbers.len() - 1
+            });
+            i32::try_from(place).unwrap_or(i32::MAX)
+        });
+        Some(numbered.collect())
     }
 
     /// The kind's name.
