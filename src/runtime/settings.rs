@@ -37,7 +37,10 @@ pub const VARIABLES: &[Variable] = &[
         name: "DTL_CMA",
         meaning: "kernel-assisted copies between ranks: auto, off, allow (lift ptrace limits)",
     },
-    Variable { name: "DTL_HIER_ACROSS", meaning: "kind between the nodes of kind hier (default mpi)" },
+    Variable {
+        name: "DTL_HIER_ACROSS",
+        meaning: "kind between the nodes of kind hier: mpi (default), shm (for tests) or a registered name",
+    },
     Variable {
         name: "DTL_FAKE_NODES",
         meaning: "for tests: the job's nodes, pretended: 2x4 (nodes x ranks) or 3,1 (ranks of each)",

@@ -13,7 +13,7 @@ mod transport;
 
 use crate::error::{Result, fail, status_name};
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
-use crate::runtime::registry::Backend;
+use crate::runtime::registry::{self, Backend};
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
 use crate::sys::{machine, process};
@@ -50,19 +50,20 @@ const GRACE_NS: u64 = 5_000_000_000;
 const PRETENDED: u64 = 0x7072_6574_656E_6400;
 
 impl Hier {
-    fn across(&self) -> std::result::Result<&Backend, String> {
+    fn across(&self) -> std::result::Result<Arc<Backend>, String> {
         let named = settings::current().hier_across;
         let name = named.as_deref().unwrap_or(ACROSS);
-        match self.across.iter().find(|backend| backend.name() == name) {
-            Some(backend) => Ok(backend),
-            None => {
-                let known: Vec<_> = self.across.iter().map(|backend| backend.name()).collect();
-                Err(format!(
-                    "no kind \"{name}\" is built in to stand between the nodes (DTL_HIER_ACROSS: {})",
-                    known.join(", ")
-                ))
-            }
+        if let Some(backend) = self.across.iter().find(|backend| backend.name() == name) {
+            return Ok(Arc::clone(backend));
         }
+        let registered = registry::lookup(name).filter(|backend| !backend.builtin && backend.comm.is_some());
+        registered.ok_or_else(|| {
+            let known: Vec<_> = self.across.iter().map(|backend| backend.name()).collect();
+            format!(
+                "no kind \"{name}\" is there to stand between the nodes (DTL_HIER_ACROSS: {} or a registered one)",
+                known.join(", ")
+            )
+        })
     }
 }
 
@@ -72,7 +73,7 @@ impl Presence for Hier {
             backend.availability().map_err(|why| format!("kind \"{}\": {why}", backend.name()))
         };
         of(&self.node)?;
-        self.across().and_then(of)
+        self.across().and_then(|between| of(&between))
     }
 }
 
@@ -90,9 +91,11 @@ impl Comm for Hier {
             Ok(between) => between,
             Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "kind \"hier\": {why}"),
         };
-        let across = opened(between, args).map_err(|error| error.within("between the nodes"))?;
+        let across = opened(&between, args).map_err(|error| error.within("between the nodes"))?;
         match self.join(across.as_ref(), args) {
-            Ok((nodes, node)) => Ok(Box::new(transport::Endpoint::new(node, across, nodes))),
+            Ok((nodes, node)) => {
+                Ok(Box::new(transport::Endpoint::new(node, across, nodes, [Arc::clone(&self.node), between])))
+            }
             Err(error) => {
                 drop(across.close());
                 Err(error)

@@ -45,6 +45,7 @@ impl Nodes {
             (sizes.iter().min().copied().unwrap_or(0), sizes.iter().max().copied().unwrap_or(0));
         let nodes = if self.count == 1 { "1 node" } else { &format!("{} nodes", self.count) };
         match least == most {
+            true if most == 1 => format!("{nodes} x 1 rank"),
             true => format!("{nodes} x {most} ranks"),
             false => format!("{nodes} with {least} to {most} ranks"),
         }
@@ -90,6 +91,7 @@ mod tests {
         assert_eq!(Nodes::new(0, &[7, 7, 7, 9]).text(), "2 nodes with 1 to 3 ranks");
         assert_eq!(Nodes::new(0, &[7, 7, 9, 9]).text(), "2 nodes x 2 ranks");
         assert_eq!(Nodes::new(0, &[7, 7]).text(), "1 node x 2 ranks");
+        assert_eq!(Nodes::new(0, &[7, 9]).text(), "2 nodes x 1 rank");
     }
 
     #[test]

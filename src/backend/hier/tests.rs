@@ -7,12 +7,18 @@ use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
 use crate::backend::local;
 use crate::runtime::backend::{Done, OpId, OpenArgs, Selector, SendMode, Transport};
+use crate::runtime::registry::Backend;
 use crate::sys::buf::{Addr, Region, Scratch};
 use std::sync::Arc;
 
 fn fabric(size: i32) -> Vec<Box<dyn Transport>> {
     let [_, threads] = local::backends();
     threads.comm.expect("comm").open_ranks(size).expect("ranks of one process").expect("open")
+}
+
+fn kinds() -> [Arc<Backend>; 2] {
+    let [alone, threads] = local::backends();
+    [threads, alone].map(Arc::new)
 }
 
 /// All ranks of a job on these nodes.
@@ -25,7 +31,7 @@ fn job(of: &[i32]) -> Vec<Endpoint> {
     ranks
         .map(|((rank, across), node)| {
             let inside = inside[*node as usize].next().expect("a rank");
-            Endpoint::new(inside, across, Nodes::new(rank, of))
+            Endpoint::new(inside, across, Nodes::new(rank, of), kinds())
         })
         .collect()
 }
@@ -75,7 +81,10 @@ fn messages_go_their_way_and_come_from_the_right_rank() {
             assert_eq!(first(&into), (10 * source + dest) as u8);
         }
         assert_eq!(comm.nodes(), Some(&[0, 1, 0, 1, 2][..]));
-        assert!(!comm.is_one_node() && comm.describe().starts_with("3 nodes with 1 to 2 ranks: "));
+        assert!(
+            !comm.is_one_node()
+                && comm.describe().starts_with("3 nodes with 1 to 2 ranks: threads inside, self between (")
+        );
     }
     assert_eq!(
         ranks[0].isend(Region::EMPTY, 5, 0, SendMode::Standard).unwrap_err().status(),
@@ -218,7 +227,10 @@ fn without_a_kind_between_the_nodes_it_is_not_available() {
     let shm = Arc::new(crate::backend::shm::backend());
     let hier = super::backend(Arc::clone(&shm), vec![shm]);
     let why = hier.availability().unwrap_err();
-    assert!(why.contains("no kind \"mpi\"") && why.contains("DTL_HIER_ACROSS: shm"), "{why}");
+    assert!(
+        why.contains("no kind \"mpi\"") && why.contains("DTL_HIER_ACROSS: shm or a registered one"),
+        "{why}"
+    );
     let args = OpenArgs {
         flags: 0,
         named: Some((0, 1)),

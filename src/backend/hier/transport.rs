@@ -4,6 +4,7 @@ use super::nodes::Nodes;
 use super::router::Router;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::registry::Backend;
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
 use std::sync::Arc;
@@ -16,16 +17,31 @@ pub(super) struct Endpoint {
     rank: i32,
     size: i32,
     description: String,
+    /// Shares, which keep a registered one registered.
+    _kinds: [Arc<Backend>; 2],
 }
 
 impl Endpoint {
-    pub(super) fn new(node: Box<dyn Transport>, across: Box<dyn Transport>, nodes: Nodes) -> Self {
+    /// `kinds`: those of the two.
+    pub(super) fn new(
+        node: Box<dyn Transport>,
+        across: Box<dyn Transport>,
+        nodes: Nodes,
+        kinds: [Arc<Backend>; 2],
+    ) -> Self {
         let (rank, size) = (across.rank(), across.size());
-        let description =
-            format!("{}: inside {}, between {}", nodes.text(), node.describe(), across.describe());
+        // What matters first: a C program gets the beginning.
+        let description = format!(
+            "{}: {} inside, {} between ({}; {})",
+            nodes.text(),
+            kinds[0].name(),
+            kinds[1].name(),
+            node.describe(),
+            across.describe()
+        );
         let nodes = Arc::new(nodes);
         let router = Mutex::new(Some(Router::new(node, across, Arc::clone(&nodes))));
-        Endpoint { router, nodes, rank, size, description }
+        Endpoint { router, nodes, rank, size, description, _kinds: kinds }
     }
 
     #[inline]
