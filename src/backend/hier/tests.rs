@@ -10,6 +10,7 @@ use crate::runtime::backend::{Done, OpId, OpenArgs, Selector, SendMode, Transpor
 use crate::runtime::registry::Backend;
 use crate::sys::buf::{Addr, Region, Scratch};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn fabric(size: i32) -> Vec<Box<dyn Transport>> {
     let [_, threads] = local::backends();
@@ -141,6 +142,80 @@ fn receives_match_in_the_order_posted() {
         let done = end(&ranks[0], op);
         assert_eq!((done.source, done.word, done.status), (2, word, DTL_SUCCESS));
         assert_eq!(first(&into[index]), what);
+    }
+}
+
+#[test]
+fn a_receive_waits_behind_one_from_any_source() {
+    let ranks = job(&[0, 1]);
+    let into = [buffer(&[0]), buffer(&[0])];
+    let any = ranks[0].irecv(into[0].region(), from(DTL_ANY_SOURCE, 5)).expect("irecv");
+    let behind = ranks[0].irecv(into[1].region(), from(1, 5)).expect("irecv");
+    send(&ranks[1], 1, 0, 5);
+    assert_eq!(ranks[0].test(behind).expect("test"), None);
+    assert_eq!((end(&ranks[0], any).source, first(&into[0])), (1, 1));
+    send(&ranks[1], 2, 0, 5);
+    assert_eq!((end(&ranks[0], behind).source, first(&into[1])), (1, 2));
+}
+
+/// What takes which message of one source does not depend on when they come: receives in the order
+/// posted, messages in the order sent. So it can be compared with the plainest matching.
+#[test]
+fn messages_that_come_at_any_moment_are_matched_in_order() {
+    const MESSAGES: usize = 3000;
+    let mut ranks = job(&[0, 1]);
+    let (sender, receiver) = (ranks.pop().expect("rank 1"), ranks.pop().expect("rank 0"));
+    let mut state = 1_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let words: Vec<u64> = (0..MESSAGES).map(|_| 1 + random(2)).collect();
+    let mut posted: Vec<(Selector, Option<OpId>, Scratch)> = Vec::new();
+    let sent = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let (words, sender, sent) = (&words, &sender, &sent);
+        scope.spawn(move || {
+            for (number, word) in (0_u64..).zip(words) {
+                let data = Scratch::of_words(&[number]).expect("memory");
+                let op = sender.isend(data.region(), 0, *word, SendMode::Standard).expect("isend");
+                while sender.test(op).expect("test").is_none() {}
+                sent.fetch_add(1, Ordering::Relaxed);
+                (0..16 * (number % 64)).for_each(|_| std::hint::spin_loop());
+            }
+        });
+        while posted.len() < MESSAGES {
+            let source = if random(2) == 0 { DTL_ANY_SOURCE } else { 1 };
+            let word = 1 + random(3);
+            let select = if word == 3 { any_tag(source) } else { from(source, word) };
+            let into = Scratch::of_words(&[u64::MAX]).expect("memory");
+            // A few receives ahead: that is when messages find them in the middle of a look.
+            if random(2) == 0 && posted.len() < sent.load(Ordering::Relaxed) + 4 {
+                let op = receiver.irecv(into.region(), select).expect("irecv");
+                posted.push((select, Some(op), into));
+            } else if let Some(taken) = receiver.take(select).expect("take") {
+                let op = receiver.receive_matched(taken.message, into.region()).expect("receive");
+                assert_eq!(end(&receiver, op).source, 1);
+                posted.push((select, None, into));
+            }
+            receiver.progress();
+        }
+    });
+    let mut free: Vec<usize> = (0..posted.len()).collect();
+    for (number, word) in words.iter().enumerate() {
+        let Some(place) = free.iter().position(|index| posted[*index].0.takes(1, *word)) else { continue };
+        let (_, op, into) = &posted[free.remove(place)];
+        if let Some(op) = op {
+            assert_eq!(end(&receiver, *op).status, DTL_SUCCESS);
+        }
+        assert_eq!(into.words(), [number as u64], "the receive that takes message {number}");
+    }
+    for index in free {
+        if let (_, Some(op), _) = posted[index] {
+            assert_eq!(receiver.test(op).expect("test"), None, "receive {index} got what is not its own");
+            receiver.cancel(op).expect("cancel");
+            assert_eq!(end(&receiver, op).status, DTL_ERROR_CANCELED);
+        }
     }
 }
 
