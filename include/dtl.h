@@ -786,7 +786,8 @@ typedef struct dtl_comm_desc_t {
     uint32_t struct_size;
     /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), or 0.
     uint32_t flags;
-    /// "auto", "self", "shm", "mpi" or the name of a registered backend with a comm table. NULL = "auto".
+    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them) or the
+    /// name of a registered backend with a comm table. NULL = "auto".
     /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
     /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
     /// dtl_finalize (see dtl_comm_from_mpi_fint).
@@ -810,9 +811,9 @@ typedef struct dtl_comm_desc_t {
 /// Initial value of a dtl_comm_desc_t.
 #define DTL_COMM_DESC_INIT {sizeof(dtl_comm_desc_t), 0, NULL, 0, 0, NULL, 0, NULL}
 
-/// Flag of dtl_comm_desc_t: collectives go on giving results that are bitwise equal between kinds, runs and
-/// timings, also where a kind brings faster ones of its own that are not. Today none does (also
-/// DTL_DETERMINISTIC=1).
+/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and timings,
+/// also where there are faster ones that are not: over several nodes ("hier") reductions go node by node
+/// unless this is set. Every rank gets the identical result with and without it. Also DTL_DETERMINISTIC=1.
 #define DTL_COMM_DETERMINISTIC 1u
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator that is
@@ -2088,7 +2089,8 @@ DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
 
 /// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
 /// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
-/// memory if all ranks run on this node ("shm"). Collective at the first use: all ranks open it.
+/// memory if all ranks run on this node ("shm"), over several nodes "hier", else "mpi". Collective at the
+/// first use: all ranks open it.
 ///
 /// @param out  DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
 /// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text says what is missing). DTL_ERROR_TIMEOUT:
@@ -2693,7 +2695,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
 DTL_NODISCARD dtl_status_t dtl_comm_split(dtl_comm_t comm, int32_t color, int32_t key,
     dtl_comm_t *out);
 
-/// Makes one communicator for each node: of the ranks that run under one kernel. Collective over `comm`.
+/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that it
+/// counts as one node). Collective over `comm`.
 ///
 /// @param key  as in dtl_comm_split.
 /// @param out  yours.
@@ -2796,7 +2799,7 @@ DTL_NODISCARD dtl_status_t dtl_topology(dtl_topology_t *out_topology);
 DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *cpus, uint64_t capacity, uint64_t *out_count);
 
 /// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds "self",
-/// "threads" and "shm" know; for a registered kind the launcher's environment answers, if it speaks of the
+/// "threads", "shm" and "hier" know; for any other the launcher's environment answers, if it speaks of the
 /// same rank and size.
 ///
 /// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no more

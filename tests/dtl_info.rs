@@ -74,6 +74,7 @@ fn the_text_has_everything_and_fits() {
         "null",
         "self",
         "shm",
+        "hier",
         "pinned",
     ] {
         assert!(text.contains(part), "no {part} in\n{text}");
@@ -168,6 +169,8 @@ fn the_communicator_follows_the_launcher_and_is_not_opened() {
         ("SLURM_STEP_TASKS_PER_NODE", "1"),
     ];
     assert_eq!(chosen("communicator", &slurm), "self: Slurm started one rank");
+    let several = [&MPIRUN[..], &[("DTL_FAKE_NODES", "2x2"), ("DTL_HIER_ACROSS", "shm")]].concat();
+    assert_eq!(chosen("communicator", &several), "hier: DTL_FAKE_NODES=2x2 pretends nodes");
     assert!(begin.elapsed() < Duration::from_secs(20), "it waited for {:?}", begin.elapsed());
     let all = json(&["--json"], &MPIRUN);
     assert_eq!((&all["communicator"]["rank"], &all["communicator"]["size"]), (&1.into(), &4.into()));

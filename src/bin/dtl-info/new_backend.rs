@@ -71,7 +71,7 @@ impl Language {
 }
 
 /// Names that the library has backends or choices of.
-const TAKEN: [&str; 7] = ["auto", "host", "null", "self", "threads", "shm", "mpi"];
+const TAKEN: [&str; 8] = ["auto", "host", "null", "self", "threads", "shm", "mpi", "hier"];
 
 /// A file to write.
 struct File {
