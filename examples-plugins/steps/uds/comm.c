@@ -150,9 +150,8 @@ static dtl_status_t comm_open(void *self, const dtl_comm_open_t *args, void **ou
     const int32_t size = args->size > 0 ? args->size : 1, rank = args->size > 0 ? args->rank : 0;
     const struct timeval limit = {(time_t)(args->timeout_ns / 1000000000), 1};
     const struct sockaddr_un own = address(args->job, number, rank);
-    comm_t *comm = calloc(1, sizeof *comm);
-    if (comm == NULL || size > MOST || (size > 1 && args->job[0] == 0)) {
-        free(comm);
+    comm_t *comm = size > MOST || (size > 1 && args->job[0] == 0) ? NULL : calloc(1, sizeof *comm);
+    if (comm == NULL) {
         return uds_fail(self, DTL_ERROR_INVALID_ARGUMENT, "%d ranks: name the job, and use at most %d", size, MOST);
     }
     memset(comm->out, -1, sizeof comm->out);
