@@ -66,6 +66,11 @@ static dtl_status_t load(const dtl_host_api_t* host)
     DTL_TRY(host->backend_register("half", &table, NULL, 0, &backend));
     DTL_IGNORE(host->set_error("the second half is missing"));
     return DTL_ERROR_INIT_FAILED;
+#elif defined(REPLACES_AND_FAILS)
+    DTL_TRY(host->backend_register("host", &table, NULL, DTL_REGISTER_REPLACE, &backend));
+    DTL_TRY(host->backend_register("host", &table, NULL, DTL_REGISTER_REPLACE, &backend));
+    DTL_IGNORE(host->set_error("a change of mind"));
+    return DTL_ERROR_INIT_FAILED;
 #elif defined(LOAD_ANSWERS_NONSENSE)
     return 4711;
 #elif defined(BAD_TABLE)
