@@ -1,6 +1,6 @@
 //! Starting processes that end with this one, and hearing of signals without a handler.
 //!
-//! For the launcher; the library itself starts no process and touches no signal.
+//! For the programs; the library itself starts no process and touches no signal.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -134,6 +134,16 @@ impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Whether this process ignores a signal, as `nohup` makes it ignore SIGHUP.
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all-zero is a valid sigaction: no function, no flags.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only asks; `now` is writable.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) };
+    asked == 0 && now.sa_sigaction == libc::SIG_IGN
 }
 
 /// Sends a signal. A process that is gone already is not an error.

@@ -4,6 +4,7 @@
 use crate::generate;
 use crate::options::Run;
 use crate::shrink::{self, Change};
+use crate::stop;
 use crate::worker::{CANNOT, is_threaded};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
@@ -155,8 +156,9 @@ fn attempt(run: &Run, change: Change) -> Option<Outcome> {
 
 /// Starts the ranks and waits for them.
 fn watched(run: &Run, shows: bool) -> Result<Outcome, Error> {
+    stop::check(None)?;
     let scratch = Scratch::new()?;
-    let mut child = command(run)?
+    let mut child = stop::with_us(&mut command(run)?)
         .arg("--progress")
         .arg(&scratch.path)
         .stderr(Stdio::piped())
@@ -194,6 +196,7 @@ fn until_it_ends(
             bar.finish_and_clear();
             return Ok(Some(status));
         }
+        stop::check(Some(child))?;
         let now = scratch.read();
         if now != last {
             (last, since) = (now, Instant::now());

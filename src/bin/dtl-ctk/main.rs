@@ -22,6 +22,7 @@ mod rank;
 mod reference;
 mod sample;
 mod shrink;
+mod stop;
 mod tests;
 mod user;
 mod worker;
@@ -67,10 +68,18 @@ fn start(options: RunOptions) -> ExitCode {
     match options.task() {
         Err(error) => misused(&error),
         Ok(Task::Random(run)) if run.worker || is_a_rank(&run) => worker::work(&run),
-        Ok(Task::Random(run)) => drive::drive(&run),
+        Ok(Task::Random(run)) => {
+            stop::listen();
+            let ended = drive::drive(&run);
+            stop::status().unwrap_or(ended)
+        }
         Ok(Task::Named(wanted)) => {
             let launched = wanted.place() == kit::options::Place::Processes && is_launched();
-            kit::drive::drive(&wanted, launched)
+            if !launched {
+                stop::listen();
+            }
+            let ended = kit::drive::drive(&wanted, launched);
+            stop::status().unwrap_or(ended)
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::kit::options::{Place, Target, Wanted, Work, is_of_ranks};
 use crate::kit::outcome::{Stop, say};
 use crate::kit::report::{Ended, Entry, Run};
 use crate::kit::{catalog, stress, worker};
+use crate::stop;
 use crate::worker::CANNOT;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::HashMap;
@@ -207,7 +208,7 @@ impl<'a> Session<'a> {
         let command = self.command().map_err(cannot)?;
         let name = command.get_program().to_string_lossy().into_owned();
         let mut command = command;
-        let mut child = command
+        let mut child = stop::with_us(&mut command)
             .stdout(Stdio::null())
             .stderr(said)
             .spawn()
@@ -224,6 +225,7 @@ impl<'a> Session<'a> {
             if let Some(status) = child.try_wait()? {
                 return Ok(Some(status));
             }
+            stop::check(Some(child))?;
             let now = std::fs::metadata(self.folder.join("report")).map_or(0, |data| data.len());
             if now != size {
                 (size, since) = (now, Instant::now());
