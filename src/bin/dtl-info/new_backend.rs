@@ -98,6 +98,12 @@ fn check_name(name: &str) -> Result<(), String> {
             "a backend cannot be named \"{name}\": use 1 to 63 letters, digits, '_', '-', '.'"
         ));
     }
+    // Its header is named after it, and its folder: dtl.h would be two files, ".." the folder above.
+    if name == "dtl" || !name.contains(|c: char| c.is_ascii_alphanumeric()) || name.starts_with(['.', '-']) {
+        return Err(format!(
+            "a backend of that name (\"{name}\") cannot be written: take one that begins with a letter and is not dtl"
+        ));
+    }
     if TAKEN.contains(&name) {
         return Err(format!("a backend cannot be named \"{name}\": the library has one of this name"));
     }
@@ -223,7 +229,7 @@ mod tests {
 
     #[test]
     fn bad_names_are_named() {
-        for bad in ["", "a b", "a/b", "auto", "shm", "ä", &"x".repeat(64)] {
+        for bad in ["", "a b", "a/b", "auto", "shm", "ä", ".", "..", "-x", "__", "dtl", &"x".repeat(64)] {
             assert!(check_name(bad).expect_err("bad").contains(&format!("\"{bad}\"")), "{bad}");
         }
         assert!(check_name(&"x".repeat(63)).is_ok());
