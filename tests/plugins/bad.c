@@ -1,6 +1,7 @@
 /* Plugins that go wrong, each in the one way that its macro says. Not a test by itself. */
 #include <dtl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,6 +17,9 @@ static void crash(void)
 #endif
 #ifdef CRASH_IN_CONSTRUCTOR
 __attribute__((constructor)) static void before(void) { crash(); }
+#endif
+#ifdef ABORT_AT_END
+__attribute__((destructor)) static void after(void) { abort(); }
 #endif
 #ifdef CRASH_WHEN_ASKED
 static dtl_status_t asked(void* self, int32_t* yes, char* why, uint64_t cap)
@@ -133,6 +137,9 @@ DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t* host, d
     plugin.load = NULL;
 #elif defined(NO_NAME)
     plugin.name = NULL;
+#elif defined(ODD_TEXTS)
+    plugin.version = "1\n2";
+    plugin.description = "a bell \a\033[31m and more";
 #elif defined(NOT_FILLED_IN)
     (void)plugin;
     return DTL_SUCCESS;

@@ -3,7 +3,7 @@
 //! C entries (`rank`, `collective`, `batch`), compared with a serial reference (`reference`), made small when
 //! they fail (`drive`).
 //!
-//! It sees no more of the library than a C program does.
+//! What it tests of the library it sees as a C program does.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks to its user")]
 #![allow(clippy::indexing_slicing, reason = "an index out of range is a bug of the kit, and says so")]
 

@@ -275,6 +275,13 @@ impl<'a> Session<'a> {
                 }
             }
         }
+        // Libraries are closed at the end of the process: that belongs to the last test.
+        let ended_well = status.is_some_and(|status| status.success());
+        if let Some((_, ended, _)) = results.last_mut().filter(|_| !ended_well)
+            && !matches!(ended, Ended::Failed(_))
+        {
+            *ended = Ended::Failed(format!("behind it, at the end of the process, {}", self.why(status)));
+        }
         Ok(results)
     }
 
@@ -415,6 +422,12 @@ fn under_launcher(
     });
     match outcome {
         Ok(()) => Ok(entries),
-        Err(why) => Err((CANNOT, why)),
+        Err(why) => Err((
+            CANNOT,
+            format!(
+                "{why}; by its environment this is a rank of a launcher's job, where comm tests run: if nobody \
+                 launched it, unset DTL_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and SLURM_STEP_ID"
+            ),
+        )),
     }
 }
