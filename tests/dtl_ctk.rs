@@ -231,6 +231,13 @@ fn wrong_words_of_named_tests_have_their_statuses() {
     assert_eq!(status(&["--backend", "null", "--component", "memroy"]), Some(2));
     assert_eq!(status(&["--backend", "null", "--kind", "shm"]), Some(2), "two targets");
     assert_eq!(status(&["--component", "abi", "--json", "/nowhere/there"]), Some(3));
+    for arguments in [["list", "--cases"].as_slice(), &["run", "--backend", "null", "--only", "memory.host"]]
+    {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+        let ended = command.args(arguments).stdout(full).status().expect("dtl-ctk starts");
+        assert_eq!(ended.code(), Some(3), "{arguments:?}: a report that is lost");
+    }
     let mut left_over = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
     left_over.args(["run", "--backend", "null", "--only", "memory.host"]).env("DTL_RANK", "0");
     let output = left_over.output().expect("dtl-ctk starts");

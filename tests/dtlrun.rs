@@ -119,6 +119,18 @@ fn prefixes_on_whole_lines() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_no_success() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let mut command = dtlrun(&["-n", "2", "--prefix", "sh", "-c", "echo here"]);
+    let output = command.stdout(full()).stderr(Stdio::piped()).spawn().expect("starts");
+    let output = output.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(err(&output).starts_with("dtlrun: output of the ranks is lost: No space"), "{}", err(&output));
+    let mut command = dtlrun(&["-n", "2", "--prefix", "sh", "-c", "echo here; exit 3"]);
+    assert_eq!(command.stdout(full()).stderr(Stdio::null()).status().expect("ends").code(), Some(3));
+}
+
+#[test]
 fn output_that_nobody_reads_up_to_its_end_does_not_hang() {
     // A grandchild keeps the pipe open; the rank has ended.
     let started = Instant::now();

@@ -37,6 +37,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let ended = run();
+    let Some(why) = kit::outcome::lost() else { return ended };
+    eprintln!("dtl-ctk: standard output: {why}");
+    if ended == ExitCode::SUCCESS { ExitCode::from(worker::CANNOT) } else { ended }
+}
+
+fn run() -> ExitCode {
     match Options::parse().command {
         Command::Run(run) => start(*run),
         Command::List(list) => say_list(&list),

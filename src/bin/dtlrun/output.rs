@@ -5,9 +5,12 @@ use dtl::sys::child::set_nonblocking;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{ChildStderr, ChildStdout};
+use std::sync::OnceLock;
 
 /// A line longer than this is passed on in pieces.
 const LONGEST_LINE: usize = 64 << 10;
+
+static LOST: OnceLock<String> = OnceLock::new();
 
 enum Source {
     Out(ChildStdout),
@@ -82,10 +85,20 @@ impl Stream {
         if !text.ends_with(b"\n") {
             text.push(b'\n');
         }
-        // If nobody reads us any more there is nobody to tell.
-        let _ = match self.source {
+        let written = match self.source {
             Source::Out(_) => std::io::stdout().write_all(&text),
             Source::Err(_) => std::io::stderr().write_all(&text),
         };
+        // That nobody reads us any more (`| head`) is no loss.
+        if let Err(error) = written
+            && error.kind() != ErrorKind::BrokenPipe
+        {
+            let _ = LOST.set(error.to_string()); // the first reason counts
+        }
     }
+}
+
+/// Why output of the ranks could not be passed on; `None` if all was.
+pub(crate) fn lost() -> Option<&'static str> {
+    LOST.get().map(String::as_str)
 }

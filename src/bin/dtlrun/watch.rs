@@ -1,7 +1,7 @@
 //! Waiting for the ranks: signals, failures, the end.
 
 use crate::options::{OnFailure, Options};
-use crate::output::{Stream, streams_of};
+use crate::output::{self, Stream, streams_of};
 use crate::ranks::Rank;
 use dtl::sys::child::{Signals, signal};
 use dtl::sys::socket::wait_readable;
@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// How long a rank has between SIGTERM and SIGKILL.
 const MERCY: Duration = Duration::from_secs(2);
+
+/// Exit status when the ranks' output could not be written.
+const NOT_PASSED_ON: u8 = 125;
 
 /// See the module's text.
 pub(crate) struct Watch {
@@ -52,7 +55,13 @@ impl Watch {
             stream.pump();
             stream.flush();
         }
-        self.code
+        match output::lost() {
+            None => self.code,
+            Some(why) => {
+                say(&format!("output of the ranks is lost: {why}"));
+                if self.code == 0 { NOT_PASSED_ON } else { self.code }
+            }
+        }
     }
 
     fn wait(&mut self, streams: &mut Vec<Stream>) {
