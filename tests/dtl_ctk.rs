@@ -231,13 +231,6 @@ fn wrong_words_of_named_tests_have_their_statuses() {
     assert_eq!(status(&["--backend", "null", "--component", "memroy"]), Some(2));
     assert_eq!(status(&["--backend", "null", "--kind", "shm"]), Some(2), "two targets");
     assert_eq!(status(&["--component", "abi", "--json", "/nowhere/there"]), Some(3));
-    for arguments in [["list", "--cases"].as_slice(), &["run", "--backend", "null", "--only", "memory.host"]]
-    {
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
-        let ended = command.args(arguments).stdout(full).status().expect("dtl-ctk starts");
-        assert_eq!(ended.code(), Some(3), "{arguments:?}: a report that is lost");
-    }
     let mut left_over = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
     left_over.args(["run", "--backend", "null", "--only", "memory.host"]).env("DTL_RANK", "0");
     let output = left_over.output().expect("dtl-ctk starts");
@@ -280,6 +273,25 @@ fn crashes_and_hangs_are_failures_of_one_test() {
     let hung = with("comm.test.hangs");
     assert!(hung.matches("timed out after 2 s").count() == 2, "{hung}");
     assert_eq!(status(&["--backend", "sample", "--fault", "no.such.fault"]), Some(2));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_no_success() {
+    let named = ["run", "--backend", "null", "--only", "memory.host"];
+    let cases = ["run", "--kind", "self", "--cases", "3"];
+    for arguments in [["list", "--cases"].as_slice(), &named, &cases] {
+        let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+        command.args(arguments).stdout(full());
+        assert_eq!(command.status().expect("it starts").code(), Some(3), "{arguments:?}");
+        assert_eq!(command.stderr(full()).status().expect("it starts").code(), Some(3), "{arguments:?}");
+        let (reader, writer) = std::os::unix::net::UnixStream::pair().expect("two ends");
+        drop(reader); // as of `| head`
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+        let ended =
+            command.args(arguments).stdout(std::os::fd::OwnedFd::from(writer)).status().expect("it starts");
+        assert_eq!(ended.code(), Some(0), "{arguments:?}");
+    }
 }
 
 /// Processes that have this text among their arguments.

@@ -4,7 +4,6 @@
 //! they fail (`drive`).
 //!
 //! What it tests of the library it sees as a C program does.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks to its user")]
 #![allow(clippy::indexing_slicing, reason = "an index out of range is a bug of the kit, and says so")]
 
 mod api;
@@ -28,7 +27,7 @@ mod user;
 mod worker;
 
 use clap::Parser;
-use kit::outcome::say;
+use kit::outcome::{complain, say};
 use kit::{checklist, show};
 use options::{Cases, Command, List, Options, Run, RunOptions, Task};
 use std::fs::File;
@@ -39,7 +38,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let ended = run();
     let Some(why) = kit::outcome::lost() else { return ended };
-    eprintln!("dtl-ctk: standard output: {why}");
+    complain!("dtl-ctk: standard output: {why}");
     if ended == ExitCode::SUCCESS { ExitCode::from(worker::CANNOT) } else { ended }
 }
 
@@ -58,7 +57,7 @@ fn run() -> ExitCode {
         Command::Cases(cases) => match write_cases(&cases) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("dtl-ctk: {}: {error}", cases.out.display());
+                complain!("dtl-ctk: {}: {error}", cases.out.display());
                 ExitCode::from(worker::CANNOT)
             }
         },
@@ -67,7 +66,7 @@ fn run() -> ExitCode {
 }
 
 fn misused(error: &str) -> ExitCode {
-    eprintln!("dtl-ctk: {error}");
+    complain!("dtl-ctk: {error}");
     ExitCode::from(2)
 }
 

@@ -5,7 +5,7 @@
 use crate::kit::catalog::Test;
 use crate::kit::expect::{self, Expected};
 use crate::kit::options::{Place, Target, Wanted, Work, is_of_ranks};
-use crate::kit::outcome::{Stop, say};
+use crate::kit::outcome::{Stop, complain, say};
 use crate::kit::report::{Ended, Entry, Run};
 use crate::kit::{catalog, stress, worker};
 use crate::stop;
@@ -46,7 +46,7 @@ pub(crate) fn drive(wanted: &Wanted, launched: bool) -> ExitCode {
             if run.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err((code, text)) => {
-            eprintln!("dtl-ctk: {text}");
+            complain!("dtl-ctk: {text}");
             ExitCode::from(code)
         }
     }

@@ -41,6 +41,12 @@ macro_rules! say {
 }
 pub(crate) use say;
 
+/// A line on standard error; if it cannot be written there is nobody to tell.
+macro_rules! complain {
+    ($($text:tt)+) => { drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)+)))) };
+}
+pub(crate) use complain;
+
 static LOST: OnceLock<String> = OnceLock::new();
 
 /// See [`say`].
