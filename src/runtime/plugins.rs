@@ -233,6 +233,9 @@ fn error_with_owner(error: Error, name: &str) -> Error {
 
 fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
     let error = match refusal {
+        Refusal::System(_) if path.as_os_str().is_empty() => {
+            return Error::new(DTL_ERROR_NOT_FOUND, "the path of a plugin is empty: name a file or folder");
+        }
         Refusal::System(error) if error.kind() == ErrorKind::NotFound => {
             Error::new(DTL_ERROR_NOT_FOUND, "there is no such file or folder")
         }

@@ -107,6 +107,7 @@ static void test_no_plugin_at_all(void) {
     refuse("/no/such/file.so", DTL_ERROR_NOT_FOUND, "no such file");
     refuse(plugins, DTL_ERROR_UNAVAILABLE, "no regular file");
     CHECK_STATUS(dtl_backend_load("", NULL), DTL_ERROR_NOT_FOUND);
+    CHECK_TEXT("path of a plugin is empty");
     CHECK_STATUS(dtl_backend_load(NULL, NULL), DTL_ERROR_NULL_POINTER);
     CHECK_STATUS(dtl_backend_load_dir("/no/such/folder", NULL), DTL_ERROR_NOT_FOUND);
     CHECK_STATUS(dtl_backend_load_dir(in(plugins, "good.so"), NULL), DTL_ERROR_UNAVAILABLE);

@@ -84,7 +84,7 @@ pub(crate) fn drive(run: &Run) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(outcome) => {
-            eprint!("{}", outcome.said);
+            outcome.said.lines().for_each(|line| complain!("{line}"));
             match outcome.case {
                 Some(number) if !outcome.cannot() => {
                     failed(run, number, &outcome);
@@ -119,7 +119,7 @@ fn failed(run: &Run, number: u64, outcome: &Outcome) {
     let mut case = generate::case(&small.choice.space(small.ranks), number);
     shrink::apply(&mut case, &small.shrink);
     complain!("dtl-ctk: the smallest form that fails: {}", case.describe());
-    eprint!("{said}");
+    said.lines().for_each(|line| complain!("{line}"));
     small.timeout = run.timeout;
     say_command(&small);
 }
