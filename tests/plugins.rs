@@ -180,6 +180,16 @@ fn a_crash_at_the_end_is_seen_by_probe_and_kit() {
 }
 
 #[test]
+fn who_closes_what_is_not_its_own() {
+    let folder = Folder::new();
+    let (status, line) = probe(&folder.plugin("three.so", "bad.c", &["-DCLOSES_UP_TO=3"]));
+    assert!(status == 0 && line.contains(": bad, ABI 1: bad (device)"), "{status} {line}");
+    let (status, line) = probe(&folder.plugin("all.so", "bad.c", &["-DCLOSES_UP_TO=1024"]));
+    let expected = "it closed descriptors that are not its own, in its load";
+    assert!(status == 3 && line.contains(expected), "{status} {line}");
+}
+
+#[test]
 fn texts_of_a_plugin_are_lines() {
     let folder = Folder::new();
     let file = folder.bad("ODD_TEXTS");

@@ -62,6 +62,10 @@ static dtl_status_t load(const dtl_host_api_t* host)
     table.is_available = asked;
 #elif defined(HANG_IN_LOAD)
     for (;;) sleep(1);
+#elif defined(CLOSES_UP_TO)
+    const int end = CLOSES_UP_TO;
+    int fd;
+    for (fd = 0; fd < end; fd++) (void)close(fd);
 #elif defined(EXIT_IN_LOAD)
     _exit(0);
 #elif defined(REGISTERS_NOTHING)
