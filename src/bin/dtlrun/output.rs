@@ -90,9 +90,7 @@ impl Stream {
             Source::Err(_) => std::io::stderr().write_all(&text),
         };
         // That nobody reads us any more (`| head`) is no loss.
-        if let Err(error) = written
-            && error.kind() != ErrorKind::BrokenPipe
-        {
+        if let Some(error) = written.err().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
             let _ = LOST.set(error.to_string()); // the first reason counts
         }
     }

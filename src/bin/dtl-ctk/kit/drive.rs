@@ -277,9 +277,9 @@ impl<'a> Session<'a> {
         }
         // Libraries are closed at the end of the process: that belongs to the last test.
         let ended_well = status.is_some_and(|status| status.success());
-        if let Some((_, ended, _)) = results.last_mut().filter(|_| !ended_well)
-            && !matches!(ended, Ended::Failed(_))
-        {
+        let last =
+            results.last_mut().filter(|(_, ended, _)| !ended_well && !matches!(ended, Ended::Failed(_)));
+        if let Some((_, ended, _)) = last {
             *ended = Ended::Failed(format!("behind it, at the end of the process, {}", self.why(status)));
         }
         Ok(results)

@@ -51,9 +51,8 @@ static LOST: OnceLock<String> = OnceLock::new();
 
 /// See [`say`].
 pub(crate) fn put(line: Arguments) {
-    if let Err(error) = writeln!(std::io::stdout(), "{line}")
-        && error.kind() != ErrorKind::BrokenPipe
-    {
+    let failed = writeln!(std::io::stdout(), "{line}").err();
+    if let Some(error) = failed.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
         let _ = LOST.set(error.to_string()); // the first reason counts
     }
 }
