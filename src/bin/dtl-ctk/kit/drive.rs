@@ -46,7 +46,7 @@ pub(crate) fn drive(wanted: &Wanted, launched: bool) -> ExitCode {
             match run.away() {
                 _ if !run.passed() => ExitCode::FAILURE,
                 Some(why) => {
-                    eprintln!("dtl-ctk: {}: {why}", run.subject);
+                    complain!("dtl-ctk: {}: {why}", run.subject);
                     ExitCode::from(CANNOT)
                 }
                 None => ExitCode::SUCCESS,
