@@ -940,7 +940,8 @@ typedef struct dtl_device_vtable_t {
     dtl_status_t (*count)(void *self, int32_t *out_count);
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     dtl_status_t (*set)(void *self, int32_t device);
-    /// (required) The calling thread's current device. Asked only of a thread that never set one.
+    /// (required) The calling thread's current device: 0, or what the driver says, where `set` was never
+    /// called. Asked only in such threads: the library remembers what a thread has set.
     dtl_status_t (*get)(void *self, int32_t *out_device);
     /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
     dtl_status_t (*info)(void *self, int32_t device, dtl_device_info_t *out_info);
@@ -1109,13 +1110,16 @@ typedef struct dtl_comm_open_t {
     uint32_t struct_size;
     /// Flags of the dtl_comm_desc_t.
     uint32_t flags;
-    /// Rank that the caller or launcher names; -1 = none did.
+    /// Rank that the caller or launcher names, below size; -1 = none did.
     int32_t rank;
-    /// Number of ranks that the caller or launcher names; -1 = none did.
+    /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
     int32_t size;
-    /// The job's name, the same on all ranks; may be empty, never NULL.
+    /// The job's name: the same on all ranks and in every open of the job, and no other job on this node
+    /// has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller nor the
+    /// launcher names one, so a transport whose ranks meet by it refuses more than one rank with
+    /// DTL_ERROR_INVALID_ARGUMENT.
     const char *job;
-    /// How long to wait for the other ranks, in nanoseconds.
+    /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
     uint64_t timeout_ns;
     /// `native` of the dtl_comm_desc_t.
     void *native;
@@ -1165,19 +1169,26 @@ typedef struct dtl_comm_vtable_t {
     /// Must be 0.
     uint64_t flags;
     /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
-    /// Collective over the ranks.
+    /// Collective over the ranks, and called as often as the program opens one of this kind: each is a
+    /// communicator of its own, though `args` may be the same. All ranks of a job open in one order. (dup and
+    /// split do not open: they share one.) DTL_ERROR_TIMEOUT: ranks are missing; name them. A failed open
+    /// leaves nothing behind.
     dtl_status_t (*open)(void *self,
                          const dtl_comm_open_t *args,
                          void **out_comm,
                          int32_t *out_rank,
                          int32_t *out_size);
     /// (required) Closes what open gave. No operation is pending, unless the transport has not ended them
-    /// within a second; their buffers then stay valid for ever.
+    /// within a second; their buffers then stay valid for ever. What was sent must still arrive: each send
+    /// that `test` called done, also at ranks that read it later. Not collective: others close when they do,
+    /// and may see a rank that closed as one that died, once they have what it sent.
     dtl_status_t (*close)(void *self, void *comm);
     /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
     /// until the operation is done. *out_op is the transport's own word for it. The order of sends to one
-    /// rank under one word is the order of the calls. DTL_ERROR_BUSY: no room now; the library calls again
-    /// later. Any other failure is that of the send.
+    /// rank under one word is the order of the calls. Move at once what there is room for: to the program a
+    /// small send is over now, and its next call may be far away, or an `open` that waits for ranks which
+    /// wait for this message. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure
+    /// is that of the send.
     dtl_status_t (*isend)(void *self,
                           void *comm,
                           const void *buf,
