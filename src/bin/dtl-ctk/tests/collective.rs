@@ -25,6 +25,7 @@ macro_rules! random {
             concat!("comm.coll.", $name, "_random_cases"),
             "12 random cases of both forms against a serial reference, gaps and ends compared",
             random::<{ Op::$op as usize }>,
+            None,
         )
     };
 }
@@ -102,11 +103,14 @@ fn random<const OP: usize>(p: &Peer) -> Outcome {
         case: None,
         shrink: Vec::new(),
         no_shrink: true,
+        no_time_limit: p.no_time_limit,
+        launcher: None,
         worker: true,
         progress: None,
     };
     let comm = p.dup()?.comm;
-    let rank = Rank { run: &run, rank: p.rank as u64, ranks: p.size as u64, comm, progress: None };
+    let (rank, ranks) = (p.rank as u64, p.size as u64);
+    let rank = Rank { run: &run, rank, ranks, comm, cuts: p.cuts(), progress: None };
     match rank.go() {
         Ok(true) => Ok(()),
         Ok(false) => wrong!("another rank found the fault"),
