@@ -50,7 +50,7 @@ pub(super) fn start(endpoint: &Endpoint, call: &Collective) -> Result<OpId> {
     let _turn = endpoint.mpi.enter()?;
     let (mut request, mut kept) = (0, Kept::default());
     Call { endpoint, request: Some(&mut request), kept: &mut kept }.make(call)?;
-    if !kept.lists.is_empty() {
+    if !kept.lists.is_empty() || kept.data.is_some() {
         endpoint.odd.add(request, Odd::Keeps(kept));
     }
     Ok(id_of(request, false))
@@ -135,7 +135,10 @@ impl Call<'_> {
         let elements = |bytes: Region| count(bytes.len() / by.element.max(1));
         match call {
             Collective::Reduce { send, recv, root, .. } => {
-                let (n, from) = (elements(send.unwrap_or(*recv)), self.own(*send));
+                let n = elements(send.unwrap_or(*recv));
+                // MPICH 4 takes MPI_IN_PLACE for an address at roots other than 0 (more than 2 KiB).
+                let hides = send.is_none() && *root != 0 && !self.endpoint.mpi.is_open_mpi();
+                let from = if hides { self.copied(*recv)? } else { self.own(*send) };
                 mpi!(self, "MPI_Reduce", reduce, ireduce, from, at(*recv), n, datatype, op, *root)
             }
             Collective::Allreduce { send, recv, .. } => {
@@ -188,13 +191,18 @@ impl Call<'_> {
             return Ok((in_place, at(*first)));
         }
         let all = Region::allocated(first.addr(), blocks.iter().map(|block| block.len()).sum());
-        let Some(copy) = Scratch::new(all.len()) else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a reduce_scatter in place", all.len());
+        Ok((self.copied(all)?, at(*first)))
+    }
+
+    /// A copy of data that this MPI does not reduce in place, kept until the collective is over.
+    fn copied(&mut self, data: Region) -> Result<*mut c_void> {
+        let Some(copy) = Scratch::new(data.len()) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a reduction in place", data.len());
         };
-        copy.region().copy_from(all);
+        copy.region().copy_from(data);
         let from = copy.region().addr().ptr();
         self.kept.data = Some(copy);
-        Ok((from, at(*first)))
+        Ok(from)
     }
 
     fn equal_blocks(&mut self, call: &Collective) -> Result<()> {
