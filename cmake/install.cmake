@@ -51,6 +51,9 @@ install(FILES "${dtl_generated}/dtlConfig.cmake" "${dtl_generated}/dtlConfigVers
 install(FILES "${dtl_generated}/libdtl.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 install(FILES LICENSE-MIT LICENSE-APACHE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
+# Sources to learn from: the plugins that the how-tos name.
+install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/examples-plugins" DESTINATION "${CMAKE_INSTALL_DATADIR}/dtl")
+
 # The part that is compiled with the user's MPI.
 if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/mpi/dtl_mpi.c")
   install(FILES mpi/dtl_mpi.c DESTINATION "${CMAKE_INSTALL_DATADIR}/dtl")

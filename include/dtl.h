@@ -786,8 +786,11 @@ typedef struct dtl_comm_desc_t {
     uint32_t struct_size;
     /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), or 0.
     uint32_t flags;
-    /// "auto", "self", "shm", "mpi" or the name of a registered backend with a comm table. NULL = "auto".
-    /// ("threads" is opened by dtl_comm_threads.)
+    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them) or the
+    /// name of a registered backend with a comm table. NULL = "auto".
+    /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
+    /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
+    /// dtl_finalize (see dtl_comm_from_mpi_fint).
     const char *kind;
     /// This process' rank, 0 … size-1. Read only if size is set.
     int32_t rank;
@@ -808,9 +811,9 @@ typedef struct dtl_comm_desc_t {
 /// Initial value of a dtl_comm_desc_t.
 #define DTL_COMM_DESC_INIT {sizeof(dtl_comm_desc_t), 0, NULL, 0, 0, NULL, 0, NULL}
 
-/// Flag of dtl_comm_desc_t: collectives go on giving results that are bitwise equal between kinds, runs and
-/// timings, also where a kind brings faster ones of its own that are not. Today none does (also
-/// DTL_DETERMINISTIC=1).
+/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and timings,
+/// also where there are faster ones that are not: over several nodes ("hier") reductions go node by node
+/// unless this is set. Every rank gets the identical result with and without it. Also DTL_DETERMINISTIC=1.
 #define DTL_COMM_DETERMINISTIC 1u
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator that is
@@ -937,7 +940,8 @@ typedef struct dtl_device_vtable_t {
     dtl_status_t (*count)(void *self, int32_t *out_count);
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     dtl_status_t (*set)(void *self, int32_t device);
-    /// (required) The calling thread's current device. Asked only of a thread that never set one.
+    /// (required) The calling thread's current device: 0, or what the driver says, where `set` was never
+    /// called. Asked only in such threads: the library remembers what a thread has set.
     dtl_status_t (*get)(void *self, int32_t *out_device);
     /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
     dtl_status_t (*info)(void *self, int32_t device, dtl_device_info_t *out_info);
@@ -1106,13 +1110,16 @@ typedef struct dtl_comm_open_t {
     uint32_t struct_size;
     /// Flags of the dtl_comm_desc_t.
     uint32_t flags;
-    /// Rank that the caller or launcher names; -1 = none did.
+    /// Rank that the caller or launcher names, below size; -1 = none did.
     int32_t rank;
-    /// Number of ranks that the caller or launcher names; -1 = none did.
+    /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
     int32_t size;
-    /// The job's name, the same on all ranks; may be empty, never NULL.
+    /// The job's name: the same on all ranks and in every open of the job, and no other job on this node
+    /// has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller nor the
+    /// launcher names one, so a transport whose ranks meet by it refuses more than one rank with
+    /// DTL_ERROR_INVALID_ARGUMENT.
     const char *job;
-    /// How long to wait for the other ranks, in nanoseconds.
+    /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
     uint64_t timeout_ns;
     /// `native` of the dtl_comm_desc_t.
     void *native;
@@ -1162,19 +1169,26 @@ typedef struct dtl_comm_vtable_t {
     /// Must be 0.
     uint64_t flags;
     /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
-    /// Collective over the ranks.
+    /// Collective over the ranks, and called as often as the program opens one of this kind: each is a
+    /// communicator of its own, though `args` may be the same. All ranks of a job open in one order. (dup and
+    /// split do not open: they share one.) DTL_ERROR_TIMEOUT: ranks are missing; name them. A failed open
+    /// leaves nothing behind.
     dtl_status_t (*open)(void *self,
                          const dtl_comm_open_t *args,
                          void **out_comm,
                          int32_t *out_rank,
                          int32_t *out_size);
     /// (required) Closes what open gave. No operation is pending, unless the transport has not ended them
-    /// within a second; their buffers then stay valid for ever.
+    /// within a second; their buffers then stay valid for ever. What was sent must still arrive: each send
+    /// that `test` called done, also at ranks that read it later. Not collective: others close when they do,
+    /// and may see a rank that closed as one that died, once they have what it sent.
     dtl_status_t (*close)(void *self, void *comm);
     /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
     /// until the operation is done. *out_op is the transport's own word for it. The order of sends to one
-    /// rank under one word is the order of the calls. DTL_ERROR_BUSY: no room now; the library calls again
-    /// later. Any other failure is that of the send.
+    /// rank under one word is the order of the calls. Move at once what there is room for: to the program a
+    /// small send is over now, and its next call may be far away, or an `open` that waits for ranks which
+    /// wait for this message. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure
+    /// is that of the send.
     dtl_status_t (*isend)(void *self,
                           void *comm,
                           const void *buf,
@@ -2086,7 +2100,8 @@ DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
 
 /// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
 /// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
-/// memory if all ranks run on this node ("shm"). Collective at the first use: all ranks open it.
+/// memory if all ranks run on this node ("shm"), over several nodes "hier", else "mpi". Collective at the
+/// first use: all ranks open it.
 ///
 /// @param out  DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
 /// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text says what is missing). DTL_ERROR_TIMEOUT:
@@ -2160,7 +2175,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
 /// MPICH, Intel MPI or another of MPICH's family, or one with the standard binary interface (libmpi_abi).
 /// Collective over the communicator.
 ///
-///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C
+///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C; libmpi_abi: MPI_Comm_toint
 ///     lib.dtl_comm_from_mpi_fint(mpi4py.MPI.COMM_WORLD.py2f(), byref(comm))     # Python
 ///
 /// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours, keeps its
@@ -2172,15 +2187,15 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
 /// DTL_ERROR_INVALID_STATE from the beginning of MPI_Finalize on, and dtl_comm_destroy succeeds.
 /// (Without this function, dtl_comm_open with kind "mpi" initialises MPI if the program has not, with
 /// MPI_THREAD_MULTIPLE; the last dtl_finalize then finalises it, and MPI cannot be started again in this
-/// process.)
+/// process. A rank that ends without is one that has failed to Open MPI's launcher.)
 ///
-/// @param comm  what MPI_Comm_c2f gives (MPI_Fint, in Fortran the communicator itself).
+/// @param comm  what MPI_Comm_c2f or MPI_Comm_toint gives (in Fortran the communicator itself, an MPI_Fint).
 /// @param out   yours; end it with dtl_comm_destroy.
 /// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised. DTL_ERROR_INVALID_ARGUMENT:
-///         MPI_COMM_NULL, no communicator, or an intercommunicator. DTL_ERROR_UNAVAILABLE: the MPI in the
-///         process cannot be used (why is in the text). DTL_ERROR_NOT_SUPPORTED: this thread may not call
-///         MPI. DTL_ERROR_MPI: MPI answered an error (class and text in dtl_last_error). A communicator
-///         that was freed already is an error that MPI may end the process for.
+///         MPI_COMM_NULL or an intercommunicator. DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be
+///         used (why is in the text). DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI
+///         answered an error (class and text in dtl_last_error). A number that is no communicator's, or
+///         that of one which was freed, is an error that MPI may end the process for.
 /// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns, calls of
 /// MPI by the program at the same time are yours to keep apart. Below: the thread that initialised MPI; others
 /// get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`. Equivalent: MPI_Comm_dup.
@@ -2691,7 +2706,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
 DTL_NODISCARD dtl_status_t dtl_comm_split(dtl_comm_t comm, int32_t color, int32_t key,
     dtl_comm_t *out);
 
-/// Makes one communicator for each node: of the ranks that run under one kernel. Collective over `comm`.
+/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that it
+/// counts as one node). Collective over `comm`.
 ///
 /// @param key  as in dtl_comm_split.
 /// @param out  yours.
@@ -2794,7 +2810,7 @@ DTL_NODISCARD dtl_status_t dtl_topology(dtl_topology_t *out_topology);
 DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *cpus, uint64_t capacity, uint64_t *out_count);
 
 /// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds "self",
-/// "threads" and "shm" know; for a registered kind the launcher's environment answers, if it speaks of the
+/// "threads", "shm" and "hier" know; for any other the launcher's environment answers, if it speaks of the
 /// same rank and size.
 ///
 /// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no more

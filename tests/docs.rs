@@ -295,6 +295,7 @@ fn as_shown(line: &str) -> String {
         "Bruck" => "Bruck",
         "Pairwise" => "pairwise exchange",
         "AllAtOnce" => "everything at once",
+        "TwoLevel" => "two levels",
         other => panic!("{other} is new: say here what the page calls it"),
     };
     let mut collective = String::new();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dtl-ctk")).args(arguments).output().expect("dtl-ctk starts")
@@ -230,6 +231,10 @@ fn wrong_words_of_named_tests_have_their_statuses() {
     assert_eq!(status(&["--backend", "null", "--component", "memroy"]), Some(2));
     assert_eq!(status(&["--backend", "null", "--kind", "shm"]), Some(2), "two targets");
     assert_eq!(status(&["--component", "abi", "--json", "/nowhere/there"]), Some(3));
+    let mut left_over = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+    left_over.args(["run", "--backend", "null", "--only", "memory.host"]).env("DTL_RANK", "0");
+    let output = left_over.output().expect("dtl-ctk starts");
+    assert!(output.status.code() == Some(3) && err(&output).contains("unset DTL_RANK"), "{}", err(&output));
 }
 
 #[test]
@@ -268,4 +273,62 @@ fn crashes_and_hangs_are_failures_of_one_test() {
     let hung = with("comm.test.hangs");
     assert!(hung.matches("timed out after 2 s").count() == 2, "{hung}");
     assert_eq!(status(&["--backend", "sample", "--fault", "no.such.fault"]), Some(2));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_no_success() {
+    let named = ["run", "--backend", "null", "--only", "memory.host"];
+    let cases = ["run", "--kind", "self", "--cases", "3"];
+    for arguments in [["list", "--cases"].as_slice(), &named, &cases] {
+        let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+        command.args(arguments).stdout(full());
+        assert_eq!(command.status().expect("it starts").code(), Some(3), "{arguments:?}");
+        assert_eq!(command.stderr(full()).status().expect("it starts").code(), Some(3), "{arguments:?}");
+        let (reader, writer) = std::os::unix::net::UnixStream::pair().expect("two ends");
+        drop(reader); // as of `| head`
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+        let ended =
+            command.args(arguments).stdout(std::os::fd::OwnedFd::from(writer)).status().expect("it starts");
+        assert_eq!(ended.code(), Some(0), "{arguments:?}");
+    }
+}
+
+/// Processes that have this text among their arguments.
+fn processes_with(text: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").expect("processes").flatten();
+    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+}
+
+#[test]
+fn who_ends_it_ends_its_ranks() {
+    let cases = ["--kind", "shm", "--ranks", "2", "--cases", "100000000"];
+    let named = ["--kind", "shm", "--ranks", "2", "--only", "comm.match", "--stress", "100"];
+    for (number, arguments) in [("15", cases.as_slice()), ("15", named.as_slice()), ("9", cases.as_slice())] {
+        let folder = std::env::temp_dir().join(format!("dtl-ctk-ends-{}-{}", std::process::id(), number));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let place = folder.to_string_lossy().into_owned();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+        let mut child = command.arg("run").args(arguments).env("TMPDIR", &folder).spawn().expect("it starts");
+        let soon = |what: &dyn Fn() -> bool| {
+            let begin = Instant::now();
+            while !what() {
+                assert!(begin.elapsed() < Duration::from_secs(20), "{arguments:?}, signal {number}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        // dtlrun and both ranks: the name of their file is one of their arguments.
+        soon(&|| processes_with(&place) == 3);
+        let sent = Command::new("kill").args([&format!("-{number}"), &child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+        let ended = child.wait().expect("it ends");
+        soon(&|| processes_with(&place) == 0);
+        if number == "15" {
+            assert_eq!(ended.code(), Some(143));
+            let left = std::fs::read_dir(&folder).expect("its folder").count();
+            assert_eq!(left, 0, "{arguments:?}: files are left");
+        }
+        std::fs::remove_dir_all(&folder).expect("it is removed");
+    }
 }

@@ -74,6 +74,7 @@ fn the_text_has_everything_and_fits() {
         "null",
         "self",
         "shm",
+        "hier",
         "pinned",
     ] {
         assert!(text.contains(part), "no {part} in\n{text}");
@@ -112,6 +113,7 @@ fn the_json_says_the_same() {
         (&Value::Null, &"none".into())
     );
     assert_eq!(named("shm")["components"], serde_json::json!(["comm"]));
+    assert_eq!(named("mpi")["components"], serde_json::json!(["comm"]));
     assert_eq!(
         (&all["default_backend"]["name"], &all["default_backend"]["error"]),
         (&"host".into(), &Value::Null)
@@ -149,7 +151,7 @@ fn a_backend_that_is_not_there_is_a_failure_that_names_the_known_ones() {
         all["default_backend"]["error"].as_str().unwrap().contains("\"cuda\""),
         "GPU is an alias: {all:#}"
     );
-    assert_eq!(all["backends"].as_array().unwrap().len(), 5, "the rest is shown all the same");
+    assert_eq!(all["backends"].as_array().unwrap().len(), 6, "the rest is shown all the same");
 }
 
 #[test]
@@ -167,6 +169,8 @@ fn the_communicator_follows_the_launcher_and_is_not_opened() {
         ("SLURM_STEP_TASKS_PER_NODE", "1"),
     ];
     assert_eq!(chosen("communicator", &slurm), "self: Slurm started one rank");
+    let several = [&MPIRUN[..], &[("DTL_FAKE_NODES", "2x2"), ("DTL_HIER_ACROSS", "shm")]].concat();
+    assert_eq!(chosen("communicator", &several), "hier: DTL_FAKE_NODES=2x2 pretends nodes");
     assert!(begin.elapsed() < Duration::from_secs(20), "it waited for {:?}", begin.elapsed());
     let all = json(&["--json"], &MPIRUN);
     assert_eq!((&all["communicator"]["rank"], &all["communicator"]["size"]), (&1.into(), &4.into()));

@@ -166,9 +166,34 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
+fn what_cannot_be_written_whole_is_not_begun() {
+    let folder = Folder::new("half");
+    fs::create_dir(folder.0.join("mine")).unwrap();
+    fs::write(folder.0.join("mine/docs"), "a file, no folder").unwrap();
+    let output = folder.dtl_info(&["new-backend", "mine"]);
+    assert!(
+        !output.status.success() && said(&output).contains("mine/docs/backend.md: "),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(fs::read_dir(folder.0.join("mine")).unwrap().count(), 1, "only what was there");
+    fs::create_dir(folder.0.join("link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.0.join("link/plugin.c")).unwrap();
+    let output = folder.dtl_info(&["new-backend", "link"]);
+    assert!(
+        !output.status.success() && said(&output).contains("link has plugin.c already"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(fs::read_dir(folder.0.join("link")).unwrap().count(), 1, "only what was there");
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let folder = Folder::new("wrong");
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 7] = [
+        (&["new-backend", ".."], "\"..\""),
+        (&["new-backend", "dtl"], "\"dtl\""),
         (&["new-backend", "a/b"], "\"a/b\""),
         (&["new-backend", "shm"], "the library has one of this name"),
         (&["new-backend", "x", "--components", "memories"], "'memories'"),

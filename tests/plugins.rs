@@ -214,6 +214,39 @@ fn a_refusal_has_the_reason_and_a_good_one_its_backends() {
 }
 
 #[test]
+fn a_crash_at_the_end_is_seen_by_probe_and_kit() {
+    let folder = Folder::new();
+    let file = folder.bad("ABORT_AT_END");
+    let (status, line) = probe(&file);
+    assert!(status == 3 && line.contains("signal 6 (SIGABRT), in the end of the process"), "{status} {line}");
+    let kit = Path::new(env!("CARGO_BIN_EXE_dtl-ctk"));
+    let output = run(kit, &["run", "--only", "device.*", "--plugin", file.to_str().unwrap()], None);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("behind it, at the end of the process, crashed: signal 6"), "{text}");
+}
+
+#[test]
+fn who_closes_what_is_not_its_own() {
+    let folder = Folder::new();
+    let (status, line) = probe(&folder.plugin("three.so", "bad.c", &["-DCLOSES_UP_TO=3"]));
+    assert!(status == 0 && line.contains(": bad, ABI 1: bad (device)"), "{status} {line}");
+    let (status, line) = probe(&folder.plugin("all.so", "bad.c", &["-DCLOSES_UP_TO=1024"]));
+    let expected = "it closed descriptors that are not its own, in its load";
+    assert!(status == 3 && line.contains(expected), "{status} {line}");
+}
+
+#[test]
+fn texts_of_a_plugin_are_lines() {
+    let folder = Folder::new();
+    let file = folder.bad("ODD_TEXTS");
+    let (status, line) = probe(&file);
+    assert!(status == 0 && line.contains(": bad 1 2, ABI 1: bad (device)"), "{status} {line}");
+    let report = json(&["--json", "--probe", file.to_str().unwrap()], None);
+    assert_eq!(report["plugin"]["description"], "a bell   [31m and more");
+}
+
+#[test]
 fn an_exception_out_of_load_is_a_crash() {
     let folder = Folder::new();
     let file = folder.plugin("throws.so", "bad.c", &["-x", "c++", "-std=c++17", "-DTHROWS", "-lstdc++"]);

@@ -50,8 +50,11 @@ pub struct dtl_comm_desc_t {
     pub struct_size: u32,
     /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), or 0.
     pub flags: u32,
-    /// "auto", "self", "shm", "mpi" or the name of a registered backend with a comm table. NULL = "auto".
-    /// ("threads" is opened by dtl_comm_threads.)
+    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them) or the
+    /// name of a registered backend with a comm table. NULL = "auto".
+    /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
+    /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
+    /// dtl_finalize (see dtl_comm_from_mpi_fint).
     pub kind: *const c_char,
     /// This process' rank, 0 … size-1. Read only if size is set.
     pub rank: i32,
@@ -69,9 +72,9 @@ pub struct dtl_comm_desc_t {
     pub native: *mut c_void,
 }
 
-/// Flag of dtl_comm_desc_t: collectives go on giving results that are bitwise equal between kinds, runs and
-/// timings, also where a kind brings faster ones of its own that are not. Today none does (also
-/// DTL_DETERMINISTIC=1).
+/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and timings,
+/// also where there are faster ones that are not: over several nodes ("hier") reductions go node by node
+/// unless this is set. Every rank gets the identical result with and without it. Also DTL_DETERMINISTIC=1.
 pub const DTL_COMM_DETERMINISTIC: u32 = 1;
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator that is

@@ -24,7 +24,8 @@ pub struct dtl_device_vtable_t {
     pub count: Option<unsafe extern "C" fn(self_: *mut c_void, out_count: *mut i32) -> dtl_status_t>,
     /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
     pub set: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
-    /// (required) The calling thread's current device. Asked only of a thread that never set one.
+    /// (required) The calling thread's current device: 0, or what the driver says, where `set` was never
+    /// called. Asked only in such threads: the library remembers what a thread has set.
     pub get: Option<unsafe extern "C" fn(self_: *mut c_void, out_device: *mut i32) -> dtl_status_t>,
     /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
     pub info: Option<
@@ -274,13 +275,16 @@ pub struct dtl_comm_open_t {
     pub struct_size: u32,
     /// Flags of the dtl_comm_desc_t.
     pub flags: u32,
-    /// Rank that the caller or launcher names; -1 = none did.
+    /// Rank that the caller or launcher names, below size; -1 = none did.
     pub rank: i32,
-    /// Number of ranks that the caller or launcher names; -1 = none did.
+    /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
     pub size: i32,
-    /// The job's name, the same on all ranks; may be empty, never NULL.
+    /// The job's name: the same on all ranks and in every open of the job, and no other job on this node
+    /// has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller nor the
+    /// launcher names one, so a transport whose ranks meet by it refuses more than one rank with
+    /// DTL_ERROR_INVALID_ARGUMENT.
     pub job: *const c_char,
-    /// How long to wait for the other ranks, in nanoseconds.
+    /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
     pub timeout_ns: u64,
     /// `native` of the dtl_comm_desc_t.
     pub native: *mut c_void,
@@ -334,7 +338,10 @@ pub struct dtl_comm_vtable_t {
     /// Must be 0.
     pub flags: u64,
     /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
-    /// Collective over the ranks.
+    /// Collective over the ranks, and called as often as the program opens one of this kind: each is a
+    /// communicator of its own, though `args` may be the same. All ranks of a job open in one order. (dup and
+    /// split do not open: they share one.) DTL_ERROR_TIMEOUT: ranks are missing; name them. A failed open
+    /// leaves nothing behind.
     pub open: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -345,12 +352,16 @@ pub struct dtl_comm_vtable_t {
         ) -> dtl_status_t,
     >,
     /// (required) Closes what open gave. No operation is pending, unless the transport has not ended them
-    /// within a second; their buffers then stay valid for ever.
+    /// within a second; their buffers then stay valid for ever. What was sent must still arrive: each send
+    /// that `test` called done, also at ranks that read it later. Not collective: others close when they do,
+    /// and may see a rank that closed as one that died, once they have what it sent.
     pub close: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void) -> dtl_status_t>,
     /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
     /// until the operation is done. *out_op is the transport's own word for it. The order of sends to one
-    /// rank under one word is the order of the calls. DTL_ERROR_BUSY: no room now; the library calls again
-    /// later. Any other failure is that of the send.
+    /// rank under one word is the order of the calls. Move at once what there is room for: to the program a
+    /// small send is over now, and its next call may be far away, or an `open` that waits for ranks which
+    /// wait for this message. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure
+    /// is that of the send.
     pub isend: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

@@ -1,6 +1,7 @@
 //! The doers: each implements the component traits of `runtime::backend`.
 
 pub mod frames;
+pub mod hier;
 pub mod host;
 pub mod local;
 pub mod matching;
@@ -19,5 +20,10 @@ use std::sync::Arc;
 #[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
     let [alone, threads] = local::backends();
-    [host::backend(), null::backend(), alone, threads, shm::backend(), mpi::backend()].map(Arc::new).into()
+    let [shm, mpi] = [shm::backend(), mpi::backend()].map(Arc::new);
+    // What can stand between nodes. Shared memory cannot, but between pretended ones.
+    let hier = hier::backend(Arc::clone(&shm), vec![Arc::clone(&mpi), Arc::clone(&shm)]);
+    let mut all: Vec<_> = [host::backend(), null::backend(), alone, threads].map(Arc::new).into();
+    all.extend([shm, mpi, Arc::new(hier)]);
+    all
 }

@@ -12,7 +12,8 @@ sized!(dtl_comm_desc_t, dtl_comm_info_t);
 
 /// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
 /// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
-/// memory if all ranks run on this node ("shm"). Collective at the first use: all ranks open it.
+/// memory if all ranks run on this node ("shm"), over several nodes "hier", else "mpi". Collective at the
+/// first use: all ranks open it.
 ///
 /// @param out  DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
 /// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text says what is missing). DTL_ERROR_TIMEOUT:

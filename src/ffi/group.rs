@@ -52,7 +52,8 @@ pub unsafe extern "C" fn dtl_comm_split(
     )
 }
 
-/// Makes one communicator for each node: of the ranks that run under one kernel. Collective over `comm`.
+/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that it
+/// counts as one node). Collective over `comm`.
 ///
 /// @param key  as in dtl_comm_split.
 /// @param out  yours.

@@ -12,7 +12,7 @@ use crate::runtime::comm::open;
 /// MPICH, Intel MPI or another of MPICH's family, or one with the standard binary interface (libmpi_abi).
 /// Collective over the communicator.
 ///
-///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C
+///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C; libmpi_abi: MPI_Comm_toint
 ///     lib.dtl_comm_from_mpi_fint(mpi4py.MPI.COMM_WORLD.py2f(), byref(comm))     # Python
 ///
 /// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours, keeps its
@@ -24,15 +24,15 @@ use crate::runtime::comm::open;
 /// DTL_ERROR_INVALID_STATE from the beginning of MPI_Finalize on, and dtl_comm_destroy succeeds.
 /// (Without this function, dtl_comm_open with kind "mpi" initialises MPI if the program has not, with
 /// MPI_THREAD_MULTIPLE; the last dtl_finalize then finalises it, and MPI cannot be started again in this
-/// process.)
+/// process. A rank that ends without is one that has failed to Open MPI's launcher.)
 ///
-/// @param comm  what MPI_Comm_c2f gives (MPI_Fint, in Fortran the communicator itself).
+/// @param comm  what MPI_Comm_c2f or MPI_Comm_toint gives (in Fortran the communicator itself, an MPI_Fint).
 /// @param out   yours; end it with dtl_comm_destroy.
 /// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised. DTL_ERROR_INVALID_ARGUMENT:
-///         MPI_COMM_NULL, no communicator, or an intercommunicator. DTL_ERROR_UNAVAILABLE: the MPI in the
-///         process cannot be used (why is in the text). DTL_ERROR_NOT_SUPPORTED: this thread may not call
-///         MPI. DTL_ERROR_MPI: MPI answered an error (class and text in dtl_last_error). A communicator
-///         that was freed already is an error that MPI may end the process for.
+///         MPI_COMM_NULL or an intercommunicator. DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be
+///         used (why is in the text). DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI
+///         answered an error (class and text in dtl_last_error). A number that is no communicator's, or
+///         that of one which was freed, is an error that MPI may end the process for.
 /// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns, calls of
 /// MPI by the program at the same time are yours to keep apart. Below: the thread that initialised MPI; others
 /// get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`. Equivalent: MPI_Comm_dup.

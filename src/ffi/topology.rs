@@ -62,7 +62,7 @@ pub unsafe extern "C" fn dtl_affinity(cpus: *mut i32, capacity: u64, out_count: 
 }
 
 /// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds "self",
-/// "threads" and "shm" know; for a registered kind the launcher's environment answers, if it speaks of the
+/// "threads", "shm" and "hier" know; for any other the launcher's environment answers, if it speaks of the
 /// same rank and size.
 ///
 /// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers tell no more

@@ -445,6 +445,10 @@ pub trait Transport: Send + Sync {
     fn is_one_node(&self) -> bool {
         false
     }
+    /// By rank: the number of its node, from 0 up. `None`: not known, or all on one.
+    fn nodes(&self) -> Option<&[i32]> {
+        None
+    }
     /// Ranks known to have died or left.
     fn failed_ranks(&self) -> Vec<i32> {
         Vec::new()

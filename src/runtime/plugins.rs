@@ -85,7 +85,8 @@ struct State {
 struct Current {
     compiled_for: u32,
     spoken: u32,
-    backends: Vec<dtl_backend_t>,
+    /// Each with the one whose name it took.
+    backends: Vec<(dtl_backend_t, Option<registry::Replaced>)>,
 }
 
 static STATE: Mutex<State> =
@@ -183,14 +184,15 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Vec<dtl_backend_t>> {
     let backends = current.map(|current| current.backends).unwrap_or_default();
     match outcome {
         Ok(()) if backends.is_empty() => fail!(DTL_ERROR_INVALID_ARGUMENT, "its load registered no backend"),
-        Ok(()) => Ok(backends),
+        Ok(()) => Ok(backends.into_iter().map(|(backend, _)| backend).collect()),
         Err(error) => {
             let inside = epoch::enter();
-            for backend in backends {
+            for (backend, replaced) in backends.into_iter().rev() {
                 // Only a thread that found it in this moment can be using it; then it stays.
                 if let Err(error) = registry::remove(&inside, backend) {
                     log::warning!("a plugin's load failed, and a backend of it stays: {}", error.text());
                 }
+                replaced.into_iter().for_each(|replaced| registry::put_back(&inside, replaced));
             }
             Err(error)
         }
@@ -211,10 +213,10 @@ pub fn register(flags: u64, make: impl FnOnce(u32, u32) -> Result<Backend>) -> R
         );
     };
     let backend = Arc::new(make(compiled_for, spoken)?);
-    let handle = registry::add(Arc::clone(&backend), flags)
+    let (handle, replaced) = registry::add_in_place(Arc::clone(&backend), flags)
         .map_err(|error| error_with_owner(error, backend.name()))?;
     if let Some(current) = &mut STATE.lock().current {
-        current.backends.push(handle);
+        current.backends.push((handle, replaced));
     }
     Ok(handle)
 }
@@ -231,6 +233,9 @@ fn error_with_owner(error: Error, name: &str) -> Error {
 
 fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
     let error = match refusal {
+        Refusal::System(_) if path.as_os_str().is_empty() => {
+            return Error::new(DTL_ERROR_NOT_FOUND, "the path of a plugin is empty: name a file or folder");
+        }
         Refusal::System(error) if error.kind() == ErrorKind::NotFound => {
             Error::new(DTL_ERROR_NOT_FOUND, "there is no such file or folder")
         }

@@ -159,8 +159,19 @@ static NAMED: RwLock<Vec<Arc<Backend>>> = RwLock::new(Vec::new());
 /// What `dtl_backend_get(NULL)` resolved to.
 static DEFAULT: RwLock<Option<Arc<Backend>>> = RwLock::new(None);
 
+/// A backend that has lost its name to another one, and its place in the list.
+pub struct Replaced {
+    place: usize,
+    backend: Arc<Backend>,
+}
+
 /// Adds a backend under its name.
 pub fn add(backend: Arc<Backend>, flags: u64) -> Result<dtl_backend_t> {
+    add_in_place(backend, flags).map(|(handle, _)| handle)
+}
+
+/// Adds a backend under its name; with its handle, the one that had the name before.
+pub fn add_in_place(backend: Arc<Backend>, flags: u64) -> Result<(dtl_backend_t, Option<Replaced>)> {
     if flags & !DTL_REGISTER_REPLACE != 0 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_REGISTER_REPLACE is known");
     }
@@ -178,13 +189,29 @@ pub fn add(backend: Arc<Backend>, flags: u64) -> Result<dtl_backend_t> {
         return fail!(DTL_ERROR_LIMIT, "no handle left for another backend");
     };
     backend.id.store(id, Ordering::Relaxed);
-    match taken.and_then(|index| named.get_mut(index)) {
-        Some(place) => *place = backend,
-        None => named.push(backend),
+    let before = taken.and_then(|place| named.get_mut(place).map(|known| (place, known)));
+    let replaced = match before {
+        Some((place, known)) => Some(Replaced { place, backend: std::mem::replace(known, backend) }),
+        None => {
+            named.push(backend);
+            None
+        }
+    };
+    drop(named);
+    choose_again();
+    Ok((dtl_backend_t { id }, replaced))
+}
+
+/// Gives a replaced backend its name back, unless somebody has it by now or the backend is gone.
+pub fn put_back(inside: &Guard, replaced: Replaced) {
+    let Replaced { place, backend } = replaced;
+    let mut named = NAMED.write();
+    if pin(inside, backend.handle()).is_ok() && named.iter().all(|known| known.name != backend.name) {
+        let place = place.min(named.len());
+        named.insert(place, backend);
     }
     drop(named);
     choose_again();
-    Ok(dtl_backend_t { id })
 }
 
 /// Forgets what `dtl_backend_get(NULL)` resolved to: there are new candidates or settings.

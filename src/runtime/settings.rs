@@ -20,7 +20,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "STEPMESH_BAKCEND", meaning: "StepMesh's misspelling of the line above, read last" },
     Variable {
         name: "DTL_COMM",
-        meaning: "kind of the world communicator: auto, self, shm, mpi or a registered name",
+        meaning: "kind of the world communicator: auto, self, shm, mpi, hier or a registered name",
     },
     Variable {
         name: "DTL_TIMEOUT",
@@ -44,6 +44,14 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "DTL_CMA",
         meaning: "kernel-assisted copies between ranks: auto, off, allow (lift ptrace limits)",
+    },
+    Variable {
+        name: "DTL_HIER_ACROSS",
+        meaning: "kind between the nodes of kind hier: mpi (default), shm (for tests) or a registered name",
+    },
+    Variable {
+        name: "DTL_FAKE_NODES",
+        meaning: "for tests: the job's nodes, pretended: 2x4 (nodes x ranks) or 3,1 (ranks of each)",
     },
     Variable { name: "OMP_NUM_THREADS", meaning: "threads of an executor pool that names none" },
     Variable { name: "DTL_RANK", meaning: "this process' rank (set by dtlrun)" },
@@ -84,6 +92,10 @@ pub struct Settings {
     pub mpi_library: Option<String>,
     /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
     pub plugin_probe_ns: Option<u64>,
+    /// Kind between the nodes of kind "hier".
+    pub hier_across: Option<String>,
+    /// The job's nodes, pretended.
+    pub fake_nodes: Option<String>,
 }
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
@@ -129,6 +141,8 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
         mpi_library: get("DTL_MPI_LIBRARY").map(str::to_owned),
         plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
+        hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
+        fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
     })
 }
 

@@ -54,6 +54,15 @@ pub fn of_comm(comm: &Comm, out: &mut dtl_comm_topology_t) -> Result<()> {
         (out.node, out.nodes, out.local_rank, out.local_size) = (0, 1, comm.rank(), comm.size());
         return Ok(());
     }
+    if let Some(nodes) = comm.nodes() {
+        let own = nodes.get(comm.rank().unsigned_abs() as usize);
+        let before = nodes.iter().take(comm.rank().unsigned_abs() as usize);
+        out.node = own.copied().unwrap_or(0);
+        out.nodes = nodes.iter().max().map_or(1, |last| last + 1);
+        out.local_rank = count(before.filter(|node| Some(*node) == own).count());
+        out.local_size = count(nodes.iter().filter(|node| Some(*node) == own).count());
+        return Ok(());
+    }
     let Some(launch) = launch::from_environment()? else {
         return not_known(comm, "no launcher's environment was found");
     };
@@ -80,6 +89,9 @@ pub fn node_of(comm: &Comm, rank: i32) -> Result<i32> {
             "rank {rank}: the communicator has ranks 0 to {}",
             comm.size() - 1
         );
+    }
+    if let Some(nodes) = comm.nodes() {
+        return Ok(nodes.get(rank.unsigned_abs() as usize).copied().unwrap_or(0));
     }
     let mut own = dtl_comm_topology_t {
         struct_size: size_of::<dtl_comm_topology_t>() as u32,

@@ -167,6 +167,16 @@ impl AsFd for Signals {
     }
 }
 
+/// Whether this process ignores a signal, as `nohup` makes it ignore SIGHUP.
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all-zero is a valid sigaction: no function, no flags.
+    let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only asks; `now` is writable.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut now) };
+    asked == 0 && now.sa_sigaction == libc::SIG_IGN
+}
+
 /// Sends a signal. A process that is gone already is not an error.
 pub fn signal(pid: u32, number: i32) {
     if let Ok(pid) = i32::try_from(pid) {

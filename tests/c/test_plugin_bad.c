@@ -53,6 +53,16 @@ static void test_nothing_stays(void) {
     CHECK_TEXT("more (dtl-info shows them)");
 }
 
+/* Names that a failed load had taken go back to those who had them. */
+static void test_names_come_back(void) {
+    dtl_backend_t before, first, after;
+    CHECK_OK(dtl_backend_get("host", &before));
+    refuse(in(plugins, "replaces_and_fails.so"), DTL_ERROR_INIT_FAILED, "a change of mind");
+    CHECK_OK(dtl_backend_at(0, &first));
+    CHECK_OK(dtl_backend_get("host", &after));
+    CHECK(before.id == after.id && first.id == after.id);
+}
+
 static void unregister(const char* name) {
     dtl_backend_t backend;
     CHECK_OK(dtl_backend_get(name, &backend));
@@ -97,6 +107,7 @@ static void test_no_plugin_at_all(void) {
     refuse("/no/such/file.so", DTL_ERROR_NOT_FOUND, "no such file");
     refuse(plugins, DTL_ERROR_UNAVAILABLE, "no regular file");
     CHECK_STATUS(dtl_backend_load("", NULL), DTL_ERROR_NOT_FOUND);
+    CHECK_TEXT("path of a plugin is empty");
     CHECK_STATUS(dtl_backend_load(NULL, NULL), DTL_ERROR_NULL_POINTER);
     CHECK_STATUS(dtl_backend_load_dir("/no/such/folder", NULL), DTL_ERROR_NOT_FOUND);
     CHECK_STATUS(dtl_backend_load_dir(in(plugins, "good.so"), NULL), DTL_ERROR_UNAVAILABLE);
@@ -149,6 +160,7 @@ int main(int argc, char** argv) {
     DTL_IGNORE(dtl_log_set_callback(NULL, NULL, DTL_LOG_ERROR));
     test_wrong_answers();
     test_nothing_stays();
+    test_names_come_back();
     test_no_plugin_at_all();
     test_writable_by_others();
     test_newer();

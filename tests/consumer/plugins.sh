@@ -54,7 +54,7 @@ template() { # name components
         cmake -S "$made" -B "$made/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib &&
         cmake --build "$made/build" && ctest --test-dir "$made/build" | tee "$work/ctest" && grep -q "$name.loads .* Passed" "$work/ctest" &&
         grep -q "$name.conformance .*Skipped" "$work/ctest" &&
-        cp -r "$made" "$made.before" && cp "$here/../../examples-plugins/steps/$name/"*.c "$made" &&
+        cp -r "$made" "$made.before" && cp "$prefix/share/dtl/examples-plugins/steps/$name/"*.c "$made" &&
         sed -i 's/\*out_yes = 0; .*/*out_yes = 1;/' "$made/plugin.c" && cmake --build "$made/build" &&
         ctest --test-dir "$made/build" --output-on-failure | tee "$work/ctest" &&
         grep -q "$name.conformance .* Passed" "$work/ctest" && cmake --install "$made/build" &&

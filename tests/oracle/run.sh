@@ -31,6 +31,14 @@ kinds() {
             ctk $kind $ranks "$large" 1MiB
         done
     done
+    # Pretended nodes, with shared memory between them too.
+    export DTL_HIER_ACROSS=shm
+    for nodes in 2x2=4 3,1=4 2,3=5 2,1,3,1=7; do
+        export DTL_FAKE_NODES="${nodes%=*}"
+        ctk hier "${nodes#*=}" "$cases" 16KiB
+        ctk hier "${nodes#*=}" "$large" 1MiB
+    done
+    unset DTL_HIER_ACROSS DTL_FAKE_NODES
     # The kit finds a bug that is there, and says how to repeat it.
     if text=$(ctk faulty 3 200 64KiB 2>&1); then
         echo "the faulty kind passed"

@@ -1,6 +1,7 @@
 /* Plugins that go wrong, each in the one way that its macro says. Not a test by itself. */
 #include <dtl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -17,6 +18,9 @@ static void crash(void)
 #endif
 #ifdef CRASH_IN_CONSTRUCTOR
 __attribute__((constructor)) static void before(void) { crash(); }
+#endif
+#ifdef ABORT_AT_END
+__attribute__((destructor)) static void after(void) { abort(); }
 #endif
 #ifdef CRASH_WHEN_ASKED
 static dtl_status_t asked(void* self, int32_t* yes, char* why, uint64_t cap)
@@ -59,6 +63,10 @@ static dtl_status_t load(const dtl_host_api_t* host)
     table.is_available = asked;
 #elif defined(HANG_IN_LOAD)
     for (;;) sleep(1);
+#elif defined(CLOSES_UP_TO)
+    const int end = CLOSES_UP_TO;
+    int fd;
+    for (fd = 0; fd < end; fd++) (void)close(fd);
 #elif defined(EXIT_IN_LOAD)
     _exit(0);
 #elif defined(REGISTERS_NOTHING)
@@ -66,6 +74,11 @@ static dtl_status_t load(const dtl_host_api_t* host)
 #elif defined(LOAD_FAILS)
     DTL_TRY(host->backend_register("half", &table, NULL, 0, &backend));
     DTL_IGNORE(host->set_error("the second half is missing"));
+    return DTL_ERROR_INIT_FAILED;
+#elif defined(REPLACES_AND_FAILS)
+    DTL_TRY(host->backend_register("host", &table, NULL, DTL_REGISTER_REPLACE, &backend));
+    DTL_TRY(host->backend_register("host", &table, NULL, DTL_REGISTER_REPLACE, &backend));
+    DTL_IGNORE(host->set_error("a change of mind"));
     return DTL_ERROR_INIT_FAILED;
 #elif defined(LOAD_ANSWERS_NONSENSE)
     return 4711;
@@ -139,6 +152,9 @@ DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t* host, d
     plugin.load = NULL;
 #elif defined(NO_NAME)
     plugin.name = NULL;
+#elif defined(ODD_TEXTS)
+    plugin.version = "1\n2";
+    plugin.description = "a bell \a\033[31m and more";
 #elif defined(NOT_FILLED_IN)
     (void)plugin;
     return DTL_SUCCESS;

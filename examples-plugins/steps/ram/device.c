@@ -17,13 +17,14 @@ static dtl_status_t device_count(void *self, int32_t *out_count)
 static dtl_status_t device_set(void *self, int32_t device)
 {
     if (device < 0 || device >= DEVICES) {
-        return ram_fail(self, DTL_ERROR_INVALID_ARGUMENT, "ram: device %d: there are 0 to %d", (int)device, DEVICES - 1);
+        return ram_fail(self, DTL_ERROR_INVALID_ARGUMENT, "device %d: there are 0 to %d", (int)device, DEVICES - 1);
     }
     current = device;
     return DTL_SUCCESS;
 }
 
-/* (required) The calling thread's current device; 0 if it never set one. */
+/* (required) The calling thread's current device: 0, or what the driver says, where device_set was never called.
+ * Asked only in such threads: the library remembers what a thread has set. */
 static dtl_status_t device_get(void *self, int32_t *out_device)
 {
     (void)self;

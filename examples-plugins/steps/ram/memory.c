@@ -5,21 +5,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* (required) Allocates size_bytes (at least 1), aligned to `alignment` (a power of two, at least 1). */
+/* (required) Allocates size_bytes (at least 1), aligned to `alignment` (a power of two, at least 1). Several
+ * threads at once.
+ * Errors: DTL_ERROR_NOT_SUPPORTED for a kind that you do not have, DTL_ERROR_OUT_OF_MEMORY. */
 static dtl_status_t memory_alloc(void *self, uint64_t size_bytes, uint64_t alignment, dtl_enum_word_t kind,
                                  void **out_ptr)
 {
     if (kind != DTL_MEMORY_HOST && kind != DTL_MEMORY_DEVICE) {
-        return ram_fail(self, DTL_ERROR_NOT_SUPPORTED, "ram: it has memory of the kinds HOST and DEVICE");
+        return ram_fail(self, DTL_ERROR_NOT_SUPPORTED, "it has memory of the kinds HOST and DEVICE");
     }
     const size_t least = alignment < sizeof(void *) ? sizeof(void *) : alignment;
     if (posix_memalign(out_ptr, least, size_bytes) != 0) {
-        return ram_fail(self, DTL_ERROR_OUT_OF_MEMORY, "ram: no memory for %llu bytes", (unsigned long long)size_bytes);
+        return ram_fail(self, DTL_ERROR_OUT_OF_MEMORY, "no memory for %llu bytes", (unsigned long long)size_bytes);
     }
     return DTL_SUCCESS;
 }
 
-/* (required) Frees what memory_alloc gave. */
+/* (required) Frees what memory_alloc gave; size, alignment and kind are those of the allocation. Any thread, not
+ * only the one that allocated. The library has checked the pointer. */
 static dtl_status_t memory_free(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment,
                                 dtl_enum_word_t kind)
 {
@@ -31,7 +34,7 @@ static dtl_status_t memory_free(void *self, void *ptr, uint64_t size_bytes, uint
 static dtl_status_t memory_kind_info(void *self, dtl_enum_word_t kind, dtl_mem_kind_info_t *out_info)
 {
     if (kind != DTL_MEMORY_HOST && kind != DTL_MEMORY_DEVICE) {
-        return ram_fail(self, DTL_ERROR_NOT_SUPPORTED, "ram: it has memory of the kinds HOST and DEVICE");
+        return ram_fail(self, DTL_ERROR_NOT_SUPPORTED, "it has memory of the kinds HOST and DEVICE");
     }
     out_info->properties = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
     if (kind == DTL_MEMORY_HOST) {

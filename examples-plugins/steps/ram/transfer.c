@@ -1,9 +1,11 @@
-/* ram, the transfer component. */
+/* ram, the transfer component. At least one side of a copy is memory of this backend; the other is its own or
+ * DTL_MEMORY_HOST. Copies to other backends' memory go through the host, which the library does. */
 #include "ram.h"
 
 #include <string.h>
 
-/* (required) Copies size_bytes (at least 1) and returns when it is done. */
+/* (required) Copies size_bytes (at least 1) and returns when it is done. The ranges do not overlap. Several threads
+ * at once. */
 static dtl_status_t transfer_copy(void *self, void *dst, dtl_enum_word_t dst_kind, const void *src,
                                   dtl_enum_word_t src_kind, uint64_t size_bytes)
 {

@@ -6,12 +6,17 @@
  * under one word are received in the order sent, by receives in the order posted, whichever of them names its
  * source. An operation is a number of your own (*out_op): an index, or a pointer as uint64_t.
  *
+ * A message may wait inside until somebody posts its receive, in memory of yours or where it is: the receives
+ * of small ones are always posted, larger ones are sent when theirs is.
+ *
+ * Most have two functions behind the slots. progress: moves what it can without waiting, the first send to each
+ * rank and the message that is coming from each. match: gives each message, in the order they came, to the oldest
+ * receive that wants it.
+ *
  * Threads: any, but one at a time for each communicator. isend, irecv, test and cancel must not block. */
 #define _GNU_SOURCE
 #include "uds.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -19,30 +24,26 @@
 
 enum { HEADER = 16, MOST = 64 };
 
-typedef struct item_t { /* a send, a receive, or a message that comes or has come */
+typedef struct item_t { /* a send, a receive, or the header of a message that comes; next is then its receive */
     struct item_t *next;
     uint64_t word, size, moved; /* word and size travel before the bytes; moved counts both */
-    unsigned char *buf;
+    char *buf;
     int32_t peer, done;
-    dtl_comm_done_t result;
 } item_t;
 
 typedef struct comm_t { /* for each rank: a socket to it and one from it, its sends, the message that comes */
     int32_t rank, size;
     int out[MOST], in[MOST];
-    item_t *sends[MOST], arriving[MOST], *posted, *unexpected;
+    item_t *sends[MOST], arriving[MOST], *posted;
 } comm_t;
 
-/* Moves what it can of an item through a socket; whether all of it has moved. */
-static int move(int socket, item_t *item, int is_send)
+/* Moves an item's first bytes through a socket, as many as it takes now; whether all of them have moved. */
+static int move(int socket, item_t *item, uint64_t bytes, int is_send)
 {
-    while (item->moved < HEADER + item->size) {
+    while (item->moved < bytes) {
         const int is_header = item->moved < HEADER;
-        if (!is_header && item->buf == NULL && (item->buf = malloc(item->size)) == NULL) {
-            return 0; /* the next call tries again */
-        }
-        char *at = is_header ? (char *)&item->word + item->moved : (char *)item->buf + (item->moved - HEADER);
-        const uint64_t rest = (is_header ? HEADER : HEADER + item->size) - item->moved;
+        char *at = is_header ? (char *)&item->word + item->moved : item->buf + (item->moved - HEADER);
+        const uint64_t rest = (is_header ? HEADER : bytes) - item->moved;
         const ssize_t now = is_send ? send(socket, at, rest, MSG_DONTWAIT | MSG_NOSIGNAL)
                                     : recv(socket, at, rest, MSG_DONTWAIT);
         if (now <= 0) {
@@ -53,62 +54,50 @@ static int move(int socket, item_t *item, int is_send)
     return 1;
 }
 
-static dtl_status_t start(item_t **list, void *buf, uint64_t size, int32_t peer, uint64_t word, uint64_t *out)
+static dtl_status_t start(item_t **list, const void *buf, uint64_t size, int32_t peer, uint64_t word, uint64_t *out)
 {
     item_t *item = malloc(sizeof *item);
     if (item == NULL) {
         return DTL_ERROR_OUT_OF_MEMORY;
     }
-    *item = (item_t){.word = word, .size = size, .buf = buf, .peer = peer};
-    while (*list != NULL) {
-        list = &(*list)->next;
-    }
+    *item = (item_t){.word = word, .size = size, .buf = (char *)(uintptr_t)buf, .peer = peer};
+    for (; *list != NULL; list = &(*list)->next) {}
     *list = item;
     *out = (uint64_t)(uintptr_t)item;
     return DTL_SUCCESS;
 }
 
-/* Brings messages, in the order they came, and receives, in the order they were posted, together. */
-static void match(comm_t *comm)
+/* The oldest receive that wants this message, taken from the list; NULL: nobody has asked for it yet. */
+static item_t *match(item_t **at, const item_t *message, int32_t from)
 {
-    for (item_t **place = &comm->unexpected; *place != NULL;) {
-        item_t **at = &comm->posted, *message = *place;
-        while (*at != NULL && ((*at)->word != message->word ||
-                               ((*at)->peer != DTL_ANY_SOURCE && (*at)->peer != message->peer))) {
-            at = &(*at)->next;
-        }
-        item_t *receive = *at;
-        if (receive == NULL) {
-            place = &message->next;
-            continue;
-        }
+    for (; *at != NULL && ((*at)->word != message->word || ((*at)->peer != DTL_ANY_SOURCE && (*at)->peer != from));
+         at = &(*at)->next) {}
+    item_t *receive = *at;
+    if (receive != NULL) {
         *at = receive->next;
-        *place = message->next;
-        if (message->size > 0) {
-            memcpy(receive->buf, message->buf, message->size); /* it fits: the library sees to that */
-        }
-        receive->result = (dtl_comm_done_t){message->peer, DTL_SUCCESS, message->word, message->size};
-        receive->done = 1;
-        free(message->buf);
-        free(message);
+        receive->size = message->size; /* it fits: the library sees to that */
+        receive->moved = HEADER;
+        receive->peer = from;
     }
+    return receive;
 }
 
 static void progress(comm_t *comm)
 {
     for (int32_t rank = 0; rank < comm->size; rank++) {
-        item_t *now = &comm->arriving[rank];
-        uint64_t unused;
-        while (comm->sends[rank] != NULL && move(comm->out[rank], comm->sends[rank], 1)) {
-            comm->sends[rank]->done = 1;
-            comm->sends[rank] = comm->sends[rank]->next;
+        item_t *first, *now = &comm->arriving[rank];
+        while ((first = comm->sends[rank]) != NULL && move(comm->out[rank], first, HEADER + first->size, 1)) {
+            comm->sends[rank] = first->next;
+            first->done = 1;
         }
-        while (move(comm->in[rank], now, 0) &&
-               start(&comm->unexpected, now->buf, now->size, rank, now->word, &unused) == DTL_SUCCESS) {
+        /* A message that nobody has asked for stays in the socket, and what comes after it, too. */
+        while (move(comm->in[rank], now, HEADER, 0) &&
+               (now->next != NULL || (now->next = match(&comm->posted, now, rank)) != NULL) &&
+               move(comm->in[rank], now->next, HEADER + now->size, 0)) {
+            now->next->done = 1;
             *now = (item_t){.next = NULL};
         }
     }
-    match(comm);
 }
 
 /* A name of a rank's socket that is gone with the socket. */
@@ -119,46 +108,72 @@ static struct sockaddr_un address(const char *job, uint32_t number, int32_t rank
     return at;
 }
 
-/* (required) Opens a communicator: your own pointer for it, this process' rank, the number of ranks. All ranks
- * call it; it may block, up to args->timeout_ns. args->rank and size are the launcher's or the caller's (size <= 0:
- * nobody said; be one rank), args->job is a name that the ranks of one job share and no other job has.
- * Errors: DTL_ERROR_TIMEOUT naming the ranks that did not come. */
-static dtl_status_t comm_open(void *self, const dtl_comm_open_t *args, void **out_comm, int32_t *out_rank,
-                              int32_t *out_size)
+/* Connects to each rank and is connected to by each. The rank that did not come, or size: all have. */
+static int32_t meet(comm_t *comm, const dtl_comm_open_t *args, uint32_t number, int listener)
 {
-    static uint32_t opened; /* the n-th communicator here is the n-th of the other ranks */
-    const int32_t size = args->size > 0 ? args->size : 1, rank = args->size > 0 ? args->rank : 0;
-    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const struct sockaddr_un own = address(args->job, ++opened, rank);
-    comm_t *comm = calloc(1, sizeof *comm);
-    if (comm == NULL || size > MOST || bind(listener, &own, sizeof own) != 0 || listen(listener, size) != 0) {
-        return uds_fail(self, DTL_ERROR_UNAVAILABLE, "uds: rank %d cannot listen at @%s", rank, own.sun_path + 1);
-    }
-    for (int32_t to = 0, waited_ms = 0; to < size; to++) {
-        const struct sockaddr_un at = address(args->job, opened, to);
+    int32_t missing = 0;
+    for (int32_t to = 0, waited_ms = 0; to < comm->size; to++) {
+        const struct sockaddr_un at = address(args->job, number, to);
         comm->out[to] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        for (; connect(comm->out[to], &at, sizeof at) != 0; usleep(1000), waited_ms++) {
+        for (; connect(comm->out[to], (const void *)&at, sizeof at) != 0; usleep(1000), waited_ms++) {
             if ((uint64_t)waited_ms * 1000000 > args->timeout_ns) {
-                return uds_fail(self, DTL_ERROR_TIMEOUT, "uds: rank %d of %d did not come", to, size);
+                return to;
             }
         }
-        (void)!send(comm->out[to], &rank, sizeof rank, MSG_NOSIGNAL);
+        (void)!send(comm->out[to], &comm->rank, sizeof comm->rank, MSG_NOSIGNAL);
     }
-    for (int32_t i = 0, from; i < size; i++) { /* all have found somebody here, so all are there */
+    for (int32_t i = 0, from; i < comm->size; i++) {
         const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (recv(fd, &from, sizeof from, MSG_WAITALL) == (ssize_t)sizeof from && from >= 0 && from < size) {
+        if (recv(fd, &from, sizeof from, MSG_WAITALL) == (ssize_t)sizeof from && from >= 0 && from < comm->size) {
             comm->in[from] = fd;
         }
     }
-    close(listener);
-    *out_comm = comm;
+    for (; missing < comm->size && comm->in[missing] >= 0; missing++) {}
+    return missing;
+}
+
+static dtl_status_t comm_close(void *self, void *comm);
+
+/* (required) Opens a communicator: your own pointer for it, this process' rank, the number of ranks. All ranks
+ * call it; it may block, up to args->timeout_ns (at most 30 s). args->rank and size are the launcher's or the
+ * caller's (both -1: nobody said; be one rank). args->job is a name that the ranks of one job share and no other
+ * job on this node has, of any length and characters; empty if nobody named one.
+ * It is called once for each communicator that the program opens, with the same job each time: all ranks open in
+ * one order, so count them, or let nothing of one open be found by the next.
+ * Errors: DTL_ERROR_TIMEOUT naming the ranks that did not come; DTL_ERROR_INVALID_ARGUMENT for several ranks
+ * without a job's name, if they need one to meet. A failure leaves nothing open. */
+static dtl_status_t comm_open(void *self, const dtl_comm_open_t *args, void **out_comm, int32_t *out_rank,
+                              int32_t *out_size)
+{
+    static _Atomic uint32_t opened; /* the n-th communicator here is the n-th of the other ranks */
+    const uint32_t number = ++opened;
+    const int32_t size = args->size > 0 ? args->size : 1, rank = args->size > 0 ? args->rank : 0;
+    const struct timeval limit = {(time_t)(args->timeout_ns / 1000000000), 1};
+    const struct sockaddr_un own = address(args->job, number, rank);
+    comm_t *comm = size > MOST || (size > 1 && args->job[0] == 0) ? NULL : calloc(1, sizeof *comm);
+    if (comm == NULL) {
+        return uds_fail(self, DTL_ERROR_INVALID_ARGUMENT, "%d ranks: name the job, and use at most %d", size, MOST);
+    }
+    memset(comm->out, -1, sizeof comm->out);
+    memset(comm->in, -1, sizeof comm->in);
     *out_rank = comm->rank = rank;
     *out_size = comm->size = size;
+    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit); /* of accept */
+    const int is_heard = bind(listener, (const void *)&own, sizeof own) == 0 && listen(listener, size) == 0;
+    const int32_t missing = is_heard ? meet(comm, args, number, listener) : rank;
+    close(listener);
+    if (missing < size) {
+        (void)comm_close(self, comm);
+        return uds_fail(self, DTL_ERROR_TIMEOUT, "rank %d of %d is not at @%s", missing, size, own.sun_path + 1);
+    }
+    *out_comm = comm;
     return DTL_SUCCESS;
 }
 
 /* (required) Closes it; may block. No operation is pending, unless yours did not end within a second after cancel:
- * their buffers stay valid. What was sent must still arrive. */
+ * their buffers stay valid. What was sent must still arrive: each send that comm_test called done, also at ranks
+ * that read it later. The others close when they do; wait for them little or not at all. */
 static dtl_status_t comm_close(void *self, void *comm)
 {
     const comm_t *closing = comm;
@@ -166,20 +181,22 @@ static dtl_status_t comm_close(void *self, void *comm)
     for (int32_t rank = 0; rank < closing->size; rank++) {
         close(closing->out[rank]); /* what was sent can still be read */
         close(closing->in[rank]);
-        free(closing->arriving[rank].buf);
     }
     free(comm);
     return DTL_SUCCESS;
 }
 
 /* (required) Starts a send of size_bytes (0 allowed; buf may then be NULL). buf stays as it is until the operation
- * is done, which it is when buf is no longer needed.
+ * is done, which it is when buf is no longer needed. Move at once what there is room for: to the program a small
+ * send is over now, and the next call of test may be far away.
  * Errors: DTL_ERROR_BUSY = no room now, the library calls again; DTL_ERROR_RANK_FAILURE = dest is gone. */
 static dtl_status_t comm_isend(void *self, void *comm, const void *buf, uint64_t size_bytes, int32_t dest,
                                uint64_t match_word, uint64_t *out_op)
 {
+    const dtl_status_t status = start(&((comm_t *)comm)->sends[dest], buf, size_bytes, dest, match_word, out_op);
     (void)self;
-    return start(&((comm_t *)comm)->sends[dest], (void *)(uintptr_t)buf, size_bytes, dest, match_word, out_op);
+    progress(comm); /* what fits into the socket is out at once */
+    return status;
 }
 
 /* (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under this match word
@@ -195,7 +212,8 @@ static dtl_status_t comm_irecv(void *self, void *comm, void *buf, uint64_t size_
 /* (required) Moves what can be moved, on all operations of the communicator, then asks after one. Done: *out_done
  * = 1 and *out_result filled in (of a receive: source, match word, the message's size; else status only); the
  * number may be used again. A failed operation is done, too: the failure is out_result->status. A rank that has
- * died: DTL_ERROR_RANK_FAILURE for what needs it and for one receive from any source, result.source telling who.
+ * died: DTL_ERROR_RANK_FAILURE for what needs it and for one receive from any source, result.source telling who,
+ * after the messages that it had sent; one that has closed may look the same.
  * It is called until something is done, with pauses that grow, so do not wait in here. */
 static dtl_status_t comm_test(void *self, void *comm, uint64_t op, int32_t *out_done,
                               dtl_comm_done_t *out_result)
@@ -205,7 +223,7 @@ static dtl_status_t comm_test(void *self, void *comm, uint64_t op, int32_t *out_
     progress(comm);
     *out_done = item->done;
     if (item->done) {
-        *out_result = item->result;
+        *out_result = (dtl_comm_done_t){item->peer, DTL_SUCCESS, item->word, item->size};
         free(item);
     }
     return DTL_SUCCESS;

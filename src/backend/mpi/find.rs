@@ -136,17 +136,26 @@ fn search(variable: Variable<'_>) -> Result<Found> {
 /// Names to try. Only those that can work with the launcher, so that not any MPI is taken where the
 /// right one is not found.
 fn candidates(variable: Variable<'_>, is_privileged: bool) -> Vec<PathBuf> {
-    const OPEN_MPI: &[&str] = &["libmpi.so.40"];
     const HYDRA: &[&str] = &["libmpich.so.12", "libmpi.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"];
     let launchers = Launchers::read(variable);
+    // A launcher inside another, or none: either.
+    let fits = |own: bool, other: bool| own || !other;
+    // An installation that is not on the loader's path tells its ranks where it is.
+    let installed = |name: &str, file: &str| {
+        let folder = variable(name).filter(|folder| !is_privileged && !folder.is_empty());
+        folder.map(|folder| Path::new(&folder).join(file))
+    };
     let mut names = Vec::new();
-    if !launchers.hydra || launchers.open_mpi {
-        // An installation that is not on the loader's path tells its ranks where it is.
-        let prefix = variable("OPAL_PREFIX").filter(|prefix| !is_privileged && !prefix.is_empty());
-        names.extend(prefix.map(|prefix| Path::new(&prefix).join("lib/libmpi.so.40")));
-        names.extend(OPEN_MPI.iter().map(PathBuf::from));
+    if fits(launchers.open_mpi, launchers.hydra) {
+        names.extend(installed("OPAL_PREFIX", "lib/libmpi.so.40"));
+        names.push("libmpi.so.40".into());
     }
-    if !launchers.open_mpi || launchers.hydra {
+    if fits(launchers.hydra, launchers.open_mpi) {
+        if launchers.intel {
+            names.extend(installed("I_MPI_ROOT", "lib/libmpi.so.12"));
+            names.extend(installed("I_MPI_ROOT", "lib/release/libmpi.so.12"));
+            names.push("libmpi.so.12".into());
+        }
         names.extend(HYDRA.iter().map(PathBuf::from));
     }
     if !launchers.hydra && !launchers.open_mpi {
@@ -160,6 +169,8 @@ fn candidates(variable: Variable<'_>, is_privileged: bool) -> Vec<PathBuf> {
 struct Launchers {
     open_mpi: bool,
     hydra: bool,
+    /// Hydra as Intel MPI has it.
+    intel: bool,
     /// One that MPIs of several families can work with: Slurm, PALS, any that speaks PMIx.
     common: bool,
 }
@@ -172,6 +183,7 @@ impl Launchers {
         Launchers {
             open_mpi,
             hydra: is_set("PMI_RANK") && is_set("PMI_SIZE"),
+            intel: is_set("I_MPI_HYDRA_UUID"),
             common: common || (is_set("PMIX_RANK") && !open_mpi),
         }
     }
@@ -309,6 +321,9 @@ mod tests {
         assert_eq!(names(&HYDRA, false)[0], "libmpich.so.12");
         assert!(!names(&HYDRA, false).contains(&"libmpi.so.40".to_owned()));
         assert_eq!(names(&[], false).len(), 6);
+        let intel = [HYDRA[0], HYDRA[1], ("I_MPI_HYDRA_UUID", "1"), ("I_MPI_ROOT", "/opt/impi")];
+        assert_eq!(names(&intel, false)[0], "/opt/impi/lib/libmpi.so.12");
+        assert_eq!(names(&intel, true)[..2], ["libmpi.so.12", "libmpich.so.12"]);
         let own = [OMPI[0], ("OPAL_PREFIX", "/opt/mpi")];
         assert_eq!(names(&own, false), ["/opt/mpi/lib/libmpi.so.40", "libmpi.so.40"]);
         assert_eq!(names(&own, true), ["libmpi.so.40"]);

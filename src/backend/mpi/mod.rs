@@ -1,7 +1,7 @@
 //! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build time.
 //!
 //! `find` (which library) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
-//! (started, entered, ended) -> `adopt` (which communicator) -> `transport` with `odd` (MPI's own messages),
+//! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `odd` (MPI's own messages),
 //! `collective` and `op` (its collectives), or `wire` (the library's, for time limits). Both start
 //! requests in `message` and read them in `status`.
 
@@ -10,6 +10,7 @@ pub mod abi;
 mod adopt;
 mod collective;
 pub mod constants;
+mod errors;
 pub mod find;
 pub mod functions;
 mod message;

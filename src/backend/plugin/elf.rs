@@ -14,6 +14,8 @@ const TYPE_AT: usize = 16;
 const MACHINE_AT: usize = 18;
 const SHARED_OBJECT: u16 = 3;
 const WORDS_64: u8 = 2;
+/// The value of the sixth byte.
+const BIG_END_FIRST: u8 = 2;
 /// More segments than any real file has.
 const MOST_SEGMENTS: usize = 256;
 
@@ -162,7 +164,9 @@ fn names(begin: &[u8], read: impl Fn(u64, u64) -> io::Result<Vec<u8>>) -> Option
 fn machine_name(number: u16, header: &[u8]) -> String {
     let name = MACHINES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name);
     let bits = if header.get(4) == Some(&WORDS_64) { 64 } else { 32 };
-    name.map_or_else(|| format!("ELF machine {number} ({bits} bit)"), |name| format!("{name} ({bits} bit)"))
+    let order = if header.get(5) == Some(&BIG_END_FIRST) { ", big-endian" } else { "" };
+    let name = name.map_or_else(|| format!("ELF machine {number}"), str::to_owned);
+    format!("{name} ({bits} bit{order})")
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -203,6 +207,9 @@ mod tests {
         let mut narrow = own.clone();
         narrow[4] = 1;
         assert!(text(&narrow, 64).contains("32 bit"), "{}", text(&narrow, 64));
+        let mut swapped = own.clone();
+        swapped[5] = 3 - swapped[5];
+        assert!(text(&swapped, 64).contains("64 bit, big-endian"), "{}", text(&swapped, 64));
         let mut object = own;
         object[TYPE_AT] = 1;
         assert!(text(&object, 64).contains("ELF type 1"));

@@ -122,7 +122,14 @@ fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<Facts> {
     // SAFETY: as above.
     let description = unsafe { text(raw.description) };
     registry::check_name("plugin", &name)?;
+    let (version, description) = (a_line(&version), a_line(&description));
     Ok(Facts { name, version, description, compiled_for: raw.abi_version, spoken })
+}
+
+/// The text as one line that does nothing to a terminal; cut where nobody would read on.
+fn a_line(text: &str) -> String {
+    const MOST: usize = 1000;
+    text.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// The highest version in both ranges (lowest, highest).

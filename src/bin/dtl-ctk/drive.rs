@@ -2,8 +2,10 @@
 //! smallest form of it that still fails. A crash or a hang of a rank is a failed case, too.
 
 use crate::generate;
+use crate::kit::outcome::{complain, say};
 use crate::options::Run;
 use crate::shrink::{self, Change};
+use crate::stop;
 use crate::worker::{CANNOT, is_threaded};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
@@ -71,20 +73,20 @@ pub(crate) fn drive(run: &Run) -> ExitCode {
     let begin = Instant::now();
     match watched(run, true) {
         Err(error) => {
-            eprintln!("dtl-ctk: {error}");
+            complain!("dtl-ctk: {error}");
             ExitCode::from(CANNOT)
         }
         Ok(outcome) if outcome.passed() => {
             let (count, kind, ranks) = (run.numbers().count(), &run.kind, run.ranks);
             let seconds = begin.elapsed().as_secs_f64();
-            println!(
+            say!(
                 "{kind}, {ranks} rank(s): {count} case(s) passed in {seconds:.1} s (seed {})",
                 run.choice.seed
             );
             ExitCode::SUCCESS
         }
         Ok(outcome) => {
-            eprint!("{}", outcome.said);
+            outcome.said.lines().for_each(|line| complain!("{line}"));
             match outcome.case {
                 Some(number) if !outcome.cannot() => {
                     failed(run, number, &outcome);
@@ -99,8 +101,8 @@ pub(crate) fn drive(run: &Run) -> ExitCode {
 /// Reports a failed case, as small as it gets.
 fn failed(run: &Run, number: u64, outcome: &Outcome) {
     match outcome.status {
-        None => eprintln!("dtl-ctk: case {number}: the ranks hang (they were ended)"),
-        Some(status) => eprintln!("dtl-ctk: case {number} failed ({status})"),
+        None => complain!("dtl-ctk: case {number}: the ranks hang (they were ended)"),
+        Some(status) => complain!("dtl-ctk: case {number} failed ({status})"),
     }
     let mut small = run.clone();
     (small.case, small.digest) = (Some(number), None);
@@ -111,22 +113,22 @@ fn failed(run: &Run, number: u64, outcome: &Outcome) {
     match watched(&small, false) {
         Ok(again) if !again.passed() && !again.cannot() => {}
         _ => {
-            eprintln!("dtl-ctk: alone, the case passes: it needs those before it, or luck. Repeat with");
-            return eprintln!("  dtl-ctk {}", run.arguments().join(" "));
+            complain!("dtl-ctk: alone, the case passes: it needs those before it, or luck. Repeat with");
+            return complain!("  dtl-ctk {}", run.arguments().join(" "));
         }
     }
     let said = smaller(&mut small);
     let mut case = generate::case(&small.choice.space(small.ranks), number);
     shrink::apply(&mut case, &small.shrink);
-    eprintln!("dtl-ctk: the smallest form that fails: {}", case.describe());
-    eprint!("{said}");
+    complain!("dtl-ctk: the smallest form that fails: {}", case.describe());
+    said.lines().for_each(|line| complain!("{line}"));
     small.timeout = run.timeout;
     say_command(&small);
 }
 
 fn say_command(run: &Run) {
     let launcher = run.launcher.as_ref().map(|words| format!(" --launcher \"{words}\"")).unwrap_or_default();
-    eprintln!("dtl-ctk: repeat with\n  dtl-ctk {}{launcher}", run.arguments().join(" "));
+    complain!("dtl-ctk: repeat with\n  dtl-ctk {}{launcher}", run.arguments().join(" "));
 }
 
 /// Adds changes to the run as long as it fails; what the ranks said last.
@@ -158,8 +160,9 @@ fn attempt(run: &Run, change: Change) -> Option<Outcome> {
 
 /// Starts the ranks and waits for them.
 fn watched(run: &Run, shows: bool) -> Result<Outcome, Error> {
+    stop::check(None)?;
     let scratch = Scratch::new()?;
-    let mut child = command(run)?
+    let mut child = stop::with_us(&mut command(run)?)
         .arg("--progress")
         .arg(&scratch.path)
         .stderr(Stdio::piped())
@@ -197,6 +200,7 @@ fn until_it_ends(
             bar.finish_and_clear();
             return Ok(Some(status));
         }
+        stop::check(Some(child))?;
         let now = scratch.read();
         if now != last {
             (last, since) = (now, Instant::now());

@@ -3,8 +3,7 @@
 //! C entries (`rank`, `collective`, `batch`), compared with a serial reference (`reference`), made small when
 //! they fail (`drive`).
 //!
-//! It sees no more of the library than a C program does.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks to its user")]
+//! What it tests of the library it sees as a C program does.
 #![allow(clippy::indexing_slicing, reason = "an index out of range is a bug of the kit, and says so")]
 
 mod api;
@@ -22,12 +21,13 @@ mod rank;
 mod reference;
 mod sample;
 mod shrink;
+mod stop;
 mod tests;
 mod user;
 mod worker;
 
 use clap::Parser;
-use kit::outcome::say;
+use kit::outcome::{complain, say};
 use kit::{checklist, show};
 use options::{Cases, Command, List, Options, Run, RunOptions, Task};
 use std::fs::File;
@@ -36,6 +36,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let ended = run();
+    let Some(why) = kit::outcome::lost() else { return ended };
+    complain!("dtl-ctk: standard output: {why}");
+    if ended == ExitCode::SUCCESS { ExitCode::from(worker::CANNOT) } else { ended }
+}
+
+fn run() -> ExitCode {
     match Options::parse().command {
         Command::Run(run) => start(*run),
         Command::List(list) => say_list(&list),
@@ -50,7 +57,7 @@ fn main() -> ExitCode {
         Command::Cases(cases) => match write_cases(&cases) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("dtl-ctk: {}: {error}", cases.out.display());
+                complain!("dtl-ctk: {}: {error}", cases.out.display());
                 ExitCode::from(worker::CANNOT)
             }
         },
@@ -59,7 +66,7 @@ fn main() -> ExitCode {
 }
 
 fn misused(error: &str) -> ExitCode {
-    eprintln!("dtl-ctk: {error}");
+    complain!("dtl-ctk: {error}");
     ExitCode::from(2)
 }
 
@@ -67,10 +74,18 @@ fn start(options: RunOptions) -> ExitCode {
     match options.task() {
         Err(error) => misused(&error),
         Ok(Task::Random(run)) if run.worker || is_a_rank(&run) => worker::work(&run),
-        Ok(Task::Random(run)) => drive::drive(&run),
+        Ok(Task::Random(run)) => {
+            stop::listen();
+            let ended = drive::drive(&run);
+            stop::status().unwrap_or(ended)
+        }
         Ok(Task::Named(wanted)) => {
             let launched = wanted.place() == kit::options::Place::Processes && is_launched();
-            kit::drive::drive(&wanted, launched)
+            if !launched {
+                stop::listen();
+            }
+            let ended = kit::drive::drive(&wanted, launched);
+            stop::status().unwrap_or(ended)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The process that runs cases: one rank, or all ranks as threads.
 
 use crate::api::{Comm, Failure, check, cuts};
+use crate::kit::outcome::{complain, say};
 use crate::minimal;
 use crate::options::Run;
 use crate::rank::{Failed, Rank};
@@ -30,7 +31,7 @@ pub(crate) fn work(run: &Run) -> ExitCode {
         Ok(true) if dtl_finalize() == DTL_SUCCESS => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(failure) => {
-            eprintln!("dtl-ctk: {}", failure.text);
+            complain!("dtl-ctk: {}", failure.text);
             ExitCode::from(CANNOT)
         }
     }
@@ -48,7 +49,7 @@ fn single(run: &Run) -> Result<bool, Failure> {
     if passed && rank == 0 && !run.worker {
         // Under a launcher of the user's own, nobody else says so.
         let (kind, count, seed) = (&run.kind, run.numbers().count(), run.choice.seed);
-        println!("{kind}, {ranks} rank(s): {count} case(s) passed (seed {seed})");
+        say!("{kind}, {ranks} rank(s): {count} case(s) passed (seed {seed})");
     }
     Ok(passed)
 }
@@ -100,7 +101,7 @@ fn one(rank: Rank) -> bool {
     match rank.go() {
         Ok(all_passed) => all_passed,
         Err(Failed { text, out_of_step }) => {
-            eprintln!("dtl-ctk: {text}");
+            complain!("dtl-ctk: {text}");
             if out_of_step {
                 // The others may wait for this rank: the launcher, or the end of the process, ends them.
                 std::process::exit(1);

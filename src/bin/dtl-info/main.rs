@@ -3,7 +3,6 @@
 //! `facts` asks the library, `environment` looks at the variables, `plugins` and `manifest` at plugin
 //! files, `probe` tries one, `text` and `json` write. It opens no communicator and allocates nothing on
 //! a device. `new_backend` writes the sources of a plugin.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks to its user")]
 
 mod environment;
 mod facts;
@@ -99,14 +98,17 @@ fn main() -> ExitCode {
     if let Err(error) = std::io::stdout().write_all(report.as_bytes()) {
         // `dtl-info | head` is no failure.
         if error.kind() != ErrorKind::BrokenPipe {
-            eprintln!("dtl-info: standard output: {error}");
+            complain(&format!("standard output: {error}"));
             return ExitCode::FAILURE;
         }
     }
-    for error in &errors {
-        eprintln!("dtl-info: {error}");
-    }
+    errors.iter().for_each(|error| complain(error));
     ExitCode::from(status)
+}
+
+/// A line on standard error; if it cannot be written there is nobody to tell.
+fn complain(text: &str) {
+    drop(writeln!(std::io::stderr(), "dtl-info: {text}"));
 }
 
 fn reported(options: &Options) -> (String, Vec<String>) {

@@ -71,7 +71,7 @@ impl Language {
 }
 
 /// Names that the library has backends or choices of.
-const TAKEN: [&str; 7] = ["auto", "host", "null", "self", "threads", "shm", "mpi"];
+const TAKEN: [&str; 8] = ["auto", "host", "null", "self", "threads", "shm", "mpi", "hier"];
 
 /// A file to write.
 struct File {
@@ -96,6 +96,12 @@ fn check_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > 63 || !name.chars().all(is_good) {
         return Err(format!(
             "a backend cannot be named \"{name}\": use 1 to 63 letters, digits, '_', '-', '.'"
+        ));
+    }
+    // Its header is named after it, and its folder: dtl.h would be two files, ".." the folder above.
+    if name == "dtl" || !name.contains(|c: char| c.is_ascii_alphanumeric()) || name.starts_with(['.', '-']) {
+        return Err(format!(
+            "a backend of that name (\"{name}\") cannot be written: take one that begins with a letter and is not dtl"
         ));
     }
     if TAKEN.contains(&name) {
@@ -165,22 +171,35 @@ fn fill(template: &str, values: &[(&str, String)]) -> String {
 
 fn write(folder: &Path, files: &[File]) -> Result<(), String> {
     let there: Vec<&str> =
-        files.iter().map(|file| file.name.as_str()).filter(|name| folder.join(name).exists()).collect();
+        files.iter().map(|file| file.name.as_str()).filter(|name| is_there(&folder.join(name))).collect();
     if !there.is_empty() {
         let (folder, there) = (folder.display(), there.join(", "));
         return Err(format!(
             "nothing is overwritten, and {folder} has {there} already: name another with --dir"
         ));
     }
-    for file in files {
+    let mut begun = Vec::new();
+    let ended = files.iter().try_for_each(|file| {
         let path = folder.join(&file.name);
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         let opened = made.and_then(|()| OpenOptions::new().write(true).create_new(true).open(&path));
         opened
-            .and_then(|mut out| out.write_all(file.text.as_bytes()))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+            .and_then(|mut out| {
+                begun.push(path.clone());
+                out.write_all(file.text.as_bytes())
+            })
+            .map_err(|error| format!("{}: {error}", path.display()))
+    });
+    if ended.is_err() {
+        // Half a backend would be in the way of the next try. What cannot be removed stays.
+        begun.iter().for_each(|path| drop(std::fs::remove_file(path)));
     }
-    Ok(())
+    ended
+}
+
+/// Whether a file, a folder, or a link to nowhere has this path.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 fn report(folder: &Path, files: &[File]) -> String {
@@ -223,7 +242,7 @@ mod tests {
 
     #[test]
     fn bad_names_are_named() {
-        for bad in ["", "a b", "a/b", "auto", "shm", "ä", &"x".repeat(64)] {
+        for bad in ["", "a b", "a/b", "auto", "shm", "ä", ".", "..", "-x", "__", "dtl", &"x".repeat(64)] {
             assert!(check_name(bad).expect_err("bad").contains(&format!("\"{bad}\"")), "{bad}");
         }
         assert!(check_name(&"x".repeat(63)).is_ok());

@@ -11,16 +11,22 @@ use dtl::runtime::{SHUTDOWN, lifecycle, plugins, registry};
 use dtl::sys::child::{self, Setup};
 use dtl::sys::process::PidFd;
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 const MARK: &str = "dtl-probe: ";
 /// How long output is waited for that a dead child's own children may hold back.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
+
+/// Exit status of a child that cannot reach its parent any more.
+const OUTPUT_CLOSED: i32 = 96;
 
 /// How it went. The numbers are exit statuses.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -166,6 +172,9 @@ fn judge(path: &Path, limit: Duration, ended: Option<ExitStatus>, said: &str) ->
         (Some(ended), None) if is_done && ended.success() => {
             (report.verdict, report.step, report.plugin) = (Verdict::Ok, None, plugin);
         }
+        (Some(ended), None) if ended.code() == Some(OUTPUT_CLOSED) => {
+            report.reason = format!("it closed descriptors that are not its own, in {place}");
+        }
         (Some(ended), None) => {
             let code = ended.code().unwrap_or_default();
             report.reason = format!("it ended the process with exit status {code}, in {place}");
@@ -188,14 +197,24 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
+/// The child's way to its parent: a descriptor of its own, since the plugin may close standard output.
+static OUT: OnceLock<File> = OnceLock::new();
+
 fn say(value: &Value) {
-    // The plugin may have left an unfinished line. A parent that is gone needs no answer.
-    let mut out = std::io::stdout();
-    let _ = out.write_all(format!("\n{MARK}{value}\n").as_bytes()).and_then(|()| out.flush());
+    let Some(mut out) = OUT.get() else { return };
+    // The plugin may have left an unfinished line.
+    if let Err(error) = out.write_all(format!("\n{MARK}{value}\n").as_bytes()) {
+        // A parent that is gone needs no answer.
+        let is_closed = error.kind() != ErrorKind::BrokenPipe;
+        std::process::exit(if is_closed { OUTPUT_CLOSED } else { 0 });
+    }
 }
 
 /// What the child does: everything that a program would let the plugin do before it uses it.
 pub(crate) fn child(path: &Path) {
+    if let Ok(own) = std::io::stdout().as_fd().try_clone_to_owned() {
+        OUT.get_or_init(|| File::from(own));
+    }
     match try_it(path) {
         Ok(()) => say(&json!({ "done": true })),
         Err(error) => {

@@ -3,6 +3,8 @@
 use super::Comm;
 use super::algorithms as algorithm;
 use super::algorithms::choice::{Algorithm, choose};
+use super::algorithms::levels::Levels;
+use super::algorithms::two_level;
 use super::p2p::Data;
 use super::recorder::{Call, Kind};
 use super::run::Run;
@@ -24,13 +26,30 @@ impl Comm {
 
     /// The algorithm for a call; the first use of each is explained.
     fn choose(&self, kind: Kind, bytes: usize, commutes: bool) -> Algorithm {
-        let algorithm = choose(kind, self.size, bytes, commutes);
+        let algorithm = choose(kind, self.size, bytes, commutes, self.has_levels(kind, commutes));
         let bit = 1_u32 << (algorithm as u32);
         let seen = self.chosen.get(kind as usize);
         if seen.is_some_and(|seen| seen.load(Ordering::Relaxed) & bit == 0) {
             self.explain_choice(kind, algorithm, bytes);
         }
         algorithm
+    }
+
+    /// Whether a collective may go by nodes. Folding node by node gives other roundings, and the order of
+    /// ranks only where each node's are consecutive.
+    fn has_levels(&self, kind: Kind, commutes: bool) -> bool {
+        match (&self.levels, kind) {
+            (None, _) => false,
+            (Some(levels), Kind::Reduce | Kind::Allreduce) => {
+                !self.link.is_deterministic && (commutes || levels.is_ordered)
+            }
+            (Some(_), _) => true,
+        }
+    }
+
+    /// The nodes, if the algorithm goes by them.
+    fn levels(&self, how: Algorithm) -> Option<&Levels> {
+        self.levels.as_ref().filter(|_| how == Algorithm::TwoLevel)
     }
 
     #[cold]
@@ -95,8 +114,11 @@ pub struct By {
 
 /// Returns once every rank has called it.
 pub fn barrier(comm: &Comm) -> Result<Run> {
-    comm.choose(Kind::Barrier, 0, true);
+    let how = comm.choose(Kind::Barrier, 0, true);
     let steps = |s: &mut Schedule, g| {
+        if let Some(levels) = comm.levels(how) {
+            return two_level::barrier(s, levels);
+        }
         algorithm::barrier(s, g);
         Ok(())
     };
@@ -110,6 +132,9 @@ pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Run> {
     let call = Call::new(Kind::Bcast).with(data.count, data.dtype).root(root);
     let whole = || Collective::Bcast { data: data.bytes, root };
     comm.prepare_either(call, None, whole, |s, g| {
+        if let Some(levels) = comm.levels(how) {
+            return two_level::bcast(s, levels, root, data.bytes);
+        }
         algorithm::bcast(s, g, how, root, data.bytes);
         Ok(())
     })
@@ -123,11 +148,12 @@ pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<
     }
     let whole = || Collective::Reduce { send, recv: recv.bytes, root, by: by.reduction };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
-    comm.choose(Kind::Reduce, send.len(), by.reduction.commutes);
+    let how = comm.choose(Kind::Reduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Reduce).with(recv.count, recv.dtype).op(by.op).root(root);
     let commutes = by.reduction.commutes;
-    comm.prepare_either(call, Some(by.reduction), whole, |s, g| {
-        algorithm::reduce(s, g, root, commutes, (send, recv.bytes))
+    comm.prepare_either(call, Some(by.reduction), whole, |s, g| match comm.levels(how) {
+        Some(levels) => two_level::reduce(s, levels, g, root, commutes, (send, recv.bytes)),
+        None => algorithm::reduce(s, g, root, commutes, (send, recv.bytes)),
     })
 }
 
@@ -137,9 +163,10 @@ pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Run> {
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let how = comm.choose(Kind::Allreduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Allreduce).with(recv.count, recv.dtype).op(by.op);
-    let element = by.reduction.element;
-    comm.prepare_either(call, Some(by.reduction), whole, |s, g| {
-        algorithm::allreduce(s, g, how, element, (send, recv.bytes))
+    let (element, commutes) = (by.reduction.element, by.reduction.commutes);
+    comm.prepare_either(call, Some(by.reduction), whole, |s, g| match comm.levels(how) {
+        Some(levels) => two_level::allreduce(s, levels, commutes, element, (send, recv.bytes)),
+        None => algorithm::allreduce(s, g, how, element, (send, recv.bytes)),
     })
 }
 
@@ -208,7 +235,10 @@ pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) ->
     let send = at_root_only(comm, "sbuf", send, recv, own, root)?;
     let how = comm.choose(Kind::Gather, len, true);
     let call = Call::new(Kind::Gather).with(per_rank.count, per_rank.dtype).root(root);
-    comm.prepare_either(call, None, whole, |s, g| algorithm::gather(s, g, how, root, (send, recv)))
+    comm.prepare_either(call, None, whole, |s, g| match comm.levels(how) {
+        Some(levels) => two_level::gather(s, levels, g, root, (send, recv)),
+        None => algorithm::gather(s, g, how, root, (send, recv)),
+    })
 }
 
 /// In place makes sense where the result goes.
@@ -254,7 +284,10 @@ pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -
     let recv = at_root_only(comm, "rbuf", recv, send, own, root)?;
     let how = comm.choose(Kind::Scatter, len, true);
     let call = Call::new(Kind::Scatter).with(per_rank.count, per_rank.dtype).root(root);
-    comm.prepare_either(call, None, whole, |s, g| algorithm::scatter(s, g, how, root, (send, recv)))
+    comm.prepare_either(call, None, whole, |s, g| match comm.levels(how) {
+        Some(levels) => two_level::scatter(s, levels, g, root, (send, recv)),
+        None => algorithm::scatter(s, g, how, root, (send, recv)),
+    })
 }
 
 /// The same with a block of its own size for each rank.
@@ -283,7 +316,10 @@ pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<
     let send = sent_or(send, recv, recv.part(comm.rank as usize * len, len))?;
     let how = comm.choose(Kind::Allgather, len, true);
     let call = Call::new(Kind::Allgather).with(per_rank.count, per_rank.dtype);
-    comm.prepare_either(call, None, whole, |s, g| algorithm::allgather(s, g, how, (send, recv)))
+    comm.prepare_either(call, None, whole, |s, g| match comm.levels(how) {
+        Some(levels) => two_level::allgather(s, levels, (send, recv)),
+        None => algorithm::allgather(s, g, how, (send, recv)),
+    })
 }
 
 /// The same with a block of its own size for each rank.

@@ -90,6 +90,10 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
 
 /// One communicator for each node, ranks ordered by key.
 pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
+    if let Some(nodes) = comm.nodes() {
+        let own = nodes.get(comm.rank as usize).copied().unwrap_or(0);
+        return of_node(split(comm, own, key)?);
+    }
     let id = machine::node_id();
     // Also without an id all ranks go through the same calls.
     let ids = allgather_words(comm, Kind::Split, &[*id.as_ref().unwrap_or(&0)])?;
@@ -102,7 +106,11 @@ pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
     }
     let own = ids.get(comm.rank as usize);
     let first = ids.iter().position(|id| Some(id) == own).unwrap_or(0);
-    match split(comm, i32::try_from(first).unwrap_or(0), key)? {
+    of_node(split(comm, i32::try_from(first).unwrap_or(0), key)?)
+}
+
+fn of_node(node: Option<dtl_comm_t>) -> Result<dtl_comm_t> {
+    match node {
         Some(node) => Ok(node),
         None => fail!(DTL_ERROR_INTERNAL, "a node without ranks"),
     }

@@ -39,13 +39,16 @@ pub(super) struct Link {
     /// Its share keeps the backend registered.
     backend: Arc<Backend>,
     pub(super) kind: &'static CStr,
+    /// Whether reductions are to be bitwise the same as on other kinds.
+    pub(super) is_deterministic: bool,
     /// Contexts that this rank has given to communicators whose first rank it was.
     contexts: AtomicU32,
 }
 
 impl Link {
-    pub(super) fn new(transport: Box<dyn Transport>, backend: Arc<Backend>, kind: &'static CStr) -> Self {
-        let link = Link { transport, backend, kind, contexts: AtomicU32::new(0) };
+    pub(super) fn new(transport: Box<dyn Transport>, backend: Arc<Backend>, is_deterministic: bool) -> Self {
+        let kind = crate::runtime::for_ever(&backend.name);
+        let link = Link { transport, backend, kind, is_deterministic, contexts: AtomicU32::new(0) };
         progress::count(&link, true);
         link
     }
@@ -54,7 +57,7 @@ impl Link {
     /// if there is such, else this one.
     pub(super) fn subset(self: &Arc<Self>, ranks: &[i32], context: u32) -> Result<Option<Arc<Self>>> {
         let Some(transport) = self.transport.subset(ranks, context) else { return Ok(None) };
-        Ok(Some(Arc::new(Link::new(transport?, Arc::clone(&self.backend), self.kind))))
+        Ok(Some(Arc::new(Link::new(transport?, Arc::clone(&self.backend), self.is_deterministic))))
     }
 
     /// A context that no other communicator on this transport has or had: numbers of different ranks

@@ -37,6 +37,7 @@ use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use crate::sys::slab::{Held, Table};
+use algorithms::levels::Levels;
 use link::{Class, Link};
 use members::Members;
 use std::sync::Arc;
@@ -60,6 +61,8 @@ pub struct Comm {
     context: u32,
     /// `None`: all ranks of the link, in their order.
     members: Option<Members>,
+    /// The ranks by node, where that makes collectives faster.
+    levels: Option<Levels>,
     rank: i32,
     size: i32,
     timeout_ns: u64,
@@ -91,10 +94,11 @@ impl Comm {
         (rank, size): (i32, i32),
         timeout_ns: u64,
     ) -> Self {
-        Comm {
+        let mut comm = Comm {
             link,
             context,
             members,
+            levels: None,
             rank,
             size,
             timeout_ns,
@@ -109,7 +113,9 @@ impl Comm {
             chosen: [const { AtomicU32::new(0) }; recorder::KINDS.len()],
             attributes: attribute::Attributes::default(),
             shrinks: AtomicU32::new(0),
-        }
+        };
+        comm.levels = comm.nodes().and_then(|nodes| Levels::new(rank, nodes.into_iter()));
+        comm
     }
 
     /// This process' rank.
@@ -128,6 +134,24 @@ impl Comm {
     #[must_use]
     pub fn is_one_node(&self) -> bool {
         self.size == 1 || self.link.transport.is_one_node()
+    }
+
+    /// By rank: the number of its node; nodes are numbered by their lowest ranks. `None`: the transport does
+    /// not tell, or has one node.
+    #[must_use]
+    pub fn nodes(&self) -> Option<Vec<i32>> {
+        let nodes = self.link.transport.nodes()?;
+        let of = |rank| usize::try_from(self.outer(rank)).ok().and_then(|outer| nodes.get(outer));
+        let mut numbers = Vec::new();
+        let numbered = (0..self.size).map(|rank| {
+            let node = of(rank);
+            let place = numbers.iter().position(|known| *known == node).unwrap_or_else(|| {
+                numbers.push(node);
+                numbers.len() - 1
+            });
+            i32::try_from(place).unwrap_or(i32::MAX)
+        });
+        Some(numbered.collect())
     }
 
     /// The kind's name.

@@ -83,7 +83,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     let timeout_ns = time_limit(timeout_ns);
     let mut handles = Vec::with_capacity(transports.len());
     for transport in transports {
-        let comm = assemble(Arc::clone(&backend), transport, timeout_ns);
+        let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
         // Not in the list of those to move on: there is nothing to move.
         let Some(id) = TABLE.insert(Arc::new(comm)) else {
             handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
@@ -168,6 +168,7 @@ fn find(kind: &str) -> Result<Arc<Backend>> {
 
 /// Decides from data that are equal on all ranks, so that all decide the same.
 pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<String> {
+    let pretended = settings::current().fake_nodes;
     let (kind, why) = match (named, launch) {
         (Some((_, 1)), _) => ("self", "the description says one rank".to_owned()),
         (Some((_, size)), _) => {
@@ -175,22 +176,55 @@ pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<S
         }
         (None, None) => ("self", "no launcher's environment was found: one rank".to_owned()),
         (None, Some(launch)) if launch.size == 1 => ("self", format!("{} started one rank", launch.launcher)),
+        (None, Some(_)) if pretended.is_some() => {
+            let nodes = pretended.unwrap_or_default();
+            return several_nodes(&format!("DTL_FAKE_NODES={nodes} pretends nodes"), ready);
+        }
         (None, Some(launch)) if launch.is_one_node() => {
             ("shm", format!("{} started all {} ranks on this node", launch.launcher, launch.size))
         }
-        (None, Some(launch)) => {
-            return fail!(
-                DTL_ERROR_UNAVAILABLE,
-                "{} started {} ranks, {} of them on this node: no built-in kind crosses nodes in this version; \
-                 use dtl_mpi (find_package(dtl COMPONENTS MPI)) or register a communicator",
-                launch.launcher,
-                launch.size,
-                launch.local_size
+        (None, Some(Launch { launcher, size, local_size, .. })) => {
+            return several_nodes(
+                &format!("{launcher} started {size} ranks, {local_size} of them on this node"),
+                ready,
             );
         }
     };
+    Ok(chosen(kind, &why))
+}
+
+fn chosen(kind: &str, why: &str) -> String {
     explain::chose("communicator", &format!("{kind}, because {why}"));
-    Ok(kind.to_owned())
+    kind.to_owned()
+}
+
+/// Kinds that cross nodes, the best first.
+const ACROSS_NODES: [&str; 2] = ["hier", "mpi"];
+
+/// Whether there is such a kind and it can run here.
+fn ready(kind: &str) -> Result<()> {
+    match registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
+        Some(backend) => backend.ready(),
+        None => fail!(DTL_ERROR_NOT_FOUND, "there is no kind \"{kind}\""),
+    }
+}
+
+/// The first of those kinds that is `ready`.
+fn several_nodes(why: &str, ready: impl Fn(&str) -> Result<()>) -> Result<String> {
+    let mut reasons = Vec::new();
+    for kind in ACROSS_NODES {
+        match ready(kind) {
+            Ok(()) if reasons.is_empty() => return Ok(chosen(kind, why)),
+            Ok(()) => return Ok(chosen(kind, &format!("{why} ({})", reasons.join("; ")))),
+            Err(error) => reasons.push(error.text().to_owned()),
+        }
+    }
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "{why}, and no kind that crosses nodes can be used: {}; see to one of them, or use dtl_mpi \
+         (find_package(dtl COMPONENTS MPI)) or register a communicator",
+        reasons.join("; ")
+    )
 }
 
 fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
@@ -212,14 +246,14 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
 fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     let transport = provider.open(args)?;
-    Ok(assemble(backend, transport, timeout_ns))
+    Ok(assemble(backend, transport, args.flags, timeout_ns))
 }
 
 /// A communicator of all ranks of an open transport.
-fn assemble(backend: Arc<Backend>, transport: Box<dyn Transport>, timeout_ns: u64) -> Comm {
+fn assemble(backend: Arc<Backend>, transport: Box<dyn Transport>, flags: u32, timeout_ns: u64) -> Comm {
+    let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || settings::current().deterministic;
     let place = (transport.rank(), transport.size());
-    let kind = crate::runtime::for_ever(&backend.name);
-    let link = Arc::new(Link::new(transport, backend, kind));
+    let link = Arc::new(Link::new(transport, backend, is_deterministic));
     Comm::new(link, 0, None, place, timeout_ns)
 }
 
@@ -237,8 +271,22 @@ mod tests {
         assert_eq!(automatic(None, Some(&launch(1, 1))).unwrap(), "self");
         assert_eq!(automatic(None, Some(&launch(4, 4))).unwrap(), "shm");
         assert_eq!(automatic(Some((0, 3)), None).unwrap(), "shm");
-        let error = automatic(None, Some(&launch(8, 4))).unwrap_err();
+    }
+
+    #[test]
+    fn over_several_nodes_the_first_kind_that_is_ready_is_chosen() {
+        let ready = |names: &'static [&str]| {
+            move |kind: &str| match names.contains(&kind) {
+                true => Ok(()),
+                false => fail!(DTL_ERROR_UNAVAILABLE, "no {kind}"),
+            }
+        };
+        let choose = |names| several_nodes("8 ranks, 4 of them here", ready(names));
+        assert_eq!(choose(&["hier", "mpi"]).unwrap(), "hier");
+        assert_eq!(choose(&["mpi"]).unwrap(), "mpi");
+        let error = choose(&[]).unwrap_err();
         assert_eq!(error.status(), crate::abi::status::DTL_ERROR_UNAVAILABLE);
-        assert!(error.text().contains("8 ranks, 4 of them"), "{error}");
+        assert!(error.text().starts_with("8 ranks, 4 of them here, and"), "{error}");
+        assert!(error.text().contains("no hier; no mpi; see"), "{error}");
     }
 }

@@ -104,6 +104,21 @@ impl Schedule {
         self.steps.push(Step::Round);
     }
 
+    /// Number of steps so far.
+    pub(super) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Gives the ranks in the steps from `first` on other numbers: those of a part of the ranks become
+    /// those of all.
+    pub(super) fn rename(&mut self, first: usize, real: impl Fn(i32) -> i32) {
+        for step in self.steps.iter_mut().skip(first) {
+            if let Step::Send { to: peer, .. } | Step::Recv { from: peer, .. } = step {
+                *peer = real(*peer);
+            }
+        }
+    }
+
     /// Memory that lives as long as the schedule runs.
     pub(super) fn scratch(&mut self, len: usize) -> Result<Region> {
         let fits = |scratch: &Scratch| scratch.region().len() >= len;
@@ -225,3 +240,6 @@ fn check_size(done: &Done, expected: Option<usize>, peer: i32) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+pub(super) mod simulation;

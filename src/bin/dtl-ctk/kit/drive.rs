@@ -5,9 +5,10 @@
 use crate::kit::catalog::Test;
 use crate::kit::expect::{self, Expected};
 use crate::kit::options::{Place, Target, Wanted, Work, is_of_ranks};
-use crate::kit::outcome::{Stop, say};
+use crate::kit::outcome::{Stop, complain, say};
 use crate::kit::report::{Ended, Entry, Run};
 use crate::kit::{catalog, stress, worker};
+use crate::stop;
 use crate::worker::CANNOT;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::HashMap;
@@ -45,14 +46,14 @@ pub(crate) fn drive(wanted: &Wanted, launched: bool) -> ExitCode {
             match run.away() {
                 _ if !run.passed() => ExitCode::FAILURE,
                 Some(why) => {
-                    eprintln!("dtl-ctk: {}: {why}", run.subject);
+                    complain!("dtl-ctk: {}: {why}", run.subject);
                     ExitCode::from(CANNOT)
                 }
                 None => ExitCode::SUCCESS,
             }
         }
         Err((code, text)) => {
-            eprintln!("dtl-ctk: {text}");
+            complain!("dtl-ctk: {text}");
             ExitCode::from(code)
         }
     }
@@ -210,7 +211,7 @@ impl<'a> Session<'a> {
         let command = self.command().map_err(cannot)?;
         let name = command.get_program().to_string_lossy().into_owned();
         let mut command = command;
-        let mut child = command
+        let mut child = stop::with_us(&mut command)
             .stdout(Stdio::null())
             .stderr(said)
             .spawn()
@@ -227,6 +228,7 @@ impl<'a> Session<'a> {
             if let Some(status) = child.try_wait()? {
                 return Ok(Some(status));
             }
+            stop::check(Some(child))?;
             let now = std::fs::metadata(self.folder.join("report")).map_or(0, |data| data.len());
             if now != size {
                 (size, since) = (now, Instant::now());
@@ -274,6 +276,13 @@ impl<'a> Session<'a> {
                     return Ok(results);
                 }
             }
+        }
+        // Libraries are closed at the end of the process: that belongs to the last test.
+        let ended_well = status.is_some_and(|status| status.success());
+        let last =
+            results.last_mut().filter(|(_, ended, _)| !ended_well && !matches!(ended, Ended::Failed(_)));
+        if let Some((_, ended, _)) = last {
+            *ended = Ended::Failed(format!("behind it, at the end of the process, {}", self.why(status)));
         }
         Ok(results)
     }
@@ -420,6 +429,12 @@ fn under_launcher(
     });
     match outcome {
         Ok(()) => Ok(entries),
-        Err(why) => Err((CANNOT, why)),
+        Err(why) => Err((
+            CANNOT,
+            format!(
+                "{why}; by its environment this is a rank of a launcher's job, where comm tests run: if nobody \
+                 launched it, unset DTL_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and SLURM_STEP_ID"
+            ),
+        )),
     }
 }

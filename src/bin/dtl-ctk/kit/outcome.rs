@@ -4,6 +4,9 @@ use crate::api;
 use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
 use dtl::ffi::runtime::dtl_last_error;
 use std::ffi::CStr;
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
 /// Why a test did not pass.
 #[derive(Debug)]
@@ -34,12 +37,30 @@ impl From<Refused> for Stop {
 
 /// A line on standard output; nobody may be reading it any more.
 macro_rules! say {
-    ($($text:tt)+) => {{
-        use std::io::Write;
-        let _ = writeln!(std::io::stdout(), $($text)+);
-    }};
+    ($($text:tt)+) => { $crate::kit::outcome::put(format_args!($($text)+)) };
 }
 pub(crate) use say;
+
+/// A line on standard error; if it cannot be written there is nobody to tell.
+macro_rules! complain {
+    ($($text:tt)+) => { drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)+)))) };
+}
+pub(crate) use complain;
+
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// See [`say`].
+pub(crate) fn put(line: Arguments) {
+    let failed = writeln!(std::io::stdout(), "{line}").err();
+    if let Some(error) = failed.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+        let _ = LOST.set(error.to_string()); // the first reason counts
+    }
+}
+
+/// Why the report could not be written; `None` if it was, or if nobody wanted all of it (`| head`).
+pub(crate) fn lost() -> Option<&'static str> {
+    LOST.get().map(String::as_str)
+}
 
 /// Ends a test that found something wrong.
 macro_rules! wrong {

@@ -1,6 +1,7 @@
 //! `dtl-ctk list` and `dtl-ctk explain`: the catalog for people.
 
 use crate::kit::catalog::{self, Body};
+use dtl::runtime::settings::distance;
 use std::fmt::Write;
 
 /// A line for each test that fits: name, what it takes, what is checked.
@@ -37,11 +38,15 @@ fn needs(group: &catalog::Group, test: &catalog::Test) -> String {
 /// All that is known of a test.
 pub(crate) fn explain(name: &str) -> Result<String, String> {
     let Some((group, test)) = catalog::find(name) else {
-        let near: Vec<&str> =
-            catalog::all().map(|(_, test)| test.name).filter(|other| other.contains(name)).take(5).collect();
-        let hint =
-            if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
-        return Err(format!("no test is called {name} (see dtl-ctk list){hint}"));
+        let names = || catalog::all().map(|(_, test)| test.name);
+        let mut near: Vec<&str> = names().filter(|other| other.contains(name)).take(5).collect();
+        if near.is_empty() {
+            near.extend(names().min_by_key(|other| distance(other, name)));
+        }
+        return Err(format!(
+            "no test is called {name} (see dtl-ctk list); did you mean {}?",
+            near.join(", ")
+        ));
     };
     let needs = needs(group, test);
     let needs = if needs.is_empty() { "nothing special".to_owned() } else { needs };
@@ -73,6 +78,8 @@ mod tests {
             assert!(text.contains(test.what) && text.lines().count() >= 8, "{text}");
         }
         assert!(explain("memory.nothing").is_err());
+        let misspelt = explain("memory.host.every_bite_usable");
+        assert!(misspelt.is_err_and(|text| text.contains("did you mean memory.host.every_byte_usable?")));
         assert!(explain("every_byte").is_err_and(|text| text.contains("memory.host.every_byte_usable")));
     }
 }

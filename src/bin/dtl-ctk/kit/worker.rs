@@ -5,7 +5,7 @@ use crate::api::{self, Comm, Failure, name_of};
 use crate::kit::calls::Backend;
 use crate::kit::catalog::{self, Body, Group, Need, Test};
 use crate::kit::options::Work;
-use crate::kit::outcome::{Called, Outcome, Refused, Stop, skip};
+use crate::kit::outcome::{Called, Outcome, Refused, Stop, complain, skip};
 use crate::kit::peer::Peer;
 use crate::kit::subject::Subject;
 use crate::kit::{stress, timing};
@@ -75,7 +75,7 @@ impl From<Failure> for Halt {
 /// Runs the tests of the command line.
 pub(crate) fn work(work: &Work) -> ExitCode {
     let Ok(file) = OpenOptions::new().append(true).open(&work.report) else {
-        eprintln!("dtl-ctk: {}: cannot be opened", work.report.display());
+        complain!("dtl-ctk: {}: cannot be opened", work.report.display());
         return ExitCode::from(crate::worker::CANNOT);
     };
     let report = Report { file };
@@ -299,7 +299,7 @@ fn together(
         let mut outcome = run(&world, test);
         let failed = matches!(outcome, Err(Stop::Failed(_)));
         if let (Err(Stop::Failed(text)), true) = (&outcome, world.rank != 0) {
-            eprintln!("dtl-ctk: rank {}: {}: {text}", world.rank, test.name);
+            complain!("dtl-ctk: rank {}: {}: {text}", world.rank, test.name);
         }
         let all = control.comm.gather_all([u64::from(failed), 0], world.size as u64);
         let all = all.map_err(|failure| Halt::Broken(format!("{}: {}", test.name, failure.text)))?;

@@ -13,7 +13,7 @@ typedef struct @ID@_backend_t {
 } @ID@_backend_t;
 
 /* Notes a text (as printf) for the failing status that a slot is about to return, and gives the status back.
- * Name what is wrong and say what to do: it is what dtl_last_error shows. */
+ * Name what is wrong and say what to do: dtl_last_error shows it behind "backend @NAME@: <slot>: <status>: ". */
 dtl_status_t @ID@_fail(const void *self, dtl_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -5,7 +5,7 @@
 static dtl_status_t device_count(void *self, int32_t *out_count)@NOTHROW@
 {
     (void)out_count;
-    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: device_count is not written yet");
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "device_count is not written yet");
 }
 
 /* (required) Makes a device, 0 … count-1, the calling thread's current one (as cudaSetDevice). Each thread has
@@ -13,14 +13,15 @@ static dtl_status_t device_count(void *self, int32_t *out_count)@NOTHROW@
 static dtl_status_t device_set(void *self, int32_t device)@NOTHROW@
 {
     (void)device;
-    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: device_set is not written yet");
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "device_set is not written yet");
 }
 
-/* (required) The calling thread's current device; 0 if it never set one. */
+/* (required) The calling thread's current device: 0, or what the driver says, where device_set was never called.
+ * Asked only in such threads: the library remembers what a thread has set. */
 static dtl_status_t device_get(void *self, int32_t *out_device)@NOTHROW@
 {
     (void)out_device;
-    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: device_get is not written yet");
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "device_get is not written yet");
 }
 
 dtl_device_vtable_t @ID@_device_table(void)

@@ -6,7 +6,7 @@
 static dtl_status_t exec_execute(void *self, dtl_task_fn_t function, void *user)@NOTHROW@
 {
     (void)function, (void)user;
-    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: exec_execute is not written yet");
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "exec_execute is not written yet");
 }
 
 /* (host execution) Calls body(from, to, user) for pieces of at most `grain` (at least 1) iterations until begin …
@@ -16,14 +16,14 @@ static dtl_status_t exec_parallel_for(void *self, uint64_t begin, uint64_t end, 
                                       dtl_range_fn_t body, void *user)@NOTHROW@
 {
     (void)begin, (void)end, (void)grain, (void)body, (void)user;
-    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: exec_parallel_for is not written yet");
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "exec_parallel_for is not written yet");
 }
 
 /* (host execution) The most pieces of a loop that ever run at the same time, at least 1. */
 static dtl_status_t exec_max_parallelism(void *self, uint32_t *out_threads)@NOTHROW@
 {
     (void)out_threads;
-    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: exec_max_parallelism is not written yet");
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "exec_max_parallelism is not written yet");
 }
 
 dtl_exec_vtable_t @ID@_exec_table(void)

@@ -8,7 +8,7 @@ static dtl_status_t memory_alloc(void *self, uint64_t size_bytes, uint64_t align
                                  void **out_ptr)@NOTHROW@
 {
     (void)size_bytes, (void)alignment, (void)kind, (void)out_ptr;
-    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: memory_alloc is not written yet");
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "memory_alloc is not written yet");
 }
 
 /* (required) Frees what memory_alloc gave; size, alignment and kind are those of the allocation. Any thread, not
@@ -17,7 +17,7 @@ static dtl_status_t memory_free(void *self, void *ptr, uint64_t size_bytes, uint
                                 dtl_enum_word_t kind)@NOTHROW@
 {
     (void)ptr, (void)size_bytes, (void)alignment, (void)kind;
-    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: memory_free is not written yet");
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "memory_free is not written yet");
 }
 
 dtl_memory_vtable_t @ID@_memory_table(void)

@@ -8,7 +8,7 @@ static dtl_status_t transfer_copy(void *self, void *dst, dtl_enum_word_t dst_kin
                                   dtl_enum_word_t src_kind, uint64_t size_bytes)@NOTHROW@
 {
     (void)dst, (void)dst_kind, (void)src, (void)src_kind, (void)size_bytes;
-    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "@NAME@: transfer_copy is not written yet");
+    return @ID@_fail(self, DTL_ERROR_NOT_SUPPORTED, "transfer_copy is not written yet");
 }
 
 dtl_transfer_vtable_t @ID@_transfer_table(void)

@@ -1,8 +1,9 @@
 //! Which algorithm a collective uses: one table, read from the top, the first row that fits.
 //!
 //! All ranks must choose alike, so only what is equal on all of them decides: the collective, the
-//! number of ranks, the bytes that each of them names, and whether the operation commutes. The kind
-//! of communicator does not: a sum is bitwise the same on all kinds.
+//! number of ranks, the bytes that each of them names, whether the operation commutes, and which ranks
+//! share a node. The kind of communicator does not: a sum is bitwise the same on all kinds of one node,
+//! and over several nodes if the communicator is deterministic.
 
 use super::super::recorder::Kind;
 
@@ -20,6 +21,7 @@ pub(in crate::runtime::comm) enum Algorithm {
     Bruck,
     Pairwise,
     AllAtOnce,
+    TwoLevel,
 }
 
 struct Row {
@@ -42,6 +44,16 @@ const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algor
 }
 
 const TABLE: &[Row] = &[
+    // Over several nodes. Large blocks go straight: the ring crosses each border of nodes once for each
+    // block anyway, and leaders would only pass on what their ranks can send themselves.
+    row(Kind::Barrier, 0, 0, ANY, Algorithm::TwoLevel),
+    row(Kind::Bcast, 0, 0, ANY, Algorithm::TwoLevel),
+    row(Kind::Reduce, 0, 0, ANY, Algorithm::TwoLevel),
+    row(Kind::Allreduce, 0, 0, ANY, Algorithm::TwoLevel),
+    row(Kind::Gather, 0, 0, 2 << 10, Algorithm::TwoLevel),
+    row(Kind::Scatter, 0, 0, 2 << 10, Algorithm::TwoLevel),
+    row(Kind::Allgather, 0, 0, 4 << 10, Algorithm::TwoLevel),
+    // Everywhere.
     row(Kind::Barrier, 0, 0, ANY, Algorithm::Dissemination),
     row(Kind::Bcast, 4, 256 << 10, ANY, Algorithm::ScatterRing),
     row(Kind::Bcast, 0, 0, ANY, Algorithm::Binomial),
@@ -68,13 +80,21 @@ const TABLE: &[Row] = &[
     row(Kind::NeighborAlltoallv, 0, 0, ANY, Algorithm::AllAtOnce),
 ];
 
-/// The algorithm for a collective over `ranks` ranks with `bytes` bytes.
-pub(in crate::runtime::comm) fn choose(kind: Kind, ranks: i32, bytes: usize, commutes: bool) -> Algorithm {
+/// The algorithm for a collective over `ranks` ranks with `bytes` bytes; `two_level`: whether those of two
+/// levels may be used.
+pub(in crate::runtime::comm) fn choose(
+    kind: Kind,
+    ranks: i32,
+    bytes: usize,
+    commutes: bool,
+    two_level: bool,
+) -> Algorithm {
     let fits = |row: &&Row| {
         row.kind == kind
             && ranks >= row.ranks
             && (row.from..row.below).contains(&bytes)
             && (commutes || !row.commutes)
+            && (two_level || row.algorithm != Algorithm::TwoLevel)
     };
     TABLE.iter().find(fits).map_or(Algorithm::Linear, |row| row.algorithm)
 }
@@ -88,13 +108,17 @@ mod tests {
         for row in TABLE {
             for (bytes, commutes) in [(0, false), (100, true), (1 << 30, false), (1 << 30, true)] {
                 for ranks in [1, 3, 4, 5, 1000] {
-                    let chosen = choose(row.kind, ranks, bytes, commutes);
+                    let chosen = choose(row.kind, ranks, bytes, commutes, false);
                     let rows = TABLE.iter().filter(|other| other.kind == row.kind);
                     assert!(rows.into_iter().any(|other| other.algorithm == chosen), "{:?}", row.kind);
+                    assert_ne!(chosen, Algorithm::TwoLevel, "{:?}", row.kind);
                 }
             }
         }
-        assert_eq!(choose(Kind::Allreduce, 4, 1 << 20, false), Algorithm::PairwiseRing);
-        assert_eq!(choose(Kind::Allreduce, 4, 8, true), Algorithm::RecursiveDoubling);
+        assert_eq!(choose(Kind::Allreduce, 4, 1 << 20, false, false), Algorithm::PairwiseRing);
+        assert_eq!(choose(Kind::Allreduce, 4, 8, true, false), Algorithm::RecursiveDoubling);
+        assert_eq!(choose(Kind::Allreduce, 4, 8, true, true), Algorithm::TwoLevel);
+        assert_eq!(choose(Kind::Allgather, 4, 1 << 20, true, true), Algorithm::Ring);
+        assert_eq!(choose(Kind::Alltoall, 4, 8, true, true), Algorithm::Pairwise);
     }
 }

@@ -21,6 +21,10 @@
 //! | alltoall | Bruck | log2 n | m/2 log2 n |
 //! | alltoall | pairwise exchange | n-1 | m |
 //! | alltoallv, neighbor_alltoallv | all at once | 1 | m |
+//! | barrier, bcast, reduce, allreduce, allgather, gather, scatter | two levels | those of their parts | |
+//!
+//! Two levels: over several nodes, if the transport tells them. Between nodes go one rank's messages for
+//! each node; the parts inside the nodes and between them are the others of this table.
 //!
 //! Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
 //! MPICH" (2005); Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
@@ -29,8 +33,10 @@ mod alltoall;
 mod broadcast;
 pub(super) mod choice;
 mod gather;
+pub(super) mod levels;
 mod reduce;
 mod scan;
+pub(super) mod two_level;
 
 pub(super) use alltoall::{alltoall, exchange};
 pub(super) use broadcast::{barrier, bcast};

@@ -1,0 +1,122 @@
+//! What the ranks tell each other while the communicator is opened: a few words of each to all, over the
+//! transport between the nodes. Not for data; before anything else is sent.
+
+use crate::abi::status::*;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, OpId, Selector, SendMode, Transport};
+use crate::sys::buf::{Region, Scratch};
+use crate::sys::clock::Deadline;
+use crate::sys::park::Backoff;
+
+/// A class of match words that no communicator uses: a rank that is done already sends under others.
+const MEETING: u64 = 0xF << 28;
+/// Most rounds of one exchange.
+const ROUNDS: u64 = 64;
+/// How long a transport may take to let go of a buffer.
+const LET_GO_NS: u64 = 1_000_000_000;
+
+/// Everybody's words in the order of ranks; all pass the same `number`, another each time. Bruck's
+/// allgather: what a rank has doubles with each round.
+pub(super) fn exchange(over: &dyn Transport, number: u64, mine: &[u64], limit_ns: u64) -> Result<Vec<u64>> {
+    let deadline = Deadline::after(limit_ns);
+    let (rank, size) = (over.rank(), over.size());
+    let len = size_of_val(mine);
+    let (Some(own), Some(all)) = (Scratch::of_words(mine), Scratch::new(len * size.unsigned_abs() as usize))
+    else {
+        return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");
+    };
+    let blocks = |first: i32, count: i32| {
+        all.region().part(first.unsigned_abs() as usize * len, count.unsigned_abs() as usize * len)
+    };
+    blocks(0, 1).copy_from(own.region());
+    let (mut have, mut word) = (1, MEETING + number * ROUNDS);
+    while have < size {
+        let more = have.min(size - have);
+        let (to, from) = ((rank - have).rem_euclid(size), (rank + have) % size);
+        if let Err(error) = step(over, word, (blocks(0, more), to), (blocks(have, more), from), deadline) {
+            if !error.has_let_go {
+                std::mem::forget(all);
+            }
+            return Err(error.error);
+        }
+        have *= 2;
+        word += 1;
+    }
+    let mut words = all.words();
+    words.rotate_right(rank.unsigned_abs() as usize * mine.len());
+    Ok(words)
+}
+
+struct Failure {
+    error: crate::error::Error,
+    /// Nothing touches the buffers any more.
+    has_let_go: bool,
+}
+
+/// Sends to one rank and receives from another.
+fn step(
+    over: &dyn Transport,
+    word: u64,
+    (out, to): (Region, i32),
+    (into, from): (Region, i32),
+    deadline: Deadline,
+) -> std::result::Result<(), Failure> {
+    let failed = |error, has_let_go| Failure { error, has_let_go };
+    let receive =
+        over.irecv(into, Selector { source: from, word, ignore: 0 }).map_err(|error| failed(error, true))?;
+    let sent = over.isend(out, to, word, SendMode::Standard);
+    let send = sent.map_err(|error| failed(error, withdraw(over, receive)))?;
+    let sent = wait(over, send, deadline).and_then(|done| check(done, to, "send to", out.len()));
+    if let Err(error) = sent {
+        let both = [withdraw(over, send), withdraw(over, receive)];
+        return Err(failed(error, both == [true, true]));
+    }
+    let received = wait(over, receive, deadline).and_then(|done| check(done, from, "hear", into.len()));
+    received.map_err(|error| failed(error, withdraw(over, receive)))
+}
+
+/// `None`: time is up.
+fn wait(over: &dyn Transport, op: OpId, deadline: Deadline) -> Result<Option<Done>> {
+    let mut backoff = Backoff::new();
+    loop {
+        if let Some(done) = over.test(op)? {
+            return Ok(Some(done));
+        }
+        if deadline.passed() {
+            return Ok(None);
+        }
+        backoff.pause();
+    }
+}
+
+fn check(done: Option<Done>, peer: i32, what: &str, len: usize) -> Result<()> {
+    match done {
+        Some(Done { status: DTL_SUCCESS, size, .. }) if what != "hear" || size == len as u64 => Ok(()),
+        Some(Done { status: DTL_ERROR_RANK_FAILURE, .. }) => {
+            fail!(DTL_ERROR_RANK_FAILURE, "rank {peer} ended while the communicator was opened")
+        }
+        Some(Done { status, size, .. }) => fail!(
+            DTL_ERROR_COMMUNICATION,
+            "could not {what} rank {peer} while the communicator was opened: {} ({size} bytes)",
+            crate::error::status_message(status).to_string_lossy()
+        ),
+        None => fail!(
+            DTL_ERROR_TIMEOUT,
+            "nothing from rank {peer} while the communicator was opened: it did not come so far; see its own output"
+        ),
+    }
+}
+
+/// Takes an operation back; whether the transport has let go of its buffer. One that is over counts as
+/// let go: asking after it fails.
+fn withdraw(over: &dyn Transport, op: OpId) -> bool {
+    let (deadline, mut backoff) = (Deadline::after(LET_GO_NS), Backoff::new());
+    while over.cancel(op).is_ok() {
+        match over.test(op) {
+            Ok(None) if !deadline.passed() => backoff.pause(),
+            Ok(None) => return false,
+            Ok(Some(_)) | Err(_) => break,
+        }
+    }
+    true
+}

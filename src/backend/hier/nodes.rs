@@ -1,0 +1,108 @@
+//! Which ranks share a node: told by a word of each rank, or pretended.
+
+use crate::error::{Result, fail};
+
+/// Where the ranks of a job are.
+pub(super) struct Nodes {
+    /// By rank: the number of its node. Nodes are numbered by their lowest ranks.
+    pub(super) of: Vec<i32>,
+    /// By rank: its rank within its node.
+    pub(super) local: Vec<i32>,
+    /// The ranks of this rank's node, ascending.
+    pub(super) mine: Vec<i32>,
+    /// Number of nodes.
+    pub(super) count: usize,
+}
+
+impl Nodes {
+    /// From a word of each rank that only the ranks of its node have too.
+    pub(super) fn new<T: PartialEq>(rank: i32, words: &[T]) -> Self {
+        let mut firsts: Vec<&T> = Vec::new();
+        let mut sizes: Vec<i32> = Vec::new();
+        let (mut of, mut local) = (Vec::with_capacity(words.len()), Vec::with_capacity(words.len()));
+        for word in words {
+            let node = firsts.iter().position(|first| *first == word).unwrap_or_else(|| {
+                firsts.push(word);
+                sizes.push(0);
+                firsts.len() - 1
+            });
+            of.push(i32::try_from(node).unwrap_or(i32::MAX));
+            if let Some(size) = sizes.get_mut(node) {
+                local.push(*size);
+                *size += 1;
+            }
+        }
+        let own = usize::try_from(rank).ok().and_then(|rank| of.get(rank)).copied();
+        let mine = (0..).zip(&of).filter(|(_, node)| Some(**node) == own).map(|(rank, _)| rank).collect();
+        Nodes { of, local, mine, count: firsts.len() }
+    }
+
+    /// "2 nodes x 4 ranks", or how many are on each if they differ.
+    pub(super) fn text(&self) -> String {
+        let size = |node: i32| self.of.iter().filter(|of| **of == node).count();
+        let sizes: Vec<usize> = (0..).take(self.count).map(size).collect();
+        let (least, most) =
+            (sizes.iter().min().copied().unwrap_or(0), sizes.iter().max().copied().unwrap_or(0));
+        let nodes = if self.count == 1 { "1 node" } else { &format!("{} nodes", self.count) };
+        match least == most {
+            true if most == 1 => format!("{nodes} x 1 rank"),
+            true => format!("{nodes} x {most} ranks"),
+            false => format!("{nodes} with {least} to {most} ranks"),
+        }
+    }
+}
+
+/// The node of each rank as `DTL_FAKE_NODES` says: "2x3" is two nodes of three ranks, "3,1" one of three
+/// and one of one.
+pub(super) fn pretended(text: &str, size: i32) -> Result<Vec<u64>> {
+    let number = |text: &str| text.trim().parse::<i32>().ok().filter(|number| *number > 0);
+    let ranks: Option<Vec<i32>> = match text.split_once(['x', 'X']) {
+        // No more nodes than ranks: a nonsensical number must not fill the memory.
+        Some((nodes, each)) => number(nodes)
+            .zip(number(each))
+            .map(|(nodes, each)| vec![each; nodes.min(size + 1).unsigned_abs() as usize]),
+        None => text.split(',').map(number).collect(),
+    };
+    let Some(ranks) = ranks else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "DTL_FAKE_NODES={text}: use nodes x ranks, as 2x4, or the ranks of each node, as 3,1"
+        );
+    };
+    if ranks.iter().map(|ranks| i64::from(*ranks)).sum::<i64>() != i64::from(size) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "DTL_FAKE_NODES={text}: that is not {size} ranks, which the communicator has; make them add up, or unset it"
+        );
+    }
+    let numbered = (0_u64..).zip(ranks);
+    Ok(numbered.flat_map(|(node, ranks)| vec![node; ranks.unsigned_abs() as usize]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_with_one_word_share_a_node() {
+        let nodes = Nodes::new(3, &[7, 9, 7, 9, 4]);
+        assert_eq!((nodes.of, nodes.local), (vec![0, 1, 0, 1, 2], vec![0, 0, 1, 1, 0]));
+        assert_eq!((nodes.mine, nodes.count), (vec![1, 3], 3));
+        assert_eq!(Nodes::new(0, &[7, 7, 7, 9]).text(), "2 nodes with 1 to 3 ranks");
+        assert_eq!(Nodes::new(0, &[7, 7, 9, 9]).text(), "2 nodes x 2 ranks");
+        assert_eq!(Nodes::new(0, &[7, 7]).text(), "1 node x 2 ranks");
+        assert_eq!(Nodes::new(0, &[7, 9]).text(), "2 nodes x 1 rank");
+    }
+
+    #[test]
+    fn nodes_are_pretended_as_told() {
+        assert_eq!(pretended("2x2", 4).unwrap(), [0, 0, 1, 1]);
+        assert_eq!(pretended("3,1", 4).unwrap(), [0, 0, 0, 1]);
+        assert_eq!(pretended("1x3", 3).unwrap(), [0, 0, 0]);
+        assert_eq!(pretended("3", 3).unwrap(), [0, 0, 0]);
+        for bad in ["2x2", "3,1,1", "2000000000x2000000000", "2x", "", "x", "-1,4", "0x3", "2;1", "1x1x1"] {
+            let error = pretended(bad, 3).unwrap_err();
+            assert!(error.text().contains(&format!("DTL_FAKE_NODES={bad}:")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! Which way a message goes, and receives that may come either way.
+//!
+//! A message between ranks of a node goes over the node's transport, any other over the one between the
+//! nodes; each does its own matching. A receive that names its source is posted where that is. One from
+//! any source cannot be posted on both: it is held here, and each progress looks (`probe`) whether a
+//! message for it has come either way. A receive that could take a message of a held one is held behind
+//! it, so that receives match in the order posted; so messages that nobody has posted a receive for are
+//! exactly those that a held receive may take. One of a rank to itself goes over the node's transport.
+//!
+//! Nothing here waits; the lock is in `transport`.
+
+use super::nodes::Nodes;
+use crate::abi::comm::DTL_ANY_SOURCE;
+use crate::abi::status::*;
+use crate::backend::operations::Operations;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::sys::buf::Region;
+use std::sync::Arc;
+
+/// Where something goes or comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    Node,
+    Across,
+}
+
+/// See the module's text.
+pub(super) struct Router {
+    node: Box<dyn Transport>,
+    across: Box<dyn Transport>,
+    nodes: Arc<Nodes>,
+    operations: Operations<Operation>,
+    /// In the order posted.
+    held: Vec<Held>,
+    posted: u64,
+    /// Where the next look for a message of any source begins.
+    turn: Way,
+}
+
+/// An operation in flight.
+#[derive(Clone, Copy)]
+enum Operation {
+    /// In a transport's hands.
+    At(Way, OpId),
+    /// The same, a receive that was held until a message had come.
+    Found {
+        way: Way,
+        op: OpId,
+        held: Held,
+        is_withdrawn: bool,
+    },
+    /// A message that was taken for a receive to come.
+    Taken(Way, OpId),
+    /// A receive that no transport knows of.
+    Held,
+    Done(Done),
+}
+
+/// A receive that waits here.
+#[derive(Clone, Copy)]
+struct Held {
+    id: OpId,
+    /// Counts receives that were held.
+    posted: u64,
+    select: Selector,
+    into: Region,
+}
+
+/// Whether there may be a message that both would take.
+fn overlap(a: &Selector, b: &Selector) -> bool {
+    let any = a.source == DTL_ANY_SOURCE || b.source == DTL_ANY_SOURCE;
+    (any || a.source == b.source) && (a.word ^ b.word) & !(a.ignore | b.ignore) == 0
+}
+
+impl Router {
+    pub(super) fn new(node: Box<dyn Transport>, across: Box<dyn Transport>, nodes: Arc<Nodes>) -> Self {
+        let held = Vec::with_capacity(64);
+        Router { node, across, nodes, operations: Operations::new(), held, posted: 0, turn: Way::Node }
+    }
+
+    fn side(&self, way: Way) -> &dyn Transport {
+        match way {
+            Way::Node => self.node.as_ref(),
+            Way::Across => self.across.as_ref(),
+        }
+    }
+
+    /// Which way a rank is, and its rank there.
+    pub(super) fn way(&self, rank: i32) -> Result<(Way, i32)> {
+        let index = usize::try_from(rank).unwrap_or(usize::MAX);
+        let Some(node) = self.nodes.of.get(index) else {
+            return fail!(DTL_ERROR_INVALID_RANK, "rank {rank} is not in 0 … {}", self.across.size() - 1);
+        };
+        let own = usize::try_from(self.across.rank()).ok().and_then(|own| self.nodes.of.get(own));
+        match self.nodes.local.get(index) {
+            Some(local) if own == Some(node) => Ok((Way::Node, *local)),
+            _ => Ok((Way::Across, rank)),
+        }
+    }
+
+    /// A completion with its source as the whole communicator counts.
+    fn outward(&self, way: Way, done: Done) -> Done {
+        let source = match way {
+            Way::Node => self.outer(done.source),
+            Way::Across => done.source,
+        };
+        Done { source, ..done }
+    }
+
+    fn outer(&self, local: i32) -> i32 {
+        usize::try_from(local).ok().and_then(|local| self.nodes.mine.get(local)).copied().unwrap_or(local)
+    }
+
+    /// Hands an operation to a transport, with its place kept first so that nothing is lost for want of
+    /// memory.
+    fn start(&mut self, way: Way, act: impl FnOnce(&dyn Transport) -> Result<OpId>) -> Result<OpId> {
+        let id = self.operations.add(Operation::Held)?;
+        match act(self.side(way)) {
+            Ok(op) => self.set(id, Operation::At(way, op)),
+            Err(error) => {
+                self.operations.remove(id);
+                return Err(error);
+            }
+        }
+        Ok(id)
+    }
+
+    fn set(&mut self, id: OpId, what: Operation) {
+        if let Some(operation) = self.operations.get_mut(id) {
+            *operation = what;
+        }
+    }
+
+    pub(super) fn isend(&mut self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        let (way, rank) = self.way(dest)?;
+        self.start(way, |side| side.isend(data, rank, word, mode))
+    }
+
+    pub(super) fn irecv(&mut self, into: Region, select: Selector) -> Result<OpId> {
+        if select.source == DTL_ANY_SOURCE {
+            if self.nodes.count == 1 {
+                return self.start(Way::Node, |side| side.irecv(into, select));
+            }
+        } else {
+            let (way, source) = self.way(select.source)?;
+            if !self.held.iter().any(|held| overlap(&held.select, &select)) {
+                return self.start(way, |side| side.irecv(into, Selector { source, ..select }));
+            }
+        }
+        if self.held.try_reserve(1).is_err() {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for one more receive from any source");
+        }
+        let id = self.operations.add(Operation::Held)?;
+        self.posted += 1;
+        self.held.push(Held { id, posted: self.posted, select, into });
+        self.look_for_held();
+        Ok(id)
+    }
+
+    // ---- receives that are held ----
+
+    /// The message that a receive would take now, and which way it came.
+    fn find(&mut self, select: Selector) -> Result<Option<(Way, Done)>> {
+        if select.source != DTL_ANY_SOURCE {
+            let (way, source) = self.way(select.source)?;
+            let found = self.side(way).probe(Selector { source, ..select })?;
+            return Ok(found.map(|done| (way, self.outward(way, done))));
+        }
+        // In turn, so that a busy node does not keep the others waiting.
+        let order = match self.turn {
+            Way::Node => [Way::Node, Way::Across],
+            Way::Across => [Way::Across, Way::Node],
+        };
+        for way in order {
+            match self.side(way).probe(select) {
+                Ok(Some(done)) => {
+                    self.turn = if way == Way::Node { Way::Across } else { Way::Node };
+                    return Ok(Some((way, self.outward(way, done))));
+                }
+                // Of a death the communicator says what it means for a receive from any source.
+                Ok(None) => {}
+                Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes out what was found: the oldest of its source and word.
+    fn take_found(&self, way: Way, found: &Done) -> Result<Option<Matched>> {
+        let source = if way == Way::Node { self.way(found.source)?.1 } else { found.source };
+        self.side(way).take(Selector { source, word: found.word, ignore: 0 })
+    }
+
+    /// Gives held receives the messages that have come for them.
+    fn look_for_held(&mut self) {
+        let mut index = 0;
+        while let Some(&held) = self.held.get(index) {
+            let before = self.held.iter().take(index);
+            let is_behind = before.clone().any(|earlier| overlap(&earlier.select, &held.select));
+            if held.select.source != DTL_ANY_SOURCE && !is_behind {
+                self.post(index, &held);
+                continue;
+            }
+            match self.find(held.select) {
+                Ok(None) => index += 1,
+                Ok(Some((way, found))) => {
+                    // One before it may have taken it had it come a moment ago. That looks again, for there
+                    // may be an older one.
+                    let owner = before_of(&self.held, index, &found);
+                    match owner {
+                        Some(owner) => index = owner,
+                        None => index += usize::from(!self.receive(index, &held, way, &found)),
+                    }
+                }
+                Err(error) => self.end(index, &held, error.status()),
+            }
+        }
+    }
+
+    /// Posts a receive that nothing is before any more.
+    fn post(&mut self, index: usize, held: &Held) {
+        let started = self.way(held.select.source).and_then(|(way, source)| {
+            self.side(way).irecv(held.into, Selector { source, ..held.select }).map(|op| (way, op))
+        });
+        match started {
+            Ok((way, op)) => {
+                self.held.remove(index);
+                self.set(held.id, Operation::At(way, op));
+            }
+            Err(error) => self.end(index, held, error.status()),
+        }
+    }
+
+    /// Receives what was found. False: its sender has withdrawn it.
+    fn receive(&mut self, index: usize, held: &Held, way: Way, found: &Done) -> bool {
+        let started = self.take_found(way, found).and_then(|matched| match matched {
+            Some(matched) => self.side(way).receive_matched(matched.message, held.into).map(Some),
+            None => Ok(None),
+        });
+        match started {
+            Ok(None) => return false,
+            Ok(Some(op)) => {
+                self.held.remove(index);
+                self.set(held.id, Operation::Found { way, op, held: *held, is_withdrawn: false });
+            }
+            Err(error) => self.end(index, held, error.status()),
+        }
+        true
+    }
+
+    fn end(&mut self, index: usize, held: &Held, status: dtl_status_t) {
+        self.held.remove(index);
+        let done = Done { source: held.select.source, status, word: 0, size: 0 };
+        self.set(held.id, Operation::Done(done));
+    }
+
+    // ---- looking at messages ----
+
+    /// The message that a receive posted now would take.
+    fn free_message(&mut self, select: Selector) -> Result<Option<(Way, Done)>> {
+        // Each round but the last gives a held receive its message.
+        for _ in 0..=self.held.len() {
+            if !self.held.is_empty() {
+                self.look_for_held();
+            }
+            let Some((way, found)) = self.find(select)? else { return Ok(None) };
+            if before_of(&self.held, self.held.len(), &found).is_none() {
+                return Ok(Some((way, found)));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn probe(&mut self, select: Selector) -> Result<Option<Done>> {
+        self.progress();
+        Ok(self.free_message(select)?.map(|(_, found)| found))
+    }
+
+    pub(super) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
+        self.progress();
+        let Some((way, found)) = self.free_message(select)? else { return Ok(None) };
+        let id = self.operations.add(Operation::Held)?;
+        match self.take_found(way, &found) {
+            Ok(Some(matched)) => {
+                self.set(id, Operation::Taken(way, matched.message));
+                Ok(Some(Matched { message: id, done: self.outward(way, matched.done) }))
+            }
+            nothing => {
+                self.operations.remove(id);
+                nothing.map(|_| None)
+            }
+        }
+    }
+
+    /// Starts the receive of a taken message, under the message's id.
+    pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
+        let Some(&Operation::Taken(way, taken)) = self.operations.get(message) else {
+            return fail!(DTL_ERROR_INVALID_HANDLE, "message {:#x} was received or never taken", message.0);
+        };
+        let op = self.side(way).receive_matched(taken, into)?;
+        self.set(message, Operation::At(way, op));
+        Ok(message)
+    }
+
+    // ---- the end of operations ----
+
+    pub(super) fn test(&mut self, id: OpId) -> Result<Option<Done>> {
+        if !self.held.is_empty() {
+            self.look_for_held();
+        }
+        let over = match self.operations.get(id) {
+            None => {
+                return fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0);
+            }
+            Some(&Operation::Done(done)) => Some(done),
+            Some(&(Operation::At(way, op) | Operation::Found { way, op, .. })) => {
+                self.side(way).test(op)?.map(|done| self.outward(way, done))
+            }
+            Some(Operation::Held | Operation::Taken(..)) => None,
+        };
+        match (over, self.operations.get(id)) {
+            (None, what) => {
+                let asked = match what {
+                    Some(&(Operation::At(way, _) | Operation::Found { way, .. })) => Some(way),
+                    _ => None,
+                };
+                self.progress_but(asked);
+                Ok(None)
+            }
+            (Some(done), Some(&Operation::Found { held, is_withdrawn: false, .. }))
+                if done.status == DTL_ERROR_CANCELED =>
+            {
+                self.put_back(held);
+                Ok(None)
+            }
+            (Some(done), _) => {
+                self.operations.remove(id);
+                Ok(Some(done))
+            }
+        }
+    }
+
+    /// The message of a receive was withdrawn by its sender: the receive returns to its place.
+    fn put_back(&mut self, held: Held) {
+        let place = self.held.partition_point(|other| other.posted < held.posted);
+        self.held.insert(place, held);
+        self.set(held.id, Operation::Held);
+    }
+
+    pub(super) fn cancel(&mut self, id: OpId) -> Result<()> {
+        match self.operations.get_mut(id) {
+            Some(&mut Operation::At(way, op)) => self.side(way).cancel(op),
+            Some(&mut Operation::Found { way, op, ref mut is_withdrawn, .. }) => {
+                *is_withdrawn = true;
+                self.side(way).cancel(op)
+            }
+            Some(Operation::Held) => {
+                self.held.retain(|held| held.id != id);
+                let own = self.across.rank();
+                self.set(
+                    id,
+                    Operation::Done(Done { source: own, status: DTL_ERROR_CANCELED, word: 0, size: 0 }),
+                );
+                Ok(())
+            }
+            Some(Operation::Taken(..) | Operation::Done(_)) | None => Ok(()),
+        }
+    }
+
+    /// Moves both transports on, but for one that was asked just now.
+    fn progress_but(&self, asked: Option<Way>) {
+        for way in [Way::Node, Way::Across] {
+            // Of one node nothing ever goes across.
+            if asked != Some(way) && (way == Way::Node || self.nodes.count > 1) {
+                self.side(way).progress();
+            }
+        }
+    }
+
+    pub(super) fn progress(&mut self) {
+        if !self.held.is_empty() {
+            self.look_for_held();
+        }
+        self.progress_but(None);
+    }
+
+    // ---- failures and the end ----
+
+    /// Ranks that either transport knows to be gone.
+    pub(super) fn failed_ranks(&self) -> Vec<i32> {
+        let mut failed = self.across.failed_ranks();
+        failed.extend(self.node.failed_ranks().into_iter().map(|local| self.outer(local)));
+        failed.sort_unstable();
+        failed.dedup();
+        failed
+    }
+
+    /// Not the number of ranks, as both may know of one; 0 if none is known.
+    pub(super) fn failed_count(&self) -> usize {
+        self.node.failed_count() + self.across.failed_count()
+    }
+
+    pub(super) fn failure_text(&self) -> Option<String> {
+        self.across.failure_text().or_else(|| self.node.failure_text())
+    }
+
+    /// Closes both, first the one that may wait for other nodes.
+    pub(super) fn close(self) -> Result<()> {
+        let across = self.across.close();
+        self.node.close().and(across)
+    }
+}
+
+/// The first of the held receives before one that would take a message.
+fn before_of(held: &[Held], index: usize, found: &Done) -> Option<usize> {
+    held.iter().take(index).position(|held| held.select.takes(found.source, found.word))
+}

@@ -1,0 +1,138 @@
+//! The communicator as `runtime` sees it: the router behind one short lock.
+
+use super::nodes::Nodes;
+use super::router::Router;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::registry::Backend;
+use crate::sys::buf::Region;
+use crate::sys::lock::Mutex;
+use std::sync::Arc;
+
+/// See the module's text.
+pub(super) struct Endpoint {
+    /// `None` when it is closed.
+    router: Mutex<Option<Router>>,
+    nodes: Arc<Nodes>,
+    rank: i32,
+    size: i32,
+    description: String,
+    /// Shares, which keep a registered one registered.
+    _kinds: [Arc<Backend>; 2],
+}
+
+impl Endpoint {
+    /// `kinds`: those of the two.
+    pub(super) fn new(
+        node: Box<dyn Transport>,
+        across: Box<dyn Transport>,
+        nodes: Nodes,
+        kinds: [Arc<Backend>; 2],
+    ) -> Self {
+        let (rank, size) = (across.rank(), across.size());
+        // What matters first: a C program gets the beginning.
+        let description = format!(
+            "{}: {} inside, {} between ({}; {})",
+            nodes.text(),
+            kinds[0].name(),
+            kinds[1].name(),
+            node.describe(),
+            across.describe()
+        );
+        let nodes = Arc::new(nodes);
+        let router = Mutex::new(Some(Router::new(node, across, Arc::clone(&nodes))));
+        Endpoint { router, nodes, rank, size, description, _kinds: kinds }
+    }
+
+    #[inline]
+    fn with<T>(&self, act: impl FnOnce(&mut Router) -> Result<T>) -> Result<T> {
+        match self.router.lock().as_mut() {
+            Some(router) => act(router),
+            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
+        }
+    }
+}
+
+impl Transport for Endpoint {
+    fn rank(&self) -> i32 {
+        self.rank
+    }
+
+    fn size(&self) -> i32 {
+        self.size
+    }
+
+    fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        self.with(|router| router.isend(data, dest, word, mode))
+    }
+
+    fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
+        self.with(|router| router.irecv(data, select))
+    }
+
+    fn probe(&self, select: Selector) -> Result<Option<Done>> {
+        self.with(|router| router.probe(select))
+    }
+
+    fn take(&self, select: Selector) -> Result<Option<Matched>> {
+        self.with(|router| router.take(select))
+    }
+
+    fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
+        self.with(|router| router.receive_matched(message, data))
+    }
+
+    fn test(&self, op: OpId) -> Result<Option<Done>> {
+        self.with(|router| router.test(op))
+    }
+
+    fn progress(&self) {
+        // Who holds the lock makes progress itself.
+        if let Some(router) = self.router.try_lock().as_mut().and_then(|router| router.as_mut()) {
+            router.progress();
+        }
+    }
+
+    fn cancel(&self, op: OpId) -> Result<()> {
+        self.with(|router| router.cancel(op))
+    }
+
+    fn is_one_node(&self) -> bool {
+        self.nodes.count == 1
+    }
+
+    fn nodes(&self) -> Option<&[i32]> {
+        (self.nodes.count > 1).then_some(&self.nodes.of)
+    }
+
+    fn failed_ranks(&self) -> Vec<i32> {
+        self.with(|router| Ok(router.failed_ranks())).unwrap_or_default()
+    }
+
+    fn failed_count(&self) -> usize {
+        self.with(|router| Ok(router.failed_count())).unwrap_or(0)
+    }
+
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+
+    fn failure_text(&self) -> Option<String> {
+        self.with(|router| Ok(router.failure_text())).ok().flatten()
+    }
+
+    fn close(&self) -> Result<()> {
+        match self.router.lock().take() {
+            Some(router) => router.close(),
+            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if let Some(router) = self.router.get_mut().take() {
+            drop(router.close());
+        }
+    }
+}

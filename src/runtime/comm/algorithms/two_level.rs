@@ -1,0 +1,178 @@
+//! Collectives over several nodes: inside each node to its leader, among the leaders, and back. So little
+//! goes between nodes, and nothing twice. The parts are the algorithms of one level; where there is a
+//! root, it is its node's leader, so that its data need no way inside.
+
+use super::choice::{Algorithm, choose};
+use super::levels::Levels;
+use super::{Group, allgatherv, gatherv, scatterv};
+use crate::error::Result;
+use crate::runtime::comm::recorder::Kind;
+use crate::runtime::comm::schedule::Schedule;
+use crate::sys::buf::Region;
+
+/// The algorithm for a part.
+fn how(kind: Kind, g: Group, bytes: usize, commutes: bool) -> Algorithm {
+    choose(kind, g.size, bytes, commutes, false)
+}
+
+fn bcast_inside(s: &mut Schedule, l: &Levels, root: i32, data: Region) -> Result<()> {
+    l.inside(s, |s, g| {
+        super::bcast(s, g, how(Kind::Bcast, g, data.len(), true), l.leader(root), data);
+        Ok(())
+    })
+}
+
+pub(in crate::runtime::comm) fn barrier(s: &mut Schedule, l: &Levels) -> Result<()> {
+    let all = |s: &mut Schedule, g: Group| {
+        super::barrier(s, g);
+        Ok(())
+    };
+    l.inside(s, all)?;
+    l.between(s, 0, all)?;
+    bcast_inside(s, l, 0, Region::EMPTY)
+}
+
+pub(in crate::runtime::comm) fn bcast(s: &mut Schedule, l: &Levels, root: i32, data: Region) -> Result<()> {
+    l.between(s, root, |s, g| {
+        super::bcast(s, g, how(Kind::Bcast, g, data.len(), true), l.node_of(root), data);
+        Ok(())
+    })?;
+    bcast_inside(s, l, root, data)
+}
+
+/// In the order of ranks only if each node's ranks are consecutive.
+pub(in crate::runtime::comm) fn reduce(
+    s: &mut Schedule,
+    l: &Levels,
+    g: Group,
+    root: i32,
+    commutes: bool,
+    (send, recv): (Region, Region),
+) -> Result<()> {
+    let partial = match l.is_leader(root) {
+        _ if g.rank == root => recv,
+        true => s.scratch(send.len())?,
+        false => Region::EMPTY,
+    };
+    l.inside(s, |s, g| super::reduce(s, g, l.leader(root), commutes, (send, partial)))?;
+    l.between(s, root, |s, g| super::reduce(s, g, l.node_of(root), commutes, (partial, partial)))
+}
+
+/// In the order of ranks only if each node's ranks are consecutive.
+pub(in crate::runtime::comm) fn allreduce(
+    s: &mut Schedule,
+    l: &Levels,
+    commutes: bool,
+    element: usize,
+    (send, recv): (Region, Region),
+) -> Result<()> {
+    l.inside(s, |s, g| super::reduce(s, g, l.leader(0), commutes, (send, recv)))?;
+    l.between(s, 0, |s, g| {
+        let how = how(Kind::Allreduce, g, recv.len(), commutes);
+        super::allreduce(s, g, how, element, (recv, recv))
+    })?;
+    bcast_inside(s, l, 0, recv)
+}
+
+/// The blocks of a node's ranks, where all blocks lie node by node.
+fn of_node(l: &Levels, all: Region, node: i32, len: usize) -> Region {
+    all.part(l.before(node) * len, l.node(node).len() * len)
+}
+
+/// Copies each rank's block from where it lies node by node to where it lies by rank.
+fn sort(s: &mut Schedule, l: &Levels, len: usize, by_node: Region, by_rank: Region) {
+    for (place, rank) in (0..).zip(l.by_node()) {
+        s.copy(super::block(by_rank, rank, len), super::block(by_node, place, len));
+    }
+    s.round();
+}
+
+pub(in crate::runtime::comm) fn allgather(
+    s: &mut Schedule,
+    l: &Levels,
+    (send, recv): (Region, Region),
+) -> Result<()> {
+    let len = send.len();
+    let all = if l.is_ordered { recv } else { s.scratch(recv.len())? };
+    let own = of_node(l, all, l.own(), len);
+    l.inside(s, |s, g| super::gather(s, g, how(Kind::Gather, g, len, true), l.leader(0), (send, own)))?;
+    l.between(s, 0, |s, g| {
+        if l.is_even() {
+            return super::allgather(s, g, how(Kind::Allgather, g, own.len(), true), (own, all));
+        }
+        allgatherv(s, g, own, |node| of_node(l, all, node, len));
+        Ok(())
+    })?;
+    bcast_inside(s, l, 0, all)?;
+    if !l.is_ordered {
+        sort(s, l, len, all, recv);
+    }
+    Ok(())
+}
+
+/// Where a node's leader has the blocks of its node, and the root those of all, node by node.
+fn places(
+    s: &mut Schedule,
+    l: &Levels,
+    g: Group,
+    root: i32,
+    user: Region,
+    len: usize,
+) -> Result<(Region, Region)> {
+    let all = match g.rank == root {
+        true if l.is_ordered => user,
+        true => s.scratch(user.len())?,
+        false => Region::EMPTY,
+    };
+    let own = match l.is_leader(root) {
+        _ if g.rank == root => of_node(l, all, l.own(), len),
+        true => s.scratch(l.node(l.own()).len() * len)?,
+        false => Region::EMPTY,
+    };
+    Ok((all, own))
+}
+
+pub(in crate::runtime::comm) fn gather(
+    s: &mut Schedule,
+    l: &Levels,
+    g: Group,
+    root: i32,
+    (send, recv): (Region, Region),
+) -> Result<()> {
+    let len = send.len();
+    let (all, own) = places(s, l, g, root, recv, len)?;
+    l.inside(s, |s, g| super::gather(s, g, how(Kind::Gather, g, len, true), l.leader(root), (send, own)))?;
+    l.between(s, root, |s, g| {
+        gatherv(s, g, l.node_of(root), own, |node| of_node(l, all, node, len));
+        Ok(())
+    })?;
+    if g.rank == root && !l.is_ordered {
+        sort(s, l, len, all, recv);
+    }
+    Ok(())
+}
+
+pub(in crate::runtime::comm) fn scatter(
+    s: &mut Schedule,
+    l: &Levels,
+    g: Group,
+    root: i32,
+    (send, recv): (Region, Region),
+) -> Result<()> {
+    let len = recv.len();
+    let (all, own) = places(s, l, g, root, send, len)?;
+    if g.rank == root && !l.is_ordered {
+        for (place, rank) in (0..).zip(l.by_node()) {
+            s.copy(super::block(all, place, len), super::block(send, rank, len));
+        }
+        s.round();
+    }
+    l.between(s, root, |s, g| {
+        scatterv(s, g, l.node_of(root), |node| of_node(l, all, node, len), own);
+        Ok(())
+    })?;
+    l.inside(s, |s, g| super::scatter(s, g, how(Kind::Scatter, g, len, true), l.leader(root), (own, recv)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! Runs the step lists of all ranks against each other in one thread, without a transport: for tests of
+//! what algorithms list.
+
+use super::{Schedule, Step};
+use crate::sys::buf::Scratch;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Runs them to their end; the messages as sender, receiver and bytes. Panics if they wait for each other
+/// for ever, if sizes do not agree or if messages are left.
+pub(in crate::runtime::comm) fn simulate(all: &mut [Schedule]) -> Vec<(i32, i32, usize)> {
+    let (mut sent, mut wires) = (Vec::new(), BTreeMap::<(i32, i32), VecDeque<Scratch>>::new());
+    loop {
+        let mut moved = false;
+        for (rank, schedule) in (0..).zip(all.iter_mut()) {
+            while schedule.at < schedule.steps.len() {
+                if !schedule.is_started {
+                    for step in schedule.round_steps() {
+                        if let Step::Send { to, data } = step {
+                            sent.push((rank, to, data.len()));
+                            wires.entry((rank, to)).or_default().push_back(Scratch::copy_of(data).unwrap());
+                        }
+                    }
+                    schedule.is_started = true;
+                }
+                let mut wanted = BTreeMap::<i32, usize>::new();
+                for step in schedule.round_steps() {
+                    if let Step::Recv { from, .. } = step {
+                        *wanted.entry(from).or_default() += 1;
+                    }
+                }
+                let there = |(from, count): (&i32, &usize)| {
+                    wires.get(&(*from, rank)).is_some_and(|wire| wire.len() >= *count)
+                };
+                if !wanted.iter().all(there) {
+                    break;
+                }
+                for step in schedule.round_steps() {
+                    if let Step::Recv { from, data } = step {
+                        let message = wires.get_mut(&(from, rank)).unwrap().pop_front().unwrap();
+                        assert_eq!(message.region().len(), data.len(), "from {from} to {rank}");
+                        data.copy_from(message.region());
+                    }
+                }
+                schedule.finish_round();
+                moved = true;
+            }
+        }
+        if !moved {
+            break;
+        }
+    }
+    assert!(all.iter().all(|schedule| schedule.at >= schedule.steps.len()), "they wait for each other");
+    assert!(wires.values().all(VecDeque::is_empty), "messages are left");
+    sent
+}
