@@ -88,6 +88,23 @@ foreach(mpi openmpi mpich)
     skipped("tests/mpi/plain/session.${mpi}" "mpirun.${mpi} is not installed")
   endif()
 
+  # Kind mpi of the library, by the conformance kit, in both of its ways. With 3 ranks, more than there are
+  # processors in many places, what depends on their number.
+  foreach(ranks 1 2 3)
+    set(test "tests/ctk.kind-mpi-${mpi}-${ranks}")
+    if(NOT DTL_TEST_MPIRUN_${mpi})
+      skipped("${test}" "mpirun.${mpi} is not installed")
+      continue()
+    endif()
+    set(patterns all)
+    if(ranks EQUAL 3)
+      set(patterns "comm.coll.*_random_cases,comm.coll.reduce_scatter_to_some,comm.match,comm.split")
+    endif()
+    add_test(NAME "${test}" COMMAND "${top}/tests/mpi/kit.sh" "${DTL_STAGE}/bin/dtl-ctk" ${ranks} 100
+      "${patterns}" ${mpirun} -n "{ranks}")
+    set_tests_properties("${test}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK ranks)
+  endforeach()
+
   # The table itself, as a plugin, by the conformance kit.
   if(NOT DTL_TEST_MPICC_${mpi} OR NOT DTL_TEST_MPIRUN_${mpi})
     skipped("tests/ctk.mpi-${mpi}" "mpicc.${mpi} and mpirun.${mpi} are not installed")
@@ -107,3 +124,9 @@ foreach(mpi openmpi mpich)
     set_tests_properties("tests/ctk.mpi-${mpi}-${ranks}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK ranks)
   endforeach()
 endforeach()
+
+# The standard binary interface of MPI 5, which no distribution has yet.
+add_test(NAME "tests/ctk.kind-mpi-standard-2" COMMAND "${top}/tests/mpi/wheel.sh" "${CMAKE_BINARY_DIR}/mpi"
+  "${DTL_STAGE}/bin/dtl-ctk" 2 100 all)
+set_tests_properties("tests/ctk.kind-mpi-standard-2" PROPERTIES TIMEOUT 400 PROCESSORS 2 RESOURCE_LOCK ranks
+  SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
