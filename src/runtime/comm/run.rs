@@ -117,7 +117,10 @@ impl Comm {
     }
 
     fn begun(&self, call: Call, work: Work) -> Run {
-        let number = self.sequence.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32;
+        // One thread at a time is here (`enter`), so a load and a store are enough.
+        let number = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(number.wrapping_add(1), Ordering::Relaxed);
+        let number = number & i32::MAX as u32;
         let call = Call { tag: number as i32, ..call };
         let low = number & ((1 << NUMBER_BITS) - 1);
         let tag = (u32::from(call.signature()) << NUMBER_BITS | low) as i32;
