@@ -49,6 +49,7 @@ pub(super) struct Endpoint {
     /// Highest tag that this MPI takes.
     tag_limit: c_int,
     is_one_node: bool,
+    is_intel: bool,
     pub(super) odd: Oddities,
     /// Probed messages that were taken, with their sizes.
     taken: Mutex<Vec<(Handle, u64)>>,
@@ -70,6 +71,7 @@ impl Endpoint {
             size,
             tag_limit: tag_limit(mpi)?,
             is_one_node: false,
+            is_intel: mpi.version.starts_with("Intel"),
             odd: Oddities::default(),
             taken: Mutex::new(Vec::new()),
             _hold: Hold::new(),
@@ -416,7 +418,7 @@ impl Transport for Endpoint {
     }
 
     fn takes(&self, call: &Collective) -> bool {
-        collective::takes(call, self.size)
+        collective::takes(call, self.size) && !(self.is_intel && collective::has_empty_block(call))
     }
 
     fn collective(&self, call: &Collective) -> Result<()> {

@@ -92,6 +92,7 @@ pub(crate) const GROUPS: &[Group] = &[
             1 "comm.p2p.large_message_truncated": "the same with 1 MiB into 1000 bytes" => truncate_large, if Cut;
             1 "comm.p2p.truncated_to_nothing": "a receive of 0 bytes of a message of 10" => truncate_all, if Cut;
             1 "comm.p2p.truncation_is_told": "10 to 100 bytes into less: DTL_ERROR_TRUNCATED, nothing behind the end, later messages arrive" => truncate_told;
+            1 "comm.p2p.truncation_to_nothing_is_told": "the same with a receive of 0 bytes" => truncate_all_told;
             1 "comm.p2p.works_after_truncation": "messages behind a truncated one arrive whole" => truncate_after, if Cut;
             1 "comm.p2p.sent_buffer_may_change": "changing a buffer after its send is done does not change the message" => reuse_small;
             1 "comm.p2p.large_sent_buffer_may_change": "the same with 1 MiB" => reuse_large;
@@ -412,13 +413,11 @@ fn truncated(p: &Peer, size: u64, room: u64) -> Outcome {
 }
 
 fn truncate_small(p: &Peer) -> Outcome {
-    truncated(p, 100, 60)?;
-    truncated(p, 101, 100)
+    [(100, 60), (101, 100)].iter().try_for_each(|&(size, room)| truncated(p, size, room))
 }
 
 fn truncate_large(p: &Peer) -> Outcome {
-    truncated(p, 1 << 20, 1000)?;
-    truncated(p, 100_000, 99_999)
+    [(1 << 20, 1000), (100_000, 99_999)].iter().try_for_each(|&(size, room)| truncated(p, size, room))
 }
 
 fn truncate_all(p: &Peer) -> Outcome {
@@ -426,8 +425,8 @@ fn truncate_all(p: &Peer) -> Outcome {
 }
 
 /// What holds of every kind: the status, the bytes behind the buffer, the messages that follow.
-fn truncate_told(p: &Peer) -> Outcome {
-    for (size, room) in [(10u64, 9u64), (100, 60), (100, 1), (16, 0)] {
+fn told(p: &Peer, sizes: &[(u64, u64)]) -> Outcome {
+    for &(size, room) in sizes {
         let send = p.isend(message(p.rank, p.next(), size, size), p.next(), 1)?;
         let mut buffer = vec![0xA5u8; 200];
         let (into, mut info) = (buffer.as_mut_ptr().cast(), crate::api::no_info());
@@ -442,6 +441,14 @@ fn truncate_told(p: &Peer) -> Outcome {
     Ok(())
 }
 
+fn truncate_told(p: &Peer) -> Outcome {
+    told(p, &[(10, 9), (100, 60), (100, 1)])
+}
+
+fn truncate_all_told(p: &Peer) -> Outcome {
+    told(p, &[(16, 0), (1, 0)])
+}
+
 fn truncate_after(p: &Peer) -> Outcome {
     for size in [100, 50_000] {
         truncated(p, size, size / 2)?;
@@ -453,7 +460,7 @@ fn truncate_after(p: &Peer) -> Outcome {
 /// Sends, changes the buffer as soon as that is allowed, and only then lets the receiver begin.
 fn reused(p: &Peer, size: u64, rounds: u64) -> Outcome {
     for number in 0..rounds {
-        let receive = if number % 2 == 0 { Some(p.irecv(size, p.previous(), 1)?) } else { None };
+        let receive = (number % 2 == 0).then(|| p.irecv(size, p.previous(), 1)).transpose()?;
         p.meet(2)?;
         let send = p.isend(message(p.rank, p.next(), number, size), p.next(), 1)?;
         // A large message need not leave before it is received.
@@ -463,10 +470,7 @@ fn reused(p: &Peer, size: u64, rounds: u64) -> Outcome {
             std::hint::black_box(&sent.bytes);
             thread::sleep(Duration::from_micros(100));
         }
-        let got = match receive {
-            Some(receive) => p.wait(receive)?,
-            None => p.recv(size, p.previous(), 1)?,
-        };
+        let got = receive.map_or_else(|| p.recv(size, p.previous(), 1), |receive| p.wait(receive))?;
         got.is(&message(p.previous(), p.rank, number, size), p.previous(), 1)?;
         done(p, send.into_iter().collect())?;
     }
