@@ -50,7 +50,7 @@ fn errors_have_class_and_text(mpi: &session::Mpi) {
     let _turn = mpi.enter().unwrap();
     let mut rank = 0;
     // SAFETY: MPI runs; MPI_COMM_NULL is an error that the world's handler returns.
-    let code = unsafe { (mpi.call.comm_rank)(mpi.k.comm_null, &raw mut rank) };
+    let code = unsafe { (mpi.call.MPI_Comm_rank)(mpi.k.comm_null, &raw mut rank) };
     assert_ne!(code, 0);
     let error = mpi.check("MPI_Comm_rank", code).expect_err("an error of MPI's");
     assert_eq!(error.status(), DTL_ERROR_MPI);

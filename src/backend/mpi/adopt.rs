@@ -70,7 +70,7 @@ fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
     }
     let mut is_inter = 0;
     // SAFETY: a communicator of the program's; a writable local.
-    let code = unsafe { (mpi.call.comm_test_inter)(comm, &raw mut is_inter) };
+    let code = unsafe { (mpi.call.MPI_Comm_test_inter)(comm, &raw mut is_inter) };
     mpi.check("MPI_Comm_test_inter", code)?;
     if is_inter != 0 {
         return fail!(
@@ -85,7 +85,7 @@ fn convert(mpi: &Mpi, fint: c_int) -> Handle {
     if mpi.family == Family::Mpich {
         return of_mpich(fint);
     }
-    match mpi.call.comm_fromint.or(mpi.call.comm_f2c) {
+    match mpi.call.MPI_Comm_fromint.or(mpi.call.MPI_Comm_f2c) {
         // SAFETY: MPI runs; any number may be asked after.
         Some(call) => unsafe { call(fint) },
         None => 0,
@@ -105,9 +105,9 @@ fn place(mpi: &Mpi, comm: Handle) -> Result<(i32, i32)> {
     let (mut rank, mut size) = (0, 0);
     let _turn = mpi.enter()?;
     // SAFETY: a communicator; a writable local.
-    mpi.check("MPI_Comm_rank", unsafe { (mpi.call.comm_rank)(comm, &raw mut rank) })?;
+    mpi.check("MPI_Comm_rank", unsafe { (mpi.call.MPI_Comm_rank)(comm, &raw mut rank) })?;
     // SAFETY: as above.
-    mpi.check("MPI_Comm_size", unsafe { (mpi.call.comm_size)(comm, &raw mut size) })?;
+    mpi.check("MPI_Comm_size", unsafe { (mpi.call.MPI_Comm_size)(comm, &raw mut size) })?;
     Ok((rank, size))
 }
 

@@ -78,7 +78,7 @@ pub(super) struct Kept {
 
 /// Calls one of the two forms; the communicator, and the request, are the last arguments of all of them.
 macro_rules! mpi {
-    ($self:ident, $name:literal, $now:ident, $later:ident $(, $arg:expr)*) => {{
+    ($self:ident, $now:ident, $later:ident $(, $arg:expr)*) => {{
         let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
         let code = match $self.request.as_deref_mut() {
             // SAFETY: the regions are valid until the collective is over, by `Transport`; the lists are kept
@@ -87,7 +87,7 @@ macro_rules! mpi {
             // SAFETY: as above.
             Some(request) => unsafe { (mpi.call.$later)($($arg,)* comm, request) },
         };
-        mpi.check($name, code)
+        mpi.check(stringify!($now), code)
     }};
 }
 
@@ -103,10 +103,10 @@ struct Spread {
 impl Call<'_> {
     fn make(&mut self, call: &Collective) -> Result<()> {
         match call {
-            Collective::Barrier => mpi!(self, "MPI_Barrier", barrier, ibarrier),
+            Collective::Barrier => mpi!(self, MPI_Barrier, MPI_Ibarrier),
             Collective::Bcast { data, root } => {
                 let (at, count, byte) = (at(*data), count(data.len()), self.byte());
-                mpi!(self, "MPI_Bcast", bcast, ibcast, at, count, byte, *root)
+                mpi!(self, MPI_Bcast, MPI_Ibcast, at, count, byte, *root)
             }
             Collective::Reduce { .. }
             | Collective::Allreduce { .. }
@@ -145,18 +145,18 @@ impl Call<'_> {
                 // MPICH 4 takes MPI_IN_PLACE for an address at roots other than 0 (more than 2 KiB).
                 let hides = send.is_none() && *root != 0 && !self.endpoint.mpi.is_open_mpi();
                 let from = if hides { self.copied(*recv)? } else { self.own(*send) };
-                mpi!(self, "MPI_Reduce", reduce, ireduce, from, at(*recv), n, datatype, op, *root)
+                mpi!(self, MPI_Reduce, MPI_Ireduce, from, at(*recv), n, datatype, op, *root)
             }
             Collective::Allreduce { send, recv, .. } => {
                 let (n, from) = (elements(*recv), self.own(*send));
-                mpi!(self, "MPI_Allreduce", allreduce, iallreduce, from, at(*recv), n, datatype, op)
+                mpi!(self, MPI_Allreduce, MPI_Iallreduce, from, at(*recv), n, datatype, op)
             }
             Collective::Scan { send, recv, exclusive, .. } => {
                 let (n, from) = (elements(*recv), self.own(*send));
                 if *exclusive {
-                    mpi!(self, "MPI_Exscan", exscan, iexscan, from, at(*recv), n, datatype, op)
+                    mpi!(self, MPI_Exscan, MPI_Iexscan, from, at(*recv), n, datatype, op)
                 } else {
-                    mpi!(self, "MPI_Scan", scan, iscan, from, at(*recv), n, datatype, op)
+                    mpi!(self, MPI_Scan, MPI_Iscan, from, at(*recv), n, datatype, op)
                 }
             }
             Collective::ReduceScatter { send, blocks, recv, .. } => {
@@ -166,17 +166,7 @@ impl Call<'_> {
                     Some(_) => (self.own(*send), at(*recv)),
                     None => self.scattered_in_place(blocks)?,
                 };
-                mpi!(
-                    self,
-                    "MPI_Reduce_scatter",
-                    reduce_scatter,
-                    ireduce_scatter,
-                    from,
-                    into,
-                    counts,
-                    datatype,
-                    op
-                )
+                mpi!(self, MPI_Reduce_scatter, MPI_Ireduce_scatter, from, into, counts, datatype, op)
             }
             _ => fail!(DTL_ERROR_INTERNAL, "no reduction"),
         }
@@ -216,19 +206,19 @@ impl Call<'_> {
         match call {
             Collective::Gather { send, recv, len, root } => {
                 let (from, n) = (self.own(*send), count(*len));
-                mpi!(self, "MPI_Gather", gather, igather, from, n, byte, at(*recv), n, byte, *root)
+                mpi!(self, MPI_Gather, MPI_Igather, from, n, byte, at(*recv), n, byte, *root)
             }
             Collective::Scatter { send, recv, len, root } => {
                 let (into, n) = (self.own(*recv), count(*len));
-                mpi!(self, "MPI_Scatter", scatter, iscatter, at(*send), n, byte, into, n, byte, *root)
+                mpi!(self, MPI_Scatter, MPI_Iscatter, at(*send), n, byte, into, n, byte, *root)
             }
             Collective::Allgather { send, recv, len } => {
                 let (from, n) = (self.own(*send), count(*len));
-                mpi!(self, "MPI_Allgather", allgather, iallgather, from, n, byte, at(*recv), n, byte)
+                mpi!(self, MPI_Allgather, MPI_Iallgather, from, n, byte, at(*recv), n, byte)
             }
             Collective::Alltoall { send, recv, len } => {
                 let (from, n) = (self.own(*send), count(*len));
-                mpi!(self, "MPI_Alltoall", alltoall, ialltoall, from, n, byte, at(*recv), n, byte)
+                mpi!(self, MPI_Alltoall, MPI_Ialltoall, from, n, byte, at(*recv), n, byte)
             }
             _ => fail!(DTL_ERROR_INTERNAL, "no blocks of one size"),
         }
@@ -252,24 +242,13 @@ impl Call<'_> {
         let (at, n, kind) = (self.own(own), bytes.count, bytes.datatype);
         let ended = match call {
             Collective::Gatherv { root, .. } => {
-                mpi!(self, "MPI_Gatherv", gatherv, igatherv, at, n, kind, base, counts, places, unit, *root)
+                mpi!(self, MPI_Gatherv, MPI_Igatherv, at, n, kind, base, counts, places, unit, *root)
             }
-            Collective::Scatterv { root, .. } => mpi!(
-                self,
-                "MPI_Scatterv",
-                scatterv,
-                iscatterv,
-                base,
-                counts,
-                places,
-                unit,
-                at,
-                n,
-                kind,
-                *root
-            ),
+            Collective::Scatterv { root, .. } => {
+                mpi!(self, MPI_Scatterv, MPI_Iscatterv, base, counts, places, unit, at, n, kind, *root)
+            }
             _ => {
-                mpi!(self, "MPI_Allgatherv", allgatherv, iallgatherv, at, n, kind, base, counts, places, unit)
+                mpi!(self, MPI_Allgatherv, MPI_Iallgatherv, at, n, kind, base, counts, places, unit)
             }
         };
         bytes.release(self.endpoint.mpi)?;
@@ -285,20 +264,8 @@ impl Call<'_> {
             None => (self.endpoint.mpi.k.in_place.ptr(), into.counts, into.places, into.unit),
         };
         let (room, takes, gaps, kind) = (into.base, into.counts, into.places, into.unit);
-        let ended = mpi!(
-            self,
-            "MPI_Alltoallv",
-            alltoallv,
-            ialltoallv,
-            base,
-            counts,
-            places,
-            unit,
-            room,
-            takes,
-            gaps,
-            kind
-        );
+        let ended =
+            mpi!(self, MPI_Alltoallv, MPI_Ialltoallv, base, counts, places, unit, room, takes, gaps, kind);
         self.end(&into)?;
         from.map_or(Ok(()), |from| self.end(&from))?;
         ended

@@ -20,20 +20,10 @@ pub struct Constants {
     pub comm_self: Handle,
     /// MPI_COMM_NULL.
     pub comm_null: Handle,
-    /// MPI_GROUP_NULL.
-    pub group_null: Handle,
     /// MPI_REQUEST_NULL.
     pub request_null: Handle,
-    /// MPI_MESSAGE_NULL.
-    pub message_null: Handle,
-    /// MPI_MESSAGE_NO_PROC.
-    pub message_no_proc: Handle,
     /// MPI_INFO_NULL.
     pub info_null: Handle,
-    /// MPI_DATATYPE_NULL.
-    pub datatype_null: Handle,
-    /// MPI_OP_NULL.
-    pub op_null: Handle,
     /// MPI_BYTE.
     pub byte: Handle,
     /// MPI_INT.
@@ -42,10 +32,6 @@ pub struct Constants {
     pub any_source: c_int,
     /// MPI_ANY_TAG.
     pub any_tag: c_int,
-    /// MPI_PROC_NULL.
-    pub proc_null: c_int,
-    /// MPI_UNDEFINED.
-    pub undefined: c_int,
     /// MPI_COMM_TYPE_SHARED.
     pub comm_type_shared: c_int,
     /// MPI_TAG_UB, the attribute's key.
@@ -58,14 +44,6 @@ pub struct Constants {
     pub errors_return: Handle,
     /// MPI_IN_PLACE.
     pub in_place: Addr,
-    /// MPI_BOTTOM.
-    pub bottom: Addr,
-    /// MPI_STATUS_IGNORE.
-    pub status_ignore: Addr,
-    /// MPI_STATUSES_IGNORE.
-    pub statuses_ignore: Addr,
-    /// MPI_THREAD_SINGLE.
-    pub thread_single: c_int,
     /// MPI_THREAD_FUNNELED.
     pub thread_funneled: c_int,
     /// MPI_THREAD_SERIALIZED.
@@ -74,24 +52,16 @@ pub struct Constants {
     pub thread_multiple: c_int,
     /// MPI_ERR_TRUNCATE.
     pub err_truncate: c_int,
-    /// MPI_ERR_IN_STATUS.
-    pub err_in_status: c_int,
-    /// MPI_ERR_PENDING.
-    pub err_pending: c_int,
     /// MPI_ERR_NO_MEM.
     pub err_no_mem: c_int,
     /// MPIX_ERR_PROC_FAILED; [`abi::ABSENT`] where there is none.
     pub err_proc_failed: c_int,
     /// MPIX_ERR_PROC_FAILED_PENDING; [`abi::ABSENT`] where there is none.
     pub err_proc_failed_pending: c_int,
-    /// MPIX_ERR_REVOKED; [`abi::ABSENT`] where there is none.
-    pub err_revoked: c_int,
     /// Where MPI_SOURCE is in a status.
     pub status_source: usize,
     /// Where MPI_TAG is in a status.
     pub status_tag: usize,
-    /// Where MPI_ERROR is in a status.
-    pub status_error: usize,
     /// Size of a handle in memory.
     pub handle_size: usize,
     datatypes: [Option<Handle>; NUMBERS],
@@ -111,42 +81,27 @@ impl Constants {
             comm_world: handle(abi::Handle::CommWorld)?,
             comm_self: handle(abi::Handle::CommSelf)?,
             comm_null: handle(abi::Handle::CommNull)?,
-            group_null: handle(abi::Handle::GroupNull)?,
             request_null: handle(abi::Handle::RequestNull)?,
-            message_null: handle(abi::Handle::MessageNull)?,
-            message_no_proc: handle(abi::Handle::MessageNoProc)?,
             info_null: handle(abi::Handle::InfoNull)?,
-            datatype_null: handle(abi::Handle::DatatypeNull)?,
-            op_null: handle(abi::Handle::OpNull)?,
             byte: handle(abi::Handle::Byte)?,
             int: handle(abi::Handle::Int)?,
             any_source: int(Int::AnySource),
             any_tag: int(Int::AnyTag),
-            proc_null: int(Int::ProcNull),
-            undefined: int(Int::Undefined),
             comm_type_shared: int(Int::CommTypeShared),
             tag_ub: int(Int::TagUb),
             lastusedcode: int(Int::Lastusedcode),
             err_lastcode: int(Int::ErrLastcode),
             errors_return: handle(abi::Handle::ErrorsReturn)?,
             in_place: pointer(Pointer::InPlace)?,
-            bottom: pointer(Pointer::Bottom)?,
-            status_ignore: pointer(Pointer::StatusIgnore)?,
-            statuses_ignore: pointer(Pointer::StatusesIgnore)?,
-            thread_single: int(Int::ThreadSingle),
             thread_funneled: int(Int::ThreadFunneled),
             thread_serialized: int(Int::ThreadSerialized),
             thread_multiple: int(Int::ThreadMultiple),
             err_truncate: int(Int::ErrTruncate),
-            err_in_status: int(Int::ErrInStatus),
-            err_pending: int(Int::ErrPending),
             err_no_mem: int(Int::ErrNoMem),
             err_proc_failed: int(Int::ErrProcFailed),
             err_proc_failed_pending: int(Int::ErrProcFailedPending),
-            err_revoked: int(Int::ErrRevoked),
             status_source: abi.status_source,
             status_tag: abi.status_tag,
-            status_error: abi.status_error,
             handle_size: abi.handle_size,
             datatypes: table(&|number| abi::datatype(number).map(handle))?,
             ops: table(&|number| abi::operation(number).map(handle))?,
@@ -193,7 +148,6 @@ fn place(place: Place, find: Find<'_>) -> Result<u64> {
     match place {
         Place::Value(value) => Ok(value),
         Place::Address(symbol) => Ok(symbol_of(symbol, find)?.get() as u64),
-        Place::Content(symbol) => fail!(DTL_ERROR_INTERNAL, "{symbol} is not a constant of this table"),
     }
 }
 

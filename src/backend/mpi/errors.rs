@@ -19,7 +19,7 @@ impl Mpi {
     pub fn class(&self, code: c_int) -> c_int {
         let mut class = code;
         // SAFETY: a writable number.
-        unsafe { (self.call.error_class)(code, &raw mut class) };
+        unsafe { (self.call.MPI_Error_class)(code, &raw mut class) };
         class
     }
 
@@ -44,7 +44,7 @@ impl Mpi {
         let mut text = [0_u8; 1024];
         let mut length: c_int = 0;
         // SAFETY: room for the longest text.
-        unsafe { (self.call.error_string)(code, text.as_mut_ptr().cast(), &raw mut length) };
+        unsafe { (self.call.MPI_Error_string)(code, text.as_mut_ptr().cast(), &raw mut length) };
         let text = find::text_in(&text);
         text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
     }

@@ -213,7 +213,7 @@ pub fn version_text(call: &Functions) -> Result<String> {
     let mut text = [0_u8; 8192 + 1];
     let mut length: c_int = 0;
     // SAFETY: room for the longest text; MPI allows the call at any time.
-    let code = unsafe { (call.get_library_version)(text.as_mut_ptr().cast(), &raw mut length) };
+    let code = unsafe { (call.MPI_Get_library_version)(text.as_mut_ptr().cast(), &raw mut length) };
     if code != 0 {
         return fail!(DTL_ERROR_UNAVAILABLE, "MPI_Get_library_version fails ({code})");
     }
@@ -252,7 +252,7 @@ fn is_standard_file(name: &OsStr) -> bool {
 
 /// Libraries have this function whatever their handles are; it gives -1 where those are not the standard's.
 fn speaks_standard(call: &Functions) -> bool {
-    let Some(version) = call.abi_get_version else { return false };
+    let Some(version) = call.MPI_Abi_get_version else { return false };
     let (mut major, mut minor): (c_int, c_int) = (-1, -1);
     // SAFETY: two writable numbers; MPI allows the call at any time.
     let code = unsafe { version(&raw mut major, &raw mut minor) };

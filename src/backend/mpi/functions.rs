@@ -1,5 +1,9 @@
 //! MPI's functions, found by name in a library that was loaded: the same C signatures for every MPI.
 //!
+//! One list, at the end: of it are made the function pointers that are called, and the declarations that
+//! `tests/mpi_constants.rs` has every mpicc compare with its mpi.h. A type in it is one of Rust below, and
+//! one of the same name in that test's C program.
+//!
 //! Handles travel as 64-bit words. MPI's own are pointers (Open MPI, standard binary interface) or
 //! `int` (MPICH family): as an argument an `int` is the low half of a register or stack slot that the
 //! callee does not look beyond, and in memory, on these little-endian machines, the first four bytes
@@ -7,6 +11,7 @@
 //!
 //! Not here: constants (`abi`, `constants`), finding the library (`find`).
 
+use super::abi::STATUS_ROOM;
 use crate::error::{Result, fail};
 use crate::sys::buf::Addr;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -16,13 +21,11 @@ compile_error!("handles as 64-bit words need a little-endian 64-bit machine");
 
 /// A handle of MPI's: communicator, request, datatype …
 pub type Handle = u64;
-/// MPI_Count, MPI_Aint.
-pub type Count = i64;
 
 /// Room for an MPI_Status of any family; where its fields lie is in `abi`.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub struct Status(pub [u8; 48]);
+pub struct Status(pub [u8; STATUS_ROOM]);
 
 impl Default for Status {
     fn default() -> Self {
@@ -33,7 +36,7 @@ impl Default for Status {
 impl Status {
     /// All zero.
     pub const fn new() -> Self {
-        Status([0; 48])
+        Status([0; STATUS_ROOM])
     }
 
     /// The `int` at an offset; 0 beyond the end.
@@ -46,32 +49,89 @@ impl Status {
     }
 }
 
-type Const = *const c_void;
-type Mut = *mut c_void;
-type Ints = *const c_int;
-type Counts = *const Count;
-/// What MPI calls to reduce: in, inout, number of elements, datatype.
-pub type Reduce = unsafe extern "C" fn(Mut, Mut, *const c_int, *const Handle);
-/// The same for numbers of elements beyond an `int`.
-pub type ReduceLarge = unsafe extern "C" fn(Mut, Mut, *const Count, *const Handle);
-/// Called for an error on a communicator: communicator, code (more arguments may follow).
-pub type HandleError = unsafe extern "C" fn(*mut Handle, *mut c_int);
-/// Called when an attribute goes away (with its communicator): communicator, key, value, extra.
-pub type DeleteAttribute = unsafe extern "C" fn(Handle, c_int, Mut, Mut) -> c_int;
-/// Called when a communicator with an attribute is duplicated.
-pub type CopyAttribute = unsafe extern "C" fn(Handle, c_int, Mut, Mut, Mut, *mut c_int) -> c_int;
+/// `int`
+pub type Int = c_int;
+/// `int *`
+pub type IntOut = *mut c_int;
+/// `const int *`, an array
+pub type Ints = *const c_int;
+/// `const MPI_Aint *`, an array
+pub type Aints = *const isize;
+/// `MPI_Count`
+pub type Count = i64;
+/// `MPI_Count *`
+pub type CountOut = *mut Count;
+/// `const void *`
+pub type In = *const c_void;
+/// `void *`
+pub type Out = *mut c_void;
+/// `char *`
+pub type TextOut = *mut c_char;
+/// `char ***`, the argv of main
+pub type ArgvOut = *mut *mut *mut c_char;
+/// `MPI_Comm`
+pub type Comm = Handle;
+/// `MPI_Comm *`
+pub type CommOut = *mut Handle;
+/// `MPI_Group`
+pub type Group = Handle;
+/// `MPI_Group *`
+pub type GroupOut = *mut Handle;
+/// `MPI_Datatype`
+pub type Datatype = Handle;
+/// `MPI_Datatype *`
+pub type DatatypeOut = *mut Handle;
+/// `const MPI_Datatype *`, an array: of elements as long as MPI's handles are
+pub type Datatypes = *const Handle;
+/// `MPI_Op`
+pub type Op = Handle;
+/// `MPI_Op *`
+pub type OpOut = *mut Handle;
+/// `MPI_Request *`
+pub type RequestOut = *mut Handle;
+/// `MPI_Message *`
+pub type MessageOut = *mut Handle;
+/// `MPI_Errhandler`
+pub type Errhandler = Handle;
+/// `MPI_Info`
+pub type Info = Handle;
+/// `const MPI_Status *`
+pub type StatusIn = *const Status;
+/// `MPI_Status *`
+pub type StatusOut = *mut Status;
+/// `MPI_User_function *`, called to reduce: in, inout, number of elements, datatype
+pub type UserFn = unsafe extern "C" fn(Out, Out, Ints, Datatypes);
+/// `MPI_Comm_copy_attr_function *`, called when a communicator with an attribute is duplicated
+pub type CopyFn = unsafe extern "C" fn(Comm, Int, Out, Out, Out, IntOut) -> Int;
+/// `MPI_Comm_delete_attr_function *`, called when an attribute goes away (with its communicator):
+/// communicator, key, value, extra
+pub type DeleteFn = unsafe extern "C" fn(Comm, Int, Out, Out) -> Int;
+
+/// A function of the list, as C writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function {
+    /// Its name.
+    pub name: &'static str,
+    /// The types of its parameters, between commas; nothing if it has none.
+    pub parameters: &'static str,
+    /// The type of its result.
+    pub result: &'static str,
+    /// Whether a library without it cannot be used.
+    pub required: bool,
+}
 
 macro_rules! functions {
     (
-        required { $($field:ident = $name:literal ($($arg:ty),*);)* }
-        optional { $($maybe:ident = $maybe_name:literal ($($maybe_arg:ty),*) -> $maybe_result:ty;)* }
+        required { $($name:ident($($type:ident),*) -> $result:ident;)+ }
+        optional { $($maybe:ident($($maybe_type:ident),*) -> $maybe_result:ident;)+ }
     ) => {
-        /// The functions. Those in `Option` are newer than MPI-3.
+        /// The functions. Those in `Option` are newer than MPI-3, or not in every library.
         #[derive(Clone, Copy)]
         #[allow(missing_docs, reason = "named and specified by the MPI standard")]
+        #[allow(non_snake_case, reason = "MPI's own names, so that nobody has to translate")]
         pub struct Functions {
-            $(pub $field: unsafe extern "C" fn($($arg),*) -> c_int,)*
-            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg),*) -> $maybe_result>,)*
+            $(pub $name: unsafe extern "C" fn($($type),*) -> $result,)+
+            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_type),*) -> $maybe_result>,)+
         }
 
         impl Functions {
@@ -80,127 +140,145 @@ macro_rules! functions {
             /// # Safety
             /// `find` gives the functions of one MPI library, under the names of the MPI standard.
             pub unsafe fn resolve(find: &dyn Fn(&CStr) -> Option<Addr>) -> Result<Self> {
-                $(let $field = match find($name) {
-                    // SAFETY: the function of this name has this signature in the MPI standard.
-                    Some(at) => unsafe {
-                        std::mem::transmute::<Mut, unsafe extern "C" fn($($arg),*) -> c_int>(at.ptr())
-                    },
-                    None => return fail!(DTL_ERROR_UNAVAILABLE, "it has no function {}", $name.to_string_lossy()),
-                };)*
-                $(let $maybe = find($maybe_name).map(|at| {
-                    // SAFETY: the function of this name has this signature in the MPI standard.
-                    unsafe {
-                        std::mem::transmute::<Mut, unsafe extern "C" fn($($maybe_arg),*) -> $maybe_result>(at.ptr())
-                    }
-                });)*
-                Ok(Functions { $($field,)* $($maybe,)* })
+                Ok(Functions {
+                    $($name: match find(c_name(concat!(stringify!($name), "\0"))) {
+                        // SAFETY: the function of this name has this signature in the MPI standard.
+                        Some(at) => unsafe {
+                            std::mem::transmute::<Out, unsafe extern "C" fn($($type),*) -> $result>(at.ptr())
+                        },
+                        None => return fail!(DTL_ERROR_UNAVAILABLE, "it has no function {}", stringify!($name)),
+                    },)+
+                    $($maybe: find(c_name(concat!(stringify!($maybe), "\0"))).map(|at| {
+                        // SAFETY: the function of this name has this signature in the MPI standard.
+                        unsafe {
+                            std::mem::transmute::<Out, unsafe extern "C" fn($($maybe_type),*) -> $maybe_result>(at.ptr())
+                        }
+                    }),)+
+                })
             }
         }
+
+        /// The list, for the test.
+        pub const FUNCTIONS: &[Function] = &[
+            $(Function {
+                name: stringify!($name),
+                parameters: stringify!($($type),*),
+                result: stringify!($result),
+                required: true,
+            },)+
+            $(Function {
+                name: stringify!($maybe),
+                parameters: stringify!($($maybe_type),*),
+                result: stringify!($maybe_result),
+                required: false,
+            },)+
+        ];
     };
+}
+
+/// A name that ends with a NUL, as C has it.
+fn c_name(text: &'static str) -> &'static CStr {
+    CStr::from_bytes_until_nul(text.as_bytes()).unwrap_or_default()
 }
 
 functions! {
     required {
-        initialized = c"MPI_Initialized"(*mut c_int);
-        finalized = c"MPI_Finalized"(*mut c_int);
-        init_thread = c"MPI_Init_thread"(Mut, Mut, c_int, *mut c_int);
-        finalize = c"MPI_Finalize"();
-        query_thread = c"MPI_Query_thread"(*mut c_int);
-        is_thread_main = c"MPI_Is_thread_main"(*mut c_int);
-        get_library_version = c"MPI_Get_library_version"(*mut c_char, *mut c_int);
-        get_version = c"MPI_Get_version"(*mut c_int, *mut c_int);
-        error_class = c"MPI_Error_class"(c_int, *mut c_int);
-        error_string = c"MPI_Error_string"(c_int, *mut c_char, *mut c_int);
+        // start, end, questions
+        MPI_Initialized(IntOut) -> Int;
+        MPI_Finalized(IntOut) -> Int;
+        MPI_Init_thread(IntOut, ArgvOut, Int, IntOut) -> Int;
+        MPI_Finalize() -> Int;
+        MPI_Query_thread(IntOut) -> Int;
+        MPI_Is_thread_main(IntOut) -> Int;
+        MPI_Get_library_version(TextOut, IntOut) -> Int;
+        MPI_Error_class(Int, IntOut) -> Int;
+        MPI_Error_string(Int, TextOut, IntOut) -> Int;
 
-        comm_rank = c"MPI_Comm_rank"(Handle, *mut c_int);
-        comm_size = c"MPI_Comm_size"(Handle, *mut c_int);
-        comm_dup = c"MPI_Comm_dup"(Handle, *mut Handle);
-        comm_dup_with_info = c"MPI_Comm_dup_with_info"(Handle, Handle, *mut Handle);
-        comm_split = c"MPI_Comm_split"(Handle, c_int, c_int, *mut Handle);
-        comm_split_type = c"MPI_Comm_split_type"(Handle, c_int, c_int, Handle, *mut Handle);
-        comm_create_group = c"MPI_Comm_create_group"(Handle, Handle, c_int, *mut Handle);
-        comm_group = c"MPI_Comm_group"(Handle, *mut Handle);
-        comm_test_inter = c"MPI_Comm_test_inter"(Handle, *mut c_int);
-        comm_free = c"MPI_Comm_free"(*mut Handle);
-        comm_set_errhandler = c"MPI_Comm_set_errhandler"(Handle, Handle);
-        comm_create_errhandler = c"MPI_Comm_create_errhandler"(HandleError, *mut Handle);
-        comm_get_attr = c"MPI_Comm_get_attr"(Handle, c_int, Mut, *mut c_int);
-        comm_set_attr = c"MPI_Comm_set_attr"(Handle, c_int, Mut);
-        comm_create_keyval = c"MPI_Comm_create_keyval"(CopyAttribute, DeleteAttribute, *mut c_int, Mut);
-        group_incl = c"MPI_Group_incl"(Handle, c_int, Ints, *mut Handle);
-        group_free = c"MPI_Group_free"(*mut Handle);
+        // communicators, groups
+        MPI_Comm_rank(Comm, IntOut) -> Int;
+        MPI_Comm_size(Comm, IntOut) -> Int;
+        MPI_Comm_dup(Comm, CommOut) -> Int;
+        MPI_Comm_split_type(Comm, Int, Int, Info, CommOut) -> Int;
+        MPI_Comm_create_group(Comm, Group, Int, CommOut) -> Int;
+        MPI_Comm_group(Comm, GroupOut) -> Int;
+        MPI_Comm_test_inter(Comm, IntOut) -> Int;
+        MPI_Comm_free(CommOut) -> Int;
+        MPI_Comm_set_errhandler(Comm, Errhandler) -> Int;
+        MPI_Comm_get_attr(Comm, Int, Out, IntOut) -> Int;
+        MPI_Comm_set_attr(Comm, Int, Out) -> Int;
+        MPI_Comm_create_keyval(CopyFn, DeleteFn, IntOut, Out) -> Int;
+        MPI_Group_incl(Group, Int, Ints, GroupOut) -> Int;
+        MPI_Group_free(GroupOut) -> Int;
 
-        send = c"MPI_Send"(Const, c_int, Handle, c_int, c_int, Handle);
-        ssend = c"MPI_Ssend"(Const, c_int, Handle, c_int, c_int, Handle);
-        isend = c"MPI_Isend"(Const, c_int, Handle, c_int, c_int, Handle, *mut Handle);
-        issend = c"MPI_Issend"(Const, c_int, Handle, c_int, c_int, Handle, *mut Handle);
-        recv = c"MPI_Recv"(Mut, c_int, Handle, c_int, c_int, Handle, *mut Status);
-        irecv = c"MPI_Irecv"(Mut, c_int, Handle, c_int, c_int, Handle, *mut Handle);
-        iprobe = c"MPI_Iprobe"(c_int, c_int, Handle, *mut c_int, *mut Status);
-        improbe = c"MPI_Improbe"(c_int, c_int, Handle, *mut c_int, *mut Handle, *mut Status);
-        imrecv = c"MPI_Imrecv"(Mut, c_int, Handle, *mut Handle, *mut Handle);
-        test = c"MPI_Test"(*mut Handle, *mut c_int, *mut Status);
-        wait = c"MPI_Wait"(*mut Handle, *mut Status);
-        cancel = c"MPI_Cancel"(*mut Handle);
-        test_cancelled = c"MPI_Test_cancelled"(*const Status, *mut c_int);
-        request_free = c"MPI_Request_free"(*mut Handle);
-        send_init = c"MPI_Send_init"(Const, c_int, Handle, c_int, c_int, Handle, *mut Handle);
-        recv_init = c"MPI_Recv_init"(Mut, c_int, Handle, c_int, c_int, Handle, *mut Handle);
-        start = c"MPI_Start"(*mut Handle);
+        // messages
+        MPI_Send(In, Int, Datatype, Int, Int, Comm) -> Int;
+        MPI_Ssend(In, Int, Datatype, Int, Int, Comm) -> Int;
+        MPI_Isend(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Issend(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Recv(Out, Int, Datatype, Int, Int, Comm, StatusOut) -> Int;
+        MPI_Irecv(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Iprobe(Int, Int, Comm, IntOut, StatusOut) -> Int;
+        MPI_Improbe(Int, Int, Comm, IntOut, MessageOut, StatusOut) -> Int;
+        MPI_Imrecv(Out, Int, Datatype, MessageOut, RequestOut) -> Int;
+        MPI_Test(RequestOut, IntOut, StatusOut) -> Int;
+        MPI_Cancel(RequestOut) -> Int;
+        MPI_Test_cancelled(StatusIn, IntOut) -> Int;
+        MPI_Request_free(RequestOut) -> Int;
 
-        type_contiguous = c"MPI_Type_contiguous"(c_int, Handle, *mut Handle);
-        type_create_struct = c"MPI_Type_create_struct"(c_int, Ints, Counts, *const Handle, *mut Handle);
-        type_commit = c"MPI_Type_commit"(*mut Handle);
-        type_free = c"MPI_Type_free"(*mut Handle);
-        op_create = c"MPI_Op_create"(Reduce, c_int, *mut Handle);
-        op_free = c"MPI_Op_free"(*mut Handle);
+        // datatypes, operations
+        MPI_Type_contiguous(Int, Datatype, DatatypeOut) -> Int;
+        MPI_Type_create_struct(Int, Ints, Aints, Datatypes, DatatypeOut) -> Int;
+        MPI_Type_commit(DatatypeOut) -> Int;
+        MPI_Type_free(DatatypeOut) -> Int;
+        MPI_Op_create(UserFn, Int, OpOut) -> Int;
+        MPI_Op_free(OpOut) -> Int;
 
-        barrier = c"MPI_Barrier"(Handle);
-        bcast = c"MPI_Bcast"(Mut, c_int, Handle, c_int, Handle);
-        reduce = c"MPI_Reduce"(Const, Mut, c_int, Handle, Handle, c_int, Handle);
-        allreduce = c"MPI_Allreduce"(Const, Mut, c_int, Handle, Handle, Handle);
-        gather = c"MPI_Gather"(Const, c_int, Handle, Mut, c_int, Handle, c_int, Handle);
-        scatter = c"MPI_Scatter"(Const, c_int, Handle, Mut, c_int, Handle, c_int, Handle);
-        allgather = c"MPI_Allgather"(Const, c_int, Handle, Mut, c_int, Handle, Handle);
-        alltoall = c"MPI_Alltoall"(Const, c_int, Handle, Mut, c_int, Handle, Handle);
-        gatherv = c"MPI_Gatherv"(Const, c_int, Handle, Mut, Ints, Ints, Handle, c_int, Handle);
-        scatterv = c"MPI_Scatterv"(Const, Ints, Ints, Handle, Mut, c_int, Handle, c_int, Handle);
-        allgatherv = c"MPI_Allgatherv"(Const, c_int, Handle, Mut, Ints, Ints, Handle, Handle);
-        alltoallv = c"MPI_Alltoallv"(Const, Ints, Ints, Handle, Mut, Ints, Ints, Handle, Handle);
-        reduce_scatter = c"MPI_Reduce_scatter"(Const, Mut, Ints, Handle, Handle, Handle);
-        reduce_scatter_block = c"MPI_Reduce_scatter_block"(Const, Mut, c_int, Handle, Handle, Handle);
-        scan = c"MPI_Scan"(Const, Mut, c_int, Handle, Handle, Handle);
-        exscan = c"MPI_Exscan"(Const, Mut, c_int, Handle, Handle, Handle);
+        // collectives that wait
+        MPI_Barrier(Comm) -> Int;
+        MPI_Bcast(Out, Int, Datatype, Int, Comm) -> Int;
+        MPI_Reduce(In, Out, Int, Datatype, Op, Int, Comm) -> Int;
+        MPI_Allreduce(In, Out, Int, Datatype, Op, Comm) -> Int;
+        MPI_Gather(In, Int, Datatype, Out, Int, Datatype, Int, Comm) -> Int;
+        MPI_Scatter(In, Int, Datatype, Out, Int, Datatype, Int, Comm) -> Int;
+        MPI_Allgather(In, Int, Datatype, Out, Int, Datatype, Comm) -> Int;
+        MPI_Alltoall(In, Int, Datatype, Out, Int, Datatype, Comm) -> Int;
+        MPI_Gatherv(In, Int, Datatype, Out, Ints, Ints, Datatype, Int, Comm) -> Int;
+        MPI_Scatterv(In, Ints, Ints, Datatype, Out, Int, Datatype, Int, Comm) -> Int;
+        MPI_Allgatherv(In, Int, Datatype, Out, Ints, Ints, Datatype, Comm) -> Int;
+        MPI_Alltoallv(In, Ints, Ints, Datatype, Out, Ints, Ints, Datatype, Comm) -> Int;
+        MPI_Reduce_scatter(In, Out, Ints, Datatype, Op, Comm) -> Int;
+        MPI_Scan(In, Out, Int, Datatype, Op, Comm) -> Int;
+        MPI_Exscan(In, Out, Int, Datatype, Op, Comm) -> Int;
 
-        ibarrier = c"MPI_Ibarrier"(Handle, *mut Handle);
-        ibcast = c"MPI_Ibcast"(Mut, c_int, Handle, c_int, Handle, *mut Handle);
-        ireduce = c"MPI_Ireduce"(Const, Mut, c_int, Handle, Handle, c_int, Handle, *mut Handle);
-        iallreduce = c"MPI_Iallreduce"(Const, Mut, c_int, Handle, Handle, Handle, *mut Handle);
-        igather = c"MPI_Igather"(Const, c_int, Handle, Mut, c_int, Handle, c_int, Handle, *mut Handle);
-        iscatter = c"MPI_Iscatter"(Const, c_int, Handle, Mut, c_int, Handle, c_int, Handle, *mut Handle);
-        iallgather = c"MPI_Iallgather"(Const, c_int, Handle, Mut, c_int, Handle, Handle, *mut Handle);
-        ialltoall = c"MPI_Ialltoall"(Const, c_int, Handle, Mut, c_int, Handle, Handle, *mut Handle);
-        igatherv = c"MPI_Igatherv"(Const, c_int, Handle, Mut, Ints, Ints, Handle, c_int, Handle, *mut Handle);
-        iscatterv = c"MPI_Iscatterv"(Const, Ints, Ints, Handle, Mut, c_int, Handle, c_int, Handle, *mut Handle);
-        iallgatherv = c"MPI_Iallgatherv"(Const, c_int, Handle, Mut, Ints, Ints, Handle, Handle, *mut Handle);
-        ialltoallv = c"MPI_Ialltoallv"(Const, Ints, Ints, Handle, Mut, Ints, Ints, Handle, Handle, *mut Handle);
-        ireduce_scatter = c"MPI_Ireduce_scatter"(Const, Mut, Ints, Handle, Handle, Handle, *mut Handle);
-        ireduce_scatter_block = c"MPI_Ireduce_scatter_block"(Const, Mut, c_int, Handle, Handle, Handle, *mut Handle);
-        iscan = c"MPI_Iscan"(Const, Mut, c_int, Handle, Handle, Handle, *mut Handle);
-        iexscan = c"MPI_Iexscan"(Const, Mut, c_int, Handle, Handle, Handle, *mut Handle);
+        // collectives that give a request
+        MPI_Ibarrier(Comm, RequestOut) -> Int;
+        MPI_Ibcast(Out, Int, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Ireduce(In, Out, Int, Datatype, Op, Int, Comm, RequestOut) -> Int;
+        MPI_Iallreduce(In, Out, Int, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Igather(In, Int, Datatype, Out, Int, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iscatter(In, Int, Datatype, Out, Int, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iallgather(In, Int, Datatype, Out, Int, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ialltoall(In, Int, Datatype, Out, Int, Datatype, Comm, RequestOut) -> Int;
+        MPI_Igatherv(In, Int, Datatype, Out, Ints, Ints, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iscatterv(In, Ints, Ints, Datatype, Out, Int, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iallgatherv(In, Int, Datatype, Out, Ints, Ints, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ialltoallv(In, Ints, Ints, Datatype, Out, Ints, Ints, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ireduce_scatter(In, Out, Ints, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Iscan(In, Out, Int, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Iexscan(In, Out, Int, Datatype, Op, Comm, RequestOut) -> Int;
     }
     optional {
-        comm_f2c = c"MPI_Comm_f2c"(c_int) -> Handle;
-        comm_fromint = c"MPI_Comm_fromint"(c_int) -> Handle;
-        abi_get_version = c"MPI_Abi_get_version"(*mut c_int, *mut c_int) -> c_int;
-        get_elements_x = c"MPI_Get_elements_x"(*const Status, Handle, *mut Count) -> c_int;
-        get_elements_c = c"MPI_Get_elements_c"(*const Status, Handle, *mut Count) -> c_int;
-        send_c = c"MPI_Send_c"(Const, Count, Handle, c_int, c_int, Handle) -> c_int;
-        ssend_c = c"MPI_Ssend_c"(Const, Count, Handle, c_int, c_int, Handle) -> c_int;
-        isend_c = c"MPI_Isend_c"(Const, Count, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
-        issend_c = c"MPI_Issend_c"(Const, Count, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
-        recv_c = c"MPI_Recv_c"(Mut, Count, Handle, c_int, c_int, Handle, *mut Status) -> c_int;
-        irecv_c = c"MPI_Irecv_c"(Mut, Count, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
-        imrecv_c = c"MPI_Imrecv_c"(Mut, Count, Handle, *mut Handle, *mut Handle) -> c_int;
+        // handles of Fortran, which interface, sizes
+        MPI_Comm_f2c(Int) -> Comm;
+        MPI_Comm_fromint(Int) -> Comm;
+        MPI_Abi_get_version(IntOut, IntOut) -> Int;
+        MPI_Get_elements_x(StatusIn, Datatype, CountOut) -> Int;
+        MPI_Get_elements_c(StatusIn, Datatype, CountOut) -> Int;
+
+        // large counts
+        MPI_Isend_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Issend_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Irecv_c(Out, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Imrecv_c(Out, Count, Datatype, MessageOut, RequestOut) -> Int;
     }
 }

@@ -21,8 +21,8 @@ pub(super) fn start_send(
 ) -> Result<Handle> {
     let (at, mut request, byte) = (data.addr().ptr().cast_const(), 0, mpi.k.byte);
     let (start, start_large) = match mode {
-        SendMode::Synchronous => (mpi.call.issend, mpi.call.issend_c),
-        SendMode::Standard | SendMode::Notice => (mpi.call.isend, mpi.call.isend_c),
+        SendMode::Synchronous => (mpi.call.MPI_Issend, mpi.call.MPI_Issend_c),
+        SendMode::Standard | SendMode::Notice => (mpi.call.MPI_Isend, mpi.call.MPI_Isend_c),
     };
     if let Some(start) = start_large.filter(|_| data.len() > LARGE) {
         // SAFETY: the region stays valid until the request is over, by this function's contract.
@@ -39,7 +39,7 @@ pub(super) fn start_send(
 /// Starts a receive into a region that stays valid until the request is over. In a turn.
 pub(super) fn start_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, tag: c_int) -> Result<Handle> {
     let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);
-    if let Some(start) = mpi.call.irecv_c.filter(|_| data.len() > LARGE) {
+    if let Some(start) = mpi.call.MPI_Irecv_c.filter(|_| data.len() > LARGE) {
         // SAFETY: the region stays valid until the request is over, by this function's contract.
         let code = unsafe { start(at, data.len() as Count, byte, source, tag, comm, &raw mut request) };
         return mpi.check("MPI_Irecv_c", code).map(|()| request);
@@ -47,7 +47,7 @@ pub(super) fn start_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, t
     let bytes = Bytes::of(mpi, data.len())?;
     // SAFETY: as above.
     let code =
-        unsafe { (mpi.call.irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request) };
+        unsafe { (mpi.call.MPI_Irecv)(at, bytes.count, bytes.datatype, source, tag, comm, &raw mut request) };
     bytes.release(mpi)?;
     mpi.check("MPI_Irecv", code).map(|()| request)
 }
@@ -55,7 +55,7 @@ pub(super) fn start_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, t
 /// Starts the receive of a taken message. As `start_recv`.
 pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Result<Handle> {
     let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);
-    if let Some(start) = mpi.call.imrecv_c.filter(|_| data.len() > LARGE) {
+    if let Some(start) = mpi.call.MPI_Imrecv_c.filter(|_| data.len() > LARGE) {
         // SAFETY: a message that was taken is received once; the region stays valid.
         let code = unsafe { start(at, data.len() as Count, byte, &raw mut message, &raw mut request) };
         return mpi.check("MPI_Imrecv_c", code).map(|()| request);
@@ -63,7 +63,7 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
     let bytes = Bytes::of(mpi, data.len())?;
     // SAFETY: as above.
     let code =
-        unsafe { (mpi.call.imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request) };
+        unsafe { (mpi.call.MPI_Imrecv)(at, bytes.count, bytes.datatype, &raw mut message, &raw mut request) };
     bytes.release(mpi)?;
     mpi.check("MPI_Imrecv", code).map(|()| request)
 }
@@ -95,7 +95,7 @@ impl Bytes {
 /// Frees a datatype of ours.
 pub(super) fn free(mpi: &Mpi, mut datatype: Handle) -> Result<()> {
     // SAFETY: made by the callers' own calls, and freed once.
-    let code = unsafe { (mpi.call.type_free)(&raw mut datatype) };
+    let code = unsafe { (mpi.call.MPI_Type_free)(&raw mut datatype) };
     mpi.check("MPI_Type_free", code)
 }
 
@@ -103,14 +103,14 @@ pub(super) fn free(mpi: &Mpi, mut datatype: Handle) -> Result<()> {
 pub(super) fn make_unit(mpi: &Mpi, len: c_int) -> Result<Handle> {
     let mut unit = 0;
     // SAFETY: MPI is running; a writable local.
-    let code = unsafe { (mpi.call.type_contiguous)(len, mpi.k.byte, &raw mut unit) };
+    let code = unsafe { (mpi.call.MPI_Type_contiguous)(len, mpi.k.byte, &raw mut unit) };
     mpi.check("MPI_Type_contiguous", code)?;
     commit(mpi, unit)
 }
 
 fn commit(mpi: &Mpi, mut datatype: Handle) -> Result<Handle> {
     // SAFETY: made by the callers' own calls.
-    let code = unsafe { (mpi.call.type_commit)(&raw mut datatype) };
+    let code = unsafe { (mpi.call.MPI_Type_commit)(&raw mut datatype) };
     mpi.check("MPI_Type_commit", code).map(|()| datatype)
 }
 
@@ -123,11 +123,11 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
         return fail!(DTL_ERROR_LIMIT, "a message of {len} bytes: MPI takes up to 2^51");
     };
     let block = make_unit(mpi, BLOCK as c_int)?;
-    let (counts, places) = ([blocks, rest], [0, (len - len % BLOCK) as Count]);
+    let (counts, places) = ([blocks, rest], [0, (len - len % BLOCK) as isize]);
     let (types, mut whole) = (mpi.k.pair(block, mpi.k.byte), 0);
     // SAFETY: three arrays of two, read during the call.
     let code = unsafe {
-        (mpi.call.type_create_struct)(2, counts.as_ptr(), places.as_ptr(), types.as_ptr(), &raw mut whole)
+        (mpi.call.MPI_Type_create_struct)(2, counts.as_ptr(), places.as_ptr(), types.as_ptr(), &raw mut whole)
     };
     mpi.check("MPI_Type_create_struct", code)?;
     free(mpi, block)?;

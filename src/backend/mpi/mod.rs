@@ -5,7 +5,6 @@
 //! `collective` and `op` (its collectives), or `wire` (the library's, for time limits). Both start
 //! requests in `message` and read them in `status`.
 
-#[macro_use]
 pub mod abi;
 mod adopt;
 mod collective;
@@ -103,6 +102,6 @@ fn agree(mpi: &session::Mpi, comm: Handle, own: bool) -> Result<bool> {
     let (at, in_place, int) = ((&raw mut any).cast(), mpi.k.in_place.ptr(), mpi.k.int);
     let Some(max) = mpi.k.op(DTL_OP_MAX) else { return fail!(DTL_ERROR_INTERNAL, "MPI without MPI_MAX") };
     // SAFETY: one int, in place, on a communicator that all ranks have just made.
-    let code = unsafe { (mpi.call.allreduce)(in_place, at, 1, int, max, comm) };
+    let code = unsafe { (mpi.call.MPI_Allreduce)(in_place, at, 1, int, max, comm) };
     mpi.check("MPI_Allreduce", code).map(|()| any != 0)
 }

@@ -69,7 +69,7 @@ fn operation(mpi: &Mpi, commutes: bool) -> Result<Handle> {
     let mut all = OPERATIONS.write();
     let mut operation: Handle = 0;
     // SAFETY: MPI is running; the function lives as long as the library, which is never unloaded.
-    let code = unsafe { (mpi.call.op_create)(fold, c_int::from(commutes), &raw mut operation) };
+    let code = unsafe { (mpi.call.MPI_Op_create)(fold, c_int::from(commutes), &raw mut operation) };
     mpi.check("MPI_Op_create", code)?;
     if let Some(slot) = all.get_mut(slot) {
         *slot = Some(operation);
@@ -86,7 +86,7 @@ pub(super) fn release_all(mpi: &Mpi) {
     for slot in &mut *OPERATIONS.write() {
         if let Some(mut operation) = slot.take() {
             // SAFETY: made by `operation`, freed once.
-            unsafe { (mpi.call.op_free)(&raw mut operation) };
+            unsafe { (mpi.call.MPI_Op_free)(&raw mut operation) };
         }
     }
 }

@@ -156,9 +156,9 @@ impl Mpi {
     pub fn is_running(&self) -> Result<bool> {
         let (mut begun, mut over): (c_int, c_int) = (0, 0);
         // SAFETY: a writable number; MPI allows the call at any time.
-        self.check("MPI_Initialized", unsafe { (self.call.initialized)(&raw mut begun) })?;
+        self.check("MPI_Initialized", unsafe { (self.call.MPI_Initialized)(&raw mut begun) })?;
         // SAFETY: as above.
-        self.check("MPI_Finalized", unsafe { (self.call.finalized)(&raw mut over) })?;
+        self.check("MPI_Finalized", unsafe { (self.call.MPI_Finalized)(&raw mut over) })?;
         if over != 0 {
             self.state.store(OVER, Ordering::Release);
         }
@@ -180,9 +180,9 @@ impl Mpi {
             }
             find::check_launcher(self.is_open_mpi(), &self.file, &|name| std::env::var(name).ok())?;
             let mut level = 0;
-            let (none, wanted) = (ptr::null_mut(), self.k.thread_multiple);
+            let (argc, argv, wanted) = (ptr::null_mut(), ptr::null_mut(), self.k.thread_multiple);
             // SAFETY: MPI takes NULL for both arguments of main.
-            let code = unsafe { (self.call.init_thread)(none, none, wanted, &raw mut level) };
+            let code = unsafe { (self.call.MPI_Init_thread)(argc, argv, wanted, &raw mut level) };
             self.check("MPI_Init_thread", code)?;
             self.is_ours.store(true, Ordering::Relaxed);
         }
@@ -201,7 +201,7 @@ impl Mpi {
     fn take_in(&'static self) -> Result<()> {
         let mut level = 0;
         // SAFETY: a writable number; MPI runs.
-        self.check("MPI_Query_thread", unsafe { (self.call.query_thread)(&raw mut level) })?;
+        self.check("MPI_Query_thread", unsafe { (self.call.MPI_Query_thread)(&raw mut level) })?;
         let k = &self.k;
         let state = match level {
             level if level == k.thread_multiple => MULTIPLE,
@@ -219,10 +219,10 @@ impl Mpi {
         let mut key = 0;
         let own = ptr::from_ref(self).cast_mut().cast::<c_void>();
         // SAFETY: two functions of the right kind, and `self`, live for ever.
-        let code = unsafe { (self.call.comm_create_keyval)(copy_nothing, note_end, &raw mut key, own) };
+        let code = unsafe { (self.call.MPI_Comm_create_keyval)(copy_nothing, note_end, &raw mut key, own) };
         self.check("MPI_Comm_create_keyval", code)?;
         // SAFETY: the key made above; the value is not read by MPI.
-        let code = unsafe { (self.call.comm_set_attr)(k.comm_self, key, own) };
+        let code = unsafe { (self.call.MPI_Comm_set_attr)(k.comm_self, key, own) };
         self.check("MPI_Comm_set_attr", code)?;
         self.process.store(process::own_pid(), Ordering::Relaxed);
         self.state.store(state, Ordering::Release);
@@ -236,7 +236,7 @@ impl Mpi {
         let (mut value, mut is_set) = (ptr::null_mut::<c_int>(), 0);
         let (comm, at) = (self.k.comm_world, (&raw mut value).cast());
         // SAFETY: the attribute's value is written to a writable local.
-        let code = unsafe { (self.call.comm_get_attr)(comm, self.k.lastusedcode, at, &raw mut is_set) };
+        let code = unsafe { (self.call.MPI_Comm_get_attr)(comm, self.k.lastusedcode, at, &raw mut is_set) };
         let is_known = code == 0 && is_set != 0 && !value.is_null();
         // SAFETY: an attribute that is set is the address of a number that lives as long as MPI does.
         let is_final = is_known && unsafe { value.read() } >= self.k.err_lastcode;
@@ -247,7 +247,7 @@ impl Mpi {
     /// Lets errors on a communicator of ours return.
     pub fn make_quiet(&self, comm: Handle) -> Result<()> {
         // SAFETY: a live communicator and MPI's own error handler.
-        let code = unsafe { (self.call.comm_set_errhandler)(comm, self.quiet.load(Ordering::Acquire)) };
+        let code = unsafe { (self.call.MPI_Comm_set_errhandler)(comm, self.quiet.load(Ordering::Acquire)) };
         self.check("MPI_Comm_set_errhandler", code)
     }
 
@@ -311,7 +311,7 @@ impl Mpi {
 
     fn free_now(&self, mut comm: Handle) -> Result<()> {
         // SAFETY: a communicator of ours, freed once.
-        self.check("MPI_Comm_free", unsafe { (self.call.comm_free)(&raw mut comm) })
+        self.check("MPI_Comm_free", unsafe { (self.call.MPI_Comm_free)(&raw mut comm) })
     }
 
     fn admit(&self, state: u32) -> Result<Turn<'_>> {
@@ -341,7 +341,7 @@ impl Mpi {
     fn is_main_thread(&self) -> Result<bool> {
         let mut is_main = 0;
         // SAFETY: a writable number; MPI runs, and allows the call in any thread.
-        self.check("MPI_Is_thread_main", unsafe { (self.call.is_thread_main)(&raw mut is_main) })?;
+        self.check("MPI_Is_thread_main", unsafe { (self.call.MPI_Is_thread_main)(&raw mut is_main) })?;
         Ok(is_main != 0)
     }
 
@@ -388,7 +388,7 @@ impl Mpi {
         }
         let outcome = self.enter().and_then(|_turn| {
             // SAFETY: MPI runs, was initialised here, and this thread may call it.
-            self.check("MPI_Finalize", unsafe { (self.call.finalize)() })
+            self.check("MPI_Finalize", unsafe { (self.call.MPI_Finalize)() })
         });
         self.state.store(OVER, Ordering::Release);
         if let Err(error) = outcome {

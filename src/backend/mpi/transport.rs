@@ -86,10 +86,10 @@ impl Endpoint {
         let (kind, info) = (self.mpi.k.comm_type_shared, self.mpi.k.info_null);
         // SAFETY: our communicator, MPI's own constants, a writable local.
         let code =
-            unsafe { (self.mpi.call.comm_split_type)(self.inner, kind, self.rank, info, &raw mut node) };
+            unsafe { (self.mpi.call.MPI_Comm_split_type)(self.inner, kind, self.rank, info, &raw mut node) };
         self.mpi.check("MPI_Comm_split_type", code)?;
         // SAFETY: the communicator was just made.
-        let code = unsafe { (self.mpi.call.comm_size)(node, &raw mut size) };
+        let code = unsafe { (self.mpi.call.MPI_Comm_size)(node, &raw mut size) };
         self.mpi.check("MPI_Comm_size", code)?;
         free(self.mpi, node)?;
         Ok(size == self.size)
@@ -166,18 +166,18 @@ impl Endpoint {
         let (mut all, mut some, mut comm) = (0, 0, 0);
         let call = &self.mpi.call;
         // SAFETY: our communicator; a writable local.
-        let code = unsafe { (call.comm_group)(self.inner, &raw mut all) };
+        let code = unsafe { (call.MPI_Comm_group)(self.inner, &raw mut all) };
         self.mpi.check("MPI_Comm_group", code)?;
         let count = c_int::try_from(ranks.len()).unwrap_or(c_int::MAX);
         // SAFETY: `count` ranks of the group, read during the call.
-        let code = unsafe { (call.group_incl)(all, count, ranks.as_ptr(), &raw mut some) };
+        let code = unsafe { (call.MPI_Group_incl)(all, count, ranks.as_ptr(), &raw mut some) };
         self.mpi.check("MPI_Group_incl", code)?;
         let tag = (number % self.tag_limit.unsigned_abs()) as c_int;
         // SAFETY: a group of the communicator's ranks; all of them call this, by `Transport::subset`.
-        let made = unsafe { (call.comm_create_group)(self.inner, some, tag, &raw mut comm) };
+        let made = unsafe { (call.MPI_Comm_create_group)(self.inner, some, tag, &raw mut comm) };
         for group in [&mut some, &mut all] {
             // SAFETY: made above, freed once.
-            let code = unsafe { (call.group_free)(group) };
+            let code = unsafe { (call.MPI_Group_free)(group) };
             self.mpi.check("MPI_Group_free", code)?;
         }
         self.mpi.check("MPI_Comm_create_group", made)?;
@@ -189,7 +189,8 @@ impl Endpoint {
         let (comm, tag) = self.place(word)?;
         let _turn = self.mpi.enter()?;
         let (at, count) = (data.addr().ptr().cast_const(), data.len() as c_int);
-        let send = if mode == SendMode::Synchronous { self.mpi.call.ssend } else { self.mpi.call.send };
+        let send =
+            if mode == SendMode::Synchronous { self.mpi.call.MPI_Ssend } else { self.mpi.call.MPI_Send };
         // SAFETY: the region is valid during the call; its length fits (checked by the caller).
         let code = unsafe { send(at, count, self.mpi.k.byte, dest, tag, comm) };
         self.mpi.check("MPI_Send", code)
@@ -200,8 +201,9 @@ impl Endpoint {
         let _turn = self.mpi.enter()?;
         let (at, count, mut status) = (data.addr().ptr(), data.len() as c_int, Status::new());
         // SAFETY: the region is valid during the call; its length fits (checked by the caller).
-        let code =
-            unsafe { (self.mpi.call.recv)(at, count, self.mpi.k.byte, source, tag, comm, &raw mut status) };
+        let code = unsafe {
+            (self.mpi.call.MPI_Recv)(at, count, self.mpi.k.byte, source, tag, comm, &raw mut status)
+        };
         if code != 0 {
             return Ok(self.failed("MPI_Recv", code, &status));
         }
@@ -216,7 +218,7 @@ impl Endpoint {
             Odd::Canceled => {
                 let mut canceled = 0;
                 // SAFETY: the status of a request that is over.
-                let code = unsafe { (self.mpi.call.test_cancelled)(status, &raw mut canceled) };
+                let code = unsafe { (self.mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
                 self.mpi.check("MPI_Test_cancelled", code)?;
                 Ok(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } })
             }
@@ -246,7 +248,7 @@ fn request_of(op: OpId) -> (Handle, bool) {
 pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
     let mut copy = 0;
     // SAFETY: a communicator of MPI's; a writable local.
-    let code = unsafe { (mpi.call.comm_dup)(comm, &raw mut copy) };
+    let code = unsafe { (mpi.call.MPI_Comm_dup)(comm, &raw mut copy) };
     mpi.check("MPI_Comm_dup", code)?;
     mpi.make_quiet(copy)?;
     Ok(copy)
@@ -256,17 +258,17 @@ pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
 pub(super) fn place_in(mpi: &Mpi, comm: Handle) -> Result<(c_int, c_int)> {
     let (mut rank, mut size) = (0, 0);
     // SAFETY: a communicator, and a writable local.
-    let code = unsafe { (mpi.call.comm_rank)(comm, &raw mut rank) };
+    let code = unsafe { (mpi.call.MPI_Comm_rank)(comm, &raw mut rank) };
     mpi.check("MPI_Comm_rank", code)?;
     // SAFETY: as above.
-    let code = unsafe { (mpi.call.comm_size)(comm, &raw mut size) };
+    let code = unsafe { (mpi.call.MPI_Comm_size)(comm, &raw mut size) };
     mpi.check("MPI_Comm_size", code)?;
     Ok((rank, size))
 }
 
 pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
     // SAFETY: our own communicator, freed once.
-    let code = unsafe { (mpi.call.comm_free)(&raw mut comm) };
+    let code = unsafe { (mpi.call.MPI_Comm_free)(&raw mut comm) };
     mpi.check("MPI_Comm_free", code)
 }
 
@@ -275,7 +277,7 @@ pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
-    let code = unsafe { (mpi.call.comm_get_attr)(mpi.k.comm_world, mpi.k.tag_ub, at, &raw mut is_set) };
+    let code = unsafe { (mpi.call.MPI_Comm_get_attr)(mpi.k.comm_world, mpi.k.tag_ub, at, &raw mut is_set) };
     mpi.check("MPI_Comm_get_attr", code)?;
     if is_set == 0 || value.is_null() {
         return fail!(DTL_ERROR_MPI, "MPI does not tell its highest tag (MPI_TAG_UB)");
@@ -310,7 +312,7 @@ impl Transport for Endpoint {
         let _turn = self.mpi.enter()?;
         let (mut found, mut status) = (0, Status::new());
         // SAFETY: our communicator; writable locals.
-        let code = unsafe { (self.mpi.call.iprobe)(source, tag, comm, &raw mut found, &raw mut status) };
+        let code = unsafe { (self.mpi.call.MPI_Iprobe)(source, tag, comm, &raw mut found, &raw mut status) };
         self.mpi.check("MPI_Iprobe", code)?;
         Ok((found != 0).then(|| self.done(false, &status)))
     }
@@ -321,7 +323,7 @@ impl Transport for Endpoint {
         let (mut found, mut message, mut status) = (0, 0, Status::new());
         // SAFETY: our communicator; writable locals.
         let code = unsafe {
-            (self.mpi.call.improbe)(source, tag, comm, &raw mut found, &raw mut message, &raw mut status)
+            (self.mpi.call.MPI_Improbe)(source, tag, comm, &raw mut found, &raw mut message, &raw mut status)
         };
         self.mpi.check("MPI_Improbe", code)?;
         if found == 0 {
@@ -355,13 +357,13 @@ impl Transport for Endpoint {
         let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(Some(self.gone(known))) };
         let (mut request, mut over, mut status) = (known, 0, Status::new());
         // SAFETY: a request of ours that nobody else asks after now; writable locals.
-        let code = unsafe { (self.mpi.call.test)(&raw mut request, &raw mut over, &raw mut status) };
+        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         if code != 0 {
             let odd = self.odd.take(known);
             let done = self.failed("MPI_Test", code, &status);
             if request != self.mpi.k.request_null {
                 // SAFETY: a failed request that MPI left to us.
-                unsafe { (self.mpi.call.request_free)(&raw mut request) };
+                unsafe { (self.mpi.call.MPI_Request_free)(&raw mut request) };
             }
             drop(odd);
             return Ok(Some(done));
@@ -380,7 +382,7 @@ impl Transport for Endpoint {
         let (mut found, mut status) = (0, Status::new());
         // SAFETY: our communicator; writable locals. Only asked to make MPI move.
         let _moved = unsafe {
-            (self.mpi.call.iprobe)(self.mpi.k.any_source, 0, self.inner, &raw mut found, &raw mut status)
+            (self.mpi.call.MPI_Iprobe)(self.mpi.k.any_source, 0, self.inner, &raw mut found, &raw mut status)
         };
     }
 
@@ -399,7 +401,7 @@ impl Transport for Endpoint {
             return Ok(());
         }
         // SAFETY: a receive in flight.
-        let code = unsafe { (self.mpi.call.cancel)(&raw mut request) };
+        let code = unsafe { (self.mpi.call.MPI_Cancel)(&raw mut request) };
         self.mpi.check("MPI_Cancel", code)
     }
 

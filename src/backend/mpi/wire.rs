@@ -76,7 +76,7 @@ impl Wire for MpiWire {
         };
         let (mut request, mut over, mut status) = (op.0, 0, Status::new());
         // SAFETY: a request of ours that nobody else asks after now; writable locals.
-        let code = unsafe { (self.mpi.call.test)(&raw mut request, &raw mut over, &raw mut status) };
+        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         if code == 0 && over == 0 {
             return Ok(None);
         }
@@ -96,7 +96,7 @@ impl Wire for MpiWire {
         let mut canceled = 0;
         if was_canceled {
             // SAFETY: the status of a request that is over.
-            let code = unsafe { (self.mpi.call.test_cancelled)(&raw const status, &raw mut canceled) };
+            let code = unsafe { (self.mpi.call.MPI_Test_cancelled)(&raw const status, &raw mut canceled) };
             self.mpi.check("MPI_Test_cancelled", code)?;
         }
         Ok(Some(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } }))
@@ -111,7 +111,7 @@ impl Wire for MpiWire {
         self.canceled.lock().push(op.0);
         let mut request = op.0;
         // SAFETY: an operation in flight.
-        let code = unsafe { (self.mpi.call.cancel)(&raw mut request) };
+        let code = unsafe { (self.mpi.call.MPI_Cancel)(&raw mut request) };
         self.mpi.check("MPI_Cancel", code)
     }
 

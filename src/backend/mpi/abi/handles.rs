@@ -1,12 +1,12 @@
-//! Predefined handles and pointer constants, with their value in each interface.
+//! Predefined handles and the pointer constant, with their value in each interface.
 
-use super::Place::{self, Address, Content, Value};
+use super::Place::{self, Address, Value};
 use super::names;
 
 /// `MPI_ERRORS_RETURN` of a library that was made after a draft of the standard ABI, as Intel MPI 2021.19;
-/// there the final value, 0x143, is `MPI_ERRORS_ABORT`, and [`super::Int::UniverseSize`] is another, too. Which
-/// it is, the attribute [`super::Int::Lastusedcode`] of `MPI_COMM_WORLD` tells: it is always set, and at
-/// least [`super::Int::ErrLastcode`]; the draft has `MPI_APPNUM` at its number, which is not set or small.
+/// there the final value, 0x143, is `MPI_ERRORS_ABORT`. Which it is, the attribute
+/// [`super::Int::Lastusedcode`] of `MPI_COMM_WORLD` tells: it is always set, and at least
+/// [`super::Int::ErrLastcode`]; the draft has `MPI_APPNUM` at its number, which is not set or small.
 pub const DRAFT_ERRORS_RETURN: u64 = 0x142;
 
 names! {
@@ -15,25 +15,18 @@ names! {
     /// `MPI_ERRORS_RETURN` of the standard ABI can also be [`DRAFT_ERRORS_RETURN`].
     Handle, place -> Place,
 
-    // communicators, groups, requests, windows, info
+    // communicators, requests, windows, info
     CommWorld MPI_COMM_WORLD: Address("ompi_mpi_comm_world"), Value(0x4400_0000), Value(0x101);
     CommSelf MPI_COMM_SELF: Address("ompi_mpi_comm_self"), Value(0x4400_0001), Value(0x102);
     CommNull MPI_COMM_NULL: Address("ompi_mpi_comm_null"), Value(0x0400_0000), Value(0x100);
-    GroupNull MPI_GROUP_NULL: Address("ompi_mpi_group_null"), Value(0x0800_0000), Value(0x108);
-    GroupEmpty MPI_GROUP_EMPTY: Address("ompi_mpi_group_empty"), Value(0x4800_0000), Value(0x109);
     RequestNull MPI_REQUEST_NULL: Address("ompi_request_null"), Value(0x2c00_0000), Value(0x180);
-    MessageNull MPI_MESSAGE_NULL: Address("ompi_message_null"), Value(0x2c00_0000), Value(0x128);
-    MessageNoProc MPI_MESSAGE_NO_PROC: Address("ompi_message_no_proc"), Value(0x6c00_0000), Value(0x129);
     WinNull MPI_WIN_NULL: Address("ompi_mpi_win_null"), Value(0x2000_0000), Value(0x110);
     InfoNull MPI_INFO_NULL: Address("ompi_mpi_info_null"), Value(0x1c00_0000), Value(0x130);
 
-    // error handlers
-    ErrhandlerNull MPI_ERRHANDLER_NULL: Address("ompi_mpi_errhandler_null"), Value(0x1400_0000), Value(0x140);
-    ErrorsAreFatal MPI_ERRORS_ARE_FATAL: Address("ompi_mpi_errors_are_fatal"), Value(0x5400_0000), Value(0x141);
+    // error handler
     ErrorsReturn MPI_ERRORS_RETURN: Address("ompi_mpi_errors_return"), Value(0x5400_0001), Value(0x143);
 
     // datatypes
-    DatatypeNull MPI_DATATYPE_NULL: Address("ompi_mpi_datatype_null"), Value(0x0c00_0000), Value(0x200);
     Byte MPI_BYTE: Address("ompi_mpi_byte"), Value(0x4c00_010d), Value(0x247);
     Int MPI_INT: Address("ompi_mpi_int"), Value(0x4c00_0405), Value(0x209);
     Int8 MPI_INT8_T: Address("ompi_mpi_int8_t"), Value(0x4c00_0137), Value(0x240);
@@ -49,8 +42,6 @@ names! {
     CBool MPI_C_BOOL: Address("ompi_mpi_c_bool"), Value(0x4c00_013f), Value(0x238);
     CFloatComplex MPI_C_FLOAT_COMPLEX: Address("ompi_mpi_c_float_complex"), Value(0x4c00_0840), Value(0x212);
     CDoubleComplex MPI_C_DOUBLE_COMPLEX: Address("ompi_mpi_c_double_complex"), Value(0x4c00_1041), Value(0x216);
-    Aint MPI_AINT: Address("ompi_mpi_aint"), Value(0x4c00_0843), Value(0x201);
-    Count MPI_COUNT: Address("ompi_mpi_count"), Value(0x4c00_0845), Value(0x202);
 
     // pairs for MINLOC and MAXLOC
     FloatInt MPI_FLOAT_INT: Address("ompi_mpi_float_int"), Value(0x8c00_0000), Value(0x228);
@@ -60,7 +51,6 @@ names! {
     IntInt MPI_2INT: Address("ompi_mpi_2int"), Value(0x4c00_0816), Value(0x22b);
 
     // operations
-    OpNull MPI_OP_NULL: Address("ompi_mpi_op_null"), Value(0x1800_0000), Value(0x20);
     Sum MPI_SUM: Address("ompi_mpi_op_sum"), Value(0x5800_0003), Value(0x21);
     Prod MPI_PROD: Address("ompi_mpi_op_prod"), Value(0x5800_0004), Value(0x24);
     Min MPI_MIN: Address("ompi_mpi_op_min"), Value(0x5800_0002), Value(0x22);
@@ -82,9 +72,4 @@ names! {
     Pointer, place -> Place,
 
     InPlace MPI_IN_PLACE: Value(1), Value(u64::MAX), Value(1);
-    Bottom MPI_BOTTOM: Value(0), Value(0), Value(0);
-    StatusIgnore MPI_STATUS_IGNORE: Value(0), Value(1), Value(0);
-    StatusesIgnore MPI_STATUSES_IGNORE: Value(0), Value(1), Value(0);
-    Unweighted MPI_UNWEIGHTED: Value(2), Content("MPI_UNWEIGHTED"), Value(10);
-    WeightsEmpty MPI_WEIGHTS_EMPTY: Value(3), Content("MPI_WEIGHTS_EMPTY"), Value(11);
 }

@@ -2,20 +2,18 @@
 //! types. Plain data; nothing here calls MPI or opens a library.
 //!
 //! One list per kind of name, a row per name, a column per interface: [`Handle`] and [`Pointer`] in
-//! handles.rs, [`Int`] in ints.rs. functions.rs has the functions. `tests/mpi_constants.rs` makes a C
-//! program of the same lists and has every mpicc it finds prove each row against its own mpi.h.
+//! handles.rs, [`Int`] in ints.rs. `tests/mpi_constants.rs` makes a C program of the same lists and has every
+//! mpicc it finds prove each row against its own mpi.h.
 //!
 //! Valid where pointers and `long` are 64 bits (x86-64, aarch64). What is the same in all three is not here:
-//! `int` has 32 bits, `MPI_Aint`, `MPI_Count` and `MPI_Offset` 64, `MPI_Fint` 32, `MPI_SUCCESS` is 0.
+//! `int` has 32 bits, `MPI_Aint`, `MPI_Count` and `MPI_Offset` 64, `MPI_Fint` 32, `MPI_SUCCESS` is 0. Nor are the
+//! functions: their list is `functions`.
 
 mod dtypes;
-#[macro_use]
-pub mod functions;
 mod handles;
 mod ints;
 
 pub use dtypes::{datatype, operation};
-pub use functions::{FUNCTIONS, Function};
 pub use handles::{DRAFT_ERRORS_RETURN, Handle, Pointer};
 pub use ints::{ABSENT, Int};
 
@@ -38,8 +36,6 @@ pub enum Place {
     /// The address of this data symbol. In a program linked with the library it can lie in the executable,
     /// so it is to be looked up in the whole process.
     Address(&'static str),
-    /// The pointer that is stored in this data symbol.
-    Content(&'static str),
 }
 
 /// Layout of an interface, in bytes. Every kind of handle (communicator, datatype, request, …) has the
@@ -58,8 +54,6 @@ pub struct Abi {
     pub status_source: usize,
     /// Offset of `MPI_TAG` in it.
     pub status_tag: usize,
-    /// Offset of `MPI_ERROR` in it.
-    pub status_error: usize,
 }
 
 /// Open MPI 4 and 5.
@@ -70,7 +64,6 @@ pub const OPENMPI: Abi = Abi {
     status_size: 24,
     status_source: 0,
     status_tag: 4,
-    status_error: 8,
 };
 
 /// MPICH and what descends from it.
@@ -81,7 +74,6 @@ pub const MPICH: Abi = Abi {
     status_size: 20,
     status_source: 8,
     status_tag: 12,
-    status_error: 16,
 };
 
 /// The standard ABI.
@@ -92,11 +84,10 @@ pub const STANDARD: Abi = Abi {
     status_size: 32,
     status_source: 0,
     status_tag: 4,
-    status_error: 8,
 };
 
 /// Room for the status of any interface.
-pub const STATUS_ROOM: usize = 32;
+pub const STATUS_ROOM: usize = 48;
 
 impl Abi {
     /// The value of a predefined handle.
