@@ -179,8 +179,10 @@ fn the_communicator_follows_the_launcher_and_is_not_opened() {
 
 #[test]
 fn a_communicator_that_cannot_be_is_a_failure() {
-    let mut nodes = MPIRUN;
+    // Several nodes, and no MPI to cross them.
+    let mut nodes = MPIRUN.to_vec();
     nodes[3].1 = "2";
+    nodes.push(("DTL_MPI_LIBRARY", "/no/such/libmpi.so"));
     let cases: [(&[(&str, &str)], &str); 3] = [
         (&nodes, "4 ranks, 2 of them on this node"),
         (&[("DTL_COMM", "carrier-pigeon")], "known: auto, self, threads, shm"),
