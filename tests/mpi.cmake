@@ -107,6 +107,31 @@ foreach(mpi openmpi mpich)
     set_tests_properties("${test}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK ranks)
   endforeach()
 
+  # Kind hier: MPI between two pretended nodes, shared memory inside. With two ranks no node has a second one, and
+  # with four more ranks poll than there are processors, so those run what depends on their number.
+  foreach(nodes 1,1 2,1 2x2)
+    set(test "tests/ctk.kind-hier-${mpi}-${nodes}")
+    if(NOT DTL_TEST_MPIRUN_${mpi})
+      skipped("${test}" "mpirun.${mpi} is not installed")
+      continue()
+    endif()
+    string(REGEX REPLACE "x|," "+" ranks "${nodes}")
+    if(nodes STREQUAL "2x2")
+      set(ranks 4)
+    else()
+      math(EXPR ranks "${ranks}")
+    endif()
+    set(patterns --only "comm.coll.*,comm.match.*,comm.split.*")
+    if(ranks EQUAL 2)
+      set(patterns "")
+    endif()
+    string(REPLACE ";" " " launcher "${mpirun}")
+    add_test(NAME "${test}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --kind hier --ranks ${ranks} ${patterns}
+      --launcher "${launcher} -n {ranks}")
+    set_tests_properties("${test}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK ranks
+      ENVIRONMENT "DTL_FAKE_NODES=${nodes};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+  endforeach()
+
   # The table itself, as a plugin, by the conformance kit.
   if(NOT DTL_TEST_MPICC_${mpi} OR NOT DTL_TEST_MPIRUN_${mpi})
     skipped("tests/ctk.mpi-${mpi}" "mpicc.${mpi} and mpirun.${mpi} are not installed")
