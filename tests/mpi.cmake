@@ -110,6 +110,23 @@ foreach(mpi openmpi mpich)
     skipped("tests/mpi/plain/session.${mpi}" "mpirun.${mpi} is not installed")
   endif()
 
+  # Kind mpi of the library, by the conformance kit, in both of its ways. With 3 ranks, more than there are
+  # processors in many places, what depends on their number.
+  foreach(ranks 1 2 3)
+    set(test "tests/ctk.kind-mpi-${mpi}-${ranks}")
+    if(NOT DTL_TEST_MPIRUN_${mpi})
+      skipped("${test}" "mpirun.${mpi} is not installed")
+      continue()
+    endif()
+    set(patterns all)
+    if(ranks EQUAL 3)
+      set(patterns "comm.coll.*_random_cases,comm.coll.reduce_scatter_to_some,comm.match,comm.split")
+    endif()
+    add_test(NAME "${test}" COMMAND "${top}/tests/mpi/kit.sh" "${DTL_STAGE}/bin/dtl-ctk" ${ranks} 100
+      "${patterns}" ${mpirun} -n "{ranks}")
+    set_tests_properties("${test}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK ranks)
+  endforeach()
+
   # The table itself, as a plugin, by the conformance kit.
   if(NOT DTL_TEST_MPICC_${mpi} OR NOT DTL_TEST_MPIRUN_${mpi})
     skipped("tests/ctk.mpi-${mpi}" "mpicc.${mpi} and mpirun.${mpi} are not installed")
@@ -130,14 +147,22 @@ foreach(mpi openmpi mpich)
   endforeach()
 endforeach()
 
-# A Python program with mpi4py and libdtl. The environments may come after this file is read.
-set(mpi_folder "$ENV{DTL_TEST_MPI}")
-if(NOT mpi_folder)
-  set(mpi_folder "${top}/build/mpi")
+# The MPIs of PyPI; tests/mpi_constants.rs looks there, too. They may come after this file is read.
+set(mpi_folder "${CMAKE_BINARY_DIR}/mpi")
+if(NOT "$ENV{DTL_TEST_MPI}" STREQUAL "")
+  get_filename_component(mpi_folder "$ENV{DTL_TEST_MPI}" ABSOLUTE BASE_DIR "${top}")
 endif()
+
+# The standard binary interface of MPI 5, which no distribution has yet. Installs the MPICH of PyPI.
+add_test(NAME "tests/ctk.kind-mpi-standard-2" COMMAND "${top}/tests/mpi/wheel.sh" "${mpi_folder}"
+  "${DTL_STAGE}/bin/dtl-ctk" 2 100 all)
+set_tests_properties("tests/ctk.kind-mpi-standard-2" PROPERTIES TIMEOUT 400 PROCESSORS 2 RESOURCE_LOCK ranks
+  SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
+
+# A Python program with mpi4py and libdtl, in what that has installed.
 foreach(mpi wheel-mpich debian-openmpi debian-mpich)
   add_test(NAME "tests/mpi/interop.${mpi}" COMMAND "${top}/tests/mpi/interop.sh" ${mpi} "${mpi_folder}"
     "${DTL_STAGE}/lib/libdtl.so" 2)
   set_tests_properties("tests/mpi/interop.${mpi}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK ranks
-    SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
+    DEPENDS "tests/ctk.kind-mpi-standard-2" SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
 endforeach()

@@ -1,33 +1,45 @@
 //! Handles to objects that stay where they are: slots that are never freed, each with a lock of its own. For
-//! objects that come and go with every operation: neither memory nor a barrier of all threads is asked for
-//! at their end, as `slab` must do, whose objects are used without a lock.
+//! objects that come and go with every operation: at their end neither memory nor a barrier of all threads is
+//! asked for, as `slab` must do, whose objects are used without a lock. An object costs three atomic
+//! read-modify-writes in its life: to take a slot, to look at it once, to give the slot back.
 //!
-//! Memory ordering: the lock of a slot orders everything that is in it. A slot's generation is written with the
-//! lock held; `is_live` reads it without, which tells what was true at some moment, as any answer would that is
-//! given after an unlock. Chunks of slots are published as in `slab`.
+//! Memory ordering. `busy` is the lock of a slot: taken with an acquire exchange, given back with a release
+//! store. A slot's generation (`word`) changes at the end of an object, with the lock held, and when the next
+//! one has been put, without: a slot from the free list belongs to who took it. Who has the lock touches the
+//! object only if `word` is that of its handle, so one with an old handle never does; and the acquire load
+//! of `word` sees the object that the release store of the same number has published. The free list passes a
+//! slot on by a release exchange and an acquire one, so the next object is written after the last one is gone.
+//! Its head counts, so that a slot that was taken and given back meanwhile is not mistaken for itself.
+//! Chunks of slots are published as in `slab`. `tests/models` tries all of it.
 
 use super::slab::{CHUNK, CHUNK_BITS, CHUNKS, INDEX_LIMIT, LAST_GENERATION, decode, encode};
 use crate::sys::lock::Mutex;
-use crate::sys::sync::{self, AtomicPtr, AtomicU64, Ordering, const_fn};
+use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, const_fn, yield_now};
+use std::cell::UnsafeCell;
 
 /// A place for an object.
 struct Slot<T> {
     /// generation << 1 | live, as in a handle.
     word: AtomicU64,
-    object: Mutex<Option<T>>,
-}
-
-struct Free {
-    indices: Vec<usize>,
-    next_fresh: usize,
+    /// Somebody looks at the object.
+    busy: AtomicBool,
+    /// In the free list: the next one's index + 1.
+    next: AtomicU32,
+    object: UnsafeCell<Option<T>>,
 }
 
 /// The table.
 pub struct Pool<T> {
     tag: u8,
     chunks: [AtomicPtr<[Slot<T>; CHUNK]>; CHUNKS],
-    free: Mutex<Free>,
+    /// Head of the free list: count << 32 | index + 1, or 0 there.
+    free: AtomicU64,
+    /// Slots that were ever used.
+    used: Mutex<usize>,
 }
+
+// SAFETY: an object is reached by one thread at a time (see the module's text), so it need not be Sync.
+unsafe impl<T: Send> Sync for Pool<T> {}
 
 /// What came of an attempt.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,12 +60,30 @@ pub enum Then<R> {
     End(R),
 }
 
+/// The lock of a slot.
+struct Looking<'a, T>(&'a Slot<T>);
+
+impl<T> Drop for Looking<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
+    }
+}
+
+impl<T> Slot<T> {
+    #[inline]
+    fn try_look(&self) -> Option<Looking<'_, T>> {
+        let taken = self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok().then(|| Looking(self))
+    }
+}
+
 impl<T: Send + 'static> Pool<T> {
     const_fn! {
         /// Empty; `tag` is the type byte of its handles.
         #[must_use]
         pub fn new(tag: u8) -> Self {
-            Pool { tag, chunks: sync::nulls(), free: Mutex::new(Free { indices: Vec::new(), next_fresh: 0 }) }
+            Pool { tag, chunks: sync::nulls(), free: AtomicU64::new(0), used: Mutex::new(0) }
         }
     }
 
@@ -64,16 +94,54 @@ impl<T: Send + 'static> Pool<T> {
         unsafe { chunk.as_ref() }?.get(index % CHUNK)
     }
 
-    /// With the lock of `free` held.
-    fn slot_or_grow(&self, index: usize) -> Option<&Slot<T>> {
-        let place = self.chunks.get(index >> CHUNK_BITS)?;
+    /// A slot that was never used, with its chunk made if it is the first of it.
+    #[cold]
+    fn fresh(&self) -> Option<usize> {
+        let mut used = self.used.lock();
+        let index = *used;
+        let place = self.chunks.get(index >> CHUNK_BITS).filter(|_| index < INDEX_LIMIT)?;
         if place.load(Ordering::Relaxed).is_null() {
-            let empty = || Slot { word: AtomicU64::new(0), object: Mutex::new(None) };
+            let empty = || Slot {
+                word: AtomicU64::new(0),
+                busy: AtomicBool::new(false),
+                next: AtomicU32::new(0),
+                object: UnsafeCell::new(None),
+            };
             let slots: Box<[Slot<T>]> = (0..CHUNK).map(|_| empty()).collect();
             let slots: Box<[Slot<T>; CHUNK]> = slots.try_into().ok()?;
             place.store(Box::into_raw(slots), Ordering::Release);
         }
-        self.slot(index)
+        *used += 1;
+        Some(index)
+    }
+
+    /// Takes a slot from the free list.
+    #[inline]
+    fn pop(&self) -> Option<usize> {
+        let mut head = self.free.load(Ordering::Acquire);
+        loop {
+            let index = (head as u32).checked_sub(1)? as usize;
+            let next = self.slot(index)?.next.load(Ordering::Relaxed);
+            let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
+            match self.free.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(index),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Gives a slot back.
+    #[inline]
+    fn push(&self, index: usize, slot: &Slot<T>) {
+        let mut head = self.free.load(Ordering::Relaxed);
+        loop {
+            slot.next.store(head as u32, Ordering::Relaxed);
+            let after = (head >> 32).wrapping_add(1) << 32 | (index as u64 + 1);
+            match self.free.compare_exchange_weak(head, after, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
     }
 
     /// The slot of a handle, if it is live.
@@ -81,22 +149,17 @@ impl<T: Send + 'static> Pool<T> {
     fn find(&self, handle: u64) -> Option<(usize, u64, &Slot<T>)> {
         let (index, word) = decode(self.tag, handle)?;
         let slot = self.slot(index)?;
-        (slot.word.load(Ordering::Acquire) == word).then_some((index, word, slot))
+        (slot.word.load(Ordering::Relaxed) == word).then_some((index, word, slot))
     }
 
     /// Puts an object under a fresh handle; gives it back if there is none left.
+    #[inline]
     pub fn put(&self, object: T) -> Result<u64, T> {
-        let mut free = self.free.lock();
-        let index = match free.indices.pop() {
-            Some(index) => index,
-            None if free.next_fresh < INDEX_LIMIT => free.next_fresh,
-            None => return Err(object),
-        };
-        let Some(slot) = self.slot_or_grow(index) else { return Err(object) };
-        free.next_fresh = free.next_fresh.max(index + 1);
-        drop(free);
-        let mut place = slot.object.lock();
-        *place = Some(object);
+        let Some(index) = self.pop().or_else(|| self.fresh()) else { return Err(object) };
+        let Some(slot) = self.slot(index) else { return Err(object) };
+        let place = slot.object.get();
+        // SAFETY: the slot is in no list, and nobody has a handle of its next generation yet: it is ours alone.
+        unsafe { place.write(Some(object)) };
         let generation = (slot.word.load(Ordering::Relaxed) >> 1) + 1;
         slot.word.store(generation << 1 | 1, Ordering::Release);
         Ok(encode(self.tag, index, generation))
@@ -109,19 +172,25 @@ impl<T: Send + 'static> Pool<T> {
         self.find(handle).is_some()
     }
 
-    /// Looks at an object, waiting for who looks at it just now. `None`: no such object.
+    /// Looks at an object, waiting for who looks at it just now. `None`: no such object. Not from inside a look
+    /// at the same one.
     pub fn with<R>(&self, handle: u64, look: impl FnOnce(&mut T) -> Then<R>) -> Option<R> {
         let (index, word, slot) = self.find(handle)?;
-        let place = slot.object.lock();
-        self.look(index, word, slot, place, look)
+        let looking = loop {
+            match slot.try_look() {
+                Some(looking) => break looking,
+                None => yield_now(),
+            }
+        };
+        self.look(index, word, looking, look)
     }
 
     /// The same, but waits for nobody.
     #[inline]
     pub fn try_with<R>(&self, handle: u64, look: impl FnOnce(&mut T) -> Then<R>) -> Tried<R> {
         let Some((index, word, slot)) = self.find(handle) else { return Tried::Stale };
-        let Some(place) = slot.object.try_lock() else { return Tried::Busy };
-        self.look(index, word, slot, place, look).map_or(Tried::Stale, Tried::Kept)
+        let Some(looking) = slot.try_look() else { return Tried::Busy };
+        self.look(index, word, looking, look).map_or(Tried::Stale, Tried::Kept)
     }
 
     #[inline]
@@ -129,21 +198,24 @@ impl<T: Send + 'static> Pool<T> {
         &self,
         index: usize,
         word: u64,
-        slot: &Slot<T>,
-        mut place: crate::sys::lock::MutexGuard<'_, Option<T>>,
+        looking: Looking<'_, T>,
         look: impl FnOnce(&mut T) -> Then<R>,
     ) -> Option<R> {
-        if slot.word.load(Ordering::Relaxed) != word {
+        let slot = looking.0;
+        if slot.word.load(Ordering::Acquire) != word {
             return None;
         }
-        match look(place.as_mut()?) {
+        let place = slot.object.get();
+        // SAFETY: the word is that of a live object and we have its lock: nobody else reaches it.
+        let object = unsafe { &mut *place };
+        match look(object.as_mut()?) {
             Then::Keep(result) => Some(result),
             Then::End(result) => {
-                let object = place.take();
+                let object = object.take();
                 slot.word.store(word & !1, Ordering::Release);
-                drop(place);
+                drop(looking);
                 if word >> 1 < LAST_GENERATION {
-                    self.free.lock().indices.push(index); // an exhausted slot retires
+                    self.push(index, slot); // an exhausted slot retires
                 }
                 // What goes with the object may take its time, and use the table.
                 drop(object);
@@ -155,7 +227,7 @@ impl<T: Send + 'static> Pool<T> {
     /// The handles of all objects.
     #[must_use]
     pub fn handles(&self) -> Vec<u64> {
-        let end = self.free.lock().next_fresh;
+        let end = *self.used.lock();
         (0..end)
             .filter_map(|index| {
                 let word = self.slot(index)?.word.load(Ordering::Acquire);
@@ -164,15 +236,18 @@ impl<T: Send + 'static> Pool<T> {
             .collect()
     }
 
-    /// In a forked child: forgets all objects. One that another thread was at when the process forked stays
-    /// locked for ever; its slot is not used again.
+    /// In a forked child: forgets all objects. The slot of one that another thread looked at when the process
+    /// forked is not used again.
     pub fn forget_all(&self) {
         for handle in self.handles() {
             let Some((index, word, slot)) = self.find(handle) else { continue };
+            let is_free = slot.try_look().is_some();
             slot.word.store(word & !1, Ordering::Release);
-            if let Some(mut place) = slot.object.try_lock() {
-                std::mem::forget(place.take());
-                self.free.lock().indices.push(index);
+            if is_free {
+                let place = slot.object.get();
+                // SAFETY: no other thread is in this process, and nobody looked when it forked.
+                std::mem::forget(unsafe { &mut *place }.take());
+                self.push(index, slot);
             }
         }
     }

@@ -10,6 +10,7 @@ pub use std::sync::Arc;
 pub use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
 };
+pub use std::thread::yield_now;
 pub use std::thread_local;
 
 /// Null pointers in a row.

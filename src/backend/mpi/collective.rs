@@ -9,8 +9,8 @@ use super::odd::Odd;
 use super::op;
 use super::transport::{Endpoint, id_of};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Collective, OpId};
-use crate::sys::buf::{Addr, Region};
+use crate::runtime::backend::{Collective, OpId, Transport};
+use crate::sys::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
@@ -41,17 +41,17 @@ pub(super) fn takes(call: &Collective, size: c_int) -> bool {
 /// Runs one to its end.
 pub(super) fn run(endpoint: &Endpoint, call: &Collective) -> Result<()> {
     let _turn = endpoint.mpi.enter()?;
-    let mut lists = Vec::new();
-    Call { endpoint, request: None, lists: &mut lists }.make(call)
+    let mut kept = Kept::default();
+    Call { endpoint, request: None, kept: &mut kept }.make(call)
 }
 
 /// Starts one.
 pub(super) fn start(endpoint: &Endpoint, call: &Collective) -> Result<OpId> {
     let _turn = endpoint.mpi.enter()?;
-    let (mut request, mut lists) = (0, Vec::new());
-    Call { endpoint, request: Some(&mut request), lists: &mut lists }.make(call)?;
-    if !lists.is_empty() {
-        endpoint.odd.add(request, Odd::Listed(lists));
+    let (mut request, mut kept) = (0, Kept::default());
+    Call { endpoint, request: Some(&mut request), kept: &mut kept }.make(call)?;
+    if !kept.lists.is_empty() || kept.data.is_some() {
+        endpoint.odd.add(request, Odd::Keeps(kept));
     }
     Ok(id_of(request, false))
 }
@@ -60,8 +60,14 @@ pub(super) fn start(endpoint: &Endpoint, call: &Collective) -> Result<OpId> {
 struct Call<'a> {
     endpoint: &'a Endpoint,
     request: Option<&'a mut Handle>,
-    /// Lists that MPI reads until the collective is over.
-    lists: &'a mut Vec<Vec<c_int>>,
+    kept: &'a mut Kept,
+}
+
+/// What MPI reads until a collective is over. Lists, and with some of them data.
+#[derive(Default)]
+pub(super) struct Kept {
+    lists: Vec<Vec<c_int>>,
+    data: Option<Scratch>,
 }
 
 /// Calls one of the two forms; the communicator, and the request, are the last arguments of all of them.
@@ -129,7 +135,10 @@ impl Call<'_> {
         let elements = |bytes: Region| count(bytes.len() / by.element.max(1));
         match call {
             Collective::Reduce { send, recv, root, .. } => {
-                let (n, from) = (elements(send.unwrap_or(*recv)), self.own(*send));
+                let n = elements(send.unwrap_or(*recv));
+                // MPICH 4 takes MPI_IN_PLACE for an address at roots other than 0 (more than 2 KiB).
+                let hides = send.is_none() && *root != 0 && !self.endpoint.mpi.is_open_mpi();
+                let from = if hides { self.copied(*recv)? } else { self.own(*send) };
                 mpi!(self, "MPI_Reduce", reduce, ireduce, from, at(*recv), n, datatype, op, *root)
             }
             Collective::Allreduce { send, recv, .. } => {
@@ -147,14 +156,17 @@ impl Call<'_> {
             Collective::ReduceScatter { send, blocks, recv, .. } => {
                 let counts: Vec<c_int> = blocks.iter().map(|block| elements(*block)).collect();
                 let counts = self.keep(counts);
-                let from = self.own(*send);
+                let (from, into) = match send {
+                    Some(_) => (self.own(*send), at(*recv)),
+                    None => self.scattered_in_place(blocks)?,
+                };
                 mpi!(
                     self,
                     "MPI_Reduce_scatter",
                     reduce_scatter,
                     ireduce_scatter,
                     from,
-                    at(*recv),
+                    into,
                     counts,
                     datatype,
                     op
@@ -162,6 +174,35 @@ impl Call<'_> {
             }
             _ => fail!(DTL_ERROR_INTERNAL, "no reduction"),
         }
+    }
+
+    /// The two buffers of a reduce_scatter in place. Its data begins where the first block that has any does,
+    /// whoever's that is. MPICH copies a rank's own block to there, and ends the process if the two overlap: those
+    /// are passed as a copy.
+    fn scattered_in_place(&mut self, blocks: &[Region]) -> Result<(*mut c_void, *mut c_void)> {
+        let in_place = self.endpoint.mpi.k.in_place.ptr();
+        let Some(first) = blocks.iter().find(|block| !block.is_empty()) else {
+            return Ok((in_place, null_mut()));
+        };
+        let rank = self.endpoint.rank().unsigned_abs() as usize;
+        let before: usize = blocks.iter().take(rank).map(|block| block.len()).sum();
+        let own = blocks.get(rank).map_or(0, |own| own.len());
+        if own <= before || rank == 0 || self.endpoint.mpi.is_open_mpi() {
+            return Ok((in_place, at(*first)));
+        }
+        let all = Region::allocated(first.addr(), blocks.iter().map(|block| block.len()).sum());
+        Ok((self.copied(all)?, at(*first)))
+    }
+
+    /// A copy of data that this MPI does not reduce in place, kept until the collective is over.
+    fn copied(&mut self, data: Region) -> Result<*mut c_void> {
+        let Some(copy) = Scratch::new(data.len()) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a reduction in place", data.len());
+        };
+        copy.region().copy_from(data);
+        let from = copy.region().addr().ptr();
+        self.kept.data = Some(copy);
+        Ok(from)
     }
 
     fn equal_blocks(&mut self, call: &Collective) -> Result<()> {
@@ -261,7 +302,7 @@ impl Call<'_> {
     fn keep(&mut self, list: Vec<c_int>) -> *const c_int {
         let at = list.as_ptr();
         // The list's memory does not move with it.
-        self.lists.push(list);
+        self.kept.lists.push(list);
         at
     }
 

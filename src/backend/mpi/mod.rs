@@ -54,6 +54,12 @@ impl Presence for Mpi {
     fn available(&self) -> Availability {
         session::loaded().map(drop).map_err(|error| error.text().to_owned())
     }
+
+    /// "comm.direct": without a time limit, messages are MPI's own. What MPI does with one that is longer than its
+    /// buffer is then as MPI has it.
+    fn supports(&self, feature: &str) -> Option<Result<bool>> {
+        Some(Ok(feature == "comm.direct"))
+    }
 }
 
 impl Comm for Opener {

@@ -1,9 +1,9 @@
 //! What must be remembered of the few operations that are more than a request of MPI's.
 
+use super::collective::Kept;
 use super::functions::Handle;
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::Mutex;
-use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is special about an operation.
@@ -14,7 +14,7 @@ pub(super) enum Odd {
     Roomy { room: Scratch, into: Region },
     /// A collective that reads lists until it is over.
     #[allow(dead_code, reason = "kept until the collective is over, and read by MPI only")]
-    Listed(Vec<Vec<c_int>>),
+    Keeps(Kept),
 }
 
 /// The odd ones among a transport's operations, by their request. Empty in most programs, and then a

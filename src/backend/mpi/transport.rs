@@ -222,7 +222,7 @@ impl Endpoint {
                 into.copy_from(room.region());
                 Ok(Done { status: DTL_ERROR_TRUNCATED, size: room.region().len() as u64, ..done })
             }
-            Odd::Listed(_) => Ok(done),
+            Odd::Keeps(_) => Ok(done),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The library as this program calls it: statuses become failures, handles end when dropped.
 
 use dtl::abi::comm::*;
-use dtl::abi::handle::{dtl_comm_t, dtl_request_t};
+use dtl::abi::handle::{dtl_backend_t, dtl_comm_t, dtl_request_t};
+use dtl::abi::runtime::DTL_TIMEOUT_INFINITE;
 use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
+use dtl::ffi::backend::{dtl_backend_get, dtl_backend_supports};
 use dtl::ffi::collective::dtl_comm_allgather;
 use dtl::ffi::comm::{dtl_comm_destroy, dtl_comm_open};
 use dtl::ffi::group::{dtl_comm_dup, dtl_comm_split};
@@ -57,6 +59,25 @@ fn text_of(text: *const c_char) -> String {
 /// An info to be written.
 pub(crate) fn no_info() -> dtl_recv_info_t {
     dtl_recv_info_t { source: 0, tag: 0, size_bytes: 0, status: 0, reserved0: 0, reserved1: 0 }
+}
+
+/// The time limit to open communicators with.
+pub(crate) fn limit_of(timeout_ns: u64, no_time_limit: bool) -> u64 {
+    if no_time_limit { DTL_TIMEOUT_INFINITE } else { timeout_ns }
+}
+
+/// Whether a message longer than its buffer is cut as the header says. A kind with the feature "comm.direct" hands
+/// messages to another library as they are if there is no time limit, and that one may do otherwise.
+pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
+    let (mut backend, mut is_direct) = (dtl_backend_t::NULL, 0);
+    let Ok(name) = CString::new(kind) else { return true };
+    // SAFETY: the name ends with NUL; `backend` is a local. Built-in kinds are no backends.
+    let found = no_time_limit && unsafe { dtl_backend_get(name.as_ptr(), &raw mut backend) } == DTL_SUCCESS;
+    // SAFETY: the name ends with NUL; `is_direct` is a local.
+    let told = found
+        && unsafe { dtl_backend_supports(backend, c"comm.direct".as_ptr(), &raw mut is_direct) }
+            == DTL_SUCCESS;
+    !told || is_direct == 0
 }
 
 /// A communicator of this program's own; it ends with its owner.

@@ -224,6 +224,15 @@ pub(crate) struct Place {
 }
 
 impl Case {
+    /// Gives every receive room for its message. A message that was taken by a probe stays as it is: its size is
+    /// known before it is received, so the library itself cuts it.
+    pub(crate) fn uncut(&mut self) {
+        let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
+        for message in messages.filter(|one| !matches!(one.recv, RecvKind::Mprobe | RecvKind::Improbe)) {
+            message.room = message.room.max(message.count);
+        }
+    }
+
     /// A rank's place; `None`: it has no part.
     pub(crate) fn place(&self, rank: u64) -> Option<Place> {
         let Group::Split(places) = &self.group else {

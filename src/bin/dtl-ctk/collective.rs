@@ -29,7 +29,7 @@ macro_rules! call {
 }
 
 /// DTL_IN_PLACE.
-fn in_place() -> *mut c_void {
+pub(crate) fn in_place() -> *mut c_void {
     ptr::without_provenance_mut(usize::MAX)
 }
 

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// At most so many tries of smaller cases.
 const TRIES: usize = 200;
+/// How long a launcher has to end its ranks.
+const GRACE: Duration = Duration::from_secs(5);
 /// A try of a smaller case that hangs is over after this.
 const SHORT: Duration = Duration::from_secs(5);
 
@@ -125,7 +127,8 @@ fn failed(run: &Run, number: u64, outcome: &Outcome) {
 }
 
 fn say_command(run: &Run) {
-    complain!("dtl-ctk: repeat with\n  dtl-ctk {}", run.arguments().join(" "));
+    let launcher = run.launcher.as_ref().map(|words| format!(" --launcher \"{words}\"")).unwrap_or_default();
+    complain!("dtl-ctk: repeat with\n  dtl-ctk {}{launcher}", run.arguments().join(" "));
 }
 
 /// Adds changes to the run as long as it fails; what the ranks said last.
@@ -203,11 +206,9 @@ fn until_it_ends(
             (last, since) = (now, Instant::now());
             bar.set_position(now);
         }
-        // Calls have their own time limits; this is for ranks that spin or sleep for ever.
-        if since.elapsed() > run.timeout * 3 + Duration::from_secs(40) {
+        if since.elapsed() > run.patience() {
             bar.finish_and_clear();
-            child.kill()?;
-            child.wait()?;
+            end(child)?;
             return Ok(None);
         }
         thread::sleep(pause);
@@ -215,11 +216,36 @@ fn until_it_ends(
     }
 }
 
-/// The command that runs the cases: this program, under dtlrun where ranks are processes.
+/// Ends a launcher: it is asked to, so that it ends its ranks, which it cannot if it is killed at once.
+pub(crate) fn end(child: &mut Child) -> Result<(), Error> {
+    dtl::sys::child::signal(child.id(), libc::SIGTERM);
+    let begin = Instant::now();
+    while begin.elapsed() < GRACE {
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.kill()?;
+    child.wait().map(|_| ())
+}
+
+/// A program under a launcher of the user's.
+pub(crate) fn launched(launcher: &str, ranks: u64, program: &Path) -> Command {
+    let words = launcher.replace("{ranks}", &ranks.to_string());
+    let mut words = words.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or("mpirun"));
+    command.args(words).arg(program);
+    command
+}
+
+/// The command that runs the cases: this program, under a launcher where ranks are processes.
 fn command(run: &Run) -> Result<Command, Error> {
     let own = std::env::current_exe()?;
     let mut command = if run.kind == "self" || is_threaded(&run.kind) {
         Command::new(&own)
+    } else if let Some(launcher) = &run.launcher {
+        launched(launcher, run.ranks, &own)
     } else {
         let mut command = Command::new(own.parent().unwrap_or(Path::new(".")).join("dtlrun"));
         command.arg("-n").arg(run.ranks.to_string()).arg("--on-failure=wait:1s").arg(&own);

@@ -1,5 +1,6 @@
 //! The command line of dtl-ctk.
 
+use crate::api::limit_of;
 use crate::case::{OPS, Op};
 use crate::generate::Space;
 use crate::kit::catalog::COMPONENTS;
@@ -122,6 +123,15 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
 
+    /// Open communicators without a time limit: some kinds then work in another way. A test or case that hangs is
+    /// ended from outside
+    #[arg(long)]
+    pub(crate) no_time_limit: bool,
+
+    /// What starts ranks that are processes, instead of dtlrun; {ranks} is their number: "mpirun -n {ranks}"
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) launcher: Option<String>,
+
     #[command(flatten)]
     pub(crate) named: Named,
 
@@ -161,10 +171,6 @@ pub(crate) struct Named {
     /// A line for every test, also for those that pass or are skipped
     #[arg(long, short)]
     pub(crate) verbose: bool,
-
-    /// What starts ranks that are processes, instead of dtlrun; {ranks} is their number: "mpirun -n {ranks}"
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) launcher: Option<String>,
 
     /// Give the backend sample a fault, to see what its failure looks like (see dtl-ctk list --faults)
     #[arg(long, value_name = "FAULT", value_parser = parse_fault)]
@@ -228,6 +234,8 @@ pub(crate) struct Run {
     pub(crate) case: Option<u64>,
     pub(crate) shrink: Vec<Change>,
     pub(crate) no_shrink: bool,
+    pub(crate) no_time_limit: bool,
+    pub(crate) launcher: Option<String>,
     pub(crate) worker: bool,
     pub(crate) progress: Option<PathBuf>,
 }
@@ -269,6 +277,8 @@ impl RunOptions {
             case: random.case,
             shrink: random.shrink,
             no_shrink: random.no_shrink,
+            no_time_limit: self.no_time_limit,
+            launcher: self.launcher,
             worker: random.worker,
             progress: random.progress,
         })
@@ -294,8 +304,9 @@ impl RunOptions {
             patterns: self.only,
             ranks: self.ranks.unwrap_or(natural),
             place: self.named.ranks_as,
-            launcher: self.named.launcher,
+            launcher: self.launcher,
             limit: self.timeout.unwrap_or(Duration::from_secs(30)),
+            no_time_limit: self.no_time_limit,
             json: self.named.json,
             junit: self.named.junit,
             expect: self.named.expect,
@@ -348,6 +359,17 @@ impl Run {
         u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// The time limit of communicators.
+    pub(crate) fn limit_ns(&self) -> u64 {
+        limit_of(self.timeout_ns(), self.no_time_limit)
+    }
+
+    /// How long ranks may be in one case before they are ended. Where calls have time limits of their own, this is
+    /// for ranks that spin or sleep for ever.
+    pub(crate) fn patience(&self) -> Duration {
+        if self.no_time_limit { self.timeout } else { self.timeout * 3 + Duration::from_secs(40) }
+    }
+
     /// The arguments that make the same run.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut words =
@@ -358,6 +380,7 @@ impl Run {
             Some(number) => format!("--case={number}"),
             None => format!("--cases={}", self.choice.cases),
         });
+        words.extend(self.no_time_limit.then(|| "--no-time-limit".to_owned()));
         if !self.shrink.is_empty() {
             let changes: Vec<String> = self.shrink.iter().map(Change::to_string).collect();
             words.push(format!("--shrink={}", changes.join(",")));
@@ -422,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_run_can_be_repeated_from_its_arguments() {
-        let line = "dtl-ctk run --kind shm --ranks 3 --seed 5 --case 17 --only bcast,p2p --shrink h,d1";
+        let line = "dtl-ctk run --kind shm --ranks 3 --seed 5 --case 17 --only bcast,p2p --shrink h,d1 --no-time-limit";
         let task = |words: &mut dyn Iterator<Item = String>| match Options::parse_from(words).command {
             Command::Run(run) => match run.task() {
                 Ok(Task::Random(run)) => run,

@@ -23,6 +23,8 @@ pub(crate) struct Rank<'a> {
     pub(crate) ranks: u64,
     /// The communicator under test.
     pub(crate) comm: Comm,
+    /// Whether messages may be longer than their buffers.
+    pub(crate) cuts: bool,
     /// Rank 0 writes the number of the case here before it begins it.
     pub(crate) progress: Option<File>,
 }
@@ -45,6 +47,9 @@ impl Rank<'_> {
             self.tell(number);
             let mut case = generate::case(&space, number);
             shrink::apply(&mut case, &self.run.shrink);
+            if !self.cuts {
+                case.uncut();
+            }
             let outcome = self.case(&case).map_err(|failure| Failed {
                 text: format!(
                     "case {number}, rank {} of {} ({}): {}",

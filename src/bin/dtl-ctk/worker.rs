@@ -1,6 +1,6 @@
 //! The process that runs cases: one rank, or all ranks as threads.
 
-use crate::api::{Comm, Failure, check};
+use crate::api::{Comm, Failure, check, cuts};
 use crate::kit::outcome::{complain, say};
 use crate::minimal;
 use crate::options::Run;
@@ -8,7 +8,9 @@ use crate::rank::{Failed, Rank};
 use crate::sample::Parts;
 use crate::user;
 use dtl::abi::handle::dtl_comm_t;
+use dtl::abi::status::DTL_SUCCESS;
 use dtl::ffi::comm::{dtl_comm_rank, dtl_comm_size};
+use dtl::ffi::runtime::dtl_finalize;
 use std::fs::{File, OpenOptions};
 use std::process::ExitCode;
 use std::thread;
@@ -25,8 +27,9 @@ pub(crate) fn is_threaded(kind: &str) -> bool {
 pub(crate) fn work(run: &Run) -> ExitCode {
     let outcome = user::make().and_then(|()| if is_threaded(&run.kind) { threads(run) } else { single(run) });
     match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        // A launcher of MPI's takes a process for crashed that ends without.
+        Ok(true) if dtl_finalize() == DTL_SUCCESS => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
         Err(failure) => {
             complain!("dtl-ctk: {}", failure.text);
             ExitCode::from(CANNOT)
@@ -39,9 +42,10 @@ fn progress(run: &Run) -> Option<File> {
 }
 
 fn single(run: &Run) -> Result<bool, Failure> {
-    let comm = Comm::open(&run.kind, None, run.timeout_ns())?;
+    let comm = Comm::open(&run.kind, None, run.limit_ns())?;
     let (rank, ranks) = place(comm.handle)?;
-    let passed = one(Rank { run, rank, ranks, comm, progress: progress(run) });
+    let cuts = cuts(&run.kind, run.no_time_limit);
+    let passed = one(Rank { run, rank, ranks, comm, cuts, progress: progress(run) });
     if passed && rank == 0 && !run.worker {
         // Under a launcher of the user's own, nobody else says so.
         let (kind, count, seed) = (&run.kind, run.numbers().count(), run.choice.seed);
@@ -63,7 +67,7 @@ fn place(comm: dtl_comm_t) -> Result<(u64, u64), Failure> {
 fn threads(run: &Run) -> Result<bool, Failure> {
     let mut opened: Vec<Option<Comm>> = Vec::new();
     if run.kind == "threads" {
-        opened.extend(Comm::threads(run.ranks, run.timeout_ns())?.into_iter().map(Some));
+        opened.extend(Comm::threads(run.ranks, run.limit_ns())?.into_iter().map(Some));
     } else {
         if run.kind == "sample" {
             let registered = Parts::for_ranks(run.ranks).register("sample", 0);
@@ -75,9 +79,10 @@ fn threads(run: &Run) -> Result<bool, Failure> {
     }
     let go = |rank: u64, opened: Option<Comm>| -> Result<bool, Failure> {
         let place = (rank as i32, run.ranks as i32);
-        let open = || Comm::open(&run.kind, Some(place), run.timeout_ns());
+        let open = || Comm::open(&run.kind, Some(place), run.limit_ns());
         let comm = opened.map_or_else(open, Ok)?;
-        Ok(one(Rank { run, rank, ranks: run.ranks, comm, progress: progress(run) }))
+        let cuts = cuts(&run.kind, run.no_time_limit);
+        Ok(one(Rank { run, rank, ranks: run.ranks, comm, cuts, progress: progress(run) }))
     };
     thread::scope(|scope| {
         let ranks = opened.into_iter().zip(0..);

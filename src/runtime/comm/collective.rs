@@ -195,10 +195,13 @@ pub fn reduce_scatter(
     })
 }
 
-/// What consecutive blocks cover.
+/// What consecutive blocks cover. Empty ones are nowhere.
 fn span(blocks: &[Region]) -> Region {
     let len = blocks.iter().map(|block| block.len()).sum();
-    blocks.first().map_or(Region::EMPTY, |first| Region::allocated(first.addr(), len))
+    blocks
+        .iter()
+        .find(|block| !block.is_empty())
+        .map_or(Region::EMPTY, |first| Region::allocated(first.addr(), len))
 }
 
 /// Whether all ranks' blocks have the same size.

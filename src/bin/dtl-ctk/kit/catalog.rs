@@ -26,6 +26,8 @@ pub(crate) struct Test {
     /// One line: what is checked.
     pub(crate) what: &'static str,
     pub(crate) body: Body,
+    /// What this test needs besides its group's needs.
+    pub(crate) also: Option<Need>,
 }
 
 /// Tests of one slot (or of a few that work together), which share their explanation.
@@ -56,6 +58,8 @@ pub(crate) enum Need {
     Streams,
     /// Launches and loops really compute.
     Compute,
+    /// A message longer than its buffer is cut as the header says.
+    Cut,
 }
 
 impl Need {
@@ -67,13 +71,14 @@ impl Need {
             Need::Kind(kind) => format!("memory kind {}", crate::kit::subject::kind_name(kind)),
             Need::Streams => "streams".into(),
             Need::Compute => "launches and loops that compute (not DTL_BACKEND_NO_COMPUTE)".into(),
+            Need::Cut => "truncation by the library: a time limit, or a kind without \"comm.direct\"".into(),
         }
     }
 }
 
 /// A test of one process.
 pub(crate) const fn alone(name: &'static str, what: &'static str, body: fn(&Subject) -> Outcome) -> Test {
-    Test { name, what, body: Body::Alone(body) }
+    Test { name, what, body: Body::Alone(body), also: None }
 }
 
 /// A test of at least so many ranks.
@@ -82,13 +87,14 @@ pub(crate) const fn ranks(
     name: &'static str,
     what: &'static str,
     body: fn(&Peer) -> Outcome,
+    also: Option<Need>,
 ) -> Test {
-    Test { name, what, body: Body::Ranks(least, body) }
+    Test { name, what, body: Body::Ranks(least, body), also }
 }
 
 /// A test of the library's own rules for tables.
 pub(crate) const fn tables(name: &'static str, what: &'static str, body: fn() -> Outcome) -> Test {
-    Test { name, what, body: Body::Tables(body) }
+    Test { name, what, body: Body::Tables(body), also: None }
 }
 
 /// Tests of one process as rows: `"name": "what" => function;`.
@@ -104,16 +110,19 @@ macro_rules! tests_of_backends {
             name: $name,
             what: $what,
             body: $crate::kit::catalog::Body::Backend($body),
+            also: None,
         }),*]
     };
 }
 pub(crate) use tests_of_backends;
 
-/// Tests of ranks as rows: `least "name": "what" => function;`.
+/// Tests of ranks as rows: `least "name": "what" => function;`, or `=> function, if Need;`.
 macro_rules! tests_of_ranks {
-    ($($least:literal $name:literal: $what:literal => $body:path;)*) => {
-        &[$($crate::kit::catalog::ranks($least, $name, $what, $body)),*]
+    ($($least:literal $name:literal: $what:literal => $body:path $(, if $need:ident)?;)*) => {
+        &[$($crate::kit::catalog::ranks($least, $name, $what, $body, tests_of_ranks!(@need $($need)?))),*]
     };
+    (@need $need:ident) => { Some($crate::kit::catalog::Need::$need) };
+    (@need) => { None };
 }
 pub(crate) use tests_of_ranks;
 

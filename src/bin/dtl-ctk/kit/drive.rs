@@ -188,11 +188,7 @@ impl<'a> Session<'a> {
         let mut command = if !of_ranks || threads {
             Command::new(&own)
         } else if let Some(launcher) = &self.wanted.launcher {
-            let words = launcher.replace("{ranks}", &self.ranks.to_string());
-            let mut words = words.split_whitespace();
-            let mut command = Command::new(words.next().unwrap_or("mpirun"));
-            command.args(words).arg(&own);
-            command
+            crate::drive::launched(launcher, self.ranks as u64, &own)
         } else {
             let mut command = Command::new(own.parent().unwrap_or(Path::new(".")).join("dtlrun"));
             command.arg("-n").arg(self.ranks.to_string()).arg("--on-failure=wait:1s").arg(&own);
@@ -238,8 +234,7 @@ impl<'a> Session<'a> {
                 (size, since) = (now, Instant::now());
             }
             if since.elapsed() > self.wanted.limit {
-                child.kill()?;
-                child.wait()?;
+                crate::drive::end(child)?;
                 return Ok(None);
             }
             thread::sleep(pause);
@@ -409,6 +404,7 @@ fn under_launcher(
         plugin: if let Target::Plugin(path) = &wanted.target { Some(path.clone()) } else { None },
         threads: 0,
         call_ms: (wanted.limit / 3).as_millis() as u64,
+        no_time_limit: wanted.no_time_limit,
         names: PathBuf::new(),
         report: PathBuf::new(),
         named: Vec::new(),

@@ -39,6 +39,8 @@ pub(crate) struct Wanted {
     pub(crate) launcher: Option<String>,
     /// Longest that a test may take.
     pub(crate) limit: Duration,
+    /// Communicators have no time limit.
+    pub(crate) no_time_limit: bool,
     pub(crate) json: Option<PathBuf>,
     pub(crate) junit: Option<PathBuf>,
     pub(crate) expect: Option<PathBuf>,
@@ -64,6 +66,9 @@ pub(crate) struct Work {
     /// Longest that a call may wait, in milliseconds
     #[arg(long)]
     pub(crate) call_ms: u64,
+    /// Open communicators without a time limit
+    #[arg(long)]
+    pub(crate) no_time_limit: bool,
     /// Names of tests, a line each
     #[arg(long)]
     pub(crate) names: PathBuf,
@@ -140,6 +145,7 @@ impl Wanted {
         }
         words.extend(self.fault.iter().map(|name| format!("--fault={name}")));
         words.push(format!("--call-ms={}", (self.limit / 3).as_millis()));
+        words.extend(self.no_time_limit.then(|| "--no-time-limit".to_owned()));
         words
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Peer {
     pub(crate) size: i32,
     /// Longest that a call may take.
     pub(crate) timeout_ns: u64,
+    /// The communicator was opened without a time limit; that of waits is the tests' own.
+    pub(crate) no_time_limit: bool,
 }
 
 /// What a receive gave.
@@ -48,11 +50,11 @@ impl Drop for Flight {
 const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;
 
 impl Peer {
-    pub(crate) fn of(comm: Comm, kind: &str, timeout_ns: u64) -> Outcome<Peer> {
+    pub(crate) fn of(comm: Comm, kind: &str, timeout_ns: u64, no_time_limit: bool) -> Outcome<Peer> {
         let (mut rank, mut size) = (-1, -1);
         call!(dtl_comm_rank(comm.handle, &raw mut rank))?;
         call!(dtl_comm_size(comm.handle, &raw mut size))?;
-        Ok(Peer { comm, kind: kind.to_owned(), rank, size, timeout_ns })
+        Ok(Peer { comm, kind: kind.to_owned(), rank, size, timeout_ns, no_time_limit })
     }
 
     /// The rank after this one, round and round.
@@ -64,14 +66,19 @@ impl Peer {
         (self.rank + self.size - 1) % self.size
     }
 
+    /// Whether a message longer than its buffer is cut as the header says.
+    pub(crate) fn cuts(&self) -> bool {
+        api::cuts(&self.kind, self.no_time_limit)
+    }
+
     pub(crate) fn dup(&self) -> Outcome<Peer> {
         let comm = self.comm.dup().map_err(failed)?;
-        Peer::of(comm, &self.kind, self.timeout_ns)
+        Peer::of(comm, &self.kind, self.timeout_ns, self.no_time_limit)
     }
 
     pub(crate) fn split(&self, color: i32, key: i32) -> Outcome<Option<Peer>> {
         match self.comm.split(color, key).map_err(failed)? {
-            Some(comm) => Peer::of(comm, &self.kind, self.timeout_ns).map(Some),
+            Some(comm) => Peer::of(comm, &self.kind, self.timeout_ns, self.no_time_limit).map(Some),
             None => Ok(None),
         }
     }

@@ -26,7 +26,7 @@ pub(crate) fn list(components: &[String], patterns: &[String]) -> String {
 
 /// What a backend must have for the test.
 fn needs(group: &catalog::Group, test: &catalog::Test) -> String {
-    let mut needs: Vec<String> = group.needs.iter().map(|need| need.text()).collect();
+    let mut needs: Vec<String> = group.needs.iter().chain(&test.also).map(|need| need.text()).collect();
     match test.body {
         Body::Ranks(least, _) if least > 1 => needs.push(format!("{least} ranks")),
         Body::Ranks(..) => needs.push("a communicator".to_owned()),

@@ -33,6 +33,7 @@ const GROUP: &Group = &Group {
             "stress.comm.random_messages",
             "random sizes and tags between all ranks, four threads each",
             messages,
+            None,
         ),
     ],
 };

@@ -93,6 +93,7 @@ impl Subject {
             Need::Kind(word) => self.kind(word).is_some(),
             Need::Streams => true,
             Need::Compute => self.computes,
+            Need::Cut => true,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The process that runs tests: writes a line to the report when a test begins and when it ends, so that
 //! whoever watches knows which one it was if this process ends or hangs.
 
-use crate::api::{Comm, Failure, name_of};
+use crate::api::{self, Comm, Failure, name_of};
 use crate::kit::calls::Backend;
-use crate::kit::catalog::{self, Body, Group, Test};
+use crate::kit::catalog::{self, Body, Group, Need, Test};
 use crate::kit::options::Work;
 use crate::kit::outcome::{Called, Outcome, Refused, Stop, complain, skip};
 use crate::kit::peer::Peer;
@@ -13,6 +13,7 @@ use crate::minimal;
 use crate::sample::{Parts, fault};
 use crate::user;
 use dtl::abi::status::*;
+use dtl::ffi::runtime::dtl_finalize;
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -89,7 +90,12 @@ pub(crate) fn work(work: &Work) -> ExitCode {
         _ => alone(work, &report, &tests),
     };
     let (what, text) = match outcome {
-        Ok(()) => return ExitCode::SUCCESS,
+        // Tests of tables alone begin nothing, so there may be nothing to end.
+        Ok(()) => {
+            let ended = dtl_finalize();
+            let is_well = [DTL_SUCCESS, DTL_ERROR_INVALID_STATE].contains(&ended);
+            return if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        }
         Err(Halt::Unable(text)) => ('X', text),
         Err(Halt::Broken(text)) => ('O', text),
         Err(Halt::Absent(text)) => ('A', text),
@@ -177,22 +183,22 @@ fn fits(work: &Work, subject: &Subject, group: &Group, test: &Test) -> Outcome {
 /// Tests of ranks: this process is one, or all of them.
 fn of_ranks(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
     user::make()?;
-    let timeout_ns = work.call_ms * 1_000_000;
-    let kind = kind(work)?;
+    let (timeout_ns, kind) = (work.call_ms * 1_000_000, kind(work)?);
+    let limit = api::limit_of(timeout_ns, work.no_time_limit);
+    let peer = |comm| Peer::of(comm, &kind, timeout_ns, work.no_time_limit);
     if work.threads == 0 {
-        let comm = Comm::open(&kind, None, timeout_ns)?;
-        return Ok(rank(report, tests, &Peer::of(comm, &kind, timeout_ns)?)?);
+        return Ok(rank(report, tests, &peer(Comm::open(&kind, None, limit)?)?)?);
     }
     let mut opened: Vec<Option<Comm>> = Vec::new();
     opened.resize_with(work.threads as usize, || None);
     if kind == "threads" {
-        let all = Comm::threads(work.threads, timeout_ns)?;
+        let all = Comm::threads(work.threads, limit)?;
         opened = all.into_iter().map(Some).collect();
     }
     let go = |number: i32, opened: Option<Comm>| -> Result<(), Halt> {
         let place = (kind != "self").then_some((number, work.threads as i32));
-        let open = || Comm::open(&kind, place, timeout_ns);
-        Ok(rank(report, tests, &Peer::of(opened.map_or_else(open, Ok)?, &kind, timeout_ns)?)?)
+        let open = || Comm::open(&kind, place, limit);
+        Ok(rank(report, tests, &peer(opened.map_or_else(open, Ok)?)?)?)
     };
     std::thread::scope(|scope| {
         let started: Vec<_> = opened
@@ -232,10 +238,10 @@ fn kind(work: &Work) -> Result<String, Halt> {
 /// whoever watches starts the tests that are left.
 fn rank(report: &Report, tests: &[Named], world: &Peer) -> Outcome {
     for (_, test) in tests {
-        let Body::Ranks(least, body) = test.body else { continue };
+        let Body::Ranks(..) = test.body else { continue };
         let begin = Instant::now();
         report.tell('B', world.rank, test.name, "");
-        let outcome = run(world, least, body);
+        let outcome = run(world, test);
         report.ended(world.rank, test, &outcome, begin);
         if matches!(outcome, Err(Stop::Failed(_))) {
             // Time for the others to find out what they see of it.
@@ -247,9 +253,16 @@ fn rank(report: &Report, tests: &[Named], world: &Peer) -> Outcome {
 }
 
 /// A test on a communicator of its own, which nothing of another test can reach.
-fn run(world: &Peer, least: i32, body: fn(&Peer) -> Outcome) -> Outcome {
+fn run(world: &Peer, test: &Test) -> Outcome {
+    let Body::Ranks(least, body) = test.body else { return Ok(()) };
     if world.size < least {
         skip!("it takes {least} ranks, there are {}", world.size);
+    }
+    if test.also == Some(Need::Cut) && !world.cuts() {
+        skip!(
+            "needs a time limit: without one, kind {} hands messages to a library that cuts them its own way",
+            world.kind
+        );
     }
     let own = world.dup()?;
     body(&own)?;
@@ -277,13 +290,13 @@ fn together(
 ) -> Result<(), Halt> {
     user::make()?;
     let (timeout_ns, kind) = (work.call_ms * 1_000_000, kind(work)?);
-    let comm = Comm::open(&kind, None, timeout_ns)?;
-    let world = Peer::of(comm, &kind, timeout_ns)?;
+    let comm = Comm::open(&kind, None, api::limit_of(timeout_ns, work.no_time_limit))?;
+    let world = Peer::of(comm, &kind, timeout_ns, work.no_time_limit)?;
     let control = world.dup()?;
     for (_, test) in tests {
-        let Body::Ranks(least, body) = test.body else { continue };
+        let Body::Ranks(..) = test.body else { continue };
         let begin = Instant::now();
-        let mut outcome = run(&world, least, body);
+        let mut outcome = run(&world, test);
         let failed = matches!(outcome, Err(Stop::Failed(_)));
         if let (Err(Stop::Failed(text)), true) = (&outcome, world.rank != 0) {
             complain!("dtl-ctk: rank {}: {}: {text}", world.rank, test.name);

@@ -2,6 +2,7 @@
 //! generator (`crate::generate`) for one operation against its serial reference.
 
 use crate::case::{OPS, Op};
+use crate::collective::in_place as in_place_word;
 use crate::kit::catalog::{Group, Test, ranks, tests_of_ranks};
 use crate::kit::outcome::{Called, Outcome, call, ensure, wrong};
 use crate::kit::peer::{Peer, message};
@@ -25,6 +26,7 @@ macro_rules! random {
             concat!("comm.coll.", $name, "_random_cases"),
             "12 random cases of both forms against a serial reference, gaps and ends compared",
             random::<{ Op::$op as usize }>,
+            None,
         )
     };
 }
@@ -78,6 +80,7 @@ pub(crate) const GROUPS: &[Group] = &[
             1 "comm.coll.on_several_communicators_at_once": "four threads with a duplicate each" => threads;
             2 "comm.coll.on_halves_at_once": "both halves of a split at the same time" => halves;
             1 "comm.coll.large_blocks": "an allgather and an alltoall of 200 KB blocks" => large_blocks;
+            1 "comm.coll.reduce_scatter_to_some": "only the last rank gets a block, or the last a long one; also in place" => scatter_to_some;
             1 "comm.coll.empty_ones_succeed": "0 elements in every operation used here" => empty;
         ],
     },
@@ -102,11 +105,14 @@ fn random<const OP: usize>(p: &Peer) -> Outcome {
         case: None,
         shrink: Vec::new(),
         no_shrink: true,
+        no_time_limit: p.no_time_limit,
+        launcher: None,
         worker: true,
         progress: None,
     };
     let comm = p.dup()?.comm;
-    let rank = Rank { run: &run, rank: p.rank as u64, ranks: p.size as u64, comm, progress: None };
+    let (rank, ranks) = (p.rank as u64, p.size as u64);
+    let rank = Rank { run: &run, rank, ranks, comm, cuts: p.cuts(), progress: None };
     match rank.go() {
         Ok(true) => Ok(()),
         Ok(false) => wrong!("another rank found the fault"),
@@ -360,6 +366,37 @@ fn halves(p: &Peer) -> Outcome {
 fn large_blocks(p: &Peer) -> Outcome {
     allgather(p, 200_000)?;
     alltoall(p, 200_000)
+}
+
+/// A reduce_scatter where rank r gets `counts[r]` numbers.
+fn reduce_scatter(p: &Peer, counts: &[u64], in_place: bool) -> Outcome {
+    let rank = p.rank as usize;
+    let (first, own): (u64, u64) = (counts[..rank].iter().sum(), counts[rank]);
+    let mut all: Vec<u64> = (0..counts.iter().sum()).map(|at| (p.rank as u64 + 1) * (at + 3)).collect();
+    let mut part = vec![0u64; own as usize];
+    let (from, into) = if in_place {
+        (in_place_word().cast_const(), all.as_mut_ptr())
+    } else {
+        (all.as_ptr().cast(), part.as_mut_ptr())
+    };
+    let (into, counts) = (into.cast(), counts.as_ptr());
+    call!(dtl_comm_reduce_scatter(p.comm.handle, from, into, counts, DTL_DTYPE_UINT64, DTL_OP_SUM))?;
+    let sums = if in_place { &all[..own as usize] } else { &part[..] };
+    let ranks: u64 = (1..=p.size as u64).sum();
+    let wrong = sums.iter().zip(first..).find(|(sum, at)| **sum != ranks * (at + 3));
+    ensure!(wrong.is_none(), "in place {in_place}: sum and its place are {wrong:?}");
+    Ok(())
+}
+
+fn scatter_to_some(p: &Peer) -> Outcome {
+    let last = p.size as usize - 1;
+    for (count, others) in [(1, 0), (5000, 0), (100_000, 0), (5000, 1), (100_000, 3)] {
+        let mut counts = vec![others; p.size as usize];
+        counts[last] = count;
+        reduce_scatter(p, &counts, false)?;
+        reduce_scatter(p, &counts, true)?;
+    }
+    Ok(())
 }
 
 fn empty(p: &Peer) -> Outcome {

@@ -55,18 +55,21 @@ pub(crate) const GROUPS: &[Group] = &[
                 "comm.close.succeeds",
                 "a communicator opened besides is closed without a warning",
                 close_succeeds,
+                None,
             ),
             ranks(
                 1,
                 "comm.close.leaves_no_files",
                 "ten opened and closed ones leave no open files",
                 close_leaves,
+                None,
             ),
             ranks(
                 1,
                 "comm.close.takes_no_second",
                 "receives that are posted at the end hold up nothing",
                 close_is_quick,
+                None,
             ),
         ],
     },
@@ -164,7 +167,9 @@ fn job(p: &Peer) -> Outcome<CString> {
 fn another(p: &Peer) -> Outcome<Peer> {
     let job = job(p)?;
     let opened = std::thread::scope(|scope| {
-        let opening = scope.spawn(|| Comm::open_as(Some(&job), &p.kind, None, p.timeout_ns));
+        let limit = crate::api::limit_of(p.timeout_ns, p.no_time_limit);
+        let job = &job;
+        let opening = scope.spawn(move || Comm::open_as(Some(job), &p.kind, None, limit));
         // Others may still wait for what this rank has sent on the first one.
         while !opening.is_finished() {
             p.iprobe(p.previous(), 9)?;
@@ -173,7 +178,7 @@ fn another(p: &Peer) -> Outcome<Peer> {
         opening.join().or_else(|_| wrong!("the thread that opens panicked"))
     })?;
     match opened {
-        Ok(comm) => Peer::of(comm, &p.kind, p.timeout_ns),
+        Ok(comm) => Peer::of(comm, &p.kind, p.timeout_ns, p.no_time_limit),
         // The same answer on all ranks. (Ranks that are threads have no place in a job that is named here.)
         Err(failure)
             if ["DTL_ERROR_NOT_SUPPORTED", "DTL_ERROR_INVALID_ARGUMENT"]

@@ -26,7 +26,9 @@ pub const ALL: &[Model] = &[
     ("epoch: who is inside is seen", inside_is_seen),
     ("pool: two that end one object", pool_ends_once),
     ("pool: a stale handle against end and put", pool_reuse),
-    ("pool: a look against the first put", pool_first_put),
+    ("pool: get of a handle that is guessed", pool_guessed),
+    ("pool: two take slots and give them back", pool_slots_go_round),
+    ("pool: two looks, one after the other", pool_looks_follow),
 ];
 
 const TAG: u8 = 3;
@@ -237,21 +239,36 @@ unsafe impl Sync for Watched {}
 // SAFETY: as above.
 unsafe impl Send for Watched {}
 
+/// An object in a pool: its end and its change are writes that loom sees.
+fn numbered(number: u64) -> Object {
+    Object { number: UnsafeCell::new(number), drops: Arc::default() }
+}
+
 /// Runs two of them at the same time on one pool.
 fn both(
-    pool: &Arc<Pool<u64>>,
-    here: impl FnOnce(&Pool<u64>) -> usize,
-    there: impl FnOnce(&Pool<u64>) -> usize + Send + 'static,
+    pool: &Arc<Pool<Object>>,
+    here: impl FnOnce(&Pool<Object>) -> usize,
+    there: impl FnOnce(&Pool<Object>) -> usize + Send + 'static,
 ) -> usize {
     let other = Arc::clone(pool);
     let thread = thread::spawn(move || there(&other));
     here(pool) + thread.join().unwrap()
 }
 
+/// Puts an object that was just written.
+fn put(pool: &Pool<Object>, number: u64) -> u64 {
+    let object = numbered(0);
+    // SAFETY: nobody else has it yet.
+    object.number.with_mut(|at| unsafe { *at = number });
+    pool.put(object).ok().unwrap()
+}
+
 fn pool_ends_once() {
     let pool = Arc::new(Pool::new(TAG));
-    let handle = pool.put(7).unwrap();
-    let end = move |pool: &Pool<u64>| usize::from(pool.with(handle, |n| Then::End(*n)) == Some(7));
+    let handle = put(&pool, 7);
+    let end = move |pool: &Pool<Object>| {
+        usize::from(pool.with(handle, |object| Then::End(object.number())) == Some(7))
+    };
     assert_eq!(both(&pool, end, end), 1);
     assert!(!pool.is_live(handle));
 }
@@ -259,33 +276,67 @@ fn pool_ends_once() {
 /// The slot serves another object at once: the old handle never reaches it.
 fn pool_reuse() {
     let pool = Arc::new(Pool::new(TAG));
-    let handle = pool.put(7).unwrap();
-    let look = move |pool: &Pool<u64>| match pool.try_with(handle, |n| Then::Keep(*n)) {
+    let handle = put(&pool, 7);
+    let look = move |pool: &Pool<Object>| match pool.try_with(handle, |object| Then::Keep(object.number())) {
         Tried::Kept(seen) => {
             assert_eq!(seen, 7);
             1
         }
         Tried::Stale | Tried::Busy => 0,
     };
-    let reuse = move |pool: &Pool<u64>| {
+    let reuse = move |pool: &Pool<Object>| {
         assert_eq!(pool.with(handle, |_| Then::End(())), Some(()));
-        let again = pool.put(8).unwrap();
-        assert_eq!(pool.with(again, |n| Then::Keep(*n)), Some(8));
+        let again = put(pool, 8);
+        assert_eq!(pool.with(again, |object| Then::Keep(object.number())), Some(8));
         0
     };
     assert!(both(&pool, look, reuse) <= 1);
 }
 
-fn pool_first_put() {
+/// A slot's next handle, tried before it is handed out, shows the whole object or none.
+fn pool_guessed() {
     let pool = Arc::new(Pool::new(TAG));
-    let guess = super::slab::encode(TAG, 0, 1);
-    let look = move |pool: &Pool<u64>| match pool.with(guess, |n| Then::Keep(*n)) {
+    let handle = put(&pool, 1);
+    assert_eq!(pool.with(handle, |_| Then::End(())), Some(()));
+    let guess = handle + 1;
+    let look = move |pool: &Pool<Object>| match pool.with(guess, |object| Then::Keep(object.number())) {
         Some(seen) => {
             assert_eq!(seen, 7);
             1
         }
         None => 0,
     };
-    let put = |pool: &Pool<u64>| usize::from(pool.put(7).is_err());
-    assert!(both(&pool, put, look) <= 1);
+    let first = |pool: &Pool<Object>| usize::from(put(pool, 7) == 0);
+    assert!(both(&pool, first, look) <= 1);
+}
+
+/// Two threads take slots that were used before and give them back: none is given to both.
+fn pool_slots_go_round() {
+    let pool = Arc::new(Pool::new(TAG));
+    let used = [put(&pool, 1), put(&pool, 2)];
+    used.iter().for_each(|handle| assert_eq!(pool.with(*handle, |_| Then::End(())), Some(())));
+    let round = |number: u64| {
+        move |pool: &Pool<Object>| {
+            let handle = put(pool, number);
+            assert_eq!(pool.with(handle, |object| Then::End(object.number())), Some(number));
+            0
+        }
+    };
+    both(&pool, round(3), round(4));
+}
+
+/// What one thread changes in a look, the next one that looks sees.
+fn pool_looks_follow() {
+    let pool = Arc::new(Pool::new(TAG));
+    let handle = put(&pool, 7);
+    let add = move |pool: &Pool<Object>| {
+        let change = |object: &mut Object| {
+            // SAFETY: loom fails the model if another thread is here.
+            object.number.with_mut(|number| unsafe { *number += 1 });
+            Then::Keep(())
+        };
+        usize::from(pool.with(handle, change).is_some())
+    };
+    assert_eq!(both(&pool, add, add), 2);
+    assert_eq!(pool.with(handle, |object| Then::Keep(object.number())), Some(9));
 }

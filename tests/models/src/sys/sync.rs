@@ -2,6 +2,7 @@
 
 pub use loom::sync::Arc;
 pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+pub use loom::thread::yield_now;
 /// Only the compiler may reorder here, and loom's programs are not reordered by it.
 pub use std::sync::atomic::compiler_fence;
 
