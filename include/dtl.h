@@ -97,7 +97,8 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_CONNECTION_LOST 108
 /// A rank died or left. The text names it. Talk to the living, or destroy the communicator.
 #define DTL_ERROR_RANK_FAILURE 109
-/// The message was longer than the receive buffer: the buffer is full, the info tells the true size.
+/// The message was longer than the receive buffer: the buffer is full, the info tells the true size (where
+/// messages are not MPI's own, see dtl_comm_recv).
 #define DTL_ERROR_TRUNCATED 112
 
 /// A memory operation failed in a way that no other code describes. See the text.
@@ -770,7 +771,7 @@ typedef struct dtl_recv_info_t {
     int32_t source;
     /// Its tag.
     int32_t tag;
-    /// Its true size in bytes, also when it was truncated.
+    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI does not tell).
     uint64_t size_bytes;
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
     dtl_status_t status;
@@ -790,7 +791,11 @@ typedef struct dtl_comm_desc_t {
     /// name of a registered backend with a comm table. NULL = "auto".
     /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
     /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
-    /// dtl_finalize (see dtl_comm_from_mpi_fint).
+    /// dtl_finalize (see dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
+    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and collectives are MPI's
+    /// own: the texts of the functions say what MPI does not promise. Else they are the library's,
+    /// over MPI_Isend and MPI_Irecv, and everything in this file holds. dtl_comm_info tells which.
+    /// Table: docs/explanation/promises.md.
     const char *kind;
     /// This process' rank, 0 … size-1. Read only if size is set.
     int32_t rank;
@@ -813,7 +818,8 @@ typedef struct dtl_comm_desc_t {
 
 /// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and timings,
 /// also where there are faster ones that are not: over several nodes ("hier") reductions go node by node
-/// unless this is set. Every rank gets the identical result with and without it. Also DTL_DETERMINISTIC=1.
+/// unless this is set, and over "mpi" they are MPI's own. Every rank gets the identical result with and without
+/// it. Also DTL_DETERMINISTIC=1.
 #define DTL_COMM_DETERMINISTIC 1u
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator that is
@@ -2126,6 +2132,11 @@ DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t
 /// handles become stale; messages that were sent stay receivable by the peers. A collective that is
 /// in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
 ///
+/// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a communicator with
+/// sends or collectives in flight is not destroyed: wait for them, then call again. Its receives may have
+/// been withdrawn by then. A call of another thread that waits inside MPI goes on until MPI ends it.
+///
+/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 DTL_NODISCARD dtl_status_t dtl_comm_destroy(dtl_comm_t comm);
 
@@ -2212,7 +2223,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out)
 /// @param tag    0 … DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE: dest died or left. DTL_ERROR_TIMEOUT: the communicator's time
 ///         limit passed; the message was withdrawn. DTL_ERROR_CANCELED: the communicator was
-///         destroyed meanwhile. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
+///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 DTL_NODISCARD dtl_status_t dtl_comm_send(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag);
@@ -2229,8 +2241,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_ssend(dtl_comm_t comm, const void *buf, uint
 /// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
 /// @param tag     0 … DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
-/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. Else as dtl_comm_send (an ANY_SOURCE
-///         receive fails with DTL_ERROR_RANK_FAILURE when any rank dies).
+/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see dtl_comm_desc_t,
+///         the content of `buf` and the size in `info` are what MPI makes them, and there are MPIs that end the
+///         process or write past `buf`: have room for the longest message, or probe.) Else as dtl_comm_send
+///         (an ANY_SOURCE receive fails with DTL_ERROR_RANK_FAILURE when any rank dies).
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 DTL_NODISCARD dtl_status_t dtl_comm_recv(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_recv_info_t *info);
@@ -2365,6 +2379,9 @@ DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
 ///
+/// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own messages (see
+///         dtl_comm_desc_t) a send as well. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
+///         one at rest.
 /// Equivalent: MPI_Cancel.
 DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 
@@ -2427,6 +2444,8 @@ DTL_NODISCARD dtl_status_t dtl_request_start_all(uint64_t count, dtl_request_t *
 /// has been matched. Null: nothing happens.
 ///
 /// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for it.
+///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI does not give back:
+///         wait for it. The request is unchanged after both.
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 
@@ -2437,8 +2456,11 @@ DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 /// Returns once every rank has called it.
 ///
 /// Of all collectives: every rank of the communicator makes the same calls in the same order, with
-/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive,
-/// all ranks get the identical result, and it is bitwise the same on every kind of communicator.
+/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive, and
+/// all ranks get the identical result. It is bitwise the same on every kind of communicator if that is asked for
+/// (DTL_COMM_DETERMINISTIC), and also without on all but two, which group the operands in another way, so that
+/// floating-point results may differ in rounding: "hier" (node by node) and "mpi" with MPI's own collectives (see
+/// dtl_comm_desc_t), where all of this is as good as the MPI.
 /// Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at the root where only
 /// the root receives; as rbuf of a scatter, at the root): this rank's part lies where its result goes.
 /// Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
@@ -2449,7 +2471,7 @@ DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 ///         limit; the text says which rank is in which operation. DTL_ERROR_BUSY: another thread of
 ///         this process is in a call of a collective on it (requests of collectives do not count). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
 ///         same collective, or with different counts (named, see dtl_comm_dump; what cannot
-///         be found out ends with the time limit).
+///         be found out ends with the time limit). MPI's own collectives notice neither this nor deaths.
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
 ///         dtl_comm_shrink it, or destroy it.
 /// Equivalent: MPI_Barrier.

@@ -1,9 +1,11 @@
-# Tests that run under each installed MPI: every tests/mpi/*.c and examples-c/mpi/*.c, compiled with
-# mpicc.<mpi> (together with mpi/dtl_mpi.c) and run by mpirun.<mpi>. Runs, ranks and arguments come from the
-# runs.txt of the folder, else one run with 2 ranks. tests/mpi/plain has programs that are linked with no MPI: compiled
-# once, run by each mpirun. tests/mpi/plugin is the table of mpi/dtl_mpi.c for dtl-ctk.
+# Tests that run under each installed MPI: every tests/mpi/*.c, examples-c/mpi/*.c and examples-cpp/mpi/*.cpp, compiled
+# with mpicc.<mpi> or mpicxx.<mpi> (together with mpi/dtl_mpi.c where it is used) and run by mpirun.<mpi>. Runs, ranks and
+# arguments come from the runs.txt of the folder, else one run with 2 ranks. tests/mpi/plain has programs that are linked
+# with no MPI: compiled once, run by each mpirun. tests/mpi/plugin is the table of mpi/dtl_mpi.c for dtl-ctk.
+# tests/mpi/interop.sh runs mpi4py in the environments of DTL_TEST_MPI.
 
 file(GLOB mpi_sources CONFIGURE_DEPENDS "${top}/tests/mpi/*.c" "${top}/examples-c/mpi/*.c")
+file(GLOB mpi_cpp_sources CONFIGURE_DEPENDS "${top}/examples-cpp/mpi/*.cpp")
 set(mpi_file "${top}/mpi/dtl_mpi.c")
 if(NOT EXISTS "${mpi_file}")
   return()
@@ -71,15 +73,35 @@ foreach(mpi openmpi mpich)
       continue()
     endif()
     set(output "${folder}/${name}.${mpi}")
-    program("${output}" "${source}" "${DTL_TEST_MPICC_${mpi}}" shared -std=c11 "${mpi_file}")
+    # Programs that need no more than libdtl show that by being compiled without it.
+    file(STRINGS "${source}" used REGEX "#include .*(dtl_mpi|mpi_check)\\.h")
+    set(with "")
+    if(used)
+      set(with "${mpi_file}")
+    endif()
+    program("${output}" "${source}" "${DTL_TEST_MPICC_${mpi}}" shared -std=c11 ${with})
     mpi_runs("${folder}" "${name}" "${output}" ${mpi} ${mpirun})
     if(folder STREQUAL "examples-c/mpi")
       # Also as C++, without the C++ bindings of old, whose headers are not pedantically clean.
       set(output "${output}-cpp17")
       program("${output}" "${source}" "${DTL_TEST_MPICC_${mpi}}" shared -x c++ -std=c++17 -DOMPI_SKIP_MPICXX
-              -DMPICH_SKIP_MPICXX "${mpi_file}")
+              -DMPICH_SKIP_MPICXX ${with})
       mpi_runs("${folder}" "${name}" "${output}" ${mpi} ${mpirun})
     endif()
+  endforeach()
+  find_program(DTL_TEST_MPICXX_${mpi} mpicxx.${mpi})
+  mark_as_advanced(DTL_TEST_MPICXX_${mpi})
+  foreach(source IN LISTS mpi_cpp_sources)
+    get_filename_component(name "${source}" NAME_WE)
+    set(output "examples-cpp/mpi/${name}.${mpi}")
+    file(MAKE_DIRECTORY "${bin}/examples-cpp/mpi")
+    if(NOT DTL_TEST_MPICXX_${mpi} OR NOT DTL_TEST_MPIRUN_${mpi})
+      skipped("${output}" "mpicxx.${mpi} and mpirun.${mpi} are not installed")
+      continue()
+    endif()
+    program("${output}" "${source}" "${DTL_TEST_MPICXX_${mpi}}" shared -std=c++17 -DOMPI_SKIP_MPICXX
+            -DMPICH_SKIP_MPICXX)
+    mpi_runs(examples-cpp/mpi "${name}" "${output}" ${mpi} ${mpirun})
   endforeach()
 
   if(DTL_TEST_MPIRUN_${mpi} AND DTL_TEST_GCC)
@@ -152,8 +174,22 @@ foreach(mpi openmpi mpich)
   endforeach()
 endforeach()
 
-# The standard binary interface of MPI 5, which no distribution has yet.
-add_test(NAME "tests/ctk.kind-mpi-standard-2" COMMAND "${top}/tests/mpi/wheel.sh" "${CMAKE_BINARY_DIR}/mpi"
+# The MPIs of PyPI; tests/mpi_constants.rs looks there, too. They may come after this file is read.
+set(mpi_folder "${CMAKE_BINARY_DIR}/mpi")
+if(NOT "$ENV{DTL_TEST_MPI}" STREQUAL "")
+  get_filename_component(mpi_folder "$ENV{DTL_TEST_MPI}" ABSOLUTE BASE_DIR "${top}")
+endif()
+
+# The standard binary interface of MPI 5, which no distribution has yet. Installs the MPICH of PyPI.
+add_test(NAME "tests/ctk.kind-mpi-standard-2" COMMAND "${top}/tests/mpi/wheel.sh" "${mpi_folder}"
   "${DTL_STAGE}/bin/dtl-ctk" 2 100 all)
 set_tests_properties("tests/ctk.kind-mpi-standard-2" PROPERTIES TIMEOUT 400 PROCESSORS 2 RESOURCE_LOCK ranks
   SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
+
+# A Python program with mpi4py and libdtl, in what that has installed.
+foreach(mpi wheel-mpich debian-openmpi debian-mpich)
+  add_test(NAME "tests/mpi/interop.${mpi}" COMMAND "${top}/tests/mpi/interop.sh" ${mpi} "${mpi_folder}"
+    "${DTL_STAGE}/lib/libdtl.so" 2)
+  set_tests_properties("tests/mpi/interop.${mpi}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK ranks
+    DEPENDS "tests/ctk.kind-mpi-standard-2" SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
+endforeach()

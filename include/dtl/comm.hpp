@@ -222,6 +222,15 @@ class comm {
         handle_.reset(handle);
     }
 
+    /// Opens one over an MPI communicator of the program's, named by its Fortran handle: MPI_Comm_c2f(yours), or
+    /// MPI_Comm_toint(yours) with the standard's binary interface. See dtl_comm_from_mpi_fint.
+    static comm from_mpi_fint(int32_t yours)
+    {
+        dtl_comm_t handle;
+        check(dtl_comm_from_mpi_fint(yours, &handle));
+        return comm(handle);
+    }
+
     dtl_comm_t get() const noexcept { return handle_.get(); }
     comm_ref ref() const noexcept { return handle_.get(); }
     operator comm_ref() const noexcept { return ref(); }

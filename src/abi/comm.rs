@@ -32,7 +32,7 @@ pub struct dtl_recv_info_t {
     pub source: i32,
     /// Its tag.
     pub tag: i32,
-    /// Its true size in bytes, also when it was truncated.
+    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI does not tell).
     pub size_bytes: u64,
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
     pub status: dtl_status_t,
@@ -54,7 +54,11 @@ pub struct dtl_comm_desc_t {
     /// name of a registered backend with a comm table. NULL = "auto".
     /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
     /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
-    /// dtl_finalize (see dtl_comm_from_mpi_fint).
+    /// dtl_finalize (see dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
+    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and collectives are MPI's
+    /// own: the texts of the functions say what MPI does not promise. Else they are the library's,
+    /// over MPI_Isend and MPI_Irecv, and everything in this file holds. dtl_comm_info tells which.
+    /// Table: docs/explanation/promises.md.
     pub kind: *const c_char,
     /// This process' rank, 0 … size-1. Read only if size is set.
     pub rank: i32,
@@ -74,7 +78,8 @@ pub struct dtl_comm_desc_t {
 
 /// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and timings,
 /// also where there are faster ones that are not: over several nodes ("hier") reductions go node by node
-/// unless this is set. Every rank gets the identical result with and without it. Also DTL_DETERMINISTIC=1.
+/// unless this is set, and over "mpi" they are MPI's own. Every rank gets the identical result with and without
+/// it. Also DTL_DETERMINISTIC=1.
 pub const DTL_COMM_DETERMINISTIC: u32 = 1;
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator that is

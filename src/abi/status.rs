@@ -20,7 +20,8 @@ pub const DTL_ERROR_CANCELED: dtl_status_t = 107;
 pub const DTL_ERROR_CONNECTION_LOST: dtl_status_t = 108;
 /// A rank died or left. The text names it. Talk to the living, or destroy the communicator.
 pub const DTL_ERROR_RANK_FAILURE: dtl_status_t = 109;
-/// The message was longer than the receive buffer: the buffer is full, the info tells the true size.
+/// The message was longer than the receive buffer: the buffer is full, the info tells the true size (where
+/// messages are not MPI's own, see dtl_comm_recv).
 pub const DTL_ERROR_TRUNCATED: dtl_status_t = 112;
 
 /// A memory operation failed in a way that no other code describes. See the text.

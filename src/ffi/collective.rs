@@ -11,8 +11,11 @@ use std::ffi::c_void;
 /// Returns once every rank has called it.
 ///
 /// Of all collectives: every rank of the communicator makes the same calls in the same order, with
-/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive,
-/// all ranks get the identical result, and it is bitwise the same on every kind of communicator.
+/// the same count, dtype, op and root. Results do not depend on the order in which messages arrive, and
+/// all ranks get the identical result. It is bitwise the same on every kind of communicator if that is asked for
+/// (DTL_COMM_DETERMINISTIC), and also without on all but two, which group the operands in another way, so that
+/// floating-point results may differ in rounding: "hier" (node by node) and "mpi" with MPI's own collectives (see
+/// dtl_comm_desc_t), where all of this is as good as the MPI.
 /// Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at the root where only
 /// the root receives; as rbuf of a scatter, at the root): this rank's part lies where its result goes.
 /// Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
@@ -23,7 +26,7 @@ use std::ffi::c_void;
 ///         limit; the text says which rank is in which operation. DTL_ERROR_BUSY: another thread of
 ///         this process is in a call of a collective on it (requests of collectives do not count). DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the
 ///         same collective, or with different counts (named, see dtl_comm_dump; what cannot
-///         be found out ends with the time limit).
+///         be found out ends with the time limit). MPI's own collectives notice neither this nor deaths.
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
 ///         dtl_comm_shrink it, or destroy it.
 /// Equivalent: MPI_Barrier.

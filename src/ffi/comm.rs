@@ -73,6 +73,11 @@ unsafe fn take_description(desc: *const dtl_comm_desc_t) -> Result<open::Descrip
 /// handles become stale; messages that were sent stay receivable by the peers. A collective that is
 /// in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: nothing happens.
 ///
+/// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a communicator with
+/// sends or collectives in flight is not destroyed: wait for them, then call again. Its receives may have
+/// been withdrawn by then. A call of another thread that waits inside MPI goes on until MPI ends it.
+///
+/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {

@@ -63,7 +63,8 @@ fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Re
 /// @param tag    0 … DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE: dest died or left. DTL_ERROR_TIMEOUT: the communicator's time
 ///         limit passed; the message was withdrawn. DTL_ERROR_CANCELED: the communicator was
-///         destroyed meanwhile. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
+///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_send(
@@ -112,8 +113,10 @@ pub unsafe extern "C" fn dtl_comm_ssend(
 /// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
 /// @param tag     0 … DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
-/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. Else as dtl_comm_send (an ANY_SOURCE
-///         receive fails with DTL_ERROR_RANK_FAILURE when any rank dies).
+/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see dtl_comm_desc_t,
+///         the content of `buf` and the size in `info` are what MPI makes them, and there are MPIs that end the
+///         process or write past `buf`: have room for the longest message, or probe.) Else as dtl_comm_send
+///         (an ANY_SOURCE receive fails with DTL_ERROR_RANK_FAILURE when any rank dies).
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_recv(

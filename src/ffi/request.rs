@@ -60,6 +60,9 @@ pub unsafe extern "C" fn dtl_request_test(
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
 ///
+/// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own messages (see
+///         dtl_comm_desc_t) a send as well. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
+///         one at rest.
 /// Equivalent: MPI_Cancel.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
@@ -225,6 +228,8 @@ pub unsafe extern "C" fn dtl_request_start_all(count: u64, requests: *mut dtl_re
 /// has been matched. Null: nothing happens.
 ///
 /// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for it.
+///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI does not give back:
+///         wait for it. The request is unchanged after both.
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {

@@ -69,6 +69,20 @@ static void opened()
     moved->barrier();
 }
 
+// How it works over an MPI is shown by examples-cpp/mpi/adopt.cpp.
+static void without_mpi()
+{
+    dtl_status_t status = DTL_SUCCESS;
+    std::string text;
+    try {
+        dtl::comm::from_mpi_fint(0);
+    } catch (const dtl::error &error) {
+        status = error.status();
+        text = error.what();
+    }
+    CHECK(status == DTL_ERROR_INVALID_STATE && text.find("no MPI is in this process") != std::string::npos);
+}
+
 static void derived(dtl::comm_ref world)
 {
     const int rank = world.rank(), size = world.size();
@@ -101,6 +115,7 @@ int main()
     collectives(world);
     abandoned(world);
     opened();
+    without_mpi();
     derived(world);
     if (world.rank() == 0) {
         std::printf("comm: all checks passed with %d ranks\n", world.size());

@@ -148,9 +148,13 @@ impl Endpoint {
     fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Done {
         let error = self.mpi.failure(call, code);
         SAID.with(|said| *said.borrow_mut() = Some(error.text().to_owned()));
-        let is_cut = self.mpi.class(code) == self.mpi.k.err_truncate;
-        let status_is = if is_cut { DTL_ERROR_TRUNCATED } else { error.status() };
-        Done { status: status_is, ..self.done(false, status) }
+        let done = self.done(false, status);
+        if self.mpi.class(code) != self.mpi.k.err_truncate {
+            return Done { status: error.status(), ..done };
+        }
+        // MPICH and its family tell how much has arrived, not how much was sent.
+        let size = if self.mpi.is_open_mpi() { done.size } else { 0 };
+        Done { status: DTL_ERROR_TRUNCATED, size, ..done }
     }
 
     /// A transport of its own for some ranks.

@@ -148,6 +148,9 @@ impl Comm {
     fn bad_done(&self, done: &Done, what: &str, peer: i32) -> Error {
         let peer = if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") };
         let text = match done.status {
+            DTL_ERROR_TRUNCATED if done.size == 0 => {
+                format!("{what} {peer}: the message is longer than the buffer (how long, is not known)")
+            }
             DTL_ERROR_TRUNCATED => {
                 format!(
                     "{what} {peer}: the message has {} bytes, more than the buffer: it was cut",
