@@ -198,6 +198,7 @@ pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<S
 
 fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
+    progress::before_open();
     let transport = provider.open(args)?;
     Ok(assemble(backend, transport, timeout_ns))
 }
