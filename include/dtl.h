@@ -1177,8 +1177,12 @@ typedef struct dtl_comm_vtable_t {
     /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
     /// Collective over the ranks, and called as often as the program opens one of this kind: each is a
     /// communicator of its own, though `args` may be the same. All ranks of a job open in one order. (dup and
-    /// split do not open: they share one.) DTL_ERROR_TIMEOUT: ranks are missing; name them. A failed open
-    /// leaves nothing behind.
+    /// split do not open: they share one.) May wait, until args->timeout_ns has passed: then DTL_ERROR_TIMEOUT,
+    /// ranks are missing; name them. A failed open leaves nothing behind. While it waits, this thread calls no
+    /// other slot. Just before, the library calls `test` some 30 times on each communicator that is open, so
+    /// what was sent on them and has room can leave. Rely on no more: a rank that waits for a message which
+    /// is still queued comes late to this open, or never. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only
+    /// once in a process.
     dtl_status_t (*open)(void *self,
                          const dtl_comm_open_t *args,
                          void **out_comm,
@@ -2751,6 +2755,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t 
 /// survivor calls it. It first ends what still waits on `comm` on any rank (with
 /// DTL_ERROR_RANK_FAILURE), then all agree on who is left. Ranks that die meanwhile are left out, too. Without a
 /// failure all ranks are survivors. `comm` is of no more use: destroy it.
+/// It is collective: threads of one process must not shrink one communicator at the same time, as nothing
+/// tells the other ranks which of the calls is which. Other calls on it may be waiting; they end.
 ///
 /// @param out  yours, with the survivors as ranks 0 … n-1.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the

@@ -215,6 +215,9 @@ fn expected_failures_are_declared_with_reasons() {
     );
     assert_eq!(with("comm.p2p.sizes_around_4_kib = \"\"").status.code(), Some(2), "no reason");
     assert_eq!(with("comm.p2p.no_such_test = \"x\"").status.code(), Some(2), "no such test");
+    let endless = run(&[only.as_slice(), &["/dev/zero"]].concat());
+    assert_eq!(endless.status.code(), Some(2), "{}", err(&endless));
+    assert!(err(&endless).contains("/dev/zero: more than 1048576 bytes"), "{}", err(&endless));
 }
 
 #[test]
@@ -279,7 +282,7 @@ fn crashes_and_hangs_are_failures_of_one_test() {
 fn a_report_that_cannot_be_written_is_no_success() {
     let named = ["run", "--backend", "null", "--only", "memory.host"];
     let cases = ["run", "--kind", "self", "--cases", "3"];
-    for arguments in [["list", "--cases"].as_slice(), &named, &cases] {
+    for arguments in [["list"].as_slice(), &["list", "--cases"], &named, &cases] {
         let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
         let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-ctk"));
         command.args(arguments).stdout(full());

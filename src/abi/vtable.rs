@@ -340,8 +340,12 @@ pub struct dtl_comm_vtable_t {
     /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
     /// Collective over the ranks, and called as often as the program opens one of this kind: each is a
     /// communicator of its own, though `args` may be the same. All ranks of a job open in one order. (dup and
-    /// split do not open: they share one.) DTL_ERROR_TIMEOUT: ranks are missing; name them. A failed open
-    /// leaves nothing behind.
+    /// split do not open: they share one.) May wait, until args->timeout_ns has passed: then DTL_ERROR_TIMEOUT,
+    /// ranks are missing; name them. A failed open leaves nothing behind. While it waits, this thread calls no
+    /// other slot. Just before, the library calls `test` some 30 times on each communicator that is open, so
+    /// what was sent on them and has room can leave. Rely on no more: a rank that waits for a message which
+    /// is still queued comes late to this open, or never. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only
+    /// once in a process.
     pub open: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

@@ -113,6 +113,8 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 /// survivor calls it. It first ends what still waits on `comm` on any rank (with
 /// DTL_ERROR_RANK_FAILURE), then all agree on who is left. Ranks that die meanwhile are left out, too. Without a
 /// failure all ranks are survivors. `comm` is of no more use: destroy it.
+/// It is collective: threads of one process must not shrink one communicator at the same time, as nothing
+/// tells the other ranks which of the calls is which. Other calls on it may be waiting; they end.
 ///
 /// @param out  yours, with the survivors as ranks 0 … n-1.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call it within the communicator's time limit (the

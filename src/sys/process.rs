@@ -20,6 +20,19 @@ pub fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(i32::MAX)
 }
 
+/// Bytes that this process has from malloc, modulo 2^32: differences count. `None`: the C library does not tell.
+#[must_use]
+pub fn malloc_bytes() -> Option<i32> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: it has no arguments and only reads malloc's own counts, under their locks.
+        let told = unsafe { libc::mallinfo() };
+        Some(told.uordblks.wrapping_add(told.hblkhd))
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
+}
+
 /// The id of the process that started this one.
 #[must_use]
 pub fn parent_pid() -> i32 {

@@ -371,6 +371,10 @@ static dtl_status_t whole_memory_info(void *self, uint64_t *out_free, uint64_t *
     if (is_fault("memory.memory_info.free_above_total")) {
         *out_free = DEVICE_BYTES + 1;
     }
+    if (is_fault("memory.memory_info.swapped_without_devices")) {
+        *out_total = *out_free;
+        *out_free = DEVICE_BYTES;
+    }
     if (is_fault("memory.memory_info.all_devices")) {
         *out_total = DEVICE_BYTES * DEVICES;
     }

@@ -79,7 +79,10 @@ static dtl_status_t load(const dtl_host_api_t *host)
     table.is_available = slot_is_available;
     table.supports = slot_supports;
     table.destroy = whole_destroy;
-    table.device = &device;
+    table.device = is_fault("memory.memory_info.swapped_without_devices") ||
+                           strcmp(fault_name(), "memory.without_devices") == 0
+                       ? NULL
+                       : &device;
     table.memory = &memory;
     table.transfer = &transfer;
     table.exec = &exec;

@@ -15,7 +15,7 @@ ctk=$build/stage/bin/dtl-ctk
 plugins=$build/tests/bin/mutants
 export MUTANT_BASE=$build/tests/bin/plugins/gcc/libtcp.so
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" /dev/shm/dtl-mutant-*' EXIT # the names that a fault leaves
 begin=$SECONDS
 
 # The faults that the sources know.
@@ -40,9 +40,9 @@ failed_tests() { # JSON
     awk -F '"' '$2 == "name" { name = $4 } $2 == "outcome" && $4 == "failed" { print name }' "$1"
 }
 
-correct() { # NAME COMPONENTS [MUTANT]
+correct() { # NAME COMPONENTS [MUTANT [TESTS]]
     export MUTANT=${3:-}
-    if tests "$2" "" "$work/$1.json" > "$work/$1.log" 2>&1; then
+    if tests "$2" "${4:-}" "$work/$1.json" > "$work/$1.log" 2>&1; then
         echo "PASS $1: $(awk '$1 == "all" { print $3 " passed, " $6 " skipped" }' "$work/$1.log")"
     else
         echo "FAIL $1: a plugin without a fault does not pass"
@@ -80,8 +80,11 @@ fi
 limit=30s
 correct whole device,memory,transfer,exec || exit 1
 correct whole-memory_info-of-memory device memory.memory_info || exit 1
+correct whole-without-devices memory,transfer,device memory.without_devices memory,transfer,device.memory_info || exit 1
 correct wire comm || exit 1
 correct wire-without-cancel comm comm.without_cancel || exit 1
+# The library moves what a transport has only queued before it opens another communicator.
+correct wire-that-queues comm comm.isend.only_queues comm.open.again_in_the_same_job,comm.open.one_after_the_other || exit 1
 
 listed | awk -F '|' -v every="$every" 'NR % every == 0' > "$work/all"
 while IFS= read -r line; do

@@ -3,7 +3,7 @@
  * It loads the other plugin with a host table of its own, keeps the comm table that is registered there, and
  * registers its own. Every operation has a place in a list here, so that it can be held back, repeated, or
  * reported otherwise than it ended. */
-#include "fault.h"
+#include "wire.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@ typedef struct op_t {
     uint64_t size_bytes, match_word;
     int32_t peer;
     int asked;
+    unsigned number; /* of a send */
     dtl_comm_done_t previous; /* what the operation before it in this place ended with */
 } op_t;
 
@@ -29,15 +30,18 @@ typedef struct wire_t {
     uint64_t room;
     unsigned sends, receives, ends;
     uint64_t latest_receive; /* a word, or 0 */
+    unsigned queued;         /* sends that wait for a call of test, with comm.isend.only_queues */
 } wire_t;
 
 static const dtl_host_api_t *library;
-static dtl_comm_vtable_t base;
-static void *base_self;
+dtl_comm_vtable_t base;
+void *base_self;
+
+static void *volatile lost; /* what is never freed */
 
 enum { CALM = 64 }; /* operations before a fault that comes and goes begins, so that ranks can meet */
 
-static dtl_status_t failed(dtl_status_t status, const char *text)
+dtl_status_t failed(dtl_status_t status, const char *text)
 {
     DTL_IGNORE(library->set_error(text));
     return status;
@@ -119,6 +123,22 @@ static void go_on(wire_t *wire, int patience)
     }
 }
 
+/* comm.isend.only_queues: starts what isend has queued, in its order. */
+static void start_queued(wire_t *wire)
+{
+    while (wire->queued > 0) {
+        op_t *first = NULL;
+        for (uint64_t i = 0; i < wire->room; i++) {
+            op_t *op = &wire->ops[i];
+            first = op->is_used && op->is_held && (first == NULL || op->number < first->number) ? op : first;
+        }
+        if (first == NULL || start_send(wire, first) != DTL_SUCCESS) {
+            return;
+        }
+        wire->queued--;
+    }
+}
+
 /* A send that the library never hears of. */
 static void send_apart(wire_t *wire, const void *buf, uint64_t size_bytes, int32_t dest, uint64_t match_word)
 {
@@ -143,7 +163,7 @@ static dtl_status_t wire_open(void *self, const dtl_comm_open_t *args, void **ou
     if (wire == NULL) {
         return failed(DTL_ERROR_OUT_OF_MEMORY, "no memory for a communicator");
     }
-    const dtl_status_t status = base.open(base_self, args, &wire->base, &wire->rank, &wire->size);
+    const dtl_status_t status = meet(args, &wire->base, &wire->rank, &wire->size);
     if (status != DTL_SUCCESS) {
         free(wire);
         return status;
@@ -179,10 +199,11 @@ static dtl_status_t wire_close(void *self, void *comm)
     (void)self;
     if (!is_fault("comm.close.drops_sent")) {
         for (int rounds = 0; rounds < 1000; rounds++) {
+            start_queued(wire);
             go_on(wire, 0);
         }
     }
-    const dtl_status_t status = base.close(base_self, wire->base);
+    const dtl_status_t status = part(wire->base);
     for (uint64_t i = 0; i < wire->room; i++) {
         free(wire->ops[i].own);
     }
@@ -229,6 +250,11 @@ static int is_held_back(wire_t *wire, op_t *op)
     if (is_fault("comm.isend.done_early_reads_late")) {
         return now;
     }
+    if (is_fault("comm.isend.only_queues")) {
+        op->number = wire->sends;
+        wire->queued++;
+        return 1;
+    }
     if ((is_fault("comm.isend.reordered") && now) || is_fault("comm.close.drops_sent")) {
         op->buf = own_copy(op, op->buf, op->size_bytes);
         return op->buf != NULL;
@@ -267,6 +293,9 @@ static dtl_status_t wire_isend(void *self, void *comm, const void *buf, uint64_t
     if (is_fault("comm.isend.lost_large") && size_bytes > 8192) {
         op->is_canceled = 1;
         return DTL_SUCCESS;
+    }
+    if (is_fault("comm.isend.leaks") || (is_fault("comm.isend.leaks_large") && size_bytes > 8192)) {
+        lost = malloc(1);
     }
     if (is_held_back(wire, op)) {
         op->is_held = 1;
@@ -399,7 +428,7 @@ static int is_over_early(wire_t *wire, op_t *op, dtl_comm_done_t *result)
         result->size_bytes = op->size_bytes;
         return 1;
     }
-    return (is_fault("comm.test.send_done_early") && !op->is_receive) || op->is_held;
+    return (is_fault("comm.test.send_done_early") && !op->is_receive) || (op->is_held && wire->queued == 0);
 }
 
 static dtl_status_t wire_test(void *self, void *comm, uint64_t word, int32_t *out_done, dtl_comm_done_t *out_result)
@@ -425,6 +454,11 @@ static dtl_status_t wire_test(void *self, void *comm, uint64_t word, int32_t *ou
         *out_done = 1;
         op->is_over = 1;
         op->asked = 0;
+        return DTL_SUCCESS;
+    }
+    start_queued(wire);
+    if (op->is_held) {
+        *out_done = 0;
         return DTL_SUCCESS;
     }
     op->asked++;

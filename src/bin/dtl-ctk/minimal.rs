@@ -214,6 +214,9 @@ unsafe extern "C" fn isend(
     let Some(queue) = rank.job.queues.get(dest as usize) else { return DTL_ERROR_INVALID_ARGUMENT };
     let late = fault::is("comm.isend.reads_late") && size_bytes > 10_000;
     let from = if late { buffer.expose_provenance() } else { 0 };
+    if fault::is("comm.isend.leaks") {
+        Box::leak(Box::new(word));
+    }
     let message = spoiled(Message { source: rank.rank, word, bytes, from });
     let op = rank.next_op();
     put_into(queue, message, op);

@@ -245,6 +245,7 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
 
 fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
+    progress::before_open();
     let transport = provider.open(args)?;
     Ok(assemble(backend, transport, args.flags, timeout_ns))
 }

@@ -15,6 +15,9 @@ use std::sync::{Arc, Weak};
 /// Others that one call looks after: with many communicators they take turns.
 const TURNS: usize = 4;
 
+/// How often each transport is moved on before this thread goes into an `open`.
+const ROUNDS_BEFORE_OPEN: usize = 32;
+
 /// Things that want to be moved on, and their number so that nothing is locked where there are none.
 struct List<T> {
     all: Mutex<Vec<Weak<T>>>,
@@ -136,6 +139,22 @@ fn move_needy() {
             comm.link.transport.progress();
             report::serve(comm);
         }
+    }
+}
+
+/// Moves all communicators on before this thread waits in a backend's `open`, where it moves none: ranks
+/// that come to this one's `open` later may still wait for what it has sent, or for its answer to a report.
+/// A fixed number of rounds, as nobody says what is queued: what a transport has no room for stays.
+pub(super) fn before_open() {
+    let mut comms: Vec<Arc<Comm>> = OPEN.all.lock().iter().filter_map(Weak::upgrade).collect();
+    let running: Vec<dtl_request_t> = RUNNING.lock().clone();
+    comms.iter().for_each(|comm| report::serve(comm));
+    running.iter().for_each(|handle| drop(request::standing(*handle)));
+    // Those made from one another share their transport.
+    comms.sort_by_key(|comm| Arc::as_ptr(&comm.link));
+    comms.dedup_by(|one, other| Arc::ptr_eq(&one.link, &other.link));
+    for _ in 0..ROUNDS_BEFORE_OPEN {
+        comms.iter().for_each(|comm| comm.link.transport.progress());
     }
 }
 

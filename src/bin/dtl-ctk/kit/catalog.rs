@@ -52,6 +52,8 @@ pub(crate) enum Need {
     TwoDevices,
     /// A memory table.
     Memory,
+    /// A device table, or a memory table alone, which may tell of all of its memory as device 0.
+    DeviceMemory,
     /// A memory kind.
     Kind(u64),
     /// Streams: its own, or the library's over its memory.
@@ -68,6 +70,7 @@ impl Need {
             Need::Device => "a device table".into(),
             Need::TwoDevices => "two devices".into(),
             Need::Memory => "a memory table".into(),
+            Need::DeviceMemory => "a device table or a memory table".into(),
             Need::Kind(kind) => format!("memory kind {}", crate::kit::subject::kind_name(kind)),
             Need::Streams => "streams".into(),
             Need::Compute => "launches and loops that compute (not DTL_BACKEND_NO_COMPUTE)".into(),
@@ -163,8 +166,10 @@ pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
         tests::kernel::GROUPS,
         tests::life::GROUPS,
         tests::presence::GROUPS,
+        tests::open::GROUPS,
         tests::p2p::GROUPS,
         tests::p2p_more::GROUPS,
+        tests::leak::GROUPS,
         tests::matching::GROUPS,
         tests::collective::GROUPS,
     ]

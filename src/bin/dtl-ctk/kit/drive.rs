@@ -66,10 +66,7 @@ fn prepare(wanted: &Wanted) -> Result<(Vec<&'static Test>, Vec<Expected>), Hopel
     }
     let expected = match &wanted.expect {
         None => Vec::new(),
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|error| error.to_string())
-            .and_then(|text| expect::parse(&text))
-            .map_err(|error| (2, format!("{}: {error}", path.display())))?,
+        Some(path) => expect::read(path).map_err(|error| (2, format!("{}: {error}", path.display())))?,
     };
     Ok((tests, expected))
 }

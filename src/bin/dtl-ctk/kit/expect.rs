@@ -1,12 +1,31 @@
 //! Failures that are expected: a file of lines `"pattern" = "reason"`, which is also TOML.
 
 use crate::kit::catalog;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 /// A pattern of tests that fail, and why that is so.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) pattern: String,
     pub(crate) reason: String,
+}
+
+/// More is no list of tests, but perhaps a device that never ends.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> Result<Vec<Expected>, String> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text);
+    if read.map_err(|error| error.to_string())? as u64 > MOST_BYTES {
+        return Err(format!(
+            "more than {MOST_BYTES} bytes: a file of lines \"pattern\" = \"reason\" is expected"
+        ));
+    }
+    parse(&text)
 }
 
 /// Reads the file's text. Every pattern must have a reason and match a test.

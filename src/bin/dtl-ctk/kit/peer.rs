@@ -11,6 +11,7 @@ use dtl::ffi::comm::*;
 use dtl::ffi::p2p::*;
 use dtl::ffi::request::*;
 use std::ptr;
+use std::sync::atomic::AtomicBool;
 
 /// A rank of a communicator.
 pub(crate) struct Peer {
@@ -46,6 +47,10 @@ impl Drop for Flight {
         }
     }
 }
+
+/// Set before the first rank begins: the ranks are threads of this process, so that none has a place of its own
+/// in a job.
+pub(crate) static IN_THREADS: AtomicBool = AtomicBool::new(false);
 
 const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;
 

@@ -90,6 +90,7 @@ impl Subject {
             Need::Device => self.has("device"),
             Need::TwoDevices => self.devices >= 2,
             Need::Memory => self.has("memory"),
+            Need::DeviceMemory => self.has("device") || self.has("memory"),
             Need::Kind(word) => self.kind(word).is_some(),
             Need::Streams => true,
             Need::Compute => self.computes,

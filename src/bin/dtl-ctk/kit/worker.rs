@@ -6,7 +6,7 @@ use crate::kit::calls::Backend;
 use crate::kit::catalog::{self, Body, Group, Need, Test};
 use crate::kit::options::Work;
 use crate::kit::outcome::{Called, Outcome, Refused, Stop, complain, skip};
-use crate::kit::peer::Peer;
+use crate::kit::peer::{IN_THREADS, Peer};
 use crate::kit::subject::Subject;
 use crate::kit::{stress, timing};
 use crate::minimal;
@@ -170,7 +170,11 @@ fn alone(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
 fn fits(work: &Work, subject: &Subject, group: &Group, test: &Test) -> Outcome {
     let component = test.component();
     let about_tables = ["device.available", "device.supports"].iter().any(|slot| test.name.starts_with(slot));
-    let named = about_tables || component == "stress" || work.named.iter().any(|name| name == component);
+    let about_either = group.needs.contains(&Need::DeviceMemory);
+    let named = about_tables
+        || about_either
+        || component == "stress"
+        || work.named.iter().any(|name| name == component);
     if !named && !subject.has(component) {
         skip!("the backend has no {component} table (--component {component} tests what stands in for it)");
     }
@@ -189,6 +193,7 @@ fn of_ranks(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
     if work.threads == 0 {
         return Ok(rank(report, tests, &peer(Comm::open(&kind, None, limit)?)?)?);
     }
+    IN_THREADS.store(kind != "self", Ordering::Relaxed);
     let mut opened: Vec<Option<Comm>> = Vec::new();
     opened.resize_with(work.threads as usize, || None);
     if kind == "threads" {

@@ -112,6 +112,7 @@ pub(crate) const FAULTS: &[(&str, &str)] = &[
     ("comm.isend.last_byte_wrong", "comm.p2p.sizes_around_a_frame"),
     ("comm.isend.cut_at_64_kib", "comm.p2p.sizes_around_64_kib"),
     ("comm.isend.reads_late", "comm.p2p.large_sent_buffer_may_change"),
+    ("comm.isend.leaks", "comm.p2p.small_messages_keep_no_memory"),
     ("comm.isend.blocks", "comm.p2p.late_receiver_large"),
     ("comm.irecv.ignores_word", "comm.p2p.mixed_sizes_in_order"),
     ("comm.test.done_early", "comm.p2p.one_mib_arrives"),

@@ -31,14 +31,16 @@ pub(crate) const GROUPS: &[Group] = &[
     },
     Group {
         slot: "device.memory_info, memory.memory_info",
-        needs: &[Need::Device],
-        rule: "Free and total bytes of a device; 0 = unknown.",
+        needs: &[Need::DeviceMemory],
+        rule: "Free and total bytes of a device; 0 = unknown. Of a backend with memory and without devices: of all of its \
+               memory, as device 0.",
         usually: "Free and total are swapped, in other units than bytes, or left unwritten.",
         tests: tests_alone![
             "device.memory_info.free_within_total": "free bytes are not more than total bytes" => memory_within;
             "device.memory_info.both_outputs_written": "no output keeps what it held" => memory_written;
             "device.memory_info.total_same_each_time": "the total does not change" => memory_stable;
             "device.memory_info.total_agrees_with_info": "the total is that of dtl_device_info, if both are known" => memory_agrees;
+            "device.memory_info.beyond_count_refused": "a device that does not exist is DTL_ERROR_OUT_OF_BOUNDS" => memory_beyond;
         ],
     },
     Group {
@@ -160,9 +162,14 @@ fn info_beyond(s: &Subject) -> Outcome {
     refused(s.backend.device_info(-1), DTL_ERROR_OUT_OF_BOUNDS, "info(-1)")
 }
 
+/// How many devices have memory of their own; without a device table all memory is that of one.
+fn memories(s: &Subject) -> i32 {
+    if s.has("device") { s.devices } else { 1 }
+}
+
 /// A check of every device's memory, for backends that tell it.
 fn each_memory(s: &Subject, check: impl Fn(i32, (u64, u64)) -> Outcome) -> Outcome {
-    for device in 0..s.devices {
+    for device in 0..memories(s) {
         match optional(s.backend.device_memory(device))? {
             Some(memory) => check(device, memory)?,
             None => skip!("neither table has memory_info"),
@@ -193,7 +200,16 @@ fn memory_stable(s: &Subject) -> Outcome {
     })
 }
 
+fn memory_beyond(s: &Subject) -> Outcome {
+    let (beyond, count) = (s.backend.device_memory(memories(s)), memories(s));
+    refused(beyond, DTL_ERROR_OUT_OF_BOUNDS, &format!("memory of device {count} of {count}"))?;
+    refused(s.backend.device_memory(-1), DTL_ERROR_OUT_OF_BOUNDS, "memory of device -1")
+}
+
 fn memory_agrees(s: &Subject) -> Outcome {
+    if !s.has("device") {
+        skip!("it has no device table, so no description");
+    }
     each_memory(s, |device, (_, total)| {
         let told = s.backend.device_info(device)?.total_bytes;
         ensure!(
