@@ -117,6 +117,10 @@ fn missing(p: &Peer, limit: Duration) -> Outcome<Missing> {
     let opened = Comm::open_as(Some(&job), &p.kind, Some(place), limit.as_nanos() as u64);
     let took = begin.elapsed();
     match opened {
+        // The ranks are the launcher's, and a description that says otherwise is refused.
+        Err(failure) if failure.text.ends_with("(DTL_ERROR_INVALID_RANK)") => {
+            skip!("the ranks are the launcher's, and none can be missing: {}", failure.text)
+        }
         Err(failure) if failure.text.ends_with("(DTL_ERROR_NOT_SUPPORTED)") => {
             skip!("no job can be named here, or it opens only once in a process: {}", failure.text)
         }
