@@ -205,6 +205,63 @@ static void communicators(int argc, char **argv)
 }
 
 /* Messages of the library's and of MPI's own calls meet with DTL_COMM_NO_DUP, and only then. */
+/* As many as MPI has, or 1100: when it has no more, what was begun is given back. */
+static void many(int argc, char **argv)
+{
+    static dtl_comm_t all[1100], next;
+    const size_t most = sizeof all / sizeof *all;
+    size_t first = 0, count;
+    begin(argc, argv);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* its own answer to a dup that fails is the end */
+    for (int round = 0; round < 4; round++) {
+        dtl_status_t status = DTL_SUCCESS;
+        for (count = 0; count < most && status == DTL_SUCCESS; count += status == DTL_SUCCESS) {
+            if (count == 0 || round % 2 == 0) status = adopt(MPI_COMM_WORLD, &all[count]);
+            else status = dtl_comm_dup(all[0], &all[count]);
+        }
+        CHECK(status == DTL_SUCCESS || status == DTL_ERROR_MPI);
+        /* One place is left, which is too little, or none; both ways to fail. */
+        for (int again = 0; again < 3 && status != DTL_SUCCESS; again++) {
+            CHECK_STATUS(adopt(MPI_COMM_WORLD, &next), DTL_ERROR_MPI);
+        }
+        if (round == 0) first = count;
+        CHECK(count == first);
+        use(all[count - 1]);
+        while (count > 0) CHECK_OK(dtl_comm_destroy(all[--count]));
+    }
+    CHECK_OK(dtl_finalize());
+    MPI_Finalize();
+}
+
+/* MPI gives the numbers of its requests again: what was noted of one must not be taken for another's. */
+static void withdrawn(int argc, char **argv)
+{
+    char large[1000] = {0};
+    int64_t word = 0;
+    dtl_comm_t comm;
+    dtl_request_t request;
+    dtl_message_t message;
+    dtl_recv_info_t info;
+    begin(argc, argv);
+    CHECK_OK(adopt(MPI_COMM_WORLD, &comm));
+    if (rank == 1) CHECK_OK(dtl_comm_send(comm, large, sizeof large, DTL_DTYPE_BYTE, 0, 9));
+    if (rank == 0) {
+        CHECK_OK(dtl_comm_mprobe(comm, 1, 9, &message, &info));
+        CHECK_OK(dtl_comm_imrecv(message, &word, 1, DTL_DTYPE_INT64, &request));
+        CHECK_OK(dtl_request_cancel(request)); /* too late */
+        CHECK_STATUS(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, &info), DTL_ERROR_TRUNCATED);
+        CHECK(info.size_bytes == sizeof large);
+        for (int i = 0; i < 100; i++) {
+            CHECK_OK(dtl_comm_irecv(comm, &word, 1, DTL_DTYPE_INT64, 1, 10, &request));
+            CHECK_OK(dtl_request_cancel(request));
+            CHECK_STATUS(dtl_request_wait(request, UINT64_C(10000000000), NULL), DTL_ERROR_CANCELED);
+        }
+    }
+    CHECK_OK(dtl_comm_barrier(comm));
+    CHECK_OK(dtl_finalize());
+    MPI_Finalize();
+}
+
 static void without_dup(int argc, char **argv)
 {
     dtl_comm_t on, beside;
@@ -330,6 +387,8 @@ int main(int argc, char **argv)
                  {"started-here", started_here},
                  {"ended-by-the-program", ended_by_the_program},
                  {"communicators", communicators},
+                 {"many", many},
+                 {"withdrawn", withdrawn},
                  {"without-dup", without_dup},
                  {"threads", threads}};
     CHECK(argc >= 2);

@@ -80,8 +80,9 @@ fn connect(mpi: &'static session::Mpi, comm: Handle, args: &OpenArgs) -> Result<
     let copy = transport::duplicate(mpi, comm)?;
     // A rank that takes turns must not stay inside MPI while another of its threads is waited for.
     let own = args.own_algorithms || mpi.level() == ThreadLevel::Serialized;
-    if !agree(mpi, copy, own)? {
-        let user = if is_borrowed { comm } else { transport::duplicate(mpi, copy)? };
+    if !transport::or_free(mpi, &[copy], agree(mpi, copy, own))? {
+        let user = if is_borrowed { Ok(comm) } else { transport::duplicate(mpi, copy) };
+        let user = transport::or_free(mpi, &[copy], user)?;
         return Ok(Box::new(Endpoint::open(mpi, user, copy, is_borrowed)?));
     }
     drop(turn);

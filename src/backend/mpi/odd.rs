@@ -48,10 +48,10 @@ impl Oddities {
         Some(odd)
     }
 
-    /// Marks a receive as withdrawn; false: it was already.
+    /// Marks a receive as withdrawn; false: it was already, or has been matched.
     pub(super) fn cancel(&self, request: Handle) -> bool {
         let mut list = self.list.lock();
-        if list.iter().any(|(known, odd)| *known == request && matches!(odd, Odd::Canceled)) {
+        if list.iter().any(|(known, _)| *known == request) {
             return false;
         }
         list.push((request, Odd::Canceled));

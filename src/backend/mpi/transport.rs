@@ -59,8 +59,17 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// Opens one over two communicators of MPI's with the same ranks; collective over them. A borrowed `user` stays
-    /// the program's. In a turn.
+    /// the program's; what is ours is freed if it fails. In a turn.
     pub(super) fn open(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
+        let ours = [inner, user];
+        or_free(
+            mpi,
+            ours.get(..2 - usize::from(is_borrowed)).unwrap_or(&ours),
+            Endpoint::over(mpi, user, inner, is_borrowed),
+        )
+    }
+
+    fn over(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
         let (rank, size) = place_in(mpi, inner)?;
         let mut endpoint = Endpoint {
             mpi,
@@ -90,8 +99,9 @@ impl Endpoint {
         self.mpi.check("MPI_Comm_split_type", code)?;
         // SAFETY: the communicator was just made.
         let code = unsafe { (self.mpi.call.MPI_Comm_size)(node, &raw mut size) };
-        self.mpi.check("MPI_Comm_size", code)?;
+        let sized = self.mpi.check("MPI_Comm_size", code);
         free(self.mpi, node)?;
+        sized?;
         Ok(size == self.size)
     }
 
@@ -163,7 +173,8 @@ impl Endpoint {
         let everybody = ranks.len() == self.size.unsigned_abs() as usize
             && (0..).zip(ranks).all(|(at, rank)| at == *rank);
         let comm = if everybody { duplicate(self.mpi, self.user)? } else { self.group_comm(ranks, number)? };
-        Endpoint::open(self.mpi, comm, duplicate(self.mpi, comm)?, false)
+        let copy = or_free(self.mpi, &[comm], duplicate(self.mpi, comm))?;
+        Endpoint::open(self.mpi, comm, copy, false)
     }
 
     fn group_comm(&self, ranks: &[i32], number: u32) -> Result<Handle> {
@@ -185,7 +196,7 @@ impl Endpoint {
             self.mpi.check("MPI_Group_free", code)?;
         }
         self.mpi.check("MPI_Comm_create_group", made)?;
-        self.mpi.make_quiet(comm)?;
+        or_free(self.mpi, &[comm], self.mpi.make_quiet(comm))?;
         Ok(comm)
     }
 
@@ -254,8 +265,18 @@ pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
     // SAFETY: a communicator of MPI's; a writable local.
     let code = unsafe { (mpi.call.MPI_Comm_dup)(comm, &raw mut copy) };
     mpi.check("MPI_Comm_dup", code)?;
-    mpi.make_quiet(copy)?;
+    or_free(mpi, &[copy], mpi.make_quiet(copy))?;
     Ok(copy)
+}
+
+/// The outcome. If it is a failure, communicators of ours that were made for it are freed: MPI has few (MPICH 2048).
+pub(super) fn or_free<T>(mpi: &Mpi, comms: &[Handle], outcome: Result<T>) -> Result<T> {
+    outcome.inspect_err(|_| {
+        for comm in comms {
+            // The failure is what is told.
+            let _ = free(mpi, *comm);
+        }
+    })
 }
 
 /// This process' rank in a communicator of MPI's, and its size.
@@ -360,10 +381,11 @@ impl Transport for Endpoint {
         let (known, is_send) = request_of(op);
         let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(Some(self.gone(known))) };
         let (mut request, mut over, mut status) = (known, 0, Status::new());
+        // Taken before: once it is over, MPI gives its number to a request of another thread.
+        let odd = self.odd.any().then(|| self.odd.take(known)).flatten();
         // SAFETY: a request of ours that nobody else asks after now; writable locals.
         let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
         if code != 0 {
-            let odd = self.odd.take(known);
             let done = self.failed("MPI_Test", code, &status);
             if request != self.mpi.k.request_null {
                 // SAFETY: a failed request that MPI left to us.
@@ -373,9 +395,10 @@ impl Transport for Endpoint {
             return Ok(Some(done));
         }
         if over == 0 {
+            odd.into_iter().for_each(|odd| self.odd.add(known, odd));
             return Ok(None);
         }
-        match self.odd.any().then(|| self.odd.take(known)).flatten() {
+        match odd {
             Some(odd) => self.finish_odd(odd, is_send, &status).map(Some),
             None => Ok(Some(self.done(is_send, &status))),
         }
