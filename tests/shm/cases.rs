@@ -300,6 +300,8 @@ fn taken(comm: &Rank) {
         let gone = send(comm, &Buffer::filled(100_000, 9), other, 0x100);
         comm.cancel(gone).expect("cancel");
         assert_eq!(wait(comm, gone).status, DTL_ERROR_CANCELED);
+        // Until the other rank has withdrawn its own, a look may see it.
+        barrier(comm);
         let sent = [
             send(comm, &data[0], other, 0x101),
             ssend(comm, &data[1], other, 0x102),
