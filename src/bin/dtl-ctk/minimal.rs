@@ -215,7 +215,7 @@ unsafe extern "C" fn isend(
     let late = fault::is("comm.isend.reads_late") && size_bytes > 10_000;
     let from = if late { buffer.expose_provenance() } else { 0 };
     if fault::is("comm.isend.leaks") {
-        Box::leak(Box::new(word));
+        std::hint::black_box(Box::leak(Box::new(word)));
     }
     let message = spoiled(Message { source: rank.rank, word, bytes, from });
     let op = rank.next_op();
