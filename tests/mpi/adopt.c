@@ -72,6 +72,12 @@ static void dtl_ends_first(int argc, char **argv)
         use(comm);
         CHECK_OK(open_desc(NULL, 0, &comm)); /* and the world without naming it */
         use(comm);
+        if (size > 1 && getenv("DTL_TIMEOUT") == NULL) {
+            /* MPI has run it: no algorithm of the library's is told to have been used. */
+            char told[4096];
+            CHECK_OK(dtl_explain(told, sizeof told, NULL));
+            CHECK(strstr(told, "allreduce") != NULL && strstr(told, "first used") == NULL);
+        }
         CHECK_OK(dtl_finalize());
         CHECK(!says(MPI_Finalized)); /* it is the program's */
         CHECK_OK(dtl_init(NULL));

@@ -58,11 +58,14 @@ impl Comm {
             seen.fetch_or(1 << (algorithm as u32), Ordering::Relaxed);
         }
         let topic = format!("{} {algorithm:?}", kind.name());
-        let text = format!(
-            "first used with {bytes} bytes over {} ranks ({})",
-            self.size,
-            self.link.kind.to_string_lossy()
-        );
+        // What the transport runs itself is not ours to choose for.
+        let first = if self.link.transport.has_collectives() {
+            "only where the transport does not run it itself; first considered"
+        } else {
+            "first used"
+        };
+        let kind = self.link.kind.to_string_lossy();
+        let text = format!("{first} with {bytes} bytes over {} ranks ({kind})", self.size);
         explain::chose(&topic, &text);
     }
 }
