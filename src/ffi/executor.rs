@@ -134,9 +134,10 @@ pub extern "C" fn dtl_executor_parallel_for(
     r#fn: dtl_range_fn_t,
     user: *mut c_void,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| Ok((given(r#fn, "fn")?, pin(inside, executor)?)),
-        |(body, executor)| executor.parallel_for((begin, end), grain, body, Addr::new(user)),
+    let Some(body) = r#fn else { return guard::call(|_| given(r#fn, "fn").map(drop)) };
+    guard::hold(
+        |inside| objects::hold::<Executor>(inside, executor.id),
+        |executor| executor.parallel_for((begin, end), grain, body, Addr::new(user)),
     )
 }
 

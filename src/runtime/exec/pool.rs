@@ -1,11 +1,12 @@
 //! A pool of host threads that share loops with their callers.
 //!
-//! A loop is cut into pieces of one size; whoever is free takes the next one, the caller too. So a
-//! loop always gets done, nested or not, whether or not a worker comes to help: the caller waits
-//! only for pieces that a worker has already begun, and those wait at most for loops nested deeper.
-//! Workers are made at first use and park when there is nothing to do.
+//! A loop is cut into pieces of one size, and every thread has its share of them; who is through takes from
+//! the others. The caller does so too. So a loop always gets done, nested or not, whether or not a worker comes
+//! to help: the caller waits only for workers who are at a piece of it, and those wait at most for loops
+//! nested deeper. Workers are made at first use; without work they soon sleep.
 //!
-//! Not here: kinds of executors and what a user sees (`executor`).
+//! Not here: kinds of executors and what a user sees (`executor`), how threads meet (`sys::team`), how
+//! pieces change hands (`sys::share`). Why it is as it is: docs/explanation/executor.md.
 
 use super::fence::Fence;
 use super::outcome;
@@ -14,17 +15,19 @@ use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
 use crate::sys::lock::{Condvar, Mutex};
 use crate::sys::machine;
+use crate::sys::share::{self, Shares};
+use crate::sys::team::{PLACES, Team};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, ThreadId};
 
 /// Pieces per thread when the caller leaves the grain to us: enough to even out uneven pieces.
 const PIECES_PER_THREAD: u64 = 4;
-/// Polls before a caller parks while workers finish its last pieces.
-const SPINS: u32 = 200;
+/// Sleepers that one thread wakes; these wake others.
+const WAKES: u32 = 2;
 /// Largest pool: beyond it a number is surely a mistake.
 pub const LARGEST: u32 = 4096;
 
@@ -94,35 +97,36 @@ pub struct Pool {
 }
 
 struct Shared {
+    team: Team<Loop>,
+    /// The pieces of the loop in each of the team's places.
+    shares: Box<[Shares]>,
+    /// Workers that were made.
+    hired: AtomicUsize,
+    /// Tasks that wait for a worker: a hint to look.
+    queued: AtomicUsize,
+    closing: AtomicBool,
     state: Mutex<State>,
-    /// Workers wait here.
-    work: Condvar,
-    /// Callers wait here for helpers to leave; synchronizers for tasks.
+    /// Synchronizers wait here for tasks.
     change: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    loops: Vec<Arc<Loop>>,
     tasks: VecDeque<Box<dyn FnOnce() -> Result<()> + Send>>,
     workers: Vec<JoinHandle<()>>,
     ids: Vec<ThreadId>,
-    parked: usize,
-    closing: bool,
     /// Tasks queued or running.
     unfinished: usize,
     failure: Option<Error>,
 }
 
-/// A loop in progress.
+/// A loop in progress, on its caller's stack.
 struct Loop {
     begin: u64,
     end: u64,
     grain: u64,
-    pieces: u64,
-    next: AtomicU64,
-    helpers: AtomicUsize,
     body: Body,
+    has_failed: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
 
@@ -130,9 +134,17 @@ impl Pool {
     /// A pool of `size` threads, callers included. Makes no thread yet.
     #[must_use]
     pub fn new(size: u32) -> Self {
-        let shared =
-            Shared { state: Mutex::new(State::default()), work: Condvar::new(), change: Condvar::new() };
-        Pool { size: size.max(1), shared: Arc::new(shared) }
+        let size = size.max(1);
+        let shared = Shared {
+            team: Team::new(size > machine::usable_cores()),
+            shares: (0..PLACES).map(|_| Shares::new(size as usize)).collect(),
+            hired: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            state: Mutex::new(State::default()),
+            change: Condvar::new(),
+        };
+        Pool { size, shared: Arc::new(shared) }
     }
 
     /// Number of threads, the caller included.
@@ -150,56 +162,41 @@ impl Pool {
 
     /// Runs begin … end-1 (begin ≤ end) in pieces of `grain` (0 = choose); the caller takes part.
     pub fn run(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
-        let iterations = end - begin;
-        let grain = if grain == 0 { self.grain(iterations) } else { grain };
-        let pieces = iterations.div_ceil(grain);
-        if pieces <= 1 || self.size == 1 {
+        let grain = if grain == 0 { self.grain(end - begin) } else { grain };
+        if end - begin <= grain || self.size == 1 {
             return run_in_order(begin, end, grain, &body);
         }
-        let work = Arc::new(Loop {
-            begin,
-            end,
-            grain,
-            pieces,
-            next: AtomicU64::new(0),
-            helpers: AtomicUsize::new(0),
-            body,
-            failure: Mutex::new(None),
-        });
-        self.invite(&work);
-        work.take_part();
-        self.part_with(&work);
-        let failure = work.failure.lock().take();
-        failure.map_or(Ok(()), Err)
+        // Seven loops at once are more than enough for the workers: another caller goes on alone.
+        let place = self.shared.team.claim();
+        let Some((mut place, shares)) =
+            place.and_then(|it| self.shared.shares.get(it.index()).map(|s| (it, s)))
+        else {
+            return run_in_order(begin, end, grain, &body);
+        };
+        let round = grain.saturating_mul(share::MOST);
+        let has_failed = AtomicBool::new(false);
+        let mut work = Loop { begin, end, grain, body, has_failed, failure: Mutex::new(None) };
+        while work.begin < end && !*work.has_failed.get_mut() {
+            work.end = work.begin + round.min(end - work.begin);
+            let pieces = (work.end - work.begin).div_ceil(grain);
+            let helpers = self.hire(pieces - 1);
+            shares.deal(pieces);
+            place.open(&work, helpers.min(WAKES), || work.take_part(shares, 0, || ()));
+            work.begin = work.end;
+        }
+        drop(place);
+        work.failure.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Shows a loop to the workers.
-    fn invite(&self, work: &Arc<Loop>) {
-        let mut state = self.shared.state.lock();
-        let wanted = usize::try_from(work.pieces - 1).unwrap_or(usize::MAX).min(self.size as usize - 1);
-        while state.workers.len() < wanted && self.add_worker(&mut state).is_ok() {}
-        state.loops.push(Arc::clone(work));
-        if wanted >= state.parked {
-            self.shared.work.notify_all();
-        } else {
-            for _ in 0..wanted {
-                self.shared.work.notify_one();
-            }
+    /// Sees to it that there are workers for so many pieces; how many could help.
+    #[inline]
+    fn hire(&self, pieces: u64) -> u32 {
+        let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.size - 1);
+        if self.shared.hired.load(Ordering::Relaxed) < wanted as usize {
+            let mut state = self.shared.state.lock();
+            while state.workers.len() < wanted as usize && self.add_worker(&mut state).is_ok() {}
         }
-    }
-
-    /// Waits until no worker is inside the loop any more.
-    fn part_with(&self, work: &Arc<Loop>) {
-        let mut spins = 0;
-        while work.helpers.load(Ordering::Acquire) > 0 && spins < SPINS {
-            std::hint::spin_loop();
-            spins += 1;
-        }
-        let mut state = self.shared.state.lock();
-        state.loops.retain(|other| !Arc::ptr_eq(other, work));
-        while work.helpers.load(Ordering::Acquire) > 0 {
-            state = self.shared.change.wait(state);
-        }
+        wanted
     }
 
     /// Queues a task that a worker runs; its failure is the next `synchronize`'s.
@@ -225,7 +222,7 @@ impl Pool {
 
     fn spawn_with(&self, make: impl FnOnce() -> Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()> {
         let mut state = self.shared.state.lock();
-        if state.closing {
+        if self.shared.closing.load(Ordering::Relaxed) {
             return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed and takes no more work");
         }
         if state.unfinished >= state.workers.len() && state.workers.len() < self.size as usize {
@@ -236,20 +233,22 @@ impl Pool {
         }
         state.tasks.push_back(make());
         state.unfinished += 1;
-        // All of them: a wake-up meant for a loop's helper must not be the only one.
-        self.shared.work.notify_all();
+        self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        drop(state);
+        self.shared.team.announce(1);
         Ok(())
     }
 
     fn add_worker(&self, state: &mut State) -> Result<()> {
-        if state.closing {
+        if self.shared.closing.load(Ordering::Relaxed) {
             return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed");
         }
-        let shared = Arc::clone(&self.shared);
-        match thread::Builder::new().name("dtl-pool".into()).spawn(move || shared.work_off()) {
+        let (shared, member) = (Arc::clone(&self.shared), state.workers.len() + 1);
+        match thread::Builder::new().name("dtl-pool".into()).spawn(move || shared.work_off(member)) {
             Ok(worker) => {
                 state.ids.push(worker.thread().id());
                 state.workers.push(worker);
+                self.shared.hired.store(state.workers.len(), Ordering::Relaxed);
                 Ok(())
             }
             Err(error) => {
@@ -276,11 +275,11 @@ impl Pool {
     /// Finishes the tasks queued and ends the workers (without waiting, if called by one of them).
     pub fn close(&self) {
         let mut state = self.shared.state.lock();
-        state.closing = true;
+        self.shared.closing.store(true, Ordering::Release);
         let workers = std::mem::take(&mut state.workers);
         let own = state.ids.contains(&thread::current().id());
-        self.shared.work.notify_all();
         drop(state);
+        self.shared.team.announce(u32::MAX);
         if !own {
             workers.into_iter().for_each(|worker| drop(worker.join()));
         }
@@ -295,58 +294,66 @@ impl Drop for Pool {
 
 impl Shared {
     /// A worker's life.
-    fn work_off(&self) {
-        let mut state = self.state.lock();
+    fn work_off(&self, member: usize) {
         loop {
-            if let Some(work) = state.loops.iter().find(|work| work.has_pieces()).cloned() {
-                work.helpers.fetch_add(1, Ordering::Relaxed);
-                drop(state);
-                work.take_part();
-                state = self.state.lock();
-                if work.helpers.fetch_sub(1, Ordering::Release) == 1 {
-                    self.change.notify_all();
+            let seen = self.team.news();
+            self.team.visit(|place, work| {
+                if let Some(shares) = self.shares.get(place) {
+                    work.take_part(shares, member, || self.pass_on(shares.is_any_left()));
                 }
-            } else if let Some(task) = state.tasks.pop_front() {
-                drop(state);
-                let result = caught(task);
-                state = self.state.lock();
-                state.unfinished -= 1;
-                if let Err(error) = result {
-                    state.failure.get_or_insert(error);
-                }
-                if state.unfinished == 0 {
-                    self.change.notify_all();
-                }
-            } else if state.closing {
+            });
+            if self.queued.load(Ordering::Relaxed) > 0 {
+                self.run_task();
+            } else if self.closing.load(Ordering::Acquire) {
                 return;
             } else {
-                state.parked += 1;
-                state = self.work.wait(state);
-                state.parked -= 1;
+                self.team.rest(seen);
             }
+        }
+    }
+
+    /// Who has found work wakes others if there is more: so one call wakes few, and soon all are awake.
+    fn pass_on(&self, is_more: bool) {
+        if self.team.has_sleepers() && (is_more || self.queued.load(Ordering::Relaxed) > 0) {
+            self.team.wake(WAKES);
+        }
+    }
+
+    fn run_task(&self) {
+        let Some(task) = self.state.lock().tasks.pop_front() else { return };
+        self.queued.fetch_sub(1, Ordering::Relaxed);
+        self.pass_on(false);
+        let result = caught(task);
+        let mut state = self.state.lock();
+        state.unfinished -= 1;
+        if let Err(error) = result {
+            state.failure.get_or_insert(error);
+        }
+        if state.unfinished == 0 {
+            self.change.notify_all();
         }
     }
 }
 
 impl Loop {
-    fn has_pieces(&self) -> bool {
-        self.next.load(Ordering::Relaxed) < self.pieces
-    }
-
-    /// Takes pieces until none is left or one has failed.
-    fn take_part(&self) {
-        loop {
-            let piece = self.next.fetch_add(1, Ordering::Relaxed);
-            if piece >= self.pieces {
+    /// Takes pieces until none is left or one has failed; `first` is called with the first one in hand.
+    fn take_part(&self, shares: &Shares, member: usize, first: impl FnOnce()) {
+        let mut piece = shares.take(member);
+        if piece.is_some() {
+            first();
+        }
+        while let Some(index) = piece {
+            if self.has_failed.load(Ordering::Relaxed) {
                 return;
             }
-            let begin = self.begin + piece * self.grain;
+            let begin = self.begin + index * self.grain;
             let end = begin + self.grain.min(self.end - begin);
             if let Err(error) = caught(|| self.body.call(begin, end)) {
-                self.next.fetch_max(self.pieces, Ordering::Relaxed);
+                self.has_failed.store(true, Ordering::Relaxed);
                 self.failure.lock().get_or_insert(error);
                 return;
             }
+            piece = shares.take(member);
         }
     }
 }
