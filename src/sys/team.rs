@@ -25,7 +25,7 @@ use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Orderi
 use std::ptr;
 
 /// Jobs that can be shown at once. Three of them share the line with the news.
-pub const PLACES: usize = sync::size(7, 2);
+pub const PLACES: usize = sync::size(7, 1);
 
 /// Members may enter.
 const OPEN: u32 = 1 << 31;
@@ -78,7 +78,7 @@ impl<J: Sync> Team<J> {
     #[inline]
     pub fn claim(&self) -> Option<Claim<'_, J>> {
         for (index, (owned, place)) in self.owned.0.iter().zip(&self.board.places).enumerate() {
-            if !owned.load(Ordering::Relaxed) && !owned.swap(true, Ordering::Acquire) {
+            if owned.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return Some(Claim { team: self, owned, place, index });
             }
         }
