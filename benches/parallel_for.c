@@ -1,6 +1,6 @@
 // Loops on a pool of the library's next to the same loops by libgomp with active waiting, in turn.
 //
-//     cc -O2 -fopenmp benches/parallel_for.c $(pkg-config --cflags --libs libdtl) -o parallel_for && ./parallel_for [threads]
+//     cc -O2 -fopenmp benches/parallel_for.c $(pkg-config --cflags --libs libdtl) -o parallel_for && ./parallel_for [threads [part of a row's name]]
 //
 // Prints microseconds per loop: the 10th percentile over many short batches, and the ratio of the two;
 // last, how many of a loop's iterations another thread than the caller has done. libgomp's threads
@@ -21,12 +21,14 @@ enum { TURNS = 40, BATCHES = 60, WARM_UP = 60, MOST = 10000000, MOST_THREADS = 6
 
 struct work {
     float a, *x, *y;
-    int arrived, threads, elsewhere;
+    double sum;
+    int arrived, threads;
+    long elsewhere;
     pthread_t caller;
 };
 typedef struct {
     const char *name;
-    dtl_range_fn_t body;
+    dtl_range_fn_t body; // NULL: the sum of x
     uint64_t iterations, grain;
     int loops; // in a batch
 } row_t;
@@ -98,11 +100,11 @@ static dtl_status_t count_elsewhere(uint64_t begin, uint64_t end, void *user)
 {
     struct work *work = user;
     if (!pthread_equal(work->caller, pthread_self()))
-        __atomic_fetch_add(&work->elsewhere, (int)(end - begin), __ATOMIC_RELAXED);
+        __atomic_fetch_add(&work->elsewhere, (long)(end - begin), __ATOMIC_RELAXED);
     return saxpy(begin, end, user);
 }
 
-static void by_omp(const row_t *row, struct work *work)
+static void loop_by_omp(const row_t *row, struct work *work)
 {
     const uint64_t n = row->iterations, of = (uint64_t)threads;
 #pragma omp parallel num_threads(threads)
@@ -112,9 +114,43 @@ static void by_omp(const row_t *row, struct work *work)
     }
 }
 
-static void by_dtl(const row_t *row, struct work *work)
+static void loop_by_dtl(const row_t *row, struct work *work)
 {
     DTL_CHECK(dtl_executor_parallel_for(executor, 0, row->iterations, row->grain, row->body, work));
+}
+
+static dtl_status_t add_up(uint64_t begin, uint64_t end, void *acc, void *user)
+{
+    const float *x = ((const struct work *)user)->x;
+    double sum = *(double *)acc;
+    for (uint64_t i = begin; i < end; i++) sum += x[i];
+    *(double *)acc = sum;
+    return DTL_SUCCESS;
+}
+
+static void join_sums(void *into, const void *from, void *user)
+{
+    (void)user;
+    *(double *)into += *(const double *)from;
+}
+
+static void sum_by_omp(const row_t *row, struct work *work)
+{
+    const uint64_t n = row->iterations, of = (uint64_t)threads;
+    double sum = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+    {
+        const uint64_t t = (uint64_t)omp_get_thread_num();
+        (void)add_up(n * t / of, n * (t + 1) / of, &sum, work);
+    }
+    work->sum = sum;
+}
+
+static void sum_by_dtl(const row_t *row, struct work *work)
+{
+    const double zero = 0;
+    DTL_CHECK(dtl_executor_parallel_reduce(executor, 0, row->iterations, row->grain, sizeof zero, &zero, add_up,
+                                           join_sums, work, &work->sum));
 }
 
 static double batch(void (*run)(const row_t *, struct work *), const row_t *row, struct work *work)
@@ -122,6 +158,15 @@ static double batch(void (*run)(const row_t *, struct work *), const row_t *row,
     const double start = now_us();
     for (int i = 0; i < row->loops; i++) run(row, work);
     return (now_us() - start) / row->loops;
+}
+
+// All threads are there, and know the loop.
+static void warm_up(void (*run)(const row_t *, struct work *), const row_t *row,
+                    void (*loop)(const row_t *, struct work *), struct work *work)
+{
+    const row_t all = {"", meet, (uint64_t)threads, 1, 1};
+    for (int i = 0; i < 5; i++) loop(&all, work);
+    for (int i = 0; i < WARM_UP && i < 4 * row->loops; i++) run(row, work);
 }
 
 static int ascending(const void *a, const void *b)
@@ -133,6 +178,8 @@ static int ascending(const void *a, const void *b)
 
 static void measure(const row_t *row, struct work *work)
 {
+    void (*const by_omp)(const row_t *, struct work *) = row->body != NULL ? loop_by_omp : sum_by_omp;
+    void (*const by_dtl)(const row_t *, struct work *) = row->body != NULL ? loop_by_dtl : sum_by_dtl;
     static double omp[TURNS * BATCHES], dtl[TURNS * BATCHES];
     const int batches = row->iterations >= MOST ? 2 : row->iterations >= 100000 ? 20 : BATCHES;
     for (int i = 0; i < TURNS * BATCHES; i++) omp[i] = dtl[i] = 1e30;
@@ -140,27 +187,29 @@ static void measure(const row_t *row, struct work *work)
         omp_set_num_threads(threads);
 #pragma omp parallel num_threads(threads)
         pin(omp_get_thread_num());
-        for (int i = 0; i < WARM_UP && i < 4 * row->loops; i++) by_omp(row, work);
+        warm_up(by_omp, row, loop_by_omp, work);
         for (int i = 0; i < batches; i++) omp[turn * batches + i] = batch(by_omp, row, work);
         omp_pause_resource_all(omp_pause_soft);
-        for (int i = 0; i < WARM_UP && i < 4 * row->loops; i++) by_dtl(row, work);
+        warm_up(by_dtl, row, loop_by_dtl, work);
         for (int i = 0; i < batches; i++) dtl[turn * batches + i] = batch(by_dtl, row, work);
     }
     qsort(omp, TURNS * BATCHES, sizeof *omp, ascending);
     qsort(dtl, TURNS * BATCHES, sizeof *dtl, ascending);
-    const double o = omp[TURNS * batches / 10], d = dtl[TURNS * batches / 10];
-    printf("| %-30s | %9.3f | %9.3f | %5.2f |\n", row->name, o, d, d / o);
+    const int p10 = TURNS * batches / 10, p50 = TURNS * batches / 2;
+    printf("| %-31s | %9.3f | %9.3f | %5.2f | %9.3f | %9.3f | %5.2f |\n", row->name, omp[p10], dtl[p10],
+           dtl[p10] / omp[p10], omp[p50], dtl[p50], dtl[p50] / omp[p50]);
     fflush(stdout);
 }
 
-static void share(const char *name, uint64_t iterations, struct work *work)
+// How much of a loop the caller does not do itself.
+static void share(const char *name, uint64_t iterations, int loops, struct work *work)
 {
-    enum { LOOPS = 2000 };
+    const row_t row = {name, count_elsewhere, iterations, 0, loops};
+    warm_up(loop_by_dtl, &row, loop_by_dtl, work);
     work->elsewhere = 0;
-    for (int i = 0; i < LOOPS; i++)
-        DTL_CHECK(dtl_executor_parallel_for(executor, 0, iterations, 0, count_elsewhere, work));
+    for (int i = 0; i < loops; i++) loop_by_dtl(&row, work);
     printf("%s: %.1f %% of the iterations ran in other threads than the caller\n", name,
-           100.0 * work->elsewhere / ((double)LOOPS * (double)iterations));
+           100.0 * (double)work->elsewhere / ((double)loops * (double)iterations));
 }
 
 int main(int argc, char **argv)
@@ -195,12 +244,17 @@ int main(int argc, char **argv)
         {"saxpy of 100 K", saxpy, 100000, 0, 5},
         {"saxpy of 10 M", saxpy, MOST, 0, 1},
         {"uneven, 500 iterations", uneven, 500, 0, 10},
+        {"sum of 1 K", NULL, 1000, 0, 100},
+        {"sum of 100 K", NULL, 100000, 0, 5},
     };
-    printf("| us per loop, %2d threads         |   libgomp |       dtl | ratio |\n|---|---|---|---|\n", threads);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) measure(&rows[i], &work);
-    share("saxpy of 1 K", 1000, &work);
-    share("saxpy of 10 K", 10000, &work);
-    share("saxpy of 100 K", 100000, &work);
+    printf("| us per loop, %2d threads         |   libgomp |       dtl | ratio |  (median) |       dtl | ratio |\n"
+           "|---|---|---|---|---|---|---|\n", threads);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (argc < 3 || strstr(rows[i].name, argv[2]) != NULL) measure(&rows[i], &work);
+    }
+    share("saxpy of 1 K", 1000, 10000, &work);
+    share("saxpy of 10 K", 10000, 5000, &work);
+    share("saxpy of 100 K", 100000, 1000, &work);
     DTL_CHECK(dtl_executor_destroy(executor));
     return 0;
 }

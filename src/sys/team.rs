@@ -125,19 +125,24 @@ impl<J: Sync> Team<J> {
         }
     }
 
-    /// Waits until the count of news is not `seen` any more (or for no reason at all).
-    pub fn rest(&self, seen: u32) {
+    /// Waits until the count of news is not `seen` any more (or for no reason at all), looking at it after
+    /// every so many pauses.
+    pub fn rest(&self, seen: u32, pauses: u32) {
         let mut patience = Patience::new(self.is_crowded);
         while self.news() == seen {
-            if !patience.pause() {
-                let before = self.board.news.fetch_add(1, Ordering::Relaxed);
-                if (before >> 32) as u32 == seen {
-                    futex::wait_upper(&self.board.news, seen);
-                }
-                self.board.news.fetch_sub(1, Ordering::Relaxed);
-                return;
+            if !(0..pauses).all(|_| patience.pause()) {
+                return self.sleep(seen);
             }
         }
+    }
+
+    #[cold]
+    fn sleep(&self, seen: u32) {
+        let before = self.board.news.fetch_add(1, Ordering::Relaxed);
+        if (before >> 32) as u32 == seen {
+            futex::wait_upper(&self.board.news, seen);
+        }
+        self.board.news.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -250,7 +255,7 @@ mod tests {
                 job.fetch_add(1, Ordering::Relaxed);
             });
             if !stop.load(Ordering::Acquire) {
-                team.rest(seen);
+                team.rest(seen, 1);
             }
         }
     }

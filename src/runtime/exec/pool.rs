@@ -13,6 +13,7 @@ use super::outcome;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
+use crate::sys::clock::now_ns;
 use crate::sys::lock::{Condvar, Mutex};
 use crate::sys::machine;
 use crate::sys::share::{self, Shares};
@@ -26,6 +27,12 @@ use std::thread::{self, JoinHandle, ThreadId};
 
 /// Pieces per thread when the caller leaves the grain to us: enough to even out uneven pieces.
 const PIECES_PER_THREAD: u64 = 4;
+/// A worker's share of a loop that is worth its help: as long as the cache lines take that it costs.
+const WORTH_HELPING_NS: u64 = 500;
+/// One of so many loops is measured.
+const SAMPLE: u32 = 4;
+/// Most pauses between two looks of a worker (just under a microsecond).
+const LAZIEST: u32 = 32;
 /// Sleepers that one thread wakes; these wake others.
 const WAKES: u32 = 2;
 /// Largest pool: beyond it a number is surely a mistake.
@@ -92,11 +99,11 @@ pub fn forget_machine() {
 
 /// See the module's text.
 pub struct Pool {
-    size: u32,
     shared: Arc<Shared>,
 }
 
 struct Shared {
+    size: u32,
     team: Team<Loop>,
     /// The pieces of the loop in each of the team's places.
     shares: Box<[Shares]>,
@@ -136,6 +143,7 @@ impl Pool {
     pub fn new(size: u32) -> Self {
         let size = size.max(1);
         let shared = Shared {
+            size,
             team: Team::new(size > machine::usable_cores()),
             shares: (0..PLACES).map(|_| Shares::new(size as usize)).collect(),
             hired: AtomicUsize::new(0),
@@ -144,26 +152,26 @@ impl Pool {
             state: Mutex::new(State::default()),
             change: Condvar::new(),
         };
-        Pool { size, shared: Arc::new(shared) }
+        Pool { shared: Arc::new(shared) }
     }
 
     /// Number of threads, the caller included.
     #[must_use]
     pub fn size(&self) -> u32 {
-        self.size
+        self.shared.size
     }
 
     /// The grain of a loop that leaves it open.
     #[must_use]
     pub fn grain(&self, iterations: u64) -> u64 {
-        let pieces = if self.size == 1 { 1 } else { u64::from(self.size) * PIECES_PER_THREAD };
+        let pieces = if self.shared.size == 1 { 1 } else { u64::from(self.shared.size) * PIECES_PER_THREAD };
         iterations.div_ceil(pieces).max(1)
     }
 
     /// Runs begin … end-1 (begin ≤ end) in pieces of `grain` (0 = choose); the caller takes part.
     pub fn run(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
         let grain = if grain == 0 { self.grain(end - begin) } else { grain };
-        if end - begin <= grain || self.size == 1 {
+        if end - begin <= grain || self.shared.size == 1 {
             return run_in_order(begin, end, grain, &body);
         }
         // Seven loops at once are more than enough for the workers: another caller goes on alone.
@@ -181,7 +189,7 @@ impl Pool {
             let pieces = (work.end - work.begin).div_ceil(grain);
             let helpers = self.hire(pieces - 1);
             shares.deal(pieces);
-            place.open(&work, helpers.min(WAKES), || work.take_part(shares, 0, || ()));
+            place.open(&work, helpers.min(WAKES), || work.take_part(shares, 0));
             work.begin = work.end;
         }
         drop(place);
@@ -191,7 +199,7 @@ impl Pool {
     /// Sees to it that there are workers for so many pieces; how many could help.
     #[inline]
     fn hire(&self, pieces: u64) -> u32 {
-        let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.size - 1);
+        let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.shared.size - 1);
         if self.shared.hired.load(Ordering::Relaxed) < wanted as usize {
             let mut state = self.shared.state.lock();
             while state.workers.len() < wanted as usize && self.add_worker(&mut state).is_ok() {}
@@ -225,7 +233,7 @@ impl Pool {
         if self.shared.closing.load(Ordering::Relaxed) {
             return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed and takes no more work");
         }
-        if state.unfinished >= state.workers.len() && state.workers.len() < self.size as usize {
+        if state.unfinished >= state.workers.len() && state.workers.len() < self.shared.size as usize {
             let added = self.add_worker(&mut state);
             if state.workers.is_empty() {
                 return added;
@@ -295,19 +303,27 @@ impl Drop for Pool {
 impl Shared {
     /// A worker's life.
     fn work_off(&self, member: usize) {
+        let mut zeal = Zeal::default();
         loop {
             let seen = self.team.news();
+            let mut has_worked = false;
             self.team.visit(|place, work| {
-                if let Some(shares) = self.shares.get(place) {
-                    work.take_part(shares, member, || self.pass_on(shares.is_any_left()));
+                let Some(shares) = self.shares.get(place) else { return };
+                if work.has_failed.load(Ordering::Relaxed) {
+                    return;
                 }
+                let Some(first) = shares.take(member) else { return };
+                self.pass_on(shares.is_any_left());
+                zeal.measure(work, self.size, || work.run_piece(first));
+                work.take_part(shares, member);
+                has_worked = true;
             });
             if self.queued.load(Ordering::Relaxed) > 0 {
                 self.run_task();
             } else if self.closing.load(Ordering::Acquire) {
                 return;
             } else {
-                self.team.rest(seen);
+                self.team.rest(seen, zeal.pauses(has_worked));
             }
         }
     }
@@ -336,25 +352,54 @@ impl Shared {
 }
 
 impl Loop {
-    /// Takes pieces until none is left or one has failed; `first` is called with the first one in hand.
-    fn take_part(&self, shares: &Shares, member: usize, first: impl FnOnce()) {
-        let mut piece = shares.take(member);
-        if piece.is_some() {
-            first();
-        }
-        while let Some(index) = piece {
-            if self.has_failed.load(Ordering::Relaxed) {
-                return;
+    /// Takes pieces until none is left or one has failed.
+    fn take_part(&self, shares: &Shares, member: usize) {
+        while !self.has_failed.load(Ordering::Relaxed) {
+            match shares.take(member) {
+                Some(piece) => self.run_piece(piece),
+                None => return,
             }
-            let begin = self.begin + index * self.grain;
-            let end = begin + self.grain.min(self.end - begin);
-            if let Err(error) = caught(|| self.body.call(begin, end)) {
-                self.has_failed.store(true, Ordering::Relaxed);
-                self.failure.lock().get_or_insert(error);
-                return;
-            }
-            piece = shares.take(member);
         }
+    }
+
+    fn run_piece(&self, piece: u64) {
+        let begin = self.begin + piece * self.grain;
+        let end = begin + self.grain.min(self.end - begin);
+        if let Err(error) = caught(|| self.body.call(begin, end)) {
+            self.has_failed.store(true, Ordering::Relaxed);
+            self.failure.lock().get_or_insert(error);
+        }
+    }
+}
+
+/// How soon a worker looks for news again. Every look takes a cache line from the callers, and every loop
+/// that it enters waits for it to leave: a loop of less than a microsecond is done sooner without it. So a
+/// worker that finds loops that short, or none of their pieces, looks less and less often.
+#[derive(Default)]
+struct Zeal {
+    visits: u32,
+    is_wasted: bool,
+    pauses: u32,
+}
+
+impl Zeal {
+    /// Runs a worker's first piece of a loop; now and then looks how long it takes.
+    fn measure(&mut self, work: &Loop, size: u32, run: impl FnOnce()) {
+        self.visits = self.visits.wrapping_add(1);
+        if self.pauses == 1 && self.visits % SAMPLE != 0 {
+            return run();
+        }
+        let begin = now_ns();
+        run();
+        let shares = (work.end - work.begin) / work.grain / u64::from(size);
+        self.is_wasted = (now_ns() - begin).saturating_mul(shares.max(1)) < WORTH_HELPING_NS;
+    }
+
+    /// Pauses before the next look.
+    fn pauses(&mut self, has_worked: bool) -> u32 {
+        let is_useful = has_worked && !self.is_wasted;
+        self.pauses = if is_useful { 1 } else { (2 * self.pauses).clamp(1, LAZIEST) };
+        self.pauses
     }
 }
 
@@ -372,4 +417,58 @@ pub fn run_in_order(begin: u64, end: u64, grain: u64, body: &Body) -> Result<()>
         at = stop;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn loop_of(pieces: u64) -> Loop {
+        let body = Body::Shared(Arc::new(|_, _| Ok(())));
+        let has_failed = AtomicBool::new(false);
+        Loop { begin: 5, end: 5 + 3 * pieces, grain: 3, body, has_failed, failure: Mutex::new(None) }
+    }
+
+    #[test]
+    fn a_worker_that_helps_little_looks_less_often() {
+        let mut zeal = Zeal::default();
+        let pauses: Vec<_> = (0..8).map(|_| zeal.pauses(false)).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 32, 32], "it found no pieces");
+        zeal.measure(&loop_of(8), 2, || std::thread::sleep(Duration::from_micros(1)));
+        assert_eq!(zeal.pauses(true), 1, "it helped");
+        for _ in 0..SAMPLE {
+            zeal.measure(&loop_of(1 << 20), 2, || std::thread::sleep(Duration::from_micros(1)));
+        }
+        assert_eq!(zeal.pauses(true), 1, "a long loop of short pieces");
+        assert_eq!(zeal.pauses(false), 2, "and then nothing");
+    }
+
+    #[test]
+    fn more_callers_than_places_all_get_their_loops_done() {
+        let pool = Pool::new(3);
+        let claims: Vec<_> = std::iter::from_fn(|| pool.shared.team.claim()).collect();
+        assert_eq!(claims.len(), PLACES);
+        let total = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&total);
+        let body = Body::Shared(Arc::new(move |from, to| {
+            seen.fetch_add((to - from) as usize, Ordering::Relaxed);
+            Ok(())
+        }));
+        pool.run(0, 100, 3, body).unwrap();
+        assert_eq!(total.load(Ordering::Relaxed), 100);
+        drop(claims);
+    }
+
+    #[test]
+    fn a_failure_is_kept_over_the_rounds_of_a_very_long_loop() {
+        let pool = Pool::new(2);
+        let body = Body::Shared(Arc::new(
+            |from, _| {
+                if from == 7 { fail!(DTL_ERROR_BUSY, "at seven") } else { Ok(()) }
+            },
+        ));
+        let error = pool.run(0, u64::MAX, 1, body).unwrap_err();
+        assert_eq!(error.status(), DTL_ERROR_BUSY);
+    }
 }

@@ -99,7 +99,7 @@ fn news_against_sleep() {
             if seen_stop.load(Ordering::Relaxed) {
                 return;
             }
-            member.rest(seen);
+            member.rest(seen, 1);
         }
     });
     team.announce(1);
