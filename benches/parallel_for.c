@@ -1,6 +1,6 @@
 // Loops on a pool of the library's next to the same loops by libgomp with active waiting, in turn.
 //
-//     cc -O2 -fopenmp benches/parallel_for.c $(pkg-config --cflags --libs libdtl) -o parallel_for && ./parallel_for [threads [part of a row's name]]
+//     cc -O3 -march=native -fopenmp benches/parallel_for.c $(pkg-config --cflags --libs libdtl) -o parallel_for && ./parallel_for [threads [part of a row's name]]
 //
 // Prints microseconds per loop: the 10th percentile over many short batches, and the ratio of the two;
 // last, how many of a loop's iterations another thread than the caller has done. libgomp's threads
