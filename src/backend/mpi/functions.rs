@@ -47,6 +47,13 @@ impl Status {
             _ => 0,
         }
     }
+
+    /// The eight bytes at an offset; 0 beyond the end.
+    #[inline]
+    pub fn long(&self, offset: usize) -> u64 {
+        let bytes = self.0.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u64::from_ne_bytes)
+    }
 }
 
 /// `int`
@@ -274,6 +281,8 @@ functions! {
         MPI_Abi_get_version(IntOut, IntOut) -> Int;
         MPI_Get_elements_x(StatusIn, Datatype, CountOut) -> Int;
         MPI_Get_elements_c(StatusIn, Datatype, CountOut) -> Int;
+        MPI_Status_set_elements_x(StatusOut, Datatype, Count) -> Int;
+        MPI_Status_set_elements_c(StatusOut, Datatype, Count) -> Int;
 
         // large counts
         MPI_Isend_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;

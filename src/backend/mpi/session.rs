@@ -266,7 +266,7 @@ impl Mpi {
 
     /// Asks whether this thread may call MPI now, and waits for its turn if threads take turns. Costs a
     /// load at MPI_THREAD_MULTIPLE.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self) -> Result<Turn<'_>> {
         if self.state.load(Ordering::Acquire) == MULTIPLE {
             return Ok(Turn { _others_wait: None });
@@ -287,7 +287,7 @@ impl Mpi {
     }
 
     /// As `enter`; `None`: MPI is over, and with it all that was in flight.
-    #[inline]
+    #[inline(always)]
     pub fn enter_unless_over(&self) -> Result<Option<Turn<'_>>> {
         match self.enter() {
             Ok(turn) => Ok(Some(turn)),

@@ -13,7 +13,7 @@ use super::functions::{Handle, Status};
 use super::message::{self, LARGE};
 use super::odd::{Odd, Oddities};
 use super::session::{Hold, Mpi, OVER_TEXT};
-use super::status;
+use super::status::Counter;
 
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
@@ -46,6 +46,7 @@ pub(super) struct Endpoint {
     owns_user: bool,
     rank: c_int,
     pub(super) size: c_int,
+    counter: Counter,
     /// Highest tag that this MPI takes.
     tag_limit: c_int,
     is_one_node: bool,
@@ -78,6 +79,7 @@ impl Endpoint {
             owns_user: !is_borrowed,
             rank,
             size,
+            counter: Counter::of(mpi),
             tag_limit: tag_limit(mpi)?,
             is_one_node: false,
             is_intel: mpi.version.starts_with("Intel"),
@@ -106,6 +108,7 @@ impl Endpoint {
     }
 
     /// Where a message of this word travels.
+    #[inline(always)]
     fn place(&self, word: u64) -> Result<(Handle, c_int)> {
         let tag = (word & DTL_TAG_MAX as u64) as c_int;
         // As many bits as every tag has.
@@ -126,6 +129,7 @@ impl Endpoint {
     }
 
     /// What MPI looks for.
+    #[inline(always)]
     fn wanted(&self, select: Selector) -> Result<(c_int, c_int, Handle)> {
         let (comm, tag) = self.place(select.word)?;
         let any_tag = select.ignore != 0 && select.word >> 28 & 0xF == USER;
@@ -133,6 +137,7 @@ impl Endpoint {
         Ok((source, if any_tag { self.mpi.k.any_tag } else { tag }, comm))
     }
 
+    #[inline(always)]
     fn done(&self, is_send: bool, status: &Status) -> Done {
         if is_send {
             return Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 };
@@ -141,7 +146,7 @@ impl Endpoint {
             source: status.int(self.mpi.k.status_source),
             status: DTL_SUCCESS,
             word: u64::from(status.int(self.mpi.k.status_tag).unsigned_abs()),
-            size: status::size(self.mpi, status),
+            size: self.counter.size(self.mpi, status),
         }
     }
 
@@ -200,6 +205,7 @@ impl Endpoint {
         Ok(comm)
     }
 
+    #[inline(always)]
     fn send_now(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<()> {
         let (comm, tag) = self.place(word)?;
         let _turn = self.mpi.enter()?;
@@ -211,6 +217,7 @@ impl Endpoint {
         self.mpi.check("MPI_Send", code)
     }
 
+    #[inline(always)]
     fn recv_now(&self, data: Region, select: Selector) -> Result<Done> {
         let (source, tag, comm) = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
@@ -250,10 +257,12 @@ impl Endpoint {
 /// second tells a send.
 const SECOND_BIT: u64 = 1 << 62;
 
+#[inline(always)]
 pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
     OpId(if is_send { request ^ SECOND_BIT } else { request })
 }
 
+#[inline(always)]
 fn request_of(op: OpId) -> (Handle, bool) {
     let is_send = (op.0 ^ op.0 << 1) >> 63 == 1;
     (if is_send { op.0 ^ SECOND_BIT } else { op.0 }, is_send)

@@ -14,6 +14,7 @@ use crate::sys::epoch::Guard;
 use crate::sys::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How long the ranks wait for each other at the start unless the description says less.
 const BOOTSTRAP_NS: u64 = 30_000_000_000;
@@ -59,6 +60,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     }
     let kind = if index == 0 { settings::current().comm } else { Some("self".to_owned()) };
     let comm = Arc::new(make(&Description { kind, ..Description::default() })?);
+    comm.handle.store(handle.id, Ordering::Relaxed);
     if !TABLE.put_fixed(index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");
     }
@@ -85,11 +87,13 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     for transport in transports {
         let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
         // Not in the list of those to move on: there is nothing to move.
-        let Some(id) = TABLE.insert(Arc::new(comm)) else {
-            handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
-            return Err(super::no_handle());
-        };
-        handles.push(dtl_comm_t { id });
+        match super::put(&Arc::new(comm)) {
+            Ok(handle) => handles.push(handle),
+            Err(error) => {
+                handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
+                return Err(error);
+            }
+        }
     }
     Ok(handles)
 }

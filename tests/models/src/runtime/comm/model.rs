@@ -32,6 +32,8 @@ fn reader_against_writer() {
     let recorder = Arc::new(Recorder::new());
     let writer = Arc::clone(&recorder);
     let writing = thread::spawn(move || {
+        // A thread that was in a call has a mark, and so a list of its own.
+        drop(crate::sys::epoch::enter());
         for number in 1..=3 {
             let ticket = writer.begin(&call(number));
             if number == 1 {
@@ -55,6 +57,7 @@ fn two_writers() {
         let ticket = other.begin(&call(1));
         other.end(ticket);
     });
+    drop(crate::sys::epoch::enter());
     let _runs = recorder.begin(&call(2));
     writing.join().unwrap();
     let mut kept: Vec<_> = recorder.latest().map(|(call, over)| (call.tag, over)).collect();
