@@ -17,7 +17,7 @@ use std::fmt;
 use std::iter::from_fn;
 
 /// Operations kept.
-const KEPT: usize = sync::size(64, 2);
+const KEPT: usize = sync::size(64, 1);
 
 macro_rules! kinds {
     ($($name:ident $text:literal),+ $(,)?) => {
