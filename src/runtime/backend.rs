@@ -407,6 +407,23 @@ pub trait Transport: Send + Sync {
     /// Tries to withdraw; the operation then completes through `test`, with CANCELED or, if it was
     /// matched already, as usual.
     fn cancel(&self, op: OpId) -> Result<()>;
+    /// Makes a send (standard) that is started again and again, at rest. `None`: not provided, each start is an
+    /// `isend`.
+    fn make_send(&self, _data: Region, _dest: i32, _word: u64) -> Option<Result<OpId>> {
+        None
+    }
+    /// The same for a receive.
+    fn make_recv(&self, _data: Region, _select: Selector) -> Option<Result<OpId>> {
+        None
+    }
+    /// Starts what one of those two made; it ends through `test`, however that is, and then rests: its id stays.
+    fn start(&self, _op: OpId) -> Result<()> {
+        fail!(DTL_ERROR_NOT_SUPPORTED, "the transport has no operations that are started again")
+    }
+    /// Ends what one of those two made. What has been started and cannot be withdrawn goes on by itself.
+    fn end(&self, _op: OpId) -> Result<()> {
+        Ok(())
+    }
     /// Sends and returns when the buffer may be used again, however long that takes. `None`: not provided.
     fn send(&self, _data: Region, _dest: i32, _word: u64, _mode: SendMode) -> Option<Result<()>> {
         None

@@ -4,10 +4,11 @@
 //! the first of them in memory.
 
 use super::functions::Handle;
+use super::ids::id_of;
 use super::message::{self, Bytes};
 use super::odd::Odd;
 use super::op;
-use super::transport::{Endpoint, id_of};
+use super::transport::Endpoint;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Collective, OpId, Transport};
 use crate::sys::buf::{Addr, Region, Scratch};

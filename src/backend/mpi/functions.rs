@@ -217,6 +217,9 @@ functions! {
         MPI_Issend(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Recv(Out, Int, Datatype, Int, Int, Comm, StatusOut) -> Int;
         MPI_Irecv(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Send_init(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Recv_init(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Start(RequestOut) -> Int;
         MPI_Iprobe(Int, Int, Comm, IntOut, StatusOut) -> Int;
         MPI_Improbe(Int, Int, Comm, IntOut, MessageOut, StatusOut) -> Int;
         MPI_Imrecv(Out, Int, Datatype, MessageOut, RequestOut) -> Int;
@@ -279,6 +282,8 @@ functions! {
         MPI_Isend_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Issend_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Irecv_c(Out, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Send_init_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Recv_init_c(Out, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Imrecv_c(Out, Count, Datatype, MessageOut, RequestOut) -> Int;
     }
 }

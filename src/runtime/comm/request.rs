@@ -6,6 +6,7 @@ pub(super) use super::life::Standing;
 use super::link::Class;
 use super::message::{self, Message};
 use super::p2p::{self, Data, Started};
+use super::persistent::Persistent;
 use super::recorder::{Kind, Ticket};
 use super::run::Run;
 use super::schedule::Advance;
@@ -31,6 +32,8 @@ struct Request {
     peer: i32,
     /// What `start` starts, of a persistent one.
     plan: Option<Plan>,
+    /// The same in the transport's hands, if that has such.
+    made: Option<Persistent>,
     life: Life<Operation, Outcome>,
 }
 
@@ -79,7 +82,7 @@ fn insert(request: Request) -> Result<dtl_request_t> {
 fn started(comm: Arc<Comm>, plan: &Plan, started: Started) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
     let life = Life::Active(Operation::Started(started, ticket));
-    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: None, life })
+    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: None, made: None, life })
 }
 
 impl Plan {
@@ -137,7 +140,12 @@ pub fn recv_init(comm: Arc<Comm>, data: Data, source: i32, tag: i32) -> Result<d
 
 fn persistent(comm: Arc<Comm>, plan: Plan) -> Result<dtl_request_t> {
     plan.check(&comm)?;
-    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: Some(plan), life: Life::AtRest })
+    let (bytes, kind, peer) = (plan.data.bytes, plan.kind, plan.peer);
+    let made = match kind {
+        Kind::Recv => comm.make_recv(bytes, peer, plan.tag)?,
+        _ => comm.make_send(bytes, peer, plan.tag)?,
+    };
+    insert(Request { comm, kind, peer, plan: Some(plan), made, life: Life::AtRest })
 }
 
 /// Starts a persistent request.
@@ -152,7 +160,7 @@ pub fn collective(comm: Arc<Comm>, run: Run) -> Result<dtl_request_t> {
         None => (Life::Over(at_rest()), false),
         Some(run) => (Life::Active(Operation::Collective(Box::new(run))), true),
     };
-    let handle = insert(Request { comm, kind, peer: -1, plan: None, life })?;
+    let handle = insert(Request { comm, kind, peer: -1, plan: None, made: None, life })?;
     if runs {
         progress::add_running(handle);
     }
@@ -244,7 +252,10 @@ impl Request {
         };
         let begin = || {
             plan.check(&self.comm)?;
-            let operation = plan.start(&self.comm)?;
+            let operation = match &self.made {
+                Some(made) => made.start()?,
+                None => plan.start(&self.comm)?,
+            };
             let ticket = self.comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
             Ok(Operation::Started(operation, ticket))
         };
