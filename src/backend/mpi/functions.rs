@@ -59,6 +59,8 @@ pub type Ints = *const c_int;
 pub type Aints = *const isize;
 /// `MPI_Count`
 pub type Count = i64;
+/// `const MPI_Count *`, an array
+pub type Counts = *const Count;
 /// `MPI_Count *`
 pub type CountOut = *mut Count;
 /// `const void *`
@@ -285,5 +287,35 @@ functions! {
         MPI_Send_init_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Recv_init_c(Out, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Imrecv_c(Out, Count, Datatype, MessageOut, RequestOut) -> Int;
+
+        // collectives of large counts
+        MPI_Bcast_c(Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Reduce_c(In, Out, Count, Datatype, Op, Int, Comm) -> Int;
+        MPI_Allreduce_c(In, Out, Count, Datatype, Op, Comm) -> Int;
+        MPI_Gather_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Scatter_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Allgather_c(In, Count, Datatype, Out, Count, Datatype, Comm) -> Int;
+        MPI_Alltoall_c(In, Count, Datatype, Out, Count, Datatype, Comm) -> Int;
+        MPI_Gatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Int, Comm) -> Int;
+        MPI_Scatterv_c(In, Counts, Aints, Datatype, Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Allgatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Comm) -> Int;
+        MPI_Alltoallv_c(In, Counts, Aints, Datatype, Out, Counts, Aints, Datatype, Comm) -> Int;
+        MPI_Reduce_scatter_c(In, Out, Counts, Datatype, Op, Comm) -> Int;
+        MPI_Scan_c(In, Out, Count, Datatype, Op, Comm) -> Int;
+        MPI_Exscan_c(In, Out, Count, Datatype, Op, Comm) -> Int;
+        MPI_Ibcast_c(Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Ireduce_c(In, Out, Count, Datatype, Op, Int, Comm, RequestOut) -> Int;
+        MPI_Iallreduce_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Igather_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iscatter_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iallgather_c(In, Count, Datatype, Out, Count, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ialltoall_c(In, Count, Datatype, Out, Count, Datatype, Comm, RequestOut) -> Int;
+        MPI_Igatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iscatterv_c(In, Counts, Aints, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iallgatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ialltoallv_c(In, Counts, Aints, Datatype, Out, Counts, Aints, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ireduce_scatter_c(In, Out, Counts, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Iscan_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Iexscan_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;
     }
 }

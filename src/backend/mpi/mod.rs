@@ -2,7 +2,7 @@
 //!
 //! `find` (which library) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
 //! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `ids`, `odd` and
-//! `persistent` (MPI's own messages), `collective` and `op` (its collectives), or `wire` (the library's, for time limits).
+//! `persistent` (MPI's own messages), `collective`, `large` and `op` (its collectives), or `wire` (the library's, for time limits).
 //! Both start requests in `message` and read them in `status`.
 
 pub mod abi;
@@ -13,6 +13,7 @@ mod errors;
 pub mod find;
 pub mod functions;
 mod ids;
+mod large;
 mod message;
 mod odd;
 mod op;

@@ -455,7 +455,7 @@ impl Transport for Endpoint {
     }
 
     fn takes(&self, call: &Collective) -> bool {
-        collective::takes(call, self.size) && !(self.is_intel && collective::has_empty_block(call))
+        collective::takes(self, call) && !(self.is_intel && collective::has_empty_block(call))
     }
 
     fn collective(&self, call: &Collective) -> Result<()> {
