@@ -132,7 +132,7 @@ struct Spread {
 
 impl Call<'_> {
     fn make(&mut self, call: &Collective) -> Result<()> {
-        if bytes(call, self.endpoint.size) > MOST && large::are_there(self.endpoint.mpi) {
+        if bytes(call, self.endpoint.size) > MOST && large::can_be_used(self.endpoint.mpi) {
             return self.make_large(call);
         }
         match call {

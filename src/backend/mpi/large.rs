@@ -1,6 +1,6 @@
 //! MPI's own collectives with counts that `int` does not hold (more than 2 GiB), by the _c functions of MPI 4.
 //!
-//! As `collective`, which has the others and what the two share. MPIs without these functions: the library's
+//! As `collective`, which has the others and what the two share. Where these functions cannot be used, the library's
 //! algorithms do it, or a larger unit for blocks of various sizes.
 
 use super::collective::{Call, MOST, at};
@@ -12,9 +12,16 @@ use crate::runtime::backend::Collective;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
 
-/// Whether this MPI has them. The standard has all or none.
-pub(super) fn are_there(mpi: &Mpi) -> bool {
-    mpi.call.MPI_Bcast_c.is_some() && mpi.call.MPI_Ibcast_c.is_some()
+/// Whether this MPI has them, and they are known to work: MPICH from 5 on. In MPICH 4.0 MPI_Ibcast_c of 2.2 GiB fails,
+/// which nobody can know of those made from it.
+pub(super) fn can_be_used(mpi: &Mpi) -> bool {
+    let has_all = mpi.call.MPI_Bcast_c.is_some() && mpi.call.MPI_Ibcast_c.is_some();
+    has_all && is_known_to_work(&mpi.version)
+}
+
+fn is_known_to_work(version: &str) -> bool {
+    let number = version.strip_prefix("MPICH Version: ").and_then(|text| text.split('.').next());
+    number.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 5)
 }
 
 /// Whether they hold this one. MPI counts in `int` what it hands to an operation of ours.
@@ -23,9 +30,9 @@ pub(super) fn take(mpi: &Mpi, call: &Collective) -> bool {
         Collective::Reduce { send, recv, by, .. } => (by, send.unwrap_or(*recv).len()),
         Collective::Allreduce { recv, by, .. } | Collective::Scan { recv, by, .. } => (by, recv.len()),
         Collective::ReduceScatter { blocks, by, .. } => (by, blocks.iter().map(|b| b.len()).sum()),
-        _ => return are_there(mpi),
+        _ => return can_be_used(mpi),
     };
-    are_there(mpi) && (bytes / by.element.max(1) <= MOST || op::is_mpis(mpi, by))
+    can_be_used(mpi) && (bytes / by.element.max(1) <= MOST || op::is_mpis(mpi, by))
 }
 
 /// Calls one of the two forms; the communicator, and the request, are the last arguments of all of them.
@@ -218,4 +225,23 @@ impl Call<'_> {
 
 fn count(bytes: Region) -> Count {
     bytes.len() as Count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_tried_is_used() {
+        assert!(is_known_to_work("MPICH Version: 5.0.2") && is_known_to_work("MPICH Version: 12.1"));
+        for version in [
+            "MPICH Version: 4.3.1",
+            "Intel(R) MPI Library 2021.19",
+            "CRAY MPICH version 9",
+            "MPICH Version: x",
+            "",
+        ] {
+            assert!(!is_known_to_work(version), "{version}");
+        }
+    }
 }
