@@ -11,10 +11,13 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::CString;
 use std::time::Duration;
+
+mod collective;
+
+pub use collective::Collective;
 
 /// A backend's answer to "can you run here?": yes, or why not.
 pub type Availability = std::result::Result<(), String>;
@@ -205,6 +208,8 @@ pub struct OpenArgs {
     pub launched: Option<(i32, i32)>,
     /// The job's name, the same on all its ranks; may be empty.
     pub job: CString,
+    /// Whether no other communicator is ever opened under that name.
+    pub is_only_open: bool,
     /// How long to wait for the other ranks.
     pub timeout_ns: u64,
     /// Foreign pointer for a registered backend.
@@ -226,6 +231,10 @@ pub trait Comm: Send + Sync {
     /// The flags of `dtl_comm_desc_t` that it knows.
     fn flags(&self) -> u32 {
         DTL_COMM_DETERMINISTIC
+    }
+    /// Whether it reads `native`.
+    fn takes_native(&self) -> bool {
+        false
     }
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
@@ -292,84 +301,6 @@ pub struct Matched {
     pub message: OpId,
     /// Its source, match word and true size; the status is success.
     pub done: Done,
-}
-
-/// A collective as a transport that has its own is asked for it. Regions are checked; `None` for a
-/// rank's own part: in place, it lies where its result goes.
-#[derive(Debug)]
-#[allow(missing_docs, reason = "named as the parameters in C")]
-pub enum Collective {
-    Barrier,
-    Bcast {
-        data: Region,
-        root: i32,
-    },
-    Reduce {
-        send: Option<Region>,
-        recv: Region,
-        root: i32,
-        by: Reduction,
-    },
-    Allreduce {
-        send: Option<Region>,
-        recv: Region,
-        by: Reduction,
-    },
-    /// `blocks`: what each rank gets, of everybody's data, in the order of ranks without gaps.
-    ReduceScatter {
-        send: Option<Region>,
-        blocks: Vec<Region>,
-        recv: Region,
-        by: Reduction,
-    },
-    Scan {
-        send: Option<Region>,
-        recv: Region,
-        by: Reduction,
-        exclusive: bool,
-    },
-    /// `len`: bytes of one rank's block.
-    Gather {
-        send: Option<Region>,
-        recv: Region,
-        len: usize,
-        root: i32,
-    },
-    Scatter {
-        send: Region,
-        recv: Option<Region>,
-        len: usize,
-        root: i32,
-    },
-    Allgather {
-        send: Option<Region>,
-        recv: Region,
-        len: usize,
-    },
-    Alltoall {
-        send: Option<Region>,
-        recv: Region,
-        len: usize,
-    },
-    /// `blocks` count at the root.
-    Gatherv {
-        send: Option<Region>,
-        blocks: Vec<Region>,
-        root: i32,
-    },
-    Scatterv {
-        blocks: Vec<Region>,
-        recv: Option<Region>,
-        root: i32,
-    },
-    Allgatherv {
-        send: Option<Region>,
-        blocks: Vec<Region>,
-    },
-    Alltoallv {
-        send: Option<Vec<Region>>,
-        blocks: Vec<Region>,
-    },
 }
 
 /// A set of ranks that move bytes under 64-bit match words {context 32 | class 4 | tag 28}.

@@ -69,6 +69,10 @@ impl Comm for Opener {
         DTL_COMM_DETERMINISTIC | DTL_COMM_NO_DUP
     }
 
+    fn takes_native(&self) -> bool {
+        true
+    }
+
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let mpi = session::loaded()?;
         let comm = adopt::choose(mpi, args)?;
