@@ -66,6 +66,8 @@ pub type Ints = *const c_int;
 pub type Aints = *const isize;
 /// `MPI_Count`
 pub type Count = i64;
+/// `const MPI_Count *`, an array
+pub type Counts = *const Count;
 /// `MPI_Count *`
 pub type CountOut = *mut Count;
 /// `const void *`
@@ -224,6 +226,9 @@ functions! {
         MPI_Issend(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Recv(Out, Int, Datatype, Int, Int, Comm, StatusOut) -> Int;
         MPI_Irecv(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Send_init(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Recv_init(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Start(RequestOut) -> Int;
         MPI_Iprobe(Int, Int, Comm, IntOut, StatusOut) -> Int;
         MPI_Improbe(Int, Int, Comm, IntOut, MessageOut, StatusOut) -> Int;
         MPI_Imrecv(Out, Int, Datatype, MessageOut, RequestOut) -> Int;
@@ -288,6 +293,38 @@ functions! {
         MPI_Isend_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Issend_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Irecv_c(Out, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Send_init_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Recv_init_c(Out, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Imrecv_c(Out, Count, Datatype, MessageOut, RequestOut) -> Int;
+
+        // collectives of large counts
+        MPI_Bcast_c(Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Reduce_c(In, Out, Count, Datatype, Op, Int, Comm) -> Int;
+        MPI_Allreduce_c(In, Out, Count, Datatype, Op, Comm) -> Int;
+        MPI_Gather_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Scatter_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Allgather_c(In, Count, Datatype, Out, Count, Datatype, Comm) -> Int;
+        MPI_Alltoall_c(In, Count, Datatype, Out, Count, Datatype, Comm) -> Int;
+        MPI_Gatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Int, Comm) -> Int;
+        MPI_Scatterv_c(In, Counts, Aints, Datatype, Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Allgatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Comm) -> Int;
+        MPI_Alltoallv_c(In, Counts, Aints, Datatype, Out, Counts, Aints, Datatype, Comm) -> Int;
+        MPI_Reduce_scatter_c(In, Out, Counts, Datatype, Op, Comm) -> Int;
+        MPI_Scan_c(In, Out, Count, Datatype, Op, Comm) -> Int;
+        MPI_Exscan_c(In, Out, Count, Datatype, Op, Comm) -> Int;
+        MPI_Ibcast_c(Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Ireduce_c(In, Out, Count, Datatype, Op, Int, Comm, RequestOut) -> Int;
+        MPI_Iallreduce_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Igather_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iscatter_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iallgather_c(In, Count, Datatype, Out, Count, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ialltoall_c(In, Count, Datatype, Out, Count, Datatype, Comm, RequestOut) -> Int;
+        MPI_Igatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iscatterv_c(In, Counts, Aints, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iallgatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ialltoallv_c(In, Counts, Aints, Datatype, Out, Counts, Aints, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ireduce_scatter_c(In, Out, Counts, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Iscan_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Iexscan_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;
     }
 }

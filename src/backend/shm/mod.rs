@@ -59,7 +59,8 @@ impl Comm for Shm {
             return fail!(DTL_ERROR_UNAVAILABLE, "kind \"shm\": {why}");
         }
         let opener = transport::enter()?;
-        let identity = identity::claim(&job.name, i32::try_from(job.rank).unwrap_or(i32::MAX))?;
+        let identity =
+            identity::claim(&job.name, i32::try_from(job.rank).unwrap_or(i32::MAX), args.is_only_open)?;
         let unlimited = args.timeout_ns == 0 || args.timeout_ns == u64::MAX;
         let timeout_ns = if unlimited { DEFAULT_TIMEOUT_NS } else { args.timeout_ns };
         let place = Place { identity: &identity, rank: job.rank, size: job.size, timeout_ns };

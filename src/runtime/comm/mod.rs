@@ -1,7 +1,8 @@
 //! Communicators: everything a C program asks of one, made from what a transport does.
 //!
 //! `open` finds or makes one on a `link`, `group` makes one from another. `p2p` sends and receives,
-//! `message` keeps what was probed and taken, `request` what is in flight, `wait` waits for it.
+//! `message` keeps what was probed and taken, `request` what is in flight (`persistent`: what is started again),
+//! `wait` waits for it.
 //! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list.
 //! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
 //! call waits.
@@ -17,7 +18,9 @@ mod members;
 pub mod message;
 mod numbered;
 pub mod open;
+mod owner;
 pub mod p2p;
+mod persistent;
 mod progress;
 mod recorder;
 pub mod report;

@@ -9,13 +9,15 @@ pub(super) use super::life::Standing;
 use super::life::{Heard, Life};
 use super::link::Class;
 use super::message::{self, Message};
+use super::owner::Owner;
 use super::p2p::{self, Data, Started};
+use super::persistent::Persistent;
 use super::recorder::{Kind, Ticket};
 use super::run::Run;
 use super::schedule::Advance;
 use super::{Comm, progress};
 use crate::abi::comm::DTL_ANY_SOURCE;
-use crate::abi::handle::{dtl_comm_t, dtl_request_t};
+use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, SendMode};
@@ -35,29 +37,15 @@ struct Request {
     kind: Kind,
     peer: i32,
     /// What `start` starts, of a persistent one.
-    plan: Option<Box<Plan>>,
+    again: Option<Box<Again>>,
     life: Life<Operation, Outcome>,
 }
 
-/// The communicator of a request: its handle, and its address, as predefined ones are opened again under the
-/// same handle.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Owner {
-    handle: dtl_comm_t,
-    address: usize,
-}
-
-impl Owner {
-    #[inline]
-    fn of(comm: &Comm) -> Owner {
-        Owner { handle: comm.handle(), address: std::ptr::from_ref(comm).addr() }
-    }
-
-    /// `None`: it is being destroyed, which takes its requests back.
-    #[inline]
-    fn get(self, inside: &Guard) -> Option<&Comm> {
-        super::TABLE.get(inside, self.handle.id).filter(|comm| Owner::of(comm) == self)
-    }
+/// What a persistent request starts.
+struct Again {
+    plan: Plan,
+    /// The same in the transport's hands, if that has such.
+    made: Option<Persistent>,
 }
 
 /// A persistent operation's arguments.
@@ -110,7 +98,7 @@ fn refuse(comm: &Comm, mut request: Request) -> Result<dtl_request_t> {
 fn started(comm: &Comm, plan: &Plan, started: Started) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
     let life = Life::Active(Operation::Started(started, ticket));
-    let request = Request { comm: Owner::of(comm), kind: plan.kind, peer: plan.peer, plan: None, life };
+    let request = Request { comm: Owner::of(comm), kind: plan.kind, peer: plan.peer, again: None, life };
     insert(comm, request)
 }
 
@@ -173,9 +161,13 @@ pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_r
 
 fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     plan.check(comm)?;
-    let (kind, peer) = (plan.kind, plan.peer);
-    let plan = Some(Box::new(plan));
-    insert(comm, Request { comm: Owner::of(comm), kind, peer, plan, life: Life::AtRest })
+    let (bytes, kind, peer) = (plan.data.bytes, plan.kind, plan.peer);
+    let made = match kind {
+        Kind::Recv => comm.make_recv(bytes, peer, plan.tag)?,
+        _ => comm.make_send(bytes, peer, plan.tag)?,
+    };
+    let again = Some(Box::new(Again { plan, made }));
+    insert(comm, Request { comm: Owner::of(comm), kind, peer, again, life: Life::AtRest })
 }
 
 /// Starts a persistent request.
@@ -190,7 +182,7 @@ pub fn collective(comm: &Comm, run: Run) -> Result<dtl_request_t> {
         None => (Life::Over(at_rest()), false),
         Some(run) => (Life::Active(Operation::Collective(Box::new(run))), true),
     };
-    let handle = insert(comm, Request { comm: Owner::of(comm), kind, peer: -1, plan: None, life })?;
+    let handle = insert(comm, Request { comm: Owner::of(comm), kind, peer: -1, again: None, life })?;
     if runs {
         progress::add_running(handle);
     }
@@ -204,7 +196,7 @@ pub(super) fn ask(inside: &Guard, handle: dtl_request_t) -> Result<Asked> {
     let asked = TABLE.try_with(handle.id, |request| {
         let Some(comm) = request.comm.get(inside) else { return Then::Keep(Ok(Asked::Closed)) };
         match request.hear(comm) {
-            Ok(Heard::Over(outcome)) if request.plan.is_none() => Then::End(Ok(Asked::Over(outcome))),
+            Ok(Heard::Over(outcome)) if request.again.is_none() => Then::End(Ok(Asked::Over(outcome))),
             Ok(Heard::Over(outcome)) => Then::Keep(Ok(Asked::Over(outcome))),
             Ok(Heard::Active) if !comm.is_open() => Then::Keep(Ok(Asked::Closed)),
             Ok(Heard::Active) => Then::Keep(Ok(Asked::Active)),
@@ -245,7 +237,7 @@ pub(super) fn end_with_comm(inside: &Guard, handle: dtl_request_t) -> Result<Out
         let Some(comm) = request.comm.get(inside) else { return Then::Keep(Ok(None)) };
         let taken = request.take_back(comm);
         why = Some(comm.ended());
-        if taken.is_err() || request.plan.is_some() { Then::Keep(taken) } else { Then::End(taken) }
+        if taken.is_err() || request.again.is_some() { Then::Keep(taken) } else { Then::End(taken) }
     });
     match taken {
         Some(Err(error)) => Err(error),
@@ -289,7 +281,7 @@ pub(super) fn stale(handle: dtl_request_t) -> Error {
 
 impl Request {
     fn start(&mut self, comm: &Comm) -> Result<()> {
-        let Some(plan) = &self.plan else {
+        let Some(Again { plan, made }) = self.again.as_deref() else {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
                 "the request ({}) is not persistent: it runs already",
@@ -298,7 +290,10 @@ impl Request {
         };
         let begin = || {
             plan.check(comm)?;
-            let operation = plan.start(comm)?;
+            let operation = match made {
+                Some(made) => made.start()?,
+                None => plan.start(comm)?,
+            };
             let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
             Ok(Operation::Started(operation, ticket))
         };
