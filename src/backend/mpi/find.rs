@@ -107,14 +107,14 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
     )
 }
 
-/// Loads the library that DTL_MPI_LIBRARY names. A file is held to the rules of plugin files; what is called by no more
-/// than a name is for the loader to find, where it finds the program's own libraries.
+/// Loads the library that DTL_MPI_LIBRARY names. A file that everybody could have written is refused; what is called by
+/// no more than a name is for the loader to find, where it finds the program's own libraries.
 fn load_named(name: &str) -> std::result::Result<Found, String> {
     if !name.contains('/') {
         return load(Path::new(name));
     }
-    match trust::check_file(Path::new(name)) {
-        Ok(trusted) => load(&trusted.path),
+    match trust::check_named_file(Path::new(name)) {
+        Ok(path) => load(&path),
         Err(Refusal::System(error)) => Err(error.to_string()),
         Err(Refusal::Untrusted(why)) => Err(format!("refused: {why}")),
     }
