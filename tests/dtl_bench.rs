@@ -112,6 +112,22 @@ fn comm_against_mpi() {
     }
 }
 
+#[test]
+fn within_this_process() {
+    let quick = ["--quick", "--json"];
+    let of = |arguments: &[&str]| json(&run(&[arguments, &quick[..]].concat()));
+    check_rows(&of(&["alloc", "--sizes", "64,64KiB,1MiB"]), 3 + 2 + 2, &["dtl", "malloc"]);
+    check_rows(&of(&["call"]), 5, &["dtl", "bare"]);
+    check_rows(&of(&["copy", "--sizes", "1,4KiB", "--no-pin"]), 2, &["dtl", "memcpy"]);
+    check_rows(&of(&["parallel_for", "--threads", "3"]), 3, &["dtl"]);
+    let gomp = run(&[&["parallel_for", "--vs", "libgomp"], &quick[..]].concat());
+    if err(&gomp).contains("libgomp.so.1") {
+        println!("skipped: libgomp.so.1 is not installed");
+        return;
+    }
+    check_rows(&json(&gomp), 3, &["dtl", "libgomp"]);
+}
+
 /// Exit status, and a text that names what is wrong.
 #[test]
 fn what_it_refuses() {
@@ -133,6 +149,11 @@ fn what_it_refuses() {
     refused(&["comm", "-n", "2", "--vs", "mpi"], 2, "mpirun -n 2 dtl-bench comm --vs mpi");
     refused(&["comm", "--kind", "threads", "--vs", "mpi"], 2, "--kind threads");
     refused(&["comm", "-n", "2", "--kind", "pigeons"], 1, "pigeons");
+    refused(&["alloc", "--sizes", "0"], 2, "at least 1 byte");
+    refused(&["copy", "--sizes", "many"], 2, "expected a size");
+    refused(&["call", "--sizes", "8"], 2, "--sizes");
+    refused(&["parallel_for", "--threads", "0"], 2, "0 is not in 1..");
+    refused(&["parallel_for", "--vs", "cilk"], 2, "cilk");
     let alone = run_by(&[DTLRUN, "-n", "1"], &["comm"]);
     assert_eq!(alone.status.code(), Some(1), "{alone:?}");
     assert!(err(&alone).contains("start two or more"), "{alone:?}");

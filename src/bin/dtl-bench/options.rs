@@ -25,9 +25,18 @@ pub(crate) struct Options {
 }
 
 #[derive(Subcommand)]
+#[command(rename_all = "snake_case")]
 pub(crate) enum Command {
     /// Messages and collectives between ranks; run it under dtlrun or mpirun, or with -n
     Comm(Comm),
+    /// Taking memory and giving it back, against this process' malloc
+    Alloc(Alloc),
+    /// Starting loops on several threads
+    ParallelFor(ParallelFor),
+    /// Calls of a backend's functions through the library, against the same functions called directly
+    Call(Call),
+    /// Copies of host memory, against memcpy
+    Copy(Copy),
 }
 
 /// How long, and in which form.
@@ -89,8 +98,59 @@ pub(crate) struct Comm {
     pub(crate) common: Common,
 }
 
+/// What `alloc` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Alloc {
+    /// These sizes (64, 4KiB, 16MiB, …)
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_some_bytes)]
+    pub(crate) sizes: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `copy` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Copy {
+    /// These sizes (64, 4KiB, 16MiB, …)
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_some_bytes)]
+    pub(crate) sizes: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `call` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Call {
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `parallel_for` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ParallelFor {
+    /// Threads, the caller included [default: the processors that may be used]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
+
+    /// Measure this one too, batch by batch in turn; libgomp: GCC's OpenMP, whose threads spin while they wait
+    #[arg(long, value_enum, value_name = "PEER")]
+    pub(crate) vs: Option<LoopPeer>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What loops are compared with.
+#[derive(Clone, std::marker::Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LoopPeer {
+    /// libgomp.so.1
+    Libgomp,
+}
+
 /// What messages are compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, std::marker::Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CommPeer {
     /// MPI's own functions
     Mpi,
@@ -107,6 +167,11 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     bytes
         .filter(|bytes| *bytes <= MAX_BYTES)
         .ok_or_else(|| "expected a size as 8, 64KiB or 4MiB, at most 1GiB".to_owned())
+}
+
+fn parse_some_bytes(text: &str) -> Result<usize, String> {
+    parse_bytes(text)
+        .and_then(|bytes| if bytes > 0 { Ok(bytes) } else { Err("expected at least 1 byte".to_owned()) })
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
 use std::time::Instant;
 
 const TRIPS: u64 = 60;
@@ -77,6 +79,34 @@ impl Probe {
             }
         }
         begin.elapsed().as_nanos() as f64 / TRIPS as f64
+    }
+}
+
+/// A thread at the other end, for programs that have one of their own. It sleeps but for the tries.
+pub(crate) struct Helper {
+    own: Probe,
+    ask: Sender<()>,
+}
+
+impl Helper {
+    /// `None`: there is one processor only, or no memory.
+    pub(crate) fn new(processors: usize) -> Option<Helper> {
+        let memory = memory().ok().filter(|_| processors > 1)?;
+        let (own, mut other) = (Probe::new(&memory, Part::Ping)?, Probe::new(&memory, Part::Pong)?);
+        let (ask, asked) = mpsc::channel();
+        // It ends when nobody can ask any more.
+        thread::spawn(move || {
+            asked.iter().for_each(|()| {
+                other.round_trip();
+            })
+        });
+        Some(Helper { own, ask })
+    }
+
+    /// See [`Probe::round_trip`].
+    pub(crate) fn round_trip(&mut self) -> Option<f64> {
+        self.ask.send(()).ok()?;
+        Some(self.own.round_trip())
     }
 }
 

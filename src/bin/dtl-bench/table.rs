@@ -11,6 +11,8 @@ use std::io::IsTerminal;
 /// How nanoseconds per operation are shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Unit {
+    /// Nanoseconds.
+    Nanoseconds,
     /// Microseconds.
     Microseconds,
     /// GB/s; an operation moves so many bytes.
@@ -22,6 +24,7 @@ pub(crate) enum Unit {
 impl Unit {
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Unit::Nanoseconds => "ns",
             Unit::Microseconds => "us",
             Unit::Bandwidth(_) => "GB/s",
             Unit::Rate => "M/s",
@@ -30,6 +33,7 @@ impl Unit {
 
     pub(crate) fn of(self, nanoseconds: f64) -> f64 {
         match self {
+            Unit::Nanoseconds => nanoseconds,
             Unit::Microseconds => nanoseconds / 1e3,
             Unit::Bandwidth(bytes) => bytes / nanoseconds,
             Unit::Rate => 1e3 / nanoseconds,
