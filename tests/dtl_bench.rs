@@ -10,6 +10,8 @@
 #![cfg(feature = "cli")]
 
 use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_dtl-bench");
@@ -128,6 +130,83 @@ fn within_this_process() {
     check_rows(&json(&gomp), 3, &["dtl", "libgomp"]);
 }
 
+/// A folder of its own that ends with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("dtl-bench-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_report_of_files() {
+    let folder = Folder::new("files");
+    let comm = run(&["comm", "-n", "2", "--quick", "--json", "--only", "latency,bandwidth,barrier"]);
+    fs::write(folder.file("comm.json"), &comm.stdout).unwrap();
+    fs::write(folder.file("call.json"), &run(&["call", "--quick", "--json"]).stdout).unwrap();
+    let files = [folder.file("comm.json"), folder.file("call.json")];
+    let output = run(&["report", &files[0], &files[1], "--output", &folder.file("out")]);
+    assert!(output.status.success() && err(&output).is_empty(), "{output:?}");
+    let page = folder.text("out/performance.md");
+    for part in
+        ["# Performance", "kind shm, 2 ranks", "| barrier |", "| latency | 16 MiB | us |", "| event_record |"]
+    {
+        assert!(page.contains(part), "no {part} in\n{page}");
+    }
+    let named: Vec<&str> = page.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    assert!(named.len() >= 2 && named.iter().any(|file| file.contains("latency")), "{page}");
+    for file in named {
+        let picture = folder.text(&format!("out/{file}"));
+        assert!(
+            picture.starts_with("<svg") && picture.contains("dtl") && picture.contains(" MiB"),
+            "{picture}"
+        );
+    }
+    // What is no such file.
+    fs::write(folder.file("other.json"), "{}").unwrap();
+    let refused = run(&["report", &folder.file("other.json"), "--output", &folder.file("out")]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(err(&refused).contains("other.json: not what dtl-bench writes"), "{refused:?}");
+}
+
+#[test]
+fn a_report_that_runs_its_parts() {
+    let folder = Folder::new("parts");
+    let arguments = ["report", "--quick", "--only", "call,copy", "--output", &folder.file("")];
+    let output = run(&arguments);
+    assert!(output.status.success() && err(&output).contains("2 runs, about"), "{output:?}");
+    let page = folder.text("performance.md");
+    assert!(page.contains("## Copies: memcpy") && page.contains("| stream_query |"), "{page}");
+    check_rows(&serde_json::from_str(&folder.text("performance/copy.json")).unwrap(), 8, &["dtl", "memcpy"]);
+    // A launcher that fails is named with what it said; nothing is left of it.
+    let failing =
+        ["report", "--quick", "--only", "comm", "--mpirun", "A=1 /bin/false", "--output", &folder.file("")];
+    let output = run(&failing);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        err(&output).contains("A=1 /bin/false -n 2") && err(&output).contains("nothing could be"),
+        "{output:?}"
+    );
+    assert!(!folder.0.join("performance/mpi-1.json").exists());
+}
+
 /// Exit status, and a text that names what is wrong.
 #[test]
 fn what_it_refuses() {
@@ -154,6 +233,11 @@ fn what_it_refuses() {
     refused(&["call", "--sizes", "8"], 2, "--sizes");
     refused(&["parallel_for", "--threads", "0"], 2, "0 is not in 1..");
     refused(&["parallel_for", "--vs", "cilk"], 2, "cilk");
+    refused(&["report", "--mpirun", "A=1"], 2, "names no program");
+    refused(&["report", "--only", "everything"], 2, "everything");
+    refused(&["report", "/nowhere/a.json", "--output", "/proc"], 2, "--output /proc");
+    refused(&["report", "/nowhere/a.json", "--output", env!("CARGO_TARGET_TMPDIR")], 2, "/nowhere/a.json");
+    refused(&["report", "a.json", "--mpirun", "mpirun"], 2, "--mpirun");
     let alone = run_by(&[DTLRUN, "-n", "1"], &["comm"]);
     assert_eq!(alone.status.code(), Some(1), "{alone:?}");
     assert!(err(&alone).contains("start two or more"), "{alone:?}");

@@ -2,6 +2,7 @@
 
 use crate::comm::Test;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const AFTER: &str = "\
@@ -14,7 +15,8 @@ Exit status: 0 if all was measured, 1 if a call failed or data arrived wrong, 2 
 Examples:
   dtl-bench comm -n 2                          two processes and shared memory
   dtl-bench comm --kind threads -n 2           two threads
-  mpirun -n 2 dtl-bench comm --vs mpi          the same on that MPI, in turn, with ratios";
+  mpirun -n 2 dtl-bench comm --vs mpi          the same on that MPI, in turn, with ratios
+  dtl-bench report --output FOLDER             all of it, as a page with tables and plots";
 
 /// Measure what calls, messages, allocations, loops and copies cost on this machine.
 #[derive(Parser)]
@@ -37,6 +39,8 @@ pub(crate) enum Command {
     Call(Call),
     /// Copies of host memory, against memcpy
     Copy(Copy),
+    /// Run all of these, or read what they wrote, and write a page with tables and plots
+    Report(Report),
 }
 
 /// How long, and in which form.
@@ -140,6 +144,68 @@ pub(crate) struct ParallelFor {
 
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// What `report` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Report {
+    /// Files that dtl-bench has written with --json [default: run the lot now]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Where performance.md goes, with a folder performance/ of plots and data beside it
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) output: PathBuf,
+
+    /// Only these parts
+    #[arg(long, value_name = "PART,…", value_delimiter = ',', value_enum, conflicts_with = "files")]
+    pub(crate) only: Vec<Part>,
+
+    /// A launcher to run under, for each MPI to compare with; variables and options may stand with it, as in
+    /// "DTL_MPI_LIBRARY=/opt/mpi/lib/libmpi.so /opt/mpi/bin/mpirun --bind-to core" [default: mpirun.openmpi and
+    /// mpirun.mpich, else mpirun]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "files")]
+    pub(crate) mpirun: Vec<String>,
+
+    /// Time for each row and side
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = parse_seconds, conflicts_with = "files")]
+    seconds: Duration,
+
+    /// A very short look: as --seconds 0.01 --rounds 1
+    #[arg(long, conflicts_with_all = ["seconds", "rounds", "files"])]
+    quick: bool,
+
+    /// Go through all rows this many times
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "files")]
+    rounds: u32,
+}
+
+/// What a report is made of.
+#[derive(Clone, std::marker::Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Part {
+    /// Messages and collectives between processes, against each MPI
+    Comm,
+    /// The same between threads
+    Threads,
+    /// Allocations
+    Alloc,
+    /// Calls
+    Call,
+    /// Copies
+    Copy,
+    /// Loops
+    ParallelFor,
+}
+
+impl Report {
+    /// Time for a row and side.
+    pub(crate) fn seconds(&self) -> Duration {
+        if self.quick { Duration::from_millis(10) } else { self.seconds }
+    }
+
+    pub(crate) fn rounds(&self) -> u32 {
+        if self.quick { 1 } else { self.rounds }
+    }
 }
 
 /// What loops are compared with.

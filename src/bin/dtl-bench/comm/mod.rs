@@ -10,7 +10,7 @@ mod raw;
 mod start;
 mod test;
 
-pub(crate) use start::run;
+pub(crate) use start::{is_launched, run};
 pub(crate) use test::Test;
 
 use crate::measure::{self, Bench};

@@ -40,7 +40,8 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
     Ok(call!(dtl_finalize())?)
 }
 
-fn is_launched() -> bool {
+/// Whether a launcher started this process as one of several ranks.
+pub(crate) fn is_launched() -> bool {
     let variables = ["DTL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID"];
     variables.iter().any(|name| std::env::var_os(name).is_some())
 }
