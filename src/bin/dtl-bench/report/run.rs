@@ -72,7 +72,7 @@ impl Run {
 
 /// "Open MPI v4.1.4" of a line that goes on, "MPICH 4.0.2" of "MPICH Version: 4.0.2".
 fn short(version: &str) -> String {
-    let first = version.split(',').next().unwrap_or_default();
+    let first = version.split([',', '*']).next().unwrap_or_default().trim_end_matches(" for Linux");
     first.replace("(R)", "").replace(" Version:", "").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -152,6 +152,7 @@ mod tests {
     #[test]
     fn names() {
         assert_eq!(short("Open MPI v4.1.4, package: Debian"), "Open MPI v4.1.4");
+        assert_eq!(short("Intel(R) MPI Library 2021.19.0 for Linux* OS"), "Intel MPI Library 2021.19.0");
         assert_eq!(
             (size(0), size(8), size(65536), size(16 << 20), size(1500)),
             ("0 B".into(), "8 B".into(), "64 KiB".into(), "16 MiB".into(), "1500 B".into())
