@@ -112,6 +112,13 @@ fn comm_against_mpi() {
         check_rows(&all, 4, &["dtl", "mpi"]);
         assert_eq!(all["kind"], "mpi");
     }
+    // Each rank is alone for MPI.
+    let wrong = run_by(&[DTLRUN, "-n", "2"], &["comm", "--vs", "mpi", "--quick"]);
+    assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
+    assert!(
+        err(&wrong).contains("start all with that MPI's own mpirun") || err(&wrong).contains("no MPI"),
+        "{wrong:?}"
+    );
 }
 
 #[test]
