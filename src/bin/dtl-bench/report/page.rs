@@ -43,10 +43,20 @@ pub(crate) fn text(runs: &[Run], pictures: &[(String, String)]) -> String {
         put(&mut text, "");
     }
     text += &best(runs);
-    for run in runs {
+    for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
         text += &section(run);
     }
     text
+}
+
+/// Whether it has nothing but latency and bandwidth, where another run of the same has more.
+fn is_only_of_plots(run: &Run, runs: &[Run]) -> bool {
+    let is_curve = |run: &Run| run.rows.iter().all(|row| ["latency", "bandwidth"].contains(&&*row.test));
+    let key = |run: &Run| {
+        let of = |key: &str| run.head[key].to_string();
+        (run.measured().to_owned(), [of("kind"), of("ranks"), of("machine"), of("transport")], run.peer())
+    };
+    is_curve(run) && runs.iter().any(|other| !is_curve(other) && key(other) == key(run))
 }
 
 fn put(text: &mut String, line: &str) {
@@ -108,6 +118,9 @@ fn cells(row: &Row, pair: Option<Pair>, has_peer: bool) -> String {
     text
 }
 
+/// Batches below which a value decides nothing.
+const ENOUGH: u64 = 10;
+
 /// A row's ratio to the peer that is hardest to beat.
 struct Hardest<'a> {
     row: &'a Row,
@@ -123,7 +136,8 @@ fn best(runs: &[Run]) -> String {
         let Some(peer) = run.peer() else { continue };
         for row in &run.rows {
             for regime in SHOWN {
-                let Some(ratio) = row.at(regime).and_then(|pair| row.ratio(pair)) else { continue };
+                let pair = row.at(regime).filter(|pair| pair.count >= ENOUGH);
+                let Some(ratio) = pair.and_then(|pair| row.ratio(pair)) else { continue };
                 let same = |one: &&mut Hardest| {
                     (&one.row.test, one.row.bytes, one.regime) == (&row.test, row.bytes, regime)
                 };
@@ -152,7 +166,7 @@ fn best(runs: &[Run]) -> String {
         return String::new();
     }
     format!(
-        "## Against the best peer\n\n{met} of {} targets are met.\n\n\
+        "## Against the best peer\n\n{met} of {} targets are met. What has fewer than {ENOUGH} batches is left out here.\n\n\
          | test | size | regime | dtl / best peer | target | | peer |\n|---|---|---|---|---|---|---|\n{lines}",
         found.len()
     )
@@ -183,7 +197,7 @@ mod tests {
         let text = format!(
             r#"{{"measured": "comm", "version": "1", "kind": "shm", "ranks": 2, "machine": {{"cpu": "X"}},
             "peer": {{"name": "mpi", "version": "{peer}"}}, "rows": [{{"test": "latency", "bytes": 8, "unit": "us",
-            "regimes": {{"near": {{"dtl": {{"p10_ns": 100, "count": 9}}, "mpi": {{"p10_ns": {theirs}, "count": 9}}}}}}}}]}}"#
+            "regimes": {{"near": {{"dtl": {{"p10_ns": 100, "count": 10}}, "mpi": {{"p10_ns": {theirs}, "count": 10}}}}}}}}]}}"#
         );
         Run::of(&text).expect("a run")
     }

@@ -13,6 +13,8 @@ pub(crate) struct Picture {
     pub(crate) title: String,
     pub(crate) file: String,
     unit: &'static str,
+    /// Where the curves leave room.
+    legend: SeriesLabelPosition,
     curves: Vec<Curve>,
 }
 
@@ -36,15 +38,17 @@ const COLOURS: [RGBColor; 7] = [
 /// What there are values for.
 pub(crate) fn pictures(runs: &[Run]) -> Vec<Picture> {
     let mut pictures = Vec::new();
-    for (test, title, unit) in
-        [("latency", "Latency of a message", "microseconds"), ("bandwidth", "Bandwidth of messages", "GB/s")]
-    {
+    let (left, right) = (SeriesLabelPosition::UpperLeft, SeriesLabelPosition::LowerRight);
+    for (test, title, unit, legend) in [
+        ("latency", "Latency of a message", "microseconds", left),
+        ("bandwidth", "Bandwidth of messages", "GB/s", right),
+    ] {
         for regime in [Regime::Near, Regime::Far, Regime::Unknown] {
             let curves = curves(runs, test, regime);
             if curves.iter().any(|curve| curve.points.len() > 1) {
                 let file = format!("{test}-{}.svg", regime.name());
                 let title = format!("{title} between two processes, {}", regime.name());
-                pictures.push(Picture { title, file, unit, curves });
+                pictures.push(Picture { title, file, unit, legend: legend.clone(), curves });
             }
         }
     }
@@ -137,7 +141,7 @@ impl Picture {
         chart
             .configure_series_labels()
             .label_font(("sans-serif", 15))
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(self.legend.clone())
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK.mix(0.3))
             .draw()?;
