@@ -245,6 +245,7 @@ fn what_it_refuses() {
     refused(&["call", "--sizes", "8"], 2, "--sizes");
     refused(&["parallel_for", "--threads", "0"], 2, "0 is not in 1..");
     refused(&["parallel_for", "--vs", "cilk"], 2, "cilk");
+    refused(&["parallel_for", "--no-pin"], 2, "--no-pin");
     refused(&["report", "--mpirun", "A=1"], 2, "names no program");
     refused(&["report", "--only", "everything"], 2, "everything");
     refused(&["report", "/nowhere/a.json", "--output", "/proc"], 2, "--output /proc");

@@ -117,7 +117,7 @@ pub(crate) fn run(wanted: &Alloc) -> Outcome {
     let mut backend = dtl_backend_t::NULL;
     call!(dtl_backend_get(c"host".as_ptr(), &raw mut backend))?;
     let processors = machine::shared_processors();
-    if !wanted.common.no_pin {
+    if !wanted.place.no_pin {
         machine::pin(0);
     }
     let sizes = if wanted.sizes.is_empty() { SIZES } else { &wanted.sizes };
@@ -140,7 +140,7 @@ pub(crate) fn run(wanted: &Alloc) -> Outcome {
     }
     let lines = local::measure(cases, &wanted.common, None)?;
     let more =
-        json!({ "pinned": !wanted.common.no_pin, "peer": { "name": "malloc", "version": malloc_file() } });
+        json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "malloc", "version": malloc_file() } });
     local::show("alloc", lines, processors, &wanted.common, more);
     call!(dtl_finalize())
 }

@@ -161,7 +161,7 @@ type OfOne<A> = unsafe extern "C" fn(A) -> dtl_status_t;
 pub(crate) fn run(wanted: &Call) -> Outcome {
     call!(dtl_init(ptr::null()))?;
     let processors = machine::shared_processors();
-    if !wanted.common.no_pin {
+    if !wanted.place.no_pin {
         machine::pin(0);
     }
     let backend = register()?;
@@ -199,7 +199,7 @@ pub(crate) fn run(wanted: &Call) -> Outcome {
         ),
     ];
     let lines = local::measure(cases, &wanted.common, None)?;
-    let more = json!({ "pinned": !wanted.common.no_pin, "peer": { "name": "bare" } });
+    let more = json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "bare" } });
     local::show("call", lines, processors, &wanted.common, more);
     call!(dtl_event_destroy(event))?;
     call!(dtl_stream_destroy(stream))?;

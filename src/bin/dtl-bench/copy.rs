@@ -49,7 +49,7 @@ pub(crate) fn run(wanted: &Copy) -> Outcome {
     let mut backend = dtl_backend_t::NULL;
     call!(dtl_backend_get(c"host".as_ptr(), &raw mut backend))?;
     let processors = machine::shared_processors();
-    if !wanted.common.no_pin {
+    if !wanted.place.no_pin {
         machine::pin(0);
     }
     let sizes = if wanted.sizes.is_empty() { SIZES } else { &wanted.sizes };
@@ -58,7 +58,7 @@ pub(crate) fn run(wanted: &Copy) -> Outcome {
     verify(&from, &into, most)?;
     let cases = sizes.iter().filter(|&&bytes| bytes > 0).map(|&bytes| case(&from, &into, bytes)).collect();
     let lines = local::measure(cases, &wanted.common, None)?;
-    let more = json!({ "pinned": !wanted.common.no_pin, "peer": { "name": "memcpy" } });
+    let more = json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "memcpy" } });
     local::show("copy", lines, processors, &wanted.common, more);
     drop((from, into));
     call!(dtl_finalize())

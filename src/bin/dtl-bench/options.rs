@@ -61,7 +61,11 @@ pub(crate) struct Common {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
 
+/// Where it runs.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Place {
     /// Let the system move ranks and threads between processors
     #[arg(long)]
     pub(crate) no_pin: bool,
@@ -99,6 +103,9 @@ pub(crate) struct Comm {
     pub(crate) vs: Option<CommPeer>,
 
     #[command(flatten)]
+    pub(crate) place: Place,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
@@ -108,6 +115,9 @@ pub(crate) struct Alloc {
     /// These sizes (64, 4KiB, 16MiB, …)
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_some_bytes)]
     pub(crate) sizes: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
 
     #[command(flatten)]
     pub(crate) common: Common,
@@ -121,12 +131,18 @@ pub(crate) struct Copy {
     pub(crate) sizes: Vec<usize>,
 
     #[command(flatten)]
+    pub(crate) place: Place,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
 /// What `call` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Call {
+    #[command(flatten)]
+    pub(crate) place: Place,
+
     #[command(flatten)]
     pub(crate) common: Common,
 }

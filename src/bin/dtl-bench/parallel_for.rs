@@ -7,7 +7,7 @@ use crate::library::call;
 use crate::local::{self, Case, time};
 use crate::machine;
 use crate::options::{LoopPeer, ParallelFor};
-use crate::out::Outcome;
+use crate::out::{Outcome, complain};
 use crate::probe::Helper;
 use crate::table::Unit;
 use dtl::abi::exec::{DTL_EXECUTOR_POOL, dtl_executor_desc_t};
@@ -118,6 +118,11 @@ pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
     call!(dtl_init(ptr::null()))?;
     let processors = machine::shared_processors();
     let threads = wanted.threads.unwrap_or(processors as u32);
+    if threads as usize > processors {
+        complain!(
+            "dtl-bench: {threads} threads on {processors} processor(s): they wait for each other's turn"
+        );
+    }
     let mut backend = dtl_backend_t::NULL;
     call!(dtl_backend_get(c"host".as_ptr(), &raw mut backend))?;
     let size = size_of::<dtl_executor_desc_t>() as u32;

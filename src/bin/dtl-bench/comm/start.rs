@@ -124,7 +124,7 @@ fn one(
         return Err("one rank has nobody to talk to: start two or more, -n 2".to_owned());
     }
     let processors = machine::shared_processors();
-    if !wanted.common.no_pin {
+    if !wanted.place.no_pin {
         machine::pin(place.rank as usize);
     }
     let probe = probe_between(&ours, shared, processors)?;
@@ -163,7 +163,7 @@ fn head(
         "kind": ours.kind,
         "transport": ours.transport,
         "ranks": ours.size,
-        "pinned": !wanted.common.no_pin,
+        "pinned": !wanted.place.no_pin,
         "peer": raw.map(|raw| json!({ "name": "mpi", "version": raw.version, "file": raw.file })),
         "seconds": wanted.common.budget().as_secs_f64(),
         "rounds": wanted.common.rounds,
