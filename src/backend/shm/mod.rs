@@ -3,9 +3,10 @@
 //! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`) -> `segment` (the memory).
 //! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing` and `taking`
 //! (protocol) ->
-//! `ring` (records), with `peer` (what is known of each rank) and `liveness` (who is gone).
+//! `ring` (records) and `claims`, with `peer` (what is known of each rank) and `liveness` (who is gone).
 
 mod bootstrap;
+mod claims;
 mod engine;
 mod identity;
 mod liveness;
