@@ -264,7 +264,7 @@ static void leaving(dtl_comm_t comm, int rank, int size) {
         CHECK_STATUS(dtl_comm_recv(comm, &value, 1, DTL_DTYPE_INT32, 1, 1, NULL), DTL_ERROR_RANK_FAILURE);
         CHECK_STATUS(dtl_comm_send(comm, &value, 1, DTL_DTYPE_INT32, 1, 3), DTL_ERROR_RANK_FAILURE);
         CHECK_OK(dtl_comm_info(comm, &about));
-        CHECK(about.failed_count == 1);
+        CHECK(about.failed_count >= 1);
     }
     if (rank == 2) {
         /* Any source: rank 0's operations have needed the rank that left. */
@@ -333,7 +333,8 @@ static void limits(dtl_comm_t comm, int rank, int size) {
     } else {
         dtl_request_t receive;
         /* The withdrawn messages are not there: the first with any tag is the one to be cut. */
-        sleep_ms(1000);
+        while (dtl_comm_probe(comm, DTL_ANY_SOURCE, 79, NULL) == DTL_ERROR_TIMEOUT) {
+        }
         CHECK_OK(dtl_comm_irecv(comm, cut, 10, DTL_DTYPE_BYTE, DTL_ANY_SOURCE, DTL_ANY_TAG, &receive));
         CHECK_STATUS(dtl_request_wait(receive, MILLISECONDS(60000), &info), DTL_ERROR_TRUNCATED);
         CHECK(info.size_bytes == LARGE && info.tag == 79 && is_filled(cut, 10, 3));
