@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Safe faces of `sys` that `runtime` may use.
 const SYS_FOR_RUNTIME: &[&str] = &[
-    "args", "buf", "callback", "child", "clock", "dl", "epoch", "gate", "lock", "machine", "park", "process",
+    "args", "buf", "callback", "child", "clock", "dl", "epoch", "gate", "heap", "lock", "machine", "park", "process",
     "pool", "reduce", "slab", "sync", "trust",
 ];
 /// Names that only `backend` may know.

@@ -1,5 +1,6 @@
 //! The wrapper of every entry: gate, epoch, panics, the thread's last error.
 
+use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
 use crate::runtime::lifecycle;
@@ -18,6 +19,13 @@ thread_local! {
 /// Texts of calls that failed in threads whose own place is gone. They stay, as somebody may read them.
 static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
 const MOST_LAST_WORDS: usize = 64;
+
+/// The usual case of an entry of some nanoseconds, on a backend's plain memory: `body` must not be able
+/// to panic. `None`: it is not that case, or `body` says so; take another wrapper.
+#[inline(always)]
+pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>) -> Option<T> {
+    epoch::visit(|| if lifecycle::is_open_for(backend) { body() } else { None })
+}
 
 /// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.
 #[inline]

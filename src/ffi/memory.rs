@@ -4,9 +4,9 @@ use super::args::{self, Out, sized};
 use super::guard;
 use crate::abi::device::{dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t};
 use crate::abi::handle::dtl_backend_t;
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::dtl_enum_word_t;
-use crate::runtime::{device, memory};
+use crate::runtime::{device, memory, plain};
 use crate::sys::buf::Addr;
 use std::ffi::c_void;
 
@@ -30,6 +30,27 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
+    if let (false, true) = (out.is_null(), out.is_aligned()) {
+        let quick = guard::quick(backend, || plain::quick_alloc(kind, size_bytes, alignment));
+        if let Some(addr) = quick {
+            // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
+            unsafe { out.write(addr.ptr()) };
+            return DTL_SUCCESS;
+        }
+    }
+    alloc(backend, kind, size_bytes, alignment, out)
+}
+
+/// Out of line, so that the usual case needs no room on the stack.
+#[cold]
+#[inline(never)]
+fn alloc(
+    backend: dtl_backend_t,
+    kind: dtl_enum_word_t,
+    size_bytes: u64,
+    alignment: u64,
+    out: *mut *mut c_void,
+) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
         out.set(memory::alloc(device::backend(inside, backend)?, kind, size_bytes, alignment)?.ptr());
@@ -43,6 +64,16 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 ///         first byte, another backend's); nothing is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
+    if guard::quick(backend, || plain::quick_free(Addr::new(ptr))).is_some() {
+        return DTL_SUCCESS;
+    }
+    free(backend, ptr)
+}
+
+/// Out of line, as `alloc`.
+#[cold]
+#[inline(never)]
+fn free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
     guard::call(|inside| memory::free(device::backend(inside, backend)?, Addr::new(ptr)))
 }
 

@@ -1,17 +1,19 @@
 //! Memory: allocation through a backend, and the ledger that knows every live allocation.
 //!
 //! The ledger answers "what is this pointer?" for copies and `dtl_mem_query`. It holds only what
-//! was allocated here; a pointer that it does not know is plain host memory.
+//! was allocated here; a pointer that it does not know is plain host memory. What `plain` serves is
+//! not in it: the allocator knows its blocks itself.
 
 use super::backend::{Memory, Place};
 use super::registry::{self, Backend};
-use super::{copy_text, device};
+use super::{copy_text, device, plain};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
+use crate::sys::heap::{self, Label};
 use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,13 +63,20 @@ impl Usage {
         unused
     }
 
-    fn grew(&self, bytes: u64) {
+    /// `with_plain`: the peak is that of the plain memory and this together.
+    fn grew(&self, bytes: u64, with_plain: bool) {
+        if with_plain {
+            heap::charge(usize::from(plain::NO_POOL), bytes as i64);
+        }
         let live = self.live_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak_bytes.fetch_max(live, Ordering::Relaxed);
         self.total_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn shrank(&self, bytes: u64) {
+    fn shrank(&self, bytes: u64, with_plain: bool) {
+        if with_plain {
+            heap::charge(usize::from(plain::NO_POOL), -(bytes as i64));
+        }
         self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.live_count.fetch_sub(1, Ordering::Release);
     }
@@ -87,6 +96,11 @@ static LEDGER: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new()
 
 /// The allocation that holds the address, and its first byte.
 fn find(addr: Addr) -> Option<(usize, Allocation)> {
+    if let Some(found) = heap::find(addr) {
+        let kind = plain::kind(found.kind);
+        let allocation = Allocation { backend: plain::home(), device: 0, kind, size: found.size, align: 1 };
+        return Some((found.base, allocation));
+    }
     let ledger = LEDGER.read();
     let (&base, allocation) = ledger.range(..=addr.get()).next_back()?;
     ((addr.get() - base) as u64 <= allocation.size.saturating_sub(1)).then_some((base, *allocation))
@@ -95,6 +109,28 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
 /// Allocates on the calling thread's current device.
 pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
     let memory = backend.memory()?;
+    let align = check(size, align)?;
+    if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
+        return plain::alloc(code, plain::NO_POOL, size, align);
+    }
+    let device = device::get_or_first(backend)?;
+    backend.memory_use.begin(backend)?;
+    match allocate(backend, memory, kind, size, align) {
+        Ok(addr) => {
+            let allocation = Allocation { backend: backend.handle(), device, kind, size, align };
+            backend.memory_use.grew(size, plain::serves(backend.handle()));
+            LEDGER.write().insert(addr.get(), allocation);
+            Ok(addr)
+        }
+        Err(error) => {
+            backend.memory_use.give_up();
+            Err(error)
+        }
+    }
+}
+
+/// Checks size and alignment; the alignment to ask for.
+pub fn check(size: u64, align: u64) -> Result<u64> {
     let align = if align == 0 { 1 } else { align };
     if !align.is_power_of_two() || align > 1 << 30 {
         return fail!(
@@ -109,20 +145,7 @@ pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) ->
             isize::MAX as u64 - align
         );
     }
-    let device = device::get_or_first(backend)?;
-    backend.memory_use.begin(backend)?;
-    match allocate(backend, memory, kind, size, align) {
-        Ok(addr) => {
-            let allocation = Allocation { backend: backend.handle(), device, kind, size, align };
-            backend.memory_use.grew(size);
-            LEDGER.write().insert(addr.get(), allocation);
-            Ok(addr)
-        }
-        Err(error) => {
-            backend.memory_use.give_up();
-            Err(error)
-        }
-    }
+    Ok(align)
 }
 
 fn allocate(
@@ -151,11 +174,29 @@ pub fn free(backend: &Backend, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
     }
+    if plain::serves(backend.handle()) {
+        match heap::free(addr, Label::new(0, plain::NO_POOL)) {
+            heap::Freed::Done => return Ok(()),
+            other => {
+                let owner = format!("backend {}", backend.name());
+                if let Some(error) = plain::refusal(other, addr, &owner) {
+                    return Err(error);
+                }
+            }
+        }
+    }
     let allocation = {
         let mut ledger = LEDGER.write();
         match ledger.get(&addr.get()) {
             Some(allocation) if allocation.backend == backend.handle() => ledger.remove(&addr.get()),
             Some(_) => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "{addr:?} belongs to another backend than {}",
+                    backend.name()
+                );
+            }
+            None if heap::find(addr).is_some() => {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
                     "{addr:?} belongs to another backend than {}",
@@ -175,7 +216,7 @@ pub fn free(backend: &Backend, addr: Addr) -> Result<()> {
     let freed =
         backend.memory().and_then(|m| m.free(allocation.kind, addr, allocation.size, allocation.align));
     match freed {
-        Ok(()) => backend.memory_use.shrank(allocation.size),
+        Ok(()) => backend.memory_use.shrank(allocation.size, plain::serves(backend.handle())),
         Err(_) => drop(LEDGER.write().insert(addr.get(), allocation)), // still there: try again
     }
     freed
@@ -203,9 +244,16 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
     let usage = &backend.memory_use;
     out.live_bytes = usage.live_bytes.load(Ordering::Relaxed);
     out.peak_bytes = usage.peak_bytes.load(Ordering::Relaxed);
-    out.reserved_bytes = out.live_bytes;
+    out.reserved_bytes = out.live_bytes + plain::reserved(backend);
     out.live_count = usage.live_count.load(Ordering::Relaxed);
     out.total_count = usage.total_count.load(Ordering::Relaxed);
+    if plain::serves(backend.handle()) {
+        let own = heap::stats(plain::NO_POOL);
+        out.peak_bytes = own.peak_bytes.max(out.live_bytes + own.live_bytes);
+        out.live_bytes += own.live_bytes;
+        out.live_count += own.live_count;
+        out.total_count += own.total_count;
+    }
     Ok(())
 }
 
@@ -278,7 +326,7 @@ pub fn destroy_all() {
     let inside = crate::sys::epoch::enter();
     for (base, allocation) in left {
         let Ok(backend) = registry::find(&inside, allocation.backend) else { continue };
-        backend.memory_use.shrank(allocation.size);
+        backend.memory_use.shrank(allocation.size, plain::serves(backend.handle()));
         let addr = Addr::new(std::ptr::with_exposed_provenance_mut(base));
         let freed =
             backend.memory().and_then(|m| m.free(allocation.kind, addr, allocation.size, allocation.align));
@@ -290,9 +338,13 @@ pub fn destroy_all() {
             );
         }
     }
+    heap::destroy_all();
+    plain::settle(dtl_backend_t::NULL);
 }
 
 /// In a forked child: forget the parent's allocations (the memory stays as it is).
 pub fn forget_all() {
     LEDGER.write().clear();
+    heap::forget_all();
+    plain::settle(dtl_backend_t::NULL);
 }

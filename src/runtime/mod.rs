@@ -11,6 +11,7 @@ pub mod launch;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;
+pub mod plain;
 pub mod plugins;
 pub mod probe;
 pub mod registry;

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod dl;
 pub mod epoch;
 pub mod gate;
+pub mod heap;
 pub mod lock;
 pub mod machine;
 pub mod mem;

@@ -3,6 +3,7 @@
 pub mod buf;
 #[path = "../../../../src/sys/epoch.rs"]
 pub mod epoch;
+pub mod heap;
 pub mod lock;
 pub mod model;
 #[path = "../../../../src/sys/pool.rs"]
