@@ -3,7 +3,7 @@
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
-use crate::runtime::lifecycle;
+use crate::runtime::{lifecycle, plain};
 use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
 use crate::sys::slab::Held;
@@ -25,6 +25,22 @@ const MOST_LAST_WORDS: usize = 64;
 #[inline(always)]
 pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>) -> Option<T> {
     epoch::visit(|| if lifecycle::is_open_for(backend) { body() } else { None })
+}
+
+/// The end of a quick entry that has done its work. If something is `due`, it is done here: out of
+/// line, so that the usual case calls nothing.
+#[inline(always)]
+pub(super) fn quick_end(due: bool) -> dtl_status_t {
+    if due || epoch::has_errands() { afterwards() } else { DTL_SUCCESS }
+}
+
+#[cold]
+#[inline(never)]
+fn afterwards() -> dtl_status_t {
+    call(|_| {
+        plain::look_after();
+        Ok(())
+    })
 }
 
 /// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.

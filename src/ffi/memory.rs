@@ -4,7 +4,7 @@ use super::args::{self, Out, sized};
 use super::guard;
 use crate::abi::device::{dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t};
 use crate::abi::handle::dtl_backend_t;
-use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
 use crate::runtime::{device, memory, plain};
 use crate::sys::buf::Addr;
@@ -32,10 +32,10 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 ) -> dtl_status_t {
     if let (false, true) = (out.is_null(), out.is_aligned()) {
         let quick = guard::quick(backend, || plain::quick_alloc(kind, size_bytes, alignment));
-        if let Some(addr) = quick {
+        if let Some(quick) = quick {
             // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
-            unsafe { out.write(addr.ptr()) };
-            return DTL_SUCCESS;
+            unsafe { out.write(quick.addr.ptr()) };
+            return guard::quick_end(quick.due);
         }
     }
     alloc(backend, kind, size_bytes, alignment, out)
@@ -64,10 +64,10 @@ fn alloc(
 ///         first byte, another backend's); nothing is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
-    if guard::quick(backend, || plain::quick_free(Addr::new(ptr))).is_some() {
-        return DTL_SUCCESS;
+    match guard::quick(backend, || plain::quick_free(Addr::new(ptr))) {
+        Some(due) => guard::quick_end(due),
+        None => free(backend, ptr),
     }
-    free(backend, ptr)
 }
 
 /// Out of line, as `alloc`.

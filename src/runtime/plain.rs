@@ -8,7 +8,7 @@ use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
-use crate::sys::heap::{self, Freed, Label};
+use crate::sys::heap::{self, Freed, Label, Quick};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tag of blocks that belong to no pool.
@@ -60,7 +60,7 @@ pub fn kind(code: u8) -> dtl_enum_word_t {
 /// A block that is at hand, for the usual arguments. `None`: ask `memory::alloc`.
 #[inline(always)]
 #[must_use]
-pub fn quick_alloc(kind: dtl_enum_word_t, size: u64, align: u64) -> Option<Addr> {
+pub fn quick_alloc(kind: dtl_enum_word_t, size: u64, align: u64) -> Option<Quick> {
     if align & !heap::ALIGNMENT != 0 {
         return None;
     }
@@ -78,11 +78,16 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
     }
 }
 
-/// Frees a block that belongs to no pool. `None`: ask `memory::free`, which tells what is wrong.
+/// Frees a block that belongs to no pool; whether [`look_after`] is due. `None`: ask `memory::free`.
 #[inline(always)]
 #[must_use]
-pub fn quick_free(addr: Addr) -> Option<()> {
-    (heap::quick_free(addr, Label::new(0, NO_POOL)) == Freed::Done).then_some(())
+pub fn quick_free(addr: Addr) -> Option<bool> {
+    heap::quick_free(addr, Label::new(0, NO_POOL))
+}
+
+/// What the quick ones leave undone.
+pub fn look_after() {
+    heap::look_after(NO_POOL);
 }
 
 /// What to say of a block that could not be freed; `None` if it is none of the allocator's.

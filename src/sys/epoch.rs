@@ -192,10 +192,14 @@ pub fn visit<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
     compiler_fence(Ordering::SeqCst);
     let done = body();
     record.seq.store(seq.wrapping_add(2), Ordering::Release);
-    if ERRANDS.load(Ordering::Relaxed) != 0 {
-        run_errands(record);
-    }
     done
+}
+
+/// Whether leavers have something to do. A visitor does not do it but enters and leaves once more.
+#[inline(always)]
+#[must_use]
+pub fn has_errands() -> bool {
+    ERRANDS.load(Ordering::Relaxed) != 0
 }
 
 #[cold]

@@ -28,24 +28,35 @@ pub struct Gate {
     page: AtomicPtr<Page>,
 }
 
+/// What a gate shows before it has a page.
+static NEVER: Page = Page { state: AtomicU32::new(UNOPENED), pass: AtomicU64::new(0) };
+
 impl Gate {
     /// A gate that was never opened.
     #[must_use]
     pub const fn new() -> Self {
-        Gate { page: AtomicPtr::new(ptr::null_mut()) }
+        Gate { page: AtomicPtr::new((&raw const NEVER).cast_mut()) }
     }
 
     /// One of the four states.
     #[inline]
     #[must_use]
     pub fn state(&self) -> u32 {
-        let page = self.page.load(Ordering::Acquire);
-        // SAFETY: null, or a live page that is never unmapped.
-        match unsafe { page.as_ref() }.map(|page| page.state.load(Ordering::Acquire)) {
-            None => UNOPENED,
-            Some(UNOPENED) => FORKED,
-            Some(state) => state,
+        match self.page().state.load(Ordering::Acquire) {
+            UNOPENED if self.has_page() => FORKED,
+            state => state,
         }
+    }
+
+    #[inline(always)]
+    fn page(&self) -> &Page {
+        let page = self.page.load(Ordering::Acquire);
+        // SAFETY: a static, or a page that is never unmapped.
+        unsafe { &*page }
+    }
+
+    fn has_page(&self) -> bool {
+        !ptr::eq(self.page.load(Ordering::Acquire), &raw const NEVER)
     }
 
     /// A number that the shortest calls compare with one of their own: equal means that the gate is
@@ -53,9 +64,7 @@ impl Gate {
     #[inline(always)]
     #[must_use]
     pub fn pass(&self) -> u64 {
-        let page = self.page.load(Ordering::Relaxed);
-        // SAFETY: as in `state`. Relaxed is enough: what is in a new page is 0, whoever reads it.
-        unsafe { page.as_ref() }.map_or(0, |page| page.pass.load(Ordering::Acquire))
+        self.page().pass.load(Ordering::Acquire)
     }
 
     /// Sets the state. Returns false if the page could not be had (out of memory).
@@ -67,14 +76,15 @@ impl Gate {
     /// As [`Gate::set`], with the number of [`Gate::pass`].
     #[must_use]
     pub fn set_with_pass(&self, state: u32, pass: u64) -> bool {
-        let mut page = self.page.load(Ordering::Acquire);
-        if page.is_null() {
-            page = new_page();
+        if !self.has_page() {
+            let page = new_page();
+            if page.is_null() {
+                return false;
+            }
             // The caller serialises `set`, so a plain store publishes the page.
             self.page.store(page, Ordering::Release);
         }
-        // SAFETY: as in `state`.
-        let Some(page) = (unsafe { page.as_ref() }) else { return false };
+        let page = self.page();
         page.pass.store(pass, Ordering::Release);
         page.state.store(state, Ordering::Release);
         true

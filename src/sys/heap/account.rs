@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// Number of accounts. 0 is that of `dtl_mem_alloc`, the others are pools'.
 pub const TAGS: usize = 64;
 /// Frees of a thread after which it looks after its account and its mail.
-pub(super) const ROUND: usize = 64;
+pub(super) const ROUND: usize = 256;
 /// So much may stay charged.
-const SLACK: i64 = 64 << 10;
+const SLACK: i64 = 1 << 20;
 
 struct Total {
     charged: AtomicI64,
@@ -70,23 +70,12 @@ pub(super) struct Sum {
 }
 
 impl Account {
-    /// After an allocation.
+    /// After an allocation. True: `settle` is due.
     #[inline(always)]
-    pub(super) fn took(&self, tag: usize, size: usize) {
+    pub(super) fn took(&self, size: usize) -> bool {
         self.allocs.add(1);
         self.room.sub(size);
-        if (self.room.get() as i64) < 0 {
-            self.charge(tag);
-        }
-    }
-
-    /// Makes what is charged equal to what is held.
-    #[cold]
-    fn charge(&self, tag: usize) {
-        let room = self.room.get();
-        self.charged.sub(room);
-        self.room.set(0);
-        charge(tag, (room as i64).wrapping_neg());
+        (self.room.get() as i64) < 0
     }
 
     /// After a free. True now and then: time for `settle` and for the mail.
@@ -97,10 +86,13 @@ impl Account {
         self.frees.get() % ROUND == 0
     }
 
-    /// Gives back what is charged too much.
+    /// Charges what is held and not charged, and gives back what is charged too much.
     pub(super) fn settle(&self, tag: usize) {
-        if self.room.get() as i64 > SLACK {
-            self.charge(tag);
+        let room = self.room.get();
+        if !(0..=SLACK).contains(&(room as i64)) {
+            self.charged.sub(room);
+            self.room.set(0);
+            charge(tag, (room as i64).wrapping_neg());
         }
     }
 

@@ -111,9 +111,10 @@ impl Heap {
         self.account(tag)
     }
 
-    /// A block of a class, if the slab at hand has one. `size` is what was asked for.
+    /// A block of a class, if the slab at hand has one, and whether `look_after` is due. `size` is what
+    /// was asked for.
     #[inline(always)]
-    pub(super) fn quick_alloc(&self, class: usize, size: usize, label: u64) -> Option<usize> {
+    pub(super) fn quick_alloc(&self, class: usize, size: usize, label: u64) -> Option<(usize, bool)> {
         let slab = self.bin(class).current.get()?;
         let at = slab.head.get();
         if at == 0 {
@@ -121,13 +122,17 @@ impl Heap {
         }
         slab.take(at, live(size, label));
         self.last.set(Some(slab));
-        self.account(tag_of(label)).took(tag_of(label), size);
-        Some(at)
+        Some((at, self.account(tag_of(label)).took(size)))
     }
 
     /// A block of a class, from wherever it is to be had.
-    #[cold]
     pub(super) fn alloc(&'static self, class: usize, size: usize, label: u64) -> Option<usize> {
+        if let Some((at, due)) = self.quick_alloc(class, size, label) {
+            if due {
+                self.account(tag_of(label)).settle(tag_of(label));
+            }
+            return Some(at);
+        }
         let slab = self.refill(class).or_else(|| {
             self.trim();
             store::sweep();
@@ -156,7 +161,10 @@ impl Heap {
             slab.used.add(1);
         }
         self.last.set(Some(slab));
-        self.account(tag_of(label)).took(tag_of(label), size);
+        let account = self.account(tag_of(label));
+        if account.took(size) {
+            account.settle(tag_of(label));
+        }
         Some(at)
     }
 
@@ -216,41 +224,69 @@ impl Heap {
         true
     }
 
-    /// Frees the block that begins at an address if its tag is that of the label.
+    /// The slab that an address lies in, and the offset there.
     #[inline(always)]
-    pub(super) fn free(&'static self, addr: usize, label: u64) -> Freed {
-        let is_near = |last: &&Slab| addr.wrapping_sub(last.base.get()) < last.span.get();
-        let slab = match self.last.get().filter(is_near) {
-            Some(slab) => slab,
-            None => match table::find(addr) {
-                Some(segment) => segment.slab_of(addr),
-                None => return Freed::Foreign,
-            },
-        };
-        let Some(index) = slab.index_of(addr) else { return Freed::Inside };
+    fn locate(&self, addr: usize) -> Option<(&'static Slab, usize)> {
+        if let Some(last) = self.last.get() {
+            let offset = addr.wrapping_sub(last.base.get());
+            if offset < last.span.get() {
+                return Some((last, offset));
+            }
+        }
+        let slab = table::find(addr)?.slab_of(addr);
+        let offset = addr.wrapping_sub(slab.base.get());
+        (offset < slab.span.get()).then_some((slab, offset))
+    }
+
+    /// Frees the block that begins at an address if its tag is that of the label and nothing more is to
+    /// be done; whether `look_after` is due.
+    #[inline(always)]
+    pub(super) fn quick_free(&self, addr: usize, label: u64) -> Option<bool> {
+        let (slab, offset) = self.locate(addr)?;
+        let index = slab.index_at(offset);
+        if index.wrapping_mul(slab.block.get()) != offset {
+            return None;
+        }
         let word = slab.word(index);
         let was = word.load(Ordering::Relaxed);
         if was & mail::MARKS != live(0, label) {
-            return refused(was);
+            return None;
         }
         if !slab.current_of.is(self) {
-            return self.free_apart(slab, addr, was, label);
+            // A slab that is listed and stays so.
+            if !slab.owner.is(self) || slab.place.get() != LISTED || slab.used.get() < 2 {
+                return None;
+            }
+            slab.used.sub(1);
         }
         slab.put(addr, word);
-        self.gave(was, label);
-        Freed::Done
+        Some(self.account(tag_of(label)).gave((was & mail::SIZE) as usize))
     }
 
-    #[inline(always)]
-    fn gave(&'static self, was: u64, label: u64) {
-        if self.account(tag_of(label)).gave((was & mail::SIZE) as usize) {
+    /// Frees the block that begins at an address if its tag is that of the label.
+    pub(super) fn free(&'static self, addr: usize, label: u64) -> Freed {
+        if let Some(due) = self.quick_free(addr, label) {
+            if due {
+                self.look_after(tag_of(label));
+            }
+            return Freed::Done;
+        }
+        let Some(slab) = table::find(addr).map(|segment| segment.slab_of(addr)) else { return Freed::Foreign };
+        let Some(index) = slab.index_of(addr) else { return Freed::Inside };
+        let was = slab.word(index).load(Ordering::Relaxed);
+        if was & mail::MARKS != live(0, label) {
+            let tag = (was >> mail::TAG_SHIFT) as u8;
+            return if was & mail::LIVE == 0 { Freed::Dead } else { Freed::Tagged(tag) };
+        }
+        let freed = self.free_apart(slab, addr, was);
+        if freed == Freed::Done && self.account(tag_of(label)).gave((was & mail::SIZE) as usize) {
             self.look_after(tag_of(label));
         }
+        freed
     }
 
     /// Frees a block of a slab that is not the current one of its class, or not of this heap.
-    #[inline(never)]
-    fn free_apart(&'static self, slab: &'static Slab, addr: usize, was: u64, label: u64) -> Freed {
+    fn free_apart(&'static self, slab: &'static Slab, addr: usize, was: u64) -> Freed {
         let (Some(index), Some(owner)) = (slab.index_of(addr), slab.owner.get()) else { return Freed::Dead };
         let word = slab.word(index);
         let is_mine = std::ptr::eq(owner, self);
@@ -273,7 +309,6 @@ impl Heap {
         } else {
             owner.mail.push(word, head, addr as u64);
         }
-        self.gave(was, label);
         Freed::Done
     }
 
@@ -311,12 +346,12 @@ impl Heap {
         }
     }
 
-    /// Now and then.
-    #[cold]
-    fn look_after(&'static self, tag: usize) {
+    /// Now and then: what was put off.
+    pub(super) fn look_after(&'static self, tag: usize) {
         self.account(tag).settle(tag);
         self.collect();
-        if self.wanted.swap(false, Ordering::Relaxed) {
+        if self.wanted.load(Ordering::Relaxed) {
+            self.wanted.store(false, Ordering::Relaxed);
             self.trim();
         }
     }
@@ -382,10 +417,4 @@ impl Heap {
         self.bins.iter().for_each(|bin| (bin.current.set(None), bin.listed.set(None)).0);
         self.accounts.iter().for_each(Account::clear);
     }
-}
-
-/// Why a block was not freed.
-#[cold]
-fn refused(was: u64) -> Freed {
-    if was & mail::LIVE == 0 { Freed::Dead } else { Freed::Tagged((was >> mail::TAG_SHIFT) as u8) }
 }

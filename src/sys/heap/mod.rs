@@ -92,15 +92,41 @@ pub struct Stats {
     pub total_count: u64,
 }
 
-/// A block for `size` (1 to 1 GiB) bytes aligned to 64, if one is at hand: no lock, no system call.
+/// A block that was at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Quick {
+    /// Its address.
+    pub addr: Addr,
+    /// [`look_after`] is to be called next.
+    pub due: bool,
+}
+
+/// A block for `size` (1 to 1 GiB) bytes aligned to 64, if one is at hand: no lock, no system call, no
+/// function call.
 #[inline(always)]
 #[must_use]
-pub fn quick_alloc(size: u64, label: Label) -> Option<Addr> {
+pub fn quick_alloc(size: u64, label: Label) -> Option<Quick> {
     let size = size as usize;
     if size.wrapping_sub(1) >= LARGEST {
         return None;
     }
-    local::mine()?.quick_alloc(class::of(size), size, label.0).map(address)
+    let (at, due) = local::mine()?.quick_alloc(class::of(size), size, label.0)?;
+    Some(Quick { addr: address(at), due })
+}
+
+/// Frees a block if that is done at once: one of this label's tag and this thread's, in a slab at hand.
+/// Whether [`look_after`] is due. `None`: ask [`free`].
+#[inline(always)]
+#[must_use]
+pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
+    local::mine()?.quick_free(addr.get(), label.tag())
+}
+
+/// Does what was due after a quick call of this thread with this tag.
+pub fn look_after(tag: u8) {
+    if let Some(heap) = local::mine() {
+        heap.look_after(usize::from(tag));
+    }
 }
 
 /// A block of `size` (> 0) bytes aligned to `align` (a power of two); `None` without memory.
@@ -112,10 +138,7 @@ pub fn alloc(size: u64, align: u64, label: Label) -> Option<Addr> {
         return local::with(|heap| heap.alloc_own(size, align, label.0)).map(address);
     }
     let class = class::of(room);
-    local::with(|heap| {
-        heap.quick_alloc(class, size, label.0).or_else(|| heap.alloc(class, size, label.0))
-    })
-    .map(address)
+    local::with(|heap| heap.alloc(class, size, label.0)).map(address)
 }
 
 fn address(at: usize) -> Addr {
@@ -126,13 +149,6 @@ fn address(at: usize) -> Addr {
 #[must_use]
 pub fn free(addr: Addr, label: Label) -> Freed {
     local::with(|heap| Some(heap.free(addr.get(), label.tag()))).unwrap_or(Freed::Foreign)
-}
-
-/// As [`free`]; in a thread that has not allocated yet every address is foreign.
-#[inline(always)]
-#[must_use]
-pub fn quick_free(addr: Addr, label: Label) -> Freed {
-    local::mine().map_or(Freed::Foreign, |heap| heap.free(addr.get(), label.tag()))
 }
 
 /// The live block that an address (any) lies in.
