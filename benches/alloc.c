@@ -7,8 +7,8 @@
 // 10th percentile of many short batches, and the ratio. "pair": allocate, write one byte, free.
 // "touch": allocate, write a byte of each page, free. "64 at once": allocate 64, write a byte of each,
 // free them in the order they came. "elsewhere": allocated here, freed by another thread.
-// With arguments it counts instructions:
-//     valgrind --tool=callgrind --toggle-collect=measured ./alloc SIZE PAIRS
+// With arguments it makes so many pairs, to count instructions (two runs; the difference is the pairs'):
+//     valgrind --tool=callgrind ./alloc SIZE PAIRS
 #define _GNU_SOURCE
 #include <dtl.h>
 #include <pthread.h>
@@ -21,21 +21,29 @@ enum { PAGE = 4096, MANY = 64, MOST_BATCHES = 2000 };
 
 typedef void *take_fn(size_t size);
 typedef void give_fn(void *memory);
+// So that each side's calls are in the loops themselves, as in a program.
+#define INLINE static inline __attribute__((always_inline))
 
 static dtl_backend_t host;
 
-static void *take_dtl(size_t size)
+INLINE void *take_dtl(size_t size)
 {
     void *memory = NULL;
     if (dtl_mem_alloc(host, DTL_MEMORY_HOST, size, 0, &memory) != DTL_SUCCESS) abort();
     return memory;
 }
-static void give_dtl(void *memory)
+INLINE void give_dtl(void *memory)
 {
     if (dtl_mem_free(host, memory) != DTL_SUCCESS) abort();
 }
-static take_fn *volatile take_c = malloc; // volatile: the compiler must not see the function
-static give_fn *volatile give_c = free;
+INLINE void *take_c(size_t size)
+{
+    void *memory = malloc(size);
+    if (memory == NULL) abort();
+    __asm__ volatile("" : "+r"(memory));
+    return memory;
+}
+INLINE void give_c(void *memory) { free(memory); }
 
 static double now_ns(void)
 {
@@ -56,9 +64,14 @@ static double tenth_percentile(double *values, int count)
     return values[count / 10];
 }
 
-typedef void batch_fn(take_fn *take, give_fn *give, size_t size, int pairs);
+typedef void batch_fn(size_t size, int pairs);
 
-static void pairs_of(take_fn *take, give_fn *give, size_t size, int pairs)
+// Both sides of a kind of batch.
+#define BATCH(name)                                                                                  \
+    static void name##_c(size_t size, int pairs) { name(take_c, give_c, size, pairs); }              \
+    static __attribute__((noinline)) void name##_dtl(size_t size, int pairs) { name(take_dtl, give_dtl, size, pairs); }
+
+INLINE void pairs_of(take_fn *take, give_fn *give, size_t size, int pairs)
 {
     for (int i = 0; i < pairs; i++) {
         char *memory = take(size);
@@ -67,7 +80,7 @@ static void pairs_of(take_fn *take, give_fn *give, size_t size, int pairs)
     }
 }
 
-static void touched(take_fn *take, give_fn *give, size_t size, int pairs)
+INLINE void touched(take_fn *take, give_fn *give, size_t size, int pairs)
 {
     for (int i = 0; i < pairs; i++) {
         char *memory = take(size);
@@ -76,7 +89,7 @@ static void touched(take_fn *take, give_fn *give, size_t size, int pairs)
     }
 }
 
-static void many(take_fn *take, give_fn *give, size_t size, int pairs)
+INLINE void many(take_fn *take, give_fn *give, size_t size, int pairs)
 {
     char *memory[MANY];
     for (int i = 0; i < pairs; i += MANY) {
@@ -125,16 +138,21 @@ static void elsewhere(take_fn *take, give_fn *give, size_t size, int pairs)
     pthread_join(thread, NULL);
 }
 
-static void row(const char *what, batch_fn *batch, size_t size, int pairs, int batches)
+BATCH(pairs_of)
+BATCH(touched)
+BATCH(many)
+BATCH(elsewhere)
+
+static void row(const char *what, batch_fn *batch_c, batch_fn *batch_dtl, size_t size, int pairs, int batches)
 {
     static double c[MOST_BATCHES], dtl[MOST_BATCHES];
     for (int i = -1; i < batches; i++) { // the first round warms up
         const int at = i < 0 ? 0 : i;
         double start = now_ns();
-        batch(take_c, give_c, size, pairs);
+        batch_c(size, pairs);
         c[at] = (now_ns() - start) / pairs;
         start = now_ns();
-        batch(take_dtl, give_dtl, size, pairs);
+        batch_dtl(size, pairs);
         dtl[at] = (now_ns() - start) / pairs;
     }
     const double a = tenth_percentile(c, batches), b = tenth_percentile(dtl, batches);
@@ -142,30 +160,24 @@ static void row(const char *what, batch_fn *batch, size_t size, int pairs, int b
     fflush(stdout);
 }
 
-__attribute__((noinline)) static void measured(size_t size, int pairs)
-{
-    pairs_of(take_dtl, give_dtl, size, pairs);
-}
-
 int main(int argc, char **argv)
 {
     DTL_CHECK(dtl_init(NULL));
     DTL_CHECK(dtl_backend_get("host", &host));
     if (argc == 3) {
-        pairs_of(take_dtl, give_dtl, (size_t)atoll(argv[1]), 100);
-        measured((size_t)atoll(argv[1]), atoi(argv[2]));
+        pairs_of_dtl((size_t)atoll(argv[1]), atoi(argv[2]));
         DTL_CHECK(dtl_finalize());
         return 0;
     }
     static const size_t sizes[] = {64, 256, 1024, 4096, 16384, 65536, 262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
     printf("| what       |     bytes |     malloc |        dtl |  ratio |\n|---|---|---|---|---|\n");
-    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) row("pair", pairs_of, sizes[i], 1000, MOST_BATCHES);
-    for (unsigned i = 0; i < 6; i++) row("64 at once", many, sizes[i], 1024, 500);
-    row("touch", touched, 1 << 20, 10, 200);
-    row("touch", touched, 16 << 20, 2, 100);
-    row("touch", touched, 64 << 20, 1, 30);
-    row("elsewhere", elsewhere, 64, 20000, 20);
-    row("elsewhere", elsewhere, 65536, 5000, 20);
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) row("pair", pairs_of_c, pairs_of_dtl, sizes[i], 1000, MOST_BATCHES);
+    for (unsigned i = 0; i < 6; i++) row("64 at once", many_c, many_dtl, sizes[i], 1024, 500);
+    row("touch", touched_c, touched_dtl, 1 << 20, 10, 200);
+    row("touch", touched_c, touched_dtl, 16 << 20, 2, 100);
+    row("touch", touched_c, touched_dtl, 64 << 20, 1, 30);
+    row("elsewhere", elsewhere_c, elsewhere_dtl, 64, 20000, 20);
+    row("elsewhere", elsewhere_c, elsewhere_dtl, 65536, 5000, 20);
     DTL_CHECK(dtl_finalize());
     return 0;
 }

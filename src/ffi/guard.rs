@@ -31,7 +31,7 @@ pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>)
 /// line, so that the usual case calls nothing.
 #[inline(always)]
 pub(super) fn quick_end(due: bool) -> dtl_status_t {
-    if due || epoch::has_errands() { afterwards() } else { DTL_SUCCESS }
+    if due { afterwards() } else { DTL_SUCCESS }
 }
 
 #[cold]

@@ -66,7 +66,7 @@ impl Usage {
     /// `with_plain`: the peak is that of the plain memory and this together.
     fn grew(&self, bytes: u64, with_plain: bool) {
         if with_plain {
-            heap::charge(usize::from(plain::NO_POOL), bytes as i64);
+            heap::count_bytes(plain::NO_POOL, bytes as i64);
         }
         let live = self.live_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak_bytes.fetch_max(live, Ordering::Relaxed);
@@ -75,20 +75,30 @@ impl Usage {
 
     fn shrank(&self, bytes: u64, with_plain: bool) {
         if with_plain {
-            heap::charge(usize::from(plain::NO_POOL), -(bytes as i64));
+            heap::count_bytes(plain::NO_POOL, -(bytes as i64));
         }
         self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.live_count.fetch_sub(1, Ordering::Release);
     }
 }
 
+/// What the ledger knows of an allocation.
 #[derive(Clone, Copy)]
-struct Allocation {
-    backend: dtl_backend_t,
-    device: i32,
-    kind: dtl_enum_word_t,
-    size: u64,
-    align: u64,
+pub struct Allocation {
+    /// Whose memory it is.
+    pub backend: dtl_backend_t,
+    /// The device it was allocated on.
+    pub device: i32,
+    /// Its kind.
+    pub kind: dtl_enum_word_t,
+    /// The bytes that were asked for.
+    pub size: u64,
+    /// The bytes that the backend was asked for.
+    pub room: u64,
+    /// The alignment that the backend was asked for.
+    pub align: u64,
+    /// The handle of the pool that it belongs to; 0 = none.
+    pub pool: u64,
 }
 
 /// Every live allocation by its first byte.
@@ -98,7 +108,8 @@ static LEDGER: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new()
 fn find(addr: Addr) -> Option<(usize, Allocation)> {
     if let Some(found) = heap::find(addr) {
         let kind = plain::kind(found.kind);
-        let allocation = Allocation { backend: plain::home(), device: 0, kind, size: found.size, align: 1 };
+        let (backend, size) = (plain::home(), found.size);
+        let allocation = Allocation { backend, device: 0, kind, size, room: size, align: 1, pool: 0 };
         return Some((found.base, allocation));
     }
     let ledger = LEDGER.read();
@@ -117,7 +128,8 @@ pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) ->
     backend.memory_use.begin(backend)?;
     match allocate(backend, memory, kind, size, align) {
         Ok(addr) => {
-            let allocation = Allocation { backend: backend.handle(), device, kind, size, align };
+            let home = backend.handle();
+            let allocation = Allocation { backend: home, device, kind, size, room: size, align, pool: 0 };
             backend.memory_use.grew(size, plain::serves(backend.handle()));
             LEDGER.write().insert(addr.get(), allocation);
             Ok(addr)
@@ -174,52 +186,66 @@ pub fn free(backend: &Backend, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
     }
-    if plain::serves(backend.handle()) {
-        match heap::free(addr, Label::new(0, plain::NO_POOL)) {
-            heap::Freed::Done => return Ok(()),
-            other => {
-                let owner = format!("backend {}", backend.name());
-                if let Some(error) = plain::refusal(other, addr, &owner) {
-                    return Err(error);
-                }
-            }
+    let is_home = plain::serves(backend.handle());
+    if is_home {
+        let freed = heap::free(addr, Label::new(0, plain::NO_POOL));
+        if freed == heap::Freed::Done {
+            return Ok(());
+        }
+        if let Some(error) = plain::refusal(freed, addr, &format!("backend {}", backend.name())) {
+            return Err(error);
         }
     }
-    let allocation = {
-        let mut ledger = LEDGER.write();
-        match ledger.get(&addr.get()) {
-            Some(allocation) if allocation.backend == backend.handle() => ledger.remove(&addr.get()),
-            Some(_) => {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "{addr:?} belongs to another backend than {}",
-                    backend.name()
-                );
-            }
-            None if heap::find(addr).is_some() => {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "{addr:?} belongs to another backend than {}",
-                    backend.name()
-                );
-            }
-            None => None,
-        }
-    };
-    let Some(allocation) = allocation else {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{addr:?} is no live allocation of backend {} (freed twice, or not its first byte?)",
-            backend.name()
-        );
-    };
-    let freed =
-        backend.memory().and_then(|m| m.free(allocation.kind, addr, allocation.size, allocation.align));
+    let allocation = leave(addr, backend, 0)?;
+    let freed = give(backend, &allocation, addr);
     match freed {
-        Ok(()) => backend.memory_use.shrank(allocation.size, plain::serves(backend.handle())),
-        Err(_) => drop(LEDGER.write().insert(addr.get(), allocation)), // still there: try again
+        Ok(()) => backend.memory_use.shrank(allocation.size, is_home),
+        Err(_) => enter(addr, allocation), // still there: try again
     }
     freed
+}
+
+/// Enters an allocation into the ledger.
+pub fn enter(addr: Addr, allocation: Allocation) {
+    LEDGER.write().insert(addr.get(), allocation);
+}
+
+/// Takes an allocation of a backend and pool out of the ledger.
+pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
+    let mut ledger = LEDGER.write();
+    let found = ledger.get(&addr.get()).copied();
+    match found {
+        Some(found) if found.backend == backend.handle() && found.pool == pool => {
+            ledger.remove(&addr.get());
+            return Ok(found);
+        }
+        _ => drop(ledger),
+    }
+    let text = match found {
+        Some(found) if found.backend != backend.handle() => {
+            format!("{addr:?} belongs to another backend than {}", backend.name())
+        }
+        Some(Allocation { pool: 0, .. }) => format!("{addr:?} belongs to no pool: dtl_mem_free is for it"),
+        Some(_) => format!("{addr:?} belongs to another pool: dtl_pool_free with that one is for it"),
+        None if heap::find(addr).is_some() => {
+            format!("{addr:?} belongs to another backend than {}", backend.name())
+        }
+        None => format!(
+            "{addr:?} is no live allocation of backend {} (freed twice, or not its first byte?)",
+            backend.name()
+        ),
+    };
+    fail!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
+}
+
+/// Memory from a backend that is not in the ledger, on the thread's current device.
+pub fn take(backend: &Backend, kind: dtl_enum_word_t, room: u64, align: u64) -> Result<Addr> {
+    allocate(backend, backend.memory()?, kind, room, align)
+}
+
+/// Gives memory back to its backend.
+pub fn give(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
+    backend.memory()?.free(allocation.kind, addr, allocation.room, allocation.align)
 }
 
 /// What is known of a pointer; NOT_FOUND if it lies in no allocation made here.
@@ -249,10 +275,19 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
     out.total_count = usage.total_count.load(Ordering::Relaxed);
     if plain::serves(backend.handle()) {
         let own = heap::stats(plain::NO_POOL);
-        out.peak_bytes = own.peak_bytes.max(out.live_bytes + own.live_bytes);
-        out.live_bytes += own.live_bytes;
+        // The others of this backend are counted there, too.
+        (out.live_bytes, out.peak_bytes) = (own.live_bytes, own.peak_bytes);
         out.live_count += own.live_count;
         out.total_count += own.total_count;
+    }
+    Ok(())
+}
+
+/// Gives back what is kept of freed memory.
+pub fn trim(backend: &Backend) -> Result<()> {
+    backend.memory()?;
+    if plain::serves(backend.handle()) {
+        heap::trim();
     }
     Ok(())
 }
@@ -326,10 +361,11 @@ pub fn destroy_all() {
     let inside = crate::sys::epoch::enter();
     for (base, allocation) in left {
         let Ok(backend) = registry::find(&inside, allocation.backend) else { continue };
-        backend.memory_use.shrank(allocation.size, plain::serves(backend.handle()));
+        if allocation.pool == 0 {
+            backend.memory_use.shrank(allocation.size, plain::serves(backend.handle()));
+        }
         let addr = Addr::new(std::ptr::with_exposed_provenance_mut(base));
-        let freed =
-            backend.memory().and_then(|m| m.free(allocation.kind, addr, allocation.size, allocation.align));
+        let freed = give(backend, &allocation, addr);
         if let Err(error) = freed {
             super::log::warning!(
                 "freeing {} left-over bytes of backend {}: {error}",

@@ -35,14 +35,18 @@ pub fn serves(backend: dtl_backend_t) -> bool {
     backend.id != 0 && backend.id == HOME.load(Ordering::Relaxed)
 }
 
+const HOST: u8 = 0;
+const DEVICE: u8 = 1;
+const MANAGED: u8 = 2;
+
 /// How a block's label names a kind, and whether the allocator serves it.
 #[inline(always)]
 #[must_use]
 pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
     match kind {
-        DTL_MEMORY_HOST => Some(1),
-        DTL_MEMORY_DEVICE => Some(2),
-        DTL_MEMORY_MANAGED => Some(4),
+        DTL_MEMORY_HOST => Some(HOST),
+        DTL_MEMORY_DEVICE => Some(DEVICE),
+        DTL_MEMORY_MANAGED => Some(MANAGED),
         _ => None,
     }
 }
@@ -51,20 +55,24 @@ pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
 #[must_use]
 pub fn kind(code: u8) -> dtl_enum_word_t {
     match code {
-        1 => DTL_MEMORY_HOST,
-        2 => DTL_MEMORY_DEVICE,
+        HOST => DTL_MEMORY_HOST,
+        DEVICE => DTL_MEMORY_DEVICE,
         _ => DTL_MEMORY_MANAGED,
     }
 }
 
-/// A block that is at hand, for the usual arguments. `None`: ask `memory::alloc`.
+/// Whether every block is aligned to this anyway.
 #[inline(always)]
 #[must_use]
-pub fn quick_alloc(kind: dtl_enum_word_t, size: u64, align: u64) -> Option<Quick> {
-    if align & !heap::ALIGNMENT != 0 {
-        return None;
-    }
-    heap::quick_alloc(size, Label::new(code(kind)?, NO_POOL))
+pub fn is_usual(align: u64) -> bool {
+    align <= heap::ALIGNMENT && align & align.wrapping_sub(1) == 0
+}
+
+/// A block of kind HOST that is at hand, for a usual alignment. `None`: ask `memory::alloc`.
+#[inline(always)]
+#[must_use]
+pub fn quick_alloc(size: u64) -> Option<Quick> {
+    heap::quick_alloc(size, Label::new(HOST, NO_POOL))
 }
 
 /// A block; the arguments were checked.
@@ -112,6 +120,14 @@ pub fn refusal(freed: Freed, addr: Addr, owner: &str) -> Option<Error> {
 pub fn configure(settings: &super::settings::Settings) {
     heap::set_budget(settings.memory_keep.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX - 1)));
     heap::use_huge_pages(settings.huge_pages.unwrap_or(true));
+}
+
+/// Gives back what is kept without use, if that is more than `keep` bytes: what the calling thread and
+/// those that have ended keep at once, the others' at their next calls.
+pub fn trim(keep: u64) {
+    if heap::kept() as u64 > keep {
+        heap::trim();
+    }
 }
 
 /// Bytes that the allocator has from the system, if it serves this backend.

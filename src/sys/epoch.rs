@@ -179,7 +179,8 @@ pub fn is_cheap() -> bool {
 
 /// As [`enter`], for a call of some nanoseconds that takes no reference and cannot unwind: `body` runs
 /// inside if this thread has a record and is outside. `None`: it was not run. Only where a value read
-/// in `body` says that [`is_cheap`] held (see `gate`); then the compiler's fence is enough.
+/// in `body` says that [`is_cheap`] held (see `gate`); then the compiler's fence is enough. Leavers'
+/// errands are left to others, or to the next entry.
 #[inline(always)]
 pub fn visit<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -193,13 +194,6 @@ pub fn visit<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
     let done = body();
     record.seq.store(seq.wrapping_add(2), Ordering::Release);
     done
-}
-
-/// Whether leavers have something to do. A visitor does not do it but enters and leaves once more.
-#[inline(always)]
-#[must_use]
-pub fn has_errands() -> bool {
-    ERRANDS.load(Ordering::Relaxed) != 0
 }
 
 #[cold]

@@ -24,7 +24,7 @@ static TOTALS: [Total; TAGS] =
     [const { Total { charged: AtomicI64::new(0), peak: AtomicI64::new(0) } }; TAGS];
 
 /// Charges (or, below 0, gives back) bytes of an account.
-pub fn charge(tag: usize, bytes: i64) {
+fn charge(tag: usize, bytes: i64) {
     if let Some(total) = TOTALS.get(tag) {
         let now = total.charged.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if now > total.peak.load(Ordering::Relaxed) {
@@ -94,6 +94,20 @@ impl Account {
             self.room.set(0);
             charge(tag, (room as i64).wrapping_neg());
         }
+    }
+
+    /// Counts bytes without an allocation.
+    pub(super) fn shift(&self, tag: usize, bytes: i64) {
+        self.room.sub(bytes as usize);
+        if (self.room.get() as i64) < 0 {
+            self.settle(tag);
+        }
+    }
+
+    /// Has nothing charged that it does not hold; the total is reset by the caller.
+    pub(super) fn level(&self) {
+        self.charged.sub(self.room.get());
+        self.room.set(0);
     }
 
     /// Adds these counters to a sum.

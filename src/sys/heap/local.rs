@@ -249,7 +249,7 @@ impl Heap {
         }
         let word = slab.word(index);
         let was = word.load(Ordering::Relaxed);
-        if was & mail::MARKS != live(0, label) {
+        if was >> mail::TAG_SHIFT != live(0, label) >> mail::TAG_SHIFT {
             return None;
         }
         if !slab.current_of.is(self) {
@@ -274,7 +274,7 @@ impl Heap {
         let Some(slab) = table::find(addr).map(|segment| segment.slab_of(addr)) else { return Freed::Foreign };
         let Some(index) = slab.index_of(addr) else { return Freed::Inside };
         let was = slab.word(index).load(Ordering::Relaxed);
-        if was & mail::MARKS != live(0, label) {
+        if was >> mail::TAG_SHIFT != live(0, label) >> mail::TAG_SHIFT {
             let tag = (was >> mail::TAG_SHIFT) as u8;
             return if was & mail::LIVE == 0 { Freed::Dead } else { Freed::Tagged(tag) };
         }

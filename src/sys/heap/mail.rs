@@ -24,14 +24,12 @@ use crate::sys::sync::{AtomicU64, Ordering};
 pub(super) const LIVE: u64 = 1 << 63;
 /// The block is in the mail.
 pub(super) const SENT: u64 = 1 << 62;
-/// Where kind and tag are in a LIVE word.
-pub(super) const KIND_SHIFT: u32 = 56;
-/// See `KIND_SHIFT`.
+/// Where the tag is in a LIVE word: LIVE, SENT and tag are its upper bits, what a free compares.
 pub(super) const TAG_SHIFT: u32 = 48;
-/// LIVE, SENT and the tag: what a free compares.
-pub(super) const MARKS: u64 = LIVE | SENT | 0xFF << TAG_SHIFT;
+/// Where the kind is.
+pub(super) const KIND_SHIFT: u32 = 43;
 /// The size in a LIVE word.
-pub(super) const SIZE: u64 = (1 << TAG_SHIFT) - 1;
+pub(super) const SIZE: u64 = (1 << KIND_SHIFT) - 1;
 
 /// Blocks that other threads have freed, for the owner of their slabs.
 #[derive(Default)]

@@ -25,9 +25,9 @@ use class::{LARGEST, QUANTUM, SEGMENT};
 use local::Heap;
 use std::sync::atomic::Ordering;
 
-pub use account::{TAGS, charge};
+pub use account::TAGS;
 pub use os::use_huge_pages;
-pub use store::{budget, mapped, set_budget};
+pub use store::{budget, kept, mapped, set_budget};
 
 /// Every block is aligned to this at least.
 pub const ALIGNMENT: u64 = QUANTUM as u64;
@@ -92,6 +92,15 @@ pub struct Stats {
     pub total_count: u64,
 }
 
+/// The size of the block that serves a size.
+#[must_use]
+pub fn rounded(size: u64) -> u64 {
+    match usize::try_from(size) {
+        Ok(small @ 1..=LARGEST) => class::block(class::of(small)) as u64,
+        _ => size.saturating_add(os::PAGE as u64 - 1) / os::PAGE as u64 * os::PAGE as u64,
+    }
+}
+
 /// A block that was at hand.
 #[derive(Clone, Copy, Debug)]
 pub struct Quick {
@@ -133,6 +142,9 @@ pub fn look_after(tag: u8) {
 #[must_use]
 pub fn alloc(size: u64, align: u64, label: Label) -> Option<Addr> {
     let (size, align) = (usize::try_from(size).ok()?, usize::try_from(align).ok()?);
+    if size as u64 > mail::SIZE {
+        return None;
+    }
     let room = if align > QUANTUM { size.checked_next_multiple_of(align)? } else { size };
     if room > LARGEST || align > SEGMENT {
         return local::with(|heap| heap.alloc_own(size, align, label.0)).map(address);
@@ -183,6 +195,21 @@ pub fn stats(tag: u8) -> Stats {
         live_count: sum.allocs.saturating_sub(sum.frees),
         total_count: sum.allocs,
     }
+}
+
+/// Counts bytes (below 0: freed ones) that the calling thread has from elsewhere in an account's live
+/// bytes and peak.
+pub fn count_bytes(tag: u8, bytes: i64) {
+    let _ = local::with(|heap| {
+        heap.counters(usize::from(tag)).shift(usize::from(tag), bytes);
+        Some(())
+    });
+}
+
+/// Begins the peak of an account anew. It has no live blocks, and nobody may be using it.
+pub fn restart(tag: u8) {
+    store::for_each_heap(|heap| heap.counters(usize::from(tag)).level());
+    account::reset(usize::from(tag));
 }
 
 /// Gives back to the system what the calling thread and threads that have ended keep without use. The

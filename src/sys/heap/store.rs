@@ -269,6 +269,11 @@ pub fn mapped() -> usize {
     MAPPED.load(Ordering::Relaxed)
 }
 
+/// Bytes that heaps keep without use, or may keep: at most the budget.
+pub fn kept() -> usize {
+    GRANTED.load(Ordering::Relaxed)
+}
+
 /// A heap for a thread: one that a thread has left, or a new one.
 pub(super) fn adopt() -> Option<&'static Heap> {
     let mut store = STORE.lock();
