@@ -36,7 +36,7 @@ pub(super) fn quick_end(due: bool) -> dtl_status_t {
 
 #[cold]
 #[inline(never)]
-fn afterwards() -> dtl_status_t {
+extern "C" fn afterwards() -> dtl_status_t {
     call(|_| {
         plain::look_after();
         Ok(())

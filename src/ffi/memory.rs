@@ -32,7 +32,8 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
-    if kind != DTL_MEMORY_HOST || !plain::is_usual(alignment) || out.is_null() || !out.is_aligned() {
+    let is_usual = alignment == 0 || plain::is_usual(alignment);
+    if kind != DTL_MEMORY_HOST || !is_usual || out.is_null() || !out.is_aligned() {
         return alloc(backend, kind, size_bytes, alignment, out);
     }
     match guard::quick(backend, || plain::quick_alloc(size_bytes)) {
@@ -46,10 +47,10 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     }
 }
 
-/// Out of line, so that the usual case needs no room on the stack.
+/// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
 #[cold]
 #[inline(never)]
-fn alloc(
+extern "C" fn alloc(
     backend: dtl_backend_t,
     kind: dtl_enum_word_t,
     size_bytes: u64,
@@ -78,7 +79,7 @@ pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_
 /// Out of line, as `alloc`.
 #[cold]
 #[inline(never)]
-fn free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
+extern "C" fn free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
     guard::call(|inside| memory::free(device::backend(inside, backend)?, Addr::new(ptr)))
 }
 

@@ -50,8 +50,18 @@ pub const SHUTDOWN: &[Shutdown] = &[
 #[cold]
 #[must_use]
 pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
-    const NOUNS: [&str; 10] =
-        ["", "backend", "stream", "event", "executor", "kernel", "communicator", "request", "message", "pool"];
+    const NOUNS: [&str; 10] = [
+        "",
+        "backend",
+        "stream",
+        "event",
+        "executor",
+        "kernel",
+        "communicator",
+        "request",
+        "message",
+        "pool",
+    ];
     let other = crate::sys::slab::tag_of(id);
     let text = match NOUNS.get(usize::from(other)) {
         _ if id == 0 => format!("the {noun} handle is null"),

@@ -110,7 +110,9 @@ pub fn refusal(freed: Freed, addr: Addr, owner: &str) -> Option<Error> {
             format!("{addr:?} was not allocated from {owner}: dtl_mem_free is for it")
         }
         Freed::Tagged(_) => {
-            format!("{addr:?} was not allocated from {owner} but from a pool: dtl_pool_free with that pool is for it")
+            format!(
+                "{addr:?} was not allocated from {owner} but from a pool: dtl_pool_free with that pool is for it"
+            )
         }
     };
     Some(Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text))

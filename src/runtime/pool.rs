@@ -44,7 +44,11 @@ pub struct Pool {
 
 enum Blocks {
     /// The allocator's, with this label. Counters of the label go on from an earlier pool's.
-    Plain { code: u8, tag: u8, before: u64 },
+    Plain {
+        code: u8,
+        tag: u8,
+        before: u64,
+    },
     Kept(Mutex<Kept>),
 }
 

@@ -242,11 +242,15 @@ fn bytes(name: &str, text: &str) -> Result<u64> {
         "k" | "K" | "KiB" => 10,
         "m" | "M" | "MiB" => 20,
         "g" | "G" | "GiB" => 30,
-        unit => return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: unknown unit {unit}; use K, M or G"),
+        unit => {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: unknown unit {unit}; use K, M or G");
+        }
     };
     match digits.parse::<u64>().ok().and_then(|value| value.checked_mul(1 << shift)) {
         Some(bytes) => Ok(bytes),
-        None => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use a number of bytes such as 0, 512M or 2G"),
+        None => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use a number of bytes such as 0, 512M or 2G")
+        }
     }
 }
 

@@ -74,16 +74,18 @@ impl Account {
     #[inline(always)]
     pub(super) fn took(&self, size: usize) -> bool {
         self.allocs.add(1);
-        self.room.sub(size);
-        (self.room.get() as i64) < 0
+        let room = self.room.get().wrapping_sub(size);
+        self.room.set(room);
+        (room as i64) < 0
     }
 
     /// After a free. True now and then: time for `settle` and for the mail.
     #[inline(always)]
     pub(super) fn gave(&self, size: usize) -> bool {
         self.room.add(size);
-        self.frees.add(1);
-        self.frees.get() % ROUND == 0
+        let frees = self.frees.get().wrapping_add(1);
+        self.frees.set(frees);
+        frees % ROUND == 0
     }
 
     /// Charges what is held and not charged, and gives back what is charged too much.
@@ -120,6 +122,9 @@ impl Account {
 
     /// All from 0, when nobody uses them.
     pub(super) fn clear(&self) {
-        (self.charged.set(0), self.room.set(0), self.allocs.set(0), self.frees.set(0));
+        self.charged.set(0);
+        self.room.set(0);
+        self.allocs.set(0);
+        self.frees.set(0);
     }
 }

@@ -53,7 +53,9 @@ pub(super) struct Link<T: 'static>(AtomicPtr<T>);
 
 impl<T> Link<T> {
     /// Nothing.
-    pub(super) const NONE: Self = Link(AtomicPtr::new(ptr::null_mut()));
+    pub(super) const fn none() -> Self {
+        Link(AtomicPtr::new(ptr::null_mut()))
+    }
 
     /// What it points to.
     #[inline(always)]
@@ -65,7 +67,10 @@ impl<T> Link<T> {
     /// Points it somewhere. What was written to the target before is seen through the link.
     #[inline(always)]
     pub(super) fn set(&self, target: Option<&'static T>) {
-        self.0.store(target.map_or(ptr::null_mut(), |target| ptr::from_ref(target).cast_mut()), Ordering::Release);
+        self.0.store(
+            target.map_or(ptr::null_mut(), |target| ptr::from_ref(target).cast_mut()),
+            Ordering::Release,
+        );
     }
 
     /// Whether it points to this very one.

@@ -17,12 +17,13 @@ pub(super) const FIRST_SPAN: usize = 48;
 /// Segments are of this size and aligned to it; so are the first bytes of larger mappings.
 pub(super) const SEGMENT: usize = 1 << 21;
 
-/// The class of a size from 1 to `LARGEST`.
+/// The class of a size from 1 to `LARGEST`: four times the number of doublings beyond 512, plus the
+/// leading three bits of what is left of size - 1 (or its multiple of 64, up to 512).
 #[inline(always)]
 pub(super) const fn of(size: usize) -> usize {
-    let x = (size - 1) / QUANTUM;
-    let shift = (x | 7).ilog2() as usize - 2;
-    4 * shift + (x >> shift)
+    let last = size - 1;
+    let top = (last | 511).ilog2() as usize;
+    4 * top + ((4 * last) >> top) - 32
 }
 
 /// The size of a class' blocks.
@@ -80,7 +81,10 @@ mod tests {
         for size in sizes {
             let block = block(of(size));
             assert!(block >= size);
-            assert!(if size <= 256 { block - size < 64 } else { block - size <= size / 4 }, "{size}: {block}");
+            assert!(
+                if size <= 256 { block - size < 64 } else { block - size <= size / 4 },
+                "{size}: {block}"
+            );
         }
     }
 

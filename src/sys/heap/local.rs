@@ -14,13 +14,7 @@ use crate::sys::sync::AtomicU64;
 use crate::sys::tls;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One class in one heap.
-pub(super) struct Bin {
-    /// The slab to allocate from; it may be full.
-    current: Link<Slab>,
-    /// Others that have free blocks.
-    listed: Link<Slab>,
-}
+const BINS: usize = class::CLASSES.next_power_of_two();
 
 /// See the module's text.
 #[repr(C, align(128))]
@@ -39,8 +33,11 @@ pub(super) struct Heap {
     /// In the store's list of heaps without a thread.
     pub(super) idle: Link<Heap>,
     accounts: [Account; TAGS],
-    /// Indexed by class; a power of two, so that masking replaces a check.
-    bins: [Bin; 128],
+    /// For each class the slab to allocate from; it may be full. A power of two, so that masking replaces
+    /// a check.
+    current: [Link<Slab>; BINS],
+    /// For each class others that have free blocks.
+    listed: [Link<Slab>; BINS],
 }
 
 /// The calling thread's heap, if it has one.
@@ -95,9 +92,14 @@ fn tag_of(label: u64) -> usize {
 
 impl Heap {
     #[inline(always)]
-    fn bin(&self, class: usize) -> &Bin {
+    fn current(&self, class: usize) -> &Link<Slab> {
         #[allow(clippy::indexing_slicing, reason = "masked to the array's length, which the compiler sees")]
-        &self.bins[class % 128]
+        &self.current[class % BINS]
+    }
+
+    fn listed(&self, class: usize) -> &Link<Slab> {
+        #[allow(clippy::indexing_slicing, reason = "masked to the array's length, which the compiler sees")]
+        &self.listed[class % BINS]
     }
 
     #[inline(always)]
@@ -115,7 +117,7 @@ impl Heap {
     /// was asked for.
     #[inline(always)]
     pub(super) fn quick_alloc(&self, class: usize, size: usize, label: u64) -> Option<(usize, bool)> {
-        let slab = self.bin(class).current.get()?;
+        let slab = self.current(class).get()?;
         let at = slab.head.get();
         if at == 0 {
             return None;
@@ -171,22 +173,22 @@ impl Heap {
     /// A slab of a class with a free block in its list; the bin's current one if that may be.
     fn refill(&'static self, class: usize) -> Option<&'static Slab> {
         self.collect();
-        let bin = self.bin(class);
-        if let Some(slab) = bin.current.get() {
+        if let Some(slab) = self.current(class).get() {
             if slab.head.get() == 0 {
                 slab.extend();
             }
             if slab.head.get() != 0 {
                 return Some(slab);
             }
-            bin.current.set(None);
+            self.current(class).set(None);
             if class >= FIRST_SPAN {
                 self.kept.sub(store::bytes(slab));
             }
-            (slab.current_of.set(None), slab.used.set(slab.count.get()));
+            slab.current_of.set(None);
+            slab.used.set(slab.count.get());
             slab.place.publish(APART);
         }
-        if let Some(slab) = bin.listed.get() {
+        if let Some(slab) = self.listed(class).get() {
             self.unlist(slab);
             if slab.used.get() == 0 && class < FIRST_SPAN {
                 self.kept.sub(store::bytes(slab));
@@ -204,8 +206,9 @@ impl Heap {
     }
 
     fn make_current(&'static self, slab: &'static Slab) -> &'static Slab {
-        (slab.place.set(CURRENT), slab.current_of.set(Some(self)));
-        self.bin(slab.class.get()).current.set(Some(slab));
+        slab.place.set(CURRENT);
+        slab.current_of.set(Some(self));
+        self.current(slab.class.get()).set(Some(slab));
         if slab.head.get() == 0 {
             slab.extend();
         }
@@ -271,7 +274,9 @@ impl Heap {
             }
             return Freed::Done;
         }
-        let Some(slab) = table::find(addr).map(|segment| segment.slab_of(addr)) else { return Freed::Foreign };
+        let Some(slab) = table::find(addr).map(|segment| segment.slab_of(addr)) else {
+            return Freed::Foreign;
+        };
         let Some(index) = slab.index_of(addr) else { return Freed::Inside };
         let was = slab.word(index).load(Ordering::Relaxed);
         if was >> mail::TAG_SHIFT != live(0, label) >> mail::TAG_SHIFT {
@@ -364,15 +369,15 @@ impl Heap {
     /// Gives back everything without live blocks.
     pub(super) fn trim(&'static self) {
         self.collect();
-        for (class, bin) in self.bins.iter().enumerate() {
-            if let Some(slab) = bin.current.get().filter(|slab| slab.is_unused()) {
-                bin.current.set(None);
+        for class in 0..class::CLASSES {
+            if let Some(slab) = self.current(class).get().filter(|slab| slab.is_unused()) {
+                self.current(class).set(None);
                 if class >= FIRST_SPAN {
                     self.kept.sub(store::bytes(slab));
                 }
                 store::release(slab);
             }
-            let mut next = bin.listed.get();
+            let mut next = self.listed(class).get();
             while let Some(slab) = next {
                 next = slab.next.get();
                 if slab.used.get() == 0 {
@@ -387,13 +392,15 @@ impl Heap {
     }
 
     fn list(&self, slab: &'static Slab) {
-        let bin = self.bin(slab.class.get());
-        let next = bin.listed.get();
-        (slab.prev.set(None), slab.next.set(next), slab.place.set(LISTED));
+        let first = self.listed(slab.class.get());
+        let next = first.get();
+        slab.prev.set(None);
+        slab.next.set(next);
+        slab.place.set(LISTED);
         if let Some(next) = next {
             next.prev.set(Some(slab));
         }
-        bin.listed.set(Some(slab));
+        first.set(Some(slab));
     }
 
     fn unlist(&self, slab: &'static Slab) {
@@ -403,7 +410,7 @@ impl Heap {
         }
         match prev {
             Some(prev) => prev.next.set(next),
-            None => self.bin(slab.class.get()).listed.set(next),
+            None => self.listed(slab.class.get()).set(next),
         }
         slab.place.set(APART);
     }
@@ -413,8 +420,9 @@ impl Heap {
         let _ = self.mail.take();
         self.wanted.store(false, Ordering::Relaxed);
         self.last.set(None);
-        (self.kept.set(0), self.granted.set(0));
-        self.bins.iter().for_each(|bin| (bin.current.set(None), bin.listed.set(None)).0);
+        self.kept.set(0);
+        self.granted.set(0);
+        self.current.iter().chain(&self.listed).for_each(|link| link.set(None));
         self.accounts.iter().for_each(Account::clear);
     }
 }

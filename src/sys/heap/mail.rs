@@ -52,7 +52,9 @@ impl Mail {
 
     /// Pushes a block that was claimed with what `peek` gave; `block` (not 0) is how the owner finds it.
     pub(super) fn push(&self, word: &AtomicU64, mut head: u64, block: u64) {
-        while let Err(now) = self.head.compare_exchange_weak(head, block, Ordering::Release, Ordering::Relaxed) {
+        while let Err(now) =
+            self.head.compare_exchange_weak(head, block, Ordering::Release, Ordering::Relaxed)
+        {
             let (old, new) = (SENT | head, SENT | now);
             if word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_err() {
                 return; // the owner has freed it at the same moment: it is back already

@@ -68,20 +68,6 @@ impl Segment {
 /// Blocks of one class beside each other, and who owns them.
 #[repr(C, align(128))]
 pub(super) struct Slab {
-    /// First byte of the first block.
-    pub(super) base: Number,
-    /// Bytes from there to the end of the last block; 0 while nobody owns the slab.
-    pub(super) span: Number,
-    /// Size of a block.
-    pub(super) block: Number,
-    /// 2^32 / block, rounded up; 0 if there is one block.
-    pub(super) inverse: Number,
-    /// The first free block's address; 0 = none.
-    pub(super) head: Number,
-    /// One word for each block (see `mail`).
-    pub(super) words: AtomicPtr<AtomicU64>,
-    /// The heap that has it as CURRENT one.
-    pub(super) current_of: Link<Heap>,
     /// Number of blocks.
     pub(super) count: Number,
     /// Blocks that are live or in the mail. Not kept up to date while it is CURRENT.
@@ -98,10 +84,25 @@ pub(super) struct Slab {
     pub(super) next: Link<Slab>,
     /// In its owner's list.
     pub(super) prev: Link<Slab>,
+    // What each call needs, in one cache line. It is the second one: programs write to first bytes of
+    // pages more than to others, and a processor takes a store for one to any address with the same
+    // lower 12 bits until it knows better (seen: 14 ns instead of 6).
+    /// First byte of the first block.
+    pub(super) base: Number,
+    /// Bytes from there to the end of the last block; 0 while nobody owns the slab.
+    pub(super) span: Number,
+    /// Size of a block.
+    pub(super) block: Number,
+    /// 2^32 / block, rounded up; 0 if there is one block.
+    pub(super) inverse: Number,
+    /// The first free block's address; 0 = none.
+    pub(super) head: Number,
+    /// One word for each block (see `mail`).
+    pub(super) words: AtomicPtr<AtomicU64>,
+    /// The heap that has it as CURRENT one.
+    pub(super) current_of: Link<Heap>,
     /// The segment it is a part of, for ever.
     pub(super) segment: Link<Segment>,
-    /// Its number there.
-    pub(super) number: Number,
 }
 
 impl Slab {
@@ -140,8 +141,12 @@ impl Slab {
         debug_assert!(class <= OWN && self.used.get() == 0);
         self.block.set(block);
         self.inverse.set(if one { 0 } else { (1_usize << 32).div_ceil(block) });
-        (self.head.set(0), self.fresh.set(0), self.class.set(class), self.place.set(APART));
-        (self.count.set(room / block), self.owner.set(Some(owner)));
+        self.head.set(0);
+        self.fresh.set(0);
+        self.class.set(class);
+        self.place.set(APART);
+        self.count.set(room / block);
+        self.owner.set(Some(owner));
         self.span.set(room / block * block);
     }
 
@@ -156,7 +161,8 @@ impl Slab {
             self.word(index).store(next as u64, Ordering::Relaxed);
         }
         if first < end {
-            (self.head.set(at(first)), self.fresh.set(end));
+            self.head.set(at(first));
+            self.fresh.set(end);
         }
     }
 
@@ -169,8 +175,12 @@ impl Slab {
 
     /// Is nobody's from now on.
     pub(super) fn disown(&self) {
-        (self.span.set(0), self.head.set(0), self.used.set(0), self.place.set(APART));
-        (self.owner.set(None), self.current_of.set(None));
+        self.span.set(0);
+        self.head.set(0);
+        self.used.set(0);
+        self.place.set(APART);
+        self.owner.set(None);
+        self.current_of.set(None);
     }
 
     /// Whether no block is live or on its way back.

@@ -19,6 +19,9 @@ const BUDGET_SHARE: usize = 8;
 /// Descriptions are cut from mappings of this size.
 const CHUNK: usize = 1 << 20;
 
+/// Words that are left unused before those of a slab.
+const SKIPPED: usize = 8;
+
 /// Bytes mapped for blocks now.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 static MOST_MAPPED: AtomicUsize = AtomicUsize::new(0);
@@ -42,10 +45,10 @@ struct Store {
 }
 
 static STORE: Mutex<Store> = Mutex::new(Store {
-    with_room: [const { Link::NONE }; SPANS],
-    spare: [const { Link::NONE }; SPANS + 1],
-    heaps: Link::NONE,
-    idle: Link::NONE,
+    with_room: [const { Link::none() }; SPANS],
+    spare: [const { Link::none() }; SPANS + 1],
+    heaps: Link::none(),
+    idle: Link::none(),
     next: 0,
     end: 0,
 });
@@ -93,10 +96,11 @@ impl Store {
         segment.shift.set(CUTS.get(cut).map_or(63, |cut| cut.shift));
         let most = CUTS.get(cut).map_or(1, |cut| cut.most);
         let slabs = self.describe::<Slab>(segment.slab_count())?;
-        for (number, slab) in slabs.iter().enumerate() {
-            let words = self.describe::<AtomicU64>(most)?;
+        for slab in slabs {
+            // Not from a page's first bytes on: see `Slab`.
+            let words = self.describe::<AtomicU64>(most + SKIPPED)?.get(SKIPPED..)?;
             slab.words.store(words.as_ptr().cast_mut(), Ordering::Relaxed);
-            (slab.segment.set(Some(segment)), slab.number.set(number));
+            slab.segment.set(Some(segment));
         }
         segment.slabs.store(slabs.as_ptr().cast_mut(), Ordering::Release);
         Some(segment)
@@ -105,7 +109,9 @@ impl Store {
     /// Describes pages that were mapped just now and enters them into the table.
     fn install(&mut self, cut: usize, at: usize, bytes: usize) -> Option<&'static Segment> {
         let segment = self.segment(cut)?;
-        (segment.base.set(at), segment.bytes.set(bytes), segment.free.set(segment.all_free()));
+        segment.base.set(at);
+        segment.bytes.set(bytes);
+        segment.free.set(segment.all_free());
         for number in 0..segment.slab_count() {
             segment.slab(number).base.set(at + (number << (segment.shift.get() & 31)));
         }
@@ -126,7 +132,8 @@ impl Store {
     fn list(&self, segment: &'static Segment) {
         let Some(first) = self.with_room.get(segment.cut.get()) else { return };
         let next = first.get();
-        (segment.prev.set(None), segment.next.set(next));
+        segment.prev.set(None);
+        segment.next.set(next);
         if let Some(next) = next {
             next.prev.set(Some(segment));
         }
@@ -215,7 +222,7 @@ pub(super) fn release(slab: &'static Slab) {
     }
     let store = STORE.lock();
     let before = segment.free.get();
-    segment.free.set(before | 1 << slab.number.get());
+    segment.free.set(before | 1 << ((slab.base.get() - segment.base.get()) / unit));
     if segment.free.get() != segment.all_free() {
         if before == 0 {
             store.list(segment);
@@ -290,7 +297,12 @@ pub(super) fn adopt() -> Option<&'static Heap> {
 /// Whether the lock can be had. Not where a forked child has inherited it from a thread that does not
 /// exist there; the child's threads must be able to end all the same.
 pub(super) fn is_usable() -> bool {
-    (0..1000).any(|_| STORE.try_lock().is_some() || { std::thread::yield_now(); false })
+    (0..1000).any(|_| {
+        STORE.try_lock().is_some() || {
+            std::thread::yield_now();
+            false
+        }
+    })
 }
 
 /// Takes over a heap that its thread does not need any more.

@@ -14,7 +14,7 @@ const ROOTS: usize = 1 << (ADDRESS_BITS - UNIT_BITS - LEAF_BITS);
 /// The entries of 16 GiB of addresses.
 pub(super) struct Leaf([Link<Segment>; 1 << LEAF_BITS]);
 
-static ROOT: [Link<Leaf>; ROOTS] = [const { Link::NONE }; ROOTS];
+static ROOT: [Link<Leaf>; ROOTS] = [const { Link::none() }; ROOTS];
 
 fn entry(unit: usize) -> Option<&'static Link<Segment>> {
     ROOT.get(unit >> LEAF_BITS)?.get()?.0.get(unit % (1 << LEAF_BITS))

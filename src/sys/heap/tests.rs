@@ -111,7 +111,8 @@ fn many_threads_allocate_pass_on_and_end() {
             scope.spawn(move || {
                 let mut seed = thread + 1;
                 for round in 0..3000_u64 {
-                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    seed =
+                        seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     let size = 1 + (seed >> 33) % if round % 50 == 0 { 900_000 } else { 3000 };
                     let at = alloc(size, 1, label(57)).expect("memory");
                     fill(at, size, seed as u8);
