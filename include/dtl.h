@@ -1817,7 +1817,8 @@ DTL_NODISCARD dtl_status_t dtl_pool_stats(dtl_pool_t pool, dtl_mem_stats_t *out_
 
 /// Destroys a pool and gives what it keeps back. The null pool: nothing happens.
 ///
-/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them.)
+/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A block that
+///         another thread allocates at the same moment goes with the pool.)
 DTL_NODISCARD dtl_status_t dtl_pool_destroy(dtl_pool_t pool);
 
 /* -----------------------------------------------------------------------------------------------

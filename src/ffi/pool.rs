@@ -112,7 +112,8 @@ pub unsafe extern "C" fn dtl_pool_stats(pool: dtl_pool_t, out_stats: *mut dtl_me
 
 /// Destroys a pool and gives what it keeps back. The null pool: nothing happens.
 ///
-/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them.)
+/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A block that
+///         another thread allocates at the same moment goes with the pool.)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t {
     guard::call(|inside| pool::destroy(inside, pool.id))

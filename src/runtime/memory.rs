@@ -238,6 +238,19 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
 }
 
+/// Takes all allocations of a pool out of the ledger.
+pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
+    let mut left = Vec::new();
+    LEDGER.write().retain(|base, allocation| {
+        let stays = allocation.pool != pool;
+        if !stays {
+            left.push((Addr::new(std::ptr::with_exposed_provenance_mut(*base)), *allocation));
+        }
+        stays
+    });
+    left
+}
+
 /// Memory from a backend that is not in the ledger, on the thread's current device.
 pub fn take(backend: &Backend, kind: dtl_enum_word_t, room: u64, align: u64) -> Result<Addr> {
     allocate(backend, backend.memory()?, kind, room, align)

@@ -13,7 +13,7 @@ use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::sys::buf::Addr;
-use crate::sys::epoch::Guard;
+use crate::sys::epoch::{self, Guard};
 use crate::sys::heap::{self, Freed, Label};
 use crate::sys::lock::Mutex;
 use crate::sys::slab::Table;
@@ -241,12 +241,21 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        // At finalize there may be live blocks, else only such as another thread allocated during the
+        // destroy; nobody is inside a call with this pool any more.
         match &self.blocks {
-            // A label with blocks (allocated while the pool was destroyed) is used no more.
-            Blocks::Plain { tag, .. } if self.live_count() == 0 => *LABELS.lock() &= !(1 << tag),
-            Blocks::Plain { .. } => {}
+            Blocks::Plain { tag, .. } => {
+                if self.live_count() > 0 {
+                    heap::free_all(*tag);
+                }
+                *LABELS.lock() &= !(1 << tag);
+            }
             Blocks::Kept(kept) => {
-                if let Err(error) = self.shed(kept, 0) {
+                let mut outcome = Ok(());
+                for (addr, block) in memory::leave_all(self.id.load(Ordering::Relaxed)) {
+                    outcome = outcome.and(self.on_device(|| memory::give(&self.backend, &block, addr)));
+                }
+                if let Err(error) = outcome.and(self.shed(kept, 0)) {
                     super::log::warning!("a pool of backend {} ends: {error}", self.backend.name());
                 }
             }
@@ -254,19 +263,38 @@ impl Drop for Pool {
     }
 }
 
+/// A label for a pool that is being made. Labels of destroyed pools are free when the last call that was
+/// inside meanwhile has left, which may be a thread that is not running just now: that is waited for.
 fn take_label() -> Result<u8> {
+    loop {
+        if let Some(tag) = free_label() {
+            heap::restart(tag);
+            return Ok(tag);
+        }
+        let plain = POOLS.handles().into_iter().filter(|id| is_plain(*id)).count();
+        if plain + 1 >= heap::TAGS {
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "{plain} pools of host memory are all that there may be at once: destroy one"
+            );
+        }
+        epoch::collect();
+        std::thread::yield_now();
+    }
+}
+
+fn is_plain(id: u64) -> bool {
+    let inside = epoch::enter();
+    POOLS.get(&inside, id).is_some_and(|pool| matches!(pool.blocks, Blocks::Plain { .. }))
+}
+
+fn free_label() -> Option<u8> {
     let mut labels = LABELS.lock();
     let tag = labels.trailing_ones();
-    if tag as usize >= heap::TAGS {
-        return fail!(
-            DTL_ERROR_LIMIT,
-            "{} pools of host memory are all that there may be at once: destroy one",
-            heap::TAGS - 1
-        );
-    }
-    *labels |= 1 << tag;
-    heap::restart(tag as u8);
-    Ok(tag as u8)
+    (tag < heap::TAGS as u32).then(|| {
+        *labels |= 1 << tag;
+        tag as u8
+    })
 }
 
 /// Puts a pool under a handle.
@@ -305,7 +333,7 @@ pub fn destroy(inside: &Guard, id: u64) -> Result<()> {
 
 /// At finalize: pools go; what is live of them goes with the ledger and the allocator.
 pub fn destroy_all() {
-    let inside = crate::sys::epoch::enter();
+    let inside = epoch::enter();
     for id in POOLS.handles() {
         drop(POOLS.remove(&inside, id));
     }
@@ -314,7 +342,7 @@ pub fn destroy_all() {
 
 /// In a forked child: the handles go, the backends are left alone.
 pub fn forget_all() {
-    let inside = crate::sys::epoch::enter();
+    let inside = epoch::enter();
     for id in POOLS.handles() {
         std::mem::forget(POOLS.remove(&inside, id));
     }

@@ -212,6 +212,17 @@ pub fn restart(tag: u8) {
     account::reset(usize::from(tag));
 }
 
+/// Frees every live block of a tag, whoever has it.
+pub fn free_all(tag: u8) {
+    table::for_each(|segment| {
+        for number in 0..segment.slab_count() {
+            segment.slab(number).for_each_live(usize::from(tag), |at| {
+                let _ = free(address(at), Label::new(0, tag));
+            });
+        }
+    });
+}
+
 /// Gives back to the system what the calling thread and threads that have ended keep without use. The
 /// others do it themselves after some more frees.
 pub fn trim() {

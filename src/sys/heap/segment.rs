@@ -6,7 +6,7 @@
 use super::cell::{Link, Number};
 use super::class::{self, CUTS, OWN, SPANS};
 use super::local::Heap;
-use super::mail::{LIVE, SENT};
+use super::mail::{LIVE, SENT, TAG_SHIFT};
 use crate::sys::sync::AtomicU64;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -187,6 +187,16 @@ impl Slab {
     pub(super) fn is_unused(&self) -> bool {
         let is_used = |index| self.word(index).load(Ordering::Relaxed) & (LIVE | SENT) != 0;
         !(0..self.fresh.get()).any(is_used)
+    }
+
+    /// Calls `f` with the address of each block that is live with a tag.
+    pub(super) fn for_each_live(&self, tag: usize, mut f: impl FnMut(usize)) {
+        for index in 0..self.fresh.get().min(self.count.get()) {
+            let word = self.word(index).load(Ordering::Acquire);
+            if word >> TAG_SHIFT == LIVE >> TAG_SHIFT | tag as u64 {
+                f(self.base.get() + index * self.block.get());
+            }
+        }
     }
 
     /// Takes a free block, the first of the list; `live` is its word from now on.
