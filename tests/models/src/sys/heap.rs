@@ -10,10 +10,8 @@ use loom::thread;
 use mail::{LIVE, Mail};
 use std::sync::Arc;
 
-pub const ALL: &[Model] = &[
-    ("heap: two send, the owner takes", two_send),
-    ("heap: two that free one block", freed_twice),
-];
+pub const ALL: &[Model] =
+    &[("heap: two send, the owner takes", two_send), ("heap: two that free one block", freed_twice)];
 
 /// Three blocks of one owner, numbered from 1: their words and what their users wrote.
 #[derive(Default)]
