@@ -840,7 +840,7 @@ typedef struct dtl_comm_desc_t {
     uint64_t timeout_ns;
     /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran handle
     /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Passed
-    /// unread to a registered backend's `open`. NULL for the other built-in kinds.
+    /// unread to a registered backend's `open`. NULL for "auto" and the other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
     void *native;
 } dtl_comm_desc_t;
 
@@ -2034,7 +2034,9 @@ DTL_NODISCARD dtl_status_t dtl_event_elapsed_ns(dtl_event_t start, dtl_event_t s
  * Executors: functions and loops on the host.
  * -------------------------------------------------------------------------------------------- */
 
-/// Creates an executor. Threads are made when there is work for them.
+/// Creates an executor. Threads are made when there is work for them; they run where the thread may run whose
+/// call made them. Without work a pool's threads look for more for at most 0.2 ms, then they sleep and use
+/// no processor time. In a forked child executors are gone (dtl_init_after_fork).
 ///
 /// @param desc  NULL = all defaults: the backend's own execution if it has one, else a pool.
 /// @param out   the executor; destroy it with dtl_executor_destroy.
@@ -2069,8 +2071,13 @@ DTL_NODISCARD dtl_status_t dtl_executor_run_async(dtl_executor_t executor, dtl_t
 
 /// Runs the iterations begin … end-1 in pieces and returns when all have run. Loops may be nested
 /// and several threads may use one executor at once.
+/// POOL: each thread has the same share of the pieces in every loop of the same size, so data stays where
+/// it was touched first; who is through takes pieces of others. The caller takes part. One piece (a range of
+/// at most `grain` iterations) runs in the calling thread alone. So does a loop when seven others are
+/// in progress on the executor. A loop waits for no thread that has not begun a piece of it.
 ///
-/// @param grain  iterations of a piece (the last may be smaller); 0 = choose.
+/// @param grain  iterations of a piece: piece k begins at begin + k * grain, the last may be smaller.
+///               0 = choose: four pieces for each thread, or one for each iteration if those are fewer.
 /// @param fn     the body; may run on several threads at once, the caller among them.
 /// @return the status of the first piece that failed; pieces not yet begun are then left out.
 ///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.

@@ -46,6 +46,13 @@ impl Error {
     }
 }
 
+/// Keeps the making of an error out of the function that it is in.
+#[cold]
+#[inline(never)]
+pub(crate) fn rare(make: impl FnOnce() -> Error) -> Error {
+    make()
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", status_name(self.status()).to_string_lossy(), self.text())
@@ -60,10 +67,13 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// `fail!(DTL_ERROR_X, "text {name}")`: an `Err` with formatted text.
+/// `fail!(DTL_ERROR_X, "text {name}")`: an `Err` with formatted text. The text is made out of the way of
+/// calls that do not fail.
 macro_rules! fail {
     ($status:ident, $($text:tt)+) => {
-        Err($crate::error::Error::new($crate::abi::status::$status, format!($($text)+)))
+        Err($crate::error::rare(|| {
+            $crate::error::Error::new($crate::abi::status::$status, format!($($text)+))
+        }))
     };
 }
 pub(crate) use fail;

@@ -166,6 +166,7 @@ typedef int Int, *IntOut;
 typedef const int *Ints;
 typedef const MPI_Aint *Aints;
 typedef MPI_Count Count, *CountOut;
+typedef const MPI_Count *Counts;
 typedef const void *In;
 typedef void *Out;
 typedef char *TextOut, ***ArgvOut;

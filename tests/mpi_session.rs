@@ -11,12 +11,109 @@
 
 use dtl::abi::status::*;
 use dtl::backend::mpi::session::{self, Hold};
-use dtl::runtime::settings;
+use dtl::runtime::settings::{self, Settings};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
+
+/// A folder of its own, gone with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dtl-mpi-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        mode(&path, 0o755);
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// What others could have written is not loaded, wherever DTL_MPI_LIBRARY points.
+fn a_library_that_others_can_write_is_refused() {
+    let folder = Folder::new("writable");
+    let (file, link) = (folder.0.join("libmpi.so.40"), folder.0.join("link.so"));
+    fs::write(&file, "no library").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for (path, folder_mode, file_mode, said) in [
+        (&file, 0o755, 0o666, "refused: the file can be written by everybody: chmod o-w"),
+        (&link, 0o755, 0o646, "refused: the file can be written by everybody: chmod o-w"),
+        (&file, 0o777, 0o644, "refused: the folder "),
+        // A site's group may. It is the file that is looked at, not what it is called by.
+        (&link, 0o775, 0o664, "libmpi.so.40: "),
+        (&folder.0, 0o755, 0o644, "refused: it is no regular file"),
+        (&folder.0.join("none"), 0o755, 0o644, "No such file"),
+    ] {
+        mode(&folder.0, folder_mode);
+        mode(&file, file_mode);
+        let name = path.display().to_string();
+        settings::install(Settings { mpi_library: Some(name.clone()), ..Settings::default() });
+        let error = session::loaded().err().expect("no library");
+        assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE);
+        assert!(error.text().starts_with(&format!("no MPI: DTL_MPI_LIBRARY={name}: ")), "{error}");
+        assert!(error.text().contains(said), "{error}");
+    }
+}
+
+/// Why a set-uid program cannot be made or has no effect here.
+fn no_set_uid() -> Option<&'static str> {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let value = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_whitespace().nth(1).unwrap_or_default().to_owned()
+    };
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    let is_nosuid = |mount: &str| {
+        let words: Vec<&str> = mount.split_whitespace().collect();
+        ["/", "/tmp"].contains(&words[1]) && words[3].split(',').any(|option| option == "nosuid")
+    };
+    if value("Uid:") != "0" {
+        return Some("only root can make a set-uid program of another user");
+    }
+    let has_effect = value("NoNewPrivs:") != "1" && !mounts.lines().any(is_nosuid);
+    (!has_effect).then_some("set-uid programs have no effect here")
+}
+
+#[test]
+fn a_program_with_raised_privileges_ignores_the_library() {
+    if let Some(why) = no_set_uid() {
+        println!("skipped: {why}");
+        return;
+    }
+    let folder = Folder::new("raised");
+    let program = folder.0.join("dtl-info");
+    fs::copy(env!("CARGO_BIN_EXE_dtl-info"), &program).unwrap();
+    let said = |program: &Path| {
+        let output =
+            Command::new(program).arg("--json").env("DTL_MPI_LIBRARY", "/no/such/libmpi.so").output();
+        let output = output.unwrap();
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
+    };
+    let [facts, warnings] = said(&program);
+    assert!(facts.contains("/no/such/libmpi.so") && warnings.is_empty(), "{facts} {warnings}");
+    chown(&program, Some(65534), None).unwrap();
+    mode(&program, 0o4755);
+    let [facts, warnings] = said(&program);
+    assert!(!facts.contains("/no/such/libmpi.so"), "{facts}");
+    let warning = "DTL_MPI_LIBRARY is ignored: this program runs with raised privileges";
+    assert!(warnings.contains(warning), "{warnings}");
+}
 
 /// One test: MPI is started once in a process.
 #[test]
 fn from_the_beginning_to_the_end() {
+    a_library_that_others_can_write_is_refused();
     // DTL_MPI_LIBRARY may name another one.
     settings::install(settings::from_environment(&std::env::vars().collect()).unwrap());
     let mpi = match session::loaded() {

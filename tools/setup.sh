@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 # program package: the program tells whether the package is needed.
 build_packages=(gcc:gcc ld:binutils cmake:cmake make:make curl:curl)
 test_packages=(g++:g++ clang:clang pkg-config:pkg-config mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin
-               mpicc.mpich:libmpich-dev mpirun.mpich:mpich unshare:util-linux)
+               mpicc.mpich:libmpich-dev mpirun.mpich:mpich unshare:util-linux valgrind:valgrind)
 
 case "${1:-}" in
 build) wanted=("${build_packages[@]}") ;;

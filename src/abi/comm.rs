@@ -72,7 +72,7 @@ pub struct dtl_comm_desc_t {
     pub timeout_ns: u64,
     /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran handle
     /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Passed
-    /// unread to a registered backend's `open`. NULL for the other built-in kinds.
+    /// unread to a registered backend's `open`. NULL for "auto" and the other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
     pub native: *mut c_void,
 }
 

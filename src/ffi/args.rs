@@ -199,11 +199,13 @@ pub(super) unsafe fn fill<T: Sized32>(
 }
 
 /// Whether a buffer is DTL_IN_PLACE: who allows that asks before it makes a region.
+#[inline(always)]
 pub(super) fn is_in_place(pointer: *const c_void) -> bool {
     pointer.addr() == usize::MAX
 }
 
 /// Refuses DTL_IN_PLACE.
+#[inline(always)]
 pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
     if is_in_place(pointer) {
         return fail!(
@@ -218,6 +220,7 @@ pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
 ///
 /// # Safety
 /// `size` bytes at `pointer` stay valid until the operation that receives the region has ended.
+#[inline(always)]
 pub(super) unsafe fn region(
     pointer: *const c_void,
     size: u64,

@@ -19,8 +19,8 @@ fn start(
     prepare: impl FnOnce(&Comm) -> Result<Run>,
 ) -> Result<()> {
     let out = Out::new(out, "out")?;
-    let comm = comm::pin(inside, comm)?;
-    let run = prepare(&comm)?;
+    let comm = comm::get(inside, comm)?;
+    let run = prepare(comm)?;
     out.set(request::collective(comm, run)?);
     Ok(())
 }

@@ -30,7 +30,9 @@ fn given<F>(function: Option<F>, name: &str) -> Result<F> {
     }
 }
 
-/// Creates an executor. Threads are made when there is work for them.
+/// Creates an executor. Threads are made when there is work for them; they run where the thread may run whose
+/// call made them. Without work a pool's threads look for more for at most 0.2 ms, then they sleep and use
+/// no processor time. In a forked child executors are gone (dtl_init_after_fork).
 ///
 /// @param desc  NULL = all defaults: the backend's own execution if it has one, else a pool.
 /// @param out   the executor; destroy it with dtl_executor_destroy.
@@ -119,8 +121,13 @@ pub extern "C" fn dtl_executor_run_async(
 
 /// Runs the iterations begin … end-1 in pieces and returns when all have run. Loops may be nested
 /// and several threads may use one executor at once.
+/// POOL: each thread has the same share of the pieces in every loop of the same size, so data stays where
+/// it was touched first; who is through takes pieces of others. The caller takes part. One piece (a range of
+/// at most `grain` iterations) runs in the calling thread alone. So does a loop when seven others are
+/// in progress on the executor. A loop waits for no thread that has not begun a piece of it.
 ///
-/// @param grain  iterations of a piece (the last may be smaller); 0 = choose.
+/// @param grain  iterations of a piece: piece k begins at begin + k * grain, the last may be smaller.
+///               0 = choose: four pieces for each thread, or one for each iteration if those are fewer.
 /// @param fn     the body; may run on several threads at once, the caller among them.
 /// @return the status of the first piece that failed; pieces not yet begun are then left out.
 ///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
@@ -134,9 +141,9 @@ pub extern "C" fn dtl_executor_parallel_for(
     r#fn: dtl_range_fn_t,
     user: *mut c_void,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| Ok((given(r#fn, "fn")?, pin(inside, executor)?)),
-        |(body, executor)| executor.parallel_for((begin, end), grain, body, Addr::new(user)),
+    guard::hold(
+        |inside| objects::hold::<Executor>(inside, executor.id),
+        |executor| executor.parallel_for((begin, end), grain, given(r#fn, "fn")?, Addr::new(user)),
     )
 }
 
@@ -165,8 +172,9 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
     user: *mut c_void,
     out_result: *mut c_void,
 ) -> dtl_status_t {
-    guard::wait(
-        |inside| {
+    guard::hold(
+        |inside| objects::hold::<Executor>(inside, executor.id),
+        |executor| {
             if acc_size_bytes == 0 {
                 return fail!(DTL_ERROR_INVALID_ARGUMENT, "acc_size_bytes is 0; pass a result's size");
             }
@@ -182,9 +190,8 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
                 combine: given(combine, "combine")?,
                 user: Addr::new(user),
             };
-            Ok((pin(inside, executor)?, reduction, out))
+            reduce::run(executor, reduction, out)
         },
-        |(executor, reduction, out)| reduce::run(&executor, reduction, out),
     )
 }
 

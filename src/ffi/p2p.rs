@@ -18,6 +18,7 @@ use std::ffi::c_void;
 ///
 /// # Safety
 /// They stay valid until the operation that receives the region has ended.
+#[inline(always)]
 pub(super) unsafe fn elements(
     pointer: *const c_void,
     count: u64,
@@ -39,6 +40,7 @@ pub(super) unsafe fn elements(
 ///
 /// # Safety
 /// As [`elements`].
+#[inline(always)]
 pub(super) unsafe fn data(
     pointer: *const c_void,
     count: u64,
@@ -50,10 +52,10 @@ pub(super) unsafe fn data(
 }
 
 /// Tells the caller how a receive ended.
+#[inline(always)]
 fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Result<()> {
-    let (told, result) = p2p::received(comm, done, source);
-    put_info(info, told)?;
-    result
+    put_info(info, done)?;
+    p2p::received(comm, done, source)
 }
 
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
@@ -140,9 +142,10 @@ pub unsafe extern "C" fn dtl_comm_recv(
 }
 
 /// Writes receive information if the caller wants it.
-pub(super) fn put_info(info: *mut dtl_recv_info_t, told: dtl_recv_info_t) -> Result<()> {
+#[inline]
+pub(super) fn put_info(info: *mut dtl_recv_info_t, done: &Done) -> Result<()> {
     if !info.is_null() {
-        Out::new(info, "info")?.set(told);
+        Out::new(info, "info")?.set(recv_info(done));
     }
     Ok(())
 }
@@ -220,10 +223,7 @@ pub unsafe extern "C" fn dtl_comm_probe(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| put_info(info, recv_info(&p2p::probe(comm, source, tag)?)),
-    )
+    guard::hold(|inside| comm::hold(inside, comm), |comm| put_info(info, &p2p::probe(comm, source, tag)?))
 }
 
 /// Asks, without waiting, whether there is a message that a receive would take; makes progress.
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
         let out = Out::new(out_found, "out_found")?;
         let found = p2p::iprobe(&*comm::pin(inside, comm)?, source, tag)?;
         if let Some(done) = &found {
-            put_info(info, recv_info(done))?;
+            put_info(info, done)?;
         }
         out.set(i32::from(found.is_some()));
         Ok(())
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
         |inside| Ok((Out::new(out_message, "out_message")?, comm::pin(inside, comm)?)),
         |(out, comm)| {
             let (message, done) = message::mprobe(&comm, source, tag)?;
-            put_info(info, recv_info(&done))?;
+            put_info(info, &done)?;
             out.set(message);
             Ok(())
         },
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn dtl_comm_improbe(
         let (out_found, out) = (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
         let found = message::improbe(&comm::pin(inside, comm)?, source, tag)?;
         if let Some((message, done)) = &found {
-            put_info(info, recv_info(done))?;
+            put_info(info, done)?;
             out.set(*message);
         }
         out_found.set(i32::from(found.is_some()));
@@ -361,7 +361,7 @@ pub unsafe extern "C" fn dtl_comm_isend(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
-        let comm = comm::pin(inside, comm)?;
+        let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
         out.set(request::isend(comm, data, dest, tag, SendMode::Standard)?);
@@ -386,7 +386,7 @@ pub unsafe extern "C" fn dtl_comm_irecv(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
-        let comm = comm::pin(inside, comm)?;
+        let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
         out.set(request::irecv(comm, data, source, tag)?);
@@ -409,7 +409,7 @@ pub unsafe extern "C" fn dtl_comm_issend(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
-        let comm = comm::pin(inside, comm)?;
+        let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
         out.set(request::isend(comm, data, dest, tag, SendMode::Synchronous)?);
@@ -434,7 +434,7 @@ pub unsafe extern "C" fn dtl_comm_send_init(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
-        let comm = comm::pin(inside, comm)?;
+        let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
         out.set(request::send_init(comm, data, dest, tag)?);
@@ -459,7 +459,7 @@ pub unsafe extern "C" fn dtl_comm_recv_init(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
-        let comm = comm::pin(inside, comm)?;
+        let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
         out.set(request::recv_init(comm, data, source, tag)?);

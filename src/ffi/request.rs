@@ -7,6 +7,7 @@ use crate::abi::comm::{DTL_NO_INDEX, dtl_recv_info_t};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Done, recv_info};
 use crate::runtime::comm::{request, wait};
 
 /// Waits until a request is done. Its handle is stale afterwards (a second wait answers
@@ -27,10 +28,13 @@ pub unsafe extern "C" fn dtl_request_wait(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::wait(
-        |_| Ok(()),
-        |()| {
-            let (told, result) = wait::wait(request, timeout_ns)?;
-            put_info(info, told)?;
+        |inside| wait::test(inside, request),
+        |asked| {
+            let (done, result) = match asked {
+                Some(outcome) => outcome,
+                None => wait::wait_on(request, timeout_ns)?,
+            };
+            put_info(info, &done)?;
             result
         },
     )
@@ -47,12 +51,12 @@ pub unsafe extern "C" fn dtl_request_test(
     out_done: *mut i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call(|inside| {
         let out_done = Out::new(out_done, "out_done")?;
-        let outcome = wait::test(request)?;
+        let outcome = wait::test(inside, request)?;
         out_done.set(i32::from(outcome.is_some()));
-        let Some((told, result)) = outcome else { return Ok(()) };
-        put_info(info, told)?;
+        let Some((done, result)) = outcome else { return Ok(()) };
+        put_info(info, &done)?;
         result
     })
 }
@@ -66,7 +70,7 @@ pub unsafe extern "C" fn dtl_request_test(
 /// Equivalent: MPI_Cancel.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
-    guard::call(|_| request::cancel(request))
+    guard::call(|inside| request::cancel(inside, request))
 }
 
 /// Waits until all requests are done. Each finished one becomes null in the array, unless it is
@@ -91,7 +95,7 @@ pub unsafe extern "C" fn dtl_request_wait_all(
         |count| {
             // SAFETY: the caller's contract: `count` handles, checked not to be null.
             let requests = unsafe { array(requests, count) };
-            wait::wait_all(requests, timeout_ns, |index, told| tell(infos, index, told))
+            wait::wait_all(requests, timeout_ns, |index, done| tell(infos, index, done))
         },
     )
 }
@@ -113,7 +117,7 @@ pub unsafe extern "C" fn dtl_request_test_all(
         |(out_done, count)| {
             // SAFETY: the caller's contract: `count` handles, checked not to be null.
             let requests = unsafe { array(requests, count) };
-            let (done, result) = wait::test_all(requests, |index, told| tell(infos, index, told))?;
+            let (done, result) = wait::test_all(requests, |index, done| tell(infos, index, done))?;
             out_done.set(i32::from(done));
             result
         },
@@ -143,12 +147,12 @@ pub unsafe extern "C" fn dtl_request_wait_any(
             let requests = unsafe { array(requests, count) };
             let mut first = None;
             wait::wait_some(requests, 1, timeout_ns, |index, outcome| first = Some((index, outcome)))?;
-            let Some((index, (told, result))) = first else {
+            let Some((index, (done, result))) = first else {
                 out_index.set(DTL_NO_INDEX);
                 return Ok(());
             };
             out_index.set(index as u64);
-            put_info(info, told)?;
+            put_info(info, &done)?;
             result
         },
     )
@@ -181,18 +185,18 @@ pub unsafe extern "C" fn dtl_request_wait_some(
         |(out_count, count)| {
             // SAFETY: the caller's contract: `count` handles, checked not to be null.
             let requests = unsafe { array(requests, count) };
-            let (mut done, mut failure) = (0, Ok(()));
-            wait::wait_some(requests, count, timeout_ns, |index, (told, result)| {
-                // SAFETY: the caller's contract: room for `count`, and done < count.
-                let slot = unsafe { indices.add(done) };
+            let (mut count_done, mut failure) = (0, Ok(()));
+            wait::wait_some(requests, count, timeout_ns, |index, (done, result)| {
+                // SAFETY: the caller's contract: room for `count`, and count_done < count.
+                let slot = unsafe { indices.add(count_done) };
                 // SAFETY: as above.
                 unsafe { slot.write(index as u64) };
-                tell(infos, done, told);
-                done += 1;
+                tell(infos, count_done, &done);
+                count_done += 1;
                 let named = |error: Error| error.within(&format!("requests[{index}]"));
                 failure = std::mem::replace(&mut failure, Ok(())).and_then(|()| result.map_err(named));
             })?;
-            out_count.set(done as u64);
+            out_count.set(count_done as u64);
             failure
         },
     )
@@ -204,7 +208,7 @@ pub unsafe extern "C" fn dtl_request_wait_some(
 /// Equivalent: MPI_Start.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
-    guard::call(|_| request::start(request))
+    guard::call(|inside| request::start(inside, request))
 }
 
 /// Starts persistent requests, in their order. Null ones are failures here.
@@ -213,12 +217,12 @@ pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
 ///         not. Equivalent: MPI_Startall.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_start_all(count: u64, requests: *mut dtl_request_t) -> dtl_status_t {
-    guard::call(|_| {
+    guard::call(|inside| {
         let count = check_array(count, requests)?;
         // SAFETY: the caller's contract: `count` handles, checked not to be null.
         let requests = unsafe { array(requests, count) };
         for (index, handle) in requests.iter().enumerate() {
-            request::start(*handle).map_err(|error| error.within(&format!("requests[{index}]")))?;
+            request::start(inside, *handle).map_err(|error| error.within(&format!("requests[{index}]")))?;
         }
         Ok(())
     })
@@ -259,11 +263,11 @@ unsafe fn array<'a>(requests: *mut dtl_request_t, count: usize) -> &'a mut [dtl_
 }
 
 /// Writes one of the infos, if the caller wants them.
-fn tell(infos: *mut dtl_recv_info_t, index: usize, told: dtl_recv_info_t) {
+fn tell(infos: *mut dtl_recv_info_t, index: usize, done: &Done) {
     if !infos.is_null() {
         // SAFETY: the caller's contract: as many infos as requests.
         let slot = unsafe { infos.add(index) };
         // SAFETY: as above.
-        unsafe { slot.write(told) };
+        unsafe { slot.write(recv_info(done)) };
     }
 }

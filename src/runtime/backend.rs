@@ -11,10 +11,13 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
-use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::CString;
 use std::time::Duration;
+
+mod collective;
+
+pub use collective::Collective;
 
 /// A backend's answer to "can you run here?": yes, or why not.
 pub type Availability = std::result::Result<(), String>;
@@ -205,6 +208,8 @@ pub struct OpenArgs {
     pub launched: Option<(i32, i32)>,
     /// The job's name, the same on all its ranks; may be empty.
     pub job: CString,
+    /// Whether no other communicator is ever opened under that name.
+    pub is_only_open: bool,
     /// How long to wait for the other ranks.
     pub timeout_ns: u64,
     /// Foreign pointer for a registered backend.
@@ -226,6 +231,10 @@ pub trait Comm: Send + Sync {
     /// The flags of `dtl_comm_desc_t` that it knows.
     fn flags(&self) -> u32 {
         DTL_COMM_DETERMINISTIC
+    }
+    /// Whether it reads `native`.
+    fn takes_native(&self) -> bool {
+        false
     }
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
@@ -294,84 +303,6 @@ pub struct Matched {
     pub done: Done,
 }
 
-/// A collective as a transport that has its own is asked for it. Regions are checked; `None` for a
-/// rank's own part: in place, it lies where its result goes.
-#[derive(Debug)]
-#[allow(missing_docs, reason = "named as the parameters in C")]
-pub enum Collective {
-    Barrier,
-    Bcast {
-        data: Region,
-        root: i32,
-    },
-    Reduce {
-        send: Option<Region>,
-        recv: Region,
-        root: i32,
-        by: Reduction,
-    },
-    Allreduce {
-        send: Option<Region>,
-        recv: Region,
-        by: Reduction,
-    },
-    /// `blocks`: what each rank gets, of everybody's data, in the order of ranks without gaps.
-    ReduceScatter {
-        send: Option<Region>,
-        blocks: Vec<Region>,
-        recv: Region,
-        by: Reduction,
-    },
-    Scan {
-        send: Option<Region>,
-        recv: Region,
-        by: Reduction,
-        exclusive: bool,
-    },
-    /// `len`: bytes of one rank's block.
-    Gather {
-        send: Option<Region>,
-        recv: Region,
-        len: usize,
-        root: i32,
-    },
-    Scatter {
-        send: Region,
-        recv: Option<Region>,
-        len: usize,
-        root: i32,
-    },
-    Allgather {
-        send: Option<Region>,
-        recv: Region,
-        len: usize,
-    },
-    Alltoall {
-        send: Option<Region>,
-        recv: Region,
-        len: usize,
-    },
-    /// `blocks` count at the root.
-    Gatherv {
-        send: Option<Region>,
-        blocks: Vec<Region>,
-        root: i32,
-    },
-    Scatterv {
-        blocks: Vec<Region>,
-        recv: Option<Region>,
-        root: i32,
-    },
-    Allgatherv {
-        send: Option<Region>,
-        blocks: Vec<Region>,
-    },
-    Alltoallv {
-        send: Option<Vec<Region>>,
-        blocks: Vec<Region>,
-    },
-}
-
 /// A set of ranks that move bytes under 64-bit match words {context 32 | class 4 | tag 28}.
 /// Messages of one source that a receive takes are received in the order sent. Nothing blocks but
 /// `close`, which may wait for a moment; `test`, `probe` and `take` make progress on every operation.
@@ -407,6 +338,23 @@ pub trait Transport: Send + Sync {
     /// Tries to withdraw; the operation then completes through `test`, with CANCELED or, if it was
     /// matched already, as usual.
     fn cancel(&self, op: OpId) -> Result<()>;
+    /// Makes a send (standard) that is started again and again, at rest. `None`: not provided, each start is an
+    /// `isend`.
+    fn make_send(&self, _data: Region, _dest: i32, _word: u64) -> Option<Result<OpId>> {
+        None
+    }
+    /// The same for a receive.
+    fn make_recv(&self, _data: Region, _select: Selector) -> Option<Result<OpId>> {
+        None
+    }
+    /// Starts what one of those two made; it ends through `test`, however that is, and then rests: its id stays.
+    fn start(&self, _op: OpId) -> Result<()> {
+        fail!(DTL_ERROR_NOT_SUPPORTED, "the transport has no operations that are started again")
+    }
+    /// Ends what one of those two made. What has been started and cannot be withdrawn goes on by itself.
+    fn end(&self, _op: OpId) -> Result<()> {
+        Ok(())
+    }
     /// Sends and returns when the buffer may be used again, however long that takes. `None`: not provided.
     fn send(&self, _data: Region, _dest: i32, _word: u64, _mode: SendMode) -> Option<Result<()>> {
         None

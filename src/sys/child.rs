@@ -69,7 +69,8 @@ fn forbid_cores() -> io::Result<()> {
     Ok(())
 }
 
-fn bind(cpu: usize) -> io::Result<()> {
+/// Lets the calling thread run on this processor only.
+pub fn bind(cpu: usize) -> io::Result<()> {
     if cpu >= 8 * size_of::<libc::cpu_set_t>() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }

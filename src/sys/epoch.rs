@@ -44,6 +44,15 @@ struct Record {
     owned: AtomicBool,
     /// Whether it is owned for one call only.
     borrowed: AtomicBool,
+    spare: SpareSlots,
+}
+
+/// Free slots of one of `pool`'s tables that a thread keeps for itself. Only the owner of the record touches
+/// them; a later owner sees what the earlier one has left, as it sees everything that one has written.
+pub(super) struct SpareSlots {
+    pub(super) table: AtomicPtr<()>,
+    pub(super) first: AtomicU32,
+    pub(super) count: AtomicU32,
 }
 
 global! {
@@ -85,6 +94,21 @@ thread_local! {
 #[inline(always)]
 fn mine() -> *const Record {
     tls::get().cast()
+}
+
+/// A number that no other thread has now: that of the thread's record. 0: it has none yet. A later thread may
+/// get it, and then sees all that this one has written.
+#[must_use]
+#[inline(always)]
+pub fn thread_mark() -> usize {
+    mine().addr()
+}
+
+/// The calling thread's, once it has a record.
+#[inline(always)]
+pub(super) fn spare_slots() -> Option<&'static SpareSlots> {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    unsafe { mine().as_ref() }.map(|record| &record.spare)
 }
 
 /// Gives the record back when the thread ends.
@@ -131,6 +155,11 @@ fn adopt_record() -> &'static Record {
             held: AtomicPtr::new(ptr::null_mut()),
             owned: AtomicBool::new(true),
             borrowed: AtomicBool::new(false),
+            spare: SpareSlots {
+                table: AtomicPtr::new(ptr::null_mut()),
+                first: AtomicU32::new(0),
+                count: AtomicU32::new(0),
+            },
         }));
         records.push(record);
         record
@@ -153,8 +182,8 @@ pub struct Guard {
 }
 
 /// Enters. Cheap: one thread-local store. Entries nest.
-#[inline]
 #[must_use]
+#[inline(always)]
 pub fn enter() -> Guard {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     let record = unsafe { mine().as_ref() }.unwrap_or_else(adopt_record);
@@ -206,6 +235,7 @@ impl Guard {
     /// Leaves the epoch but stays counted as a call in flight, for a call that will wait. The
     /// caller must hold pins (`Arc`s) on everything that it goes on using.
     #[must_use]
+    #[inline(always)]
     pub fn into_blocking(self) -> Blocking {
         let record = self.record;
         record.blocked.store(record.blocked.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -214,6 +244,7 @@ impl Guard {
 
     /// As [`Guard::into_blocking`], keeping one object alive by a note in the thread's record: no
     /// shared counter is touched. Gives the guard back if a call further up holds one already.
+    #[inline(always)]
     pub(super) fn into_holding(self, object: *const ()) -> Result<Blocking, Guard> {
         if !self.record.held.load(Ordering::Relaxed).is_null() || !self.outermost {
             return Err(self);
@@ -334,6 +365,8 @@ pub fn forget_other_threads() {
             record.seq.store(record.seq.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
             record.nested.store(0, Ordering::Relaxed);
             record.owned.store(false, Ordering::Relaxed);
+            // Its thread may have been changing them.
+            record.spare.count.store(0, Ordering::Relaxed);
         }
         record.blocked.store(0, Ordering::Relaxed);
         record.held.store(ptr::null_mut(), Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Waiting for another thread or process: spin a little, then yield, then sleep.
 
+use super::clock::now_ns;
 use std::time::Duration;
 
 /// Polls that spin before the first yield: about as long as a cache line takes to arrive.
@@ -57,5 +58,54 @@ impl Backoff {
     #[must_use]
     pub fn is_long(&self) -> bool {
         self.polls > SPINS && self.polls % 64 == 0 || self.polls > SPINS + YIELDS
+    }
+}
+
+/// How long a thread that has somebody to wake it spins, and spins or yields, before it sleeps: longer than
+/// it takes to be woken (some 30 µs), so that loops in quick succession find everybody awake.
+const SPIN_NS: u64 = 50_000;
+const PATIENCE_NS: u64 = 200_000;
+/// The same where there are more threads than processors: whoever spins keeps another one from its work.
+const CROWDED_SPIN_NS: u64 = 2_000;
+const CROWDED_PATIENCE_NS: u64 = 50_000;
+/// Polls from one look at the clock to the next.
+const POLLS: u32 = 16;
+
+/// One wait that ends in the sleep of a [`futex`](super::futex), after a bounded time.
+pub struct Patience {
+    polls: u32,
+    begin_ns: Option<u64>,
+    spin_ns: u64,
+    limit_ns: u64,
+}
+
+impl Patience {
+    /// A fresh wait.
+    #[must_use]
+    pub fn new(is_crowded: bool) -> Self {
+        let (spin_ns, limit_ns) =
+            if is_crowded { (CROWDED_SPIN_NS, CROWDED_PATIENCE_NS) } else { (SPIN_NS, PATIENCE_NS) };
+        Patience { polls: 0, begin_ns: None, spin_ns, limit_ns }
+    }
+
+    /// Call between two polls that found nothing; false = it is time to sleep.
+    #[inline]
+    pub fn pause(&mut self) -> bool {
+        self.polls += 1;
+        if self.polls % POLLS != 0 {
+            std::hint::spin_loop();
+            return true;
+        }
+        self.look_at_clock()
+    }
+
+    fn look_at_clock(&mut self) -> bool {
+        let now = now_ns();
+        let waited = now - *self.begin_ns.get_or_insert(now);
+        if waited >= self.spin_ns {
+            std::thread::yield_now();
+            self.polls = POLLS - 1; // from here on yield at each poll
+        }
+        waited < self.limit_ns
     }
 }

@@ -1,7 +1,8 @@
 //! Handles to objects that stay where they are: slots that are never freed, each with a lock of its own. For
 //! objects that come and go with every operation: at their end neither memory nor a barrier of all threads is
-//! asked for, as `slab` must do, whose objects are used without a lock. An object costs three atomic
-//! read-modify-writes in its life: to take a slot, to look at it once, to give the slot back.
+//! asked for, as `slab` must do, whose objects are used without a lock. An object costs one atomic
+//! read-modify-write in its life, to look at it once: slots come from those that the thread has given back
+//! before, as long as it has some.
 //!
 //! Memory ordering. `busy` is the lock of a slot: taken with an acquire exchange, given back with a release
 //! store. A slot's generation (`word`) changes at the end of an object, with the lock held, and when the next
@@ -10,12 +11,18 @@
 //! of `word` sees the object that the release store of the same number has published. The free list passes a
 //! slot on by a release exchange and an acquire one, so the next object is written after the last one is gone.
 //! Its head counts, so that a slot that was taken and given back meanwhile is not mistaken for itself.
+//! A thread's own free slots are in a list that only it touches (`epoch::SpareSlots`).
 //! Chunks of slots are published as in `slab`. `tests/models` tries all of it.
 
+use super::epoch;
 use super::slab::{CHUNK, CHUNK_BITS, CHUNKS, INDEX_LIMIT, LAST_GENERATION, decode, encode};
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
+use std::ptr;
+
+/// Free slots that a thread keeps for itself. (None in a model: there is nothing to try in a list of one's own.)
+const KEPT: u32 = sync::size(64, 0) as u32;
 
 /// A place for an object.
 struct Slot<T> {
@@ -71,7 +78,7 @@ impl<T> Drop for Looking<'_, T> {
 }
 
 impl<T> Slot<T> {
-    #[inline]
+    #[inline(always)]
     fn try_look(&self) -> Option<Looking<'_, T>> {
         let taken = self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         taken.is_ok().then(|| Looking(self))
@@ -87,7 +94,7 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&self, index: usize) -> Option<&Slot<T>> {
         let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
         // SAFETY: null, or a chunk that is published once and never freed.
@@ -115,9 +122,36 @@ impl<T: Send + 'static> Pool<T> {
         Some(index)
     }
 
-    /// Takes a slot from the free list.
-    #[inline]
-    fn pop(&self) -> Option<usize> {
+    /// Takes a free slot: of the thread's own, or from the free list.
+    #[inline(always)]
+    fn pop(&'static self) -> Option<usize> {
+        let own = epoch::spare_slots().filter(|own| own.count.load(Ordering::Relaxed) > 0);
+        match own.filter(|own| ptr::eq(own.table.load(Ordering::Relaxed).cast(), self)) {
+            Some(own) => {
+                let index = own.first.load(Ordering::Relaxed) as usize;
+                own.first.store(self.slot(index)?.next.load(Ordering::Relaxed), Ordering::Relaxed);
+                own.count.store(own.count.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+                Some(index)
+            }
+            None => self.pop_shared(),
+        }
+    }
+
+    /// Gives a slot back.
+    #[inline(always)]
+    fn push(&'static self, index: usize, slot: &Slot<T>) {
+        let own = epoch::spare_slots().filter(|own| {
+            let count = own.count.load(Ordering::Relaxed);
+            count < KEPT && (count == 0 || ptr::eq(own.table.load(Ordering::Relaxed).cast(), self))
+        });
+        let Some(own) = own else { return self.push_shared(index, slot) };
+        own.table.store(ptr::from_ref(self).cast_mut().cast(), Ordering::Relaxed);
+        slot.next.store(own.first.load(Ordering::Relaxed), Ordering::Relaxed);
+        own.first.store(index as u32, Ordering::Relaxed);
+        own.count.store(own.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn pop_shared(&self) -> Option<usize> {
         let mut head = self.free.load(Ordering::Acquire);
         loop {
             let index = (head as u32).checked_sub(1)? as usize;
@@ -130,9 +164,7 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// Gives a slot back.
-    #[inline]
-    fn push(&self, index: usize, slot: &Slot<T>) {
+    fn push_shared(&self, index: usize, slot: &Slot<T>) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
             slot.next.store(head as u32, Ordering::Relaxed);
@@ -145,7 +177,7 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     /// The slot of a handle, if it is live.
-    #[inline]
+    #[inline(always)]
     fn find(&self, handle: u64) -> Option<(usize, u64, &Slot<T>)> {
         let (index, word) = decode(self.tag, handle)?;
         let slot = self.slot(index)?;
@@ -153,8 +185,8 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     /// Puts an object under a fresh handle; gives it back if there is none left.
-    #[inline]
-    pub fn put(&self, object: T) -> Result<u64, T> {
+    #[inline(always)]
+    pub fn put(&'static self, object: T) -> Result<u64, T> {
         let Some(index) = self.pop().or_else(|| self.fresh()) else { return Err(object) };
         let Some(slot) = self.slot(index) else { return Err(object) };
         let place = slot.object.get();
@@ -174,7 +206,7 @@ impl<T: Send + 'static> Pool<T> {
 
     /// Looks at an object, waiting for who looks at it just now. `None`: no such object. Not from inside a look
     /// at the same one.
-    pub fn with<R>(&self, handle: u64, look: impl FnOnce(&mut T) -> Then<R>) -> Option<R> {
+    pub fn with<R>(&'static self, handle: u64, look: impl FnOnce(&mut T) -> Then<R>) -> Option<R> {
         let (index, word, slot) = self.find(handle)?;
         let looking = loop {
             match slot.try_look() {
@@ -186,16 +218,16 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     /// The same, but waits for nobody.
-    #[inline]
-    pub fn try_with<R>(&self, handle: u64, look: impl FnOnce(&mut T) -> Then<R>) -> Tried<R> {
+    #[inline(always)]
+    pub fn try_with<R>(&'static self, handle: u64, look: impl FnOnce(&mut T) -> Then<R>) -> Tried<R> {
         let Some((index, word, slot)) = self.find(handle) else { return Tried::Stale };
         let Some(looking) = slot.try_look() else { return Tried::Busy };
         self.look(index, word, looking, look).map_or(Tried::Stale, Tried::Kept)
     }
 
-    #[inline]
+    #[inline(always)]
     fn look<R>(
-        &self,
+        &'static self,
         index: usize,
         word: u64,
         looking: Looking<'_, T>,
@@ -211,14 +243,13 @@ impl<T: Send + 'static> Pool<T> {
         match look(object.as_mut()?) {
             Then::Keep(result) => Some(result),
             Then::End(result) => {
-                let object = object.take();
+                // First: what goes with the object may use the table, which does not list it any more.
                 slot.word.store(word & !1, Ordering::Release);
+                *object = None;
                 drop(looking);
                 if word >> 1 < LAST_GENERATION {
                     self.push(index, slot); // an exhausted slot retires
                 }
-                // What goes with the object may take its time, and use the table.
-                drop(object);
                 Some(result)
             }
         }
@@ -238,7 +269,7 @@ impl<T: Send + 'static> Pool<T> {
 
     /// In a forked child: forgets all objects. The slot of one that another thread looked at when the process
     /// forked is not used again.
-    pub fn forget_all(&self) {
+    pub fn forget_all(&'static self) {
         for handle in self.handles() {
             let Some((index, word, slot)) = self.find(handle) else { continue };
             let is_free = slot.try_look().is_some();
@@ -259,7 +290,8 @@ mod tests {
 
     #[test]
     fn a_handle_dies_with_its_object() {
-        let pool = Pool::new(5);
+        static POOL: Pool<u64> = Pool::new(5);
+        let pool = &POOL;
         let handle = pool.put(7).unwrap();
         assert_eq!(pool.with(handle, |n| Then::Keep(*n)), Some(7));
         assert!(pool.is_live(handle) && !pool.is_live(handle ^ 1 << 56));

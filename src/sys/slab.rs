@@ -56,7 +56,7 @@ impl<T: Send + Sync + 'static> Table<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&self, index: usize) -> Option<&Slot<T>> {
         let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
         // SAFETY: null, or a leaked and hence valid chunk.
@@ -115,8 +115,8 @@ impl<T: Send + Sync + 'static> Table<T> {
     /// stored (release) makes its pointer visible, so none of an object that went earlier is read,
     /// also when the handle was guessed. After: a pointer stored by a later insert (release) makes
     /// that insert's preceding unlink visible, so the compare then fails.
-    #[inline]
     #[must_use]
+    #[inline(always)]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
         let (index, word) = decode(self.tag, handle)?;
         let slot = self.slot(index)?;
@@ -146,6 +146,7 @@ impl<T: Send + Sync + 'static> Table<T> {
     /// no shared counter is touched. `Err` gives the guard back: the handle is stale.
     ///
     /// [`pin`]: Table::pin
+    #[inline(always)]
     pub fn hold(&self, inside: Guard, handle: u64) -> Result<Held<T>, Guard> {
         let Some(object) = self.get(&inside, handle).map(ptr::from_ref) else { return Err(inside) };
         match inside.into_holding(object.cast()) {
@@ -226,7 +227,7 @@ pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {
     u64::from(tag) << (INDEX_BITS + GENERATION_BITS) | (index as u64) << GENERATION_BITS | generation
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn decode(tag: u8, handle: u64) -> Option<(usize, u64)> {
     let index = (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1);
     let right_type = handle >> (INDEX_BITS + GENERATION_BITS) == u64::from(tag);

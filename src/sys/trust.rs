@@ -46,6 +46,21 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     }
 }
 
+/// Checks a regular file that the user has named: only what everybody could have put there is refused, as a
+/// site's libraries often belong to a user of their own and can be written by a group.
+pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
+    let path = fs::canonicalize(path)?;
+    let about = fs::metadata(&path)?;
+    if !about.is_file() {
+        return Err(Refusal::Untrusted("it is no regular file".to_owned()));
+    }
+    if about.mode() & OTHERS_WRITE != 0 {
+        return Err(Refusal::Untrusted("the file can be written by everybody: chmod o-w".to_owned()));
+    }
+    check_above(&path)?;
+    Ok(path)
+}
+
 /// Checks a folder (a path without symbolic links), and that nobody can exchange it for another one.
 pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     let about = fs::metadata(path)?;
@@ -55,7 +70,11 @@ pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     if let Some(fault) = fault(Own::of_this_process(), &about, true) {
         return Err(Refusal::Untrusted(format!("the folder {} {fault}", path.display())));
     }
-    // Who may rename a folder further up could put another one in its place.
+    check_above(path)
+}
+
+/// Who may rename a folder further up could put another one in its place.
+fn check_above(path: &Path) -> Result<(), Refusal> {
     for above in path.ancestors().skip(1) {
         let mode = fs::metadata(above)?.mode();
         if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {

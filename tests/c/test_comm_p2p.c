@@ -492,6 +492,17 @@ static void wrong_descriptions(void) {
     desc.flags = 2;
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
     desc.flags = 0;
+    /* A pointer that the kind does not read. */
+    desc.native = &out;
+    CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "native with kind \"self\"") != NULL);
+    desc.kind = "auto";
+    CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
+    desc.kind = NULL;
+    CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "native with kind \"auto\"") != NULL);
+    CHECK(strstr(dtl_last_error(), "dtl_comm_from_mpi_fint") != NULL);
+    desc.native = NULL;
     desc.struct_size = 3;
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("struct_size");

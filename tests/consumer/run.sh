@@ -68,6 +68,8 @@ fi
 libdir=$(dirname "$(find "$prefix" -name libdtl.so)")
 LD_LIBRARY_PATH=$libdir "$prefix/bin/dtl-info" >"$log" 2>&1
 report dtl-info $?
+"$prefix/bin/dtl-bench" comm -n 2 --quick --only barrier >"$log" 2>&1
+report dtl-bench $?
 
 for mpi in openmpi mpich; do
     if ! find "$prefix" -name dtl_mpi.c | grep -q .; then

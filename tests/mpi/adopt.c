@@ -198,8 +198,15 @@ static void communicators(int argc, char **argv)
     desc.size = size + 1;
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_RANK);
     CHECK_SAID("MPI says");
-    desc.kind = "self";
+    /* Kinds that do not read the number. */
     desc.size = 0;
+    desc.kind = "hier";
+    CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_SAID("native with kind \"hier\"");
+    CHECK_SAID("use kind \"mpi\" or dtl_comm_from_mpi_fint");
+    desc.kind = "auto";
+    CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_ARGUMENT);
+    desc.kind = "self";
     desc.native = NULL;
     desc.flags = DTL_COMM_NO_DUP;
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_ARGUMENT);

@@ -21,6 +21,7 @@ pub(crate) fn try_open_for(millis: u64) -> Result<Rank> {
         named: None,
         launched: None,
         job: c"".to_owned(),
+        is_only_open: false,
         timeout_ns: Duration::from_millis(millis).as_nanos() as u64,
         native: Addr::NULL,
         own_algorithms: false,

@@ -165,6 +165,7 @@ impl Hier {
             named: Some((local, i32::try_from(nodes.mine.len()).unwrap_or(i32::MAX))),
             launched: None,
             job: CString::new(job).unwrap_or_default(),
+            is_only_open: *name != 0,
             timeout_ns: args.timeout_ns,
             native: Addr::NULL,
             own_algorithms: true,

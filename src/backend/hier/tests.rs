@@ -311,6 +311,7 @@ fn without_a_kind_between_the_nodes_it_is_not_available() {
         named: Some((0, 1)),
         launched: None,
         job: c"j".to_owned(),
+        is_only_open: false,
         timeout_ns: 0,
         native: Addr::NULL,
         own_algorithms: true,

@@ -27,6 +27,7 @@ fn open_self() -> Box<dyn Transport> {
         named: None,
         launched: None,
         job: c"".to_owned(),
+        is_only_open: false,
         timeout_ns: u64::MAX,
         native: crate::sys::buf::Addr::NULL,
         own_algorithms: false,

@@ -1,41 +1,63 @@
 //! MPI's own collectives: the arguments of ours in MPI's terms.
 //!
 //! Data that is only moved travels as bytes. Blocks of different sizes become counts and displacements from
-//! the first of them in memory.
+//! the first of them in memory. What `int` does not count is in `large`.
 
-use super::functions::Handle;
+use super::functions::{Count, Handle};
+use super::ids::id_of;
+use super::large;
 use super::message::{self, Bytes};
 use super::odd::Odd;
 use super::op;
-use super::transport::{Endpoint, id_of};
+use super::transport::Endpoint;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Collective, OpId, Transport};
 use crate::sys::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-/// Most bytes or elements that MPI's counts hold.
-const MOST: usize = c_int::MAX as usize;
+/// Most bytes or elements that MPI's older counts hold.
+pub(super) const MOST: usize = c_int::MAX as usize;
 
 /// Whether MPI's counts hold it. Decided from what all ranks pass alike; blocks of different sizes are not
 /// known to all, and find a unit in which they fit.
-pub(super) fn takes(call: &Collective, size: c_int) -> bool {
+pub(super) fn takes(endpoint: &Endpoint, call: &Collective) -> bool {
+    let is_various = matches!(
+        call,
+        Collective::Gatherv { .. }
+            | Collective::Scatterv { .. }
+            | Collective::Allgatherv { .. }
+            | Collective::Alltoallv { .. }
+    );
+    is_various || bytes(call, endpoint.size) <= MOST || large::take(endpoint.mpi, call)
+}
+
+/// What this rank has to count up to.
+fn bytes(call: &Collective, size: c_int) -> usize {
     let ranks = size.unsigned_abs() as usize;
+    let with = |own: &Option<Region>, blocks: &[Region]| own.map_or(0, Region::len).max(span(blocks));
     match call {
-        Collective::Barrier => true,
-        Collective::Bcast { data, .. } => data.len() <= MOST,
-        Collective::Reduce { send, recv, .. } => send.unwrap_or(*recv).len() <= MOST,
-        Collective::Allreduce { recv, .. } | Collective::Scan { recv, .. } => recv.len() <= MOST,
-        Collective::ReduceScatter { blocks, .. } => blocks.iter().map(|b| b.len()).sum::<usize>() <= MOST,
+        Collective::Barrier => 0,
+        Collective::Bcast { data, .. } => data.len(),
+        Collective::Reduce { send, recv, .. } => send.unwrap_or(*recv).len(),
+        Collective::Allreduce { recv, .. } | Collective::Scan { recv, .. } => recv.len(),
+        Collective::ReduceScatter { blocks, .. } => blocks.iter().map(|b| b.len()).sum(),
         Collective::Gather { len, .. }
         | Collective::Scatter { len, .. }
         | Collective::Allgather { len, .. }
-        | Collective::Alltoall { len, .. } => len.saturating_mul(ranks) <= MOST,
-        Collective::Gatherv { .. }
-        | Collective::Scatterv { .. }
-        | Collective::Allgatherv { .. }
-        | Collective::Alltoallv { .. } => true,
+        | Collective::Alltoall { len, .. } => len.saturating_mul(ranks),
+        Collective::Gatherv { send: own, blocks, .. }
+        | Collective::Allgatherv { send: own, blocks }
+        | Collective::Scatterv { recv: own, blocks, .. } => with(own, blocks),
+        Collective::Alltoallv { send, blocks } => span(blocks).max(send.as_deref().map_or(0, span)),
     }
+}
+
+/// Bytes from the first to the last.
+fn span(blocks: &[Region]) -> usize {
+    let used = || blocks.iter().filter(|block| !block.is_empty());
+    let first = used().map(|block| block.addr().get()).min().unwrap_or(0);
+    used().map(|block| block.addr().get() - first + block.len()).max().unwrap_or(0)
 }
 
 /// An allgather with a block of nothing: Intel's takes millions of MPI_Test to end it (200 KB beside it,
@@ -56,24 +78,32 @@ pub(super) fn start(endpoint: &Endpoint, call: &Collective) -> Result<OpId> {
     let _turn = endpoint.mpi.enter()?;
     let (mut request, mut kept) = (0, Kept::default());
     Call { endpoint, request: Some(&mut request), kept: &mut kept }.make(call)?;
-    if !kept.lists.is_empty() || kept.data.is_some() {
+    if !kept.is_empty() {
         endpoint.odd.add(request, Odd::Keeps(kept));
     }
     Ok(id_of(request, false))
 }
 
 /// One call of MPI: the form that waits, or the one that gives a request.
-struct Call<'a> {
-    endpoint: &'a Endpoint,
-    request: Option<&'a mut Handle>,
-    kept: &'a mut Kept,
+pub(super) struct Call<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) request: Option<&'a mut Handle>,
+    pub(super) kept: &'a mut Kept,
 }
 
 /// What MPI reads until a collective is over. Lists, and with some of them data.
 #[derive(Default)]
 pub(super) struct Kept {
     lists: Vec<Vec<c_int>>,
+    pub(super) counts: Vec<Vec<Count>>,
+    pub(super) places: Vec<Vec<isize>>,
     data: Option<Scratch>,
+}
+
+impl Kept {
+    fn is_empty(&self) -> bool {
+        self.lists.is_empty() && self.counts.is_empty() && self.data.is_none()
+    }
 }
 
 /// Calls one of the two forms; the communicator, and the request, are the last arguments of all of them.
@@ -102,6 +132,9 @@ struct Spread {
 
 impl Call<'_> {
     fn make(&mut self, call: &Collective) -> Result<()> {
+        if bytes(call, self.endpoint.size) > MOST && large::can_be_used(self.endpoint.mpi) {
+            return self.make_large(call);
+        }
         match call {
             Collective::Barrier => mpi!(self, MPI_Barrier, MPI_Ibarrier),
             Collective::Bcast { data, root } => {
@@ -120,12 +153,12 @@ impl Call<'_> {
         }
     }
 
-    fn byte(&self) -> Handle {
+    pub(super) fn byte(&self) -> Handle {
         self.endpoint.mpi.k.byte
     }
 
     /// A rank's own part; in place if it has none.
-    fn own(&self, part: Option<Region>) -> *mut c_void {
+    pub(super) fn own(&self, part: Option<Region>) -> *mut c_void {
         part.map_or(self.endpoint.mpi.k.in_place.ptr(), at)
     }
 
@@ -141,10 +174,7 @@ impl Call<'_> {
         let elements = |bytes: Region| count(bytes.len() / by.element.max(1));
         match call {
             Collective::Reduce { send, recv, root, .. } => {
-                let n = elements(send.unwrap_or(*recv));
-                // MPICH 4 takes MPI_IN_PLACE for an address at roots other than 0 (more than 2 KiB).
-                let hides = send.is_none() && *root != 0 && !self.endpoint.mpi.is_open_mpi();
-                let from = if hides { self.copied(*recv)? } else { self.own(*send) };
+                let (n, from) = (elements(send.unwrap_or(*recv)), self.reduced_from(*send, *recv, *root)?);
                 mpi!(self, MPI_Reduce, MPI_Ireduce, from, at(*recv), n, datatype, op, *root)
             }
             Collective::Allreduce { send, recv, .. } => {
@@ -172,10 +202,21 @@ impl Call<'_> {
         }
     }
 
+    /// What a reduce takes. MPICH 4 takes MPI_IN_PLACE for an address at roots other than 0 (more than 2 KiB).
+    pub(super) fn reduced_from(
+        &mut self,
+        send: Option<Region>,
+        recv: Region,
+        root: i32,
+    ) -> Result<*mut c_void> {
+        let hides = send.is_none() && root != 0 && !self.endpoint.mpi.is_open_mpi();
+        if hides { self.copied(recv) } else { Ok(self.own(send)) }
+    }
+
     /// The two buffers of a reduce_scatter in place. Its data begins where the first block that has any does,
     /// whoever's that is. MPICH copies a rank's own block to there, and ends the process if the two overlap: those
     /// are passed as a copy.
-    fn scattered_in_place(&mut self, blocks: &[Region]) -> Result<(*mut c_void, *mut c_void)> {
+    pub(super) fn scattered_in_place(&mut self, blocks: &[Region]) -> Result<(*mut c_void, *mut c_void)> {
         let in_place = self.endpoint.mpi.k.in_place.ptr();
         let Some(first) = blocks.iter().find(|block| !block.is_empty()) else {
             return Ok((in_place, null_mut()));
@@ -321,7 +362,7 @@ fn unit_of(numbers: impl Iterator<Item = usize>, end: usize) -> Result<usize> {
     )
 }
 
-fn at(region: Region) -> *mut c_void {
+pub(super) fn at(region: Region) -> *mut c_void {
     if region.is_empty() { null_mut() } else { region.addr().ptr() }
 }
 

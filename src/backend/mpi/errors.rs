@@ -8,7 +8,7 @@ use std::ffi::c_int;
 
 impl Mpi {
     /// Turns the answer of a call into a result.
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, call: &'static str, code: c_int) -> Result<()> {
         if code == 0 { Ok(()) } else { Err(self.failure(call, code)) }
     }

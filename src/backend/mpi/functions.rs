@@ -47,6 +47,13 @@ impl Status {
             _ => 0,
         }
     }
+
+    /// The eight bytes at an offset; 0 beyond the end.
+    #[inline]
+    pub fn long(&self, offset: usize) -> u64 {
+        let bytes = self.0.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u64::from_ne_bytes)
+    }
 }
 
 /// `int`
@@ -59,6 +66,8 @@ pub type Ints = *const c_int;
 pub type Aints = *const isize;
 /// `MPI_Count`
 pub type Count = i64;
+/// `const MPI_Count *`, an array
+pub type Counts = *const Count;
 /// `MPI_Count *`
 pub type CountOut = *mut Count;
 /// `const void *`
@@ -217,6 +226,9 @@ functions! {
         MPI_Issend(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Recv(Out, Int, Datatype, Int, Int, Comm, StatusOut) -> Int;
         MPI_Irecv(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Send_init(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Recv_init(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Start(RequestOut) -> Int;
         MPI_Iprobe(Int, Int, Comm, IntOut, StatusOut) -> Int;
         MPI_Improbe(Int, Int, Comm, IntOut, MessageOut, StatusOut) -> Int;
         MPI_Imrecv(Out, Int, Datatype, MessageOut, RequestOut) -> Int;
@@ -274,11 +286,45 @@ functions! {
         MPI_Abi_get_version(IntOut, IntOut) -> Int;
         MPI_Get_elements_x(StatusIn, Datatype, CountOut) -> Int;
         MPI_Get_elements_c(StatusIn, Datatype, CountOut) -> Int;
+        MPI_Status_set_elements_x(StatusOut, Datatype, Count) -> Int;
+        MPI_Status_set_elements_c(StatusOut, Datatype, Count) -> Int;
 
         // large counts
         MPI_Isend_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Issend_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Irecv_c(Out, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Send_init_c(In, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Recv_init_c(Out, Count, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Imrecv_c(Out, Count, Datatype, MessageOut, RequestOut) -> Int;
+
+        // collectives of large counts
+        MPI_Bcast_c(Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Reduce_c(In, Out, Count, Datatype, Op, Int, Comm) -> Int;
+        MPI_Allreduce_c(In, Out, Count, Datatype, Op, Comm) -> Int;
+        MPI_Gather_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Scatter_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Allgather_c(In, Count, Datatype, Out, Count, Datatype, Comm) -> Int;
+        MPI_Alltoall_c(In, Count, Datatype, Out, Count, Datatype, Comm) -> Int;
+        MPI_Gatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Int, Comm) -> Int;
+        MPI_Scatterv_c(In, Counts, Aints, Datatype, Out, Count, Datatype, Int, Comm) -> Int;
+        MPI_Allgatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Comm) -> Int;
+        MPI_Alltoallv_c(In, Counts, Aints, Datatype, Out, Counts, Aints, Datatype, Comm) -> Int;
+        MPI_Reduce_scatter_c(In, Out, Counts, Datatype, Op, Comm) -> Int;
+        MPI_Scan_c(In, Out, Count, Datatype, Op, Comm) -> Int;
+        MPI_Exscan_c(In, Out, Count, Datatype, Op, Comm) -> Int;
+        MPI_Ibcast_c(Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Ireduce_c(In, Out, Count, Datatype, Op, Int, Comm, RequestOut) -> Int;
+        MPI_Iallreduce_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Igather_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iscatter_c(In, Count, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iallgather_c(In, Count, Datatype, Out, Count, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ialltoall_c(In, Count, Datatype, Out, Count, Datatype, Comm, RequestOut) -> Int;
+        MPI_Igatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iscatterv_c(In, Counts, Aints, Datatype, Out, Count, Datatype, Int, Comm, RequestOut) -> Int;
+        MPI_Iallgatherv_c(In, Count, Datatype, Out, Counts, Aints, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ialltoallv_c(In, Counts, Aints, Datatype, Out, Counts, Aints, Datatype, Comm, RequestOut) -> Int;
+        MPI_Ireduce_scatter_c(In, Out, Counts, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Iscan_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;
+        MPI_Iexscan_c(In, Out, Count, Datatype, Op, Comm, RequestOut) -> Int;
     }
 }

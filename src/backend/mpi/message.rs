@@ -11,6 +11,7 @@ use std::ffi::c_int;
 pub(super) const LARGE: usize = c_int::MAX as usize;
 
 /// Starts a send of a region that stays valid until the request is over. In a turn.
+#[inline(always)]
 pub(super) fn start_send(
     mpi: &Mpi,
     comm: Handle,
@@ -37,6 +38,7 @@ pub(super) fn start_send(
 }
 
 /// Starts a receive into a region that stays valid until the request is over. In a turn.
+#[inline(always)]
 pub(super) fn start_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, tag: c_int) -> Result<Handle> {
     let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);
     if let Some(start) = mpi.call.MPI_Irecv_c.filter(|_| data.len() > LARGE) {

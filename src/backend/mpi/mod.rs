@@ -1,9 +1,9 @@
 //! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build time.
 //!
 //! `find` (which library) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
-//! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `odd` (MPI's own messages),
-//! `collective` and `op` (its collectives), or `wire` (the library's, for time limits). Both start
-//! requests in `message` and read them in `status`.
+//! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `ids`, `odd` and
+//! `persistent` (MPI's own messages), `collective`, `large` and `op` (its collectives), or `wire` (the library's, for time limits).
+//! Both start requests in `message` and read them in `status`.
 
 pub mod abi;
 mod adopt;
@@ -12,9 +12,12 @@ pub mod constants;
 mod errors;
 pub mod find;
 pub mod functions;
+mod ids;
+mod large;
 mod message;
 mod odd;
 mod op;
+mod persistent;
 pub mod session;
 mod status;
 mod transport;
@@ -64,6 +67,10 @@ impl Presence for Mpi {
 impl Comm for Opener {
     fn flags(&self) -> u32 {
         DTL_COMM_DETERMINISTIC | DTL_COMM_NO_DUP
+    }
+
+    fn takes_native(&self) -> bool {
+        true
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {

@@ -28,7 +28,7 @@ pub(super) struct Oddities {
 impl Oddities {
     /// Whether there may be any. Relaxed: who started an operation is the one who asks after it, or heard
     /// of it from that thread.
-    #[inline]
+    #[inline(always)]
     pub(super) fn any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }

@@ -26,10 +26,8 @@ static OPERATIONS: RwLock<[Option<Handle>; 2]> = RwLock::new([None; 2]);
 
 /// MPI's datatype and operation for a reduction. Inside a turn.
 pub(super) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
-    if is_same(by) {
-        if let (Some(datatype), Some(operation)) = (mpi.k.datatype(by.dtype), mpi.k.op(by.op)) {
-            return Ok((datatype, operation));
-        }
+    if let Some(pair) = mpis_pair(mpi, by) {
+        return Ok(pair);
     }
     let known =
         OWN.read().iter().find(|own| (own.by.dtype, own.by.op) == (by.dtype, by.op)).map(|own| own.datatype);
@@ -38,6 +36,17 @@ pub(super) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
         None => make_datatype(mpi, by)?,
     };
     Ok((datatype, operation(mpi, by.commutes)?))
+}
+
+/// Whether MPI runs it without calling us.
+pub(super) fn is_mpis(mpi: &Mpi, by: &Reduction) -> bool {
+    mpis_pair(mpi, by).is_some()
+}
+
+/// MPI's own, if they are the same as ours.
+fn mpis_pair(mpi: &Mpi, by: &Reduction) -> Option<(Handle, Handle)> {
+    is_same(by).then_some(())?;
+    Some((mpi.k.datatype(by.dtype)?, mpi.k.op(by.op)?))
 }
 
 /// Whether MPI's operation of the same name gives the same as ours, also for NaN and BOOL.

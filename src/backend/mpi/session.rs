@@ -44,8 +44,8 @@ pub struct Mpi {
     quiet: AtomicU64,
     /// For MPI_THREAD_SERIALIZED.
     turn: Mutex<()>,
-    /// Communicators that a thread which may not call MPI has done with.
-    left: Mutex<Vec<Handle>>,
+    /// What a thread which may not call MPI has done with.
+    left: Mutex<Vec<Left>>,
     /// Starting and ending.
     change: Mutex<()>,
 }
@@ -83,6 +83,12 @@ const FUNNELED: u32 = 2;
 const SERIALIZED: u32 = 3;
 const MULTIPLE: u32 = 4;
 const OVER: u32 = 5;
+
+/// A communicator or a request of ours that nobody needs any more.
+enum Left {
+    Comm(Handle),
+    Request(Handle),
+}
 
 /// The right to call MPI, until it is dropped.
 #[must_use]
@@ -266,7 +272,7 @@ impl Mpi {
 
     /// Asks whether this thread may call MPI now, and waits for its turn if threads take turns. Costs a
     /// load at MPI_THREAD_MULTIPLE.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self) -> Result<Turn<'_>> {
         if self.state.load(Ordering::Acquire) == MULTIPLE {
             return Ok(Turn { _others_wait: None });
@@ -282,12 +288,12 @@ impl Mpi {
             return self.stopped();
         }
         let left = std::mem::take(&mut *self.left.lock());
-        left.into_iter().try_for_each(|comm| self.free_now(comm))?;
+        left.into_iter().try_for_each(|left| self.free_now(left))?;
         Ok(turn)
     }
 
     /// As `enter`; `None`: MPI is over, and with it all that was in flight.
-    #[inline]
+    #[inline(always)]
     pub fn enter_unless_over(&self) -> Result<Option<Turn<'_>>> {
         match self.enter() {
             Ok(turn) => Ok(Some(turn)),
@@ -299,19 +305,36 @@ impl Mpi {
     /// Frees a communicator of ours. Where this thread may not call MPI, the next one that may does.
     /// In no turn.
     pub fn free(&self, comm: Handle) -> Result<()> {
+        self.free_soon(Left::Comm(comm))
+    }
+
+    /// As `free`, a persistent request of ours.
+    pub fn free_request(&self, request: Handle) -> Result<()> {
+        self.free_soon(Left::Request(request))
+    }
+
+    fn free_soon(&self, left: Left) -> Result<()> {
         match self.enter_unless_over() {
-            Ok(Some(_turn)) => self.free_now(comm),
+            Ok(Some(_turn)) => self.free_now(left),
             Ok(None) => Ok(()),
             Err(_) => {
-                self.left.lock().push(comm);
+                self.left.lock().push(left);
                 Ok(())
             }
         }
     }
 
-    fn free_now(&self, mut comm: Handle) -> Result<()> {
-        // SAFETY: a communicator of ours, freed once.
-        self.check("MPI_Comm_free", unsafe { (self.call.MPI_Comm_free)(&raw mut comm) })
+    fn free_now(&self, left: Left) -> Result<()> {
+        match left {
+            Left::Comm(mut comm) => {
+                // SAFETY: a communicator of ours, freed once.
+                self.check("MPI_Comm_free", unsafe { (self.call.MPI_Comm_free)(&raw mut comm) })
+            }
+            Left::Request(mut request) => {
+                // SAFETY: a persistent request of ours, freed once.
+                self.check("MPI_Request_free", unsafe { (self.call.MPI_Request_free)(&raw mut request) })
+            }
+        }
     }
 
     fn admit(&self, state: u32) -> Result<Turn<'_>> {

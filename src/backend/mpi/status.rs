@@ -1,10 +1,55 @@
 //! What a status of MPI's tells: how many bytes a message had.
+//!
+//! MPI has a function for that, called after every receive. Where a status keeps the number is no part of
+//! any standard, but the families keep it where they always have: `Counter::of` lets MPI write numbers into a
+//! status and looks whether they are there. Where they are not, the function is called.
 
 use super::functions::Status;
 use super::session::Mpi;
 
-/// Bytes of a message; 0 if MPI cannot say.
-pub(super) fn size(mpi: &Mpi, status: &Status) -> u64 {
+/// How to learn the number of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Counter {
+    /// Open MPI: one number, after three `int`s and one that tells of a withdrawal.
+    Field,
+    /// MPICH and its family: 63 bits in front, the lowest bit of the upper half tells of a withdrawal.
+    Halves,
+    /// By MPI's function.
+    Call,
+}
+
+/// Numbers that lie elsewhere are not taken for the right ones.
+const TRIED: [i64; 3] = [8, 0x1_2345_6789, 0];
+
+impl Counter {
+    /// The way that is right for this MPI. In a turn.
+    pub(super) fn of(mpi: &Mpi) -> Counter {
+        let is_right = |counter: &Counter| TRIED.iter().all(|size| written(mpi, *size, *counter));
+        [Counter::Field, Counter::Halves].into_iter().find(is_right).unwrap_or(Counter::Call)
+    }
+
+    /// Bytes of a message; 0 if MPI cannot say.
+    #[inline(always)]
+    pub(super) fn size(self, mpi: &Mpi, status: &Status) -> u64 {
+        match self {
+            Counter::Field => status.long(16),
+            Counter::Halves => status.long(0) & u64::from(u32::MAX) | status.long(0) >> 33 << 32,
+            Counter::Call => ask(mpi, status),
+        }
+    }
+}
+
+/// Whether this MPI writes a size where it is looked for.
+fn written(mpi: &Mpi, size: i64, counter: Counter) -> bool {
+    let set = mpi.call.MPI_Status_set_elements_c.or(mpi.call.MPI_Status_set_elements_x);
+    let Some(set) = set else { return false };
+    let mut status = Status::new();
+    // SAFETY: a status of our own; a datatype of MPI's.
+    let told = unsafe { set(&raw mut status, mpi.k.byte, size) };
+    told == 0 && Ok(counter.size(mpi, &status)) == u64::try_from(size)
+}
+
+fn ask(mpi: &Mpi, status: &Status) -> u64 {
     let (mut count, call) = (0, &mpi.call);
     let ask = call.MPI_Get_elements_c.or(call.MPI_Get_elements_x);
     let told = match ask {

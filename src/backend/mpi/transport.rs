@@ -2,18 +2,20 @@
 //! does not give back. A communicator of the library's is two of MPI's: the program's own messages travel
 //! on one, with nothing but their tag, the library's on the other.
 //!
-//! An operation's word is MPI's request itself, with one bit that says whether it is a send: nothing is
-//! allocated or locked. What is more than a request is in `odd`.
+//! An operation's word is MPI's request itself (`ids`): nothing is allocated or locked. What is more than a
+//! request is in `odd`.
 //!
 //! Not here: communicators with time limits (`wire`), collectives (`collective`), which MPI (`find`,
 //! `session`).
 
 use super::collective;
 use super::functions::{Handle, Status};
+use super::ids::{self, id_of, request_of};
 use super::message::{self, LARGE};
 use super::odd::{Odd, Oddities};
+use super::persistent;
 use super::session::{Hold, Mpi, OVER_TEXT};
-use super::status;
+use super::status::Counter;
 
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
@@ -46,6 +48,7 @@ pub(super) struct Endpoint {
     owns_user: bool,
     rank: c_int,
     pub(super) size: c_int,
+    counter: Counter,
     /// Highest tag that this MPI takes.
     tag_limit: c_int,
     is_one_node: bool,
@@ -78,6 +81,7 @@ impl Endpoint {
             owns_user: !is_borrowed,
             rank,
             size,
+            counter: Counter::of(mpi),
             tag_limit: tag_limit(mpi)?,
             is_one_node: false,
             is_intel: mpi.version.starts_with("Intel"),
@@ -106,7 +110,8 @@ impl Endpoint {
     }
 
     /// Where a message of this word travels.
-    fn place(&self, word: u64) -> Result<(Handle, c_int)> {
+    #[inline(always)]
+    pub(super) fn place(&self, word: u64) -> Result<(Handle, c_int)> {
         let tag = (word & DTL_TAG_MAX as u64) as c_int;
         // As many bits as every tag has.
         let mask = (1 << (31 - self.tag_limit.saturating_add(1).leading_zeros())) - 1;
@@ -126,13 +131,15 @@ impl Endpoint {
     }
 
     /// What MPI looks for.
-    fn wanted(&self, select: Selector) -> Result<(c_int, c_int, Handle)> {
+    #[inline(always)]
+    pub(super) fn wanted(&self, select: Selector) -> Result<(c_int, c_int, Handle)> {
         let (comm, tag) = self.place(select.word)?;
         let any_tag = select.ignore != 0 && select.word >> 28 & 0xF == USER;
         let source = if select.source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { select.source };
         Ok((source, if any_tag { self.mpi.k.any_tag } else { tag }, comm))
     }
 
+    #[inline(always)]
     fn done(&self, is_send: bool, status: &Status) -> Done {
         if is_send {
             return Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 };
@@ -141,7 +148,7 @@ impl Endpoint {
             source: status.int(self.mpi.k.status_source),
             status: DTL_SUCCESS,
             word: u64::from(status.int(self.mpi.k.status_tag).unsigned_abs()),
-            size: status::size(self.mpi, status),
+            size: self.counter.size(self.mpi, status),
         }
     }
 
@@ -200,6 +207,7 @@ impl Endpoint {
         Ok(comm)
     }
 
+    #[inline(always)]
     fn send_now(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<()> {
         let (comm, tag) = self.place(word)?;
         let _turn = self.mpi.enter()?;
@@ -211,6 +219,7 @@ impl Endpoint {
         self.mpi.check("MPI_Send", code)
     }
 
+    #[inline(always)]
     fn recv_now(&self, data: Region, select: Selector) -> Result<Done> {
         let (source, tag, comm) = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
@@ -244,19 +253,6 @@ impl Endpoint {
             Odd::Keeps(_) => Ok(done),
         }
     }
-}
-
-/// Requests are pointers or `int`s that were made longer, so the two highest bits of one are equal: the
-/// second tells a send.
-const SECOND_BIT: u64 = 1 << 62;
-
-pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
-    OpId(if is_send { request ^ SECOND_BIT } else { request })
-}
-
-fn request_of(op: OpId) -> (Handle, bool) {
-    let is_send = (op.0 ^ op.0 << 1) >> 63 == 1;
-    (if is_send { op.0 ^ SECOND_BIT } else { op.0 }, is_send)
 }
 
 /// A communicator of the same ranks that returns errors. Collective. In a turn.
@@ -391,6 +387,9 @@ impl Transport for Endpoint {
                 // SAFETY: a failed request that MPI left to us.
                 unsafe { (self.mpi.call.MPI_Request_free)(&raw mut request) };
             }
+            if let Some(kept) = ids::kept(op) {
+                kept.forget(self.mpi);
+            }
             drop(odd);
             return Ok(Some(done));
         }
@@ -432,6 +431,22 @@ impl Transport for Endpoint {
         self.mpi.check("MPI_Cancel", code)
     }
 
+    fn make_send(&self, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
+        persistent::make_send(self, data, dest, word)
+    }
+
+    fn make_recv(&self, data: Region, select: Selector) -> Option<Result<OpId>> {
+        persistent::make_recv(self, data, select)
+    }
+
+    fn start(&self, op: OpId) -> Result<()> {
+        persistent::start(self.mpi, op)
+    }
+
+    fn end(&self, op: OpId) -> Result<()> {
+        persistent::end(self.mpi, op)
+    }
+
     fn send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Option<Result<()>> {
         let whole = data.len() <= LARGE;
         whole.then(|| self.send_now(data, dest, word, mode))
@@ -447,7 +462,7 @@ impl Transport for Endpoint {
     }
 
     fn takes(&self, call: &Collective) -> bool {
-        collective::takes(call, self.size) && !(self.is_intel && collective::has_empty_block(call))
+        collective::takes(self, call) && !(self.is_intel && collective::has_empty_block(call))
     }
 
     fn collective(&self, call: &Collective) -> Result<()> {

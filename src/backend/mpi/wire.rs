@@ -4,7 +4,7 @@
 use super::functions::{Handle, Status};
 use super::message;
 use super::session::{Hold, Mpi, OVER_TEXT};
-use super::status;
+use super::status::Counter;
 use super::transport::{place_in, tag_limit};
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
@@ -20,6 +20,7 @@ struct MpiWire {
     comm: Handle,
     rank: c_int,
     size: c_int,
+    counter: Counter,
     /// Receives that MPI was asked to withdraw.
     canceled: Mutex<Vec<Handle>>,
     /// What MPI said of the operation that failed last.
@@ -34,6 +35,7 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
     let turn = mpi.enter()?;
     let (rank, size) = place_in(mpi, comm)?;
     let highest = tag_limit(mpi)?;
+    let counter = Counter::of(mpi);
     drop(turn);
     if highest < DTL_TAG_MAX {
         mpi.free(comm)?;
@@ -45,7 +47,7 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
         );
     }
     let (canceled, said) = (Mutex::new(Vec::new()), Mutex::new(None));
-    frames::open(Box::new(MpiWire { mpi, comm, rank, size, canceled, said, _hold: Hold::new() }))
+    frames::open(Box::new(MpiWire { mpi, comm, rank, size, counter, canceled, said, _hold: Hold::new() }))
 }
 
 impl Wire for MpiWire {
@@ -86,7 +88,7 @@ impl Wire for MpiWire {
             source: status.int(k.status_source),
             status: DTL_SUCCESS,
             word: u64::from(status.int(k.status_tag).unsigned_abs()),
-            size: status::size(self.mpi, &status),
+            size: self.counter.size(self.mpi, &status),
         };
         if code != 0 {
             let error = self.mpi.failure("MPI_Test", code);

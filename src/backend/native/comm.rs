@@ -54,6 +54,10 @@ impl NativeComm {
 }
 
 impl Comm for NativeComm {
+    fn takes_native(&self) -> bool {
+        true
+    }
+
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let (named_rank, named_size) = args.rank_size().unwrap_or((-1, -1));
         let open = dtl_comm_open_t {

@@ -286,7 +286,7 @@ impl Engine {
 
     pub(super) fn claim_offer(&self, source: usize, offer: Offer) -> bool {
         let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
-        consumer.is_some_and(|consumer| consumer.take(offer.claim))
+        consumer.is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
     /// Starts to fetch an offer that was taken.
@@ -338,7 +338,9 @@ impl Engine {
                         link.starts.retain(|start| *start != id);
                         true
                     }
-                    SendStage::Offered { claim } => link.producer.as_mut().is_some_and(|p| p.withdraw(claim)),
+                    SendStage::Offered { claim } => {
+                        link.producer.as_mut().is_some_and(|p| p.offers.withdraw(claim))
+                    }
                     SendStage::Streaming { .. } => false,
                 })
             }

@@ -2,7 +2,8 @@
 //!
 //! Rule for several communicators of one job: each process counts its opens of the job, and the
 //! n-th open of one rank meets the n-th open of the others, whether or not those before succeeded.
-//! So opens of one job must be in the same order on all ranks, as collective calls are anyway.
+//! So opens of one job must be in the same order on all ranks, as collective calls are anyway. What is
+//! counted stays as long as the process, so a name that serves one open only is not.
 
 use crate::error::{Result, fail};
 use crate::sys::lock::Mutex;
@@ -38,11 +39,13 @@ struct Membership {
 
 static MEMBERSHIPS: Mutex<BTreeMap<(u64, i32), Membership>> = Mutex::new(BTreeMap::new());
 
-/// Claims the rank and counts the open.
-pub(super) fn claim(job: &[u8], rank: i32) -> Result<Identity> {
+/// Claims the rank and counts the open; `is_only_open`: there is nothing to count, and nothing is remembered.
+pub(super) fn claim(job: &[u8], rank: i32, is_only_open: bool) -> Result<Identity> {
     let key = hash(job, 0);
+    if is_only_open {
+        return Ok(identity(job, 1, Arc::new(new_claim(key, rank)?)));
+    }
     let pid = process::own_pid();
-    let uid = process::own_uid();
     let mut memberships = MEMBERSHIPS.lock();
     let member =
         memberships.entry((key, rank)).or_insert_with(|| Membership { opens: 0, claim: Weak::new(), pid });
@@ -51,12 +54,21 @@ pub(super) fn claim(job: &[u8], rank: i32) -> Result<Identity> {
     }
     let claim = match member.claim.upgrade() {
         Some(claim) => claim,
-        None => Arc::new(Claim { _listener: take_rank(&format!("dtl-{uid}-{key:016x}-rank{rank}"), rank)? }),
+        None => Arc::new(new_claim(key, rank)?),
     };
     member.claim = Arc::downgrade(&claim);
     member.opens += 1;
-    let meeting = format!("dtl-{uid}-{key:016x}-open{}", member.opens);
-    Ok(Identity { meeting, cookie: hash(job, 1), claim })
+    Ok(identity(job, member.opens, claim))
+}
+
+fn identity(job: &[u8], open: u64, claim: Arc<Claim>) -> Identity {
+    let (uid, key) = (process::own_uid(), hash(job, 0));
+    Identity { meeting: format!("dtl-{uid}-{key:016x}-open{open}"), cookie: hash(job, 1), claim }
+}
+
+fn new_claim(key: u64, rank: i32) -> Result<Claim> {
+    let name = format!("dtl-{}-{key:016x}-rank{rank}", process::own_uid());
+    take_rank(&name, rank).map(|listener| Claim { _listener: listener })
 }
 
 fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
@@ -98,12 +110,26 @@ mod tests {
     #[test]
     fn opens_are_counted_per_rank_and_job() {
         let job = format!("identity-{}", process::own_pid());
-        let first = claim(job.as_bytes(), 0).expect("claim");
-        let second = claim(job.as_bytes(), 0).expect("claim");
-        let other = claim(job.as_bytes(), 1).expect("claim");
+        let first = claim(job.as_bytes(), 0, false).expect("claim");
+        let second = claim(job.as_bytes(), 0, false).expect("claim");
+        let other = claim(job.as_bytes(), 1, false).expect("claim");
         assert!(Arc::ptr_eq(&first.claim, &second.claim));
         assert!(first.meeting.ends_with("-open1") && second.meeting.ends_with("-open2"));
         assert_eq!((&first.meeting, first.cookie), (&other.meeting, other.cookie));
-        assert_ne!(first.cookie, claim(b"other", 0).expect("claim").cookie);
+        assert_ne!(first.cookie, claim(b"other", 0, false).expect("claim").cookie);
+    }
+    #[test]
+    fn a_name_for_one_open_is_not_remembered() {
+        let job = format!("once-{}", process::own_pid());
+        let known = || MEMBERSHIPS.lock().contains_key(&(hash(job.as_bytes(), 0), 3));
+        let only = claim(job.as_bytes(), 3, true).expect("claim");
+        assert!(only.meeting.ends_with("-open1") && !known());
+        // The rank is claimed all the same.
+        assert!(
+            holder(&format!("dtl-{}-{:016x}-rank3", process::own_uid(), hash(job.as_bytes(), 0))).is_some()
+        );
+        drop(only);
+        claim(job.as_bytes(), 3, false).expect("claim");
+        assert!(known());
     }
 }

@@ -3,9 +3,10 @@
 //! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`) -> `segment` (the memory).
 //! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing` and `taking`
 //! (protocol) ->
-//! `ring` (records), with `peer` (what is known of each rank) and `liveness` (who is gone).
+//! `ring` (records) and `claims`, with `peer` (what is known of each rank) and `liveness` (who is gone).
 
 mod bootstrap;
+mod claims;
 mod engine;
 mod identity;
 mod liveness;
@@ -59,7 +60,8 @@ impl Comm for Shm {
             return fail!(DTL_ERROR_UNAVAILABLE, "kind \"shm\": {why}");
         }
         let opener = transport::enter()?;
-        let identity = identity::claim(&job.name, i32::try_from(job.rank).unwrap_or(i32::MAX))?;
+        let identity =
+            identity::claim(&job.name, i32::try_from(job.rank).unwrap_or(i32::MAX), args.is_only_open)?;
         let unlimited = args.timeout_ns == 0 || args.timeout_ns == u64::MAX;
         let timeout_ns = if unlimited { DEFAULT_TIMEOUT_NS } else { args.timeout_ns };
         let place = Place { identity: &identity, rank: job.rank, size: job.size, timeout_ns };

@@ -61,7 +61,6 @@ impl Engine {
 
     fn accept(&mut self, source: usize, record: &Record) -> bool {
         match record.kind {
-            Kind::Pad => {}
             Kind::Eager => return self.accept_eager(source, record),
             Kind::Offer => self.accept_offer(source, record),
             Kind::Clear => self.accept_clear(source, record),

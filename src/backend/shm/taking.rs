@@ -25,7 +25,7 @@ impl Engine {
                 Arrival::Own(send) => self.size_of(*send),
                 Arrival::Offered(offer) => {
                     let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
-                    if !consumer.is_some_and(|consumer| consumer.is_offered(offer.claim)) {
+                    if !consumer.is_some_and(|consumer| consumer.offers.is_open(offer.claim)) {
                         self.drop_withdrawn(&select);
                         continue;
                     }

@@ -100,13 +100,13 @@ impl Engine {
             return started;
         }
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
-        let Some(claim) = producer.and_then(|producer| producer.offer()) else { return false };
+        let Some(claim) = producer.and_then(|producer| producer.offers.open()) else { return false };
         let address = if self.lends { data.addr().get() as u64 } else { 0 };
         let started =
             self.push(dest, Kind::Offer, claim, word, Payload::Words([data.len() as u64, id.0, address]));
         if !started {
             if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
-                producer.release(claim);
+                producer.offers.close(claim);
             }
         } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
             send.stage = SendStage::Offered { claim };
@@ -136,7 +136,7 @@ impl Engine {
     pub(super) fn finish_send(&mut self, id: OpId, claim: u16) {
         let Some(&Operation::Send(Send { dest, word, data, .. })) = self.operations.get(id) else { return };
         if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
-            producer.release(claim);
+            producer.offers.close(claim);
         }
         self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
     }

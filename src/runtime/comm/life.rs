@@ -22,6 +22,14 @@ pub(super) enum Standing {
     Over,
 }
 
+/// What who asks hears.
+pub(super) enum Heard<O> {
+    AtRest,
+    Active,
+    /// It was over and rests now: nobody else hears of it.
+    Over(O),
+}
+
 impl<A, O> Life<A, O> {
     /// Starts what is at rest; `None` = it is not. If `begin` fails, it rests on.
     pub(super) fn start<E>(&mut self, begin: impl FnOnce() -> Result<A, E>) -> Option<Result<(), E>> {
@@ -48,6 +56,22 @@ impl<A, O> Life<A, O> {
         };
         *self = Life::Over(outcome);
         Ok(Standing::Over)
+    }
+
+    /// The same, and takes the outcome.
+    #[inline]
+    pub(super) fn hear<E>(
+        &mut self,
+        poll: impl FnOnce(&mut A) -> Result<Option<O>, E>,
+    ) -> Result<Heard<O>, E> {
+        let outcome = match self {
+            Life::AtRest => return Ok(Heard::AtRest),
+            Life::Over(_) => self.take_outcome(),
+            Life::Active(operation) => poll(operation)?,
+        };
+        let Some(outcome) = outcome else { return Ok(Heard::Active) };
+        *self = Life::AtRest;
+        Ok(Heard::Over(outcome))
     }
 
     /// The outcome, if it is over; whoever takes it is the one to hear of it. Then it rests.

@@ -29,6 +29,7 @@ pub(super) enum Class {
 pub(super) const TAG_BITS: u64 = DTL_TAG_MAX as u64;
 
 /// The match word of a tag (0 … DTL_TAG_MAX, checked where it came in).
+#[inline(always)]
 pub(super) fn word(context: u32, class: Class, tag: i32) -> u64 {
     u64::from(context) << 32 | (class as u64) << 28 | (u64::from(tag.unsigned_abs()) & TAG_BITS)
 }

@@ -82,7 +82,7 @@ pub(super) fn start(message: &Message, data: Data) -> Result<Started> {
 }
 
 impl Message {
-    pub(super) fn comm(&self) -> &Arc<Comm> {
+    pub(super) fn comm(&self) -> &Comm {
         &self.comm
     }
 

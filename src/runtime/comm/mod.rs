@@ -1,7 +1,8 @@
 //! Communicators: everything a C program asks of one, made from what a transport does.
 //!
 //! `open` finds or makes one on a `link`, `group` makes one from another. `p2p` sends and receives,
-//! `message` keeps what was probed and taken, `request` what is in flight, `wait` waits for it.
+//! `message` keeps what was probed and taken, `request` what is in flight (`persistent`: what is started again),
+//! `wait` waits for it.
 //! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list.
 //! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
 //! call waits.
@@ -17,7 +18,9 @@ mod members;
 pub mod message;
 mod numbered;
 pub mod open;
+mod owner;
 pub mod p2p;
+mod persistent;
 mod progress;
 mod recorder;
 pub mod report;
@@ -41,7 +44,7 @@ use algorithms::levels::Levels;
 use link::{Class, Link};
 use members::Members;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
 pub const TAG: u8 = 6;
@@ -57,6 +60,8 @@ const REVOKED: u8 = 2;
 
 /// A communicator.
 pub struct Comm {
+    /// Its own; 0 until it has one.
+    handle: AtomicU64,
     link: Arc<Link>,
     context: u32,
     /// `None`: all ranks of the link, in their order.
@@ -95,6 +100,7 @@ impl Comm {
         timeout_ns: u64,
     ) -> Self {
         let mut comm = Comm {
+            handle: AtomicU64::new(0),
             link,
             context,
             members,
@@ -116,6 +122,11 @@ impl Comm {
         };
         comm.levels = comm.nodes().and_then(|nodes| Levels::new(rank, nodes.into_iter()));
         comm
+    }
+
+    /// The handle that it was put under.
+    fn handle(&self) -> dtl_comm_t {
+        dtl_comm_t { id: self.handle.load(Ordering::Relaxed) }
     }
 
     /// This process' rank.
@@ -171,30 +182,36 @@ impl Comm {
     }
 
     /// The link's rank of one of ours.
+    #[inline(always)]
     fn outer(&self, rank: i32) -> i32 {
         self.members.as_ref().map_or(rank, |members| members.outer(rank))
     }
 
     /// A completion with its source as this communicator counts.
+    #[inline(always)]
     fn inner(&self, done: Done) -> Done {
         let Some(members) = &self.members else { return done };
         Done { source: members.inner(done.source).unwrap_or(done.source), ..done }
     }
 
+    #[inline(always)]
     fn word(&self, class: Class, tag: i32) -> u64 {
         link::word(self.context, class, tag)
     }
 
+    #[inline(always)]
     fn selector(&self, class: Class, source: i32, tag: i32) -> Selector {
         let source = if source == DTL_ANY_SOURCE { source } else { self.outer(source) };
         let ignore = if tag == DTL_ANY_TAG { link::TAG_BITS } else { 0 };
         Selector { source, word: self.word(class, tag.max(0)), ignore }
     }
 
+    #[inline(always)]
     fn is_open(&self) -> bool {
         self.state.load(Ordering::Relaxed) == OPEN
     }
 
+    #[inline(always)]
     fn check_open(&self) -> Result<()> {
         if self.is_open() { Ok(()) } else { Err(self.ended()) }
     }
@@ -208,7 +225,7 @@ impl Comm {
                 "a rank has begun to shrink the communicator after a failure: call dtl_comm_shrink too",
             );
         }
-        Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread")
+        destroyed()
     }
 
     /// Our ranks that died or left.
@@ -235,6 +252,7 @@ impl Comm {
         names.join(", ")
     }
 
+    #[inline(always)]
     fn check_peer(&self, name: &str, rank: i32, any: bool) -> Result<()> {
         if (0..self.size).contains(&rank) || rank == DTL_PROC_NULL || (any && rank == DTL_ANY_SOURCE) {
             return Ok(());
@@ -245,8 +263,15 @@ impl Comm {
 
 impl Drop for Comm {
     fn drop(&mut self) {
+        // Those that another thread started while this one was destroyed.
+        drop(request::withdraw_all(self));
         report::close(self);
     }
+}
+
+#[cold]
+fn destroyed() -> Error {
+    Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread")
 }
 
 /// A share of a handle's communicator; the predefined ones are opened at their first use.
@@ -261,7 +286,23 @@ pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
     }
 }
 
+/// A handle's communicator for as long as the guard lives; a predefined one is opened at its first use.
+#[inline(always)]
+pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
+    match TABLE.get(inside, handle.id) {
+        Some(comm) => Ok(comm),
+        None => open_and_get(inside, handle),
+    }
+}
+
+#[cold]
+fn open_and_get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
+    drop(pin(inside, handle)?);
+    TABLE.get(inside, handle.id).ok_or_else(|| super::invalid_handle("communicator", TAG, handle.id))
+}
+
 /// A handle's communicator for a call that will wait; a predefined one is opened at its first use.
+#[inline(always)]
 pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<Held<Comm>> {
     let inside = match TABLE.hold(inside, handle.id) {
         Ok(held) => return Ok(held),
@@ -275,8 +316,17 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<Held<Comm>> {
 pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
     let comm = Arc::new(comm);
     progress::add(&comm);
-    match TABLE.insert(comm) {
-        Some(id) => Ok(dtl_comm_t { id }),
+    put(&comm)
+}
+
+/// The same for one that nothing moves on.
+fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
+    match TABLE.insert(Arc::clone(comm)) {
+        // Nobody else knows the handle yet.
+        Some(id) => {
+            comm.handle.store(id, Ordering::Relaxed);
+            Ok(dtl_comm_t { id })
+        }
         None => Err(no_handle()),
     }
 }

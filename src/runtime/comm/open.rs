@@ -14,6 +14,7 @@ use crate::sys::epoch::Guard;
 use crate::sys::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How long the ranks wait for each other at the start unless the description says less.
 const BOOTSTRAP_NS: u64 = 30_000_000_000;
@@ -59,6 +60,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     }
     let kind = if index == 0 { settings::current().comm } else { Some("self".to_owned()) };
     let comm = Arc::new(make(&Description { kind, ..Description::default() })?);
+    comm.handle.store(handle.id, Ordering::Relaxed);
     if !TABLE.put_fixed(index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");
     }
@@ -85,11 +87,13 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     for transport in transports {
         let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
         // Not in the list of those to move on: there is nothing to move.
-        let Some(id) = TABLE.insert(Arc::new(comm)) else {
-            handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
-            return Err(super::no_handle());
-        };
-        handles.push(dtl_comm_t { id });
+        match super::put(&Arc::new(comm)) {
+            Ok(handle) => handles.push(handle),
+            Err(error) => {
+                handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
+                return Err(error);
+            }
+        }
     }
     Ok(handles)
 }
@@ -113,8 +117,14 @@ fn make(description: &Description) -> Result<Comm> {
         }
     };
     let launch = if named.is_some() { None } else { launch::from_environment()? };
-    let backend = choose(description.kind.as_deref(), named, launch.as_ref())?;
+    let native = Addr::new(raw.native);
+    let kind = description.kind.as_deref().unwrap_or("auto");
+    if kind == "auto" {
+        check_native(kind, None, native)?;
+    }
+    let backend = choose(Some(kind), named, launch.as_ref())?;
     check_flags(&backend, raw.flags)?;
+    check_native(kind, Some(&backend), native)?;
     let timeout_ns = time_limit(raw.timeout_ns);
     let job = description
         .job
@@ -129,8 +139,9 @@ fn make(description: &Description) -> Result<Comm> {
         named,
         launched: launch.as_ref().map(|launch| (launch.rank, launch.size)),
         job,
+        is_only_open: false,
         timeout_ns: timeout_ns.min(BOOTSTRAP_NS),
-        native: Addr::new(raw.native),
+        native,
         own_algorithms: timeout_ns != u64::MAX
             || raw.flags & DTL_COMM_DETERMINISTIC != 0
             || settings::current().deterministic,
@@ -241,6 +252,19 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
             "flags {flags:#x}: only DTL_COMM_DETERMINISTIC and DTL_COMM_NO_DUP are known"
         ),
     }
+}
+
+/// `backend`: none if the kind is still to be chosen. What nobody would read is not left lying.
+fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<()> {
+    let reader = backend.and_then(|backend| backend.comm.as_deref());
+    if native.is_null() || reader.is_some_and(|comm| comm.takes_native()) {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "native with kind \"{kind}\": only \"mpi\" and registered kinds read it; use kind \"mpi\" or \
+         dtl_comm_from_mpi_fint for a communicator of MPI's, else leave native NULL"
+    )
 }
 
 fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {

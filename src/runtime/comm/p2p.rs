@@ -6,7 +6,7 @@ use super::{Comm, progress};
 use crate::abi::comm::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, OpId, SendMode, recv_info};
+use crate::runtime::backend::{Done, OpId, SendMode};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
@@ -35,6 +35,7 @@ impl Started {
 }
 
 impl Comm {
+    #[inline(always)]
     pub(super) fn start_send(
         &self,
         class: Class,
@@ -49,6 +50,7 @@ impl Comm {
         self.link.transport.isend(data, self.outer(dest), self.word(class, tag), mode).map(Started::Op)
     }
 
+    #[inline(always)]
     pub(super) fn start_recv(&self, class: Class, data: Region, source: i32, tag: i32) -> Result<Started> {
         if source == DTL_PROC_NULL {
             return Ok(Started::Nothing);
@@ -58,6 +60,7 @@ impl Comm {
     }
 
     /// A send by the transport's own call that waits, if it has one and nothing else wants to be moved.
+    #[inline(always)]
     fn send_whole(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Option<Result<()>> {
         if dest == DTL_PROC_NULL || !progress::may_block() {
             return None;
@@ -65,6 +68,7 @@ impl Comm {
         self.link.transport.send(data, self.outer(dest), self.word(Class::User, tag), mode)
     }
 
+    #[inline(always)]
     fn recv_whole(&self, data: Region, source: i32, tag: i32) -> Option<Result<Done>> {
         if source == DTL_PROC_NULL || !progress::may_block() {
             return None;
@@ -74,6 +78,7 @@ impl Comm {
     }
 
     /// Asks after an operation, making progress.
+    #[inline(always)]
     pub(super) fn poll(&self, started: Started) -> Result<Option<Done>> {
         match started {
             Started::Nothing => Ok(Some(NOBODY)),
@@ -140,6 +145,7 @@ impl Comm {
     }
 
     /// Turns an unsuccessful completion into an error that names the peer.
+    #[inline(always)]
     pub(super) fn check_done(&self, done: &Done, what: &str, peer: i32) -> Result<()> {
         if done.status == DTL_SUCCESS { Ok(()) } else { Err(self.bad_done(done, what, peer)) }
     }
@@ -176,6 +182,7 @@ impl Comm {
 }
 
 /// Checks a send's arguments.
+#[inline(always)]
 pub fn check_send(comm: &Comm, dest: i32, tag: i32) -> Result<()> {
     comm.check_open()?;
     comm.check_peer("dest", dest, false)?;
@@ -186,6 +193,7 @@ pub fn check_send(comm: &Comm, dest: i32, tag: i32) -> Result<()> {
 }
 
 /// Checks a receive's arguments.
+#[inline(always)]
 pub fn check_recv(comm: &Comm, source: i32, tag: i32) -> Result<()> {
     comm.check_open()?;
     comm.check_peer("source", source, true)?;
@@ -207,11 +215,13 @@ pub struct Data {
 }
 
 impl Data {
+    #[inline(always)]
     pub(super) fn call(&self, kind: Kind, peer: i32, tag: i32) -> Call {
         Call { peer, tag, ..Call::new(kind).with(self.count, self.dtype) }
     }
 }
 
+#[inline(always)]
 fn send_kind(mode: SendMode) -> Kind {
     match mode {
         SendMode::Standard | SendMode::Notice => Kind::Send,
@@ -221,6 +231,7 @@ fn send_kind(mode: SendMode) -> Kind {
 
 /// Sends and returns when the buffer may be used again (standard) or a receive has begun
 /// (synchronous).
+#[inline(always)]
 pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     check_send(comm, dest, tag)?;
     let ticket = comm.recorder.begin(&data.call(send_kind(mode), dest, tag));
@@ -235,6 +246,7 @@ pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Res
 }
 
 /// Receives; `Ok(done)` may say TRUNCATED or RANK_FAILURE.
+#[inline(always)]
 pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     check_recv(comm, source, tag)?;
     let ticket = comm.recorder.begin(&data.call(Kind::Recv, source, tag));
@@ -343,7 +355,8 @@ pub(super) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Res
     }
 }
 
-/// The information of a finished receive, and its error if it has one.
-pub fn received(comm: &Comm, done: &Done, source: i32) -> (dtl_recv_info_t, Result<()>) {
-    (recv_info(done), comm.check_done(done, "receive from", source))
+/// The error of a finished receive, if it has one.
+#[inline(always)]
+pub fn received(comm: &Comm, done: &Done, source: i32) -> Result<()> {
+    comm.check_done(done, "receive from", source)
 }

@@ -104,6 +104,7 @@ pub(super) fn count(link: &Link, comes: bool) {
 }
 
 /// Whether a call may stay in a transport that moves by itself until it is done.
+#[inline(always)]
 pub(super) fn may_block() -> bool {
     NEEDY.load(Ordering::Relaxed) == 0
 }

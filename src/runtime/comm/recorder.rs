@@ -2,17 +2,22 @@
 //!
 //! Recording is a handful of relaxed stores. Whoever reads may race a writer: an entry's stamp is 0
 //! while it is written and its number afterwards, so a reader that sees the same number before and
-//! after (with the fences below) has read one entry and not two halves. Two writers meet in one entry
-//! only if 64 operations start while one is being noted; a report may then show a mixture, nothing
-//! else depends on it.
+//! after (with the fences below) has read one entry and not two halves.
+//!
+//! The thread that was first has a list of its own, whose numbers it counts with a load and a store (in most
+//! programs it is the only one; an atomic addition costs as much as the rest). The other threads share
+//! the second list. Two of them meet in one entry only if 64 operations start while one is being noted; a
+//! report may then show a mixture, nothing else depends on it.
 
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
 use crate::runtime::comm::types;
-use crate::sys::sync::{self, AtomicU64, Ordering, fence};
+use crate::sys::epoch;
+use crate::sys::sync::{self, AtomicU64, AtomicUsize, Ordering, fence};
 use std::fmt;
+use std::iter::from_fn;
 
 /// Operations kept.
-const KEPT: usize = sync::size(64, 2);
+const KEPT: usize = sync::size(64, 1);
 
 macro_rules! kinds {
     ($($name:ident $text:literal),+ $(,)?) => {
@@ -65,10 +70,12 @@ pub(super) struct Call {
 }
 
 impl Call {
+    #[inline(always)]
     pub(super) fn new(kind: Kind) -> Call {
         Call { kind, dtype: -1, op: -1, peer: -1, tag: 0, count: 0 }
     }
 
+    #[inline(always)]
     pub(super) fn with(self, count: u64, dtype: i32) -> Call {
         Call { count, dtype, ..self }
     }
@@ -106,6 +113,7 @@ impl Call {
     }
 
     /// As three words, for the recorder and for messages.
+    #[inline(always)]
     pub(super) fn words(&self) -> [u64; 3] {
         let pair = |low: i32, high: i32| u64::from(low as u32) | u64::from(high as u32) << 32;
         [
@@ -166,33 +174,37 @@ impl fmt::Display for Call {
 struct Entry {
     stamp: AtomicU64,
     call: [AtomicU64; 3],
+    /// In the shared list: how many the first thread had noted before.
+    after: AtomicU64,
     /// The stamp of the operation that is over.
     over: AtomicU64,
 }
 
-/// See the module's text.
-pub(super) struct Recorder {
-    next: AtomicU64,
+/// The last operations of some threads.
+struct List {
+    noted: AtomicU64,
     entries: Box<[Entry]>,
 }
 
-/// A noted operation.
-#[derive(Clone, Copy)]
-pub(super) struct Ticket(u64);
+/// An entry as it was read.
+struct Noted {
+    call: Call,
+    is_over: bool,
+    after: u64,
+}
 
-impl Recorder {
-    pub(super) fn new() -> Self {
-        Recorder { next: AtomicU64::new(0), entries: (0..KEPT).map(|_| Entry::default()).collect() }
+impl List {
+    fn new() -> Self {
+        List { noted: AtomicU64::new(0), entries: (0..KEPT).map(|_| Entry::default()).collect() }
     }
 
+    #[inline(always)]
     fn entry(&self, number: u64) -> Option<&Entry> {
         self.entries.get(number as usize % KEPT)
     }
 
-    /// Notes an operation that starts.
-    #[inline]
-    pub(super) fn begin(&self, call: &Call) -> Ticket {
-        let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+    #[inline(always)]
+    fn note(&self, number: u64, call: &Call, after: u64) {
         if let Some(entry) = self.entry(number) {
             entry.stamp.store(0, Ordering::Relaxed);
             // A reader that sees one of the words below also sees the 0 above.
@@ -200,32 +212,92 @@ impl Recorder {
             for (slot, word) in entry.call.iter().zip(call.words()) {
                 slot.store(word, Ordering::Relaxed);
             }
+            entry.after.store(after, Ordering::Relaxed);
             entry.stamp.store(number, Ordering::Release);
         }
-        Ticket(number)
+    }
+
+    fn read(&self, number: u64) -> Option<Noted> {
+        let entry = self.entry(number)?;
+        let before = entry.stamp.load(Ordering::Acquire);
+        let [a, b, c] = &entry.call;
+        let words = [a, b, c].map(|word| word.load(Ordering::Relaxed));
+        let (after, over) = (entry.after.load(Ordering::Relaxed), entry.over.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let now = entry.stamp.load(Ordering::Relaxed);
+        let call = Call::from_words(words).filter(|_| before == number && now == number)?;
+        Some(Noted { call, is_over: over == number, after })
+    }
+
+    /// What is kept, the latest first, by number.
+    fn latest(&self) -> impl Iterator<Item = (u64, Noted)> {
+        let last = self.noted.load(Ordering::Relaxed);
+        let first = last.saturating_sub(KEPT as u64 - 1).max(1);
+        (first..=last).rev().filter_map(|number| Some((number, self.read(number)?)))
+    }
+}
+
+/// See the module's text.
+pub(super) struct Recorder {
+    /// The first thread's mark.
+    first: AtomicUsize,
+    own: List,
+    shared: List,
+}
+
+/// A noted operation: its number, and in the lowest bit whether it is in the shared list.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket(u64);
+
+impl Recorder {
+    pub(super) fn new() -> Self {
+        Recorder { first: AtomicUsize::new(0), own: List::new(), shared: List::new() }
+    }
+
+    /// Whether the calling thread is the first. A mark passes from a thread that has ended to a later one,
+    /// with all that the ended one has written.
+    #[inline(always)]
+    fn is_first(&self) -> bool {
+        let me = epoch::thread_mark();
+        match self.first.load(Ordering::Relaxed) {
+            0 if me != 0 => self.first.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok(),
+            first => first == me && me != 0,
+        }
+    }
+
+    /// Notes an operation that starts.
+    #[inline(always)]
+    pub(super) fn begin(&self, call: &Call) -> Ticket {
+        if self.is_first() {
+            let number = self.own.noted.load(Ordering::Relaxed) + 1;
+            self.own.noted.store(number, Ordering::Relaxed);
+            self.own.note(number, call, 0);
+            return Ticket(number << 1);
+        }
+        let number = self.shared.noted.fetch_add(1, Ordering::Relaxed) + 1;
+        self.shared.note(number, call, self.own.noted.load(Ordering::Relaxed));
+        Ticket(number << 1 | 1)
     }
 
     /// Notes that it is over.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end(&self, ticket: Ticket) {
-        if let Some(entry) = self.entry(ticket.0) {
-            entry.over.store(ticket.0, Ordering::Relaxed);
+        let (list, number) = (if ticket.0 & 1 == 0 { &self.own } else { &self.shared }, ticket.0 >> 1);
+        if let Some(entry) = list.entry(number) {
+            entry.over.store(number, Ordering::Relaxed);
         }
     }
 
     /// The operations kept, the latest first, and whether each is over.
     pub(super) fn latest(&self) -> impl Iterator<Item = (Call, bool)> {
-        let last = self.next.load(Ordering::Relaxed);
-        (last.saturating_sub(KEPT as u64 - 1).max(1)..=last).rev().filter_map(|number| {
-            let entry = self.entry(number)?;
-            let before = entry.stamp.load(Ordering::Acquire);
-            let [a, b, c] = &entry.call;
-            let words = [a, b, c].map(|word| word.load(Ordering::Relaxed));
-            let over = entry.over.load(Ordering::Relaxed);
-            fence(Ordering::Acquire);
-            let after = entry.stamp.load(Ordering::Relaxed);
-            let call = Call::from_words(words).filter(|_| before == number && after == number)?;
-            Some((call, over == number))
+        let (mut own, mut shared) = (self.own.latest().peekable(), self.shared.latest().peekable());
+        from_fn(move || {
+            let is_own = match (own.peek(), shared.peek()) {
+                (Some((number, _)), Some((_, noted))) => *number > noted.after,
+                (own, _) => own.is_some(),
+            };
+            let (_, noted) = if is_own { own.next() } else { shared.next() }?;
+            Some((noted.call, noted.is_over))
         })
     }
 }

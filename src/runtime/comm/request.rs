@@ -1,21 +1,28 @@
 //! Requests: operations in flight under a handle. A completed request's handle is stale, unless it is
 //! persistent: then it rests until it is started again.
+//!
+//! A request has no share of its communicator, which would cost two atomic operations in its life, but knows
+//! its handle. Who destroys a communicator takes its requests back, and once more when nobody is in a call
+//! with it any more: then those are there too that a thread has started meanwhile.
 
-use super::life::Life;
 pub(super) use super::life::Standing;
+use super::life::{Heard, Life};
 use super::link::Class;
 use super::message::{self, Message};
+use super::owner::Owner;
 use super::p2p::{self, Data, Started};
+use super::persistent::Persistent;
 use super::recorder::{Kind, Ticket};
 use super::run::Run;
 use super::schedule::Advance;
 use super::{Comm, progress};
-use crate::abi::comm::{DTL_ANY_SOURCE, dtl_recv_info_t};
+use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, SendMode, recv_info};
+use crate::runtime::backend::{Done, SendMode};
 use crate::runtime::invalid_handle;
+use crate::sys::epoch::{self, Guard};
 use crate::sys::pool::{Pool, Then, Tried};
 use std::sync::Arc;
 
@@ -26,12 +33,19 @@ static TABLE: Pool<Request> = Pool::new(TAG);
 
 /// An operation in flight, or a persistent one at rest. Everything below that takes one has its lock.
 struct Request {
-    comm: Arc<Comm>,
+    comm: Owner,
     kind: Kind,
     peer: i32,
     /// What `start` starts, of a persistent one.
-    plan: Option<Plan>,
+    again: Option<Box<Again>>,
     life: Life<Operation, Outcome>,
+}
+
+/// What a persistent request starts.
+struct Again {
+    plan: Plan,
+    /// The same in the transport's hands, if that has such.
+    made: Option<Persistent>,
 }
 
 /// A persistent operation's arguments.
@@ -50,7 +64,7 @@ enum Operation {
 }
 
 /// What a finished request tells, and its error if it failed.
-pub type Outcome = (dtl_recv_info_t, Result<()>);
+pub type Outcome = (Done, Result<()>);
 
 /// How a request stands for who asks after it.
 pub(super) enum Asked {
@@ -60,29 +74,36 @@ pub(super) enum Asked {
     AtRest,
     Active,
     /// Active on a communicator that is destroyed or being shrunk.
-    Closed(Arc<Comm>),
+    Closed,
     /// There is no such request (any more).
     Stale,
 }
 
-fn insert(request: Request) -> Result<dtl_request_t> {
+#[inline(always)]
+fn insert(comm: &Comm, request: Request) -> Result<dtl_request_t> {
     match TABLE.put(request) {
         Ok(id) => Ok(dtl_request_t { id }),
-        Err(mut request) => {
-            // Nobody could wait for it: it is taken back, so that the buffer is the caller's again.
-            drop(request.take_back());
-            fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
-        }
+        Err(request) => refuse(comm, request),
     }
 }
 
-fn started(comm: Arc<Comm>, plan: &Plan, started: Started) -> Result<dtl_request_t> {
+/// Nobody could wait for it: it is taken back, so that the buffer is the caller's again.
+#[cold]
+fn refuse(comm: &Comm, mut request: Request) -> Result<dtl_request_t> {
+    drop(request.take_back(comm));
+    fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
+}
+
+#[inline(always)]
+fn started(comm: &Comm, plan: &Plan, started: Started) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
     let life = Life::Active(Operation::Started(started, ticket));
-    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: None, life })
+    let request = Request { comm: Owner::of(comm), kind: plan.kind, peer: plan.peer, again: None, life };
+    insert(comm, request)
 }
 
 impl Plan {
+    #[inline(always)]
     fn check(&self, comm: &Comm) -> Result<()> {
         if self.kind == Kind::Recv {
             p2p::check_recv(comm, self.peer, self.tag)
@@ -91,6 +112,7 @@ impl Plan {
         }
     }
 
+    #[inline(always)]
     fn start(&self, comm: &Comm) -> Result<Started> {
         let (bytes, peer, tag) = (self.data.bytes, self.peer, self.tag);
         match self.kind {
@@ -102,19 +124,21 @@ impl Plan {
 }
 
 /// Starts a send.
-pub fn isend(comm: Arc<Comm>, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<dtl_request_t> {
+#[inline(always)]
+pub fn isend(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<dtl_request_t> {
     let kind = if mode == SendMode::Synchronous { Kind::Ssend } else { Kind::Send };
     let plan = Plan { data, peer: dest, tag, kind };
-    plan.check(&comm)?;
-    let operation = plan.start(&comm)?;
+    plan.check(comm)?;
+    let operation = plan.start(comm)?;
     started(comm, &plan, operation)
 }
 
 /// Starts a receive.
-pub fn irecv(comm: Arc<Comm>, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
+#[inline(always)]
+pub fn irecv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: source, tag, kind: Kind::Recv };
-    plan.check(&comm)?;
-    let operation = plan.start(&comm)?;
+    plan.check(comm)?;
+    let operation = plan.start(comm)?;
     started(comm, &plan, operation)
 }
 
@@ -122,37 +146,43 @@ pub fn irecv(comm: Arc<Comm>, data: Data, source: i32, tag: i32) -> Result<dtl_r
 pub fn imrecv(message: &Message, data: Data) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: message.source(), tag: 0, kind: Kind::Recv };
     let operation = message::start(message, data)?;
-    started(Arc::clone(message.comm()), &plan, operation)
+    started(message.comm(), &plan, operation)
 }
 
 /// Makes a persistent send (standard) at rest.
-pub fn send_init(comm: Arc<Comm>, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
+pub fn send_init(comm: &Comm, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
     persistent(comm, Plan { data, peer: dest, tag, kind: Kind::Send })
 }
 
 /// Makes a persistent receive at rest.
-pub fn recv_init(comm: Arc<Comm>, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
+pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
     persistent(comm, Plan { data, peer: source, tag, kind: Kind::Recv })
 }
 
-fn persistent(comm: Arc<Comm>, plan: Plan) -> Result<dtl_request_t> {
-    plan.check(&comm)?;
-    insert(Request { comm, kind: plan.kind, peer: plan.peer, plan: Some(plan), life: Life::AtRest })
+fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
+    plan.check(comm)?;
+    let (bytes, kind, peer) = (plan.data.bytes, plan.kind, plan.peer);
+    let made = match kind {
+        Kind::Recv => comm.make_recv(bytes, peer, plan.tag)?,
+        _ => comm.make_send(bytes, peer, plan.tag)?,
+    };
+    let again = Some(Box::new(Again { plan, made }));
+    insert(comm, Request { comm: Owner::of(comm), kind, peer, again, life: Life::AtRest })
 }
 
 /// Starts a persistent request.
-pub fn start(handle: dtl_request_t) -> Result<()> {
-    look(handle, Request::start)
+pub fn start(inside: &Guard, handle: dtl_request_t) -> Result<()> {
+    look(inside, handle, Request::start)
 }
 
 /// Puts a collective under a handle.
-pub fn collective(comm: Arc<Comm>, run: Run) -> Result<dtl_request_t> {
+pub fn collective(comm: &Comm, run: Run) -> Result<dtl_request_t> {
     let kind = run.kind();
-    let (life, runs) = match run.start(&comm)? {
+    let (life, runs) = match run.start(comm)? {
         None => (Life::Over(at_rest()), false),
         Some(run) => (Life::Active(Operation::Collective(Box::new(run))), true),
     };
-    let handle = insert(Request { comm, kind, peer: -1, plan: None, life })?;
+    let handle = insert(comm, Request { comm: Owner::of(comm), kind, peer: -1, again: None, life })?;
     if runs {
         progress::add_running(handle);
     }
@@ -161,20 +191,18 @@ pub fn collective(comm: Arc<Comm>, run: Run) -> Result<dtl_request_t> {
 
 /// Asks after a request without waiting, and takes its outcome if it is over. Another thread that does so
 /// just now is not waited for.
-#[inline]
-pub(super) fn ask(handle: dtl_request_t) -> Result<Asked> {
-    let asked = TABLE.try_with(handle.id, |request| match request.settle() {
-        Err(error) => Then::Keep(Err(error)),
-        Ok(Standing::Active) if !request.comm.is_open() => {
-            Then::Keep(Ok(Asked::Closed(Arc::clone(&request.comm))))
+#[inline(always)]
+pub(super) fn ask(inside: &Guard, handle: dtl_request_t) -> Result<Asked> {
+    let asked = TABLE.try_with(handle.id, |request| {
+        let Some(comm) = request.comm.get(inside) else { return Then::Keep(Ok(Asked::Closed)) };
+        match request.hear(comm) {
+            Ok(Heard::Over(outcome)) if request.again.is_none() => Then::End(Ok(Asked::Over(outcome))),
+            Ok(Heard::Over(outcome)) => Then::Keep(Ok(Asked::Over(outcome))),
+            Ok(Heard::Active) if !comm.is_open() => Then::Keep(Ok(Asked::Closed)),
+            Ok(Heard::Active) => Then::Keep(Ok(Asked::Active)),
+            Ok(Heard::AtRest) => Then::Keep(Ok(Asked::AtRest)),
+            Err(error) => Then::Keep(Err(error)),
         }
-        Ok(Standing::Active) => Then::Keep(Ok(Asked::Active)),
-        Ok(Standing::AtRest) => Then::Keep(Ok(Asked::AtRest)),
-        Ok(Standing::Over) => match (request.life.take_outcome(), &request.plan) {
-            (Some(outcome), None) => Then::End(Ok(Asked::Over(outcome))),
-            (Some(outcome), Some(_)) => Then::Keep(Ok(Asked::Over(outcome))),
-            (None, _) => Then::Keep(Ok(Asked::Active)),
-        },
     });
     match asked {
         Tried::Stale => Ok(Asked::Stale),
@@ -185,12 +213,17 @@ pub(super) fn ask(handle: dtl_request_t) -> Result<Asked> {
 
 /// What who waits for a persistent request at rest is told.
 pub(super) fn at_rest() -> Outcome {
-    (recv_info(&p2p::NOBODY), Ok(()))
+    (p2p::NOBODY, Ok(()))
 }
 
 /// Moves a request on and tells how it stands; its outcome stays.
 pub(super) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
-    match TABLE.try_with(handle.id, |request| Then::Keep(request.settle())) {
+    let inside = epoch::enter();
+    let settle = |request: &mut Request| match request.comm.get(&inside) {
+        Some(comm) => request.settle(comm),
+        None => Ok(Standing::Active),
+    };
+    match TABLE.try_with(handle.id, |request| Then::Keep(settle(request))) {
         Tried::Stale => Ok(None),
         Tried::Busy => Ok(Some(Standing::Active)),
         Tried::Kept(standing) => standing.map(Some),
@@ -198,22 +231,25 @@ pub(super) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
 }
 
 /// Ends an active request whose communicator is gone: its operation is taken back.
-pub(super) fn end_with_comm(handle: dtl_request_t, comm: &Comm) -> Result<Outcome> {
-    let taken = TABLE.with(handle.id, |request| match request.take_back() {
-        Err(error) => Then::Keep(Err(error)),
-        Ok(taken) if request.plan.is_some() => Then::Keep(Ok(taken)),
-        Ok(taken) => Then::End(Ok(taken)),
+pub(super) fn end_with_comm(inside: &Guard, handle: dtl_request_t) -> Result<Outcome> {
+    let mut why = None;
+    let taken = TABLE.with(handle.id, |request| {
+        let Some(comm) = request.comm.get(inside) else { return Then::Keep(Ok(None)) };
+        let taken = request.take_back(comm);
+        why = Some(comm.ended());
+        if taken.is_err() || request.again.is_some() { Then::Keep(taken) } else { Then::End(taken) }
     });
     match taken {
         Some(Err(error)) => Err(error),
         Some(Ok(Some(outcome))) => Ok(outcome),
-        Some(Ok(None)) | None => Err(comm.ended()),
+        Some(Ok(None)) | None => Err(why.unwrap_or_else(super::destroyed)),
     }
 }
 
 /// A share of a request's communicator.
-pub(super) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
-    TABLE.with(handle.id, |request| Then::Keep(Arc::clone(&request.comm)))
+pub(super) fn comm_of(inside: &Guard, handle: dtl_request_t) -> Option<Arc<Comm>> {
+    let comm = TABLE.with(handle.id, |request| Then::Keep(request.comm))?;
+    super::TABLE.pin(inside, comm.handle.id).filter(|found| Owner::of(found) == comm)
 }
 
 /// What a request is, for error texts; and whether it is a collective.
@@ -223,8 +259,18 @@ pub(super) fn name_of(handle: dtl_request_t) -> (String, bool) {
 }
 
 /// Looks at a live request, waiting for who is at it just now.
-fn look<R>(handle: dtl_request_t, look: impl FnOnce(&mut Request) -> Result<R>) -> Result<R> {
-    TABLE.with(handle.id, |request| Then::Keep(look(request))).unwrap_or_else(|| Err(stale(handle)))
+fn look<R>(
+    inside: &Guard,
+    handle: dtl_request_t,
+    look: impl FnOnce(&mut Request, &Comm) -> Result<R>,
+) -> Result<R> {
+    let looked = TABLE.with(handle.id, |request| {
+        Then::Keep(match request.comm.get(inside) {
+            Some(comm) => look(request, comm),
+            None => Err(super::destroyed()),
+        })
+    });
+    looked.unwrap_or_else(|| Err(stale(handle)))
 }
 
 /// The error of a handle that names no request.
@@ -234,8 +280,8 @@ pub(super) fn stale(handle: dtl_request_t) -> Error {
 }
 
 impl Request {
-    fn start(&mut self) -> Result<()> {
-        let Some(plan) = &self.plan else {
+    fn start(&mut self, comm: &Comm) -> Result<()> {
+        let Some(Again { plan, made }) = self.again.as_deref() else {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
                 "the request ({}) is not persistent: it runs already",
@@ -243,9 +289,12 @@ impl Request {
             );
         };
         let begin = || {
-            plan.check(&self.comm)?;
-            let operation = plan.start(&self.comm)?;
-            let ticket = self.comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
+            plan.check(comm)?;
+            let operation = match made {
+                Some(made) => made.start()?,
+                None => plan.start(comm)?,
+            };
+            let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
             Ok(Operation::Started(operation, ticket))
         };
         self.life.start(begin).unwrap_or_else(|| {
@@ -255,19 +304,26 @@ impl Request {
 
     /// Moves it on without waiting.
     #[inline]
-    fn settle(&mut self) -> Result<Standing> {
-        let (comm, kind, peer) = (&self.comm, self.kind, self.peer);
+    fn settle(&mut self, comm: &Comm) -> Result<Standing> {
+        let (kind, peer) = (self.kind, self.peer);
         self.life.settle(|operation| poll(comm, (kind, peer), operation))
     }
 
+    /// The same, and takes its outcome if it is over.
+    #[inline(always)]
+    fn hear(&mut self, comm: &Comm) -> Result<Heard<Outcome>> {
+        let (kind, peer) = (self.kind, self.peer);
+        self.life.hear(|operation| poll(comm, (kind, peer), operation))
+    }
+
     /// Takes the operation back; `None` = withdrawn. A collective is given up, for all ranks.
-    fn take_back(&mut self) -> Result<Option<Outcome>> {
-        let (comm, kind, peer) = (&self.comm, self.kind, self.peer);
+    fn take_back(&mut self, comm: &Comm) -> Result<Option<Outcome>> {
+        let (kind, peer) = (self.kind, self.peer);
         self.life.take_back(at_rest(), |operation| match operation {
             Operation::Started(started, ticket) => {
                 let done = comm.take_back(*started)?;
                 comm.recorder.end(*ticket);
-                Ok(done.map(|done| (recv_info(&done), outcome(comm, (kind, peer), &done))))
+                Ok(done.map(|done| (done, outcome(comm, (kind, peer), &done))))
             }
             Operation::Collective(run) => {
                 let error = Error::new(DTL_ERROR_CANCELED, "it was given up before it was over");
@@ -293,23 +349,23 @@ fn what(kind: Kind) -> &'static str {
     if kind == Kind::Recv { "receive from" } else { "send to" }
 }
 
-#[inline]
+#[inline(always)]
 fn outcome(comm: &Comm, (kind, peer): (Kind, i32), done: &Done) -> Result<()> {
     comm.check_done(done, what(kind), peer)
 }
 
-#[inline]
+#[inline(always)]
 fn poll(comm: &Comm, of: (Kind, i32), operation: &mut Operation) -> Result<Option<Outcome>> {
     match operation {
         Operation::Started(started, ticket) => {
             let Some(done) = comm.poll(*started)? else { return Ok(None) };
             comm.recorder.end(*ticket);
-            Ok(Some((recv_info(&done), outcome(comm, of, &done))))
+            Ok(Some((done, outcome(comm, of, &done))))
         }
         Operation::Collective(run) => match run.progress(comm) {
             Ok(Advance::Done) => {
                 run.recycle(comm);
-                Ok(Some((recv_info(&p2p::NOBODY), Ok(()))))
+                Ok(Some((p2p::NOBODY, Ok(()))))
             }
             Ok(_) => Ok(None),
             Err(error) => {
@@ -321,7 +377,7 @@ fn poll(comm: &Comm, of: (Kind, i32), operation: &mut Operation) -> Result<Optio
 }
 
 pub(super) fn failed(error: Error) -> Outcome {
-    (dtl_recv_info_t { status: error.status(), ..recv_info(&p2p::NOBODY) }, Err(error))
+    (Done { status: error.status(), ..p2p::NOBODY }, Err(error))
 }
 
 /// Whether a handle still names a request.
@@ -331,10 +387,10 @@ pub(super) fn is_alive(handle: dtl_request_t) -> bool {
 }
 
 /// Tries to withdraw the operation; the request then completes through wait or test.
-pub fn cancel(handle: dtl_request_t) -> Result<()> {
-    look(handle, |request| match &request.life {
+pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
+    look(inside, handle, |request, comm| match &request.life {
         Life::Active(Operation::Started(Started::Op(op) | Started::FromAny(op), _)) => {
-            request.comm.link.transport.cancel(*op)
+            comm.link.transport.cancel(*op)
         }
         Life::Active(Operation::Started(..)) | Life::Over(_) => Ok(()),
         Life::AtRest => {
@@ -353,7 +409,9 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
     if handle.id == 0 {
         return Ok(());
     }
+    let inside = epoch::enter();
     let ended = TABLE.with(handle.id, |request| {
+        let Some(comm) = request.comm.get(&inside) else { return Then::Keep(Err(super::destroyed())) };
         if matches!(request.life, Life::Active(Operation::Collective(_))) {
             let name = request.name();
             return Then::Keep(fail!(
@@ -361,7 +419,7 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
                 "a collective ({name}) cannot be withdrawn: wait for it"
             ));
         }
-        match request.take_back() {
+        match request.take_back(comm) {
             Ok(_) => Then::End(Ok(())),
             Err(error) => Then::Keep(Err(error)),
         }
@@ -370,14 +428,15 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
 }
 
 /// Refuses while a collective of the communicator runs that nobody can take back.
-pub(super) fn check_revocable(comm: &Arc<Comm>) -> Result<()> {
+pub(super) fn check_revocable(comm: &Comm) -> Result<()> {
+    let owner = Owner::of(comm);
     for id in TABLE.handles() {
         let stays = TABLE.with(id, |request| {
             let is_stuck = match &request.life {
                 Life::Active(Operation::Collective(run)) => run.is_irrevocable(),
                 _ => false,
             };
-            Then::Keep((is_stuck && Arc::ptr_eq(&request.comm, comm)).then(|| request.name()))
+            Then::Keep((is_stuck && request.comm == owner).then(|| request.name()))
         });
         if let Some(name) = stays.flatten() {
             return fail!(
@@ -392,13 +451,14 @@ pub(super) fn check_revocable(comm: &Arc<Comm>) -> Result<()> {
 
 /// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of its
 /// requests become stale.
-pub(super) fn withdraw_all(comm: &Arc<Comm>) -> Result<()> {
+pub(super) fn withdraw_all(comm: &Comm) -> Result<()> {
+    let owner = Owner::of(comm);
     for id in TABLE.handles() {
         let withdrawn = TABLE.with(id, |request| {
-            if !Arc::ptr_eq(&request.comm, comm) {
+            if request.comm != owner {
                 return Then::Keep(Ok(()));
             }
-            match request.take_back() {
+            match request.take_back(comm) {
                 Ok(_) => Then::End(Ok(())),
                 Err(error) => Then::Keep(Err(error)),
             }
@@ -410,9 +470,12 @@ pub(super) fn withdraw_all(comm: &Arc<Comm>) -> Result<()> {
 
 /// At finalize: requests go with their communicators.
 pub fn destroy_all() {
+    let inside = epoch::enter();
     for id in TABLE.handles() {
         TABLE.with(id, |request| {
-            drop(request.take_back());
+            if let Some(comm) = request.comm.get(&inside) {
+                drop(request.take_back(comm));
+            }
             Then::End(())
         });
     }

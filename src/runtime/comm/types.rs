@@ -101,6 +101,7 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
 }
 
 /// Size of a dtype's element in bytes.
+#[inline]
 pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
     match reduce::dtype_size(dtype) {
         Some(size) => Ok(size),

@@ -2,11 +2,12 @@
 
 use super::progress;
 use super::request::{self, Asked, Outcome, Standing};
-use crate::abi::comm::dtl_recv_info_t;
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::runtime::backend::Done;
 use crate::sys::clock::Deadline;
+use crate::sys::epoch::{self, Guard};
 use crate::sys::park::Backoff;
 
 fn at(index: usize) -> impl Fn(Error) -> Error {
@@ -14,44 +15,48 @@ fn at(index: usize) -> impl Fn(Error) -> Error {
 }
 
 /// Asks after a request; `Some` = it is over, and its handle stale unless it is persistent.
-pub fn test(handle: dtl_request_t) -> Result<Option<Outcome>> {
-    match request::ask(handle)? {
+#[inline(always)]
+pub fn test(inside: &Guard, handle: dtl_request_t) -> Result<Option<Outcome>> {
+    match request::ask(inside, handle)? {
         Asked::Over(outcome) => Ok(Some(outcome)),
         Asked::AtRest => Ok(Some(request::at_rest())),
-        Asked::Active | Asked::Closed(_) => Ok(None),
+        Asked::Active | Asked::Closed => Ok(None),
         Asked::Stale => Err(request::stale(handle)),
     }
 }
 
 /// Waits for a request. `Err` = it is still alive (TIMEOUT), stale, or asking failed.
-#[inline]
-pub fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
-    match test(handle)? {
+fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
+    let asked = test(&epoch::enter(), handle)?;
+    match asked {
         Some(outcome) => Ok(outcome),
         None => wait_on(handle, timeout_ns),
     }
 }
 
-/// The same for one that was active a moment ago.
-fn wait_on(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
+/// The same for one that was active a moment ago. Outside of the epoch.
+pub fn wait_on(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
-    let Some(comm) = request::comm_of(handle) else { return Err(completed_elsewhere()) };
+    let Some(comm) = request::comm_of(&epoch::enter(), handle) else {
+        return Err(if request::is_alive(handle) { super::destroyed() } else { completed_elsewhere() });
+    };
     loop {
         comm.pause(&mut backoff);
         if backoff.is_long() || timeout_ns == 0 {
             if !comm.is_open() {
-                return request::end_with_comm(handle, &comm);
+                return request::end_with_comm(&epoch::enter(), handle);
             }
             progress::others(&comm);
             if deadline.passed() {
                 return Err(late(handle, timeout_ns));
             }
         }
-        match request::ask(handle)? {
+        let asked = request::ask(&epoch::enter(), handle)?;
+        match asked {
             Asked::Over(outcome) => return Ok(outcome),
             Asked::AtRest => return Ok(request::at_rest()),
-            Asked::Active | Asked::Closed(_) => {}
+            Asked::Active | Asked::Closed => {}
             Asked::Stale if !comm.is_open() => return Err(comm.ended()),
             Asked::Stale => return Err(completed_elsewhere()),
         }
@@ -81,7 +86,7 @@ fn late(handle: dtl_request_t, timeout_ns: u64) -> Error {
 pub fn wait_all(
     requests: &mut [dtl_request_t],
     timeout_ns: u64,
-    mut tell: impl FnMut(usize, dtl_recv_info_t),
+    mut tell: impl FnMut(usize, &Done),
 ) -> Result<()> {
     check_all(requests)?;
     let deadline = Deadline::after(timeout_ns);
@@ -93,7 +98,7 @@ pub fn wait_all(
         }
         // Once time is up, the rest are asked once each. One may be stale: it was listed twice, or another
         // thread has completed it meanwhile.
-        let (info, result) = match wait(handle, deadline.left_ns()) {
+        let (done, result) = match wait(handle, deadline.left_ns()) {
             Ok(outcome) => outcome,
             Err(error) if error.status() == DTL_ERROR_TIMEOUT => {
                 late = late.and_then(|()| Err(at(index)(error)));
@@ -102,7 +107,7 @@ pub fn wait_all(
             Err(error) => request::failed(error),
         };
         clear_if_over(requests, index);
-        tell(index, info);
+        tell(index, &done);
         first_failure = first_failure.and_then(|()| result.map_err(at(index)));
     }
     first_failure.and(late)
@@ -130,9 +135,10 @@ fn clear_if_over(requests: &mut [dtl_request_t], index: usize) {
 /// Asks after all: true, everything told and the first failure if all are over, else nothing is told.
 pub fn test_all(
     requests: &mut [dtl_request_t],
-    mut tell: impl FnMut(usize, dtl_recv_info_t),
+    mut tell: impl FnMut(usize, &Done),
 ) -> Result<(bool, Result<()>)> {
     check_all(requests)?;
+    let inside = epoch::enter();
     for index in 0..requests.len() {
         let handle = handle_at(requests, index);
         if handle.id == 0 {
@@ -141,7 +147,7 @@ pub fn test_all(
         match request::standing(handle).map_err(at(index))? {
             None => return Err(at(index)(request::stale(handle))),
             Some(Standing::Active) => {
-                if let Some(comm) = request::comm_of(handle) {
+                if let Some(comm) = request::comm_of(&inside, handle) {
                     progress::others(&comm);
                 }
                 return Ok((false, Ok(())));
@@ -156,15 +162,15 @@ pub fn test_all(
         if handle.id == 0 {
             continue;
         }
-        let (info, result) = match request::ask(handle) {
+        let (done, result) = match request::ask(&inside, handle) {
             Ok(Asked::Over(outcome)) => outcome,
-            Ok(Asked::AtRest | Asked::Active | Asked::Closed(_)) => continue,
+            Ok(Asked::AtRest | Asked::Active | Asked::Closed) => continue,
             // It was listed twice, or another thread has completed it meanwhile.
             Ok(Asked::Stale) => request::failed(request::stale(handle)),
             Err(error) => request::failed(error),
         };
         clear_if_over(requests, index);
-        tell(index, info);
+        tell(index, &done);
         first_failure = first_failure.and_then(|()| result.map_err(at(index)));
     }
     Ok((true, first_failure))
@@ -177,6 +183,7 @@ fn take_over(
     told: &mut impl FnMut(usize, Outcome),
 ) -> Result<(usize, usize)> {
     let (mut taken, mut active) = (0, 0);
+    let inside = epoch::enter();
     for index in 0..requests.len() {
         if taken == most {
             break;
@@ -185,14 +192,14 @@ fn take_over(
         if handle.id == 0 {
             continue;
         }
-        let outcome = match request::ask(handle).map_err(at(index))? {
+        let outcome = match request::ask(&inside, handle).map_err(at(index))? {
             Asked::AtRest => continue,
             Asked::Active => {
                 active += 1;
                 continue;
             }
             Asked::Over(outcome) => outcome,
-            Asked::Closed(comm) => request::end_with_comm(handle, &comm).unwrap_or_else(request::failed),
+            Asked::Closed => request::end_with_comm(&inside, handle).unwrap_or_else(request::failed),
             Asked::Stale => return Err(at(index)(request::stale(handle))),
         };
         clear_if_over(requests, index);
@@ -217,7 +224,7 @@ pub fn wait_some(
         if taken > 0 || active == 0 {
             return Ok(taken);
         }
-        let first = requests.iter().find_map(|handle| request::comm_of(*handle));
+        let first = requests.iter().find_map(|handle| request::comm_of(&epoch::enter(), *handle));
         match &first {
             Some(comm) => comm.pause(&mut backoff),
             None => backoff.pause(),

@@ -146,7 +146,9 @@ impl Executor {
             Kind::Inline(_) => run_in_order(begin, end, whole, &body),
             Kind::Pool(pool) => pool.run(begin, end, grain, body),
             Kind::Sequential(queue) => on_worker(queue, move || run_in_order(begin, end, whole, &body)),
-            Kind::Backend(_) => self.run_by_backend(begin, end, whole, body),
+            Kind::Backend(_) => {
+                self.run_by_backend(begin, end, self.backend_grain(end - begin, grain)?, body)
+            }
         }
     }
 

@@ -1,30 +1,40 @@
 //! A pool of host threads that share loops with their callers.
 //!
-//! A loop is cut into pieces of one size; whoever is free takes the next one, the caller too. So a
-//! loop always gets done, nested or not, whether or not a worker comes to help: the caller waits
-//! only for pieces that a worker has already begun, and those wait at most for loops nested deeper.
-//! Workers are made at first use and park when there is nothing to do.
+//! A loop is cut into pieces of one size, and every thread has its share of them; who is through takes from
+//! the others. The caller does so too. So a loop always gets done, nested or not, whether or not a worker comes
+//! to help: the caller waits only for workers who are at a piece of it, and those wait at most for loops
+//! nested deeper. Workers are made at first use; without work they soon sleep.
 //!
-//! Not here: kinds of executors and what a user sees (`executor`).
+//! Not here: kinds of executors and what a user sees (`executor`), how threads meet (`sys::team`), how
+//! pieces change hands (`sys::share`). Why it is as it is: docs/explanation/executor.md.
 
 use super::fence::Fence;
 use super::outcome;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
+use crate::sys::clock::now_ns;
 use crate::sys::lock::{Condvar, Mutex};
 use crate::sys::machine;
+use crate::sys::share::{self, Shares};
+use crate::sys::team::{PLACES, Team};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, ThreadId};
 
 /// Pieces per thread when the caller leaves the grain to us: enough to even out uneven pieces.
 const PIECES_PER_THREAD: u64 = 4;
-/// Polls before a caller parks while workers finish its last pieces.
-const SPINS: u32 = 200;
+/// A worker's share of a loop that is worth its help: as long as the cache lines take that it costs.
+const WORTH_HELPING_NS: u64 = 500;
+/// One of so many loops is measured.
+const SAMPLE: u32 = 4;
+/// Most pauses between two looks of a worker (just under a microsecond).
+const LAZIEST: u32 = 32;
+/// Sleepers that one thread wakes; these wake others.
+const WAKES: u32 = 2;
 /// Largest pool: beyond it a number is surely a mistake.
 pub const LARGEST: u32 = 4096;
 
@@ -89,40 +99,41 @@ pub fn forget_machine() {
 
 /// See the module's text.
 pub struct Pool {
-    size: u32,
     shared: Arc<Shared>,
 }
 
 struct Shared {
+    size: u32,
+    team: Team<Loop>,
+    /// The pieces of the loop in each of the team's places.
+    shares: Box<[Shares]>,
+    /// Workers that were made.
+    hired: AtomicUsize,
+    /// Tasks that wait for a worker: a hint to look.
+    queued: AtomicUsize,
+    closing: AtomicBool,
     state: Mutex<State>,
-    /// Workers wait here.
-    work: Condvar,
-    /// Callers wait here for helpers to leave; synchronizers for tasks.
+    /// Synchronizers wait here for tasks.
     change: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    loops: Vec<Arc<Loop>>,
     tasks: VecDeque<Box<dyn FnOnce() -> Result<()> + Send>>,
     workers: Vec<JoinHandle<()>>,
     ids: Vec<ThreadId>,
-    parked: usize,
-    closing: bool,
     /// Tasks queued or running.
     unfinished: usize,
     failure: Option<Error>,
 }
 
-/// A loop in progress.
+/// A loop in progress, on its caller's stack.
 struct Loop {
     begin: u64,
     end: u64,
     grain: u64,
-    pieces: u64,
-    next: AtomicU64,
-    helpers: AtomicUsize,
     body: Body,
+    has_failed: AtomicBool,
     failure: Mutex<Option<Error>>,
 }
 
@@ -130,76 +141,70 @@ impl Pool {
     /// A pool of `size` threads, callers included. Makes no thread yet.
     #[must_use]
     pub fn new(size: u32) -> Self {
-        let shared =
-            Shared { state: Mutex::new(State::default()), work: Condvar::new(), change: Condvar::new() };
-        Pool { size: size.max(1), shared: Arc::new(shared) }
+        let size = size.max(1);
+        let shared = Shared {
+            size,
+            team: Team::new(size > machine::usable_cores()),
+            shares: (0..PLACES).map(|_| Shares::new(size as usize)).collect(),
+            hired: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            state: Mutex::new(State::default()),
+            change: Condvar::new(),
+        };
+        Pool { shared: Arc::new(shared) }
     }
 
     /// Number of threads, the caller included.
     #[must_use]
     pub fn size(&self) -> u32 {
-        self.size
+        self.shared.size
     }
 
     /// The grain of a loop that leaves it open.
     #[must_use]
     pub fn grain(&self, iterations: u64) -> u64 {
-        let pieces = if self.size == 1 { 1 } else { u64::from(self.size) * PIECES_PER_THREAD };
+        let pieces = if self.shared.size == 1 { 1 } else { u64::from(self.shared.size) * PIECES_PER_THREAD };
         iterations.div_ceil(pieces).max(1)
     }
 
     /// Runs begin … end-1 (begin ≤ end) in pieces of `grain` (0 = choose); the caller takes part.
     pub fn run(&self, begin: u64, end: u64, grain: u64, body: Body) -> Result<()> {
-        let iterations = end - begin;
-        let grain = if grain == 0 { self.grain(iterations) } else { grain };
-        let pieces = iterations.div_ceil(grain);
-        if pieces <= 1 || self.size == 1 {
+        let grain = if grain == 0 { self.grain(end - begin) } else { grain };
+        if end - begin <= grain || self.shared.size == 1 {
             return run_in_order(begin, end, grain, &body);
         }
-        let work = Arc::new(Loop {
-            begin,
-            end,
-            grain,
-            pieces,
-            next: AtomicU64::new(0),
-            helpers: AtomicUsize::new(0),
-            body,
-            failure: Mutex::new(None),
-        });
-        self.invite(&work);
-        work.take_part();
-        self.part_with(&work);
-        let failure = work.failure.lock().take();
-        failure.map_or(Ok(()), Err)
+        // Seven loops at once are more than enough for the workers: another caller goes on alone.
+        let place = self.shared.team.claim();
+        let Some((mut place, shares)) =
+            place.and_then(|it| self.shared.shares.get(it.index()).map(|s| (it, s)))
+        else {
+            return run_in_order(begin, end, grain, &body);
+        };
+        let round = grain.saturating_mul(share::MOST);
+        let has_failed = AtomicBool::new(false);
+        let mut work = Loop { begin, end, grain, body, has_failed, failure: Mutex::new(None) };
+        while work.begin < end && !*work.has_failed.get_mut() {
+            work.end = work.begin + round.min(end - work.begin);
+            let pieces = (work.end - work.begin).div_ceil(grain);
+            let helpers = self.hire(pieces - 1);
+            shares.deal(pieces);
+            place.open(&work, helpers.min(WAKES), || work.take_part(shares, 0));
+            work.begin = work.end;
+        }
+        drop(place);
+        work.failure.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Shows a loop to the workers.
-    fn invite(&self, work: &Arc<Loop>) {
-        let mut state = self.shared.state.lock();
-        let wanted = usize::try_from(work.pieces - 1).unwrap_or(usize::MAX).min(self.size as usize - 1);
-        while state.workers.len() < wanted && self.add_worker(&mut state).is_ok() {}
-        state.loops.push(Arc::clone(work));
-        if wanted >= state.parked {
-            self.shared.work.notify_all();
-        } else {
-            for _ in 0..wanted {
-                self.shared.work.notify_one();
-            }
+    /// Sees to it that there are workers for so many pieces; how many could help.
+    #[inline]
+    fn hire(&self, pieces: u64) -> u32 {
+        let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.shared.size - 1);
+        if self.shared.hired.load(Ordering::Relaxed) < wanted as usize {
+            let mut state = self.shared.state.lock();
+            while state.workers.len() < wanted as usize && self.add_worker(&mut state).is_ok() {}
         }
-    }
-
-    /// Waits until no worker is inside the loop any more.
-    fn part_with(&self, work: &Arc<Loop>) {
-        let mut spins = 0;
-        while work.helpers.load(Ordering::Acquire) > 0 && spins < SPINS {
-            std::hint::spin_loop();
-            spins += 1;
-        }
-        let mut state = self.shared.state.lock();
-        state.loops.retain(|other| !Arc::ptr_eq(other, work));
-        while work.helpers.load(Ordering::Acquire) > 0 {
-            state = self.shared.change.wait(state);
-        }
+        wanted
     }
 
     /// Queues a task that a worker runs; its failure is the next `synchronize`'s.
@@ -225,10 +230,10 @@ impl Pool {
 
     fn spawn_with(&self, make: impl FnOnce() -> Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()> {
         let mut state = self.shared.state.lock();
-        if state.closing {
+        if self.shared.closing.load(Ordering::Relaxed) {
             return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed and takes no more work");
         }
-        if state.unfinished >= state.workers.len() && state.workers.len() < self.size as usize {
+        if state.unfinished >= state.workers.len() && state.workers.len() < self.shared.size as usize {
             let added = self.add_worker(&mut state);
             if state.workers.is_empty() {
                 return added;
@@ -236,20 +241,22 @@ impl Pool {
         }
         state.tasks.push_back(make());
         state.unfinished += 1;
-        // All of them: a wake-up meant for a loop's helper must not be the only one.
-        self.shared.work.notify_all();
+        self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        drop(state);
+        self.shared.team.announce(1);
         Ok(())
     }
 
     fn add_worker(&self, state: &mut State) -> Result<()> {
-        if state.closing {
+        if self.shared.closing.load(Ordering::Relaxed) {
             return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed");
         }
-        let shared = Arc::clone(&self.shared);
-        match thread::Builder::new().name("dtl-pool".into()).spawn(move || shared.work_off()) {
+        let (shared, member) = (Arc::clone(&self.shared), state.workers.len() + 1);
+        match thread::Builder::new().name("dtl-pool".into()).spawn(move || shared.work_off(member)) {
             Ok(worker) => {
                 state.ids.push(worker.thread().id());
                 state.workers.push(worker);
+                self.shared.hired.store(state.workers.len(), Ordering::Relaxed);
                 Ok(())
             }
             Err(error) => {
@@ -276,11 +283,11 @@ impl Pool {
     /// Finishes the tasks queued and ends the workers (without waiting, if called by one of them).
     pub fn close(&self) {
         let mut state = self.shared.state.lock();
-        state.closing = true;
+        self.shared.closing.store(true, Ordering::Release);
         let workers = std::mem::take(&mut state.workers);
         let own = state.ids.contains(&thread::current().id());
-        self.shared.work.notify_all();
         drop(state);
+        self.shared.team.announce(u32::MAX);
         if !own {
             workers.into_iter().for_each(|worker| drop(worker.join()));
         }
@@ -295,59 +302,104 @@ impl Drop for Pool {
 
 impl Shared {
     /// A worker's life.
-    fn work_off(&self) {
-        let mut state = self.state.lock();
+    fn work_off(&self, member: usize) {
+        let mut zeal = Zeal::default();
         loop {
-            if let Some(work) = state.loops.iter().find(|work| work.has_pieces()).cloned() {
-                work.helpers.fetch_add(1, Ordering::Relaxed);
-                drop(state);
-                work.take_part();
-                state = self.state.lock();
-                if work.helpers.fetch_sub(1, Ordering::Release) == 1 {
-                    self.change.notify_all();
+            let seen = self.team.news();
+            let mut has_worked = false;
+            self.team.visit(|place, work| {
+                let Some(shares) = self.shares.get(place) else { return };
+                if work.has_failed.load(Ordering::Relaxed) {
+                    return;
                 }
-            } else if let Some(task) = state.tasks.pop_front() {
-                drop(state);
-                let result = caught(task);
-                state = self.state.lock();
-                state.unfinished -= 1;
-                if let Err(error) = result {
-                    state.failure.get_or_insert(error);
-                }
-                if state.unfinished == 0 {
-                    self.change.notify_all();
-                }
-            } else if state.closing {
+                let Some(first) = shares.take(member) else { return };
+                self.pass_on(shares.is_any_left());
+                zeal.measure(work, self.size, || work.run_piece(first));
+                work.take_part(shares, member);
+                has_worked = true;
+            });
+            if self.queued.load(Ordering::Relaxed) > 0 {
+                self.run_task();
+            } else if self.closing.load(Ordering::Acquire) {
                 return;
             } else {
-                state.parked += 1;
-                state = self.work.wait(state);
-                state.parked -= 1;
+                self.team.rest(seen, zeal.pauses(has_worked));
             }
+        }
+    }
+
+    /// Who has found work wakes others if there is more: so one call wakes few, and soon all are awake.
+    fn pass_on(&self, is_more: bool) {
+        if self.team.has_sleepers() && (is_more || self.queued.load(Ordering::Relaxed) > 0) {
+            self.team.wake(WAKES);
+        }
+    }
+
+    fn run_task(&self) {
+        let Some(task) = self.state.lock().tasks.pop_front() else { return };
+        self.queued.fetch_sub(1, Ordering::Relaxed);
+        self.pass_on(false);
+        let result = caught(task);
+        let mut state = self.state.lock();
+        state.unfinished -= 1;
+        if let Err(error) = result {
+            state.failure.get_or_insert(error);
+        }
+        if state.unfinished == 0 {
+            self.change.notify_all();
         }
     }
 }
 
 impl Loop {
-    fn has_pieces(&self) -> bool {
-        self.next.load(Ordering::Relaxed) < self.pieces
-    }
-
     /// Takes pieces until none is left or one has failed.
-    fn take_part(&self) {
-        loop {
-            let piece = self.next.fetch_add(1, Ordering::Relaxed);
-            if piece >= self.pieces {
-                return;
-            }
-            let begin = self.begin + piece * self.grain;
-            let end = begin + self.grain.min(self.end - begin);
-            if let Err(error) = caught(|| self.body.call(begin, end)) {
-                self.next.fetch_max(self.pieces, Ordering::Relaxed);
-                self.failure.lock().get_or_insert(error);
-                return;
+    fn take_part(&self, shares: &Shares, member: usize) {
+        while !self.has_failed.load(Ordering::Relaxed) {
+            match shares.take(member) {
+                Some(piece) => self.run_piece(piece),
+                None => return,
             }
         }
+    }
+
+    fn run_piece(&self, piece: u64) {
+        let begin = self.begin + piece * self.grain;
+        let end = begin + self.grain.min(self.end - begin);
+        if let Err(error) = caught(|| self.body.call(begin, end)) {
+            self.has_failed.store(true, Ordering::Relaxed);
+            self.failure.lock().get_or_insert(error);
+        }
+    }
+}
+
+/// How soon a worker looks for news again. Every look takes a cache line from the callers, and every loop
+/// that it enters waits for it to leave: a loop of less than a microsecond is done sooner without it. So a
+/// worker that finds loops that short, or none of their pieces, looks less and less often.
+#[derive(Default)]
+struct Zeal {
+    visits: u32,
+    is_wasted: bool,
+    pauses: u32,
+}
+
+impl Zeal {
+    /// Runs a worker's first piece of a loop; now and then looks how long it takes.
+    fn measure(&mut self, work: &Loop, size: u32, run: impl FnOnce()) {
+        self.visits = self.visits.wrapping_add(1);
+        if self.pauses == 1 && self.visits % SAMPLE != 0 {
+            return run();
+        }
+        let begin = now_ns();
+        run();
+        let shares = (work.end - work.begin) / work.grain / u64::from(size);
+        self.is_wasted = (now_ns() - begin).saturating_mul(shares.max(1)) < WORTH_HELPING_NS;
+    }
+
+    /// Pauses before the next look.
+    fn pauses(&mut self, has_worked: bool) -> u32 {
+        let is_useful = has_worked && !self.is_wasted;
+        self.pauses = if is_useful { 1 } else { (2 * self.pauses).clamp(1, LAZIEST) };
+        self.pauses
     }
 }
 
@@ -365,4 +417,58 @@ pub fn run_in_order(begin: u64, end: u64, grain: u64, body: &Body) -> Result<()>
         at = stop;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn loop_of(pieces: u64) -> Loop {
+        let body = Body::Shared(Arc::new(|_, _| Ok(())));
+        let has_failed = AtomicBool::new(false);
+        Loop { begin: 5, end: 5 + 3 * pieces, grain: 3, body, has_failed, failure: Mutex::new(None) }
+    }
+
+    #[test]
+    fn a_worker_that_helps_little_looks_less_often() {
+        let mut zeal = Zeal::default();
+        let pauses: Vec<_> = (0..8).map(|_| zeal.pauses(false)).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 32, 32], "it found no pieces");
+        zeal.measure(&loop_of(8), 2, || std::thread::sleep(Duration::from_micros(1)));
+        assert_eq!(zeal.pauses(true), 1, "it helped");
+        for _ in 0..SAMPLE {
+            zeal.measure(&loop_of(1 << 20), 2, || std::thread::sleep(Duration::from_micros(1)));
+        }
+        assert_eq!(zeal.pauses(true), 1, "a long loop of short pieces");
+        assert_eq!(zeal.pauses(false), 2, "and then nothing");
+    }
+
+    #[test]
+    fn more_callers_than_places_all_get_their_loops_done() {
+        let pool = Pool::new(3);
+        let claims: Vec<_> = std::iter::from_fn(|| pool.shared.team.claim()).collect();
+        assert_eq!(claims.len(), PLACES);
+        let total = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&total);
+        let body = Body::Shared(Arc::new(move |from, to| {
+            seen.fetch_add((to - from) as usize, Ordering::Relaxed);
+            Ok(())
+        }));
+        pool.run(0, 100, 3, body).unwrap();
+        assert_eq!(total.load(Ordering::Relaxed), 100);
+        drop(claims);
+    }
+
+    #[test]
+    fn a_failure_is_kept_over_the_rounds_of_a_very_long_loop() {
+        let pool = Pool::new(2);
+        let body = Body::Shared(Arc::new(
+            |from, _| {
+                if from == 7 { fail!(DTL_ERROR_BUSY, "at seven") } else { Ok(()) }
+            },
+        ));
+        let error = pool.run(0, u64::MAX, 1, body).unwrap_err();
+        assert_eq!(error.status(), DTL_ERROR_BUSY);
+    }
 }

@@ -57,13 +57,15 @@ pub fn run(executor: &Executor, reduction: Reduction, out: Region) -> Result<()>
     let (Some(partials), Some(result)) = (total, Scratch::copy_of(reduction.identity)) else {
         return no_memory(size);
     };
+    // Pieces that are ours in number may go to a thread several at once: it changes no result.
+    let at_once = u64::from(reduction.grain > 0);
     let round = Arc::new(Round { reduction, count: per_round, pieces, grain, stride, partials });
     let mut first = 0;
     while first < pieces {
         let count = per_round.min(pieces - first);
         let share = Arc::clone(&round);
         let body = Body::Shared(Arc::new(move |from, to| share.fold(first, from, to)));
-        executor.run_loop(0, count, 1, body)?;
+        executor.run_loop(0, count, at_once, body)?;
         for index in 0..count {
             let from = round.partial(index).addr().ptr();
             if first + index == 0 {

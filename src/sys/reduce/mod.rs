@@ -56,6 +56,7 @@ const DTYPES: [(&CStr, usize); 23] = [
 
 /// Size of a built-in dtype in bytes.
 #[must_use]
+#[inline(always)]
 pub fn dtype_size(dtype: dtl_dtype_t) -> Option<usize> {
     Some(DTYPES.get(usize::try_from(dtype).ok()?)?.1)
 }

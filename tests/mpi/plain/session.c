@@ -137,7 +137,7 @@ static void wrong_libraries(void)
     try_library("/no/such/libmpi.so", "No such file");
     try_library("/bin/ls", "cannot dynamically load");
     try_library("/etc/passwd", "ELF");
-    try_library("/tmp", "directory");
+    try_library("/tmp", "no regular file");
     try_library("libc.so.6", "no function MPI_Comm_rank");
     CHECK(extra != NULL);
     try_library(extra, "it has no function MPI_"); /* one that begins as an MPI does */

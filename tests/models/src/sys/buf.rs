@@ -20,6 +20,8 @@ pub struct Region {
 }
 
 impl Region {
+    pub const EMPTY: Region = Region { places: std::ptr::null(), len: 0 };
+
     pub fn over(places: &[Place]) -> Region {
         Region { places: places.as_ptr(), len: 8 * places.len() }
     }

@@ -246,17 +246,23 @@ fn numbered(number: u64) -> Object {
 
 /// Runs two of them at the same time on one pool.
 fn both(
-    pool: &Arc<Pool<Object>>,
-    here: impl FnOnce(&Pool<Object>) -> usize,
-    there: impl FnOnce(&Pool<Object>) -> usize + Send + 'static,
+    pool: &'static Pool<Object>,
+    here: impl FnOnce(&'static Pool<Object>) -> usize,
+    there: impl FnOnce(&'static Pool<Object>) -> usize + Send + 'static,
 ) -> usize {
-    let other = Arc::clone(pool);
-    let thread = thread::spawn(move || there(&other));
+    let thread = thread::spawn(move || there(pool));
     here(pool) + thread.join().unwrap()
 }
 
+/// Runs a model with a pool of its own. In the library pools live for ever.
+fn with_pool(model: impl FnOnce(&'static Pool<Object>)) {
+    let pool = Box::new(Pool::new(TAG));
+    // SAFETY: the threads that use it are joined before the model returns.
+    model(unsafe { &*std::ptr::from_ref(&*pool) });
+}
+
 /// Puts an object that was just written.
-fn put(pool: &Pool<Object>, number: u64) -> u64 {
+fn put(pool: &'static Pool<Object>, number: u64) -> u64 {
     let object = numbered(0);
     // SAFETY: nobody else has it yet.
     object.number.with_mut(|at| unsafe { *at = number });
@@ -264,79 +270,87 @@ fn put(pool: &Pool<Object>, number: u64) -> u64 {
 }
 
 fn pool_ends_once() {
-    let pool = Arc::new(Pool::new(TAG));
-    let handle = put(&pool, 7);
-    let end = move |pool: &Pool<Object>| {
-        usize::from(pool.with(handle, |object| Then::End(object.number())) == Some(7))
-    };
-    assert_eq!(both(&pool, end, end), 1);
-    assert!(!pool.is_live(handle));
+    with_pool(|pool| {
+        let handle = put(pool, 7);
+        let end = move |pool: &'static Pool<Object>| {
+            usize::from(pool.with(handle, |object| Then::End(object.number())) == Some(7))
+        };
+        assert_eq!(both(pool, end, end), 1);
+        assert!(!pool.is_live(handle));
+    });
 }
 
 /// The slot serves another object at once: the old handle never reaches it.
 fn pool_reuse() {
-    let pool = Arc::new(Pool::new(TAG));
-    let handle = put(&pool, 7);
-    let look = move |pool: &Pool<Object>| match pool.try_with(handle, |object| Then::Keep(object.number())) {
-        Tried::Kept(seen) => {
-            assert_eq!(seen, 7);
-            1
-        }
-        Tried::Stale | Tried::Busy => 0,
-    };
-    let reuse = move |pool: &Pool<Object>| {
-        assert_eq!(pool.with(handle, |_| Then::End(())), Some(()));
-        let again = put(pool, 8);
-        assert_eq!(pool.with(again, |object| Then::Keep(object.number())), Some(8));
-        0
-    };
-    assert!(both(&pool, look, reuse) <= 1);
+    with_pool(|pool| {
+        let handle = put(pool, 7);
+        let look = move |pool: &'static Pool<Object>| match pool
+            .try_with(handle, |object| Then::Keep(object.number()))
+        {
+            Tried::Kept(seen) => {
+                assert_eq!(seen, 7);
+                1
+            }
+            Tried::Stale | Tried::Busy => 0,
+        };
+        let reuse = move |pool: &'static Pool<Object>| {
+            assert_eq!(pool.with(handle, |_| Then::End(())), Some(()));
+            let again = put(pool, 8);
+            assert_eq!(pool.with(again, |object| Then::Keep(object.number())), Some(8));
+            0
+        };
+        assert!(both(pool, look, reuse) <= 1);
+    });
 }
 
 /// A slot's next handle, tried before it is handed out, shows the whole object or none.
 fn pool_guessed() {
-    let pool = Arc::new(Pool::new(TAG));
-    let handle = put(&pool, 1);
-    assert_eq!(pool.with(handle, |_| Then::End(())), Some(()));
-    let guess = handle + 1;
-    let look = move |pool: &Pool<Object>| match pool.with(guess, |object| Then::Keep(object.number())) {
-        Some(seen) => {
-            assert_eq!(seen, 7);
-            1
-        }
-        None => 0,
-    };
-    let first = |pool: &Pool<Object>| usize::from(put(pool, 7) == 0);
-    assert!(both(&pool, first, look) <= 1);
+    with_pool(|pool| {
+        let handle = put(pool, 1);
+        assert_eq!(pool.with(handle, |_| Then::End(())), Some(()));
+        let guess = handle + 1;
+        let look =
+            move |pool: &'static Pool<Object>| match pool.with(guess, |object| Then::Keep(object.number())) {
+                Some(seen) => {
+                    assert_eq!(seen, 7);
+                    1
+                }
+                None => 0,
+            };
+        let first = |pool: &'static Pool<Object>| usize::from(put(pool, 7) == 0);
+        assert!(both(pool, first, look) <= 1);
+    });
 }
 
 /// Two threads take slots that were used before and give them back: none is given to both.
 fn pool_slots_go_round() {
-    let pool = Arc::new(Pool::new(TAG));
-    let used = [put(&pool, 1), put(&pool, 2)];
-    used.iter().for_each(|handle| assert_eq!(pool.with(*handle, |_| Then::End(())), Some(())));
-    let round = |number: u64| {
-        move |pool: &Pool<Object>| {
-            let handle = put(pool, number);
-            assert_eq!(pool.with(handle, |object| Then::End(object.number())), Some(number));
-            0
-        }
-    };
-    both(&pool, round(3), round(4));
+    with_pool(|pool| {
+        let used = [put(pool, 1), put(pool, 2)];
+        used.iter().for_each(|handle| assert_eq!(pool.with(*handle, |_| Then::End(())), Some(())));
+        let round = |number: u64| {
+            move |pool: &'static Pool<Object>| {
+                let handle = put(pool, number);
+                assert_eq!(pool.with(handle, |object| Then::End(object.number())), Some(number));
+                0
+            }
+        };
+        both(pool, round(3), round(4));
+    });
 }
 
 /// What one thread changes in a look, the next one that looks sees.
 fn pool_looks_follow() {
-    let pool = Arc::new(Pool::new(TAG));
-    let handle = put(&pool, 7);
-    let add = move |pool: &Pool<Object>| {
-        let change = |object: &mut Object| {
-            // SAFETY: loom fails the model if another thread is here.
-            object.number.with_mut(|number| unsafe { *number += 1 });
-            Then::Keep(())
+    with_pool(|pool| {
+        let handle = put(pool, 7);
+        let add = move |pool: &'static Pool<Object>| {
+            let change = |object: &mut Object| {
+                // SAFETY: loom fails the model if another thread is here.
+                object.number.with_mut(|number| unsafe { *number += 1 });
+                Then::Keep(())
+            };
+            usize::from(pool.with(handle, change).is_some())
         };
-        usize::from(pool.with(handle, change).is_some())
-    };
-    assert_eq!(both(&pool, add, add), 2);
-    assert_eq!(pool.with(handle, |object| Then::Keep(object.number())), Some(9));
+        assert_eq!(both(pool, add, add), 2);
+        assert_eq!(pool.with(handle, |object| Then::Keep(object.number())), Some(9));
+    });
 }

@@ -1,5 +1,7 @@
 //! The library's ring, over memory whose words and bytes loom watches.
 
+#[path = "../../../../../src/backend/shm/claims.rs"]
+pub mod claims;
 pub mod model;
 #[path = "../../../../../src/backend/shm/ring.rs"]
 mod ring;

@@ -1,6 +1,6 @@
 //! Models of the ring: records of bytes round its end, and a claim that both sides want.
 //!
-//! The ring has four lines and one claim here. A record that is written too early, read too early
+//! The ring has two slots, room for two lines of longer payloads and one claim here. A record that is written too early, read too early
 //! or freed too early is an unordered access to its bytes, which loom refuses.
 
 use super::ring::{Consumer, Kind, Payload, Producer, STRIDE};
@@ -10,7 +10,8 @@ use loom::thread;
 use std::sync::Arc;
 
 pub const ALL: &[Model] = &[
-    ("ring: records round the end", records),
+    ("ring: records in their slots", short_records),
+    ("ring: longer records round the end", long_records),
     ("ring: words round the end", words),
     ("ring: take against withdraw", claims),
     ("ring: a claim that comes back", claim_again),
@@ -40,21 +41,31 @@ fn push(producer: &mut Producer, kind: Kind, claim: u16, key: u64, payload: Payl
     }
 }
 
-/// One line, two lines, two lines: the third record is preceded by a pad and needs the first's place.
-const LENGTHS: [usize; 3] = [16, 56, 56];
+/// In their slots: the third needs the first's.
+const SHORT: &[usize] = &[16, 24, 16];
+/// Two of one line, one of two: it needs the places of both before.
+const LONG: &[usize] = &[40, 64, 72];
 
-fn records() {
+fn short_records() {
+    records(SHORT);
+}
+
+fn long_records() {
+    records(LONG);
+}
+
+fn records(lengths: &'static [usize]) {
     let (mut producer, mut consumer, _memory) = ends();
     let writer = thread::spawn(move || {
-        let data = Memory::create(64);
-        for (key, len) in (1..).zip(LENGTHS) {
+        let data = Memory::create(128);
+        for (key, len) in (1..).zip(lengths.iter().copied()) {
             let bytes = data.region().part(0, len);
             bytes.write(0, key);
             bytes.write(len / 8 - 1, key);
             push(&mut producer, Kind::Eager, 0, key, Payload::Bytes(bytes));
         }
     });
-    for (key, len) in (1..).zip(LENGTHS) {
+    for (key, len) in (1..).zip(lengths.iter().copied()) {
         next(&mut consumer, |_, record| {
             assert_eq!((record.key, record.payload.len()), (key, len));
             assert_eq!((record.payload.read(0), record.payload.read(len / 8 - 1)), (key, key));
@@ -67,11 +78,11 @@ fn records() {
 fn words() {
     let (mut producer, mut consumer, _memory) = ends();
     let writer = thread::spawn(move || {
-        for key in 1..=5 {
+        for key in 1..=4 {
             push(&mut producer, Kind::Clear, 0, key, Payload::Words([key; 3]));
         }
     });
-    for key in 1..=5 {
+    for key in 1..=4 {
         next(&mut consumer, |_, record| assert_eq!((record.key, record.words), (key, [key; 3])));
     }
     writer.join().unwrap();
@@ -83,17 +94,17 @@ fn claims() {
     let message = Memory::create(8);
     let bytes = Arc::clone(&message);
     let sender = thread::spawn(move || {
-        let claim = producer.offer().unwrap();
+        let claim = producer.offers.open().unwrap();
         bytes.region().write(0, 7);
         push(&mut producer, Kind::Offer, claim, 5, Payload::Words([8, 0, 0]));
-        let withdrawn = producer.withdraw(claim);
+        let withdrawn = producer.offers.withdraw(claim);
         if withdrawn {
             bytes.region().write(0, 9);
         }
         withdrawn
     });
     let taken = next(&mut consumer, |consumer, record| {
-        let taken = consumer.take(record.claim);
+        let taken = consumer.offers.take(record.claim);
         if taken {
             assert_eq!(message.region().read(0), 7);
         }
@@ -106,12 +117,12 @@ fn claims() {
 /// record never takes the new offer.
 fn claim_again() {
     let (mut producer, mut consumer, _memory) = ends();
-    let claim = producer.offer().unwrap();
+    let claim = producer.offers.open().unwrap();
     push(&mut producer, Kind::Offer, claim, 1, Payload::Words([0; 3]));
-    assert!(producer.withdraw(claim));
+    assert!(producer.offers.withdraw(claim));
     let sender = thread::spawn(move || {
         let again = loop {
-            match producer.offer() {
+            match producer.offers.open() {
                 Some(claim) => break claim,
                 None => thread::yield_now(),
             }
@@ -119,8 +130,10 @@ fn claim_again() {
         push(&mut producer, Kind::Offer, again, 2, Payload::Words([0; 3]));
     });
     next(&mut consumer, |consumer, record| {
-        assert!(record.key == 1 && !consumer.is_offered(record.claim) && !consumer.take(record.claim));
+        assert!(
+            record.key == 1 && !consumer.offers.is_open(record.claim) && !consumer.offers.take(record.claim)
+        );
     });
-    next(&mut consumer, |consumer, record| assert!(record.key == 2 && consumer.take(record.claim)));
+    next(&mut consumer, |consumer, record| assert!(record.key == 2 && consumer.offers.take(record.claim)));
     sender.join().unwrap();
 }

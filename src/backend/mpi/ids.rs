@@ -1,0 +1,76 @@
+//! An operation's word: MPI's request itself, and in bits that are free in it what it is.
+//!
+//! Requests are pointers, or `int`s in words that begin as zero, so the three highest bits of one are equal: the
+//! second tells a send, the third one that is started again and again; then it is the address of what is known of
+//! that (`persistent`).
+
+use super::functions::Handle;
+use super::persistent::Kept;
+use crate::runtime::backend::OpId;
+
+const SEND: u64 = 1 << 62;
+const KEPT: u64 = 1 << 61;
+
+/// The word of a request.
+#[inline(always)]
+pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
+    OpId(if is_send { request ^ SEND } else { request })
+}
+
+/// The word of what is started again and again; [`kept`] finds it until [`end`] takes it back.
+pub(super) fn lend(kept: Box<Kept>) -> OpId {
+    let is_send = kept.is_send();
+    OpId(id_of(Box::into_raw(kept).expose_provenance() as u64, is_send).0 ^ KEPT)
+}
+
+/// The request, and whether it is a send.
+#[inline(always)]
+pub(super) fn request_of(op: OpId) -> (Handle, bool) {
+    match kept(op) {
+        None => plain(op),
+        Some(kept) => (kept.request(), kept.is_send()),
+    }
+}
+
+/// What is known of one that is started again and again; `None`: it is an ordinary one.
+#[inline(always)]
+pub(super) fn kept<'a>(op: OpId) -> Option<&'a Kept> {
+    // SAFETY: the bit is set in words of `lend` only; runtime ends an operation once and does not name it afterwards.
+    is_kept(op).then(|| unsafe { &*address(op) })
+}
+
+/// Takes back what `lend` gave; `None`: it is an ordinary one.
+pub(super) fn end(op: OpId) -> Option<Box<Kept>> {
+    // SAFETY: as above.
+    is_kept(op).then(|| unsafe { Box::from_raw(address(op)) })
+}
+
+#[inline(always)]
+fn is_kept(op: OpId) -> bool {
+    (op.0 ^ op.0 << 2) >> 63 == 1
+}
+
+fn address(op: OpId) -> *mut Kept {
+    std::ptr::with_exposed_provenance_mut(plain(OpId(op.0 ^ KEPT)).0 as usize)
+}
+
+#[inline(always)]
+fn plain(op: OpId) -> (Handle, bool) {
+    let is_send = (op.0 ^ op.0 << 1) >> 63 == 1;
+    (if is_send { op.0 ^ SEND } else { op.0 }, is_send)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_tells_the_request_and_what_it_is() {
+        for request in [0, 0x2C00_0000, 0xAC00_0001, 0x7FFF_FFFF_FFF0, !0xFFF] {
+            for is_send in [false, true] {
+                assert_eq!(request_of(id_of(request, is_send)), (request, is_send), "{request:#x}");
+                assert!(kept(id_of(request, is_send)).is_none(), "{request:#x}");
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Sends and receives that are started again and again: MPI's persistent requests.
+//!
+//! MPI keeps such a request when its operation is over; but Open MPI frees one that has failed (a message that was too
+//! long), so what it was made of is kept, too, and it is made anew.
+//!
+//! Not here: how they are waited for and withdrawn, which is as for all others (`transport`).
+
+use super::functions::{Count, Handle};
+use super::ids;
+use super::message::LARGE;
+use super::session::Mpi;
+use super::transport::Endpoint;
+use crate::error::Result;
+use crate::runtime::backend::{OpId, Selector};
+use crate::sys::buf::Region;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One of them.
+pub(super) struct Kept {
+    /// MPI_REQUEST_NULL if there is none just now. One thread at a time has to do with it (runtime's request has a
+    /// lock), so relaxed loads and stores are enough.
+    request: AtomicU64,
+    is_send: bool,
+    data: Region,
+    peer: c_int,
+    tag: c_int,
+    comm: Handle,
+}
+
+impl Kept {
+    pub(super) fn request(&self) -> Handle {
+        self.request.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_send(&self) -> bool {
+        self.is_send
+    }
+
+    /// It has failed, and MPI's request is no more.
+    pub(super) fn forget(&self, mpi: &Mpi) {
+        self.request.store(mpi.k.request_null, Ordering::Relaxed);
+    }
+
+    /// Makes MPI's request. In a turn.
+    fn make(&self, mpi: &Mpi) -> Result<()> {
+        let (at, len, byte, mut request) = (self.data.addr().ptr(), self.data.len(), mpi.k.byte, 0);
+        let (peer, tag, comm, call) = (self.peer, self.tag, self.comm, &mpi.call);
+        let large = len > LARGE;
+        let code = match (self.is_send, call.MPI_Send_init_c, call.MPI_Recv_init_c) {
+            // SAFETY: the region stays valid until the operation is ended, by `Transport`.
+            (true, Some(make), _) if large => unsafe {
+                make(at.cast_const(), len as Count, byte, peer, tag, comm, &raw mut request)
+            },
+            // SAFETY: as above.
+            (false, _, Some(make)) if large => unsafe {
+                make(at, len as Count, byte, peer, tag, comm, &raw mut request)
+            },
+            // SAFETY: as above; the length fits, by `fits`.
+            (true, ..) => unsafe {
+                (call.MPI_Send_init)(at.cast_const(), len as c_int, byte, peer, tag, comm, &raw mut request)
+            },
+            // SAFETY: as above.
+            (false, ..) => unsafe {
+                (call.MPI_Recv_init)(at, len as c_int, byte, peer, tag, comm, &raw mut request)
+            },
+        };
+        let name = if self.is_send { "MPI_Send_init" } else { "MPI_Recv_init" };
+        mpi.check(name, code).map(|()| self.request.store(request, Ordering::Relaxed))
+    }
+}
+
+/// Whether this MPI counts so many bytes. Where not, each start needs a datatype of its own: an ordinary one.
+fn fits(mpi: &Mpi, data: Region) -> bool {
+    data.len() <= LARGE || (mpi.call.MPI_Send_init_c.is_some() && mpi.call.MPI_Recv_init_c.is_some())
+}
+
+/// Makes a send; `None`: it does not fit.
+pub(super) fn make_send(endpoint: &Endpoint, data: Region, dest: i32, word: u64) -> Option<Result<OpId>> {
+    fits(endpoint.mpi, data).then(|| {
+        let (comm, tag) = endpoint.place(word)?;
+        lend(endpoint, Kept { request: AtomicU64::new(0), is_send: true, data, peer: dest, tag, comm })
+    })
+}
+
+/// Makes a receive; `None`: it does not fit.
+pub(super) fn make_recv(endpoint: &Endpoint, data: Region, select: Selector) -> Option<Result<OpId>> {
+    fits(endpoint.mpi, data).then(|| {
+        let (peer, tag, comm) = endpoint.wanted(select)?;
+        lend(endpoint, Kept { request: AtomicU64::new(0), is_send: false, data, peer, tag, comm })
+    })
+}
+
+fn lend(endpoint: &Endpoint, kept: Kept) -> Result<OpId> {
+    let _turn = endpoint.mpi.enter()?;
+    kept.make(endpoint.mpi).map(|()| ids::lend(Box::new(kept)))
+}
+
+/// Starts one that is at rest.
+pub(super) fn start(mpi: &Mpi, op: OpId) -> Result<()> {
+    let _turn = mpi.enter()?;
+    let Some(kept) = ids::kept(op) else { return Ok(()) };
+    if kept.request() == mpi.k.request_null {
+        kept.make(mpi)?;
+    }
+    let mut request = kept.request();
+    // SAFETY: a persistent request of ours that is not active.
+    let code = unsafe { (mpi.call.MPI_Start)(&raw mut request) };
+    mpi.check("MPI_Start", code)
+}
+
+/// Ends one.
+pub(super) fn end(mpi: &Mpi, op: OpId) -> Result<()> {
+    let request = ids::end(op).map_or(mpi.k.request_null, |kept| kept.request());
+    if request == mpi.k.request_null { Ok(()) } else { mpi.free_request(request) }
+}

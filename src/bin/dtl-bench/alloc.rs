@@ -1,0 +1,152 @@
+//! `alloc`: taking memory and giving it back, next to this process' malloc.
+//!
+//! Which malloc that is the environment says: LD_PRELOAD puts another one in its place, and nothing here changes.
+
+use crate::library::call;
+use crate::local::{self, Case, time};
+use crate::machine;
+use crate::options::Alloc;
+use crate::out::Outcome;
+use crate::table::Unit;
+use dtl::abi::handle::dtl_backend_t;
+use dtl::abi::word::DTL_MEMORY_HOST;
+use dtl::ffi::backend::dtl_backend_get;
+use dtl::ffi::memory::{dtl_mem_alloc, dtl_mem_free};
+use dtl::ffi::runtime::{dtl_finalize, dtl_init};
+use serde_json::json;
+use std::alloc::{Layout, alloc, dealloc};
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::ptr;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+const SIZES: &[usize] = &[64, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB];
+const PAGE: usize = 4096;
+/// Blocks that are held at a time.
+const HELD: usize = 64;
+/// Above this they are not: 64 of them would be too much.
+const MOST_HELD: usize = 64 * KIB;
+
+/// Somebody who has memory.
+trait Source {
+    fn take(&self, bytes: usize) -> Outcome<*mut u8>;
+    fn give(&self, at: *mut u8, bytes: usize) -> Outcome;
+}
+
+struct Ours(dtl_backend_t);
+
+impl Source for Ours {
+    #[inline]
+    fn take(&self, bytes: usize) -> Outcome<*mut u8> {
+        let mut at: *mut c_void = ptr::null_mut();
+        call!(dtl_mem_alloc(self.0, DTL_MEMORY_HOST, bytes as u64, 0, &raw mut at))?;
+        Ok(at.cast())
+    }
+
+    #[inline]
+    fn give(&self, at: *mut u8, _: usize) -> Outcome {
+        call!(dtl_mem_free(self.0, at.cast()))
+    }
+}
+
+struct Malloc;
+
+fn layout(bytes: usize) -> Outcome<Layout> {
+    // What malloc aligns to by itself.
+    Layout::from_size_align(bytes, 16).map_err(|error| error.to_string())
+}
+
+impl Source for Malloc {
+    #[inline]
+    fn take(&self, bytes: usize) -> Outcome<*mut u8> {
+        // SAFETY: sizes are not 0.
+        let at = black_box(unsafe { alloc(layout(bytes)?) });
+        if at.is_null() { Err(format!("no memory for {bytes} bytes")) } else { Ok(at) }
+    }
+
+    #[inline]
+    fn give(&self, at: *mut u8, bytes: usize) -> Outcome {
+        let layout = layout(bytes)?;
+        // SAFETY: `take` gave it for the same size.
+        unsafe { dealloc(black_box(at), layout) };
+        Ok(())
+    }
+}
+
+/// Takes and gives back; what is taken is written to.
+fn pair(source: &impl Source, bytes: usize) -> Outcome {
+    let at = source.take(bytes)?;
+    // SAFETY: one byte of a block.
+    unsafe { at.write_volatile(1) };
+    source.give(at, bytes)
+}
+
+/// The same with a byte of each page written to.
+fn touch(source: &impl Source, bytes: usize) -> Outcome {
+    let at = source.take(bytes)?;
+    for offset in (0..bytes).step_by(PAGE) {
+        // SAFETY: inside the block.
+        unsafe { at.wrapping_add(offset).write_volatile(1) };
+    }
+    source.give(at, bytes)
+}
+
+/// Takes many, then gives them back in the same order.
+fn hold(source: &impl Source, bytes: usize) -> Outcome {
+    let mut held = [ptr::null_mut(); HELD];
+    for place in &mut held {
+        *place = source.take(bytes)?;
+        // SAFETY: one byte of a block.
+        unsafe { place.write_volatile(1) };
+    }
+    held.into_iter().try_for_each(|at| source.give(at, bytes))
+}
+
+fn batch(source: &impl Source, test: &str, bytes: usize) -> Outcome<f64> {
+    match test {
+        "pair" => time(if bytes <= MOST_HELD { 1000 } else { 40 }, || pair(source, bytes)),
+        "touched" => time(if bytes <= MIB { 20 } else { 2 }, || touch(source, bytes)),
+        _ => Ok(time(if bytes <= PAGE { 20 } else { 5 }, || hold(source, bytes))? / HELD as f64),
+    }
+}
+
+/// Measures as the command line says.
+pub(crate) fn run(wanted: &Alloc) -> Outcome {
+    call!(dtl_init(ptr::null()))?;
+    let mut backend = dtl_backend_t::NULL;
+    call!(dtl_backend_get(c"host".as_ptr(), &raw mut backend))?;
+    let processors = machine::shared_processors();
+    if !wanted.place.no_pin {
+        machine::pin(0);
+    }
+    let sizes = if wanted.sizes.is_empty() { SIZES } else { &wanted.sizes };
+    let mut cases = Vec::new();
+    for test in ["pair", "held", "touched"] {
+        for &bytes in sizes {
+            let is_wanted = match test {
+                "pair" => true,
+                "held" => bytes <= MOST_HELD,
+                _ => bytes >= MOST_HELD,
+            };
+            if is_wanted {
+                let (ours, malloc) = (Ours(backend), Malloc);
+                let own = Box::new(move || batch(&ours, test, bytes)) as Box<_>;
+                let peer = Box::new(move || batch(&malloc, test, bytes)) as Box<_>;
+                let sides = vec![("dtl", own), ("malloc", peer)];
+                cases.push(Case { test, bytes: Some(bytes), unit: Unit::Nanoseconds, sides });
+            }
+        }
+    }
+    let lines = local::measure(cases, &wanted.common, None)?;
+    let more =
+        json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "malloc", "version": malloc_file() } });
+    local::show("alloc", lines, processors, &wanted.common, more);
+    call!(dtl_finalize())
+}
+
+/// Whose malloc this process has.
+fn malloc_file() -> Option<String> {
+    let at = dtl::sys::dl::process_symbol(c"malloc")?;
+    dtl::sys::dl::file_of(at).map(|file| file.display().to_string())
+}

@@ -1,0 +1,208 @@
+//! `call`: what the library adds to the call of a backend's function. A registered table whose functions do nothing,
+//! called through dtl_ functions and directly. benches/call.c is the same in C, through the shared library.
+
+use crate::library::{call, check};
+use crate::local::{self, Case, time};
+use crate::machine;
+use crate::options::Call;
+use crate::out::Outcome;
+use crate::table::Unit;
+use dtl::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
+use dtl::abi::runtime::DTL_ABI_VERSION;
+use dtl::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
+use dtl::abi::vtable::{dtl_backend_vtable_t, dtl_device_vtable_t, dtl_exec_vtable_t};
+use dtl::ffi::backend::{dtl_backend_register, dtl_backend_unregister};
+use dtl::ffi::device::dtl_backend_device_count;
+use dtl::ffi::event::{dtl_event_create, dtl_event_destroy, dtl_event_query, dtl_event_record};
+use dtl::ffi::runtime::{dtl_finalize, dtl_init};
+use dtl::ffi::stream::{dtl_stream_create, dtl_stream_destroy, dtl_stream_query, dtl_stream_synchronize};
+use serde_json::json;
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::ptr;
+
+const CALLS: usize = 1000;
+
+type Object = *mut c_void;
+
+/// A place to write to that is the caller's or the library's own.
+fn put<T>(place: *mut T, value: T) -> dtl_status_t {
+    // SAFETY: the library and the rows below pass writable places.
+    unsafe { place.write(value) };
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn create_stream(own: Object, _: i32, _: u64, out: *mut Object) -> dtl_status_t {
+    put(out, own)
+}
+unsafe extern "C" fn create_event(own: Object, _: u64, out: *mut Object) -> dtl_status_t {
+    put(out, own)
+}
+unsafe extern "C" fn one(_: Object, _: Object) -> dtl_status_t {
+    DTL_SUCCESS
+}
+unsafe extern "C" fn record(_: Object, _: Object, _: Object) -> dtl_status_t {
+    DTL_SUCCESS
+}
+unsafe extern "C" fn query(_: Object, _: Object, done: *mut i32) -> dtl_status_t {
+    put(done, 1)
+}
+unsafe extern "C" fn count(_: Object, out: *mut i32) -> dtl_status_t {
+    put(out, 1)
+}
+unsafe extern "C" fn zero(_: Object, out: *mut i32) -> dtl_status_t {
+    put(out, 0)
+}
+unsafe extern "C" fn set(_: Object, _: i32) -> dtl_status_t {
+    DTL_SUCCESS
+}
+
+/// What slots get as their own.
+static OWN: u8 = 0;
+
+fn device() -> dtl_device_vtable_t {
+    dtl_device_vtable_t {
+        struct_size: size_of::<dtl_device_vtable_t>() as u32,
+        reserved: 0,
+        count: Some(count),
+        set: Some(set),
+        get: Some(zero),
+        info: None,
+        memory_info: None,
+        synchronize: None,
+        dlpack: None,
+    }
+}
+
+fn exec() -> dtl_exec_vtable_t {
+    dtl_exec_vtable_t {
+        struct_size: size_of::<dtl_exec_vtable_t>() as u32,
+        reserved: 0,
+        stream_create: Some(create_stream),
+        stream_destroy: Some(one),
+        stream_synchronize: Some(one),
+        stream_query: Some(query),
+        stream_wait_event: None,
+        stream_host_callback: None,
+        event_create: Some(create_event),
+        event_destroy: Some(one),
+        event_record: Some(record),
+        event_query: Some(query),
+        event_sync: None,
+        event_elapsed: None,
+        launch: None,
+        execute: None,
+        parallel_for: None,
+        max_parallelism: None,
+        suggested_parallelism: None,
+    }
+}
+
+fn register() -> Outcome<dtl_backend_t> {
+    let (device, exec) = (device(), exec());
+    let table = dtl_backend_vtable_t {
+        struct_size: size_of::<dtl_backend_vtable_t>() as u32,
+        abi_version: DTL_ABI_VERSION,
+        auto_priority: i32::MIN,
+        reserved: 0,
+        flags: 0,
+        is_available: None,
+        supports: None,
+        destroy: None,
+        device: &raw const device,
+        memory: ptr::null(),
+        transfer: ptr::null(),
+        exec: &raw const exec,
+        comm: ptr::null(),
+    };
+    let own = (&raw const OWN).cast_mut().cast();
+    let mut backend = dtl_backend_t::NULL;
+    call!(dtl_backend_register(c"nothing".as_ptr(), &raw const table, own, 0, &raw mut backend))?;
+    Ok(backend)
+}
+
+/// A row from what the library is asked and what its function would be asked directly.
+fn row<'a>(
+    name: &'static str,
+    ours: impl Fn() -> dtl_status_t + 'a,
+    bare: impl Fn() -> dtl_status_t + 'a,
+) -> Case<'a> {
+    let ours = move || time(CALLS, || check(name, ours()));
+    let bare = move || time(CALLS, || check(name, bare()));
+    let sides = vec![("dtl", Box::new(ours) as Box<_>), ("bare", Box::new(bare) as Box<_>)];
+    Case { test: name, bytes: None, unit: Unit::Nanoseconds, sides }
+}
+
+/// Calls a slot as C code with the table at hand would. The compiler must not see which function it is.
+macro_rules! slot {
+    ($table:ident.$name:ident($($argument:expr),*)) => {
+        move || match black_box($table).$name {
+            // SAFETY: functions above; they write to places for outputs only.
+            Some(function) => unsafe { function($($argument),*) },
+            None => DTL_ERROR_INTERNAL,
+        }
+    };
+}
+
+/// Calls the library as a program that it is not compiled with would.
+macro_rules! through {
+    ($kind:ty: $function:ident($($argument:expr),*)) => {{
+        let function = black_box($function as $kind);
+        #[allow(unused_unsafe, reason = "some functions take no pointers")]
+        // SAFETY: handles of this run, and places for outputs.
+        move || unsafe { function($($argument),*) }
+    }};
+}
+
+type OfTwo<A, B> = unsafe extern "C" fn(A, B) -> dtl_status_t;
+type OfOne<A> = unsafe extern "C" fn(A) -> dtl_status_t;
+
+/// Measures as the command line says.
+pub(crate) fn run(wanted: &Call) -> Outcome {
+    call!(dtl_init(ptr::null()))?;
+    let processors = machine::shared_processors();
+    if !wanted.place.no_pin {
+        machine::pin(0);
+    }
+    let backend = register()?;
+    let (mut stream, mut event) = (dtl_stream_t::NULL, dtl_event_t::NULL);
+    call!(dtl_stream_create(backend, 0, 0, &raw mut stream))?;
+    call!(dtl_event_create(backend, 0, &raw mut event))?;
+    let (device, exec) = (&device(), &exec());
+    let mut place = 0_i32;
+    let (own, out) = ((&raw const OWN).cast_mut().cast(), &raw mut place);
+    let cases = vec![
+        row(
+            "event_record",
+            through!(OfTwo<_, _>: dtl_event_record(event, stream)),
+            slot!(exec.event_record(own, own, own)),
+        ),
+        row(
+            "event_query",
+            through!(OfTwo<_, _>: dtl_event_query(event, out)),
+            slot!(exec.event_query(own, own, out)),
+        ),
+        row(
+            "stream_query",
+            through!(OfTwo<_, _>: dtl_stream_query(stream, out)),
+            slot!(exec.stream_query(own, own, out)),
+        ),
+        row(
+            "stream_sync",
+            through!(OfOne<_>: dtl_stream_synchronize(stream)),
+            slot!(exec.stream_synchronize(own, own)),
+        ),
+        row(
+            "device_count",
+            through!(OfTwo<_, _>: dtl_backend_device_count(backend, out)),
+            slot!(device.count(own, out)),
+        ),
+    ];
+    let lines = local::measure(cases, &wanted.common, None)?;
+    let more = json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "bare" } });
+    local::show("call", lines, processors, &wanted.common, more);
+    call!(dtl_event_destroy(event))?;
+    call!(dtl_stream_destroy(stream))?;
+    call!(dtl_backend_unregister(backend))?;
+    call!(dtl_finalize())
+}

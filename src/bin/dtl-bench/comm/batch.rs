@@ -1,0 +1,342 @@
+//! One batch of a row, and the look at what arrives. The same code for every side.
+
+use super::endpoint::{ELEMENT, Endpoint};
+use super::test::{Row, Test};
+use crate::out::Outcome;
+use std::time::Instant;
+
+/// Where a rank's data are.
+pub(crate) struct Buffers {
+    from: Vec<u8>,
+    into: Vec<u8>,
+}
+
+/// Of the memory's pages: where data begin.
+const PAGE: usize = 4096;
+
+impl Buffers {
+    /// For all these rows.
+    pub(crate) fn new(rows: &[Row], ranks: usize) -> Buffers {
+        let room = |part: fn((usize, usize)) -> usize| {
+            rows.iter().map(|row| part(row.room(ranks))).max().unwrap_or(0) + 2 * PAGE
+        };
+        // Written to, so that the pages are there.
+        Buffers { from: vec![1; room(|(from, _)| from)], into: vec![2; room(|(_, into)| into)] }
+    }
+
+    fn of(&mut self, row: Row, ranks: usize) -> (&mut [u8], &mut [u8]) {
+        let (from, into) = row.room(ranks);
+        (aligned(&mut self.from, from), aligned(&mut self.into, into))
+    }
+}
+
+fn aligned(bytes: &mut [u8], length: usize) -> &mut [u8] {
+    let skip = bytes.as_ptr().align_offset(PAGE);
+    &mut bytes[skip..skip + length]
+}
+
+/// Who takes part.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) rank: i32,
+    pub(crate) ranks: i32,
+}
+
+impl Place {
+    /// The other one of ranks 0 and 1.
+    fn other(self) -> i32 {
+        1 - self.rank
+    }
+
+    fn is_idle(self, row: Row) -> bool {
+        row.test.is_of_two() && self.rank > 1
+    }
+}
+
+/// Above this the caches hold nothing of what an earlier repetition left.
+const WARMED: usize = 1 << 20;
+
+/// Nanoseconds per operation, as this rank sees it. The first repetition is not counted: another side's batch came
+/// before.
+pub(crate) fn batch<E: Endpoint>(end: &mut E, buffers: &mut Buffers, row: Row, place: Place) -> Outcome<f64> {
+    if row.bytes <= WARMED {
+        repeat(end, buffers, row, place, 1)?;
+    }
+    repeat(end, buffers, row, place, row.repeats())
+}
+
+fn repeat<E: Endpoint>(
+    end: &mut E,
+    buffers: &mut Buffers,
+    row: Row,
+    place: Place,
+    repeats: usize,
+) -> Outcome<f64> {
+    let (from, into) = buffers.of(row, place.ranks as usize);
+    if row.test.is_of_two() {
+        end.barrier()?;
+    }
+    if place.is_idle(row) {
+        return Ok(0.0);
+    }
+    match row.test {
+        Test::Latency => latency(end, from, into, repeats, place),
+        Test::Bandwidth | Test::Rate => bandwidth(end, from, into, row.window(), place),
+        Test::Bidirectional => bidirectional(end, from, into, row.window(), place),
+        _ => collective(end, from, into, row, repeats),
+    }
+}
+
+fn latency<E: Endpoint>(
+    end: &mut E,
+    from: &[u8],
+    into: &mut [u8],
+    repeats: usize,
+    place: Place,
+) -> Outcome<f64> {
+    let begin = Instant::now();
+    for _ in 0..repeats {
+        if place.rank == 0 {
+            end.send(from, 1)?;
+            end.receive(into, 1)?;
+        } else {
+            end.receive(into, 0)?;
+            end.send(from, 0)?;
+        }
+    }
+    Ok(per(begin, 2 * repeats))
+}
+
+/// The window ends when rank 1 has said that it has everything.
+fn bandwidth<E: Endpoint>(
+    end: &mut E,
+    from: &[u8],
+    into: &mut [u8],
+    window: usize,
+    place: Place,
+) -> Outcome<f64> {
+    let mut word = [0_u8; 4];
+    let begin = Instant::now();
+    if place.rank == 0 {
+        (0..window).try_for_each(|_| end.start_send(from, 1))?;
+        end.finish()?;
+        end.receive(&mut word, 1)?;
+    } else {
+        (0..window).try_for_each(|_| end.start_receive(into, 0))?;
+        end.finish()?;
+        end.send(&word, 0)?;
+    }
+    Ok(per(begin, window))
+}
+
+fn bidirectional<E: Endpoint>(
+    end: &mut E,
+    from: &[u8],
+    into: &mut [u8],
+    window: usize,
+    place: Place,
+) -> Outcome<f64> {
+    let (other, mut word) = (place.other(), [0_u8; 4]);
+    let begin = Instant::now();
+    (0..window).try_for_each(|_| end.start_receive(into, other))?;
+    (0..window).try_for_each(|_| end.start_send(from, other))?;
+    end.finish()?;
+    if place.rank == 0 {
+        end.receive(&mut word, other)?;
+    } else {
+        end.send(&word, other)?;
+    }
+    Ok(per(begin, window))
+}
+
+/// Each repetition begins with a barrier, which is not counted.
+fn collective<E: Endpoint>(
+    end: &mut E,
+    from: &mut [u8],
+    into: &mut [u8],
+    row: Row,
+    repeats: usize,
+) -> Outcome<f64> {
+    let mut sum = 0.0;
+    for _ in 0..repeats {
+        end.barrier()?;
+        let begin = Instant::now();
+        match row.test {
+            Test::Allreduce => end.allreduce(from, into),
+            Test::Bcast => end.bcast(from),
+            Test::Reduce => end.reduce(from, into),
+            Test::Allgather => end.allgather(from, into),
+            Test::Alltoall => end.alltoall(from, into, row.bytes),
+            _ => end.barrier(),
+        }?;
+        sum += per(begin, 1);
+    }
+    Ok(sum / repeats as f64)
+}
+
+fn per(begin: Instant, count: usize) -> f64 {
+    begin.elapsed().as_nanos() as f64 / count as f64
+}
+
+/// Does it once, untimed, and looks at every byte that arrives.
+pub(crate) fn verify<E: Endpoint>(end: &mut E, buffers: &mut Buffers, row: Row, place: Place) -> Outcome {
+    let ranks = place.ranks as usize;
+    let (from, into) = buffers.of(row, ranks);
+    fill(from, row, place.rank);
+    into.fill(0xee);
+    end.barrier()?;
+    if place.is_idle(row) {
+        return Ok(());
+    }
+    match row.test {
+        // All tests of messages move them by one of these two.
+        Test::Latency if place.rank == 0 => end.send(from, 1).and_then(|()| end.receive(into, 1)),
+        Test::Latency => end.receive(into, 0).and_then(|()| end.send(from, 0)),
+        Test::Bandwidth | Test::Rate | Test::Bidirectional => {
+            end.start_receive(into, place.other())?;
+            end.start_send(from, place.other())?;
+            end.finish()
+        }
+        Test::Barrier => end.barrier(),
+        Test::Allreduce => end.allreduce(from, into),
+        Test::Bcast => end.bcast(from),
+        Test::Reduce => end.reduce(from, into),
+        Test::Allgather => end.allgather(from, into),
+        Test::Alltoall => end.alltoall(from, into, row.bytes),
+    }?;
+    let arrived = if row.test == Test::Bcast { from } else { into };
+    if row.test == Test::Reduce && place.rank != 0 {
+        return Ok(());
+    }
+    match arrived.iter().enumerate().find(|&(at, &byte)| byte != expected(row, place, at)) {
+        None => Ok(()),
+        Some((at, byte)) => Err(format!(
+            "{} of {} bytes over {}: rank {} got {byte:#04x} as byte {at}, expected {:#04x}: a bug of that \
+             communicator, no value would mean anything",
+            row.test.name(),
+            row.bytes,
+            end.name(),
+            place.rank,
+            expected(row, place, at)
+        )),
+    }
+}
+
+/// A rank's data: bytes that differ by rank and place; for sums, small whole numbers as floats.
+fn fill(from: &mut [u8], row: Row, rank: i32) {
+    if matches!(row.test, Test::Allreduce | Test::Reduce) {
+        for (index, element) in from.chunks_exact_mut(ELEMENT).enumerate() {
+            element.copy_from_slice(&number(index, rank).to_ne_bytes());
+        }
+    } else {
+        from.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern(at, rank));
+    }
+}
+
+fn pattern(at: usize, rank: i32) -> u8 {
+    (at.wrapping_mul(31) >> 3) as u8 ^ (at as u8).wrapping_add(17 * rank as u8)
+}
+
+fn number(index: usize, rank: i32) -> f32 {
+    (index % 1000) as f32 + rank as f32
+}
+
+/// What must be at a place on a rank.
+fn expected(row: Row, place: Place, at: usize) -> u8 {
+    let bytes = row.bytes.max(1);
+    match row.test {
+        Test::Bcast => pattern(at, 0),
+        Test::Allgather => pattern(at % bytes, (at / bytes) as i32),
+        // What rank r has for this one lies behind what it has for those before.
+        Test::Alltoall => pattern(place.rank as usize * bytes + at % bytes, (at / bytes) as i32),
+        Test::Allreduce | Test::Reduce => {
+            let ranks = (0..place.ranks).map(|rank| number(at / ELEMENT, rank));
+            ranks.sum::<f32>().to_ne_bytes()[at % ELEMENT]
+        }
+        _ => pattern(at, place.other()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The other rank of two: what it gives, but for a byte.
+    struct Other {
+        wrong: Option<usize>,
+    }
+
+    impl Other {
+        fn give(&self, into: &mut [u8], row: Row) -> Outcome {
+            let place = Place { rank: 0, ranks: 2 };
+            into.iter_mut().enumerate().for_each(|(at, byte)| *byte = expected(row, place, at));
+            self.wrong.and_then(|at| into.get_mut(at)).into_iter().for_each(|byte| *byte ^= 1);
+            Ok(())
+        }
+    }
+
+    fn row(test: Test, bytes: usize) -> Row {
+        Row { test, bytes }
+    }
+
+    impl Endpoint for Other {
+        fn name(&self) -> &'static str {
+            "other"
+        }
+        fn send(&mut self, _: &[u8], _: i32) -> Outcome {
+            Ok(())
+        }
+        fn receive(&mut self, into: &mut [u8], _: i32) -> Outcome {
+            self.give(into, row(Test::Latency, into.len()))
+        }
+        fn start_send(&mut self, _: &[u8], _: i32) -> Outcome {
+            Ok(())
+        }
+        fn start_receive(&mut self, into: &mut [u8], _: i32) -> Outcome {
+            self.give(into, row(Test::Bandwidth, into.len()))
+        }
+        fn finish(&mut self) -> Outcome {
+            Ok(())
+        }
+        fn barrier(&mut self) -> Outcome {
+            Ok(())
+        }
+        fn bcast(&mut self, data: &mut [u8]) -> Outcome {
+            self.give(data, row(Test::Bcast, data.len()))
+        }
+        fn reduce(&mut self, _: &[u8], into: &mut [u8]) -> Outcome {
+            self.give(into, row(Test::Reduce, into.len()))
+        }
+        fn allreduce(&mut self, _: &[u8], into: &mut [u8]) -> Outcome {
+            self.give(into, row(Test::Allreduce, into.len()))
+        }
+        fn allgather(&mut self, data: &[u8], into: &mut [u8]) -> Outcome {
+            self.give(into, row(Test::Allgather, data.len()))
+        }
+        fn alltoall(&mut self, _: &[u8], into: &mut [u8], bytes: usize) -> Outcome {
+            self.give(into, row(Test::Alltoall, bytes))
+        }
+    }
+
+    #[test]
+    fn a_wrong_byte_is_found_in_each_test() {
+        let place = Place { rank: 0, ranks: 2 };
+        for row in Row::list(&[], &[64]).expect("rows") {
+            let mut buffers = Buffers::new(&[row], 2);
+            let right = verify(&mut Other { wrong: None }, &mut buffers, row, place);
+            assert_eq!(right, Ok(()), "{row:?}");
+            if row.bytes > 0 {
+                let wrong = verify(&mut Other { wrong: Some(5) }, &mut buffers, row, place);
+                assert!(wrong.is_err_and(|text| text.contains("as byte 5, expected")), "{row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_and_places_have_data_of_their_own() {
+        let of = |rank| (0..64).map(|at| pattern(at, rank)).collect::<Vec<_>>();
+        assert!(of(0) != of(1) && of(1) != of(2) && of(0)[..32] != of(0)[32..]);
+        let mine = expected(row(Test::Alltoall, 8), Place { rank: 1, ranks: 2 }, 0);
+        assert_eq!(mine, pattern(8, 0), "rank 0's second block");
+    }
+}

@@ -1,0 +1,176 @@
+//! A communicator of the library's.
+
+use super::endpoint::{ELEMENT, Endpoint};
+use crate::library::{call, text_of};
+use crate::out::Outcome;
+use dtl::abi::comm::{dtl_comm_desc_t, dtl_comm_info_t};
+use dtl::abi::handle::{dtl_comm_t, dtl_request_t};
+use dtl::abi::runtime::DTL_TIMEOUT_INFINITE;
+use dtl::abi::word::{DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT8, DTL_DTYPE_UINT64, DTL_OP_SUM};
+use dtl::ffi::collective::{
+    dtl_comm_allgather, dtl_comm_allreduce, dtl_comm_alltoall, dtl_comm_barrier, dtl_comm_bcast,
+    dtl_comm_reduce,
+};
+use dtl::ffi::comm::{dtl_comm_destroy, dtl_comm_info, dtl_comm_open};
+use dtl::ffi::p2p::{dtl_comm_irecv, dtl_comm_isend, dtl_comm_recv, dtl_comm_send};
+use dtl::ffi::request::dtl_request_wait_all;
+use dtl::ffi::threads::dtl_comm_threads;
+use std::ffi::CString;
+use std::ptr;
+
+const TAG: i32 = 1;
+
+/// One rank of it; it ends with its owner.
+pub(crate) struct Ours {
+    comm: dtl_comm_t,
+    started: Vec<dtl_request_t>,
+    pub(crate) rank: i32,
+    pub(crate) size: i32,
+    /// Its kind's name.
+    pub(crate) kind: String,
+    /// How the data moves.
+    pub(crate) transport: String,
+}
+
+impl Ours {
+    /// Opens one of a kind; rank and size are the launcher's matter.
+    pub(crate) fn open(kind: &str) -> Outcome<Ours> {
+        let name = CString::new(kind).map_err(|error| format!("--kind: {error}"))?;
+        let desc = dtl_comm_desc_t {
+            struct_size: size_of::<dtl_comm_desc_t>() as u32,
+            flags: 0,
+            kind: name.as_ptr(),
+            rank: 0,
+            size: 0,
+            job: ptr::null(),
+            timeout_ns: 0,
+            native: ptr::null_mut(),
+        };
+        let mut comm = dtl_comm_t::NULL;
+        call!(dtl_comm_open(&raw const desc, &raw mut comm))?;
+        Ours::of(comm)
+    }
+
+    /// All ranks of kind "threads".
+    pub(crate) fn threads(ranks: i32) -> Outcome<Vec<Ours>> {
+        let mut handles = vec![dtl_comm_t::NULL; ranks as usize];
+        call!(dtl_comm_threads(ranks, DTL_TIMEOUT_INFINITE, handles.as_mut_ptr()))?;
+        handles.into_iter().map(Ours::of).collect()
+    }
+
+    fn of(comm: dtl_comm_t) -> Outcome<Ours> {
+        let size = size_of::<dtl_comm_info_t>() as u32;
+        let mut info = dtl_comm_info_t {
+            struct_size: size,
+            rank: 0,
+            size: 0,
+            failed_count: 0,
+            timeout_ns: 0,
+            kind: ptr::null(),
+            transport: [0; 128],
+        };
+        call!(dtl_comm_info(comm, &raw mut info))?;
+        let (kind, transport) = (text_of(info.kind), text_of(info.transport.as_ptr()));
+        Ok(Ours { comm, started: Vec::new(), rank: info.rank, size: info.size, kind, transport })
+    }
+
+    /// Sums of what all ranks have; only rank 0 gets them.
+    pub(crate) fn sum(&self, mine: f64) -> Outcome<f64> {
+        let mut sum = 0.0_f64;
+        let (from, into) = ((&raw const mine).cast(), (&raw mut sum).cast());
+        call!(dtl_comm_reduce(self.comm, from, into, 1, DTL_DTYPE_FLOAT64, DTL_OP_SUM, 0))?;
+        Ok(sum)
+    }
+
+    /// What a rank says, told to all.
+    pub(crate) fn tell<const N: usize>(&self, mut words: [u64; N], root: i32) -> Outcome<[u64; N]> {
+        let at = words.as_mut_ptr().cast();
+        call!(dtl_comm_bcast(self.comm, at, N as u64, DTL_DTYPE_UINT64, root))?;
+        Ok(words)
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        let _ = dtl_comm_destroy(self.comm);
+    }
+}
+
+impl Endpoint for Ours {
+    fn name(&self) -> &'static str {
+        "dtl"
+    }
+
+    #[inline]
+    fn send(&mut self, data: &[u8], to: i32) -> Outcome {
+        call!(dtl_comm_send(self.comm, data.as_ptr().cast(), data.len() as u64, DTL_DTYPE_UINT8, to, TAG))
+    }
+
+    #[inline]
+    fn receive(&mut self, into: &mut [u8], from: i32) -> Outcome {
+        let (at, bytes) = (into.as_mut_ptr().cast(), into.len() as u64);
+        call!(dtl_comm_recv(self.comm, at, bytes, DTL_DTYPE_UINT8, from, TAG, ptr::null_mut()))
+    }
+
+    #[inline]
+    fn start_send(&mut self, data: &[u8], to: i32) -> Outcome {
+        let (at, bytes) = (data.as_ptr().cast(), data.len() as u64);
+        let mut request = dtl_request_t::NULL;
+        call!(dtl_comm_isend(self.comm, at, bytes, DTL_DTYPE_UINT8, to, TAG, &raw mut request))?;
+        self.started.push(request);
+        Ok(())
+    }
+
+    #[inline]
+    fn start_receive(&mut self, into: &mut [u8], from: i32) -> Outcome {
+        let (at, bytes) = (into.as_mut_ptr().cast(), into.len() as u64);
+        let mut request = dtl_request_t::NULL;
+        call!(dtl_comm_irecv(self.comm, at, bytes, DTL_DTYPE_UINT8, from, TAG, &raw mut request))?;
+        self.started.push(request);
+        Ok(())
+    }
+
+    #[inline]
+    fn finish(&mut self) -> Outcome {
+        let (count, list) = (self.started.len() as u64, self.started.as_mut_ptr());
+        call!(dtl_request_wait_all(count, list, DTL_TIMEOUT_INFINITE, ptr::null_mut()))?;
+        self.started.clear();
+        Ok(())
+    }
+
+    #[inline]
+    fn barrier(&mut self) -> Outcome {
+        call!(dtl_comm_barrier(self.comm))
+    }
+
+    #[inline]
+    fn bcast(&mut self, data: &mut [u8]) -> Outcome {
+        call!(dtl_comm_bcast(self.comm, data.as_mut_ptr().cast(), data.len() as u64, DTL_DTYPE_UINT8, 0))
+    }
+
+    #[inline]
+    fn reduce(&mut self, data: &[u8], into: &mut [u8]) -> Outcome {
+        let (from, into, count) =
+            (data.as_ptr().cast(), into.as_mut_ptr().cast(), (data.len() / ELEMENT) as u64);
+        call!(dtl_comm_reduce(self.comm, from, into, count, DTL_DTYPE_FLOAT32, DTL_OP_SUM, 0))
+    }
+
+    #[inline]
+    fn allreduce(&mut self, data: &[u8], into: &mut [u8]) -> Outcome {
+        let (from, into, count) =
+            (data.as_ptr().cast(), into.as_mut_ptr().cast(), (data.len() / ELEMENT) as u64);
+        call!(dtl_comm_allreduce(self.comm, from, into, count, DTL_DTYPE_FLOAT32, DTL_OP_SUM))
+    }
+
+    #[inline]
+    fn allgather(&mut self, data: &[u8], into: &mut [u8]) -> Outcome {
+        let (from, into) = (data.as_ptr().cast(), into.as_mut_ptr().cast());
+        call!(dtl_comm_allgather(self.comm, from, data.len() as u64, into, DTL_DTYPE_UINT8))
+    }
+
+    #[inline]
+    fn alltoall(&mut self, data: &[u8], into: &mut [u8], bytes: usize) -> Outcome {
+        let (from, into) = (data.as_ptr().cast(), into.as_mut_ptr().cast());
+        call!(dtl_comm_alltoall(self.comm, from, bytes as u64, into, DTL_DTYPE_UINT8))
+    }
+}

@@ -1,0 +1,152 @@
+//! The tests: their names, sizes, units, and how often a batch repeats them.
+
+use crate::table::Unit;
+use clap::ValueEnum;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Test {
+    /// Half a round trip of a message between ranks 0 and 1
+    Latency,
+    /// A window of messages from rank 0 to rank 1
+    Bandwidth,
+    /// A window of messages each way at once
+    Bidirectional,
+    /// A window of messages of 8 bytes
+    Rate,
+    /// All ranks have arrived
+    Barrier,
+    /// Sum of floats, for all
+    Allreduce,
+    /// From rank 0
+    Bcast,
+    /// Sum of floats, for rank 0
+    Reduce,
+    /// Every rank's data for all
+    Allgather,
+    /// Something from each rank for each
+    Alltoall,
+}
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// A test with a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) test: Test,
+    /// Of a message; of what each rank gives in a collective; for each pair in `alltoall`.
+    pub(crate) bytes: usize,
+}
+
+impl Test {
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Whether only ranks 0 and 1 take part.
+    pub(crate) fn is_of_two(self) -> bool {
+        matches!(self, Test::Latency | Test::Bandwidth | Test::Bidirectional | Test::Rate)
+    }
+
+    fn is_of_floats(self) -> bool {
+        matches!(self, Test::Allreduce | Test::Reduce)
+    }
+
+    fn own_sizes(self) -> &'static [usize] {
+        match self {
+            Test::Latency => &[0, 8, 64, KIB, 8 * KIB, 64 * KIB, MIB, 16 * MIB],
+            Test::Bandwidth | Test::Bidirectional => &[KIB, 8 * KIB, 64 * KIB, MIB, 16 * MIB],
+            Test::Rate => &[8],
+            Test::Barrier => &[0],
+            Test::Allreduce => &[8, KIB, 64 * KIB, MIB],
+            Test::Bcast | Test::Reduce | Test::Allgather | Test::Alltoall => &[64 * KIB, MIB],
+        }
+    }
+
+    fn has_sizes(self) -> bool {
+        !matches!(self, Test::Rate | Test::Barrier)
+    }
+}
+
+impl Row {
+    /// What the command line asks for; an error in words if a test cannot have a size.
+    pub(crate) fn list(only: &[Test], sizes: &[usize]) -> Result<Vec<Row>, String> {
+        let tests = if only.is_empty() { Test::value_variants() } else { only };
+        let mut rows = Vec::new();
+        for &test in tests {
+            let wanted = if sizes.is_empty() || !test.has_sizes() { test.own_sizes() } else { sizes };
+            for &bytes in wanted {
+                if test.is_of_floats() && bytes % super::endpoint::ELEMENT != 0 {
+                    return Err(format!(
+                        "--sizes {bytes}: {} adds floats of 4 bytes, give multiples of 4 or leave the test out \
+                         with --only",
+                        test.name()
+                    ));
+                }
+                if matches!(test, Test::Bandwidth | Test::Bidirectional) && bytes == 0 {
+                    continue; // no bytes, no bandwidth
+                }
+                rows.push(Row { test, bytes });
+            }
+        }
+        Ok(rows)
+    }
+
+    pub(crate) fn unit(self) -> Unit {
+        match self.test {
+            Test::Bandwidth => Unit::Bandwidth(self.bytes as f64),
+            Test::Bidirectional => Unit::Bandwidth(2.0 * self.bytes as f64),
+            Test::Rate => Unit::Rate,
+            _ => Unit::Microseconds,
+        }
+    }
+
+    /// Repetitions in a batch: short, but long enough for the clock.
+    pub(crate) fn repeats(self) -> usize {
+        let few = if self.test.is_of_two() { 50 } else { 20 };
+        match self.bytes {
+            0..=1024 => few,
+            1025..=8192 => 20,
+            8193..=65536 => 5,
+            _ => 1,
+        }
+    }
+
+    /// Messages that are under way at a time.
+    pub(crate) fn window(self) -> usize {
+        match self.bytes {
+            0..=65536 => 64,
+            65537..=1_048_576 => 8,
+            _ => 2,
+        }
+    }
+
+    /// Bytes that a rank gives and gets.
+    pub(crate) fn room(self, ranks: usize) -> (usize, usize) {
+        match self.test {
+            Test::Allgather => (self.bytes, self.bytes * ranks),
+            Test::Alltoall => (self.bytes * ranks, self.bytes * ranks),
+            _ => (self.bytes, self.bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_what_is_asked_for() {
+        let all = Row::list(&[], &[]).expect("all");
+        assert_eq!(all.len(), 8 + 2 * 5 + 1 + 1 + 4 + 4 * 2);
+        let some = Row::list(&[Test::Barrier, Test::Latency, Test::Bandwidth], &[0, 12]).expect("some");
+        let of = |test, bytes| Row { test, bytes };
+        assert_eq!(
+            some,
+            [of(Test::Barrier, 0), of(Test::Latency, 0), of(Test::Latency, 12), of(Test::Bandwidth, 12)]
+        );
+        assert!(Row::list(&[Test::Reduce], &[7]).is_err_and(|text| text.contains("multiples of 4")));
+        assert!(all.iter().all(|row| 2 * row.window() <= super::super::raw::MOST_STARTED));
+    }
+}

@@ -1,0 +1,93 @@
+//! `copy`: dtl_mem_copy between blocks of host memory, next to memcpy.
+
+use crate::library::call;
+use crate::local::{self, Case, time};
+use crate::machine;
+use crate::options::Copy;
+use crate::out::Outcome;
+use crate::table::Unit;
+use dtl::abi::handle::dtl_backend_t;
+use dtl::abi::word::DTL_MEMORY_HOST;
+use dtl::ffi::backend::dtl_backend_get;
+use dtl::ffi::memory::{dtl_mem_alloc, dtl_mem_free};
+use dtl::ffi::runtime::{dtl_finalize, dtl_init};
+use dtl::ffi::transfer::dtl_mem_copy;
+use serde_json::json;
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::ptr;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+const SIZES: &[usize] = &[8, 64, KIB, 16 * KIB, 256 * KIB, MIB, 4 * MIB, 64 * MIB];
+
+/// A block of the library's memory.
+struct Block {
+    backend: dtl_backend_t,
+    at: *mut c_void,
+}
+
+impl Block {
+    fn new(backend: dtl_backend_t, bytes: usize, value: u8) -> Outcome<Block> {
+        let mut at = ptr::null_mut();
+        call!(dtl_mem_alloc(backend, DTL_MEMORY_HOST, bytes as u64, 0, &raw mut at))?;
+        // SAFETY: the block has that many bytes.
+        unsafe { at.cast::<u8>().write_bytes(value, bytes) };
+        Ok(Block { backend, at })
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let _ = call!(dtl_mem_free(self.backend, self.at));
+    }
+}
+
+/// Measures as the command line says.
+pub(crate) fn run(wanted: &Copy) -> Outcome {
+    call!(dtl_init(ptr::null()))?;
+    let mut backend = dtl_backend_t::NULL;
+    call!(dtl_backend_get(c"host".as_ptr(), &raw mut backend))?;
+    let processors = machine::shared_processors();
+    if !wanted.place.no_pin {
+        machine::pin(0);
+    }
+    let sizes = if wanted.sizes.is_empty() { SIZES } else { &wanted.sizes };
+    let most = sizes.iter().copied().max().unwrap_or(1).max(1);
+    let (from, into) = (Block::new(backend, most, 1)?, Block::new(backend, most, 2)?);
+    verify(&from, &into, most)?;
+    let cases = sizes.iter().filter(|&&bytes| bytes > 0).map(|&bytes| case(&from, &into, bytes)).collect();
+    let lines = local::measure(cases, &wanted.common, None)?;
+    let more = json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "memcpy" } });
+    local::show("copy", lines, processors, &wanted.common, more);
+    drop((from, into));
+    call!(dtl_finalize())
+}
+
+fn case<'a>(from: &'a Block, into: &'a Block, bytes: usize) -> Case<'a> {
+    // About 10 microseconds of work.
+    let repeats = (256 * KIB / bytes).clamp(1, 1000);
+    let ours = move || time(repeats, || call!(dtl_mem_copy(into.at, from.at, bytes as u64)));
+    let theirs = move || {
+        time(repeats, || {
+            let (from, into, bytes) =
+                (black_box(from.at.cast::<u8>()), black_box(into.at.cast::<u8>()), black_box(bytes));
+            // SAFETY: two blocks of at least that many bytes.
+            unsafe { into.copy_from_nonoverlapping(from, bytes) };
+            Ok(())
+        })
+    };
+    let sides = vec![("dtl", Box::new(ours) as Box<_>), ("memcpy", Box::new(theirs) as Box<_>)];
+    Case { test: "copy", bytes: Some(bytes), unit: Unit::Bandwidth(bytes as f64), sides }
+}
+
+/// That copies copy.
+fn verify(from: &Block, into: &Block, bytes: usize) -> Outcome {
+    call!(dtl_mem_copy(into.at, from.at, bytes as u64))?;
+    // SAFETY: the block has that many bytes, which are initialised.
+    let found = unsafe { std::slice::from_raw_parts(into.at.cast::<u8>(), bytes) };
+    match found.iter().position(|&byte| byte != 1) {
+        None => Ok(()),
+        Some(at) => Err(format!("dtl_mem_copy of {bytes} bytes: byte {at} is {}, expected 1", found[at])),
+    }
+}

@@ -1,0 +1,37 @@
+//! The library as this program calls it: statuses become texts.
+
+use crate::out::Outcome;
+use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
+use dtl::ffi::runtime::{dtl_last_error, dtl_status_name};
+use std::ffi::{CStr, c_char};
+
+/// A status as a result: the failure has the call, the library's text and the status' name.
+#[inline]
+pub(crate) fn check(call: &str, status: dtl_status_t) -> Outcome {
+    if status == DTL_SUCCESS { Ok(()) } else { Err(failure(call, status)) }
+}
+
+#[cold]
+fn failure(call: &str, status: dtl_status_t) -> String {
+    format!("{call}: {} ({})", text_of(dtl_last_error()), text_of(dtl_status_name(status)))
+}
+
+/// A text of the library's.
+pub(crate) fn text_of(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the library's texts end with NUL and live at least until the next call.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// Calls a function of the library that wants raw pointers.
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?)) => {{
+        #[allow(unused_unsafe, reason = "some functions take no pointers")]
+        // SAFETY: pointers are to locals or to buffers that are borrowed, of the sizes told.
+        let status = unsafe { $name($($argument),*) };
+        $crate::library::check(stringify!($name), status)
+    }};
+}
+pub(crate) use call;

@@ -1,0 +1,88 @@
+//! Tests within this process: cases with sides that are closures, measured in turn and shown.
+
+use crate::machine;
+use crate::measure::{self, Bench};
+use crate::options::Common;
+use crate::out::Outcome;
+use crate::probe::Helper;
+use crate::stats::Samples;
+use crate::table::{self, Line, Progress, Table, Unit};
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// Does one batch: nanoseconds per operation.
+type Batch<'a> = Box<dyn FnMut() -> Outcome<f64> + 'a>;
+
+/// A row: the library's side and those of its peers.
+pub(crate) struct Case<'a> {
+    pub(crate) test: &'static str,
+    pub(crate) bytes: Option<usize>,
+    pub(crate) unit: Unit,
+    pub(crate) sides: Vec<(&'static str, Batch<'a>)>,
+}
+
+/// Repeats something and gives nanoseconds for each time.
+pub(crate) fn time(repeats: usize, mut once: impl FnMut() -> Outcome) -> Outcome<f64> {
+    let begin = Instant::now();
+    for _ in 0..repeats {
+        once()?;
+    }
+    Ok(begin.elapsed().as_nanos() as f64 / repeats as f64)
+}
+
+struct Turns<'a, 'b> {
+    case: &'a mut Case<'b>,
+    helper: Option<&'a mut Helper>,
+}
+
+impl Bench for Turns<'_, '_> {
+    fn batch(&mut self, side: usize) -> Outcome<f64> {
+        let (name, batch) = &mut self.case.sides[side];
+        batch().map_err(|text| format!("{} of {name}: {text}", self.case.test))
+    }
+
+    fn distance(&mut self) -> Option<f64> {
+        self.helper.as_mut()?.round_trip()
+    }
+}
+
+/// Measures the cases. `helper`: for cases whose threads depend on the processors' distance.
+pub(crate) fn measure(
+    mut cases: Vec<Case>,
+    common: &Common,
+    mut helper: Option<Helper>,
+) -> Outcome<Vec<Line>> {
+    let mut all: Vec<_> = cases.iter().map(|case| vec![Samples::default(); case.sides.len()]).collect();
+    let mut progress = Progress::new(cases.len() * common.rounds as usize);
+    for _ in 0..common.rounds {
+        for (case, samples) in cases.iter_mut().zip(&mut all) {
+            progress.next(case.test);
+            let sides = case.sides.len();
+            let mut turns = Turns { case, helper: helper.as_mut() };
+            let found = measure::in_turn(&mut turns, sides, common.budget())?;
+            samples.iter_mut().zip(found).for_each(|(samples, found)| samples.append(found));
+        }
+    }
+    let line = |(case, samples): (Case, Vec<Samples>)| Line {
+        test: case.test.to_owned(),
+        bytes: case.bytes.map(|bytes| bytes as u64),
+        unit: case.unit,
+        sides: case.sides.iter().map(|side| side.0.to_owned()).zip(samples).collect(),
+    };
+    Ok(cases.into_iter().zip(all).map(line).collect())
+}
+
+/// Shows what was measured, with what is particular to it.
+pub(crate) fn show(measured: &str, lines: Vec<Line>, processors: usize, common: &Common, more: Value) {
+    let mut head = json!({
+        "measured": measured,
+        "version": env!("CARGO_PKG_VERSION"),
+        "machine": machine::facts(processors),
+        "seconds": common.budget().as_secs_f64(),
+        "rounds": common.rounds,
+    });
+    if let (Some(head), Value::Object(more)) = (head.as_object_mut(), more) {
+        head.extend(more);
+    }
+    table::show(&Table { head, lines }, common.json);
+}

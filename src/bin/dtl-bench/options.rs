@@ -1,0 +1,290 @@
+//! The command line of dtl-bench.
+
+use crate::comm::Test;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const AFTER: &str = "\
+Values are the 10th percentile over many short batches, those of a peer from batches in turn with ours. A cache line \
+is bounced between two processors around each batch: \"near\" is below 200 ns for a round trip, \"far\" above 300 ns \
+(virtual machines move between the two), and only values of the same regime are compared.
+
+Exit status: 0 if all was measured, 1 if a call failed or data arrived wrong, 2 for a wrong command line.
+
+Examples:
+  dtl-bench comm -n 2                          two processes and shared memory
+  dtl-bench comm --kind threads -n 2           two threads
+  mpirun -n 2 dtl-bench comm --vs mpi          the same on that MPI, in turn, with ratios
+  dtl-bench report --output FOLDER             all of it, as a page with tables and plots";
+
+/// Measure what calls, messages, allocations, loops and copies cost on this machine.
+#[derive(Parser)]
+#[command(name = "dtl-bench", version, after_help = AFTER, max_term_width = 100)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+#[command(rename_all = "snake_case")]
+pub(crate) enum Command {
+    /// Messages and collectives between ranks; run it under dtlrun or mpirun, or with -n
+    Comm(Comm),
+    /// Taking memory and giving it back, against this process' malloc
+    Alloc(Alloc),
+    /// Starting loops on several threads
+    ParallelFor(ParallelFor),
+    /// Calls of a backend's functions through the library, against the same functions called directly
+    Call(Call),
+    /// Copies of host memory, against memcpy
+    Copy(Copy),
+    /// Run all of these, or read what they wrote, and write a page with tables and plots
+    Report(Report),
+}
+
+/// How long, and in which form.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Common {
+    /// Time for each row and side
+    #[arg(long, value_name = "SECONDS", default_value = "0.25", value_parser = parse_seconds)]
+    pub(crate) seconds: Duration,
+
+    /// A very short look: as --seconds 0.01
+    #[arg(long, conflicts_with = "seconds")]
+    pub(crate) quick: bool,
+
+    /// Go through all rows this many times: what other programs do at one moment then spoils less
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where it runs.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Place {
+    /// Let the system move ranks and threads between processors
+    #[arg(long)]
+    pub(crate) no_pin: bool,
+}
+
+impl Common {
+    /// Time for a row and side.
+    pub(crate) fn budget(&self) -> Duration {
+        if self.quick { Duration::from_millis(10) } else { self.seconds }
+    }
+}
+
+/// What `comm` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Comm {
+    /// Only these tests, separated by commas
+    #[arg(long, value_name = "TEST,…", value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<Test>,
+
+    /// These sizes (8, 64KiB, 1MiB, …) instead of each test's own
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_bytes)]
+    pub(crate) sizes: Vec<usize>,
+
+    /// Kind of communicator: auto, shm, threads, mpi, hier or a registered one
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub(crate) kind: String,
+
+    /// Start this many ranks: with dtlrun, or as threads for kind threads (2 unless said)
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(i32).range(2..=1024))]
+    pub(crate) ranks: Option<i32>,
+
+    /// Measure this one too, batch by batch in turn; mpi: the MPI whose mpirun started this program, or
+    /// DTL_MPI_LIBRARY
+    #[arg(long, value_enum, value_name = "PEER")]
+    pub(crate) vs: Option<CommPeer>,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `alloc` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Alloc {
+    /// These sizes (64, 4KiB, 16MiB, …)
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_some_bytes)]
+    pub(crate) sizes: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `copy` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Copy {
+    /// These sizes (64, 4KiB, 16MiB, …)
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_some_bytes)]
+    pub(crate) sizes: Vec<usize>,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `call` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Call {
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `parallel_for` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ParallelFor {
+    /// Threads, the caller included [default: the processors that may be used]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
+
+    /// Measure this one too, batch by batch in turn; libgomp: GCC's OpenMP, whose threads spin while they wait
+    #[arg(long, value_enum, value_name = "PEER")]
+    pub(crate) vs: Option<LoopPeer>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `report` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Report {
+    /// Files that dtl-bench has written with --json [default: run the lot now]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Where performance.md goes, with a folder performance/ of plots and data beside it
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) output: PathBuf,
+
+    /// Only these parts
+    #[arg(long, value_name = "PART,…", value_delimiter = ',', value_enum, conflicts_with = "files")]
+    pub(crate) only: Vec<Part>,
+
+    /// A launcher to run under, for each MPI to compare with; variables and options may stand with it, as in
+    /// "DTL_MPI_LIBRARY=/opt/mpi/lib/libmpi.so /opt/mpi/bin/mpirun --bind-to core" [default: mpirun.openmpi and
+    /// mpirun.mpich, else mpirun]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "files")]
+    pub(crate) mpirun: Vec<String>,
+
+    /// Time for each row and side
+    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = parse_seconds, conflicts_with = "files")]
+    seconds: Duration,
+
+    /// A very short look: as --seconds 0.01 --rounds 1
+    #[arg(long, conflicts_with_all = ["seconds", "rounds", "files"])]
+    quick: bool,
+
+    /// Go through all rows this many times
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "files")]
+    rounds: u32,
+}
+
+/// What a report is made of.
+#[derive(Clone, std::marker::Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Part {
+    /// Messages and collectives between processes, against each MPI
+    Comm,
+    /// The same between threads
+    Threads,
+    /// Allocations
+    Alloc,
+    /// Calls
+    Call,
+    /// Copies
+    Copy,
+    /// Loops
+    ParallelFor,
+}
+
+impl Report {
+    /// Time for a row and side.
+    pub(crate) fn seconds(&self) -> Duration {
+        if self.quick { Duration::from_millis(10) } else { self.seconds }
+    }
+
+    pub(crate) fn rounds(&self) -> u32 {
+        if self.quick { 1 } else { self.rounds }
+    }
+}
+
+/// What loops are compared with.
+#[derive(Clone, std::marker::Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LoopPeer {
+    /// libgomp.so.1
+    Libgomp,
+}
+
+/// What messages are compared with.
+#[derive(Clone, std::marker::Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CommPeer {
+    /// MPI's own functions
+    Mpi,
+}
+
+/// The largest message.
+const MAX_BYTES: usize = 1 << 30;
+
+pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("B", 0)];
+    let unit = units.iter().find_map(|(unit, bits)| text.strip_suffix(unit).map(|number| (number, *bits)));
+    let (number, bits) = unit.unwrap_or((text, 0));
+    let bytes = number.trim().parse::<usize>().ok().and_then(|number| number.checked_mul(1 << bits));
+    bytes
+        .filter(|bytes| *bytes <= MAX_BYTES)
+        .ok_or_else(|| "expected a size as 8, 64KiB or 4MiB, at most 1GiB".to_owned())
+}
+
+fn parse_some_bytes(text: &str) -> Result<usize, String> {
+    parse_bytes(text)
+        .and_then(|bytes| if bytes > 0 { Ok(bytes) } else { Err("expected at least 1 byte".to_owned()) })
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
+    number
+        .filter(|seconds| (0.001..=3600.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "expected seconds from 0.001 to 3600, as 0.25".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!(parse_bytes("0"), Ok(0));
+        assert_eq!(parse_bytes("64KiB"), Ok(65536));
+        assert_eq!(parse_bytes("16 MiB"), Ok(16 << 20));
+        for bad in ["", "-1", "1.5MiB", "2GiB", "x", "18446744073709551615GiB"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_seconds("0.05"), Ok(Duration::from_millis(50)));
+        for bad in ["0", "", "-1", "nan", "inf", "1e9"] {
+            assert!(parse_seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What the program says, and why it stops.
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
+
+/// Why there is no result.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The command line asks for what cannot be.
+    Misused(String),
+    /// Something did not work; the library's text if it was a call.
+    Failed(String),
+}
+
+impl From<String> for Stop {
+    fn from(text: String) -> Stop {
+        Stop::Failed(text)
+    }
+}
+
+/// The result of a part that can only fail.
+pub(crate) type Outcome<T = ()> = Result<T, String>;
+
+/// Text on standard output; nobody may be reading it any more.
+macro_rules! say {
+    ($($text:tt)+) => { $crate::out::put(format_args!($($text)+)) };
+}
+pub(crate) use say;
+
+/// A line on standard error; if it cannot be written there is nobody to tell.
+macro_rules! complain {
+    ($($text:tt)+) => {
+        drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)+))))
+    };
+}
+pub(crate) use complain;
+
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// See [`say`].
+pub(crate) fn put(line: Arguments) {
+    let failed = writeln!(std::io::stdout(), "{line}").err();
+    // `dtl-bench … | head` is no failure.
+    if let Some(error) = failed.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+        let _ = LOST.set(format!("standard output: {error}")); // the first reason counts
+    }
+}
+
+/// Why something said did not arrive.
+pub(crate) fn lost() -> Option<String> {
+    LOST.get().cloned()
+}

@@ -1,0 +1,161 @@
+//! What a run's JSON says, as far as the report uses it.
+
+use crate::out::Outcome;
+use crate::stats::Regime;
+use crate::table::Unit;
+use serde_json::Value;
+use std::path::Path;
+
+/// A file that dtl-bench wrote with --json.
+pub(crate) struct Run {
+    /// Machine, peer, kind, …
+    pub(crate) head: Value,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A test of a size.
+pub(crate) struct Row {
+    pub(crate) test: String,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) unit: Unit,
+    values: Vec<(Regime, Pair)>,
+}
+
+/// 10th percentiles in nanoseconds, and how many samples of each side there were.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pair {
+    pub(crate) ours: f64,
+    /// `None`: there was no peer.
+    pub(crate) theirs: Option<f64>,
+    pub(crate) count: u64,
+}
+
+impl Run {
+    pub(crate) fn read(file: &Path) -> Outcome<Run> {
+        let within = |error: String| format!("{}: {error}", file.display());
+        let text = std::fs::read_to_string(file).map_err(|error| within(error.to_string()))?;
+        Run::of(&text).map_err(within)
+    }
+
+    pub(crate) fn of(text: &str) -> Outcome<Run> {
+        let head: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let rows = head.get("rows").and_then(Value::as_array);
+        let (Some(rows), Some(_)) = (rows, head.get("measured").and_then(Value::as_str)) else {
+            return Err("not what dtl-bench writes with --json: no \"measured\" or no \"rows\"".to_owned());
+        };
+        let rows: Option<Vec<Row>> = rows.iter().map(row).collect();
+        let rows = rows.ok_or("a row lacks its test, unit or values: was it written by another version?")?;
+        Ok(Run { head, rows })
+    }
+
+    /// "comm", "alloc", …
+    pub(crate) fn measured(&self) -> &str {
+        self.text("measured")
+    }
+
+    /// A text of the head; empty if there is none.
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.head[key].as_str().unwrap_or_default()
+    }
+
+    /// The peer in words: what it says of itself, else its name.
+    pub(crate) fn peer(&self) -> Option<String> {
+        let peer = &self.head["peer"];
+        let (name, version) = (peer["name"].as_str()?, peer["version"].as_str().unwrap_or_default());
+        Some(match name {
+            "mpi" => short(version),
+            _ if version.is_empty() => name.to_owned(),
+            _ => format!("{name} ({version})"),
+        })
+    }
+}
+
+/// "Open MPI v4.1.4" of a line that goes on, "MPICH 4.0.2" of "MPICH Version: 4.0.2".
+fn short(version: &str) -> String {
+    let first = version.split([',', '*']).next().unwrap_or_default().trim_end_matches(" for Linux");
+    first.replace("(R)", "").replace(" Version:", "").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn row(value: &Value) -> Option<Row> {
+    let unit = match (value["unit"].as_str()?, value["bytes_per_operation"].as_f64()) {
+        ("ns", _) => Unit::Nanoseconds,
+        ("us", _) => Unit::Microseconds,
+        ("GB/s", Some(bytes)) => Unit::Bandwidth(bytes),
+        ("M/s", _) => Unit::Rate,
+        _ => return None,
+    };
+    let values = value["regimes"].as_object()?.iter().map(|(name, sides)| {
+        let regime = Regime::ALL.into_iter().find(|regime| regime.name() == name)?;
+        Some((regime, pair(sides)?))
+    });
+    let values: Option<Vec<_>> = values.collect();
+    Some(Row {
+        test: value["test"].as_str()?.to_owned(),
+        bytes: value["bytes"].as_u64(),
+        unit,
+        values: values?,
+    })
+}
+
+/// The library is the side "dtl", its peer the other one.
+fn pair(sides: &Value) -> Option<Pair> {
+    let theirs = sides.as_object()?.iter().find(|(name, _)| *name != "dtl");
+    let ours = &sides["dtl"];
+    Some(Pair {
+        ours: ours["p10_ns"].as_f64()?,
+        theirs: theirs.and_then(|(_, side)| side["p10_ns"].as_f64()),
+        count: ours["count"].as_u64()?,
+    })
+}
+
+impl Row {
+    pub(crate) fn at(&self, regime: Regime) -> Option<Pair> {
+        self.values.iter().find(|value| value.0 == regime).map(|value| value.1)
+    }
+
+    /// Ours to theirs in the row's unit.
+    pub(crate) fn ratio(&self, pair: Pair) -> Option<f64> {
+        Some(self.unit.of(pair.ours) / self.unit.of(pair.theirs?))
+    }
+}
+
+/// "8 B", "64 KiB".
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        whole if whole >= 1 << 20 && whole % (1 << 20) == 0 => format!("{} MiB", whole >> 20),
+        whole if whole >= 1 << 10 && whole % (1 << 10) == 0 => format!("{} KiB", whole >> 10),
+        bytes => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_or_refused() {
+        let text = r#"{"measured": "comm", "peer": {"name": "mpi", "version": "MPICH Version: 4.0.2"}, "rows": [
+            {"test": "bandwidth", "bytes": 1024, "unit": "GB/s", "bytes_per_operation": 1024.0, "regimes":
+            {"near": {"dtl": {"p10_ns": 100.0, "count": 9}, "mpi": {"p10_ns": 200.0, "count": 9}}}}]}"#;
+        let run = Run::of(text).expect("a run");
+        let pair = run.rows[0].at(Regime::Near).expect("near");
+        assert_eq!(
+            (pair, run.rows[0].ratio(pair)),
+            (Pair { ours: 100.0, theirs: Some(200.0), count: 9 }, Some(2.0))
+        );
+        assert_eq!((run.rows[0].at(Regime::Far), run.peer().as_deref()), (None, Some("MPICH 4.0.2")));
+        for bad in ["", "{}", "[]", r#"{"measured": "comm"}"#, &text.replace("GB/s", "miles")] {
+            assert!(Run::of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(short("Open MPI v4.1.4, package: Debian"), "Open MPI v4.1.4");
+        assert_eq!(short("Intel(R) MPI Library 2021.19.0 for Linux* OS"), "Intel MPI Library 2021.19.0");
+        assert_eq!(
+            (size(0), size(8), size(65536), size(16 << 20), size(1500)),
+            ("0 B".into(), "8 B".into(), "64 KiB".into(), "16 MiB".into(), "1500 B".into())
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! Samples: what batches took, by the distance of the processors at that moment.
+
+/// A cache line's round trip between the processors, as seen around a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Regime {
+    /// Below 200 ns before and after.
+    Near,
+    /// Above 300 ns before and after.
+    Far,
+    /// Neither, or it changed.
+    Between,
+    /// Not measured.
+    Unknown,
+}
+
+impl Regime {
+    pub(crate) const ALL: [Regime; 4] = [Regime::Near, Regime::Far, Regime::Between, Regime::Unknown];
+
+    /// From the round trips before and after, in nanoseconds.
+    pub(crate) fn of(before: Option<f64>, after: Option<f64>) -> Regime {
+        match (before, after) {
+            (Some(before), Some(after)) if before < 200.0 && after < 200.0 => Regime::Near,
+            (Some(before), Some(after)) if before > 300.0 && after > 300.0 => Regime::Far,
+            (Some(_), Some(_)) => Regime::Between,
+            _ => Regime::Unknown,
+        }
+    }
+
+    /// In tables and JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Regime::Near => "near",
+            Regime::Far => "far",
+            Regime::Between => "between",
+            Regime::Unknown => "any",
+        }
+    }
+}
+
+/// What one side took for a row: nanoseconds per operation, a value for each batch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples(Vec<(Regime, f64)>);
+
+/// Of the samples of a regime, in nanoseconds per operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Summary {
+    pub(crate) count: usize,
+    pub(crate) best: f64,
+    /// The 10th percentile: the value to compare.
+    pub(crate) p10: f64,
+    pub(crate) median: f64,
+}
+
+impl Samples {
+    pub(crate) fn push(&mut self, regime: Regime, nanoseconds: f64) {
+        self.0.push((regime, nanoseconds));
+    }
+
+    pub(crate) fn append(&mut self, mut other: Samples) {
+        self.0.append(&mut other.0);
+    }
+
+    /// `None`: there are none of that regime.
+    pub(crate) fn summary(&self, regime: Regime) -> Option<Summary> {
+        let mut values: Vec<f64> =
+            self.0.iter().filter(|sample| sample.0 == regime).map(|sample| sample.1).collect();
+        values.sort_by(f64::total_cmp);
+        let at = |tenths: usize| values.get(values.len() * tenths / 10).copied();
+        Some(Summary { count: values.len(), best: at(0)?, p10: at(1)?, median: at(5)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regimes() {
+        assert_eq!(Regime::of(Some(110.0), Some(130.0)), Regime::Near);
+        assert_eq!(Regime::of(Some(440.0), Some(520.0)), Regime::Far);
+        assert_eq!(Regime::of(Some(110.0), Some(520.0)), Regime::Between);
+        assert_eq!(Regime::of(Some(250.0), Some(250.0)), Regime::Between);
+        assert_eq!(Regime::of(None, Some(100.0)), Regime::Unknown);
+    }
+
+    #[test]
+    fn percentiles_are_of_their_regime() {
+        let mut samples = Samples::default();
+        (0..100).rev().for_each(|value| samples.push(Regime::Near, f64::from(value)));
+        samples.push(Regime::Far, 7.0);
+        let near = Summary { count: 100, best: 0.0, p10: 10.0, median: 50.0 };
+        assert_eq!(samples.summary(Regime::Near), Some(near));
+        assert_eq!(samples.summary(Regime::Far).map(|far| (far.count, far.p10)), Some((1, 7.0)));
+        assert_eq!(samples.summary(Regime::Between), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! What came out, for people and (`json`) for programs.
+
+use crate::json;
+use crate::machine;
+use crate::out::say;
+use crate::stats::{Regime, Samples, Summary};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+use std::io::IsTerminal;
+
+/// How nanoseconds per operation are shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Unit {
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Microseconds.
+    Microseconds,
+    /// GB/s; an operation moves so many bytes.
+    Bandwidth(f64),
+    /// Millions of operations a second.
+    Rate,
+}
+
+impl Unit {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Unit::Nanoseconds => "ns",
+            Unit::Microseconds => "us",
+            Unit::Bandwidth(_) => "GB/s",
+            Unit::Rate => "M/s",
+        }
+    }
+
+    pub(crate) fn of(self, nanoseconds: f64) -> f64 {
+        match self {
+            Unit::Nanoseconds => nanoseconds,
+            Unit::Microseconds => nanoseconds / 1e3,
+            Unit::Bandwidth(bytes) => bytes / nanoseconds,
+            Unit::Rate => 1e3 / nanoseconds,
+        }
+    }
+
+    /// Whether more is better.
+    pub(crate) fn grows(self) -> bool {
+        matches!(self, Unit::Bandwidth(_) | Unit::Rate)
+    }
+}
+
+/// A row with what its sides took.
+pub(crate) struct Line {
+    pub(crate) test: String,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) unit: Unit,
+    /// The library first, then its peers.
+    pub(crate) sides: Vec<(String, Samples)>,
+}
+
+/// All of a run.
+pub(crate) struct Table {
+    /// Where and how it was made.
+    pub(crate) head: Value,
+    pub(crate) lines: Vec<Line>,
+}
+
+/// Samples of a regime below which nothing is said about it, if another one has more.
+const FEW: usize = 5;
+
+impl Line {
+    /// The regimes that have something to say, each with a summary for each side.
+    pub(crate) fn regimes(&self) -> Vec<(Regime, Vec<Summary>)> {
+        let of = |regime: Regime| {
+            let all: Option<Vec<_>> = self.sides.iter().map(|(_, samples)| samples.summary(regime)).collect();
+            all.filter(|all| !all.is_empty()).map(|all| (regime, all))
+        };
+        let mut found: Vec<_> = Regime::ALL.into_iter().filter_map(of).collect();
+        let count =
+            |one: &(Regime, Vec<Summary>)| one.1.iter().map(|summary| summary.count).min().unwrap_or(0);
+        let most = found.iter().map(count).max().unwrap_or(0);
+        found.retain(|one| count(one) >= FEW.min(most));
+        found
+    }
+}
+
+/// Writes it to standard output.
+pub(crate) fn show(table: &Table, as_json: bool) {
+    if as_json {
+        say!("{:#}", json::table(table));
+    } else {
+        say!("{}", text(table).trim_end());
+    }
+}
+
+fn text(table: &Table) -> String {
+    let head = &table.head;
+    let mut text = format!("{}\n", machine::line(&head["machine"]));
+    if let Some(kind) = head["kind"].as_str() {
+        let transport = head["transport"].as_str().unwrap_or_default();
+        text += &format!("{kind}, {} ranks: {transport}\n", head["ranks"]);
+    }
+    if let Some(version) = head["peer"]["version"].as_str() {
+        let name = head["peer"]["name"].as_str().unwrap_or_default();
+        text += &format!("{name}: {version}\n");
+    }
+    let peers: Vec<&str> =
+        table.lines.first().iter().flat_map(|line| line.sides.iter().skip(1)).map(|side| &*side.0).collect();
+    text += &format!(
+        "\n{:<14}{:>9} {:<5}{:<8}{:>6}{:>10}{:>10}{:>10}",
+        "test", "bytes", "unit", "regime", "n", "dtl p10", "best", "median"
+    );
+    for peer in &peers {
+        text += &format!("{:>12}{:>8}", format!("{peer} p10"), "ratio");
+    }
+    text.push('\n');
+    for line in &table.lines {
+        for (regime, sides) in line.regimes() {
+            text += &row(line, regime, &sides);
+            text.push('\n');
+        }
+    }
+    if !peers.is_empty() {
+        text += "\nratio: dtl / peer; of times less is better, of GB/s and M/s more\n";
+    }
+    text
+}
+
+fn row(line: &Line, regime: Regime, sides: &[Summary]) -> String {
+    let bytes = line.bytes.map_or(String::new(), |bytes| bytes.to_string());
+    let (own, peers) = sides.split_at(1);
+    let own = own[0];
+    let of = |nanoseconds: f64| line.unit.of(nanoseconds);
+    let mut text =
+        format!("{:<14}{bytes:>9} {:<5}{:<8}{:>6}", line.test, line.unit.name(), regime.name(), own.count);
+    for value in [own.p10, own.best, own.median] {
+        text += &format!("{:>10}", digits(of(value)));
+    }
+    for peer in peers {
+        text += &format!("{:>12}{:>8.2}", digits(of(peer.p10)), of(own.p10) / of(peer.p10));
+    }
+    text
+}
+
+/// Four digits.
+pub(crate) fn digits(value: f64) -> String {
+    let places = match value.abs() {
+        above if above >= 1000.0 => 0,
+        above if above >= 100.0 => 1,
+        above if above >= 10.0 => 2,
+        above if above >= 1.0 => 3,
+        _ => 4,
+    };
+    format!("{value:.places$}")
+}
+
+/// A line on the terminal that moves; nothing where there is none.
+pub(crate) struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    pub(crate) fn new(steps: usize) -> Progress {
+        if !std::io::stderr().is_terminal() {
+            return Progress(None);
+        }
+        let bar = ProgressBar::new(steps as u64);
+        if let Ok(style) = ProgressStyle::with_template("{elapsed} {bar:30} {pos}/{len} {msg}, {eta} left") {
+            bar.set_style(style);
+        }
+        Progress(Some(bar))
+    }
+
+    /// The next step begins. Drawn by this call only: nothing runs besides what is measured.
+    pub(crate) fn next(&mut self, what: &str) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(what.to_owned());
+            bar.inc(1);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units() {
+        assert_eq!(Unit::Microseconds.of(1500.0), 1.5);
+        assert_eq!(Unit::Bandwidth(8192.0).of(1024.0), 8.0);
+        assert_eq!(Unit::Rate.of(50.0), 20.0);
+        assert_eq!(
+            (digits(0.12345), digits(12.345), digits(12345.6)),
+            ("0.1235".into(), "12.35".into(), "12346".into())
+        );
+    }
+
+    #[test]
+    fn a_regime_that_one_side_lacks_is_left_out() {
+        let mut both = Samples::default();
+        (0..10).for_each(|_| both.push(Regime::Near, 100.0));
+        let mut more = both.clone();
+        more.push(Regime::Far, 900.0);
+        let sides = vec![("dtl".to_owned(), more), ("mpi".to_owned(), both)];
+        let line = Line { test: "latency".into(), bytes: Some(8), unit: Unit::Microseconds, sides };
+        let regimes: Vec<_> = line.regimes().into_iter().map(|one| one.0).collect();
+        assert_eq!(regimes, [Regime::Near]);
+    }
+}

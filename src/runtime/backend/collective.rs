@@ -1,0 +1,83 @@
+//! A collective in one piece, for transports that run it themselves. Not here: how the library runs one
+//! (`runtime::comm::run`).
+
+use crate::runtime::comm::types::Reduction;
+use crate::sys::buf::Region;
+
+/// A collective as a transport that has its own is asked for it. Regions are checked; `None` for a
+/// rank's own part: in place, it lies where its result goes.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "named as the parameters in C")]
+pub enum Collective {
+    Barrier,
+    Bcast {
+        data: Region,
+        root: i32,
+    },
+    Reduce {
+        send: Option<Region>,
+        recv: Region,
+        root: i32,
+        by: Reduction,
+    },
+    Allreduce {
+        send: Option<Region>,
+        recv: Region,
+        by: Reduction,
+    },
+    /// `blocks`: what each rank gets, of everybody's data, in the order of ranks without gaps.
+    ReduceScatter {
+        send: Option<Region>,
+        blocks: Vec<Region>,
+        recv: Region,
+        by: Reduction,
+    },
+    Scan {
+        send: Option<Region>,
+        recv: Region,
+        by: Reduction,
+        exclusive: bool,
+    },
+    /// `len`: bytes of one rank's block.
+    Gather {
+        send: Option<Region>,
+        recv: Region,
+        len: usize,
+        root: i32,
+    },
+    Scatter {
+        send: Region,
+        recv: Option<Region>,
+        len: usize,
+        root: i32,
+    },
+    Allgather {
+        send: Option<Region>,
+        recv: Region,
+        len: usize,
+    },
+    Alltoall {
+        send: Option<Region>,
+        recv: Region,
+        len: usize,
+    },
+    /// `blocks` count at the root.
+    Gatherv {
+        send: Option<Region>,
+        blocks: Vec<Region>,
+        root: i32,
+    },
+    Scatterv {
+        blocks: Vec<Region>,
+        recv: Option<Region>,
+        root: i32,
+    },
+    Allgatherv {
+        send: Option<Region>,
+        blocks: Vec<Region>,
+    },
+    Alltoallv {
+        send: Option<Vec<Region>>,
+        blocks: Vec<Region>,
+    },
+}

@@ -1,0 +1,63 @@
+//! A persistent operation in the transport's hands, where that has such: made once, started often.
+//!
+//! Not here: its request, and starting one as an ordinary operation each time (`request`).
+
+use super::Comm;
+use super::link::{Class, Link};
+use super::p2p::Started;
+use crate::abi::comm::{DTL_ANY_SOURCE, DTL_PROC_NULL};
+use crate::error::Result;
+use crate::runtime::backend::OpId;
+use crate::sys::buf::Region;
+use std::sync::Arc;
+
+/// Ends it with its request.
+pub(super) struct Persistent {
+    link: Arc<Link>,
+    op: OpId,
+    started: fn(OpId) -> Started,
+}
+
+impl Comm {
+    /// `None`: each start is one of its own.
+    pub(super) fn make_send(&self, data: Region, dest: i32, tag: i32) -> Result<Option<Persistent>> {
+        if dest == DTL_PROC_NULL {
+            return Ok(None);
+        }
+        let made = self.link.transport.make_send(data, self.outer(dest), self.word(Class::User, tag));
+        self.persistent(made, Started::Op)
+    }
+
+    /// As `make_send`.
+    pub(super) fn make_recv(&self, data: Region, source: i32, tag: i32) -> Result<Option<Persistent>> {
+        if source == DTL_PROC_NULL {
+            return Ok(None);
+        }
+        let made = self.link.transport.make_recv(data, self.selector(Class::User, source, tag));
+        self.persistent(made, if source == DTL_ANY_SOURCE { Started::FromAny } else { Started::Op })
+    }
+
+    fn persistent(
+        &self,
+        made: Option<Result<OpId>>,
+        started: fn(OpId) -> Started,
+    ) -> Result<Option<Persistent>> {
+        let link = || Arc::clone(&self.link);
+        made.transpose().map(|op| op.map(|op| Persistent { link: link(), op, started }))
+    }
+}
+
+impl Persistent {
+    /// Starts it; it is at rest.
+    pub(super) fn start(&self) -> Result<Started> {
+        self.link.transport.start(self.op).map(|()| (self.started)(self.op))
+    }
+}
+
+impl Drop for Persistent {
+    fn drop(&mut self) {
+        if let Err(error) = self.link.transport.end(self.op) {
+            crate::runtime::log::warning!("ending a persistent request: {error}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Sleeping until another thread of this process changes a word: the kernel's futex.
+//!
+//! No more than that: who sleeps must look again when it wakes up (it may be for no reason), and who
+//! changes the word must wake. `tests/models` has a module of the same name over loom's locks.
+//! Source: futex(2); U. Drepper, "Futexes Are Tricky".
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Sleeps if the word is `value`, until it is woken.
+pub fn wait(word: &AtomicU32, value: u32) {
+    let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word is valid for the call, the kernel only reads it; no time limit is given (null).
+    let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, value, std::ptr::null::<u8>()) };
+}
+
+/// Wakes `most` of those who sleep on the word.
+pub fn wake(word: &AtomicU32, most: u32) {
+    let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the kernel uses the address as a name and reads nothing there.
+    let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, most.min(i32::MAX as u32)) };
+}
+
+/// Sleeps if the upper half of the word is `value`, until it is woken.
+pub fn wait_upper(word: &AtomicU64, value: u32) {
+    wait(upper(word), value);
+}
+
+/// Wakes `most` of those who sleep on the upper half of the word.
+pub fn wake_upper(word: &AtomicU64, most: u32) {
+    wake(upper(word), most);
+}
+
+/// The half for the kernel: nothing in this process accesses it by itself.
+fn upper(word: &AtomicU64) -> &AtomicU32 {
+    let halves = word.as_ptr().cast::<AtomicU32>();
+    let half = halves.wrapping_add(usize::from(cfg!(target_endian = "little")));
+    // SAFETY: one of the two halves of a word that outlives the reference; both are aligned.
+    unsafe { &*half }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_changed_word_does_not_sleep() {
+        wait(&AtomicU32::new(7), 8);
+        wait_upper(&AtomicU64::new(7 << 32 | 5), 5);
+    }
+
+    #[test]
+    fn a_sleeper_is_woken() {
+        static WORD: AtomicU64 = AtomicU64::new(3 << 32);
+        let sleeper = std::thread::spawn(|| {
+            while WORD.load(Ordering::Acquire) >> 32 == 3 {
+                wait_upper(&WORD, 3);
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        WORD.store(4 << 32, Ordering::Release);
+        wake_upper(&WORD, 1);
+        sleeper.join().unwrap();
+    }
+}

@@ -1,0 +1,175 @@
+//! The pieces of a loop, shared out evenly beforehand, with stealing by those who have done theirs.
+//!
+//! Each member of a team has a share: a range of pieces in one word, `next << 32 | end`. It takes from the
+//! front; who has none left takes the back half of another's rest, runs the first piece of it, and makes
+//! what remains its own share. So without a need nobody touches another's pieces: the member that first
+//! wrote an array's part works on that part in the next loop too.
+//!
+//! Memory ordering. A piece leaves a share by a compare-exchange of the whole word, so exactly one member
+//! gets it, whatever happened in between: if the word is again what was read, then just these pieces are
+//! again in the share. Only its owner puts pieces into a share, and only when it is empty, when nobody
+//! else writes it. So all of it is relaxed: pieces are numbers, and what they stand for is published by
+//! `team`, whose end of a loop also follows all work on it.
+//! `tests/models` tries it.
+
+use crate::sys::sync::{AtomicU64, Ordering};
+
+/// One member's pieces. Aligned so that two members never share a line (or a prefetched pair).
+#[repr(align(128))]
+struct Share(AtomicU64);
+
+/// The shares of a team's members.
+pub struct Shares(Box<[Share]>);
+
+/// Most pieces that can be dealt.
+pub const MOST: u64 = 1 << 31;
+
+fn pack(next: u64, end: u64) -> u64 {
+    next << 32 | end
+}
+
+fn unpack(word: u64) -> (u64, u64) {
+    (word >> 32, word & u64::from(u32::MAX))
+}
+
+impl Shares {
+    /// Empty ones for so many members.
+    #[must_use]
+    pub fn new(members: usize) -> Self {
+        Shares((0..members).map(|_| Share(AtomicU64::new(0))).collect())
+    }
+
+    /// Deals the pieces 0 … pieces-1 (at most [`MOST`]) evenly. Nobody may be taking any.
+    pub fn deal(&self, pieces: u64) {
+        let members = self.0.len() as u64;
+        let (each, more) = (pieces / members, pieces % members);
+        let mut next = 0;
+        for (member, share) in (0..).zip(&self.0) {
+            let end = next + each + u64::from(member < more);
+            share.0.store(pack(next, end), Ordering::Relaxed);
+            next = end;
+        }
+    }
+
+    /// A piece for a member; `None`: no share has any.
+    #[inline]
+    pub fn take(&self, member: usize) -> Option<u64> {
+        let own = self.0.get(member)?;
+        let mut word = own.0.load(Ordering::Relaxed);
+        loop {
+            let (next, end) = unpack(word);
+            if next >= end {
+                return self.steal(member, own);
+            }
+            match exchange(own, word, pack(next + 1, end)) {
+                Ok(_) => return Some(next),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Takes the back half of the first rest found, starting behind the member's own place.
+    fn steal(&self, member: usize, own: &Share) -> Option<u64> {
+        let (before, after) = self.0.split_at_checked(member)?;
+        for victim in after.iter().chain(before) {
+            let mut word = victim.0.load(Ordering::Relaxed);
+            loop {
+                let (next, end) = unpack(word);
+                if next >= end {
+                    break;
+                }
+                let middle = next + (end - next) / 2;
+                match exchange(victim, word, pack(next, middle)) {
+                    Ok(_) => {
+                        if middle + 1 < end {
+                            own.0.store(pack(middle + 1, end), Ordering::Relaxed);
+                        }
+                        return Some(middle);
+                    }
+                    Err(now) => word = now,
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether any pieces are left just now.
+    #[must_use]
+    pub fn is_any_left(&self) -> bool {
+        self.0.iter().any(|share| {
+            let (next, end) = unpack(share.0.load(Ordering::Relaxed));
+            next < end
+        })
+    }
+}
+
+fn exchange(share: &Share, from: u64, to: u64) -> Result<u64, u64> {
+    share.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(shares: &Shares, member: usize) -> Vec<u64> {
+        std::iter::from_fn(|| shares.take(member)).collect()
+    }
+
+    #[test]
+    fn pieces_are_dealt_in_order_and_evenly() {
+        let shares = Shares::new(3);
+        shares.deal(8);
+        assert_eq!([0, 1, 2].map(|member| shares.take(member)), [Some(0), Some(3), Some(6)]);
+        shares.deal(2);
+        assert_eq!((shares.take(2), shares.take(2), shares.take(2)), (Some(0), Some(1), None));
+        assert!(!shares.is_any_left());
+    }
+
+    #[test]
+    fn one_member_gets_all_pieces_once() {
+        for (members, pieces) in [(1, 5), (2, 1), (2, 9), (7, 100), (5, 3)] {
+            for member in 0..members {
+                let shares = Shares::new(members);
+                shares.deal(pieces);
+                let mut taken = all(&shares, member);
+                taken.sort_unstable();
+                assert_eq!(taken, (0..pieces).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn the_most_pieces_fit() {
+        let shares = Shares::new(2);
+        shares.deal(MOST);
+        assert_eq!((shares.take(0), shares.take(1)), (Some(0), Some(MOST / 2)));
+    }
+
+    #[test]
+    fn a_thief_leaves_the_front_to_the_owner() {
+        let shares = Shares::new(2);
+        shares.deal(16);
+        (8..16).for_each(|piece| assert_eq!(shares.take(1), Some(piece)));
+        assert_eq!(shares.take(1), Some(4), "the back half of the other's eight");
+        assert_eq!((shares.take(0), shares.take(1)), (Some(0), Some(5)));
+    }
+
+    #[test]
+    fn members_at_once_get_each_piece_once() {
+        let shares = Shares::new(4);
+        for pieces in [3, 50, 5000] {
+            shares.deal(pieces);
+            let mut taken: Vec<u64> = std::thread::scope(|scope| {
+                let members = [0, 1, 2, 3].map(|member| {
+                    scope.spawn({
+                        let shares = &shares;
+                        move || all(shares, member)
+                    })
+                });
+                members.into_iter().flat_map(|member| member.join().unwrap()).collect()
+            });
+            taken.sort_unstable();
+            assert_eq!(taken, (0..pieces).collect::<Vec<_>>());
+        }
+    }
+}

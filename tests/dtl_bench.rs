@@ -1,0 +1,257 @@
+//! dtl-bench: each subcommand for a moment, its table, its JSON, its refusals. Not how fast anything is.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says why it was skipped"
+)]
+#![cfg(feature = "cli")]
+
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+const BENCH: &str = env!("CARGO_BIN_EXE_dtl-bench");
+const DTLRUN: &str = env!("CARGO_BIN_EXE_dtlrun");
+
+/// Runs it with no variables that the library or a launcher would set.
+fn run_by(launcher: &[&str], arguments: &[&str]) -> Output {
+    let words: Vec<&str> = launcher.iter().copied().chain([BENCH]).chain(arguments.iter().copied()).collect();
+    let mut command = Command::new(words[0]);
+    let ours = ["DTL_", "STEPMESH_", "OMPI_", "PMI", "MPI_", "SLURM_", "OMP_NUM"];
+    for (name, _) in std::env::vars_os() {
+        if ours.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command.args(&words[1..]).stdin(Stdio::null()).output().expect("it starts")
+}
+
+fn run(arguments: &[&str]) -> Output {
+    run_by(&[], arguments)
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The rows of a run that must succeed.
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_str(&out(output)).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// Each row has values of each side, in at least one regime, that are times.
+fn check_rows(all: &Value, count: usize, sides: &[&str]) {
+    let rows = all["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), count, "{all:#}");
+    for row in rows {
+        let regimes = row["regimes"].as_object().expect("regimes");
+        assert!(!regimes.is_empty() && row["test"].is_string() && row["unit"].is_string(), "{row:#}");
+        for values in regimes.values() {
+            let names: Vec<&String> = values.as_object().expect("sides").keys().collect();
+            assert_eq!(names, sides, "{row:#}");
+            for side in sides {
+                let of = |key: &str| values[side][key].as_f64().expect("a number");
+                assert!(of("count") >= 1.0 && of("best_ns") > 0.0, "{row:#}");
+                assert!(of("best_ns") <= of("p10_ns") && of("p10_ns") <= of("median_ns"), "{row:#}");
+            }
+        }
+    }
+}
+
+#[test]
+fn comm_between_processes() {
+    let arguments = ["comm", "-n", "2", "--quick", "--json", "--sizes", "8,4KiB,128KiB"];
+    let all = json(&run(&arguments));
+    check_rows(&all, 2 + 3 * 8, &["dtl"]);
+    assert_eq!((&all["kind"], &all["ranks"], &all["peer"]), (&"shm".into(), &2.into(), &Value::Null));
+    assert!(all["machine"]["cpu"].is_string() && all["machine"]["cpus"].as_u64() >= Some(1), "{all:#}");
+}
+
+#[test]
+fn comm_between_threads_and_more_ranks() {
+    let common = ["comm", "--quick", "--no-pin", "--sizes", "64"];
+    let threads = run(&[&common[..], &["--kind", "threads", "-n", "3", "--rounds", "2"]].concat());
+    let text = out(&threads);
+    assert!(threads.status.success() && text.contains("threads, 3 ranks"), "{threads:?}");
+    let rows = ["latency", "bandwidth", "bidirectional", "rate", "barrier", "allreduce", "bcast", "alltoall"];
+    for row in rows {
+        assert!(text.lines().any(|line| line.starts_with(row)), "no {row} in\n{text}");
+    }
+    let three =
+        json(&run_by(&[DTLRUN, "-n", "3"], &[&common[..], &["--json", "--only", "allgather"]].concat()));
+    check_rows(&three, 1, &["dtl"]);
+}
+
+#[test]
+fn comm_against_mpi() {
+    for name in ["openmpi", "mpich"] {
+        let mpirun = format!("mpirun.{name}");
+        let is_there = Command::new(&mpirun).arg("--version").output().is_ok();
+        if !is_there {
+            println!("skipped: {mpirun} is not installed");
+            continue;
+        }
+        let arguments = ["comm", "--vs", "mpi", "--quick", "--json", "--sizes", "64,32KiB"];
+        let all = json(&run_by(&[&mpirun, "-n", "2"], &arguments));
+        check_rows(&all, 2 + 2 * 8, &["dtl", "mpi"]);
+        assert!(all["peer"]["version"].as_str().expect("a text").len() > 5, "{all:#}");
+        // The library over the same MPI.
+        let arguments = [&arguments[..], &["--kind", "mpi", "--only", "latency,allreduce"]].concat();
+        let all = json(&run_by(&[&mpirun, "-n", "2"], &arguments));
+        check_rows(&all, 4, &["dtl", "mpi"]);
+        assert_eq!(all["kind"], "mpi");
+    }
+    // Each rank is alone for MPI.
+    let wrong = run_by(&[DTLRUN, "-n", "2"], &["comm", "--vs", "mpi", "--quick"]);
+    assert_eq!(wrong.status.code(), Some(1), "{wrong:?}");
+    assert!(
+        err(&wrong).contains("start all with that MPI's own mpirun") || err(&wrong).contains("no MPI"),
+        "{wrong:?}"
+    );
+}
+
+#[test]
+fn within_this_process() {
+    let quick = ["--quick", "--json"];
+    let of = |arguments: &[&str]| json(&run(&[arguments, &quick[..]].concat()));
+    check_rows(&of(&["alloc", "--sizes", "64,64KiB,1MiB"]), 3 + 2 + 2, &["dtl", "malloc"]);
+    check_rows(&of(&["call"]), 5, &["dtl", "bare"]);
+    check_rows(&of(&["copy", "--sizes", "1,4KiB", "--no-pin"]), 2, &["dtl", "memcpy"]);
+    let gomp = run(&[&["parallel_for", "--vs", "libgomp"], &quick[..]].concat());
+    if err(&gomp).contains("libgomp.so.1") {
+        println!("skipped: libgomp.so.1 is not installed");
+        check_rows(&of(&["parallel_for", "--threads", "3"]), 3, &["dtl"]);
+    } else {
+        check_rows(&json(&gomp), 3, &["dtl", "libgomp"]);
+    }
+}
+
+/// A folder of its own that ends with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("dtl-bench-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_report_of_files() {
+    let folder = Folder::new("files");
+    let sizes = ["--sizes", "1KiB,256KiB", "--only", "latency,bandwidth,barrier"];
+    let comm = run(&[&["comm", "-n", "2", "--quick", "--json"], &sizes[..]].concat());
+    fs::write(folder.file("comm.json"), &comm.stdout).unwrap();
+    fs::write(folder.file("call.json"), &run(&["call", "--quick", "--json"]).stdout).unwrap();
+    let files = [folder.file("comm.json"), folder.file("call.json")];
+    let output = run(&["report", &files[0], &files[1], "--output", &folder.file("out")]);
+    assert!(output.status.success() && err(&output).is_empty(), "{output:?}");
+    let page = folder.text("out/performance.md");
+    for part in [
+        "# Performance",
+        "kind shm, 2 ranks",
+        "| barrier |",
+        "| latency | 256 KiB | us |",
+        "| event_record |",
+    ] {
+        assert!(page.contains(part), "no {part} in\n{page}");
+    }
+    let named: Vec<&str> = page.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    assert!(named.len() >= 2 && named.iter().any(|file| file.contains("latency")), "{page}");
+    for file in named {
+        let picture = folder.text(&format!("out/{file}"));
+        assert!(
+            picture.starts_with("<svg") && picture.contains("dtl") && picture.contains(" KiB"),
+            "{picture}"
+        );
+    }
+    // What is no such file.
+    fs::write(folder.file("other.json"), "{}").unwrap();
+    let refused = run(&["report", &folder.file("other.json"), "--output", &folder.file("out")]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(err(&refused).contains("other.json: not what dtl-bench writes"), "{refused:?}");
+}
+
+#[test]
+fn a_report_that_runs_its_parts() {
+    let folder = Folder::new("parts");
+    let arguments = ["report", "--quick", "--only", "call,copy", "--output", &folder.file("")];
+    let output = run(&arguments);
+    assert!(output.status.success() && err(&output).contains("2 runs, about"), "{output:?}");
+    let page = folder.text("performance.md");
+    assert!(page.contains("## Copies: memcpy") && page.contains("| stream_query |"), "{page}");
+    check_rows(&serde_json::from_str(&folder.text("performance/copy.json")).unwrap(), 8, &["dtl", "memcpy"]);
+    // A launcher that fails is named with what it said; nothing is left of it.
+    let failing =
+        ["report", "--quick", "--only", "comm", "--mpirun", "A=1 /bin/false", "--output", &folder.file("")];
+    let output = run(&failing);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        err(&output).contains("A=1 /bin/false -n 2") && err(&output).contains("nothing could be"),
+        "{output:?}"
+    );
+    assert!(!folder.0.join("performance/mpi-1.json").exists());
+}
+
+/// Exit status, and a text that names what is wrong.
+#[test]
+fn what_it_refuses() {
+    let refused = |arguments: &[&str], status: i32, text: &str| {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {output:?}");
+        assert!(err(&output).contains(text) && out(&output).is_empty(), "{arguments:?}: {output:?}");
+    };
+    refused(&[], 2, "Usage");
+    refused(&["nothing"], 2, "nothing");
+    refused(&["comm"], 2, "-n 2");
+    refused(&["comm", "-n", "1"], 2, "1 is not in 2..");
+    refused(&["comm", "-n", "2", "--only", "latency,nothing"], 2, "nothing");
+    refused(&["comm", "-n", "2", "--sizes", "9GiB"], 2, "at most 1GiB");
+    refused(&["comm", "-n", "2", "--sizes", "7", "--only", "reduce"], 2, "multiples of 4");
+    refused(&["comm", "-n", "2", "--seconds", "0"], 2, "0.001");
+    refused(&["comm", "-n", "2", "--rounds", "0"], 2, "0 is not in 1..");
+    refused(&["comm", "-n", "2", "--vs", "pvm"], 2, "pvm");
+    refused(&["comm", "-n", "2", "--vs", "mpi"], 2, "mpirun -n 2 dtl-bench comm --vs mpi");
+    refused(&["comm", "--kind", "threads", "--vs", "mpi"], 2, "--kind threads");
+    refused(&["comm", "-n", "2", "--kind", "pigeons"], 1, "pigeons");
+    refused(&["alloc", "--sizes", "0"], 2, "at least 1 byte");
+    refused(&["copy", "--sizes", "many"], 2, "expected a size");
+    refused(&["call", "--sizes", "8"], 2, "--sizes");
+    refused(&["parallel_for", "--threads", "0"], 2, "0 is not in 1..");
+    refused(&["parallel_for", "--vs", "cilk"], 2, "cilk");
+    refused(&["parallel_for", "--no-pin"], 2, "--no-pin");
+    refused(&["report", "--mpirun", "A=1"], 2, "names no program");
+    refused(&["report", "--only", "everything"], 2, "everything");
+    refused(&["report", "/nowhere/a.json", "--output", "/proc"], 2, "--output /proc");
+    refused(&["report", "/nowhere/a.json", "--output", env!("CARGO_TARGET_TMPDIR")], 2, "/nowhere/a.json");
+    refused(&["report", "a.json", "--mpirun", "mpirun"], 2, "--mpirun");
+    let alone = run_by(&[DTLRUN, "-n", "1"], &["comm"]);
+    assert_eq!(alone.status.code(), Some(1), "{alone:?}");
+    assert!(err(&alone).contains("start two or more"), "{alone:?}");
+}

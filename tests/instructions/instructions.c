@@ -1,0 +1,187 @@
+/* Operations whose instructions are counted: each row is a function that repeats one of them. Run by run.sh under
+ * callgrind, which counts inside the functions row_… only; before, the same is done in warm_…, so that what happens
+ * once is not counted. One thread drives both ends of a communicator: nobody waits, no spinning is counted. C11. */
+#include <dtl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* run.sh reads this number. */
+enum { ROUNDS = 200 };
+
+#define ROW(name)                                                                                    \
+    static inline __attribute__((always_inline)) void do_##name(void);                               \
+    __attribute__((noinline)) static void warm_##name(void)                                          \
+    {                                                                                                \
+        do_##name();                                                                                 \
+    }                                                                                                \
+    __attribute__((noinline)) static void row_##name(void)                                           \
+    {                                                                                                \
+        __asm__ volatile("# counted"); /* or the compiler makes one function of both */              \
+        do_##name();                                                                                 \
+    }                                                                                                \
+    static inline __attribute__((always_inline)) void do_##name(void)
+
+static dtl_comm_t ends[2];
+static dtl_backend_t host;
+static dtl_executor_t alone;
+static dtl_stream_t stream;
+static dtl_event_t event;
+
+/* The slots of a backend that does nothing. */
+static dtl_status_t create_stream(void *self, int32_t device, uint64_t flags, void **out)
+{
+    (void)device, (void)flags;
+    *out = self;
+    return DTL_SUCCESS;
+}
+static dtl_status_t create_event(void *self, uint64_t flags, void **out)
+{
+    (void)flags;
+    *out = self;
+    return DTL_SUCCESS;
+}
+static dtl_status_t one(void *self, void *object)
+{
+    (void)self, (void)object;
+    return DTL_SUCCESS;
+}
+static dtl_status_t record(void *self, void *what, void *where)
+{
+    (void)self, (void)what, (void)where;
+    return DTL_SUCCESS;
+}
+static dtl_status_t query(void *self, void *what, int32_t *done)
+{
+    (void)self, (void)what;
+    *done = 1;
+    return DTL_SUCCESS;
+}
+
+static dtl_backend_t idle_backend(void)
+{
+    static int self;
+    dtl_backend_t out;
+    dtl_exec_vtable_t exec = DTL_EXEC_VTABLE_INIT;
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    exec.stream_create = create_stream, exec.stream_destroy = one, exec.stream_synchronize = one;
+    exec.event_create = create_event, exec.event_destroy = one, exec.event_record = record;
+    exec.event_query = query;
+    table.exec = &exec;
+    DTL_CHECK(dtl_backend_register("idle", &table, &self, 0, &out));
+    return out;
+}
+
+static dtl_status_t nothing(uint64_t begin, uint64_t end, void *user)
+{
+    (void)begin, (void)end, (void)user;
+    return DTL_SUCCESS;
+}
+
+/* A message of 8 bytes from one end to the other, into a receive that waits for it. */
+ROW(message_8)
+{
+    uint64_t there = 7, here = 0;
+    dtl_request_t requests[2];
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_comm_irecv(ends[1], &here, 1, DTL_DTYPE_UINT64, 0, 3, &requests[1]));
+        DTL_CHECK(dtl_comm_isend(ends[0], &there, 1, DTL_DTYPE_UINT64, 1, 3, &requests[0]));
+        DTL_CHECK(dtl_request_wait(requests[0], DTL_TIMEOUT_INFINITE, NULL));
+        DTL_CHECK(dtl_request_wait(requests[1], DTL_TIMEOUT_INFINITE, NULL));
+    }
+    if (here != there) abort();
+}
+
+/* The same when the message comes first. */
+ROW(unexpected_8)
+{
+    uint64_t there = 9, here = 0;
+    dtl_request_t requests[2];
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_comm_isend(ends[0], &there, 1, DTL_DTYPE_UINT64, 1, 3, &requests[0]));
+        DTL_CHECK(dtl_comm_irecv(ends[1], &here, 1, DTL_DTYPE_UINT64, 0, 3, &requests[1]));
+        DTL_CHECK(dtl_request_wait(requests[0], DTL_TIMEOUT_INFINITE, NULL));
+        DTL_CHECK(dtl_request_wait(requests[1], DTL_TIMEOUT_INFINITE, NULL));
+    }
+    if (here != there) abort();
+}
+
+/* A sum of one number on both ends, as a request. */
+ROW(allreduce_8)
+{
+    const int64_t mine[2] = {3, 4};
+    int64_t sums[2] = {0, 0};
+    for (int i = 0; i < ROUNDS; i++) {
+        dtl_request_t requests[2];
+        for (int rank = 0; rank < 2; rank++) {
+            DTL_CHECK(dtl_comm_iallreduce(ends[rank], &mine[rank], &sums[rank], 1, DTL_DTYPE_INT64, DTL_OP_SUM,
+                                          &requests[rank]));
+        }
+        /* Whichever waits for the other is asked again. */
+        for (int32_t done = 0; !done;) {
+            DTL_CHECK(dtl_request_test_all(2, requests, &done, NULL));
+        }
+    }
+    if (sums[0] != 7 || sums[1] != 7) abort();
+}
+
+static inline void pairs(uint64_t size)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        void *block = NULL;
+        DTL_CHECK(dtl_mem_alloc(host, DTL_MEMORY_HOST, size, 0, &block));
+        DTL_CHECK(dtl_mem_free(host, block));
+    }
+}
+ROW(alloc_free_64)
+{
+    pairs(64);
+}
+ROW(alloc_free_64k)
+{
+    pairs(65536);
+}
+
+/* A loop that does nothing on the one thread of its executor. */
+ROW(parallel_for_1)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_executor_parallel_for(alone, 0, 1, 1, nothing, NULL));
+    }
+}
+
+/* A call that ends in a backend's function which does nothing. */
+ROW(backend_call)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_event_record(event, stream));
+    }
+}
+
+int main(void)
+{
+    const dtl_backend_t idle = idle_backend();
+    dtl_executor_desc_t desc = DTL_EXECUTOR_DESC_INIT;
+    desc.kind = DTL_EXECUTOR_POOL, desc.threads = 1;
+    DTL_CHECK(dtl_comm_threads(2, DTL_TIMEOUT_INFINITE, ends));
+    DTL_CHECK(dtl_backend_get("host", &host));
+    DTL_CHECK(dtl_executor_create(host, &desc, &alone));
+    DTL_CHECK(dtl_stream_create(idle, 0, 0, &stream));
+    DTL_CHECK(dtl_event_create(idle, 0, &event));
+
+    warm_message_8(), row_message_8();
+    warm_unexpected_8(), row_unexpected_8();
+    warm_allreduce_8(), row_allreduce_8();
+    warm_alloc_free_64(), row_alloc_free_64();
+    warm_alloc_free_64k(), row_alloc_free_64k();
+    warm_parallel_for_1(), row_parallel_for_1();
+    warm_backend_call(), row_backend_call();
+
+    DTL_CHECK(dtl_event_destroy(event));
+    DTL_CHECK(dtl_stream_destroy(stream));
+    DTL_CHECK(dtl_executor_destroy(alone));
+    for (int rank = 0; rank < 2; rank++) {
+        DTL_CHECK(dtl_comm_destroy(ends[rank]));
+    }
+    DTL_CHECK(dtl_backend_unregister(idle));
+    return 0;
+}
