@@ -228,7 +228,7 @@ struct kind {
 static const struct kind kinds[] = {
     {"events", make_event, use_event, 1000000},      {"streams", make_stream, use_stream, 20000}, /* the dearest */
     {"executors", make_executor, use_executor, 180000}, {"kernels", make_kernel, use_kernel, 100000},
-    {"pools", make_pool, use_pool, 20000},
+    {"pools", make_pool, use_pool, 5000},
     {"requests", make_request, use_request, 100000}, {"communicators", make_comm, use_comm, 50000},
     {"backends", make_backend, use_backend, 50000}};
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])

@@ -20,10 +20,12 @@ fn entry(unit: usize) -> Option<&'static Link<Segment>> {
     ROOT.get(unit >> LEAF_BITS)?.get()?.0.get(unit % (1 << LEAF_BITS))
 }
 
-/// The segment that an address (any number) lies in.
+/// The segment that an address (any number) lies in. The last 2 MiB of a large mapping may be its own
+/// only in part: what follows there is somebody else's.
 #[inline]
 pub(super) fn find(addr: usize) -> Option<&'static Segment> {
-    entry(addr >> UNIT_BITS)?.get()
+    let segment = entry(addr >> UNIT_BITS)?.get()?;
+    (addr.wrapping_sub(segment.base.get()) < segment.bytes.get()).then_some(segment)
 }
 
 fn units(segment: &Segment) -> std::ops::Range<usize> {

@@ -26,7 +26,7 @@ fn blocks_are_aligned_and_found() {
             let align = 1_u64 << bits;
             let at = alloc(size, align, label(60)).expect("memory");
             assert_eq!(at.get() as u64 % align.max(ALIGNMENT), 0, "{size} {align}");
-            fill(at, size, 7);
+            fill(at, size.min(5000), 7);
             let found = Found { base: at.get(), size, kind: 1, tag: 60 };
             assert_eq!((find(at), find(at.offset(size as usize - 1))), (Some(found), Some(found)));
             assert_eq!(find(at.offset(size as usize)), None);
@@ -49,6 +49,11 @@ fn bad_frees_are_told_apart() {
             assert_eq!(free(at.offset(offset), label(61)), Freed::Inside);
         }
         assert_eq!(free(at, label(62)), Freed::Tagged(61));
+        if size == 3 << 20 {
+            // What follows in the same 2 MiB is not the allocator's.
+            assert_eq!(free(at.offset(3 << 20), label(61)), Freed::Foreign);
+            assert_eq!(find(at.offset(3 << 20)), None);
+        }
         assert_eq!(free(at, label(61)), Freed::Done);
         let again = free(at, label(61));
         // The addresses of one mapped for itself may be another test's by now.
@@ -110,7 +115,7 @@ fn many_threads_allocate_pass_on_and_end() {
             let send = send.clone();
             scope.spawn(move || {
                 let mut seed = thread + 1;
-                for round in 0..3000_u64 {
+                for round in 0..2000_u64 {
                     seed =
                         seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                     let size = 1 + (seed >> 33) % if round % 50 == 0 { 900_000 } else { 3000 };
@@ -137,7 +142,7 @@ fn many_threads_allocate_pass_on_and_end() {
         }
     });
     let now = stats(57);
-    assert_eq!((now.live_bytes, now.live_count, now.total_count), (0, 0, 12_000));
+    assert_eq!((now.live_bytes, now.live_count, now.total_count), (0, 0, 8000));
 }
 
 #[test]
@@ -178,11 +183,11 @@ fn what_is_kept_stays_within_the_budget() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     /// Against a model: live blocks never overlap, keep their bytes and are found from any byte.
     #[test]
-    fn blocks_are_apart(steps in proptest::collection::vec((0_usize..24, 1_u64..200_000, 0_u32..14, any::<u8>()), 1..300)) {
+    fn blocks_are_apart(steps in proptest::collection::vec((0_usize..24, 1_u64..80_000, 0_u32..14, any::<u8>()), 1..300)) {
         let mut slots = [None; 24];
         let mut live = BTreeMap::new();
         for (slot, size, align, value) in steps {
