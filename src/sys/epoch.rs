@@ -200,6 +200,31 @@ pub fn enter() -> Guard {
     Guard { record, outermost: true }
 }
 
+/// Whether [`visit`] may be used: entering needs no fence.
+#[must_use]
+pub fn is_cheap() -> bool {
+    !NEEDS_FENCE.load(Ordering::Relaxed)
+}
+
+/// As [`enter`], for a call of some nanoseconds that takes no reference and cannot unwind: `body` runs
+/// inside if this thread has a record and is outside. `None`: it was not run. Only where a value read
+/// in `body` says that [`is_cheap`] held (see `gate`); then the compiler's fence is enough. Leavers'
+/// errands are left to others, or to the next entry.
+#[inline(always)]
+pub fn visit<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    let record = unsafe { mine().as_ref() }?;
+    let seq = record.seq.load(Ordering::Relaxed);
+    if seq % 2 == 1 {
+        return None;
+    }
+    record.seq.store(seq + 1, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    let done = body();
+    record.seq.store(seq.wrapping_add(2), Ordering::Release);
+    done
+}
+
 #[cold]
 fn enter_nested(record: &'static Record) -> Guard {
     record.nested.store(record.nested.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
