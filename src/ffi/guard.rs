@@ -74,6 +74,31 @@ pub(super) fn wait<P>(
     })))
 }
 
+/// An entry that waits only if an attempt inside the epoch does not succeed.
+#[inline]
+pub(super) fn try_or_wait<T>(
+    attempt: impl FnOnce(&Guard) -> Result<Option<T>>,
+    wait: impl FnOnce() -> Result<T>,
+    finish_with: impl FnOnce(T) -> Result<()>,
+) -> dtl_status_t {
+    let inside = epoch::enter();
+    if !lifecycle::is_open() {
+        if let Err(error) = lifecycle::admit(super::host::builtin) {
+            return failed(error);
+        }
+    }
+    finish(catch_unwind(AssertUnwindSafe(|| {
+        let done = match attempt(&inside)? {
+            Some(done) => done,
+            None => {
+                let _waiting = inside.into_blocking();
+                wait()?
+            }
+        };
+        finish_with(done)
+    })))
+}
+
 /// An entry that may wait, on one object: `hold` takes it out of the epoch without sharing it.
 #[inline]
 pub(super) fn hold<T>(
