@@ -11,8 +11,10 @@
 
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_dtl-bench");
 const DTLRUN: &str = env!("CARGO_BIN_EXE_dtlrun");
@@ -217,6 +219,35 @@ fn a_report_that_runs_its_parts() {
         "{output:?}"
     );
     assert!(!folder.0.join("performance/mpi-1.json").exists());
+}
+
+/// A launcher is asked to end, and then ends its ranks, even if the report is killed.
+#[test]
+fn a_report_that_is_killed_ends_its_launcher() {
+    let folder = Folder::new("killed");
+    let (launcher, begun, ended) = (folder.file("launcher"), folder.0.join("begun"), folder.0.join("ended"));
+    let script = format!(
+        "#!/bin/sh\nsleep 60 &\ntrap 'kill $!; echo > {}; exit' TERM\necho > {}\nwait\n",
+        ended.display(),
+        begun.display()
+    );
+    fs::write(&launcher, script).unwrap();
+    let words = ["report", "--quick", "--only", "comm", "--mpirun", &format!("sh {launcher}"), "--output"];
+    let mut command = Command::new(BENCH);
+    command.args(words).arg(&folder.0).stdin(Stdio::null()).stderr(Stdio::null());
+    let mut report = command.spawn().unwrap();
+    let is_begun = comes(&begun);
+    report.kill().unwrap();
+    report.wait().unwrap();
+    assert!(is_begun && comes(&ended), "begun: {is_begun}");
+}
+
+fn comes(file: &Path) -> bool {
+    let begin = Instant::now();
+    while !file.exists() && begin.elapsed() < Duration::from_secs(30) {
+        sleep(Duration::from_millis(5));
+    }
+    file.exists()
 }
 
 /// Exit status, and a text that names what is wrong.

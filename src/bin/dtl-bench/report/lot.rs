@@ -3,6 +3,7 @@
 use super::run::Run;
 use crate::options::{Part, Report};
 use crate::out::{Outcome, Stop, complain};
+use dtl::sys::child::{self, Setup};
 use dtl::sys::dl::Module;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{self, File};
@@ -156,6 +157,8 @@ fn one(step: &Step, folder: &Path, bar: &ProgressBar, spent: f64) -> Outcome<Run
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).stdout(create(&kept)?).stderr(create(&said)?);
     command.envs(variables.iter().filter_map(|word| word.split_once('=')));
+    // Else ranks would go on without a report, and spoil what is measured next.
+    child::prepare(&mut command, Setup { is_launcher: true, ..Setup::default() });
     let child = command.spawn().map_err(|error| format!("{}: {error}", words[0]))?;
     let outcome = wait(child, step, bar, spent);
     let text = fs::read_to_string(&said).unwrap_or_default();
