@@ -285,4 +285,7 @@ fn what_it_refuses() {
     let alone = run_by(&[DTLRUN, "-n", "1"], &["comm"]);
     assert_eq!(alone.status.code(), Some(1), "{alone:?}");
     assert!(err(&alone).contains("start two or more"), "{alone:?}");
+    let other = run_by(&[DTLRUN, "-n", "2"], &["comm", "-n", "4", "--quick"]);
+    assert_eq!(other.status.code(), Some(2), "{other:?}");
+    assert!(err(&other).contains("-n 4, but the launcher started 2 rank(s)"), "{other:?}");
 }
