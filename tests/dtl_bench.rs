@@ -11,6 +11,7 @@
 
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
@@ -240,6 +241,45 @@ fn a_report_that_is_killed_ends_its_launcher() {
     report.kill().unwrap();
     report.wait().unwrap();
     assert!(is_begun && comes(&ended), "begun: {is_begun}");
+}
+
+/// /dev/full in the place of files that are written.
+#[test]
+fn a_report_on_a_full_disk() {
+    let folder = Folder::new("full");
+    let full = |name: &str| symlink("/dev/full", folder.file(name)).unwrap();
+    let report = |arguments: &[&str]| {
+        let output = run(&[&["report", "--output", &folder.file("")], arguments].concat());
+        assert!(err(&output).contains("No space left"), "{output:?}");
+        output
+    };
+    fs::create_dir(folder.file("performance")).unwrap();
+    fs::write(folder.file("performance.md"), "older").unwrap();
+    fs::write(folder.file("call.json"), &run(&["call", "--quick", "--json"]).stdout).unwrap();
+    // Nothing is measured if there is no room.
+    full("performance/.room");
+    let output = report(&["--only", "call"]);
+    assert!(output.status.code() == Some(2) && err(&output).starts_with("dtl-bench: --output"), "{output:?}");
+    // A part says why it failed.
+    full("performance/copy.json");
+    full("performance/copy.err");
+    let output = report(&["--quick", "--only", "copy"]);
+    assert!(
+        output.status.code() == Some(1) && err(&output).contains("standard output: No space"),
+        "{output:?}"
+    );
+    // The older page stays.
+    full("performance.new~");
+    let output = report(&[&folder.file("call.json")]);
+    assert!(
+        output.status.code() == Some(1) && err(&output).contains("performance.md: No space"),
+        "{output:?}"
+    );
+    assert!(folder.text("performance.md") == "older" && !folder.0.join("performance.new~").exists());
+    // A file that was cut.
+    fs::write(folder.file("call.json"), "{\"measured\": ").unwrap();
+    let output = run(&["report", "--output", &folder.file(""), &folder.file("call.json")]);
+    assert!(err(&output).contains("call.json: its end is missing"), "{output:?}");
 }
 
 fn comes(file: &Path) -> bool {
