@@ -464,6 +464,26 @@ static void check_tasks(dtl_executor_t executor) {
     CHECK_OK(dtl_event_destroy(alien));
 }
 
+static dtl_status_t wait_within_task(void *user) {
+    dtl_status_t status = dtl_executor_synchronize(*(dtl_executor_t *)user);
+    if (status != DTL_SUCCESS) CHECK(strstr(dtl_last_error(), "an executor cannot be waited for") != NULL);
+    return status;
+}
+
+static dtl_status_t wait_within_loop(uint64_t begin, uint64_t end, void *user) {
+    (void)begin, (void)end;
+    return wait_within_task(user);
+}
+
+/* What its own work gets that waits for the executor. */
+static void check_waits_within(dtl_executor_t executor, uint32_t kind) {
+    const dtl_status_t of_task = kind == DTL_EXECUTOR_INLINE ? DTL_SUCCESS : DTL_ERROR_INVALID_STATE;
+    const dtl_status_t of_loop = kind == DTL_EXECUTOR_SEQUENTIAL ? DTL_ERROR_INVALID_STATE : DTL_SUCCESS;
+    CHECK_STATUS(dtl_executor_parallel_for(executor, 0, 8, 1, wait_within_loop, &executor), of_loop);
+    CHECK_OK(dtl_executor_run_async(executor, wait_within_task, &executor, DTL_EVENT_NULL));
+    CHECK_STATUS(dtl_executor_synchronize(executor), of_task);
+}
+
 static void test_executors(void) {
     const uint32_t kinds[5] = {DTL_EXECUTOR_INLINE, DTL_EXECUTOR_SEQUENTIAL, DTL_EXECUTOR_POOL, DTL_EXECUTOR_POOL, 0};
     const uint32_t sizes[5] = {0, 0, 1, 4, 0};
@@ -482,6 +502,7 @@ static void test_executors(void) {
         check_loops(executor);
         check_reductions(executor, expected);
         check_tasks(executor);
+        check_waits_within(executor, info.kind);
         CHECK_OK(dtl_executor_run_async(executor, count_up, &count, DTL_EVENT_NULL));
         CHECK_OK(dtl_executor_destroy(executor)); /* what was started has run */
         CHECK(get(&count) == i + 1);
