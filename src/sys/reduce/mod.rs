@@ -169,8 +169,13 @@ fn ordered<T: Arithmetic + Ordered>(how: How, op: dtl_reduce_op_t) -> Option<Ker
     })
 }
 
+/// Of two equal integers either is the same bits.
 fn integer<T: Arithmetic + Ordered + Truth>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
-    ordered::<T>(how, op).or_else(|| bitwise(how, op)).or_else(|| logical::<T>(how, op))
+    match op {
+        DTL_OP_MIN => Some(kernel_of::<Min<T>>(how.0)),
+        DTL_OP_MAX => Some(kernel_of::<Max<T>>(how.0)),
+        _ => arithmetic::<T>(how, op).or_else(|| bitwise(how, op)).or_else(|| logical::<T>(how, op)),
+    }
 }
 
 /// Bits have no elements: one loop over bytes serves every integer.

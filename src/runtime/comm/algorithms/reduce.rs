@@ -11,14 +11,14 @@ use crate::runtime::comm::schedule::Schedule;
 use crate::sys::buf::Region;
 
 /// Bytes that fit the cache together with what they are folded with.
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 512 << 10;
 /// Most pieces of a collective; more data go in larger ones.
 const MOST_PIECES: usize = 256;
 /// Messages that a rank without parts to wait for sends at once.
 const AHEAD: usize = 8;
 
-/// Whole elements in pieces of about so many bytes: where each begins, and the length of all but the last. One empty piece
-/// if there are none.
+/// Whole elements in pieces of about so many bytes: where each begins, and the length of all but the last.
+/// One empty piece if there are none.
 fn pieces(len: usize, element: usize, bytes: usize) -> (impl Iterator<Item = usize>, usize) {
     let element = element.max(1);
     let piece = bytes.max(len / MOST_PIECES).div_ceil(element) * element;
@@ -27,7 +27,7 @@ fn pieces(len: usize, element: usize, bytes: usize) -> (impl Iterator<Item = usi
 
 /// Bytes of a piece that ranks share among them.
 fn shared_piece(ranks: i32) -> usize {
-    (ranks as usize * (64 << 10)).clamp(2 * PIECE, 4 << 20)
+    (ranks as usize * (64 << 10)).clamp(PIECE, 4 << 20)
 }
 
 pub(in crate::runtime::comm) fn reduce(
@@ -151,12 +151,17 @@ pub(in crate::runtime::comm) fn allreduce(
         return doubling(s, g, (send, recv));
     }
     let (starts, piece) = pieces(send.len(), element, shared_piece(g.size));
-    let other = s.scratch(if how == Algorithm::Rabenseifner { piece.min(send.len()) } else { 0 })?;
+    let largest = piece.min(send.len());
+    let room = match how {
+        Algorithm::Rabenseifner => largest,
+        _ => COLLECTED * (largest / element.max(1)).div_ceil(g.size as usize) * element,
+    };
+    let room = s.scratch(room)?;
     for start in starts {
         let piece = (send.part(start, piece), recv.part(start, piece));
         match how {
-            Algorithm::Rabenseifner => halving_doubling(s, g, element, piece, other),
-            _ => pairwise_ring(s, g, element, piece)?,
+            Algorithm::Rabenseifner => halving_doubling(s, g, element, piece, room),
+            _ => pairwise_ring(s, g, element, piece, room),
         }
     }
     Ok(())
@@ -336,11 +341,10 @@ fn halving_doubling(
 
 /// Each rank collects its share from everybody, folds it in the order of ranks, then the shares go
 /// round the ring.
-fn pairwise_ring(s: &mut Schedule, g: Group, element: usize, (send, recv): (Region, Region)) -> Result<()> {
+fn pairwise_ring(s: &mut Schedule, g: Group, element: usize, (send, recv): (Region, Region), room: Region) {
     let part = |whole: Region, rank: i32| share(whole, rank, g.size, element);
-    collect(s, g, |rank| part(send, rank), part(recv, g.rank))?;
+    collect(s, g, |rank| part(send, rank), part(recv, g.rank), room);
     ring(s, g, part(recv, g.rank), |rank| part(recv, rank));
-    Ok(())
 }
 
 /// Folds everybody's blocks; rank r gets block r, whose length `recv` says.
@@ -351,17 +355,22 @@ pub(in crate::runtime::comm) fn reduce_scatter(
     recv: Region,
 ) -> Result<()> {
     let block = |rank: i32| blocks.get(rank as usize).copied().unwrap_or(Region::EMPTY);
-    collect(s, g, block, recv)
+    let room = s.scratch(COLLECTED * recv.len())?;
+    collect(s, g, block, recv, room);
+    Ok(())
 }
+
+/// Parts that `collect` needs room for.
+const COLLECTED: usize = 3;
 
 /// Everybody's part for this rank, folded into `result`. `result` may be part of what is sent. Parts are
 /// folded as they come: those of the ranks below onto our own from there down, those of the ranks above
 /// from the last down.
-fn collect(s: &mut Schedule, g: Group, sent: impl Fn(i32) -> Region, result: Region) -> Result<()> {
-    let len = result.len();
+fn collect(s: &mut Schedule, g: Group, sent: impl Fn(i32) -> Region, result: Region, room: Region) {
+    let part = |index: usize| room.part(index * result.len(), result.len());
     let is_free = !(0..g.size).any(|rank| sent(rank).overlaps(result));
-    let lower = if is_free { result } else { s.scratch(len)? };
-    let (upper, other) = (s.scratch(len)?, s.scratch(len)?);
+    let lower = if is_free { result } else { part(0) };
+    let (upper, other) = (part(1), part(2));
     s.copy(lower, sent(g.rank));
     for distance in 1..g.size {
         let (to, from) = (g.after(distance), g.after(-distance));
@@ -379,7 +388,6 @@ fn collect(s: &mut Schedule, g: Group, sent: impl Fn(i32) -> Region, result: Reg
     }
     s.copy(result, lower);
     s.round();
-    Ok(())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::runtime::comm::types::{Reduction, reduction};
 use crate::sys::buf::Scratch;
 
 /// Words that go in several pieces, the last of them short.
-const MANY: usize = 70_000;
+const MANY: usize = 140_000;
 const ELEMENT: usize = 8;
 
 fn with(op: i32) -> Reduction {
