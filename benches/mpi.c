@@ -149,12 +149,12 @@ int main(int argc, char **argv)
         printf("|---|--:|--:|--:|--:|--:|--:|\n");
     }
     row("send, recv (ping-pong)", mpi_blocking, dtl_blocking, 8, 4);
-    row("isend, irecv, 2 waits (exchange)", mpi_nonblocking, dtl_nonblocking, 8, 2);
-    row("irecv, send, wait (to itself)", mpi_self, dtl_self, 8, 2);
+    row("isend, irecv, 2 waits (exchange)", mpi_nonblocking, dtl_nonblocking, 8, 4);
+    row("irecv, send, wait (to itself)", mpi_self, dtl_self, 8, 3);
     row("allreduce", mpi_allreduce, dtl_allreduce, 8, 1);
     row("send, recv (ping-pong)", mpi_blocking, dtl_blocking, 1 << 16, 4);
     row("send, recv (ping-pong)", mpi_blocking, dtl_blocking, 1 << 20, 4);
-    row("isend, irecv, 2 waits (exchange)", mpi_nonblocking, dtl_nonblocking, 1 << 16, 2);
+    row("isend, irecv, 2 waits (exchange)", mpi_nonblocking, dtl_nonblocking, 1 << 16, 4);
     row("allreduce", mpi_allreduce, dtl_allreduce, 1 << 16, 1);
     CHECK(dtl_comm_destroy(comm));
     MPI_Finalize();

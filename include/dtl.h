@@ -277,6 +277,19 @@ typedef struct dtl_message_t {
 #define DTL_MESSAGE_NULL ((dtl_message_t){0})
 #endif
 
+/// Memory of a backend that is kept for later allocations (Equivalent: cudaMemPool_t).
+typedef struct dtl_pool_t {
+    /// Opaque. 0 = null.
+    uint64_t id;
+} dtl_pool_t;
+
+/// The null dtl_pool_t.
+#ifdef __cplusplus
+#define DTL_POOL_NULL (dtl_pool_t{})
+#else
+#define DTL_POOL_NULL ((dtl_pool_t){0})
+#endif
+
 /* -----------------------------------------------------------------------------------------------
  * Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
  * -------------------------------------------------------------------------------------------- */
@@ -592,9 +605,11 @@ typedef struct dtl_mem_stats_t {
     uint32_t reserved;
     /// Bytes allocated now.
     uint64_t live_bytes;
-    /// Most bytes ever allocated at once.
+    /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else it
+    /// may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each thread.
     uint64_t peak_bytes;
-    /// Bytes taken from the system to serve them (at least live_bytes).
+    /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its pools,
+    /// and what is kept without use.
     uint64_t reserved_bytes;
     /// Allocations alive now.
     uint64_t live_count;
@@ -604,6 +619,22 @@ typedef struct dtl_mem_stats_t {
 
 /// Initial value of a dtl_mem_stats_t.
 #define DTL_MEM_STATS_INIT {sizeof(dtl_mem_stats_t), 0, 0, 0, 0, 0, 0}
+
+/// What `dtl_pool_create` makes. Start from DTL_POOL_DESC_INIT.
+typedef struct dtl_pool_desc_t {
+    /// sizeof(dtl_pool_desc_t), set by DTL_POOL_DESC_INIT.
+    uint32_t struct_size;
+    /// Must be 0.
+    uint32_t reserved;
+    /// Most bytes that the pool keeps without use; what is freed beyond goes back to the backend.
+    /// 0 = 256 MiB, UINT64_MAX = everything. Without effect for the kinds HOST, DEVICE and MANAGED of
+    /// backend "host": their memory is kept for all pools and dtl_mem_alloc together, within one budget
+    /// (DTL_MEMORY_KEEP).
+    uint64_t keep_bytes;
+} dtl_pool_desc_t;
+
+/// Initial value of a dtl_pool_desc_t.
+#define DTL_POOL_DESC_INIT {sizeof(dtl_pool_desc_t), 0, 0}
 
 /// What `dtl_mem_query` tells of a pointer. Start from DTL_MEM_INFO_INIT.
 typedef struct dtl_mem_info_t {
@@ -1689,7 +1720,9 @@ DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t
 /// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED or a registered kind.
 /// @param size_bytes  at least 1.
 /// @param alignment   a power of two in bytes; 0 = the kind's own (host: 64).
-/// @param out         its first byte. Yours until dtl_mem_free with the same backend; not zeroed.
+/// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
+///                    zeroed. Of the host: in a block of up to 63 bytes more (sizes up to 256), above at
+///                    most a quarter more; what is freed is kept within a budget (see dtl_mem_trim).
 /// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
 ///         unregistering the backend. *out is written on success only.
@@ -1715,6 +1748,14 @@ DTL_NODISCARD dtl_status_t dtl_mem_kind_info(dtl_backend_t backend, dtl_enum_wor
 /// @param out_stats  start from DTL_MEM_STATS_INIT.
 DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t *out_stats);
 
+/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Only for
+/// backend "host" something is kept: up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
+/// most that was used), besides the slabs that threads allocate from. What the calling thread and threads
+/// that have ended keep goes at once, what others keep within their next 256 frees.
+///
+/// Equivalent: malloc_trim.
+DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
+
 /// Tells which allocation a pointer lies in.
 ///
 /// @param ptr       any address; it is not read.
@@ -1722,6 +1763,63 @@ DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t 
 /// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
+
+/* -----------------------------------------------------------------------------------------------
+ * Pools of memory: create, allocate, free, trim, count.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Creates a pool: memory of a backend that is kept when it is freed and given out again, which is
+/// faster than asking the backend each time. Every backend has pools, also a registered one: its table
+/// knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at most a quarter.
+///
+/// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator, as
+/// dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 63 of them
+/// at once. Other pools have a lock each.
+///
+/// @param backend  its memory on the calling thread's current device.
+/// @param kind     as for dtl_mem_alloc.
+/// @param desc     NULL = all defaults.
+/// @param out      the pool; destroy it with dtl_pool_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
+/// Equivalent: cudaMemPoolCreate.
+DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_t kind,
+    const dtl_pool_desc_t *desc, dtl_pool_t *out);
+
+/// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
+///
+/// @param size_bytes  at least 1.
+/// @param alignment   a power of two in bytes; 0 = 64, which is the least.
+/// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
+/// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
+///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
+/// Equivalent: cudaMallocFromPoolAsync, without a stream.
+DTL_NODISCARD dtl_status_t dtl_pool_alloc(dtl_pool_t pool, uint64_t size_bytes,
+    uint64_t alignment, void **out);
+
+/// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still use it.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first byte,
+///         another pool's or dtl_mem_alloc's); nothing is freed.
+DTL_NODISCARD dtl_status_t dtl_pool_free(dtl_pool_t pool, void *ptr);
+
+/// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For the
+/// plain kinds of the host it is as dtl_mem_trim, if more than keep_bytes are kept.
+///
+/// @return a failure of the backend's free; the rest is given back all the same.
+/// Equivalent: cudaMemPoolTrimTo.
+DTL_NODISCARD dtl_status_t dtl_pool_trim(dtl_pool_t pool, uint64_t keep_bytes);
+
+/// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what the
+/// pool has from its backend; for the plain kinds of the host, which share it, live_bytes.
+///
+/// @param out_stats  start from DTL_MEM_STATS_INIT.
+DTL_NODISCARD dtl_status_t dtl_pool_stats(dtl_pool_t pool, dtl_mem_stats_t *out_stats);
+
+/// Destroys a pool and gives what it keeps back. The null pool: nothing happens.
+///
+/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A block that
+///         another thread allocates at the same moment goes with the pool.)
+DTL_NODISCARD dtl_status_t dtl_pool_destroy(dtl_pool_t pool);
 
 /* -----------------------------------------------------------------------------------------------
  * Copies and fills.

@@ -82,6 +82,44 @@ template <class T> class buffer {
     dtl_backend_t backend_{};
 };
 
+/// Memory of a backend that is kept for later allocations. Its blocks are freed before it ends (else it
+/// stays until dtl::finalize).
+class pool {
+  public:
+    /// @param keep_bytes  most that is kept without use; 0 = 256 MiB. See dtl_pool_desc_t.
+    explicit pool(dtl_enum_word_t kind = DTL_MEMORY_HOST, uint64_t keep_bytes = 0, backend_ref backend = {})
+    {
+        dtl_pool_desc_t desc = DTL_POOL_DESC_INIT;
+        desc.keep_bytes = keep_bytes;
+        dtl_pool_t handle;
+        check(dtl_pool_create(backend.get(), kind, &desc, &handle));
+        handle_.reset(handle);
+    }
+
+    dtl_pool_t get() const noexcept { return handle_.get(); }
+
+    void *allocate(uint64_t size_bytes, uint64_t alignment = 0) const
+    {
+        void *first = nullptr;
+        check(dtl_pool_alloc(get(), size_bytes, alignment, &first));
+        return first;
+    }
+    void deallocate(void *first) const { check(dtl_pool_free(get(), first)); }
+
+    /// Gives what is kept beyond `keep_bytes` back to the backend.
+    void trim(uint64_t keep_bytes = 0) const { check(dtl_pool_trim(get(), keep_bytes)); }
+
+    dtl_mem_stats_t stats() const
+    {
+        dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
+        check(dtl_pool_stats(get(), &stats));
+        return stats;
+    }
+
+  private:
+    detail::owned<dtl_pool_t, dtl_pool_destroy> handle_;
+};
+
 } // namespace dtl
 
 #endif

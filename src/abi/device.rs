@@ -102,14 +102,31 @@ pub struct dtl_mem_stats_t {
     pub reserved: u32,
     /// Bytes allocated now.
     pub live_bytes: u64,
-    /// Most bytes ever allocated at once.
+    /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else it
+    /// may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each thread.
     pub peak_bytes: u64,
-    /// Bytes taken from the system to serve them (at least live_bytes).
+    /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its pools,
+    /// and what is kept without use.
     pub reserved_bytes: u64,
     /// Allocations alive now.
     pub live_count: u64,
     /// Allocations made in all.
     pub total_count: u64,
+}
+
+/// What `dtl_pool_create` makes. Start from DTL_POOL_DESC_INIT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_pool_desc_t {
+    /// sizeof(dtl_pool_desc_t), set by DTL_POOL_DESC_INIT.
+    pub struct_size: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// Most bytes that the pool keeps without use; what is freed beyond goes back to the backend.
+    /// 0 = 256 MiB, UINT64_MAX = everything. Without effect for the kinds HOST, DEVICE and MANAGED of
+    /// backend "host": their memory is kept for all pools and dtl_mem_alloc together, within one budget
+    /// (DTL_MEMORY_KEEP).
+    pub keep_bytes: u64,
 }
 
 /// What `dtl_mem_query` tells of a pointer. Start from DTL_MEM_INFO_INIT.

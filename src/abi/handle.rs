@@ -16,7 +16,8 @@ handle_traits!(
     dtl_kernel_t,
     dtl_comm_t,
     dtl_request_t,
-    dtl_message_t
+    dtl_message_t,
+    dtl_pool_t
 );
 
 /// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
@@ -84,6 +85,14 @@ pub struct dtl_request_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_message_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// Memory of a backend that is kept for later allocations (Equivalent: cudaMemPool_t).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_pool_t {
     /// Opaque. 0 = null.
     pub id: u64,
 }

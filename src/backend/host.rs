@@ -9,10 +9,11 @@ use crate::runtime::backend::{Availability, Device, Memory, Place, Presence, Tra
 use crate::runtime::copy_text;
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
-use crate::sys::{machine, mem};
+use crate::sys::{heap, machine, mem};
 
 /// Every host allocation starts on a cache line.
-const ALIGNMENT: u64 = 64;
+const ALIGNMENT: u64 = heap::ALIGNMENT;
+const PAGE: u64 = 4096;
 
 /// The backend named "host".
 #[must_use]
@@ -20,6 +21,7 @@ pub fn backend() -> Backend {
     let mut backend = Backend::new(c"host", 0, true, Box::new(Host));
     backend.device = Some(Box::new(Host));
     backend.memory = Some(Box::new(Host));
+    backend.plain_memory = true;
     backend.transfer = Some(Box::new(Host));
     backend
 }
@@ -67,33 +69,35 @@ impl Device for Host {
     }
 }
 
+/// Page-locked memory has pages of its own: unlocking it must not unlock its neighbours.
+fn pages(size: u64, align: u64) -> (u64, u64) {
+    (size.next_multiple_of(PAGE), align.max(PAGE))
+}
+
+/// Page-locked memory. The other kinds are plain memory of the process.
 impl Memory for Host {
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
         check_kind(kind)?;
-        let Some(addr) = mem::alloc(size, align.max(ALIGNMENT)) else {
+        let (room, align) = pages(size, align);
+        let Some(addr) = mem::alloc(room, align) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes of host memory aligned to {align}");
         };
-        if kind == DTL_MEMORY_PINNED {
-            // The limit (RLIMIT_MEMLOCK) is often small: unlocked memory works as well, only slower.
-            if let Err(why) = mem::lock(addr, size) {
-                let gone = crate::runtime::explain::degraded(
-                    "pinned host memory",
-                    &format!("not page-locked: {why}"),
-                );
-                if let Err(error) = gone {
-                    mem::free(addr, size, align.max(ALIGNMENT));
-                    return Err(error);
-                }
+        // The limit (RLIMIT_MEMLOCK) is often small: unlocked memory works as well, only slower.
+        if let Err(why) = mem::lock(addr, room) {
+            let gone =
+                crate::runtime::explain::degraded("pinned host memory", &format!("not page-locked: {why}"));
+            if let Err(error) = gone {
+                mem::free(addr, room, align);
+                return Err(error);
             }
         }
         Ok(addr)
     }
 
-    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
-        if kind == DTL_MEMORY_PINNED {
-            mem::unlock(addr, size);
-        }
-        mem::free(addr, size, align.max(ALIGNMENT));
+    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+        let (room, align) = pages(size, align);
+        mem::unlock(addr, room);
+        mem::free(addr, room, align);
         Ok(())
     }
 

@@ -102,7 +102,10 @@ impl<P: PartialEq, U> Matcher<P, U> {
             DTL_ANY_SOURCE => Some(&mut self.posted_any),
             source => self.make_queues(source).map(|queues| &mut queues.posted),
         };
-        if let Some(queue) = queue {
+        let Some(queue) = queue else { return };
+        if queue.back().is_none_or(|last| last.serial < posted.serial) {
+            queue.push_back(posted);
+        } else {
             let later = queue.iter().rev().take_while(|other| other.serial > posted.serial).count();
             queue.insert(queue.len() - later, posted);
         }
@@ -137,7 +140,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// The same with its place, to [`Matcher::put`] it back if the message does not come after all.
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<Posted<P>> {
         let (any, index) = self.find_posted(source, word)?;
-        self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?.remove(index)
+        take(self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?, index)
     }
 
     /// Queues a message; ask [`Matcher::take_posted`] first.
@@ -173,7 +176,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
     /// Takes the message that this receive gets.
     pub fn take_unexpected(&mut self, select: &Selector) -> Option<Message<U>> {
         let (source, index) = self.find_unexpected(select)?;
-        self.queues_mut(source)?.unexpected.remove(index)
+        take(&mut self.queues_mut(source)?.unexpected, index)
     }
 
     /// Withdraws a posted receive that names this source (or any); false if it is not (or no more)
@@ -204,6 +207,11 @@ impl<P: PartialEq, U> Matcher<P, U> {
         let index = queue.iter().position(|message| is(&message.what))?;
         queue.remove(index)
     }
+}
+
+/// Takes one out of a queue: mostly the first.
+fn take<T>(queue: &mut VecDeque<T>, index: usize) -> Option<T> {
+    if index == 0 { queue.pop_front() } else { queue.remove(index) }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The wrapper of every entry: gate, epoch, panics, the thread's last error.
 
+use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
-use crate::runtime::lifecycle;
+use crate::runtime::{lifecycle, plain};
 use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
 use crate::sys::slab::Held;
@@ -18,6 +19,29 @@ thread_local! {
 /// Texts of calls that failed in threads whose own place is gone. They stay, as somebody may read them.
 static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
 const MOST_LAST_WORDS: usize = 64;
+
+/// The usual case of an entry of some nanoseconds, on a backend's plain memory: `body` must not be able
+/// to panic. `None`: it is not that case, or `body` says so; take another wrapper.
+#[inline(always)]
+pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>) -> Option<T> {
+    epoch::visit(|| if lifecycle::is_open_for(backend) { body() } else { None })
+}
+
+/// The end of a quick entry that has done its work. If something is `due`, it is done here: out of
+/// line, so that the usual case calls nothing.
+#[inline(always)]
+pub(super) fn quick_end(due: bool) -> dtl_status_t {
+    if due { afterwards() } else { DTL_SUCCESS }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn afterwards() -> dtl_status_t {
+    call(|_| {
+        plain::look_after();
+        Ok(())
+    })
+}
 
 /// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.
 #[inline]
@@ -47,6 +71,31 @@ pub(super) fn wait<P>(
         let pinned = pin(&inside)?;
         let _waiting = inside.into_blocking();
         body(pinned)
+    })))
+}
+
+/// An entry that waits only if an attempt inside the epoch does not succeed.
+#[inline]
+pub(super) fn try_or_wait<T>(
+    attempt: impl FnOnce(&Guard) -> Result<Option<T>>,
+    wait: impl FnOnce() -> Result<T>,
+    finish_with: impl FnOnce(T) -> Result<()>,
+) -> dtl_status_t {
+    let inside = epoch::enter();
+    if !lifecycle::is_open() {
+        if let Err(error) = lifecycle::admit(super::host::builtin) {
+            return failed(error);
+        }
+    }
+    finish(catch_unwind(AssertUnwindSafe(|| {
+        let done = match attempt(&inside)? {
+            Some(done) => done,
+            None => {
+                let _waiting = inside.into_blocking();
+                wait()?
+            }
+        };
+        finish_with(done)
     })))
 }
 

@@ -18,6 +18,8 @@ pub mod device;
 
 pub mod memory;
 
+pub mod pool;
+
 pub mod transfer;
 
 pub mod stream;

@@ -27,13 +27,10 @@ pub unsafe extern "C" fn dtl_request_wait(
     timeout_ns: u64,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::wait(
+    guard::try_or_wait(
         |inside| wait::test(inside, request),
-        |asked| {
-            let (done, result) = match asked {
-                Some(outcome) => outcome,
-                None => wait::wait_on(request, timeout_ns)?,
-            };
+        || wait::wait_on(request, timeout_ns),
+        |(done, result)| {
             put_info(info, &done)?;
             result
         },

@@ -318,6 +318,10 @@ pub trait Transport: Send + Sync {
     fn size(&self) -> i32;
     /// Starts a send; the region stays valid and unchanged until it is done.
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId>;
+    /// The same, for who does not ask after one that is over at once: `None`.
+    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
+        self.isend(data, dest, word, mode).map(Some)
+    }
     /// Starts a receive into the region.
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
     /// Makes progress and looks for the message that a receive would take now; it stays.

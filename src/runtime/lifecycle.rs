@@ -1,7 +1,8 @@
 //! Init, finalize, fork: whether calls may pass.
 
 use super::settings::{self, Settings};
-use super::{Shutdown, explain, log, plugins, registry};
+use super::{Shutdown, explain, log, plain, plugins, registry};
+use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::lock::Mutex;
 use crate::sys::{epoch, gate, trust};
@@ -38,6 +39,13 @@ impl Count {
 #[must_use]
 pub fn is_open() -> bool {
     GATE.state() == gate::OPEN
+}
+
+/// Whether the library is open and serves this backend's plain memory: all that the shortest calls ask.
+#[inline(always)]
+#[must_use]
+pub fn is_open_for(backend: dtl_backend_t) -> bool {
+    backend.id != 0 && GATE.pass() == backend.id
 }
 
 /// Lets a call pass, initialising at the first one.
@@ -141,7 +149,9 @@ fn open(settings: &Settings, builtins: Builtins) -> Result<()> {
 }
 
 fn set_gate(state: u32) -> Result<()> {
-    if GATE.set(state) {
+    // The shortest calls need to enter without a fence; the others do not look at the pass.
+    let has_pass = state == gate::OPEN && epoch::is_cheap();
+    if GATE.set_with_pass(state, if has_pass { plain::home().id } else { 0 }) {
         return Ok(());
     }
     Err(Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no page for the library's state"))

@@ -1,17 +1,19 @@
 //! Memory: allocation through a backend, and the ledger that knows every live allocation.
 //!
 //! The ledger answers "what is this pointer?" for copies and `dtl_mem_query`. It holds only what
-//! was allocated here; a pointer that it does not know is plain host memory.
+//! was allocated here; a pointer that it does not know is plain host memory. What `plain` serves is
+//! not in it: the allocator knows its blocks itself.
 
 use super::backend::{Memory, Place};
 use super::registry::{self, Backend};
-use super::{copy_text, device};
+use super::{copy_text, device, plain};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
+use crate::sys::heap::{self, Label};
 use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,25 +63,42 @@ impl Usage {
         unused
     }
 
-    fn grew(&self, bytes: u64) {
+    /// `with_plain`: the peak is that of the plain memory and this together.
+    fn grew(&self, bytes: u64, with_plain: bool) {
+        if with_plain {
+            heap::count_bytes(plain::NO_POOL, bytes as i64);
+        }
         let live = self.live_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak_bytes.fetch_max(live, Ordering::Relaxed);
         self.total_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn shrank(&self, bytes: u64) {
+    fn shrank(&self, bytes: u64, with_plain: bool) {
+        if with_plain {
+            heap::count_bytes(plain::NO_POOL, -(bytes as i64));
+        }
         self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.live_count.fetch_sub(1, Ordering::Release);
     }
 }
 
+/// What the ledger knows of an allocation.
 #[derive(Clone, Copy)]
-struct Allocation {
-    backend: dtl_backend_t,
-    device: i32,
-    kind: dtl_enum_word_t,
-    size: u64,
-    align: u64,
+pub struct Allocation {
+    /// Whose memory it is.
+    pub backend: dtl_backend_t,
+    /// The device it was allocated on.
+    pub device: i32,
+    /// Its kind.
+    pub kind: dtl_enum_word_t,
+    /// The bytes that were asked for.
+    pub size: u64,
+    /// The bytes that the backend was asked for.
+    pub room: u64,
+    /// The alignment that the backend was asked for.
+    pub align: u64,
+    /// The handle of the pool that it belongs to; 0 = none.
+    pub pool: u64,
 }
 
 /// Every live allocation by its first byte.
@@ -87,6 +106,12 @@ static LEDGER: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new()
 
 /// The allocation that holds the address, and its first byte.
 fn find(addr: Addr) -> Option<(usize, Allocation)> {
+    if let Some(found) = heap::find(addr) {
+        let kind = plain::kind(found.kind);
+        let (backend, size) = (plain::home(), found.size);
+        let allocation = Allocation { backend, device: 0, kind, size, room: size, align: 1, pool: 0 };
+        return Some((found.base, allocation));
+    }
     let ledger = LEDGER.read();
     let (&base, allocation) = ledger.range(..=addr.get()).next_back()?;
     ((addr.get() - base) as u64 <= allocation.size.saturating_sub(1)).then_some((base, *allocation))
@@ -95,6 +120,29 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
 /// Allocates on the calling thread's current device.
 pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
     let memory = backend.memory()?;
+    let align = check(size, align)?;
+    if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
+        return plain::alloc(code, plain::NO_POOL, size, align);
+    }
+    let device = device::get_or_first(backend)?;
+    backend.memory_use.begin(backend)?;
+    match allocate(backend, memory, kind, size, align) {
+        Ok(addr) => {
+            let home = backend.handle();
+            let allocation = Allocation { backend: home, device, kind, size, room: size, align, pool: 0 };
+            backend.memory_use.grew(size, plain::serves(backend.handle()));
+            LEDGER.write().insert(addr.get(), allocation);
+            Ok(addr)
+        }
+        Err(error) => {
+            backend.memory_use.give_up();
+            Err(error)
+        }
+    }
+}
+
+/// Checks size and alignment; the alignment to ask for.
+pub fn check(size: u64, align: u64) -> Result<u64> {
     let align = if align == 0 { 1 } else { align };
     if !align.is_power_of_two() || align > 1 << 30 {
         return fail!(
@@ -109,20 +157,7 @@ pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) ->
             isize::MAX as u64 - align
         );
     }
-    let device = device::get_or_first(backend)?;
-    backend.memory_use.begin(backend)?;
-    match allocate(backend, memory, kind, size, align) {
-        Ok(addr) => {
-            let allocation = Allocation { backend: backend.handle(), device, kind, size, align };
-            backend.memory_use.grew(size);
-            LEDGER.write().insert(addr.get(), allocation);
-            Ok(addr)
-        }
-        Err(error) => {
-            backend.memory_use.give_up();
-            Err(error)
-        }
-    }
+    Ok(align)
 }
 
 fn allocate(
@@ -151,34 +186,79 @@ pub fn free(backend: &Backend, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
     }
-    let allocation = {
-        let mut ledger = LEDGER.write();
-        match ledger.get(&addr.get()) {
-            Some(allocation) if allocation.backend == backend.handle() => ledger.remove(&addr.get()),
-            Some(_) => {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "{addr:?} belongs to another backend than {}",
-                    backend.name()
-                );
-            }
-            None => None,
+    let is_home = plain::serves(backend.handle());
+    if is_home {
+        let freed = heap::free(addr, Label::new(0, plain::NO_POOL));
+        if freed == heap::Freed::Done {
+            return Ok(());
         }
-    };
-    let Some(allocation) = allocation else {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{addr:?} is no live allocation of backend {} (freed twice, or not its first byte?)",
-            backend.name()
-        );
-    };
-    let freed =
-        backend.memory().and_then(|m| m.free(allocation.kind, addr, allocation.size, allocation.align));
+        if let Some(error) = plain::refusal(freed, addr, &format!("backend {}", backend.name())) {
+            return Err(error);
+        }
+    }
+    let allocation = leave(addr, backend, 0)?;
+    let freed = give(backend, &allocation, addr);
     match freed {
-        Ok(()) => backend.memory_use.shrank(allocation.size),
-        Err(_) => drop(LEDGER.write().insert(addr.get(), allocation)), // still there: try again
+        Ok(()) => backend.memory_use.shrank(allocation.size, is_home),
+        Err(_) => enter(addr, allocation), // still there: try again
     }
     freed
+}
+
+/// Enters an allocation into the ledger.
+pub fn enter(addr: Addr, allocation: Allocation) {
+    LEDGER.write().insert(addr.get(), allocation);
+}
+
+/// Takes an allocation of a backend and pool out of the ledger.
+pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
+    let mut ledger = LEDGER.write();
+    let found = ledger.get(&addr.get()).copied();
+    match found {
+        Some(found) if found.backend == backend.handle() && found.pool == pool => {
+            ledger.remove(&addr.get());
+            return Ok(found);
+        }
+        _ => drop(ledger),
+    }
+    let text = match found {
+        Some(found) if found.backend != backend.handle() => {
+            format!("{addr:?} belongs to another backend than {}", backend.name())
+        }
+        Some(Allocation { pool: 0, .. }) => format!("{addr:?} belongs to no pool: dtl_mem_free is for it"),
+        Some(_) => format!("{addr:?} belongs to another pool: dtl_pool_free with that one is for it"),
+        None if heap::find(addr).is_some() => {
+            format!("{addr:?} belongs to another backend than {}", backend.name())
+        }
+        None => format!(
+            "{addr:?} is no live allocation of backend {} (freed twice, or not its first byte?)",
+            backend.name()
+        ),
+    };
+    fail!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
+}
+
+/// Takes all allocations of a pool out of the ledger.
+pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
+    let mut left = Vec::new();
+    LEDGER.write().retain(|base, allocation| {
+        let stays = allocation.pool != pool;
+        if !stays {
+            left.push((Addr::new(std::ptr::with_exposed_provenance_mut(*base)), *allocation));
+        }
+        stays
+    });
+    left
+}
+
+/// Memory from a backend that is not in the ledger, on the thread's current device.
+pub fn take(backend: &Backend, kind: dtl_enum_word_t, room: u64, align: u64) -> Result<Addr> {
+    allocate(backend, backend.memory()?, kind, room, align)
+}
+
+/// Gives memory back to its backend.
+pub fn give(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
+    backend.memory()?.free(allocation.kind, addr, allocation.room, allocation.align)
 }
 
 /// What is known of a pointer; NOT_FOUND if it lies in no allocation made here.
@@ -203,9 +283,25 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
     let usage = &backend.memory_use;
     out.live_bytes = usage.live_bytes.load(Ordering::Relaxed);
     out.peak_bytes = usage.peak_bytes.load(Ordering::Relaxed);
-    out.reserved_bytes = out.live_bytes;
+    out.reserved_bytes = out.live_bytes + plain::reserved(backend);
     out.live_count = usage.live_count.load(Ordering::Relaxed);
     out.total_count = usage.total_count.load(Ordering::Relaxed);
+    if plain::serves(backend.handle()) {
+        let own = heap::stats(plain::NO_POOL);
+        // The others of this backend are counted there, too.
+        (out.live_bytes, out.peak_bytes) = (own.live_bytes, own.peak_bytes);
+        out.live_count += own.live_count;
+        out.total_count += own.total_count;
+    }
+    Ok(())
+}
+
+/// Gives back what is kept of freed memory.
+pub fn trim(backend: &Backend) -> Result<()> {
+    backend.memory()?;
+    if plain::serves(backend.handle()) {
+        heap::trim();
+    }
     Ok(())
 }
 
@@ -278,10 +374,11 @@ pub fn destroy_all() {
     let inside = crate::sys::epoch::enter();
     for (base, allocation) in left {
         let Ok(backend) = registry::find(&inside, allocation.backend) else { continue };
-        backend.memory_use.shrank(allocation.size);
+        if allocation.pool == 0 {
+            backend.memory_use.shrank(allocation.size, plain::serves(backend.handle()));
+        }
         let addr = Addr::new(std::ptr::with_exposed_provenance_mut(base));
-        let freed =
-            backend.memory().and_then(|m| m.free(allocation.kind, addr, allocation.size, allocation.align));
+        let freed = give(backend, &allocation, addr);
         if let Err(error) = freed {
             super::log::warning!(
                 "freeing {} left-over bytes of backend {}: {error}",
@@ -290,9 +387,13 @@ pub fn destroy_all() {
             );
         }
     }
+    heap::destroy_all();
+    plain::settle(dtl_backend_t::NULL);
 }
 
 /// In a forked child: forget the parent's allocations (the memory stays as it is).
 pub fn forget_all() {
     LEDGER.write().clear();
+    heap::forget_all();
+    plain::settle(dtl_backend_t::NULL);
 }

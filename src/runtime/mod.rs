@@ -11,7 +11,9 @@ pub mod launch;
 pub mod lifecycle;
 pub mod log;
 pub mod memory;
+pub mod plain;
 pub mod plugins;
+pub mod pool;
 pub mod probe;
 pub mod registry;
 pub mod self_test;
@@ -39,6 +41,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
     Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },
     Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
+    Shutdown { destroy_all: pool::destroy_all, forget_all: pool::forget_all },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
     Shutdown { destroy_all: plugins::settle, forget_all: plugins::settle },
 ];
@@ -47,8 +50,18 @@ pub const SHUTDOWN: &[Shutdown] = &[
 #[cold]
 #[must_use]
 pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
-    const NOUNS: [&str; 9] =
-        ["", "backend", "stream", "event", "executor", "kernel", "communicator", "request", "message"];
+    const NOUNS: [&str; 10] = [
+        "",
+        "backend",
+        "stream",
+        "event",
+        "executor",
+        "kernel",
+        "communicator",
+        "request",
+        "message",
+        "pool",
+    ];
     let other = crate::sys::slab::tag_of(id);
     let text = match NOUNS.get(usize::from(other)) {
         _ if id == 0 => format!("the {noun} handle is null"),

@@ -3,7 +3,7 @@
 //! Its lock is never held while a backend is called: lists are copied out first.
 
 use super::backend::{Availability, Comm, Device, Exec, Memory, Presence, Transfer};
-use super::{explain, plugins, settings};
+use super::{explain, plain, plugins, settings};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
@@ -33,6 +33,9 @@ pub struct Backend {
     pub device: Option<Box<dyn Device>>,
     /// Memory.
     pub memory: Option<Box<dyn Memory>>,
+    /// Whether its kinds HOST, DEVICE and MANAGED are plain memory of the process: the library's own
+    /// allocator serves them, and the component above only the others. At most one backend's are.
+    pub plain_memory: bool,
     /// Transfers.
     pub transfer: Option<Box<dyn Transfer>>,
     /// Execution.
@@ -59,6 +62,7 @@ impl Backend {
             presence,
             device: None,
             memory: None,
+            plain_memory: false,
             transfer: None,
             exec: None,
             comm: None,
@@ -189,6 +193,9 @@ pub fn add_in_place(backend: Arc<Backend>, flags: u64) -> Result<(dtl_backend_t,
         return fail!(DTL_ERROR_LIMIT, "no handle left for another backend");
     };
     backend.id.store(id, Ordering::Relaxed);
+    if backend.plain_memory {
+        plain::settle(dtl_backend_t { id });
+    }
     let before = taken.and_then(|place| named.get_mut(place).map(|known| (place, known)));
     let replaced = match before {
         Some((place, known)) => Some(Replaced { place, backend: std::mem::replace(known, backend) }),

@@ -53,6 +53,11 @@ pub const VARIABLES: &[Variable] = &[
         name: "DTL_FAKE_NODES",
         meaning: "for tests: the job's nodes, pretended: 2x4 (nodes x ranks) or 3,1 (ranks of each)",
     },
+    Variable {
+        name: "DTL_MEMORY_KEEP",
+        meaning: "host memory kept for later allocations: 0, 512M, 2G … (default 256M or 1/8 of the most used)",
+    },
+    Variable { name: "DTL_HUGE_PAGES", meaning: "0: do not ask for huge pages for host memory (default 1)" },
     Variable { name: "OMP_NUM_THREADS", meaning: "threads of an executor pool that names none" },
     Variable { name: "DTL_RANK", meaning: "this process' rank (set by dtlrun)" },
     Variable { name: "DTL_SIZE", meaning: "number of ranks (set by dtlrun)" },
@@ -96,6 +101,10 @@ pub struct Settings {
     pub hier_across: Option<String>,
     /// The job's nodes, pretended.
     pub fake_nodes: Option<String>,
+    /// Bytes of host memory that are kept without use.
+    pub memory_keep: Option<u64>,
+    /// Whether to ask for huge pages.
+    pub huge_pages: Option<bool>,
 }
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
@@ -109,6 +118,7 @@ pub fn current() -> Settings {
 /// Puts settings in force.
 pub fn install(settings: Settings) {
     log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));
+    super::plain::configure(&settings);
     *CURRENT.write() = Some(settings);
 }
 
@@ -143,6 +153,8 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
         hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
         fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
+        memory_keep: get("DTL_MEMORY_KEEP").map(|text| bytes("DTL_MEMORY_KEEP", text)).transpose()?,
+        huge_pages: get("DTL_HUGE_PAGES").map(|text| switch("DTL_HUGE_PAGES", text)).transpose()?,
     })
 }
 
@@ -219,6 +231,26 @@ pub fn duration(name: &str, text: &str) -> Result<u64> {
     match digits.parse::<f64>() {
         Ok(value) if value > 0.0 && (value * unit_ns).is_finite() => Ok((value * unit_ns) as u64),
         _ => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use a time above 0 such as 30s or 500ms"),
+    }
+}
+
+/// "4096", "64K", "512M", "2G": bytes, in units of 1024.
+fn bytes(name: &str, text: &str) -> Result<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text.get(digits.len()..).unwrap_or("") {
+        "" => 0,
+        "k" | "K" | "KiB" => 10,
+        "m" | "M" | "MiB" => 20,
+        "g" | "G" | "GiB" => 30,
+        unit => {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: unknown unit {unit}; use K, M or G");
+        }
+    };
+    match digits.parse::<u64>().ok().and_then(|value| value.checked_mul(1 << shift)) {
+        Some(bytes) => Ok(bytes),
+        None => {
+            fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}={text}: use a number of bytes such as 0, 512M or 2G")
+        }
     }
 }
 

@@ -25,9 +25,10 @@ use super::tls;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence, global,
-    thread_local,
+    thread_local, yield_now,
 };
 use std::ptr;
+use std::time::{Duration, Instant};
 
 /// One thread's state. Aligned so that two threads never share a line (or a prefetched pair).
 #[repr(align(128))]
@@ -200,6 +201,31 @@ pub fn enter() -> Guard {
     Guard { record, outermost: true }
 }
 
+/// Whether [`visit`] may be used: entering needs no fence.
+#[must_use]
+pub fn is_cheap() -> bool {
+    !NEEDS_FENCE.load(Ordering::Relaxed)
+}
+
+/// As [`enter`], for a call of some nanoseconds that takes no reference and cannot unwind: `body` runs
+/// inside if this thread has a record and is outside. `None`: it was not run. Only where a value read
+/// in `body` says that [`is_cheap`] held (see `gate`); then the compiler's fence is enough. Leavers'
+/// errands are left to others, or to the next entry.
+#[inline(always)]
+pub fn visit<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    let record = unsafe { mine().as_ref() }?;
+    let seq = record.seq.load(Ordering::Relaxed);
+    if seq % 2 == 1 {
+        return None;
+    }
+    record.seq.store(seq + 1, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    let done = body();
+    record.seq.store(seq.wrapping_add(2), Ordering::Release);
+    done
+}
+
 #[cold]
 fn enter_nested(record: &'static Record) -> Guard {
     record.nested.store(record.nested.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -321,6 +347,29 @@ pub fn collect() {
     for waiting in ready {
         (waiting.free)();
     }
+}
+
+/// Waits until every other thread that is inside now has left, but no longer than `limit`: whether all have. What such
+/// a thread has found open before it was closed is then used up. In no epoch of the calling thread's own.
+#[must_use]
+pub fn let_others_leave(limit: Duration) -> bool {
+    heavy_barrier();
+    let inside: Vec<_> = RECORDS
+        .lock()
+        .iter()
+        .map(|&record| (record, record.seq.load(Ordering::Acquire)))
+        .filter(|(record, seq)| seq % 2 == 1 && !ptr::eq(*record, mine()))
+        .collect();
+    let begin = Instant::now();
+    inside.iter().all(|(record, seq)| {
+        while record.seq.load(Ordering::Acquire) == *seq {
+            if begin.elapsed() > limit {
+                return false;
+            }
+            yield_now();
+        }
+        true
+    })
 }
 
 /// Whether any thread is inside a call or waits in one: another one, or the calling one further up

@@ -1,11 +1,11 @@
-//! The door of the library: one word that every call reads, in a page that a fork wipes.
+//! The door of the library: what every call reads first, in a page that a fork wipes.
 //!
 //! `fork` copies the calling thread alone: worker threads, sockets and shared memory of the parent
 //! are no longer what the child's copy believes. The kernel zeroes this page in the child
 //! (MADV_WIPEONFORK, Linux 4.14), so the child notices at its first call, without a handler.
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Nothing initialised yet (or a forked child, see [`Gate::state`]).
 pub const UNOPENED: u32 = 0;
@@ -16,45 +16,77 @@ pub const CLOSED: u32 = 2;
 /// This process is a fork of one that had opened the gate.
 pub const FORKED: u32 = 3;
 
+/// What is in the page.
+struct Page {
+    state: AtomicU32,
+    /// See [`Gate::pass`].
+    pass: AtomicU64,
+}
+
 /// See the module's text.
 pub struct Gate {
-    word: AtomicPtr<AtomicU32>,
+    page: AtomicPtr<Page>,
 }
+
+/// What a gate shows before it has a page.
+static NEVER: Page = Page { state: AtomicU32::new(UNOPENED), pass: AtomicU64::new(0) };
 
 impl Gate {
     /// A gate that was never opened.
     #[must_use]
     pub const fn new() -> Self {
-        Gate { word: AtomicPtr::new(ptr::null_mut()) }
+        Gate { page: AtomicPtr::new((&raw const NEVER).cast_mut()) }
     }
 
     /// One of the four states.
     #[inline]
     #[must_use]
     pub fn state(&self) -> u32 {
-        let word = self.word.load(Ordering::Acquire);
-        if word.is_null() {
-            return UNOPENED;
+        match self.page().state.load(Ordering::Acquire) {
+            UNOPENED if self.has_page() => FORKED,
+            state => state,
         }
-        // SAFETY: once set, the pointer is a live page (or leaked box) that is never unmapped.
-        let state = unsafe { &*word }.load(Ordering::Acquire);
-        if state == UNOPENED { FORKED } else { state }
+    }
+
+    #[inline(always)]
+    fn page(&self) -> &Page {
+        let page = self.page.load(Ordering::Acquire);
+        // SAFETY: a static, or a page that is never unmapped.
+        unsafe { &*page }
+    }
+
+    fn has_page(&self) -> bool {
+        !ptr::eq(self.page.load(Ordering::Acquire), &raw const NEVER)
+    }
+
+    /// A number that the shortest calls compare with one of their own: equal means that the gate is
+    /// open. 0 = it is not, or such calls are not allowed.
+    #[inline(always)]
+    #[must_use]
+    pub fn pass(&self) -> u64 {
+        self.page().pass.load(Ordering::Acquire)
     }
 
     /// Sets the state. Returns false if the page could not be had (out of memory).
     #[must_use]
     pub fn set(&self, state: u32) -> bool {
-        let mut word = self.word.load(Ordering::Acquire);
-        if word.is_null() {
-            word = new_word();
-            if word.is_null() {
+        self.set_with_pass(state, 0)
+    }
+
+    /// As [`Gate::set`], with the number of [`Gate::pass`].
+    #[must_use]
+    pub fn set_with_pass(&self, state: u32, pass: u64) -> bool {
+        if !self.has_page() {
+            let page = new_page();
+            if page.is_null() {
                 return false;
             }
             // The caller serialises `set`, so a plain store publishes the page.
-            self.word.store(word, Ordering::Release);
+            self.page.store(page, Ordering::Release);
         }
-        // SAFETY: as in `state`.
-        unsafe { &*word }.store(state, Ordering::Release);
+        let page = self.page();
+        page.pass.store(pass, Ordering::Release);
+        page.state.store(state, Ordering::Release);
         true
     }
 }
@@ -65,7 +97,7 @@ impl Default for Gate {
     }
 }
 
-fn new_word() -> *mut AtomicU32 {
+fn new_page() -> *mut Page {
     const PAGE: usize = 4096;
     // SAFETY: an anonymous mapping at an address of the kernel's choice touches nobody's memory.
     let page = unsafe {

@@ -9,6 +9,7 @@ pub mod dl;
 pub mod epoch;
 pub mod futex;
 pub mod gate;
+pub mod heap;
 pub mod lock;
 pub mod machine;
 pub mod mem;

@@ -1,59 +1,71 @@
-//! One pointer for each thread, read at every call of the library.
+//! Two pointers for each thread, read at calls of the library: its record and its heap.
 //!
 //! In a shared library the compiler reaches thread-local data through a function call
 //! (`__tls_get_addr`, 1.5 to 2 ns): more than the rest of a call's entry. On x86-64 Linux the
-//! pointer is therefore declared in assembly with the initial-exec model: an offset that the loader
+//! pointers are therefore declared in assembly with the initial-exec model: an offset that the loader
 //! fills in once, then one load. The loader keeps room for such data (glibc: at least 1 KiB) also
-//! for libraries that are opened later; this needs 8 bytes of it. Elsewhere: the language's own.
+//! for libraries that are opened later; this needs 16 bytes of it. Elsewhere: the language's own.
 //! Source: U. Drepper, "ELF Handling For Thread-Local Storage", section 4.4.6.
 //!
-//! No destructor belongs to the pointer, so it can be read in any thread's last moments.
+//! No destructor belongs to the pointers, so they can be read in any thread's last moments.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod model {
     use std::arch::{asm, global_asm};
 
     global_asm!(
-        ".pushsection .tbss.dtl_thread_pointer, \"awT\", @nobits",
-        ".p2align 3",
+        ".pushsection .tbss.dtl_thread_pointers, \"awT\", @nobits",
+        ".p2align 4",
         ".globl dtl_thread_pointer",
         ".hidden dtl_thread_pointer",
         ".type dtl_thread_pointer, @object",
         ".size dtl_thread_pointer, 8",
         "dtl_thread_pointer:",
         ".zero 8",
+        ".globl dtl_thread_heap",
+        ".hidden dtl_thread_heap",
+        ".type dtl_thread_heap, @object",
+        ".size dtl_thread_heap, 8",
+        "dtl_thread_heap:",
+        ".zero 8",
         ".popsection",
     );
 
-    #[inline(always)]
-    pub(super) fn get() -> *const () {
-        let value: *const ();
-        // SAFETY: reads the calling thread's 8 bytes through the offset that the loader filled in;
-        // only `set` of the same thread writes them.
-        unsafe {
-            asm!(
-                "mov {value}, qword ptr [rip + dtl_thread_pointer@GOTTPOFF]",
-                "mov {value}, qword ptr fs:[{value}]",
-                value = out(reg) value,
-                options(nostack, preserves_flags, readonly),
-            );
-        }
-        value
-    }
+    macro_rules! pointer {
+        ($get:ident, $set:ident, $symbol:literal) => {
+            #[inline(always)]
+            pub(super) fn $get() -> *const () {
+                let value: *const ();
+                // SAFETY: reads the calling thread's 8 bytes through the offset that the loader filled
+                // in; only the setter, in the same thread, writes them.
+                unsafe {
+                    asm!(
+                        concat!("mov {value}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
+                        "mov {value}, qword ptr fs:[{value}]",
+                        value = out(reg) value,
+                        options(nostack, preserves_flags, readonly),
+                    );
+                }
+                value
+            }
 
-    #[inline]
-    pub(super) fn set(value: *const ()) {
-        // SAFETY: as in `get`; a plain store to the calling thread's own 8 bytes.
-        unsafe {
-            asm!(
-                "mov {offset}, qword ptr [rip + dtl_thread_pointer@GOTTPOFF]",
-                "mov qword ptr fs:[{offset}], {value}",
-                offset = out(reg) _,
-                value = in(reg) value,
-                options(nostack, preserves_flags),
-            );
-        }
+            #[inline]
+            pub(super) fn $set(value: *const ()) {
+                // SAFETY: as above; a plain store to the calling thread's own 8 bytes.
+                unsafe {
+                    asm!(
+                        concat!("mov {offset}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
+                        "mov qword ptr fs:[{offset}], {value}",
+                        offset = out(reg) _,
+                        value = in(reg) value,
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+        };
     }
+    pointer!(get, set, "dtl_thread_pointer");
+    pointer!(heap, set_heap, "dtl_thread_heap");
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
@@ -62,6 +74,7 @@ mod model {
 
     thread_local! {
         static POINTER: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
+        static HEAP: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
     }
 
     pub(super) fn get() -> *const () {
@@ -71,18 +84,38 @@ mod model {
     pub(super) fn set(value: *const ()) {
         POINTER.set(value);
     }
+
+    pub(super) fn heap() -> *const () {
+        HEAP.get()
+    }
+
+    pub(super) fn set_heap(value: *const ()) {
+        HEAP.set(value);
+    }
 }
 
-/// The calling thread's pointer; null until set.
+/// The calling thread's record; null until set.
 #[inline(always)]
 #[must_use]
 pub fn get() -> *const () {
     model::get()
 }
 
-/// Sets the calling thread's pointer.
+/// Sets the calling thread's record.
 pub fn set(value: *const ()) {
     model::set(value);
+}
+
+/// The calling thread's heap; null until set.
+#[inline(always)]
+#[must_use]
+pub fn heap() -> *const () {
+    model::heap()
+}
+
+/// Sets the calling thread's heap.
+pub fn set_heap(value: *const ()) {
+    model::set_heap(value);
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 #include "far.h"
 
 /* Which handle of the call is in question. */
-enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE };
+enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL };
 
 struct handles {
     dtl_backend_t backend;
@@ -18,6 +18,7 @@ struct handles {
     dtl_comm_t comm;
     dtl_request_t request;
     dtl_message_t message;
+    dtl_pool_t pool;
 };
 
 /* Everything that calls write to; compared bytewise after a failure. */
@@ -102,6 +103,13 @@ static const int32_t e_grid[4] = {3, 2, 1, 1};
     X(BACKEND, dtl_mem_free, (h->backend, NULL))                                                  \
     X(BACKEND, dtl_mem_kind_info, (h->backend, DTL_MEMORY_HOST, &o->kind_info))                   \
     X(BACKEND, dtl_mem_stats, (h->backend, &o->stats))                                            \
+    X(BACKEND, dtl_mem_trim, (h->backend))                                                        \
+    X(BACKEND, dtl_pool_create, (h->backend, DTL_MEMORY_HOST, NULL, &o->handles.pool))            \
+    X(POOL, dtl_pool_alloc, (h->pool, 64, 0, &o->pointer))                                        \
+    X(POOL, dtl_pool_free, (h->pool, NULL))                                                       \
+    X(POOL, dtl_pool_trim, (h->pool, 0))                                                          \
+    X(POOL, dtl_pool_stats, (h->pool, &o->stats))                                                 \
+    X(POOL, dtl_pool_destroy, (h->pool))                                                          \
     X(NONE, dtl_mem_query, (e_source, &o->mem_info))                                              \
     X(NONE, dtl_mem_copy, (o->data, e_source, 64))                                                \
     X(NONE, dtl_mem_copy_2d, (o->data, 8, e_source, 8, 8, 8))                                     \
@@ -214,6 +222,7 @@ static inline void make_handles(struct handles* handles) {
     CHECK_OK(dtl_event_create(handles->backend, 0, &handles->event));
     CHECK_OK(dtl_executor_create(handles->backend, NULL, &handles->executor));
     CHECK_OK(dtl_kernel_from_function(handles->backend, e_kernel, NULL, &handles->kernel));
+    CHECK_OK(dtl_pool_create(handles->backend, DTL_MEMORY_HOST, NULL, &handles->pool));
     CHECK_OK(dtl_comm_open(&self, &handles->comm));
     CHECK_OK(dtl_comm_irecv(handles->comm, buffer, 8, DTL_DTYPE_BYTE, 0, 1, &handles->request));
     CHECK_OK(dtl_comm_mprobe(handles->comm, DTL_PROC_NULL, 0, &handles->message, NULL));
@@ -222,6 +231,7 @@ static inline void make_handles(struct handles* handles) {
 /* Destroys them; the request and the message end with their communicator. */
 static inline void destroy_handles(const struct handles* handles) {
     CHECK_OK(dtl_comm_destroy(handles->comm));
+    CHECK_OK(dtl_pool_destroy(handles->pool));
     CHECK_OK(dtl_kernel_destroy(handles->kernel));
     CHECK_OK(dtl_executor_destroy(handles->executor));
     CHECK_OK(dtl_event_destroy(handles->event));

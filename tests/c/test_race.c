@@ -118,6 +118,31 @@ static void use_comm(uint64_t round) {
     }
 }
 
+static void make_pool(uint64_t round) {
+    dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
+    dtl_pool_t pool;
+    dtl_status_t status;
+    int i;
+    CHECK_OK(dtl_pool_create(host, round % 2 ? DTL_MEMORY_PINNED : DTL_MEMORY_HOST, NULL, &pool));
+    play(pool.id);
+    for (i = 0; i < 10; i++) CHECK_OK(dtl_pool_stats(pool, &stats)); /* so that it is found alive now and then */
+    do status = dtl_pool_destroy(pool); /* busy while the other thread has a block */
+    while (status == DTL_ERROR_BUSY);
+    CHECK_OK(status);
+}
+static void use_pool(uint64_t round) {
+    const dtl_pool_t pool = {now_playing()};
+    dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
+    void* memory = NULL;
+    if (round % 4 != 0) {
+        ALLOWED(dtl_pool_alloc(pool, 100, 0, &memory));
+        /* A pool that goes while one allocates from it leaves the block to dtl_finalize. */
+        if (memory != NULL) ALLOWED(dtl_pool_free(pool, memory));
+    } else {
+        ALLOWED(dtl_pool_stats(pool, &stats));
+    }
+}
+
 static void make_kernel(uint64_t round) {
     dtl_kernel_t kernel;
     (void)round;
@@ -203,6 +228,7 @@ struct kind {
 static const struct kind kinds[] = {
     {"events", make_event, use_event, 1000000},      {"streams", make_stream, use_stream, 20000}, /* the dearest */
     {"executors", make_executor, use_executor, 180000}, {"kernels", make_kernel, use_kernel, 100000},
+    {"pools", make_pool, use_pool, 5000},
     {"requests", make_request, use_request, 100000}, {"communicators", make_comm, use_comm, 50000},
     {"backends", make_backend, use_backend, 50000}};
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])

@@ -96,6 +96,21 @@ static void log()
     dtl::backend_ref("auto").info();
 }
 
+static void pools()
+{
+    dtl::pool pool;
+    dtl::pool moved(std::move(pool));
+    CHECK(pool.get().id == 0 && thrown([&] { pool.allocate(1); }) == DTL_ERROR_INVALID_HANDLE);
+    void *first = moved.allocate(1000, 256), *second = moved.allocate(5);
+    CHECK(reinterpret_cast<uintptr_t>(first) % 256 == 0 && moved.stats().live_bytes == 1005);
+    moved.deallocate(first);
+    CHECK(thrown([&] { moved.deallocate(first); }) == DTL_ERROR_INVALID_ARGUMENT);
+    moved.deallocate(second);
+    moved.trim();
+    CHECK(moved.stats().live_count == 0 && moved.stats().total_count == 2);
+    CHECK(thrown([] { dtl::pool none(12345); }) == DTL_ERROR_NOT_SUPPORTED);
+}
+
 int main()
 {
     dtl::library library;
@@ -103,6 +118,7 @@ int main()
     backends();
     registered();
     buffers();
+    pools();
     log();
     CHECK(!dtl::explain().empty());
     std::puts("face: all checks passed");

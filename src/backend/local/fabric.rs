@@ -103,10 +103,11 @@ enum Message {
 }
 
 /// What became of a small message.
+#[derive(PartialEq, Eq)]
 enum Small {
     Delivered,
-    NoMemory,
-    Left,
+    /// There is no memory for it, or its receiver has left.
+    NotTaken,
 }
 
 impl Side {
@@ -198,7 +199,7 @@ impl Endpoint {
     fn send_small(&self, target: &Side, data: Region, word: u64) -> Small {
         let mut state = target.state.lock();
         if target.has_left() {
-            return Small::Left;
+            return Small::NotTaken;
         }
         if let Some(posted) = state.matcher.take_posted(self.rank, word) {
             if let Some(&Operation::Receive { into, .. }) = state.operations.get(posted) {
@@ -206,7 +207,7 @@ impl Endpoint {
             }
             return Small::Delivered;
         }
-        let Some(copy) = Scratch::copy_of(data) else { return Small::NoMemory };
+        let Some(copy) = Scratch::copy_of(data) else { return Small::NotTaken };
         state.matcher.arrive(self.rank, word, Message::Copied(copy));
         target.wake(&mut state);
         Small::Delivered
@@ -312,26 +313,27 @@ impl Transport for Endpoint {
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        let own = self.own()?;
+        // First, so that no message is sent for which there is no room.
+        let over = own.state.lock().operations.add(Operation::Done(sent(self.rank, word, data)))?;
+        let begun = self.begin_send(data, dest, word, mode);
+        if !matches!(begun, Ok(None)) {
+            own.state.lock().operations.remove(over);
+        }
+        begun.map(|begun| begun.unwrap_or(over))
+    }
+
+    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
         let (target, own) = (self.fabric.side(dest)?, self.own()?);
-        if data.len() > EAGER || mode == SendMode::Synchronous {
-            // First the operation: whoever takes the message ends it, perhaps at once.
-            let id = own.state.lock().operations.add(Operation::Send { dest })?;
-            self.send_large(target, data, word, (id, mode))?;
-            return Ok(id);
+        let is_small = data.len() <= EAGER && mode != SendMode::Synchronous;
+        if is_small && self.send_small(target, data, word) == Small::Delivered {
+            return Ok(None);
         }
-        let id = own.state.lock().operations.add(Operation::Done(sent(self.rank, word, data)))?;
-        match self.send_small(target, data, word) {
-            Small::Delivered => {}
-            Small::Left => self.send_to_nobody(target, word, (id, mode))?,
-            // The sender's bytes are lent, as those of a large message.
-            Small::NoMemory => {
-                if let Some(operation) = own.state.lock().operations.get_mut(id) {
-                    *operation = Operation::Send { dest };
-                }
-                self.send_large(target, data, word, (id, mode))?;
-            }
-        }
-        Ok(id)
+        // To a rank that has left; and what there was no memory for is lent, as large messages are. First the
+        // operation: whoever takes the message ends it, perhaps at once.
+        let id = own.state.lock().operations.add(Operation::Send { dest })?;
+        self.send_large(target, data, word, (id, mode))?;
+        Ok(Some(id))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {

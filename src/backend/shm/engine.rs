@@ -15,7 +15,7 @@
 //! them, `liveness` ranks that are gone; locks are in `transport`.
 
 use super::peer::{Link, Peers};
-use super::ring::FRAGMENT;
+use super::ring::{FRAGMENT, Kind, Payload};
 use super::segment::{Segment, State};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
@@ -204,6 +204,21 @@ impl Engine {
             self.list(dest);
         }
         Ok(id)
+    }
+
+    /// Sends a short message to a rank that has been talked to, if its ring has room and nothing waits for
+    /// that. Everything else is for `isend`.
+    #[inline]
+    pub(super) fn send_at_once(&mut self, data: Region, dest: i32, word: u64, mode: SendMode) -> bool {
+        if data.len() > FRAGMENT || mode == SendMode::Synchronous {
+            return false;
+        }
+        let Ok(dest) = usize::try_from(dest) else { return false };
+        let is_present = self.peers.get(dest).is_some_and(|peer| peer.state == State::Present);
+        let link = self.peers.link_mut(dest).filter(|link| is_present && link.starts.is_empty());
+        // No ring leads to this rank itself.
+        let Some(producer) = link.and_then(|link| link.producer.as_mut()) else { return false };
+        producer.push(Kind::Eager, 0, word, Payload::Bytes(data))
     }
 
     fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {

@@ -89,6 +89,14 @@ impl Transport for Endpoint {
         self.with(|engine| engine.isend(data, dest, word, mode))
     }
 
+    #[inline]
+    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
+        self.with(|engine| match engine.send_at_once(data, dest, word, mode) {
+            true => Ok(None),
+            false => engine.isend(data, dest, word, mode).map(Some),
+        })
+    }
+
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
         self.with(|engine| engine.irecv(data, select))
     }

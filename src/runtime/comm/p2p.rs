@@ -19,6 +19,8 @@ pub(super) const NOBODY: Done = Done { source: DTL_PROC_NULL, status: DTL_SUCCES
 pub(super) enum Started {
     /// With DTL_PROC_NULL: over before it began.
     Nothing,
+    /// A send that was over at once.
+    Sent,
     /// In the transport's hands.
     Op(OpId),
     /// The same, a receive from any rank: a death ends it.
@@ -29,7 +31,7 @@ impl Started {
     fn op(self) -> Option<OpId> {
         match self {
             Started::Op(op) | Started::FromAny(op) => Some(op),
-            Started::Nothing => None,
+            Started::Nothing | Started::Sent => None,
         }
     }
 }
@@ -47,7 +49,8 @@ impl Comm {
         if dest == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
-        self.link.transport.isend(data, self.outer(dest), self.word(class, tag), mode).map(Started::Op)
+        let begun = self.link.transport.begin_send(data, self.outer(dest), self.word(class, tag), mode)?;
+        Ok(begun.map_or(Started::Sent, Started::Op))
     }
 
     #[inline(always)]
@@ -82,6 +85,7 @@ impl Comm {
     pub(super) fn poll(&self, started: Started) -> Result<Option<Done>> {
         match started {
             Started::Nothing => Ok(Some(NOBODY)),
+            Started::Sent => Ok(Some(self.sent())),
             Started::Op(op) => Ok(self.link.transport.test(op)?.map(|done| self.inner(done))),
             Started::FromAny(op) => match self.link.transport.test(op)? {
                 Some(done) => Ok(Some(self.inner(done))),
@@ -90,6 +94,11 @@ impl Comm {
                 None => Ok(None),
             },
         }
+    }
+
+    /// What a send that is over tells: nothing that matters.
+    fn sent(&self) -> Done {
+        Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }
     }
 
     #[cold]
@@ -102,6 +111,7 @@ impl Comm {
     pub(super) fn take_back(&self, started: Started) -> Result<Option<Done>> {
         match started {
             Started::Nothing => Ok(Some(NOBODY)),
+            Started::Sent => Ok(Some(self.sent())),
             Started::Op(op) | Started::FromAny(op) => {
                 Ok(self.link.withdraw(op)?.map(|done| self.inner(done)))
             }

@@ -50,8 +50,14 @@ fn check((name, body): Model) -> bool {
 
 fn main() {
     let wanted = std::env::args().nth(1).unwrap_or_default();
-    let models =
-        [backend::shm::model::ALL, sys::model::ALL, sys::team_model::ALL, runtime::comm::model::ALL].concat();
+    let models = [
+        backend::shm::model::ALL,
+        sys::model::ALL,
+        sys::heap::ALL,
+        sys::team_model::ALL,
+        runtime::comm::model::ALL,
+    ]
+    .concat();
     let chosen: Vec<Model> = models.into_iter().filter(|(name, _)| name.contains(&wanted)).collect();
     let failed = chosen.iter().filter(|model| !check(**model)).count();
     if failed > 0 || chosen.is_empty() {

@@ -4,6 +4,7 @@ pub mod buf;
 #[path = "../../../../src/sys/epoch.rs"]
 pub mod epoch;
 pub mod futex;
+pub mod heap;
 pub mod lock;
 pub mod model;
 pub mod park;

@@ -1,0 +1,139 @@
+//! Plain memory of the process: what a backend says is just that (`Backend::plain_memory`) is served by
+//! the library's own allocator (`sys::heap`), which knows its blocks itself: no ledger, no lock.
+//!
+//! One backend's memory is like that at a time, the built-in one for the host.
+
+use super::registry::Backend;
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::word::*;
+use crate::error::{Error, Result, fail};
+use crate::sys::buf::Addr;
+use crate::sys::heap::{self, Freed, Label, Quick};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The tag of blocks that belong to no pool.
+pub const NO_POOL: u8 = 0;
+
+/// The handle of the backend whose memory this is; 0 = none.
+static HOME: AtomicU64 = AtomicU64::new(0);
+
+/// The backend that `sys::heap` serves from now on.
+pub fn settle(backend: dtl_backend_t) {
+    HOME.store(backend.id, Ordering::Release);
+}
+
+/// The handle of the backend that is served.
+#[must_use]
+pub fn home() -> dtl_backend_t {
+    dtl_backend_t { id: HOME.load(Ordering::Acquire) }
+}
+
+/// Whether this backend is the one.
+#[inline]
+#[must_use]
+pub fn serves(backend: dtl_backend_t) -> bool {
+    backend.id != 0 && backend.id == HOME.load(Ordering::Relaxed)
+}
+
+const HOST: u8 = 0;
+const DEVICE: u8 = 1;
+const MANAGED: u8 = 2;
+
+/// How a block's label names a kind, and whether the allocator serves it.
+#[inline(always)]
+#[must_use]
+pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
+    match kind {
+        DTL_MEMORY_HOST => Some(HOST),
+        DTL_MEMORY_DEVICE => Some(DEVICE),
+        DTL_MEMORY_MANAGED => Some(MANAGED),
+        _ => None,
+    }
+}
+
+/// The kind of a code.
+#[must_use]
+pub fn kind(code: u8) -> dtl_enum_word_t {
+    match code {
+        HOST => DTL_MEMORY_HOST,
+        DEVICE => DTL_MEMORY_DEVICE,
+        _ => DTL_MEMORY_MANAGED,
+    }
+}
+
+/// Whether every block is aligned to this anyway.
+#[inline(always)]
+#[must_use]
+pub fn is_usual(align: u64) -> bool {
+    align <= heap::ALIGNMENT && align & align.wrapping_sub(1) == 0
+}
+
+/// A block of kind HOST that is at hand, for a usual alignment. `None`: ask `memory::alloc`.
+#[inline(always)]
+#[must_use]
+pub fn quick_alloc(size: u64) -> Option<Quick> {
+    heap::quick_alloc(size, Label::new(HOST, NO_POOL))
+}
+
+/// A block; the arguments were checked.
+pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
+    match heap::alloc(size, align, Label::new(kind, tag)) {
+        Some(addr) => Ok(addr),
+        None => fail!(
+            DTL_ERROR_OUT_OF_MEMORY,
+            "no {size} bytes of host memory aligned to {align}: free some, or raise the limit (ulimit -v, control group)"
+        ),
+    }
+}
+
+/// Frees a block that belongs to no pool; whether [`look_after`] is due. `None`: ask `memory::free`.
+#[inline(always)]
+#[must_use]
+pub fn quick_free(addr: Addr) -> Option<bool> {
+    heap::quick_free(addr, Label::new(0, NO_POOL))
+}
+
+/// What the quick ones leave undone.
+pub fn look_after() {
+    heap::look_after(NO_POOL);
+}
+
+/// What to say of a block that could not be freed; `None` if it is none of the allocator's.
+#[cold]
+#[must_use]
+pub fn refusal(freed: Freed, addr: Addr, owner: &str) -> Option<Error> {
+    let text = match freed {
+        Freed::Done | Freed::Foreign => return None,
+        Freed::Inside => format!("{addr:?} is no live allocation of {owner} (not its first byte?)"),
+        Freed::Dead => format!("{addr:?} is no live allocation of {owner} (freed twice?)"),
+        Freed::Tagged(NO_POOL) => {
+            format!("{addr:?} was not allocated from {owner}: dtl_mem_free is for it")
+        }
+        Freed::Tagged(_) => {
+            format!(
+                "{addr:?} was not allocated from {owner} but from a pool: dtl_pool_free with that pool is for it"
+            )
+        }
+    };
+    Some(Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text))
+}
+
+/// Puts settings in force: the most that is kept without use, whether to ask for huge pages.
+pub fn configure(settings: &super::settings::Settings) {
+    heap::set_budget(settings.memory_keep.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX - 1)));
+    heap::use_huge_pages(settings.huge_pages.unwrap_or(true));
+}
+
+/// Gives back what is kept without use, if that is more than `keep` bytes: what the calling thread and
+/// those that have ended keep at once, the others' at their next calls.
+pub fn trim(keep: u64) {
+    if heap::kept() as u64 > keep {
+        heap::trim();
+    }
+}
+
+/// Bytes that the allocator has from the system, if it serves this backend.
+#[must_use]
+pub fn reserved(backend: &Backend) -> u64 {
+    if serves(backend.handle()) { heap::mapped() as u64 } else { 0 }
+}

@@ -1,0 +1,350 @@
+//! Pools: memory of a backend that is kept for later allocations instead of being given back.
+//!
+//! The plain memory of the host comes from the library's own allocator, which keeps memory for
+//! everybody: a pool of it is a label on blocks, with counters. For every other memory a pool keeps
+//! freed blocks in lists by size, under a lock that is not held while the backend is called.
+
+use super::memory::{self, Allocation};
+use super::plain;
+use super::registry::Backend;
+use super::{device, invalid_handle};
+use crate::abi::device::dtl_mem_stats_t;
+use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::{Result, fail};
+use crate::sys::buf::Addr;
+use crate::sys::epoch::{self, Guard};
+use crate::sys::heap::{self, Freed, Label};
+use crate::sys::lock::Mutex;
+use crate::sys::slab::Table;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Type byte of pool handles.
+const TAG: u8 = 9;
+/// What a pool keeps if nobody says otherwise.
+const USUAL_KEEP: u64 = 256 << 20;
+/// Blocks are aligned to this at least.
+const LEAST_ALIGN: u64 = 64;
+
+static POOLS: Table<Pool> = Table::new(TAG, 0);
+/// One bit for each label in use.
+static LABELS: Mutex<u64> = Mutex::new(1 << plain::NO_POOL);
+
+/// See the module's text.
+pub struct Pool {
+    backend: Arc<Backend>,
+    device: i32,
+    kind: dtl_enum_word_t,
+    /// Its handle once it has one.
+    id: AtomicU64,
+    blocks: Blocks,
+}
+
+enum Blocks {
+    /// The allocator's, with this label. Counters of the label go on from an earlier pool's.
+    Plain {
+        code: u8,
+        tag: u8,
+        before: u64,
+    },
+    Kept(Mutex<Kept>),
+}
+
+#[derive(Default)]
+struct Kept {
+    /// By size and alignment.
+    free: BTreeMap<(u64, u64), Vec<Addr>>,
+    kept_bytes: u64,
+    most_bytes: u64,
+    /// From the backend now.
+    reserved_bytes: u64,
+    live_bytes: u64,
+    peak_bytes: u64,
+    live_count: u64,
+    total_count: u64,
+}
+
+impl Kept {
+    /// A block of this size and alignment that nobody uses.
+    fn reuse(&mut self, room: u64, align: u64) -> Option<Addr> {
+        let addr = self.free.get_mut(&(room, align))?.pop()?;
+        self.kept_bytes -= room;
+        Some(addr)
+    }
+
+    fn took(&mut self, size: u64) {
+        (self.live_bytes, self.live_count) = (self.live_bytes + size, self.live_count + 1);
+        (self.peak_bytes, self.total_count) = (self.peak_bytes.max(self.live_bytes), self.total_count + 1);
+    }
+
+    /// Takes the largest blocks out until no more than so much is kept.
+    fn shed(&mut self, most: u64) -> Vec<(Addr, u64, u64)> {
+        let mut shed = Vec::new();
+        while self.kept_bytes > most {
+            let Some((&(room, align), blocks)) = self.free.iter_mut().next_back() else { break };
+            match blocks.pop() {
+                Some(addr) => {
+                    self.kept_bytes -= room;
+                    shed.push((addr, room, align));
+                }
+                None => drop(self.free.remove(&(room, align))),
+            }
+        }
+        shed
+    }
+}
+
+impl Pool {
+    /// A pool of a backend's memory on the thread's current device; `keep` 0 = as usual.
+    pub fn create(backend: Arc<Backend>, kind: dtl_enum_word_t, keep: u64) -> Result<Pool> {
+        let mut info = super::zeroed_kind_info();
+        memory::kind_info(&backend, kind, &mut info)?;
+        let device = device::get_or_first(&backend)?;
+        let blocks = match plain::code(kind).filter(|_| plain::serves(backend.handle())) {
+            Some(code) => {
+                let tag = take_label()?;
+                Blocks::Plain { code, tag, before: heap::stats(tag).total_count }
+            }
+            None => {
+                let most_bytes = if keep == 0 { USUAL_KEEP } else { keep };
+                Blocks::Kept(Mutex::new(Kept { most_bytes, ..Kept::default() }))
+            }
+        };
+        Ok(Pool { backend, device, kind, id: AtomicU64::new(0), blocks })
+    }
+
+    /// Allocates from it.
+    pub fn alloc(&self, size: u64, align: u64) -> Result<Addr> {
+        let align = memory::check(size, align)?;
+        let kept = match &self.blocks {
+            Blocks::Plain { code, tag, .. } => return plain::alloc(*code, *tag, size, align),
+            Blocks::Kept(kept) => kept,
+        };
+        let (room, align) = (heap::rounded(size), align.max(LEAST_ALIGN));
+        let reused = kept.lock().reuse(room, align);
+        let addr = match reused {
+            Some(addr) => addr,
+            None => self.fetch(kept, room, align)?,
+        };
+        kept.lock().took(size);
+        memory::enter(addr, Allocation { size, ..self.describe(room, align) });
+        Ok(addr)
+    }
+
+    fn describe(&self, room: u64, align: u64) -> Allocation {
+        let (backend, pool) = (self.backend.handle(), self.id.load(Ordering::Relaxed));
+        Allocation { backend, device: self.device, kind: self.kind, size: 0, room, align, pool }
+    }
+
+    /// A block from the backend. If it has none, everything kept without use goes back first.
+    fn fetch(&self, kept: &Mutex<Kept>, room: u64, align: u64) -> Result<Addr> {
+        let take = || self.on_device(|| memory::take(&self.backend, self.kind, room, align));
+        let addr = match take() {
+            Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY && kept.lock().kept_bytes > 0 => {
+                self.shed(kept, 0)?;
+                take()
+            }
+            taken => taken,
+        }?;
+        kept.lock().reserved_bytes += room;
+        Ok(addr)
+    }
+
+    /// Does something with the pool's device as the thread's current one.
+    fn on_device<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let current = device::get_or_first(&self.backend)?;
+        if current == self.device {
+            return act();
+        }
+        self.backend.device()?.set(self.device)?;
+        let done = act();
+        self.backend.device()?.set(current)?;
+        done
+    }
+
+    /// Takes a block back; null is nothing.
+    pub fn free(&self, addr: Addr) -> Result<()> {
+        if addr.is_null() {
+            return Ok(());
+        }
+        match &self.blocks {
+            Blocks::Plain { tag, .. } => match heap::free(addr, Label::new(0, *tag)) {
+                Freed::Done => Ok(()),
+                freed => match plain::refusal(freed, addr, "this pool") {
+                    Some(error) => Err(error),
+                    None => fail!(DTL_ERROR_INVALID_ARGUMENT, "{addr:?} is no allocation of this pool"),
+                },
+            },
+            Blocks::Kept(kept) => {
+                let block = memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed))?;
+                let mut now = kept.lock();
+                (now.live_bytes, now.live_count) = (now.live_bytes - block.size, now.live_count - 1);
+                now.kept_bytes += block.room;
+                now.free.entry((block.room, block.align)).or_default().push(addr);
+                let most = now.most_bytes;
+                drop(now);
+                self.shed(kept, most)
+            }
+        }
+    }
+
+    /// Gives back to the backend until no more than `keep` bytes are kept without use.
+    pub fn trim(&self, keep: u64) -> Result<()> {
+        match &self.blocks {
+            Blocks::Plain { .. } => {
+                plain::trim(keep);
+                Ok(())
+            }
+            Blocks::Kept(kept) => self.shed(kept, keep),
+        }
+    }
+
+    fn shed(&self, kept: &Mutex<Kept>, most: u64) -> Result<()> {
+        let mut outcome = Ok(());
+        let shed = kept.lock().shed(most);
+        for (addr, room, align) in shed {
+            match self.on_device(|| memory::give(&self.backend, &self.describe(room, align), addr)) {
+                Ok(()) => kept.lock().reserved_bytes -= room,
+                Err(error) => outcome = Err(error),
+            }
+        }
+        outcome
+    }
+
+    /// Fills in its counters.
+    pub fn stats(&self, out: &mut dtl_mem_stats_t) {
+        match &self.blocks {
+            Blocks::Plain { tag, before, .. } => {
+                let now = heap::stats(*tag);
+                (out.live_bytes, out.live_count) = (now.live_bytes, now.live_count);
+                (out.peak_bytes, out.total_count) = (now.peak_bytes, now.total_count - before);
+                out.reserved_bytes = now.live_bytes;
+            }
+            Blocks::Kept(kept) => {
+                let now = kept.lock();
+                (out.live_bytes, out.live_count) = (now.live_bytes, now.live_count);
+                (out.peak_bytes, out.total_count) = (now.peak_bytes, now.total_count);
+                out.reserved_bytes = now.reserved_bytes;
+            }
+        }
+    }
+
+    fn live_count(&self) -> u64 {
+        match &self.blocks {
+            Blocks::Plain { tag, .. } => heap::stats(*tag).live_count,
+            Blocks::Kept(kept) => kept.lock().live_count,
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // At finalize there may be live blocks, else only such as another thread allocated during the
+        // destroy; nobody is inside a call with this pool any more.
+        match &self.blocks {
+            Blocks::Plain { tag, .. } => {
+                if self.live_count() > 0 {
+                    heap::free_all(*tag);
+                }
+                *LABELS.lock() &= !(1 << tag);
+            }
+            Blocks::Kept(kept) => {
+                let mut outcome = Ok(());
+                for (addr, block) in memory::leave_all(self.id.load(Ordering::Relaxed)) {
+                    outcome = outcome.and(self.on_device(|| memory::give(&self.backend, &block, addr)));
+                }
+                if let Err(error) = outcome.and(self.shed(kept, 0)) {
+                    super::log::warning!("a pool of backend {} ends: {error}", self.backend.name());
+                }
+            }
+        }
+    }
+}
+
+/// A label for a pool that is being made. Labels of destroyed pools are free when the last call that was
+/// inside meanwhile has left, which may be a thread that is not running just now: that is waited for.
+fn take_label() -> Result<u8> {
+    loop {
+        if let Some(tag) = free_label() {
+            heap::restart(tag);
+            return Ok(tag);
+        }
+        let plain = POOLS.handles().into_iter().filter(|id| is_plain(*id)).count();
+        if plain + 1 >= heap::TAGS {
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "{plain} pools of host memory are all that there may be at once: destroy one"
+            );
+        }
+        epoch::collect();
+        std::thread::yield_now();
+    }
+}
+
+fn is_plain(id: u64) -> bool {
+    let inside = epoch::enter();
+    POOLS.get(&inside, id).is_some_and(|pool| matches!(pool.blocks, Blocks::Plain { .. }))
+}
+
+fn free_label() -> Option<u8> {
+    let mut labels = LABELS.lock();
+    let tag = labels.trailing_ones();
+    (tag < heap::TAGS as u32).then(|| {
+        *labels |= 1 << tag;
+        tag as u8
+    })
+}
+
+/// Puts a pool under a handle.
+pub fn insert(pool: Pool) -> Result<u64> {
+    let pool = Arc::new(pool);
+    let Some(id) = POOLS.insert(Arc::clone(&pool)) else {
+        return fail!(DTL_ERROR_LIMIT, "no pool handle is left; destroy some");
+    };
+    pool.id.store(id, Ordering::Relaxed);
+    Ok(id)
+}
+
+/// The pool of a handle, for the duration of a call.
+pub fn find(inside: &Guard, id: u64) -> Result<&Pool> {
+    POOLS.get(inside, id).ok_or_else(|| invalid_handle("pool", TAG, id))
+}
+
+/// Ends a pool without live allocations; the null handle is nothing.
+pub fn destroy(inside: &Guard, id: u64) -> Result<()> {
+    if id == 0 {
+        return Ok(());
+    }
+    let live = find(inside, id)?.live_count();
+    if live > 0 {
+        return fail!(
+            DTL_ERROR_BUSY,
+            "the pool has {live} live allocations: free them with dtl_pool_free first"
+        );
+    }
+    match POOLS.remove(inside, id) {
+        Some(pool) => drop(pool),
+        None => return Err(invalid_handle("pool", TAG, id)),
+    }
+    Ok(())
+}
+
+/// At finalize: pools go; what is live of them goes with the ledger and the allocator.
+pub fn destroy_all() {
+    let inside = epoch::enter();
+    for id in POOLS.handles() {
+        drop(POOLS.remove(&inside, id));
+    }
+    *LABELS.lock() = 1 << plain::NO_POOL;
+}
+
+/// In a forked child: the handles go, the backends are left alone.
+pub fn forget_all() {
+    let inside = epoch::enter();
+    for id in POOLS.handles() {
+        std::mem::forget(POOLS.remove(&inside, id));
+    }
+    *LABELS.lock() = 1 << plain::NO_POOL;
+}

@@ -1,0 +1,81 @@
+//! Numbers and links that one thread at a time writes and any thread may read.
+//!
+//! Everything that describes memory here lives for ever and is only reused, so a link is a plain
+//! `&'static` and a reader who comes late sees old numbers, never freed memory.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// A number with one writer.
+#[derive(Default)]
+pub(super) struct Number(AtomicUsize);
+
+impl Number {
+    /// Its value.
+    #[inline(always)]
+    pub(super) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    #[inline(always)]
+    pub(super) fn set(&self, value: usize) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Adds, for the only writer: no locked instruction.
+    #[inline(always)]
+    pub(super) fn add(&self, value: usize) {
+        self.set(self.get().wrapping_add(value));
+    }
+
+    /// Subtracts, for the only writer.
+    #[inline(always)]
+    pub(super) fn sub(&self, value: usize) {
+        self.set(self.get().wrapping_sub(value));
+    }
+
+    /// As `get`, and what was written before the `publish` of that value is seen.
+    #[inline]
+    pub(super) fn observe(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// As `set`, for `observe`.
+    #[inline]
+    pub(super) fn publish(&self, value: usize) {
+        self.0.store(value, Ordering::Release);
+    }
+}
+
+/// A pointer to something that lives for ever, or nothing.
+pub(super) struct Link<T: 'static>(AtomicPtr<T>);
+
+impl<T> Link<T> {
+    /// Nothing.
+    pub(super) const fn none() -> Self {
+        Link(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// What it points to.
+    #[inline(always)]
+    pub(super) fn get(&self) -> Option<&'static T> {
+        // SAFETY: null, or from a `&'static T` that `set` was given.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Points it somewhere. What was written to the target before is seen through the link.
+    #[inline(always)]
+    pub(super) fn set(&self, target: Option<&'static T>) {
+        self.0.store(
+            target.map_or(ptr::null_mut(), |target| ptr::from_ref(target).cast_mut()),
+            Ordering::Release,
+        );
+    }
+
+    /// Whether it points to this very one.
+    #[inline(always)]
+    pub(super) fn is(&self, target: &T) -> bool {
+        ptr::eq(self.0.load(Ordering::Relaxed), target)
+    }
+}

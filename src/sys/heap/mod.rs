@@ -1,0 +1,246 @@
+//! The host's allocator: size classes on 2 MiB segments, one heap for each thread.
+//!
+//! Here is its face; a call goes down this list:
+//! `local` (a thread's heap: what is at hand) → `store` (what threads share; lock) → `os` (pages).
+//! `segment` describes memory, `table` finds the description of an address without touching it,
+//! `mail` brings back blocks that another thread freed, `class` has sizes, `account` counts, `cell`
+//! is what descriptions are made of. Why it is like that: docs/explanation/host-memory.md.
+//!
+//! Blocks carry a kind and a tag that mean nothing here: `runtime::memory` and `runtime::pool` choose them.
+
+mod account;
+mod cell;
+mod class;
+mod local;
+mod mail;
+mod os;
+mod segment;
+mod store;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use super::buf::Addr;
+use class::{LARGEST, QUANTUM, SEGMENT};
+use local::Heap;
+use std::sync::atomic::Ordering;
+
+pub use account::TAGS;
+pub use os::use_huge_pages;
+pub use store::{budget, kept, mapped, set_budget};
+
+/// Every block is aligned to this at least.
+pub const ALIGNMENT: u64 = QUANTUM as u64;
+
+/// What a block is for: a kind (0 to 31) and a tag (below [`TAGS`]). A free must name the same tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label(u64);
+
+impl Label {
+    /// A label.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(kind: u8, tag: u8) -> Self {
+        Label((kind as u64 & 31) << mail::KIND_SHIFT | (tag as u64) << mail::TAG_SHIFT)
+    }
+
+    /// The same tag, without the kind.
+    #[inline(always)]
+    const fn tag(self) -> u64 {
+        self.0 & 0xFF << mail::TAG_SHIFT
+    }
+}
+
+/// How a free ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freed {
+    /// Well.
+    Done,
+    /// The address lies in no memory of this allocator.
+    Foreign,
+    /// It is not the first byte of a block.
+    Inside,
+    /// The block is free already.
+    Dead,
+    /// The block is live and has another tag: this one.
+    Tagged(u8),
+}
+
+/// A live block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its first byte.
+    pub base: usize,
+    /// The bytes that were asked for.
+    pub size: u64,
+    /// See [`Label`].
+    pub kind: u8,
+    /// See [`Label`].
+    pub tag: u8,
+}
+
+/// What an account has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes asked for and not freed.
+    pub live_bytes: u64,
+    /// Most of them at once; an upper bound if several threads allocate.
+    pub peak_bytes: u64,
+    /// Blocks that are live.
+    pub live_count: u64,
+    /// Blocks ever given.
+    pub total_count: u64,
+}
+
+/// The size of the block that serves a size.
+#[must_use]
+pub fn rounded(size: u64) -> u64 {
+    match usize::try_from(size) {
+        Ok(small @ 1..=LARGEST) => class::block(class::of(small)) as u64,
+        _ => size.saturating_add(os::PAGE as u64 - 1) / os::PAGE as u64 * os::PAGE as u64,
+    }
+}
+
+/// A block that was at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Quick {
+    /// Its address.
+    pub addr: Addr,
+    /// [`look_after`] is to be called next.
+    pub due: bool,
+}
+
+/// A block for `size` (1 to 1 GiB) bytes aligned to 64, if one is at hand: no lock, no system call, no
+/// function call.
+#[inline(always)]
+#[must_use]
+pub fn quick_alloc(size: u64, label: Label) -> Option<Quick> {
+    let size = size as usize;
+    if size.wrapping_sub(1) >= LARGEST {
+        return None;
+    }
+    let (at, due) = local::mine()?.quick_alloc(class::of(size), size, label.0)?;
+    Some(Quick { addr: address(at), due })
+}
+
+/// Frees a block if that is done at once: one of this label's tag and this thread's, in a slab at hand.
+/// Whether [`look_after`] is due. `None`: ask [`free`].
+#[inline(always)]
+#[must_use]
+pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
+    local::mine()?.quick_free(addr.get(), label.tag())
+}
+
+/// Does what was due after a quick call of this thread with this tag.
+pub fn look_after(tag: u8) {
+    if let Some(heap) = local::mine() {
+        heap.look_after(usize::from(tag));
+    }
+}
+
+/// A block of `size` (> 0) bytes aligned to `align` (a power of two); `None` without memory.
+#[must_use]
+pub fn alloc(size: u64, align: u64, label: Label) -> Option<Addr> {
+    let (size, align) = (usize::try_from(size).ok()?, usize::try_from(align).ok()?);
+    if size as u64 > mail::SIZE {
+        return None;
+    }
+    let room = if align > QUANTUM { size.checked_next_multiple_of(align)? } else { size };
+    if room > LARGEST || align > SEGMENT {
+        return local::with(|heap| heap.alloc_own(size, align, label.0)).map(address);
+    }
+    let class = class::of(room);
+    local::with(|heap| heap.alloc(class, size, label.0)).map(address)
+}
+
+fn address(at: usize) -> Addr {
+    Addr::new(std::ptr::with_exposed_provenance_mut(at))
+}
+
+/// Frees a block, if it is one with this label's tag. Any address may be asked: it is not touched.
+#[must_use]
+pub fn free(addr: Addr, label: Label) -> Freed {
+    local::with(|heap| Some(heap.free(addr.get(), label.tag()))).unwrap_or(Freed::Foreign)
+}
+
+/// The live block that an address (any) lies in.
+#[must_use]
+pub fn find(addr: Addr) -> Option<Found> {
+    let slab = table::find(addr.get())?.slab_of(addr.get());
+    let offset = addr.get().checked_sub(slab.base.get())?;
+    if offset >= slab.span.get() {
+        return None;
+    }
+    let index = offset.checked_div(slab.block.get())?;
+    let word = slab.word(index).load(Ordering::Acquire);
+    let found = Found {
+        base: slab.base.get() + index * slab.block.get(),
+        size: word & mail::SIZE,
+        kind: (word >> mail::KIND_SHIFT) as u8 & 31,
+        tag: (word >> mail::TAG_SHIFT) as u8,
+    };
+    let is_inside = ((addr.get() - found.base) as u64) < found.size;
+    (word & mail::LIVE != 0 && is_inside).then_some(found)
+}
+
+/// The counters of a tag. Calls that run meanwhile may be missing.
+#[must_use]
+pub fn stats(tag: u8) -> Stats {
+    let mut sum = account::Sum::default();
+    store::for_each_heap(|heap| heap.counters(usize::from(tag)).add_to(&mut sum));
+    let live_bytes = u64::try_from(sum.live_bytes).unwrap_or(0);
+    Stats {
+        live_bytes,
+        peak_bytes: account::peak(usize::from(tag)).max(live_bytes),
+        live_count: sum.allocs.saturating_sub(sum.frees),
+        total_count: sum.allocs,
+    }
+}
+
+/// Counts bytes (below 0: freed ones) that the calling thread has from elsewhere in an account's live
+/// bytes and peak.
+pub fn count_bytes(tag: u8, bytes: i64) {
+    let _ = local::with(|heap| {
+        heap.counters(usize::from(tag)).shift(usize::from(tag), bytes);
+        Some(())
+    });
+}
+
+/// Begins the peak of an account anew. It has no live blocks, and nobody may be using it.
+pub fn restart(tag: u8) {
+    store::for_each_heap(|heap| heap.counters(usize::from(tag)).level());
+    account::reset(usize::from(tag));
+}
+
+/// Frees every live block of a tag, whoever has it.
+pub fn free_all(tag: u8) {
+    table::for_each(|segment| {
+        for number in 0..segment.slab_count() {
+            segment.slab(number).for_each_live(usize::from(tag), |at| {
+                let _ = free(address(at), Label::new(0, tag));
+            });
+        }
+    });
+}
+
+/// Gives back to the system what the calling thread and threads that have ended keep without use. The
+/// others do it themselves after some more frees.
+pub fn trim() {
+    store::for_each_heap(Heap::want);
+    let _ = local::with(|heap| {
+        heap.trim();
+        Some(())
+    });
+    store::sweep();
+}
+
+/// Unmaps every block, live or not. Nobody may be using the allocator.
+pub fn destroy_all() {
+    store::destroy();
+}
+
+/// In a forked child: forgets all blocks (their memory stays as it is) and begins anew.
+pub fn forget_all() {
+    super::tls::set_heap(std::ptr::null());
+    store::forget();
+}

@@ -1,0 +1,59 @@
+//! Pages from the operating system and back.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The page size that addresses and lengths are multiples of here (a multiple of the machine's).
+pub(super) const PAGE: usize = 1 << 16;
+
+/// Whether the kernel is asked for huge pages.
+static HUGE: AtomicBool = AtomicBool::new(true);
+
+/// Asks for huge pages from now on, or not.
+pub fn use_huge_pages(wanted: bool) {
+    HUGE.store(wanted, Ordering::Relaxed);
+}
+
+fn reserve(len: usize) -> Option<usize> {
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new pages at an address of the kernel's choice; nothing that exists is touched.
+    let at = unsafe { libc::mmap(ptr::null_mut(), len, prot, flags, -1, 0) };
+    (at != libc::MAP_FAILED).then(|| at.expose_provenance())
+}
+
+/// Gives pages back.
+pub(super) fn unmap(at: usize, len: usize) {
+    if len > 0 {
+        // SAFETY: whole pages that `map` gave and that nobody uses any more.
+        let _ = unsafe { libc::munmap(ptr::with_exposed_provenance_mut(at), len) };
+    }
+}
+
+/// Zeroed pages, `len` a multiple of the page size, aligned to `align`; `None` without memory.
+pub(super) fn map(len: usize, align: usize) -> Option<usize> {
+    let at = reserve(len)?;
+    if at % align == 0 {
+        return Some(at);
+    }
+    unmap(at, len);
+    let room = len.checked_add(align)?;
+    let start = reserve(room)?;
+    let at = start.next_multiple_of(align);
+    unmap(start, at - start);
+    unmap(at + len, start + room - (at + len));
+    Some(at)
+}
+
+/// Asks for huge pages where they fit. Advice: where they are switched off nothing happens.
+pub(super) fn prefer_huge(at: usize, len: usize) {
+    if HUGE.load(Ordering::Relaxed) {
+        // SAFETY: advice about pages of ours; their contents stay.
+        let _ = unsafe { libc::madvise(ptr::with_exposed_provenance_mut(at), len, libc::MADV_HUGEPAGE) };
+    }
+}
+
+/// Keeps the addresses and gives the memory behind them back; it is zero when used again.
+pub(super) fn purge(at: usize, len: usize) {
+    // SAFETY: whole pages of ours whose contents nobody needs.
+    let _ = unsafe { libc::madvise(ptr::with_exposed_provenance_mut(at), len, libc::MADV_DONTNEED) };
+}
