@@ -83,10 +83,15 @@ impl Schedule {
         self.steps.clear();
         self.pending.clear();
         (self.at, self.is_started, self.reduction) = (0, false, reduction);
-        if self.scratch.is_empty() {
-            return;
-        }
         self.spare.append(&mut self.scratch);
+        let bytes: usize = self.spare.iter().map(|scratch| scratch.region().len()).sum();
+        if self.spare.len() > KEPT_BUFFERS || bytes > KEPT_BYTES {
+            self.trim();
+        }
+    }
+
+    #[cold]
+    fn trim(&mut self) {
         self.spare.sort_unstable_by_key(|scratch| std::cmp::Reverse(scratch.region().len()));
         let mut bytes = 0;
         self.spare.retain(|scratch| {

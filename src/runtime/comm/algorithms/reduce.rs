@@ -227,14 +227,14 @@ impl Fold {
 fn doubling(s: &mut Schedule, g: Group, (send, recv): (Region, Region)) -> Result<()> {
     let other = s.scratch(send.len())?;
     let fold = Fold::new(g);
-    s.copy(recv, send);
-    s.round();
-    if let Some((me, _)) = fold.enter(s, g, (recv, recv), other) {
+    if let Some((me, mut own)) = fold.enter(s, g, (send, recv), other) {
         let mut distance = 1;
         while distance < fold.core {
             let partner = me ^ distance;
             s.recv(fold.real(partner), other);
-            s.send(fold.real(partner), recv);
+            s.send(fold.real(partner), own);
+            s.copy(recv, own);
+            own = recv;
             if me < partner {
                 s.reduce(recv, other);
             } else {
@@ -242,6 +242,10 @@ fn doubling(s: &mut Schedule, g: Group, (send, recv): (Region, Region)) -> Resul
             }
             s.round();
             distance *= 2;
+        }
+        if own != recv {
+            s.copy(recv, own);
+            s.round();
         }
     }
     fold.leave(s, g, recv);
