@@ -2104,7 +2104,10 @@ DTL_NODISCARD dtl_status_t dtl_executor_parallel_reduce(dtl_executor_t executor,
 /// Waits for everything that dtl_executor_run_async started.
 ///
 /// @return the first failure since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the executor's own work.
+///         DTL_ERROR_INVALID_STATE: called by the executor's own work, which it would wait for: a function of
+///         dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE nothing is left to wait for, and
+///         on POOL a loop's body is not waited for: there the call succeeds (on POOL, while such functions run,
+///         only in the thread that started the loop).
 DTL_NODISCARD dtl_status_t dtl_executor_synchronize(dtl_executor_t executor);
 
 /// Tells what an executor is and how parallel.
@@ -2318,7 +2321,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
 ///         that of one which was freed, is an error that MPI may end the process for.
 /// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns, calls of
 /// MPI by the program at the same time are yours to keep apart. Below: the thread that initialised MPI; others
-/// get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`. Equivalent: MPI_Comm_dup.
+/// get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`, except dtl_comm_destroy: it succeeds in any
+/// thread, and MPI's communicator is then freed by the next call in a thread that may call MPI.
+/// Equivalent: MPI_Comm_dup.
 DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out);
 
 /* -----------------------------------------------------------------------------------------------
@@ -2490,7 +2495,7 @@ DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own messages (see
 ///         dtl_comm_desc_t) a send as well. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
-///         one at rest.
+///         one at rest. DTL_ERROR_CANCELED: another thread is destroying the communicator.
 /// Equivalent: MPI_Cancel.
 DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 
@@ -2554,7 +2559,8 @@ DTL_NODISCARD dtl_status_t dtl_request_start_all(uint64_t count, dtl_request_t *
 ///
 /// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for it.
 ///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI does not give back:
-///         wait for it. The request is unchanged after both.
+///         wait for it. The request is unchanged after both. DTL_ERROR_CANCELED: another thread is destroying
+///         the communicator, and this request with it.
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 

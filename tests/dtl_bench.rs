@@ -11,8 +11,11 @@
 
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_dtl-bench");
 const DTLRUN: &str = env!("CARGO_BIN_EXE_dtlrun");
@@ -219,6 +222,74 @@ fn a_report_that_runs_its_parts() {
     assert!(!folder.0.join("performance/mpi-1.json").exists());
 }
 
+/// A launcher is asked to end, and then ends its ranks, even if the report is killed.
+#[test]
+fn a_report_that_is_killed_ends_its_launcher() {
+    let folder = Folder::new("killed");
+    let (launcher, begun, ended) = (folder.file("launcher"), folder.0.join("begun"), folder.0.join("ended"));
+    let script = format!(
+        "#!/bin/sh\nsleep 60 &\ntrap 'kill $!; echo > {}; exit' TERM\necho > {}\nwait\n",
+        ended.display(),
+        begun.display()
+    );
+    fs::write(&launcher, script).unwrap();
+    let words = ["report", "--quick", "--only", "comm", "--mpirun", &format!("sh {launcher}"), "--output"];
+    let mut command = Command::new(BENCH);
+    command.args(words).arg(&folder.0).stdin(Stdio::null()).stderr(Stdio::null());
+    let mut report = command.spawn().unwrap();
+    let is_begun = comes(&begun);
+    report.kill().unwrap();
+    report.wait().unwrap();
+    assert!(is_begun && comes(&ended), "begun: {is_begun}");
+}
+
+/// /dev/full in the place of files that are written.
+#[test]
+fn a_report_on_a_full_disk() {
+    let folder = Folder::new("full");
+    let full = |name: &str| symlink("/dev/full", folder.file(name)).unwrap();
+    let report = |arguments: &[&str]| {
+        let output = run(&[&["report", "--output", &folder.file("")], arguments].concat());
+        assert!(err(&output).contains("No space left"), "{output:?}");
+        output
+    };
+    fs::create_dir(folder.file("performance")).unwrap();
+    fs::write(folder.file("performance.md"), "older").unwrap();
+    fs::write(folder.file("call.json"), &run(&["call", "--quick", "--json"]).stdout).unwrap();
+    // Nothing is measured if there is no room.
+    full("performance/.room");
+    let output = report(&["--only", "call"]);
+    assert!(output.status.code() == Some(2) && err(&output).starts_with("dtl-bench: --output"), "{output:?}");
+    // A part says why it failed.
+    full("performance/copy.json");
+    full("performance/copy.err");
+    let output = report(&["--quick", "--only", "copy"]);
+    assert!(
+        output.status.code() == Some(1) && err(&output).contains("standard output: No space"),
+        "{output:?}"
+    );
+    // The older page stays.
+    full("performance.new~");
+    let output = report(&[&folder.file("call.json")]);
+    assert!(
+        output.status.code() == Some(1) && err(&output).contains("performance.md: No space"),
+        "{output:?}"
+    );
+    assert!(folder.text("performance.md") == "older" && !folder.0.join("performance.new~").exists());
+    // A file that was cut.
+    fs::write(folder.file("call.json"), "{\"measured\": ").unwrap();
+    let output = run(&["report", "--output", &folder.file(""), &folder.file("call.json")]);
+    assert!(err(&output).contains("call.json: its end is missing"), "{output:?}");
+}
+
+fn comes(file: &Path) -> bool {
+    let begin = Instant::now();
+    while !file.exists() && begin.elapsed() < Duration::from_secs(30) {
+        sleep(Duration::from_millis(5));
+    }
+    file.exists()
+}
+
 /// Exit status, and a text that names what is wrong.
 #[test]
 fn what_it_refuses() {
@@ -254,4 +325,7 @@ fn what_it_refuses() {
     let alone = run_by(&[DTLRUN, "-n", "1"], &["comm"]);
     assert_eq!(alone.status.code(), Some(1), "{alone:?}");
     assert!(err(&alone).contains("start two or more"), "{alone:?}");
+    let other = run_by(&[DTLRUN, "-n", "2"], &["comm", "-n", "4", "--quick"]);
+    assert_eq!(other.status.code(), Some(2), "{other:?}");
+    assert!(err(&other).contains("-n 4, but the launcher started 2 rank(s)"), "{other:?}");
 }

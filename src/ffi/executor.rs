@@ -198,7 +198,10 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
 /// Waits for everything that dtl_executor_run_async started.
 ///
 /// @return the first failure since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the executor's own work.
+///         DTL_ERROR_INVALID_STATE: called by the executor's own work, which it would wait for: a function of
+///         dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE nothing is left to wait for, and
+///         on POOL a loop's body is not waited for: there the call succeeds (on POOL, while such functions run,
+///         only in the thread that started the loop).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_synchronize(executor: dtl_executor_t) -> dtl_status_t {
     guard::wait(|inside| pin(inside, executor), |executor| executor.synchronize())

@@ -63,7 +63,7 @@ pub unsafe extern "C" fn dtl_request_test(
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own messages (see
 ///         dtl_comm_desc_t) a send as well. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
-///         one at rest.
+///         one at rest. DTL_ERROR_CANCELED: another thread is destroying the communicator.
 /// Equivalent: MPI_Cancel.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
@@ -230,7 +230,8 @@ pub unsafe extern "C" fn dtl_request_start_all(count: u64, requests: *mut dtl_re
 ///
 /// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for it.
 ///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI does not give back:
-///         wait for it. The request is unchanged after both.
+///         wait for it. The request is unchanged after both. DTL_ERROR_CANCELED: another thread is destroying
+///         the communicator, and this request with it.
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {

@@ -19,9 +19,12 @@ pub struct Setup {
     pub no_core: bool,
     /// Whether its standard output is closed.
     pub no_output: bool,
+    /// Whether it is asked to end (SIGTERM) when this one dies: a launcher then ends its ranks, which it could not
+    /// if it were killed.
+    pub is_launcher: bool,
 }
 
-/// Prepares a command: its process is killed when this one (the thread that starts it) dies, starts
+/// Prepares a command: its process is killed (a launcher: asked to end) when this one (the thread that starts it) dies, starts
 /// with no signal blocked, and runs on the processor named.
 pub fn prepare(command: &mut Command, setup: Setup) {
     let parent = super::process::own_pid();
@@ -32,8 +35,9 @@ pub fn prepare(command: &mut Command, setup: Setup) {
 }
 
 fn before_exec(parent: i32, setup: Setup) -> io::Result<()> {
+    let last = if setup.is_launcher { libc::SIGTERM } else { libc::SIGKILL };
     // SAFETY: takes integers only.
-    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) } != 0 {
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, last, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // The parent may have died before that call: then nobody would send the signal.

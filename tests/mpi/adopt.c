@@ -89,16 +89,21 @@ static void dtl_ends_first(int argc, char **argv)
 static void mpi_ends_first(int argc, char **argv)
 {
     dtl_comm_t comm, other, third;
+    dtl_comm_info_t before = DTL_COMM_INFO_INIT, after = DTL_COMM_INFO_INIT;
     dtl_request_t receive;
     int64_t word = 1;
     begin(argc, argv);
     CHECK_OK(adopt(MPI_COMM_WORLD, &comm));
+    CHECK_OK(dtl_comm_info(comm, &before));
+    CHECK(strstr(before.transport, "; MPI_THREAD_") != NULL); /* not cut */
     CHECK_OK(adopt(MPI_COMM_SELF, &other));
     CHECK_OK(dtl_comm_irecv(comm, &word, 1, DTL_DTYPE_INT64, DTL_ANY_SOURCE, 9, &receive));
     use(comm);
     use(other);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
+    CHECK_OK(dtl_comm_info(comm, &after));
+    CHECK(strcmp(after.transport, before.transport) == 0);
     CHECK_STATUS(dtl_comm_send(comm, &word, 1, DTL_DTYPE_INT64, (rank + 1) % size, 1), DTL_ERROR_INVALID_STATE);
     CHECK_SAID("MPI is finalised");
     CHECK_STATUS(dtl_comm_recv(comm, &word, 1, DTL_DTYPE_INT64, rank, 1, NULL), DTL_ERROR_INVALID_STATE);

@@ -64,8 +64,8 @@ fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
     if comm == 0 || comm == mpi.k.comm_null {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "comm {fint} is MPI_COMM_NULL or no communicator's Fortran handle (MPI_Comm_c2f): this process is none of its \
-             ranks"
+            "comm {fint} is MPI_COMM_NULL, and this process none of its ranks, or the number is no communicator's: pass \
+             what MPI_Comm_c2f (libmpi_abi: MPI_Comm_toint) gives"
         );
     }
     let mut is_inter = 0;

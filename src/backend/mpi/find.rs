@@ -243,6 +243,13 @@ pub(super) fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// "Open MPI 4.1.4", "MPICH 4.0.2", "Intel MPI 2021.19.0" of longer texts.
+pub(super) fn short_name(version: &str) -> String {
+    let line = first_line(version).replace("(R)", "").replace(" Library ", " ");
+    let name = line.split([',', '*']).next().unwrap_or_default().trim_end_matches(" for Linux");
+    name.replace(" Version:", "").replace(" Version :", "").replace("Open MPI v", "Open MPI ")
+}
+
 /// The binary interface of a library.
 pub fn interface(found: &Found, call: &Functions, version: &str) -> Result<Abi> {
     let name = found.file.file_name().unwrap_or_default();
@@ -361,6 +368,19 @@ mod tests {
             !is_called_as_an_mpi(Path::new("/x/libfmpi.so"))
                 && !is_called_as_an_mpi(Path::new("/x/libmpi.a"))
         );
+    }
+
+    #[test]
+    fn short_names() {
+        for (version, name) in [
+            ("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4", "Open MPI 4.1.4"),
+            ("MPICH Version:\t4.0.2\nMPICH Release date:\tThu", "MPICH 4.0.2"),
+            ("MVAPICH Version :      3.0", "MVAPICH 3.0"),
+            ("Intel(R) MPI Library 2021.19.0 for Linux* OS\n", "Intel MPI 2021.19.0"),
+            ("MPI-Serial 2.3", "MPI-Serial 2.3"),
+        ] {
+            assert_eq!(short_name(version), name);
+        }
     }
 
     #[test]

@@ -34,8 +34,12 @@ pub struct Mpi {
     pub file: String,
     /// First line of what it says of itself.
     pub version: String,
+    /// The same in short, for descriptions.
+    pub name: String,
     /// One of the words below.
     state: AtomicU32,
+    /// The word that told the level, which the end does not change.
+    level: AtomicU32,
     /// Whether it was initialised here.
     is_ours: AtomicBool,
     /// The process in which it was found running.
@@ -147,8 +151,10 @@ impl Mpi {
             k,
             family: abi.family,
             version: find::first_line(&version),
+            name: find::short_name(&version),
             file,
             state: AtomicU32::new(UNSTARTED),
+            level: AtomicU32::new(UNSTARTED),
             is_ours: AtomicBool::new(false),
             process: AtomicI32::new(0),
             quiet: AtomicU64::new(0),
@@ -231,6 +237,7 @@ impl Mpi {
         let code = unsafe { (self.call.MPI_Comm_set_attr)(k.comm_self, key, own) };
         self.check("MPI_Comm_set_attr", code)?;
         self.process.store(process::own_pid(), Ordering::Relaxed);
+        self.level.store(state, Ordering::Relaxed);
         self.state.store(state, Ordering::Release);
         Ok(())
     }
@@ -383,10 +390,10 @@ impl Mpi {
         self.state.load(Ordering::Relaxed) == MULTIPLE
     }
 
-    /// The level that MPI gave.
+    /// The level that MPI gave, even after its end.
     #[must_use]
     pub fn level(&self) -> ThreadLevel {
-        match self.state.load(Ordering::Relaxed) {
+        match self.level.load(Ordering::Relaxed) {
             MULTIPLE => ThreadLevel::Multiple,
             SERIALIZED => ThreadLevel::Serialized,
             FUNNELED => ThreadLevel::Funneled,

@@ -486,7 +486,7 @@ impl Transport for Endpoint {
     }
 
     fn describe(&self) -> String {
-        format!("{}; MPI's own messages and collectives; {}", self.mpi.version, self.mpi.level().text())
+        format!("{}; MPI's own messages and collectives; {}", self.mpi.name, self.mpi.level().text())
     }
 
     fn failure_text(&self) -> Option<String> {

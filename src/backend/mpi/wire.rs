@@ -118,8 +118,8 @@ impl Wire for MpiWire {
     }
 
     fn describe(&self) -> String {
-        let (version, level) = (&self.mpi.version, self.mpi.level().text());
-        format!("{version}; messages and collectives of the library, for time limits or determinism; {level}")
+        let (name, level) = (&self.mpi.name, self.mpi.level().text());
+        format!("{name}; messages and collectives of the library, for time limits or determinism; {level}")
     }
 
     fn failure_text(&self) -> Option<String> {

@@ -93,7 +93,8 @@ pub(crate) struct Comm {
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) kind: String,
 
-    /// Start this many ranks: with dtlrun, or as threads for kind threads (2 unless said)
+    /// Start this many ranks: with dtlrun, or as threads for kind threads (2 unless said);
+    /// not under a launcher, which has its own number
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(i32).range(2..=1024))]
     pub(crate) ranks: Option<i32>,
 

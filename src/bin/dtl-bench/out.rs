@@ -28,13 +28,16 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// A line on standard error; if it cannot be written there is nobody to tell.
+/// A line on standard error.
 macro_rules! complain {
-    ($($text:tt)+) => {
-        drop(std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)+))))
-    };
+    ($($text:tt)+) => { $crate::out::tell(format_args!($($text)+)) };
 }
 pub(crate) use complain;
+
+/// See [`complain`]. In one piece, as other ranks write there too; if it cannot be written there is nobody to tell.
+pub(crate) fn tell(line: Arguments) {
+    drop(std::io::stderr().write_all(format!("{line}\n").as_bytes()));
+}
 
 static LOST: OnceLock<String> = OnceLock::new();
 

@@ -68,7 +68,9 @@ impl Executor {
             _ => {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
-                    "executor kind {kind} is unknown; use one of DTL_EXECUTOR_…"
+                    "executor kind {kind} is unknown; use DTL_EXECUTOR_INLINE ({DTL_EXECUTOR_INLINE}), \
+                     DTL_EXECUTOR_SEQUENTIAL ({DTL_EXECUTOR_SEQUENTIAL}), DTL_EXECUTOR_POOL ({DTL_EXECUTOR_POOL}), \
+                     DTL_EXECUTOR_BACKEND ({DTL_EXECUTOR_BACKEND}), or 0: the backend's own, else POOL"
                 );
             }
         };
@@ -182,7 +184,7 @@ impl Executor {
     pub fn synchronize(&self) -> Result<()> {
         match &self.body {
             Kind::Inline(failure) => failure.lock().take().map_or(Ok(()), Err),
-            Kind::Sequential(queue) | Kind::Backend(queue) => queue.synchronize(),
+            Kind::Sequential(queue) | Kind::Backend(queue) => queue.synchronize("an executor"),
             Kind::Pool(pool) => pool.synchronize(),
         }
     }

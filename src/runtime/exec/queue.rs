@@ -187,8 +187,8 @@ impl Queue {
         self.append(&mut state, || Task::Mark(later()))
     }
 
-    /// Waits for all tasks queued so far; reports and clears the failure.
-    pub fn synchronize(&self) -> Result<()> {
+    /// Waits for all tasks queued so far; reports and clears the failure. `whose` queue this is, for the text.
+    pub fn synchronize(&self, whose: &str) -> Result<()> {
         let shared = &self.shared;
         if self.is_idle() && !shared.failed.load(Ordering::Acquire) {
             return Ok(());
@@ -200,7 +200,7 @@ impl Queue {
             if state.worker_id == Some(thread::current().id()) {
                 return fail!(
                     DTL_ERROR_INVALID_STATE,
-                    "a stream cannot be waited for by its own work; wait on another thread"
+                    "{whose} cannot be waited for by its own work; wait on another thread"
                 );
             }
             state.wanted = state.wanted.min(target);

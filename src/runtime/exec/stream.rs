@@ -135,7 +135,7 @@ impl Stream {
     /// Waits for all work queued so far and reports its first failure, once.
     pub fn synchronize(&self) -> Result<()> {
         match &self.body {
-            Body::Own(queue) => queue.synchronize(),
+            Body::Own(queue) => queue.synchronize("a stream"),
             Body::Backend(foreign) => {
                 let result = exec_of(&self.home)?.stream_synchronize(foreign.token);
                 let stuck = foreign.stuck.take();

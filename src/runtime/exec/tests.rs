@@ -476,6 +476,11 @@ fn asynchronous_tasks_report_through_event_and_synchronize() {
 
 #[test]
 fn executors_tell_what_they_are() {
+    let unknown = Executor::create(plain(), 9, 0).map(drop).unwrap_err();
+    assert!(
+        unknown.text().contains("kind 9") && unknown.text().contains("DTL_EXECUTOR_POOL (3)"),
+        "{unknown}"
+    );
     let info = |kind, threads| Executor::create(plain(), kind, threads).unwrap().info().unwrap();
     assert_eq!(info(DTL_EXECUTOR_POOL, 5).max_parallelism, 5);
     assert_eq!(info(0, 0).kind, DTL_EXECUTOR_POOL);

@@ -88,27 +88,31 @@ fn threads(wanted: &Comm, rows: &[Row]) -> Outcome {
 }
 
 /// This process is a rank.
-fn process(wanted: &Comm, rows: &[Row]) -> Outcome {
+fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
     let mut raw = match wanted.vs {
         Some(CommPeer::Mpi) => Some(Raw::start(wanted.kind == "mpi")?),
         None => None,
     };
     let ours = Ours::open(&wanted.kind)?;
+    if let Some(ranks) = wanted.ranks.filter(|&ranks| ranks != ours.size) {
+        let text = format!("-n {ranks}, but the launcher started {} rank(s): leave -n out", ours.size);
+        return Err(Stop::Misused(text));
+    }
     if let Some(raw) = &raw {
         let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0);
         if most > MPI_MOST {
-            return Err(format!("--sizes {most}: MPI's counts end at {MPI_MOST}"));
+            return Err(Stop::Failed(format!("--sizes {most}: MPI's counts end at {MPI_MOST}")));
         }
         if (raw.rank, raw.size) != (ours.rank, ours.size) {
             let (rank, size) = (raw.rank, raw.size);
-            return Err(format!(
+            return Err(Stop::Failed(format!(
                 "rank {} of {} is rank {rank} of {size} for {}: start all with that MPI's own mpirun",
                 ours.rank, ours.size, raw.file
-            ));
+            )));
         }
     }
     one(wanted, rows, ours, None, raw.as_mut())?;
-    raw.map_or(Ok(()), Raw::end)
+    Ok(raw.map_or(Ok(()), Raw::end)?)
 }
 
 /// What a rank does, be it a process or a thread.

@@ -3,13 +3,15 @@
 use super::run::Run;
 use crate::options::{Part, Report};
 use crate::out::{Outcome, Stop, complain};
+use dtl::sys::child::{self, Setup};
 use dtl::sys::dl::Module;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{self, File};
-use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 /// Sizes of the plots.
@@ -19,6 +21,9 @@ const CURVE_ROWS: usize = 2 * 13;
 const COMM_ROWS: usize = 32;
 /// How often a child is looked after: seldom, as it is being measured.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// How long the text of one that has ended is awaited: a process that it left behind may hold the pipe.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// One run of this program.
 struct Step {
@@ -148,23 +153,35 @@ fn is_variable(word: &str) -> bool {
 
 /// Runs a step to its end.
 fn one(step: &Step, folder: &Path, bar: &ProgressBar, spent: f64) -> Outcome<Run> {
-    let (kept, said) =
-        (folder.join(format!("{}.json", step.name)), folder.join(format!("{}.err", step.name)));
-    let create = |path: &PathBuf| File::create(path).map_err(|error| format!("{}: {error}", path.display()));
+    let kept = folder.join(format!("{}.json", step.name));
+    let data = File::create(&kept).map_err(|error| format!("{}: {error}", kept.display()))?;
     let count = step.words.iter().take_while(|word| is_variable(word)).count();
     let (variables, words) = step.words.split_at(count);
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::null()).stdout(create(&kept)?).stderr(create(&said)?);
+    command.args(&words[1..]).stdin(Stdio::null()).stdout(data).stderr(Stdio::piped());
     command.envs(variables.iter().filter_map(|word| word.split_once('=')));
-    let child = command.spawn().map_err(|error| format!("{}: {error}", words[0]))?;
+    // Else ranks would go on without a report, and spoil what is measured next.
+    child::prepare(&mut command, Setup { is_launcher: true, ..Setup::default() });
+    let mut child = command.spawn().map_err(|error| format!("{}: {error}", words[0]))?;
+    let said = child.stderr.take().map(listen);
     let outcome = wait(child, step, bar, spent);
-    let text = fs::read_to_string(&said).unwrap_or_default();
-    drop(fs::remove_file(&said));
+    let text = said.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
     let outcome = outcome.and_then(|()| Run::read(&kept));
     outcome.map_err(|why| {
         drop(fs::remove_file(&kept));
         format!("`{}`: {why}\n{}", step.words.join(" "), text.trim_end())
     })
+}
+
+/// What a child says until its end: not in a file, as a full disk may be what it speaks of.
+fn listen(mut pipe: ChildStderr) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    spawn(move || {
+        let mut said = Vec::new();
+        let _ = pipe.read_to_end(&mut said); // what came before a failure counts
+        let _ = sender.send(String::from_utf8_lossy(&said).into_owned()); // nobody may wait any more
+    });
+    receiver
 }
 
 fn wait(mut child: Child, step: &Step, bar: &ProgressBar, spent: f64) -> Outcome {

@@ -13,7 +13,8 @@ use crate::comm::is_launched;
 use crate::options::Report;
 use crate::out::{Outcome, Stop, complain, say};
 use run::Run;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Where a page's pictures and data are, beside it.
@@ -26,8 +27,8 @@ pub(crate) fn run(wanted: &Report) -> Result<(), Stop> {
         return Err(Stop::Misused(text.to_owned()));
     }
     let folder = wanted.output.join(DATA);
-    let make = fs::create_dir_all(&folder);
-    make.map_err(|error| Stop::Misused(format!("--output {}: {error}", wanted.output.display())))?;
+    let try_out = fs::create_dir_all(&folder).and_then(|()| try_room(&folder.join(".room")));
+    try_out.map_err(|error| Stop::Misused(format!("--output {}: {error}", wanted.output.display())))?;
     let runs = if wanted.files.is_empty() {
         lot::run(wanted, &folder)?
     } else {
@@ -40,15 +41,36 @@ pub(crate) fn run(wanted: &Report) -> Result<(), Stop> {
     Ok(write(&wanted.output, &folder, &runs)?)
 }
 
+/// More than a report has: better known before the measuring than after it.
+const ROOM: usize = 1 << 20;
+
+fn try_room(file: &Path) -> io::Result<()> {
+    let written = fs::write(file, vec![0; ROOM]);
+    let removed = fs::remove_file(file);
+    written.and(removed)
+}
+
+/// Makes or replaces a file; one that cannot be written whole leaves the older one as it is.
+fn replace(file: &Path, text: &str) -> Outcome {
+    let new = file.with_extension("new~"); // a name that no other file has
+    let written =
+        File::create(&new).and_then(|mut to| to.write_all(text.as_bytes()).and_then(|()| to.sync_all()));
+    written.and_then(|()| fs::rename(&new, file)).map_err(|error| {
+        drop(fs::remove_file(&new));
+        format!("{}: {error}", file.display())
+    })
+}
+
 fn write(output: &Path, folder: &Path, runs: &[Run]) -> Outcome {
     let mut pictures = Vec::new();
     for picture in plot::pictures(runs) {
         let file = folder.join(&picture.file);
-        picture.draw(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let drawn = picture.draw().map_err(|error| format!("{}: {error}", file.display()))?;
+        replace(&file, &drawn)?;
         pictures.push((picture.title, format!("{DATA}/{}", picture.file)));
     }
     let file = output.join("performance.md");
-    fs::write(&file, page::text(runs, &pictures)).map_err(|error| format!("{}: {error}", file.display()))?;
+    replace(&file, &page::text(runs, &pictures))?;
     say!("{}: {} run(s), {} plot(s)", file.display(), runs.len(), pictures.len());
     if pictures.is_empty() {
         complain!("dtl-bench: no plot: they want latency or bandwidth of at least two sizes");

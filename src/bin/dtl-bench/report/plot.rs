@@ -6,7 +6,6 @@ use crate::table::Unit;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::error::Error;
-use std::path::Path;
 
 /// A plot to be drawn.
 pub(crate) struct Picture {
@@ -95,13 +94,15 @@ fn value(unit: Unit, nanoseconds: f64) -> f64 {
 }
 
 impl Picture {
-    /// Writes the file.
-    pub(crate) fn draw(&self, file: &Path) -> Result<(), Box<dyn Error>> {
-        let area = SVGBackend::new(file, (760, 440)).into_drawing_area();
+    /// The file's text.
+    pub(crate) fn draw(&self) -> Result<String, Box<dyn Error + '_>> {
+        let mut text = String::new();
+        let area = SVGBackend::with_string(&mut text, (760, 440)).into_drawing_area();
         area.fill(&WHITE)?;
         self.draw_on(&area)?;
         area.present()?;
-        Ok(())
+        drop(area);
+        Ok(text)
     }
 
     fn draw_on(&self, area: &DrawingArea<SVGBackend, Shift>) -> Result<(), Box<dyn Error>> {

@@ -38,7 +38,11 @@ impl Run {
     }
 
     pub(crate) fn of(text: &str) -> Outcome<Run> {
-        let head: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let parsed = serde_json::from_str(text);
+        let head: Value = parsed.map_err(|error| match error.is_eof() {
+            true => format!("its end is missing ({} bytes are there): was the disk full?", text.len()),
+            false => error.to_string(),
+        })?;
         let rows = head.get("rows").and_then(Value::as_array);
         let (Some(rows), Some(_)) = (rows, head.get("measured").and_then(Value::as_str)) else {
             return Err("not what dtl-bench writes with --json: no \"measured\" or no \"rows\"".to_owned());
