@@ -289,6 +289,7 @@ fn as_shown(line: &str) -> String {
         "ScatterRing" => "scatter, then ring allgather",
         "RecursiveDoubling" => "recursive doubling",
         "Rabenseifner" => "Rabenseifner: recursive halving, then recursive doubling",
+        "HalvingGather" => "recursive halving, then gather",
         "PairwiseRing" => "pairwise reduce-scatter, then ring allgather",
         "Linear" => "straight to or from the root",
         "Ring" => "ring",

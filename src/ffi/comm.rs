@@ -81,7 +81,10 @@ unsafe fn take_description(desc: *const dtl_comm_desc_t) -> Result<open::Descrip
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
-    guard::call(|inside| comm::destroy(inside, comm))
+    guard::wait(
+        |inside| comm::pin_to_destroy(inside, comm),
+        |comm| comm.map_or(Ok(()), |comm| comm::destroy(&comm)),
+    )
 }
 
 /// This process' rank, 0 … size-1. Equivalent: MPI_Comm_rank.

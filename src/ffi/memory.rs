@@ -42,8 +42,7 @@ pub unsafe extern "C" fn dtl_mem_alloc(
             unsafe { out.write(quick.addr.ptr()) };
             guard::quick_end(quick.due)
         }
-        // What the checks above have told need not be kept for this call.
-        None => alloc(backend, DTL_MEMORY_HOST, size_bytes, 0, out),
+        None => alloc(backend, DTL_MEMORY_HOST, size_bytes, alignment, out),
     }
 }
 

@@ -5,6 +5,7 @@
 //! until the operation that received them ends. Everything after that is checked arithmetic.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 /// An address that may travel between threads; what it points to is somebody else's contract.
@@ -148,9 +149,9 @@ impl Region {
     }
 }
 
-/// Scratch memory of the library's own, 64-byte aligned, zeroed when made.
+/// Scratch memory of the library's own, 64-byte aligned.
 pub struct Scratch {
-    lines: Vec<Line>,
+    lines: Vec<MaybeUninit<Line>>,
     len: usize,
 }
 
@@ -162,17 +163,27 @@ impl Scratch {
     /// `len` zeroed bytes, or `None` without memory.
     #[must_use]
     pub fn new(len: usize) -> Option<Self> {
+        let scratch = Self::unwritten(len)?;
+        scratch.region().fill(0);
+        Some(scratch)
+    }
+
+    /// `len` bytes that are written before anything reads them, or `None` without memory: they cost
+    /// no more than their addresses until then.
+    #[must_use]
+    pub fn unwritten(len: usize) -> Option<Self> {
         let count = len.div_ceil(64);
         let mut lines = Vec::new();
         lines.try_reserve_exact(count).ok()?;
-        lines.resize(count, Line([0; 64]));
+        // SAFETY: there is room for `count` lines, and an uninitialised line is a valid MaybeUninit.
+        unsafe { lines.set_len(count) };
         Some(Scratch { lines, len })
     }
 
     /// A copy of a region's bytes.
     #[must_use]
     pub fn copy_of(source: Region) -> Option<Self> {
-        let scratch = Self::new(source.len())?;
+        let scratch = Self::unwritten(source.len())?;
         scratch.region().copy_from(source);
         Some(scratch)
     }

@@ -25,9 +25,10 @@ use super::tls;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence, global,
-    thread_local,
+    thread_local, yield_now,
 };
 use std::ptr;
+use std::time::{Duration, Instant};
 
 /// One thread's state. Aligned so that two threads never share a line (or a prefetched pair).
 #[repr(align(128))]
@@ -346,6 +347,29 @@ pub fn collect() {
     for waiting in ready {
         (waiting.free)();
     }
+}
+
+/// Waits until every other thread that is inside now has left, but no longer than `limit`: whether all have. What such
+/// a thread has found open before it was closed is then used up. In no epoch of the calling thread's own.
+#[must_use]
+pub fn let_others_leave(limit: Duration) -> bool {
+    heavy_barrier();
+    let inside: Vec<_> = RECORDS
+        .lock()
+        .iter()
+        .map(|&record| (record, record.seq.load(Ordering::Acquire)))
+        .filter(|(record, seq)| seq % 2 == 1 && !ptr::eq(*record, mine()))
+        .collect();
+    let begin = Instant::now();
+    inside.iter().all(|(record, seq)| {
+        while record.seq.load(Ordering::Acquire) == *seq {
+            if begin.elapsed() > limit {
+                return false;
+            }
+            yield_now();
+        }
+        true
+    })
 }
 
 /// Whether any thread is inside a call or waits in one: another one, or the calling one further up

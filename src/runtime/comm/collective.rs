@@ -115,6 +115,12 @@ pub struct By {
     pub op: i32,
 }
 
+impl By {
+    fn folding(&self) -> algorithm::Folding {
+        algorithm::Folding { element: self.reduction.element, commutes: self.reduction.commutes }
+    }
+}
+
 /// Returns once every rank has called it.
 pub fn barrier(comm: &Comm) -> Result<Run> {
     let how = comm.choose(Kind::Barrier, 0, true);
@@ -153,10 +159,10 @@ pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let how = comm.choose(Kind::Reduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Reduce).with(recv.count, recv.dtype).op(by.op).root(root);
-    let commutes = by.reduction.commutes;
+    let folding = by.folding();
     comm.prepare_either(call, Some(by.reduction), whole, |s, g| match comm.levels(how) {
-        Some(levels) => two_level::reduce(s, levels, g, root, commutes, (send, recv.bytes)),
-        None => algorithm::reduce(s, g, root, commutes, (send, recv.bytes)),
+        Some(levels) => two_level::reduce(s, levels, g, root, folding, (send, recv.bytes)),
+        None => algorithm::reduce(s, g, how, root, folding, (send, recv.bytes)),
     })
 }
 
@@ -166,10 +172,10 @@ pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Run> {
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let how = comm.choose(Kind::Allreduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Allreduce).with(recv.count, recv.dtype).op(by.op);
-    let (element, commutes) = (by.reduction.element, by.reduction.commutes);
+    let folding = by.folding();
     comm.prepare_either(call, Some(by.reduction), whole, |s, g| match comm.levels(how) {
-        Some(levels) => two_level::allreduce(s, levels, commutes, element, (send, recv.bytes)),
-        None => algorithm::allreduce(s, g, how, element, (send, recv.bytes)),
+        Some(levels) => two_level::allreduce(s, levels, folding, (send, recv.bytes)),
+        None => algorithm::allreduce(s, g, how, folding.element, (send, recv.bytes)),
     })
 }
 

@@ -88,6 +88,10 @@ impl Link {
     /// completed before it could be withdrawn.
     pub(super) fn withdraw(&self, op: OpId) -> Result<Option<Done>> {
         use crate::abi::status::DTL_ERROR_CANCELED;
+        // What is over already need not be withdrawn, where that is not possible.
+        if let Some(done) = self.transport.test(op)? {
+            return Ok(Some(done));
+        }
         self.transport.cancel(op)?;
         let mut backoff = Backoff::new();
         loop {

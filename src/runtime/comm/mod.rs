@@ -45,6 +45,7 @@ use link::{Class, Link};
 use members::Members;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
 pub const TAG: u8 = 6;
@@ -263,8 +264,8 @@ impl Comm {
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        // Those that another thread started while this one was destroyed.
-        drop(request::withdraw_all(self));
+        // Nobody uses it any more. None is left, unless a call was starting one for longer than `destroy` waited.
+        drop(request::withdraw_all(self, true));
         report::close(self);
     }
 }
@@ -336,25 +337,36 @@ fn no_handle() -> Error {
     Error::new(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
 }
 
-/// Destroys a communicator: waiting calls return CANCELED, operations in flight are withdrawn, the
-/// link closes with the last communicator on it. Null and the predefined ones: nothing.
-pub fn destroy(inside: &Guard, handle: dtl_comm_t) -> Result<()> {
+/// How long a destroy waits for calls that may be starting an operation.
+const LONGEST_START: Duration = Duration::from_secs(1);
+
+/// A share of what is to be destroyed; `None`: null and the predefined ones, which are not.
+pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<Comm>>> {
     if [0, WORLD, SELF].contains(&handle.id) {
-        return Ok(());
+        return Ok(None);
     }
-    let Some(comm) = TABLE.pin(inside, handle.id) else {
-        return Err(super::invalid_handle("communicator", TAG, handle.id));
-    };
-    request::check_revocable(&comm)?;
+    let comm = TABLE.pin(inside, handle.id);
+    comm.map(Some).ok_or_else(|| super::invalid_handle("communicator", TAG, handle.id))
+}
+
+/// Destroys a communicator: waiting calls return CANCELED, operations in flight are withdrawn, the
+/// link closes with the last communicator on it. Outside of the epoch.
+pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
+    request::check_revocable(comm)?;
     // First, so that who waits on one of its requests hears CANCELED.
     comm.state.store(CLOSED, Ordering::Release);
-    if let Err(error) = request::withdraw_all(&comm) {
+    // Who found it open has put its request under a handle when it leaves.
+    if !epoch::let_others_leave(LONGEST_START) {
+        super::log::warning!("a communicator is destroyed while calls of other threads last");
+    }
+    if let Err(error) = request::withdraw_all(comm, false) {
         // Something of it stays in flight, and so does the communicator.
         comm.state.store(OPEN, Ordering::Release);
         return Err(error);
     }
-    message::drop_all(&comm);
-    match TABLE.remove(inside, handle.id) {
+    message::drop_all(comm);
+    let handle = comm.handle();
+    match TABLE.remove(&epoch::enter(), handle.id) {
         Some(comm) => {
             attribute::end_all(&comm, handle);
             Ok(())

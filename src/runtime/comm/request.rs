@@ -2,8 +2,8 @@
 //! persistent: then it rests until it is started again.
 //!
 //! A request has no share of its communicator, which would cost two atomic operations in its life, but knows
-//! its handle. Who destroys a communicator takes its requests back, and once more when nobody is in a call
-//! with it any more: then those are there too that a thread has started meanwhile.
+//! its handle. Who destroys a communicator first waits for calls that found it open, then
+//! takes all of its requests back.
 
 pub(super) use super::life::Standing;
 use super::life::{Heard, Life};
@@ -230,8 +230,9 @@ pub(super) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
     }
 }
 
-/// Ends an active request whose communicator is gone: its operation is taken back.
-pub(super) fn end_with_comm(inside: &Guard, handle: dtl_request_t) -> Result<Outcome> {
+/// Ends an active request whose communicator is gone: its operation is taken back. `None`: it cannot be, so it goes
+/// on, and so does the communicator.
+pub(super) fn end_with_comm(inside: &Guard, handle: dtl_request_t) -> Result<Option<Outcome>> {
     let mut why = None;
     let taken = TABLE.with(handle.id, |request| {
         let Some(comm) = request.comm.get(inside) else { return Then::Keep(Ok(None)) };
@@ -240,8 +241,8 @@ pub(super) fn end_with_comm(inside: &Guard, handle: dtl_request_t) -> Result<Out
         if taken.is_err() || request.again.is_some() { Then::Keep(taken) } else { Then::End(taken) }
     });
     match taken {
-        Some(Err(error)) => Err(error),
-        Some(Ok(Some(outcome))) => Ok(outcome),
+        Some(Err(_)) => Ok(None),
+        Some(Ok(Some(outcome))) => Ok(Some(outcome)),
         Some(Ok(None)) | None => Err(why.unwrap_or_else(super::destroyed)),
     }
 }
@@ -450,8 +451,8 @@ pub(super) fn check_revocable(comm: &Comm) -> Result<()> {
 }
 
 /// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of its
-/// requests become stale.
-pub(super) fn withdraw_all(comm: &Comm) -> Result<()> {
+/// requests become stale; with `all`, also of those that cannot be taken back.
+pub(super) fn withdraw_all(comm: &Comm, all: bool) -> Result<()> {
     let owner = Owner::of(comm);
     for id in TABLE.handles() {
         let withdrawn = TABLE.with(id, |request| {
@@ -459,8 +460,8 @@ pub(super) fn withdraw_all(comm: &Comm) -> Result<()> {
                 return Then::Keep(Ok(()));
             }
             match request.take_back(comm) {
-                Ok(_) => Then::End(Ok(())),
-                Err(error) => Then::Keep(Err(error)),
+                Err(error) if !all => Then::Keep(Err(error)),
+                _ => Then::End(Ok(())),
             }
         });
         withdrawn.unwrap_or(Ok(()))?;

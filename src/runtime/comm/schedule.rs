@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::runtime::backend::{Done, SendMode};
 use crate::sys::buf::{Region, Scratch};
 
-/// Scratch buffers kept from one collective to the next, and the largest that is kept.
-const KEPT_BUFFERS: usize = 4;
-const KEPT_BYTES: usize = 4 << 20;
+/// Scratch buffers that a schedule keeps from one collective to the next, and the bytes of all of them.
+const KEPT_BUFFERS: usize = 8;
+const KEPT_BYTES: usize = 8 << 20;
 
 /// One step.
 #[derive(Clone, Copy)]
@@ -33,6 +33,11 @@ enum Step {
     Reduce {
         into: Region,
         from: Region,
+    },
+    /// right = left ∘ right; `left` stays.
+    ReduceToRight {
+        left: Region,
+        right: Region,
     },
     Copy {
         into: Region,
@@ -72,12 +77,29 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Empties it, keeping its lists' memory and some scratch.
+    /// Empties it, keeping its lists' memory and the largest of its scratch buffers, within bounds.
+    /// The largest serve every collective that ran before, so one that is repeated takes no new memory.
     pub(super) fn reset(&mut self, reduction: Option<Reduction>) {
         self.steps.clear();
         self.pending.clear();
         (self.at, self.is_started, self.reduction) = (0, false, reduction);
-        self.spare.extend(self.scratch.drain(..).filter(|scratch| scratch.region().len() <= KEPT_BYTES));
+        self.spare.append(&mut self.scratch);
+        let bytes: usize = self.spare.iter().map(|scratch| scratch.region().len()).sum();
+        if self.spare.len() > KEPT_BUFFERS || bytes > KEPT_BYTES {
+            self.trim();
+        }
+    }
+
+    #[cold]
+    fn trim(&mut self) {
+        self.spare.sort_unstable_by_key(|scratch| std::cmp::Reverse(scratch.region().len()));
+        let mut bytes = 0;
+        self.spare.retain(|scratch| {
+            let with = bytes + scratch.region().len();
+            let is_kept = with <= KEPT_BYTES;
+            bytes = if is_kept { with } else { bytes };
+            is_kept
+        });
         self.spare.truncate(KEPT_BUFFERS);
     }
 
@@ -92,6 +114,11 @@ impl Schedule {
 
     pub(super) fn reduce(&mut self, into: Region, from: Region) {
         self.steps.push(Step::Reduce { into, from });
+    }
+
+    /// right = left ∘ right; `left` is only read, and may be the caller's.
+    pub(super) fn reduce_to_right(&mut self, left: Region, right: Region) {
+        self.steps.push(Step::ReduceToRight { left, right });
     }
 
     pub(super) fn copy(&mut self, into: Region, from: Region) {
@@ -119,12 +146,16 @@ impl Schedule {
         }
     }
 
-    /// Memory that lives as long as the schedule runs.
+    /// Memory that lives as long as the schedule runs, with anything in it.
     pub(super) fn scratch(&mut self, len: usize) -> Result<Region> {
-        let fits = |scratch: &Scratch| scratch.region().len() >= len;
-        let scratch = match self.spare.iter().position(fits) {
-            Some(index) => self.spare.swap_remove(index),
-            None => Scratch::new(len).ok_or_else(|| {
+        if len == 0 {
+            return Ok(Region::EMPTY);
+        }
+        // The smallest that is large enough: the larger ones may be needed yet.
+        let fitting = self.spare.iter().enumerate().filter(|(_, scratch)| scratch.region().len() >= len);
+        let scratch = match fitting.min_by_key(|(_, scratch)| scratch.region().len()) {
+            Some((index, _)) => self.spare.swap_remove(index),
+            None => Scratch::unwritten(len).ok_or_else(|| {
                 Error::new(
                     DTL_ERROR_OUT_OF_MEMORY,
                     format!("no {len} bytes of scratch memory for a collective"),
@@ -208,6 +239,11 @@ impl Schedule {
                         reduction.apply(into, from);
                     }
                 }
+                Step::ReduceToRight { left, right } => {
+                    if let Some(reduction) = &self.reduction {
+                        reduction.apply_to_right(left, right);
+                    }
+                }
                 Step::Copy { into, from } => into.copy_from(from),
                 _ => {}
             }
@@ -243,3 +279,46 @@ fn check_size(done: &Done, expected: Option<usize>, peer: i32) -> Result<()> {
 
 #[cfg(test)]
 pub(super) mod simulation;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(s: &mut Schedule, sizes: &[usize]) {
+        s.reset(None);
+        sizes.iter().for_each(|size| assert_eq!(s.scratch(*size).unwrap().len(), *size));
+    }
+
+    /// Where its buffers are.
+    fn kept(s: &mut Schedule) -> Vec<usize> {
+        s.reset(None);
+        let mut places: Vec<_> = s.spare.iter().map(|scratch| scratch.region().addr().get()).collect();
+        places.sort_unstable();
+        places
+    }
+
+    #[test]
+    fn what_is_repeated_takes_no_new_memory() {
+        let mut s = Schedule::default();
+        for size in [8, 64, 512, 4096, 1 << 15, 1 << 20] {
+            get(&mut s, &[size, size]);
+        }
+        let first = kept(&mut s);
+        for _ in 0..3 {
+            get(&mut s, &[64]);
+            get(&mut s, &[100, 1 << 19, 1 << 20]);
+            assert_eq!(kept(&mut s), first);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut s = Schedule::default();
+        get(&mut s, &[KEPT_BYTES + 1, 100, KEPT_BYTES / 2, 7]);
+        get(&mut s, &[10; 100]);
+        s.reset(None);
+        let kept = || s.spare.iter().map(|scratch| scratch.region().len());
+        assert!(kept().count() <= KEPT_BUFFERS && kept().sum::<usize>() <= KEPT_BYTES);
+        assert_eq!(kept().max(), Some(KEPT_BYTES / 2), "the largest that may be kept");
+    }
+}

@@ -45,7 +45,9 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
         comm.pause(&mut backoff);
         if backoff.is_long() || timeout_ns == 0 {
             if !comm.is_open() {
-                return request::end_with_comm(&epoch::enter(), handle);
+                if let Some(outcome) = request::end_with_comm(&epoch::enter(), handle)? {
+                    return Ok(outcome);
+                }
             }
             progress::others(&comm);
             if deadline.passed() {
@@ -199,7 +201,14 @@ fn take_over(
                 continue;
             }
             Asked::Over(outcome) => outcome,
-            Asked::Closed => request::end_with_comm(&inside, handle).unwrap_or_else(request::failed),
+            Asked::Closed => match request::end_with_comm(&inside, handle) {
+                Ok(None) => {
+                    active += 1;
+                    continue;
+                }
+                Ok(Some(outcome)) => outcome,
+                Err(error) => request::failed(error),
+            },
             Asked::Stale => return Err(at(index)(request::stale(handle))),
         };
         clear_if_over(requests, index);

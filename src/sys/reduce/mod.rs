@@ -1,6 +1,7 @@
-//! Element-wise reduction of raw buffers: `into[i] = into[i] ∘ from[i]` for every built-in pair of
-//! dtype and operation, and the call of a program's own operation. Buffers need not be aligned; the
-//! two may be the same, but must not overlap otherwise.
+//! Element-wise reduction of raw buffers: `into[i] = into[i] ∘ from[i]` (or `from[i] ∘ into[i]`, which for
+//! zeros and NaNs is not the same bits) for every built-in pair of dtype and operation, and the call of a
+//! program's own operation. Buffers need not be aligned; the two may be the same, but must not overlap
+//! otherwise.
 //!
 //! `rule` says what operations there are, on `number` (integers, floats), `half` (16-bit floats) and
 //! `compound` (complex numbers, pairs); `wide` makes loops of them, one for each instruction set;
@@ -83,103 +84,129 @@ pub fn commutes(op: dtl_reduce_op_t) -> bool {
     ![DTL_OP_REPLACE, DTL_OP_NO_OP].contains(&op)
 }
 
+/// Which operand the result takes the place of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// `into = into ∘ from`
+    Left,
+    /// `into = from ∘ into`
+    Right,
+}
+
 /// The fastest kernel of a built-in pair here, or `None` if the two do not go together.
 #[must_use]
-pub fn kernel(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
-    kernel_at(Level::best(), dtype, op)
+pub fn kernel(side: Side, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
+    kernel_at(Level::best(), side, dtype, op)
 }
 
 /// The kernel of an operation that goes with every dtype, whatever its elements are.
 #[must_use]
-pub fn kernel_of_bytes(op: dtl_reduce_op_t) -> Option<Kernel> {
-    match op {
-        DTL_OP_REPLACE => Some(|into, from| into.copy_from(from)),
-        DTL_OP_NO_OP => Some(|_, _| {}),
+pub fn kernel_of_bytes(side: Side, op: dtl_reduce_op_t) -> Option<Kernel> {
+    match (op, side) {
+        (DTL_OP_REPLACE, Side::Left) | (DTL_OP_NO_OP, Side::Right) => Some(|into, from| into.copy_from(from)),
+        (DTL_OP_NO_OP, Side::Left) | (DTL_OP_REPLACE, Side::Right) => Some(|_, _| {}),
         _ => None,
     }
 }
 
 /// The kernel of a built-in pair in one instruction set; all give the same bits.
 #[must_use]
-pub fn kernel_at(level: Level, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
+pub fn kernel_at(level: Level, side: Side, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
     dtype_size(dtype)?;
-    kernel_of_bytes(op).or_else(|| match dtype {
-        DTL_DTYPE_INT8 => integer::<i8>(level, op),
-        DTL_DTYPE_INT16 => integer::<i16>(level, op),
-        DTL_DTYPE_INT32 => integer::<i32>(level, op),
-        DTL_DTYPE_INT64 => integer::<i64>(level, op),
-        DTL_DTYPE_UINT8 => integer::<u8>(level, op),
-        DTL_DTYPE_UINT16 => integer::<u16>(level, op),
-        DTL_DTYPE_UINT32 => integer::<u32>(level, op),
-        DTL_DTYPE_UINT64 => integer::<u64>(level, op),
-        DTL_DTYPE_FLOAT32 => ordered::<f32>(level, op),
-        DTL_DTYPE_FLOAT64 => ordered::<f64>(level, op),
-        DTL_DTYPE_BYTE => bitwise(level, op),
-        DTL_DTYPE_BOOL => logical::<u8>(level, op),
-        DTL_DTYPE_FLOAT16 => ordered::<Half>(level, op),
-        DTL_DTYPE_BFLOAT16 => ordered::<Brain>(level, op),
-        DTL_DTYPE_COMPLEX64 => arithmetic::<Complex<f32>>(level, op),
-        DTL_DTYPE_COMPLEX128 => arithmetic::<Complex<f64>>(level, op),
-        DTL_DTYPE_FLOAT32_INT32 => located::<f32, i32>(op),
-        DTL_DTYPE_FLOAT64_INT32 => located::<f64, i32>(op),
-        DTL_DTYPE_INT32_INT32 => located::<i32, i32>(op),
-        DTL_DTYPE_INT64_INT32 => located::<i64, i32>(op),
-        DTL_DTYPE_INT16_INT32 => located::<i16, i32>(op),
-        DTL_DTYPE_FLOAT64_INT64 => located::<f64, i64>(op),
-        DTL_DTYPE_INT64_INT64 => located::<i64, i64>(op),
+    let how = (level, side);
+    kernel_of_bytes(side, op).or_else(|| match dtype {
+        DTL_DTYPE_INT8 => integer::<i8>(how, op),
+        DTL_DTYPE_INT16 => integer::<i16>(how, op),
+        DTL_DTYPE_INT32 => integer::<i32>(how, op),
+        DTL_DTYPE_INT64 => integer::<i64>(how, op),
+        DTL_DTYPE_UINT8 => integer::<u8>(how, op),
+        DTL_DTYPE_UINT16 => integer::<u16>(how, op),
+        DTL_DTYPE_UINT32 => integer::<u32>(how, op),
+        DTL_DTYPE_UINT64 => integer::<u64>(how, op),
+        DTL_DTYPE_FLOAT32 => ordered::<f32>(how, op),
+        DTL_DTYPE_FLOAT64 => ordered::<f64>(how, op),
+        DTL_DTYPE_BYTE => bitwise(how, op),
+        DTL_DTYPE_BOOL => logical::<u8>(how, op),
+        DTL_DTYPE_FLOAT16 => ordered::<Half>(how, op),
+        DTL_DTYPE_BFLOAT16 => ordered::<Brain>(how, op),
+        DTL_DTYPE_COMPLEX64 => arithmetic::<Complex<f32>>(how, op),
+        DTL_DTYPE_COMPLEX128 => arithmetic::<Complex<f64>>(how, op),
+        DTL_DTYPE_FLOAT32_INT32 => located::<f32, i32>(side, op),
+        DTL_DTYPE_FLOAT64_INT32 => located::<f64, i32>(side, op),
+        DTL_DTYPE_INT32_INT32 => located::<i32, i32>(side, op),
+        DTL_DTYPE_INT64_INT32 => located::<i64, i32>(side, op),
+        DTL_DTYPE_INT16_INT32 => located::<i16, i32>(side, op),
+        DTL_DTYPE_FLOAT64_INT64 => located::<f64, i64>(side, op),
+        DTL_DTYPE_INT64_INT64 => located::<i64, i64>(side, op),
         _ => None,
     })
 }
 
-fn arithmetic<T: Arithmetic>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
+type How = (Level, Side);
+
+/// For rules that pick an operand: which one it is of two that compare as equal depends on the side.
+/// All others give the same bits either way.
+fn sided<R: Rule>((level, side): How) -> Kernel {
+    match side {
+        Side::Left => kernel_of::<R>(level),
+        Side::Right => kernel_of::<Swapped<R>>(level),
+    }
+}
+
+fn arithmetic<T: Arithmetic>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_SUM => kernel_of::<Sum<T>>(level),
-        DTL_OP_PROD => kernel_of::<Prod<T>>(level),
+        DTL_OP_SUM => kernel_of::<Sum<T>>(how.0),
+        DTL_OP_PROD => kernel_of::<Prod<T>>(how.0),
         _ => return None,
     })
 }
 
-fn ordered<T: Arithmetic + Ordered>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn ordered<T: Arithmetic + Ordered>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_MIN => kernel_of::<Min<T>>(level),
-        DTL_OP_MAX => kernel_of::<Max<T>>(level),
-        _ => return arithmetic::<T>(level, op),
+        DTL_OP_MIN => sided::<Min<T>>(how),
+        DTL_OP_MAX => sided::<Max<T>>(how),
+        _ => return arithmetic::<T>(how, op),
     })
 }
 
-fn integer<T: Arithmetic + Ordered + Truth>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
-    ordered::<T>(level, op).or_else(|| bitwise(level, op)).or_else(|| logical::<T>(level, op))
+/// Of two equal integers either is the same bits.
+fn integer<T: Arithmetic + Ordered + Truth>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
+    match op {
+        DTL_OP_MIN => Some(kernel_of::<Min<T>>(how.0)),
+        DTL_OP_MAX => Some(kernel_of::<Max<T>>(how.0)),
+        _ => arithmetic::<T>(how, op).or_else(|| bitwise(how, op)).or_else(|| logical::<T>(how, op)),
+    }
 }
 
 /// Bits have no elements: one loop over bytes serves every integer.
-fn bitwise(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn bitwise(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_BAND => kernel_of::<BitAnd>(level),
-        DTL_OP_BOR => kernel_of::<BitOr>(level),
-        DTL_OP_BXOR => kernel_of::<BitXor>(level),
+        DTL_OP_BAND => kernel_of::<BitAnd>(how.0),
+        DTL_OP_BOR => kernel_of::<BitOr>(how.0),
+        DTL_OP_BXOR => kernel_of::<BitXor>(how.0),
         _ => return None,
     })
 }
 
-fn logical<T: Truth>(level: Level, op: dtl_reduce_op_t) -> Option<Kernel> {
+fn logical<T: Truth>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_LAND => kernel_of::<And<T>>(level),
-        DTL_OP_LOR => kernel_of::<Or<T>>(level),
-        DTL_OP_LXOR => kernel_of::<Xor<T>>(level),
+        DTL_OP_LAND => kernel_of::<And<T>>(how.0),
+        DTL_OP_LOR => kernel_of::<Or<T>>(how.0),
+        DTL_OP_LXOR => kernel_of::<Xor<T>>(how.0),
         _ => return None,
     })
 }
 
 /// Pairs are compared one by one: wide instructions do not help.
-fn located<V, I>(op: dtl_reduce_op_t) -> Option<Kernel>
+fn located<V, I>(side: Side, op: dtl_reduce_op_t) -> Option<Kernel>
 where
     V: PartialOrd + Copy + 'static,
     I: Ord + Copy + 'static,
     Pair<V, I>: Copy,
 {
     Some(match op {
-        DTL_OP_MINLOC => kernel_of::<MinLoc<V, I>>(Level::PLAIN),
-        DTL_OP_MAXLOC => kernel_of::<MaxLoc<V, I>>(Level::PLAIN),
+        DTL_OP_MINLOC => sided::<MinLoc<V, I>>((Level::PLAIN, side)),
+        DTL_OP_MAXLOC => sided::<MaxLoc<V, I>>((Level::PLAIN, side)),
         _ => return None,
     })
 }

@@ -11,6 +11,16 @@ pub(super) trait Rule: 'static {
     fn of(left: Self::Element, right: Self::Element) -> Self::Element;
 }
 
+/// The same with its operands exchanged.
+pub(super) struct Swapped<R>(PhantomData<R>);
+impl<R: Rule> Rule for Swapped<R> {
+    type Element = R::Element;
+    #[inline(always)]
+    fn of(left: R::Element, right: R::Element) -> R::Element {
+        R::of(right, left)
+    }
+}
+
 /// What can be added and multiplied.
 pub(super) trait Arithmetic: Copy + 'static {
     fn sum(self, other: Self) -> Self;

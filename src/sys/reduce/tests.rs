@@ -16,7 +16,7 @@ fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[
     };
     let mut results = Level::all().into_iter().map(|level| {
         let (mut into, mut from) = (into.to_vec(), from.to_vec());
-        kernel_at(level, dtype, op).unwrap()(region(&mut into), region(&mut from));
+        kernel_at(level, Side::Left, dtype, op).unwrap()(region(&mut into), region(&mut from));
         into
     });
     let mut first = results.next().unwrap();
@@ -28,15 +28,15 @@ fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[
 
 #[test]
 fn pairs_that_make_no_sense_have_no_kernel() {
-    assert!(kernel(DTL_DTYPE_FLOAT64, DTL_OP_BAND).is_none());
-    assert!(kernel(DTL_DTYPE_COMPLEX64, DTL_OP_MIN).is_none());
-    assert!(kernel(DTL_DTYPE_INT32, DTL_OP_MINLOC).is_none());
-    assert!(kernel(DTL_DTYPE_INT32_INT32, DTL_OP_SUM).is_none());
-    assert!(kernel(99, DTL_OP_REPLACE).is_none());
-    assert!(kernel(DTL_DTYPE_INT32, 99).is_none());
+    assert!(kernel(Side::Left, DTL_DTYPE_FLOAT64, DTL_OP_BAND).is_none());
+    assert!(kernel(Side::Left, DTL_DTYPE_COMPLEX64, DTL_OP_MIN).is_none());
+    assert!(kernel(Side::Left, DTL_DTYPE_INT32, DTL_OP_MINLOC).is_none());
+    assert!(kernel(Side::Left, DTL_DTYPE_INT32_INT32, DTL_OP_SUM).is_none());
+    assert!(kernel(Side::Left, 99, DTL_OP_REPLACE).is_none());
+    assert!(kernel(Side::Left, DTL_DTYPE_INT32, 99).is_none());
     let pairs = (0..40).flat_map(|d| (-1..20).map(move |o| (d, o)));
     let expected = 8 * 10 + 4 * 4 + 3 + 3 + 2 * 2 + 7 * 2 + 23 * 2;
-    assert_eq!(pairs.filter(|(d, o)| kernel(*d, *o).is_some()).count(), expected);
+    assert_eq!(pairs.filter(|(d, o)| kernel(Side::Left, *d, *o).is_some()).count(), expected);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn locations() {
         for (op, right_wins) in [(DTL_OP_MINLOC, min), (DTL_OP_MAXLOC, max)] {
             let pair = |(value, index)| Pair { value, index };
             let (mut into, mut from) = ([pair(left)], [pair(right)]);
-            kernel(DTL_DTYPE_FLOAT64_INT32, op).unwrap()(region(&mut into), region(&mut from));
+            kernel(Side::Left, DTL_DTYPE_FLOAT64_INT32, op).unwrap()(region(&mut into), region(&mut from));
             let winner = if right_wins { right } else { left };
             assert_eq!((into[0].value.to_bits(), into[0].index), (winner.0.to_bits(), winner.1));
         }
@@ -260,12 +260,33 @@ proptest! {
         }
     }
 
+    /// The kernels that write the right operand give the same bits, also of NaNs and zeros.
+    #[test]
+    fn sides_do_not_matter(
+        a in proptest::collection::vec(any::<u8>(), 64), b in proptest::collection::vec(any::<u8>(), 64)
+    ) {
+        let zeros = |sign| (0..8).flat_map(|_| [0, 0, 0, 0, 0, 0, 0, sign]).collect::<Vec<u8>>();
+        for (left, right) in [(a, b), (zeros(0), zeros(0x80)), (zeros(0x80), zeros(0)), (vec![0xFF; 64], vec![0x7F; 64])] {
+            for (dtype, op) in (0..23).flat_map(|d| (0..14).map(move |o| (d, o))) {
+                for level in Level::all() {
+                    let kernel = |side| kernel_at(level, side, dtype, op);
+                    let (Some(to_left), Some(to_right)) = (kernel(Side::Left), kernel(Side::Right)) else { continue };
+                    let [mut a, mut b, mut c, mut d] = [&left, &right, &left, &right].map(Vec::clone);
+                    to_left(region(&mut a), region(&mut b));
+                    to_right(region(&mut d), region(&mut c));
+                    prop_assert_eq!(&a, &d, "dtype {}, op {}", dtype, op);
+                    prop_assert_eq!((&b, &c), (&right, &left), "the other operand stays");
+                }
+            }
+        }
+    }
+
     /// Odd addresses, and a buffer folded with itself.
     #[test]
     fn places_do_not_matter(bytes in proptest::collection::vec(any::<u8>(), 64..400), shift in 0..16_usize) {
         for (dtype, op) in (0..23).flat_map(|d| (0..14).map(move |o| (d, o))) {
             for level in Level::all() {
-                let Some(kernel) = kernel_at(level, dtype, op) else { continue };
+                let Some(kernel) = kernel_at(level, Side::Left, dtype, op) else { continue };
                 let len = (bytes.len() - 16) / 16 * 16;
                 let (mut plain, mut moved) = (bytes[..len].to_vec(), vec![0; len + 16]);
                 moved[shift..shift + len].copy_from_slice(&plain);

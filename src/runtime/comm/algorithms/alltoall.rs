@@ -37,16 +37,16 @@ fn bruck(s: &mut Schedule, g: Group, len: usize, (send, recv): (Region, Region))
     s.round();
     let mut distance = 1;
     while distance < g.size {
-        let moved: Vec<i32> = (0..g.size).filter(|step| step & distance != 0).collect();
-        for (place, step) in (0..).zip(&moved) {
-            s.copy(block(out, place, len), block(all, *step, len));
+        let moved = || (0..g.size).filter(move |step| step & distance != 0);
+        for (place, step) in (0..).zip(moved()) {
+            s.copy(block(out, place, len), block(all, step, len));
         }
         s.round();
-        let bytes = moved.len() * len;
+        let bytes = moved().count() * len;
         s.recv(g.after(-distance), into.part(0, bytes));
         s.send(g.after(distance), out.part(0, bytes));
-        for (place, step) in (0..).zip(&moved) {
-            s.copy(block(all, *step, len), block(into, place, len));
+        for (place, step) in (0..).zip(moved()) {
+            s.copy(block(all, step, len), block(into, place, len));
         }
         s.round();
         distance *= 2;

@@ -54,5 +54,5 @@ fn scatter_ring(s: &mut Schedule, g: Group, root: i32, data: Region) {
         s.recv(root, part(g.rank));
     }
     s.round();
-    ring(s, g, part);
+    ring(s, g, part(g.rank), part);
 }

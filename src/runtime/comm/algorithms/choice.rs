@@ -15,6 +15,7 @@ pub(in crate::runtime::comm) enum Algorithm {
     ScatterRing,
     RecursiveDoubling,
     Rabenseifner,
+    HalvingGather,
     PairwiseRing,
     Linear,
     Ring,
@@ -57,6 +58,7 @@ const TABLE: &[Row] = &[
     row(Kind::Barrier, 0, 0, ANY, Algorithm::Dissemination),
     row(Kind::Bcast, 4, 256 << 10, ANY, Algorithm::ScatterRing),
     row(Kind::Bcast, 0, 0, ANY, Algorithm::Binomial),
+    Row { commutes: true, ..row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather) },
     row(Kind::Reduce, 0, 0, ANY, Algorithm::Binomial),
     row(Kind::Allreduce, 0, 0, 16 << 10, Algorithm::RecursiveDoubling),
     Row { commutes: true, ..row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner) },
@@ -118,6 +120,8 @@ mod tests {
         assert_eq!(choose(Kind::Allreduce, 4, 1 << 20, false, false), Algorithm::PairwiseRing);
         assert_eq!(choose(Kind::Allreduce, 4, 8, true, false), Algorithm::RecursiveDoubling);
         assert_eq!(choose(Kind::Allreduce, 4, 8, true, true), Algorithm::TwoLevel);
+        assert_eq!(choose(Kind::Reduce, 4, 1 << 20, true, false), Algorithm::HalvingGather);
+        assert_eq!(choose(Kind::Reduce, 4, 1 << 20, false, false), Algorithm::Binomial);
         assert_eq!(choose(Kind::Allgather, 4, 1 << 20, true, true), Algorithm::Ring);
         assert_eq!(choose(Kind::Alltoall, 4, 8, true, true), Algorithm::Pairwise);
     }

@@ -141,9 +141,10 @@ pub(in crate::runtime::comm) fn allgatherv(
     send: Region,
     recv: impl Fn(i32) -> Region,
 ) {
+    // Done at the end of the first round: nobody waits for it.
     s.copy(recv(g.rank), send);
+    ring(s, g, send, recv);
     s.round();
-    ring(s, g, recv);
 }
 
 /// Bruck: what a rank has doubles with each round, counted from its own block on; turned at the end.

@@ -9,6 +9,7 @@
 //! | bcast | binomial tree | log2 n | m log2 n |
 //! | bcast | scatter, ring allgather | n | 2 m |
 //! | reduce | binomial tree | log2 n | m |
+//! | reduce | recursive halving, then gather | 2 log2 n (+1) | 2 m |
 //! | allreduce | recursive doubling | log2 n (+2) | m log2 n |
 //! | allreduce | Rabenseifner: recursive halving, recursive doubling | 2 log2 n (+2) | 2 m |
 //! | allreduce | pairwise reduce-scatter, ring allgather | 2 n | 2 m |
@@ -22,6 +23,8 @@
 //! | alltoall | pairwise exchange | n-1 | m |
 //! | alltoallv, neighbor_alltoallv | all at once | 1 | m |
 //! | barrier, bcast, reduce, allreduce, allgather, gather, scatter | two levels | those of their parts | |
+//!
+//! Reductions of much data go piece by piece: the rounds are those of a piece.
 //!
 //! Two levels: over several nodes, if the transport tells them. Between nodes go one rank's messages for
 //! each node; the parts inside the nodes and between them are the others of this table.
@@ -66,6 +69,15 @@ impl Group {
     }
 }
 
+/// What there is to know of a reduction.
+#[derive(Clone, Copy)]
+pub(super) struct Folding {
+    /// Size of an element in bytes.
+    pub(super) element: usize,
+    /// Whether operands may be taken in any order.
+    pub(super) commutes: bool,
+}
+
 /// Block `index` of equal ones of `len` bytes.
 fn block(whole: Region, index: i32, len: usize) -> Region {
     whole.part(index as usize * len, len)
@@ -78,11 +90,11 @@ fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
     whole.part(edge(index), edge(index + 1) - edge(index))
 }
 
-/// Every rank starts with its own block and ends with all of them.
-fn ring(s: &mut Schedule, g: Group, block: impl Fn(i32) -> Region) {
+/// Every rank starts with its own block, which may lie elsewhere, and ends with all others too.
+fn ring(s: &mut Schedule, g: Group, own: Region, block: impl Fn(i32) -> Region) {
     for step in 0..g.size - 1 {
         s.recv(g.after(-1), block(g.after(-step - 1)));
-        s.send(g.after(1), block(g.after(-step)));
+        s.send(g.after(1), if step == 0 { own } else { block(g.after(-step)) });
         s.round();
     }
 }

@@ -4,7 +4,7 @@
 
 use super::choice::{Algorithm, choose};
 use super::levels::Levels;
-use super::{Group, allgatherv, gatherv, scatterv};
+use super::{Folding, Group, allgatherv, gatherv, scatterv};
 use crate::error::Result;
 use crate::runtime::comm::recorder::Kind;
 use crate::runtime::comm::schedule::Schedule;
@@ -40,13 +40,17 @@ pub(in crate::runtime::comm) fn bcast(s: &mut Schedule, l: &Levels, root: i32, d
     bcast_inside(s, l, root, data)
 }
 
+fn reduce_part(s: &mut Schedule, g: Group, root: i32, by: Folding, data: (Region, Region)) -> Result<()> {
+    super::reduce(s, g, how(Kind::Reduce, g, data.0.len(), by.commutes), root, by, data)
+}
+
 /// In the order of ranks only if each node's ranks are consecutive.
 pub(in crate::runtime::comm) fn reduce(
     s: &mut Schedule,
     l: &Levels,
     g: Group,
     root: i32,
-    commutes: bool,
+    by: Folding,
     (send, recv): (Region, Region),
 ) -> Result<()> {
     let partial = match l.is_leader(root) {
@@ -54,22 +58,21 @@ pub(in crate::runtime::comm) fn reduce(
         true => s.scratch(send.len())?,
         false => Region::EMPTY,
     };
-    l.inside(s, |s, g| super::reduce(s, g, l.leader(root), commutes, (send, partial)))?;
-    l.between(s, root, |s, g| super::reduce(s, g, l.node_of(root), commutes, (partial, partial)))
+    l.inside(s, |s, g| reduce_part(s, g, l.leader(root), by, (send, partial)))?;
+    l.between(s, root, |s, g| reduce_part(s, g, l.node_of(root), by, (partial, partial)))
 }
 
 /// In the order of ranks only if each node's ranks are consecutive.
 pub(in crate::runtime::comm) fn allreduce(
     s: &mut Schedule,
     l: &Levels,
-    commutes: bool,
-    element: usize,
+    by: Folding,
     (send, recv): (Region, Region),
 ) -> Result<()> {
-    l.inside(s, |s, g| super::reduce(s, g, l.leader(0), commutes, (send, recv)))?;
+    l.inside(s, |s, g| reduce_part(s, g, l.leader(0), by, (send, recv)))?;
     l.between(s, 0, |s, g| {
-        let how = how(Kind::Allreduce, g, recv.len(), commutes);
-        super::allreduce(s, g, how, element, (recv, recv))
+        let how = how(Kind::Allreduce, g, recv.len(), by.commutes);
+        super::allreduce(s, g, how, by.element, (recv, recv))
     })?;
     bcast_inside(s, l, 0, recv)
 }
