@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <unistd.h>
+#include <time.h>
 
 enum { ROUNDS = 60, MOST = 2000, REFUSALS = 50000, LONG = 1 << 20 };
 
@@ -102,7 +102,7 @@ static void started(void)
         CHECK(pthread_create(&thread, NULL, starts, NULL) == 0);
         while (!may_go) {
         }
-        usleep((useconds_t)round);
+        nanosleep(&(struct timespec){.tv_nsec = 1000L * round}, NULL);
         dtl_status_t status = dtl_comm_destroy(raced);
         CHECK(pthread_join(thread, NULL) == 0);
         if (status != DTL_SUCCESS) {
