@@ -2,17 +2,17 @@
 //!
 //! Which malloc that is the environment says: LD_PRELOAD puts another one in its place, and nothing here changes.
 
-use crate::library::call;
+use crate::library::{call, open_host};
 use crate::local::{self, Case, time};
 use crate::machine;
-use crate::options::Alloc;
+use crate::options::Sizes;
 use crate::out::Outcome;
 use crate::table::Unit;
-use dtl::abi::handle::dtl_backend_t;
+use dtl::abi::handle::{dtl_backend_t, dtl_pool_t};
 use dtl::abi::word::DTL_MEMORY_HOST;
-use dtl::ffi::backend::dtl_backend_get;
 use dtl::ffi::memory::{dtl_mem_alloc, dtl_mem_free};
-use dtl::ffi::runtime::{dtl_finalize, dtl_init};
+use dtl::ffi::pool::{dtl_pool_alloc, dtl_pool_create, dtl_pool_destroy, dtl_pool_free};
+use dtl::ffi::runtime::dtl_finalize;
 use serde_json::json;
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
@@ -47,6 +47,23 @@ impl Source for Ours {
     #[inline]
     fn give(&self, at: *mut u8, _: usize) -> Outcome {
         call!(dtl_mem_free(self.0, at.cast()))
+    }
+}
+
+/// The same from a pool.
+struct Pool(dtl_pool_t);
+
+impl Source for Pool {
+    #[inline]
+    fn take(&self, bytes: usize) -> Outcome<*mut u8> {
+        let mut at: *mut c_void = ptr::null_mut();
+        call!(dtl_pool_alloc(self.0, bytes as u64, 0, &raw mut at))?;
+        Ok(at.cast())
+    }
+
+    #[inline]
+    fn give(&self, at: *mut u8, _: usize) -> Outcome {
+        call!(dtl_pool_free(self.0, at.cast()))
     }
 }
 
@@ -105,48 +122,47 @@ fn hold(source: &impl Source, bytes: usize) -> Outcome {
 
 fn batch(source: &impl Source, test: &str, bytes: usize) -> Outcome<f64> {
     match test {
-        "pair" => time(if bytes <= MOST_HELD { 1000 } else { 40 }, || pair(source, bytes)),
+        "pair" | "pool" => time(if bytes <= MOST_HELD { 1000 } else { 40 }, || pair(source, bytes)),
         "touched" => time(if bytes <= MIB { 20 } else { 2 }, || touch(source, bytes)),
         _ => Ok(time(if bytes <= PAGE { 20 } else { 5 }, || hold(source, bytes))? / HELD as f64),
     }
 }
 
 /// Measures as the command line says.
-pub(crate) fn run(wanted: &Alloc) -> Outcome {
-    call!(dtl_init(ptr::null()))?;
-    let mut backend = dtl_backend_t::NULL;
-    call!(dtl_backend_get(c"host".as_ptr(), &raw mut backend))?;
-    let processors = machine::shared_processors();
-    if !wanted.place.no_pin {
-        machine::pin(0);
-    }
+pub(crate) fn run(wanted: &Sizes) -> Outcome {
+    let backend = open_host()?;
+    let processors = machine::settle(&wanted.place);
+    let mut pool = dtl_pool_t::NULL;
+    call!(dtl_pool_create(backend, DTL_MEMORY_HOST, ptr::null(), &raw mut pool))?;
     let sizes = if wanted.sizes.is_empty() { SIZES } else { &wanted.sizes };
     let mut cases = Vec::new();
-    for test in ["pair", "held", "touched"] {
-        for &bytes in sizes {
-            let is_wanted = match test {
-                "pair" => true,
-                "held" => bytes <= MOST_HELD,
-                _ => bytes >= MOST_HELD,
-            };
-            if is_wanted {
-                let (ours, malloc) = (Ours(backend), Malloc);
-                let own = Box::new(move || batch(&ours, test, bytes)) as Box<_>;
-                let peer = Box::new(move || batch(&malloc, test, bytes)) as Box<_>;
-                let sides = vec![("dtl", own), ("malloc", peer)];
-                cases.push(Case { test, bytes: Some(bytes), unit: Unit::Nanoseconds, sides });
-            }
-        }
+    for test in ["pair", "pool", "held", "touched"] {
+        let is_wanted = |&bytes: &&usize| match test {
+            "held" => *bytes <= MOST_HELD,
+            "touched" => *bytes >= MOST_HELD,
+            _ => true,
+        };
+        cases.extend(sizes.iter().filter(is_wanted).map(|&bytes| case(backend, pool, test, bytes)));
     }
     let lines = local::measure(cases, &wanted.common, None)?;
     let more =
         json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "malloc", "version": malloc_file() } });
     local::show("alloc", lines, processors, &wanted.common, more);
+    call!(dtl_pool_destroy(pool))?;
     call!(dtl_finalize())
 }
 
-/// Whose malloc this process has.
+fn case(backend: dtl_backend_t, pool: dtl_pool_t, test: &'static str, bytes: usize) -> Case<'static> {
+    let own: Box<dyn FnMut() -> Outcome<f64>> = match test {
+        "pool" => Box::new(move || batch(&Pool(pool), test, bytes)),
+        _ => Box::new(move || batch(&Ours(backend), test, bytes)),
+    };
+    let peer = Box::new(move || batch(&Malloc, test, bytes));
+    Case { test, bytes: Some(bytes), unit: Unit::Nanoseconds, sides: vec![("dtl", own), ("malloc", peer)] }
+}
+
+/// Whose malloc this process has: the file's name.
 fn malloc_file() -> Option<String> {
     let at = dtl::sys::dl::process_symbol(c"malloc")?;
-    dtl::sys::dl::file_of(at).map(|file| file.display().to_string())
+    dtl::sys::dl::file_of(at)?.file_name().map(|name| name.to_string_lossy().into_owned())
 }

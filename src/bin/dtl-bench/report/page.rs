@@ -1,7 +1,8 @@
 //! The page's text.
 
-use super::run::{Pair, Row, Run, size};
-use super::target;
+use super::notes::Notes;
+use super::run::{Of, Pair, Row, Run};
+use super::verdict::{self, SHOWN};
 use crate::machine;
 use crate::stats::Regime;
 use crate::table::digits;
@@ -19,39 +20,49 @@ counts. Up to 1 MiB a first repetition in each batch is not counted, as another 
 same two buffers. Data are verified before each row. Ratios are dtl / peer: of times less \
 is better, of GB/s and M/s more.";
 
-/// The whole page; `pictures` are titles and files.
-pub(crate) fn text(runs: &[Run], pictures: &[(String, String)]) -> String {
-    let mut text = "# Performance\n\n".to_owned();
+/// What a page is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) runs: &'a [Run],
+    /// What could not be measured.
+    pub(crate) missing: &'a [String],
+    pub(crate) notes: &'a Notes,
+    /// Titles and files.
+    pub(crate) pictures: &'a [(String, String)],
+}
+
+/// The whole page.
+pub(crate) fn text(parts: &Parts) -> String {
+    let runs = parts.runs;
     let machines: BTreeSet<String> = runs.iter().map(|run| machine::line(&run.head["machine"])).collect();
     let versions: BTreeSet<&str> = runs.iter().map(|run| run.text("version")).collect();
-    let all = |set: Vec<&str>| set.join("; ");
-    let machines = all(machines.iter().map(String::as_str).collect());
-    let versions = all(versions.into_iter().collect());
-    put(
-        &mut text,
-        &format!(
-            "Measured with libdtl {versions} on: {machines}. Made by `dtl-bench report`, which writes this page for any machine; \
-         what is said here is true of this one.\n"
-        ),
+    let machines = machines.into_iter().collect::<Vec<_>>().join("; ");
+    let versions = versions.into_iter().collect::<Vec<_>>().join("; ");
+    let mut text = format!(
+        "# Performance\n\nMeasured with libdtl {versions} on: {machines}. Made by `dtl-bench report`, which writes this page \
+         for any machine; what is said here is true of this one.\n\n{METHOD}\n\n"
     );
-    put(&mut text, METHOD);
-    put(&mut text, "");
-    for (title, file) in pictures {
+    text += &verdict::text(runs, parts.notes);
+    if !parts.pictures.is_empty() {
+        text += "\n## Latency and bandwidth\n\n";
+    }
+    for (title, file) in parts.pictures {
         put(&mut text, &format!("![{title}]({file})"));
     }
-    if !pictures.is_empty() {
-        put(&mut text, "");
-    }
-    text += &best(runs);
     for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
         text += &section(run);
     }
+    if !parts.missing.is_empty() {
+        text += "\n## What could not be measured\n\n";
+    }
+    parts.missing.iter().for_each(|missing| put(&mut text, &format!("- {missing}")));
     text
 }
 
 /// Whether it has nothing but latency and bandwidth, where another run of the same has more.
 fn is_only_of_plots(run: &Run, runs: &[Run]) -> bool {
-    let is_curve = |run: &Run| run.rows.iter().all(|row| ["latency", "bandwidth"].contains(&&*row.test));
+    let is_curve = |run: &Run| {
+        run.of() == Of::Pair && run.rows.iter().all(|row| ["latency", "bandwidth"].contains(&&*row.test))
+    };
     let key = |run: &Run| {
         let of = |key: &str| run.head[key].to_string();
         (run.measured().to_owned(), [of("kind"), of("ranks"), of("machine"), of("transport")], run.peer())
@@ -64,9 +75,6 @@ fn put(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// The regimes that a report shows.
-const SHOWN: [Regime; 3] = [Regime::Near, Regime::Far, Regime::Unknown];
-
 fn section(run: &Run) -> String {
     let peer = run.peer();
     let title = match run.measured() {
@@ -75,6 +83,7 @@ fn section(run: &Run) -> String {
         "parallel_for" => format!("Loops on {} threads", run.head["threads"]),
         "call" => "Calls of a backend that does nothing".to_owned(),
         "copy" => "Copies".to_owned(),
+        "launch" => "Starting two processes".to_owned(),
         other => other.to_owned(),
     };
     let mut text =
@@ -97,8 +106,7 @@ fn section(run: &Run) -> String {
     put(&mut text, &head);
     put(&mut text, &rule);
     for row in &run.rows {
-        let mut line =
-            format!("| {} | {} | {} |", row.test, row.bytes.map_or(String::new(), size), row.unit.name());
+        let mut line = format!("| {} | {} | {} |", row.test, row.size(), row.unit.name());
         for &regime in &regimes {
             line += &cells(row, row.at(regime), peer.is_some());
         }
@@ -118,101 +126,30 @@ fn cells(row: &Row, pair: Option<Pair>, has_peer: bool) -> String {
     text
 }
 
-/// Batches below which a value decides nothing.
-const ENOUGH: u64 = 10;
-
-/// A row's ratio to the peer that is hardest to beat.
-struct Hardest<'a> {
-    row: &'a Row,
-    regime: Regime,
-    ratio: f64,
-    peer: String,
-}
-
-/// Each row that has a target, in each regime, against the peer that is hardest to beat.
-fn best(runs: &[Run]) -> String {
-    let mut found: Vec<Hardest> = Vec::new();
-    for run in runs.iter().filter(|run| run.text("kind") != "mpi") {
-        let Some(peer) = run.peer() else { continue };
-        for row in &run.rows {
-            for regime in SHOWN {
-                let pair = row.at(regime).filter(|pair| pair.count >= ENOUGH);
-                let Some(ratio) = pair.and_then(|pair| row.ratio(pair)) else { continue };
-                let same = |one: &&mut Hardest| {
-                    (&one.row.test, one.row.bytes, one.regime) == (&row.test, row.bytes, regime)
-                };
-                let one = Hardest { row, regime, ratio, peer: peer.clone() };
-                match found.iter_mut().find(same) {
-                    None => found.push(one),
-                    Some(known) if is_harder(row, ratio, known.ratio) => *known = one,
-                    Some(_) => {}
-                }
-            }
-        }
-    }
-    let of = |one: &Hardest| target::of(one.row, one.regime);
-    found.retain(|one| of(one).is_some());
-    let place = |regime| SHOWN.iter().position(|&shown| shown == regime);
-    found.sort_by_key(|one| (of(one).map(|target| target.0), one.row.bytes, place(one.regime)));
-    let mut lines = String::new();
-    let mut met = 0;
-    for one in &found {
-        let target = of(one).map_or(1.0, |target| target.1);
-        let is_met = target::is_met(one.row, target, one.ratio);
-        met += usize::from(is_met);
-        lines += &line(one, target, is_met);
-    }
-    if found.is_empty() {
-        return String::new();
-    }
-    format!(
-        "## Against the best peer\n\n{met} of {} targets are met. What has fewer than {ENOUGH} batches is left out here.\n\n\
-         | test | size | regime | dtl / best peer | target | | peer |\n|---|---|---|---|---|---|---|\n{lines}",
-        found.len()
-    )
-}
-
-fn line(one: &Hardest, target: f64, is_met: bool) -> String {
-    format!(
-        "| {} | {} | {} | {:.2} | {} {target} | {} | {} |\n",
-        one.row.test,
-        one.row.bytes.map_or(String::new(), size),
-        one.regime.name(),
-        one.ratio,
-        if one.row.unit.grows() { "≥" } else { "≤" },
-        if is_met { "met" } else { "**missed**" },
-        one.peer
-    )
-}
-
-fn is_harder(row: &Row, ratio: f64, than: f64) -> bool {
-    if row.unit.grows() { ratio < than } else { ratio > than }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(peer: &str, theirs: f64) -> Run {
-        let text = format!(
-            r#"{{"measured": "comm", "version": "1", "kind": "shm", "ranks": 2, "machine": {{"cpu": "X"}},
-            "peer": {{"name": "mpi", "version": "{peer}"}}, "rows": [{{"test": "latency", "bytes": 8, "unit": "us",
-            "regimes": {{"near": {{"dtl": {{"p10_ns": 100, "count": 10}}, "mpi": {{"p10_ns": {theirs}, "count": 10}}}}}}}}]}}"#
-        );
-        Run::of(&text).expect("a run")
-    }
-
     #[test]
-    fn the_best_peer_counts() {
-        let runs = [run("A", 500.0), run("B", 110.0), run("C", 200.0)];
-        let page = text(&runs, &[("a plot".to_owned(), "performance/a.svg".to_owned())]);
-        assert!(page.contains("| latency | 8 B | near | 0.91 | ≤ 0.6 | **missed** | B |"), "{page}");
-        assert!(
-            page.contains("0 of 1 targets are met") && page.contains("![a plot](performance/a.svg)"),
-            "{page}"
-        );
-        assert!(page.contains("| latency | 8 B | us | 0.1000 | 0.2000 | 0.50 |"), "{page}");
-        let page = text(&runs[..1], &[]);
-        assert!(page.contains("| latency | 8 B | near | 0.20 | ≤ 0.6 | met | A |"), "{page}");
+    fn a_page_has_all_its_parts() {
+        let text = r#"{"measured": "copy", "version": "1", "machine": {"cpu": "X"}, "peer": {"name": "memcpy"}, "rows":
+            [{"test": "copy", "bytes": 8, "unit": "ns", "regimes": {"any": {"dtl": {"p10_ns": 10, "count": 9},
+            "memcpy": {"p10_ns": 5, "count": 9}}}}]}"#;
+        let runs = [Run::of_text(text).expect("a run")];
+        let (missing, pictures) = (["MPI: none".to_owned()], [("a plot".to_owned(), "p/a.svg".to_owned())]);
+        let page = super::text(&Parts {
+            runs: &runs,
+            missing: &missing,
+            notes: &Notes::default(),
+            pictures: &pictures,
+        });
+        for part in [
+            "![a plot](p/a.svg)",
+            "## Copies: memcpy",
+            "| copy | 8 B | ns | 10.00 | 5.000 | 2.00 |",
+            "- MPI: none",
+        ] {
+            assert!(page.contains(part), "no {part} in\n{page}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The pictures: latency and bandwidth by size, the library's and each peer's, as SVG.
 
-use super::run::{Run, size};
+use super::run::{Of, Run, size};
 use crate::stats::Regime;
 use crate::table::Unit;
 use plotters::coord::Shift;
@@ -58,7 +58,7 @@ pub(crate) fn pictures(runs: &[Run]) -> Vec<Picture> {
 fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
     let mut ours: Vec<(u64, Vec<f64>)> = Vec::new();
     let mut peers: Vec<Curve> = Vec::new();
-    for run in runs.iter().filter(|run| run.measured() == "comm" && run.text("kind") != "threads") {
+    for run in runs.iter().filter(|run| run.of() == Of::Pair) {
         let peer = run.peer();
         for row in run.rows.iter().filter(|row| row.test == test) {
             let (Some(pair), Some(bytes)) = (row.at(regime), row.bytes.filter(|&bytes| bytes > 0)) else {
