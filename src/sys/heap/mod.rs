@@ -115,11 +115,7 @@ pub struct Quick {
 #[inline(always)]
 #[must_use]
 pub fn quick_alloc(size: u64, label: Label) -> Option<Quick> {
-    let size = size as usize;
-    if size.wrapping_sub(1) >= LARGEST {
-        return None;
-    }
-    let (at, due) = local::mine()?.quick_alloc(class::of(size), size, label.0)?;
+    let (at, due) = local::mine()?.quick_alloc(size as usize, label.0)?;
     Some(Quick { addr: address(at), due })
 }
 
