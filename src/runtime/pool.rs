@@ -19,7 +19,7 @@ use crate::sys::lock::Mutex;
 use crate::sys::slab::{self, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Type byte of pool handles.
 const TAG: u8 = 9;
@@ -34,13 +34,14 @@ static POOLS: Table<Pool> = Table::new(TAG, 0);
 /// An entry shows a handle only while its pool is in the table, and its place is not given on before the pool's end:
 /// whoever finds it inside the epoch may use it.
 static QUICK: [Entry; ENTRIES] =
-    [const { Entry { id: AtomicU64::new(0), label: AtomicU32::new(0), owner: AtomicU64::new(0) } }; ENTRIES];
+    [const { Entry { id: AtomicU64::new(0), label: AtomicU64::new(0), owner: AtomicU64::new(0) } }; ENTRIES];
 const ENTRIES: usize = 64;
 
+#[repr(align(32))]
 struct Entry {
     id: AtomicU64,
-    /// Code and tag.
-    label: AtomicU32,
+    /// A label's word.
+    label: AtomicU64,
     /// Whose place it is.
     owner: AtomicU64,
 }
@@ -64,8 +65,7 @@ fn quick_label(id: u64) -> Option<Label> {
     if entry.id.load(Ordering::Acquire) != id || id == 0 {
         return None;
     }
-    let label = entry.label.load(Ordering::Relaxed);
-    Some(Label::new((label >> 8) as u8, label as u8))
+    Some(Label::of_word(entry.label.load(Ordering::Relaxed)))
 }
 
 /// A block that is at hand, for a usual alignment and while the gate lets quick calls pass. `None`: ask the pool.
@@ -375,7 +375,7 @@ pub fn insert(pool: Pool) -> Result<u64> {
         let entry = entry(id);
         if entry.owner.load(Ordering::Relaxed) == 0 {
             entry.owner.store(id, Ordering::Relaxed);
-            entry.label.store(u32::from(code) << 8 | u32::from(tag), Ordering::Relaxed);
+            entry.label.store(Label::new(code, tag).word(), Ordering::Relaxed);
             entry.id.store(id, Ordering::Release);
         }
     }

@@ -44,6 +44,20 @@ impl Label {
         Label((kind as u64 & 31) << mail::KIND_SHIFT | (tag as u64) << mail::TAG_SHIFT)
     }
 
+    /// As a number.
+    #[inline(always)]
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The label of a number that [`Label::word`] gave.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_word(word: u64) -> Self {
+        Label(word)
+    }
+
     /// The same tag, without the kind.
     #[inline(always)]
     const fn tag(self) -> u64 {
