@@ -14,28 +14,32 @@ fn at(index: usize) -> impl Fn(Error) -> Error {
     move |error| error.within(&format!("requests[{index}]"))
 }
 
-/// Asks after a request; `Some` = it is over, and its handle stale unless it is persistent.
+/// Where an outcome will be told; of one at rest it is what it was before.
+pub fn untold() -> Outcome {
+    request::at_rest()
+}
+
+/// Asks after a request. True: it is over, its outcome is `told`, and its handle is stale unless it is persistent.
 #[inline(always)]
-pub fn test(inside: &Guard, handle: dtl_request_t) -> Result<Option<Outcome>> {
-    match request::ask(inside, handle)? {
-        Asked::Over(outcome) => Ok(Some(outcome)),
-        Asked::AtRest => Ok(Some(request::at_rest())),
-        Asked::Active | Asked::Closed => Ok(None),
+pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
+    match request::ask(inside, handle, told)? {
+        Asked::Over | Asked::AtRest => Ok(true),
+        Asked::Active | Asked::Closed => Ok(false),
         Asked::Stale => Err(request::stale(handle)),
     }
 }
 
 /// Waits for a request. `Err` = it is still alive (TIMEOUT), stale, or asking failed.
 fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
-    let asked = test(&epoch::enter(), handle)?;
-    match asked {
-        Some(outcome) => Ok(outcome),
-        None => wait_on(handle, timeout_ns),
+    let mut told = untold();
+    if !test(&epoch::enter(), handle, &mut told)? {
+        wait_on(handle, timeout_ns, &mut told)?;
     }
+    Ok(told)
 }
 
 /// The same for one that was active a moment ago. Outside of the epoch.
-pub fn wait_on(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
+pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Result<()> {
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
     let Some(comm) = request::comm_of(&epoch::enter(), handle) else {
@@ -46,7 +50,8 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
         if backoff.is_long() || timeout_ns == 0 {
             if !comm.is_open() {
                 if let Some(outcome) = request::end_with_comm(&epoch::enter(), handle)? {
-                    return Ok(outcome);
+                    *told = outcome;
+                    return Ok(());
                 }
             }
             progress::others(&comm);
@@ -54,10 +59,9 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
                 return Err(late(handle, timeout_ns));
             }
         }
-        let asked = request::ask(&epoch::enter(), handle)?;
+        let asked = request::ask(&epoch::enter(), handle, told)?;
         match asked {
-            Asked::Over(outcome) => return Ok(outcome),
-            Asked::AtRest => return Ok(request::at_rest()),
+            Asked::Over | Asked::AtRest => return Ok(()),
             Asked::Active | Asked::Closed => {}
             Asked::Stale if !comm.is_open() => return Err(comm.ended()),
             Asked::Stale => return Err(completed_elsewhere()),
@@ -164,8 +168,9 @@ pub fn test_all(
         if handle.id == 0 {
             continue;
         }
-        let (done, result) = match request::ask(&inside, handle) {
-            Ok(Asked::Over(outcome)) => outcome,
+        let mut told = untold();
+        let (done, result) = match request::ask(&inside, handle, &mut told) {
+            Ok(Asked::Over) => told,
             Ok(Asked::AtRest | Asked::Active | Asked::Closed) => continue,
             // It was listed twice, or another thread has completed it meanwhile.
             Ok(Asked::Stale) => request::failed(request::stale(handle)),
@@ -194,13 +199,14 @@ fn take_over(
         if handle.id == 0 {
             continue;
         }
-        let outcome = match request::ask(&inside, handle).map_err(at(index))? {
+        let mut outcome = untold();
+        let outcome = match request::ask(&inside, handle, &mut outcome).map_err(at(index))? {
             Asked::AtRest => continue,
             Asked::Active => {
                 active += 1;
                 continue;
             }
-            Asked::Over(outcome) => outcome,
+            Asked::Over => outcome,
             Asked::Closed => match request::end_with_comm(&inside, handle) {
                 Ok(None) => {
                     active += 1;
