@@ -234,26 +234,24 @@ pub(super) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
 }
 
 /// Ends an active request whose communicator is gone: its operation is taken back. `None`: it cannot be, so it goes
-/// on, and so does the communicator.
-pub(super) fn end_with_comm(inside: &Guard, handle: dtl_request_t) -> Result<Option<Outcome>> {
-    let mut why = None;
+/// on, and so does the communicator. May wait for a matched message: outside of the epoch.
+pub(super) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
     let taken = TABLE.with(handle.id, |request| {
-        let Some(comm) = request.comm.get(inside) else { return Then::Keep(Ok(None)) };
         let taken = request.take_back(comm);
-        why = Some(comm.ended());
         if taken.is_err() || request.again.is_some() { Then::Keep(taken) } else { Then::End(taken) }
     });
     match taken {
         Some(Err(_)) => Ok(None),
         Some(Ok(Some(outcome))) => Ok(Some(outcome)),
-        Some(Ok(None)) | None => Err(why.unwrap_or_else(super::destroyed)),
+        Some(Ok(None)) => Err(comm.ended()),
+        None => Err(super::destroyed()),
     }
 }
 
-/// A share of a request's communicator.
-pub(super) fn comm_of(inside: &Guard, handle: dtl_request_t) -> Option<Arc<Comm>> {
-    let comm = TABLE.with(handle.id, |request| Then::Keep(request.comm))?;
-    super::TABLE.pin(inside, comm.handle.id).filter(|found| Owner::of(found) == comm)
+/// A share of a request's communicator, for what may wait.
+pub(super) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
+    let owner = TABLE.with(handle.id, |request| Then::Keep(request.comm))?;
+    super::TABLE.pin(&epoch::enter(), owner.handle.id).filter(|found| Owner::of(found) == owner)
 }
 
 /// What a request is, for error texts; and whether it is a collective.
@@ -408,14 +406,16 @@ pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     })
 }
 
-/// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle: nothing.
+/// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle: nothing. May wait for a
+/// matched message: outside of the epoch.
 pub fn destroy(handle: dtl_request_t) -> Result<()> {
     if handle.id == 0 {
         return Ok(());
     }
-    let inside = epoch::enter();
+    let Some(comm) = comm_of(handle) else {
+        return Err(if is_alive(handle) { super::destroyed() } else { stale(handle) });
+    };
     let ended = TABLE.with(handle.id, |request| {
-        let Some(comm) = request.comm.get(&inside) else { return Then::Keep(Err(super::destroyed())) };
         if matches!(request.life, Life::Active(Operation::Collective(_))) {
             let name = request.name();
             return Then::Keep(fail!(
@@ -423,7 +423,7 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
                 "a collective ({name}) cannot be withdrawn: wait for it"
             ));
         }
-        match request.take_back(comm) {
+        match request.take_back(&comm) {
             Ok(_) => Then::End(Ok(())),
             Err(error) => Then::Keep(Err(error)),
         }

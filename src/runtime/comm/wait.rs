@@ -42,14 +42,14 @@ fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
 pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Result<()> {
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
-    let Some(comm) = request::comm_of(&epoch::enter(), handle) else {
+    let Some(comm) = request::comm_of(handle) else {
         return Err(if request::is_alive(handle) { super::destroyed() } else { completed_elsewhere() });
     };
     loop {
         comm.pause(&mut backoff);
         if backoff.is_long() || timeout_ns == 0 {
             if !comm.is_open() {
-                if let Some(outcome) = request::end_with_comm(&epoch::enter(), handle)? {
+                if let Some(outcome) = request::end_with_comm(&comm, handle)? {
                     *told = outcome;
                     return Ok(());
                 }
@@ -153,7 +153,7 @@ pub fn test_all(
         match request::standing(handle).map_err(at(index))? {
             None => return Err(at(index)(request::stale(handle))),
             Some(Standing::Active) => {
-                if let Some(comm) = request::comm_of(&inside, handle) {
+                if let Some(comm) = request::comm_of(handle) {
                     progress::others(&comm);
                 }
                 return Ok((false, Ok(())));
@@ -190,7 +190,6 @@ fn take_over(
     told: &mut impl FnMut(usize, Outcome),
 ) -> Result<(usize, usize)> {
     let (mut taken, mut active) = (0, 0);
-    let inside = epoch::enter();
     for index in 0..requests.len() {
         if taken == most {
             break;
@@ -200,14 +199,15 @@ fn take_over(
             continue;
         }
         let mut outcome = untold();
-        let outcome = match request::ask(&inside, handle, &mut outcome).map_err(at(index))? {
+        let asked = request::ask(&epoch::enter(), handle, &mut outcome).map_err(at(index))?;
+        let outcome = match asked {
             Asked::AtRest => continue,
             Asked::Active => {
                 active += 1;
                 continue;
             }
             Asked::Over => outcome,
-            Asked::Closed => match request::end_with_comm(&inside, handle) {
+            Asked::Closed => match end_if_closed(handle) {
                 Ok(None) => {
                     active += 1;
                     continue;
@@ -222,6 +222,14 @@ fn take_over(
         taken += 1;
     }
     Ok((taken, active))
+}
+
+/// As `request::end_with_comm`, of one whose communicator is to be found yet.
+fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
+    match request::comm_of(handle) {
+        Some(comm) => request::end_with_comm(&comm, handle),
+        None => Err(super::destroyed()),
+    }
 }
 
 /// Waits until at least one is over and takes up to `most` of them. 0: none was active.
@@ -239,7 +247,7 @@ pub fn wait_some(
         if taken > 0 || active == 0 {
             return Ok(taken);
         }
-        let first = requests.iter().find_map(|handle| request::comm_of(&epoch::enter(), *handle));
+        let first = requests.iter().find_map(|handle| request::comm_of(*handle));
         match &first {
             Some(comm) => comm.pause(&mut backoff),
             None => backoff.pause(),
