@@ -83,16 +83,17 @@ impl Comm {
     /// Asks after an operation, making progress.
     #[inline(always)]
     pub(super) fn poll(&self, started: Started) -> Result<Option<Done>> {
-        match started {
-            Started::Nothing => Ok(Some(NOBODY)),
-            Started::Sent => Ok(Some(self.sent())),
-            Started::Op(op) => Ok(self.link.transport.test(op)?.map(|done| self.inner(done))),
-            Started::FromAny(op) => match self.link.transport.test(op)? {
-                Some(done) => Ok(Some(self.inner(done))),
-                // Nobody can say that it was not the dead rank's message that this one waits for.
-                None if self.has_died() => self.fail_from_any(op).map(Some),
-                None => Ok(None),
-            },
+        let (op, is_from_any) = match started {
+            Started::Op(op) => (op, false),
+            Started::FromAny(op) => (op, true),
+            Started::Nothing => return Ok(Some(NOBODY)),
+            Started::Sent => return Ok(Some(self.sent())),
+        };
+        match self.link.transport.test(op)? {
+            Some(done) => Ok(Some(self.inner(done))),
+            // Nobody can say that it was not the dead rank's message that this one waits for.
+            None if is_from_any && self.has_died() => self.fail_from_any(op).map(Some),
+            None => Ok(None),
         }
     }
 

