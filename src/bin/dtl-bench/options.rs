@@ -192,7 +192,7 @@ pub(crate) struct Report {
     pub(crate) resume: bool,
 
     /// Time for each row and side
-    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = parse_seconds, conflicts_with = "files")]
+    #[arg(long, value_name = "SECONDS", default_value = "0.05", value_parser = parse_seconds, conflicts_with = "files")]
     seconds: Duration,
 
     /// A very short look: as --seconds 0.01 --rounds 1
@@ -200,7 +200,7 @@ pub(crate) struct Report {
     quick: bool,
 
     /// Go through all rows this many times
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "files")]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "files")]
     rounds: u32,
 }
 

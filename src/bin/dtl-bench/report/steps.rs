@@ -23,8 +23,6 @@ const OVER_ROWS: usize = 7;
 const UCX: [&str; 4] = ["--only", "latency,bandwidth", "--sizes", "8,1KiB,8KiB,64KiB,1MiB"];
 const UCX_ROWS: usize = 10;
 const UCX_BATCH: f64 = 0.15;
-/// An MPI's launcher takes so long.
-const LAUNCH: f64 = 1.0;
 const ALLOC_ROWS: usize = 19;
 const MALLOCS: [(&str, &str); 2] = [("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.2")];
 
@@ -126,14 +124,19 @@ impl Plan {
             let crowd = [&comm[..], &CROWD].concat();
             let (name, of) = (name(&format!("-{ranks}")), Some((launcher, ranks)));
             self.add(Part::Crowd, &name, of, &crowd, (CROWD_ROWS, 2));
+            self.limit_rounds(2); // no regimes there, and some MPIs take milliseconds for each
         }
         let text = launcher.text();
-        self.add(Part::Launch, &name("-launch"), None, &["launch", "--mpirun", &text], (0, 0));
-        // It is slow, and its own values change little.
-        if let Some(step) = self.steps.last_mut() {
-            step.seconds = 10.0 * LAUNCH;
-            let rounds = step.words.iter().position(|word| word == "--rounds").map_or(0, |at| at + 1);
-            "1".clone_into(&mut step.words[rounds]);
+        self.add(Part::Launch, &name("-launch"), None, &["launch", "--mpirun", &text], (2, 2));
+        self.limit_rounds(1); // some launchers take half a second
+    }
+
+    /// Of the last step, if it has more.
+    fn limit_rounds(&mut self, most: u32) {
+        let Some(step) = self.steps.last_mut().filter(|_| self.rounds > most) else { return };
+        step.seconds *= f64::from(most) / f64::from(self.rounds);
+        if let Some(at) = step.words.iter().position(|word| word == "--rounds") {
+            step.words[at + 1] = most.to_string();
         }
     }
 

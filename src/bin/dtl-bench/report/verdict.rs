@@ -173,29 +173,28 @@ impl Finding<'_> {
     }
 }
 
-/// Rows between two processes that the table has in one regime only.
+/// Rows between two processes that a peer was not measured in often enough in a regime that others were.
 fn unseen(runs: &[Run], found: &[Finding]) -> String {
     let mut text = String::new();
     for regime in [Regime::Near, Regime::Far] {
-        let is_there = |place: usize, bytes: Option<u64>| {
-            found.iter().any(|one| (one.place, one.row.bytes, one.regime) == (place, bytes, regime))
-        };
-        let mut names: Vec<String> = Vec::new();
-        for run in runs.iter().filter(|run| run.of() == Of::Pair && run.peer().is_some()) {
-            for row in &run.rows {
-                let is_missing = target::of(run, row).is_some_and(|(place, _)| !is_there(place, row.bytes));
-                if is_missing && !names.contains(&row.title()) {
-                    names.push(row.title());
-                }
-            }
+        if !found.iter().any(|one| one.regime == regime) {
+            continue;
         }
-        if !names.is_empty() {
-            let _ = write!(
-                text,
-                "\nNot seen often enough while the processors were {}: {}.\n",
-                regime.name(),
-                names.join(", ")
-            );
+        let of_peer = |run: &Run| {
+            let peer = run.peer().filter(|_| run.of() == Of::Pair)?;
+            let wanted = || run.rows.iter().filter(|row| target::of(run, row).is_some());
+            let is_missing = |row: &&Row| row.at(regime).is_none_or(|pair| pair.count < ENOUGH);
+            let missing: Vec<String> = wanted().filter(is_missing).map(Row::title).collect();
+            match missing.len() {
+                0 => None,
+                all if all == wanted().count() => Some(format!("{peer} (no row)")),
+                _ => Some(format!("{peer} (not {})", missing.join(", "))),
+            }
+        };
+        let peers: Vec<String> = runs.iter().filter_map(of_peer).collect();
+        if !peers.is_empty() {
+            let (regime, peers) = (regime.name(), peers.join("; "));
+            let _ = write!(text, "\nNot seen often enough while the processors were {regime}: {peers}.\n");
         }
     }
     text
@@ -231,10 +230,14 @@ mod tests {
     use super::*;
 
     fn run(kind: &str, peer: &str, ours: f64, theirs: f64) -> Run {
+        run_in("near", kind, peer, ours, theirs)
+    }
+
+    fn run_in(regime: &str, kind: &str, peer: &str, ours: f64, theirs: f64) -> Run {
         let text = format!(
             r#"{{"measured": "comm", "version": "1", "kind": "{kind}", "ranks": 2, "machine": {{"cpu": "X"}},
             "peer": {{"name": "mpi", "version": "{peer}"}}, "rows": [{{"test": "latency", "bytes": 8, "unit": "us",
-            "regimes": {{"near": {{"dtl": {{"p10_ns": {ours}, "count": 10}}, "mpi": {{"p10_ns": {theirs}, "count": 10}}}}}}}}]}}"#
+            "regimes": {{"{regime}": {{"dtl": {{"p10_ns": {ours}, "count": 10}}, "mpi": {{"p10_ns": {theirs}, "count": 10}}}}}}}}]}}"#
         );
         Run::of_text(&text).expect("a run")
     }
@@ -247,9 +250,17 @@ mod tests {
         let line = "| latency | 8 B | near | 0.1000 us | 0.1100 us | B | 0.91 | ≤ 0.6 | **missed** |";
         assert!(all.contains(line) && all.contains("0 of 1 are held"), "{all}");
         assert!(all.contains("- Nothing is noted of: latency 8 B near (0.91, target 0.6)."), "{all}");
-        assert!(all.contains("Not seen often enough while the processors were far: latency 8 B."), "{all}");
+        assert!(!all.contains("Not seen"), "{all}");
         let all = text(&runs[..1], &Notes::default());
         assert!(all.contains("| 0.20 | ≤ 0.6 | held |") && !all.contains("What is missed"), "{all}");
+    }
+
+    #[test]
+    fn who_was_not_seen_is_named() {
+        let runs = [run("shm", "A", 100.0, 500.0), run_in("far", "shm", "B", 100.0, 110.0)];
+        let all = text(&runs, &Notes::default());
+        assert!(all.contains("while the processors were near: B (no row)."), "{all}");
+        assert!(all.contains("while the processors were far: A (no row)."), "{all}");
     }
 
     #[test]
