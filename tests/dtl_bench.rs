@@ -243,7 +243,7 @@ fn a_report_that_runs_its_parts() {
     assert!(!folder.0.join("performance/mpi-1.json").exists());
     // What is there is not run again, what fails is on the page, and notes stay.
     let kept = folder.text("performance/copy.json");
-    fs::write(folder.file("performance-notes.toml"), "[[note]]\nrow = \"barrier\"\ntext = \"why\"\n")
+    fs::write(folder.file("performance-notes.toml"), "[[note]]\nrows = [\"barrier\"]\ntext = \"why\"\n")
         .unwrap();
     let again = [
         "report",
@@ -267,7 +267,7 @@ fn a_report_that_runs_its_parts() {
     fs::write(folder.file("performance-notes.toml"), "[[note]]").unwrap();
     let output = run(&again);
     assert!(
-        output.status.code() == Some(2) && err(&output).contains("a [[note]] wants row and text"),
+        output.status.code() == Some(2) && err(&output).contains("a [[note]] wants rows and text"),
         "{output:?}"
     );
 }

@@ -3,7 +3,7 @@
 //!
 //! ```toml
 //! [[note]]
-//! row = "latency"            # as in the page's table of targets
+//! rows = ["latency"]         # as in the page's table of targets
 //! sizes = ["64 KiB"]         # none: any
 //! regime = "near"            # none: any
 //! text = "What was tried, in numbers, and what limits it."
@@ -32,7 +32,7 @@ pub(crate) struct Notes {
 }
 
 struct Note {
-    row: String,
+    rows: Vec<String>,
     sizes: Vec<String>,
     regime: Option<String>,
     text: String,
@@ -63,7 +63,7 @@ impl Notes {
         let notes: Option<Vec<Note>> = list("note").iter().map(note).collect();
         let floors: Option<Vec<Floor>> = list("floor").iter().map(floor).collect();
         Ok(Notes {
-            notes: notes.ok_or("a [[note]] wants row and text; sizes is a list of texts")?,
+            notes: notes.ok_or("a [[note]] wants rows and text; rows and sizes are lists of texts")?,
             floors: floors.ok_or("a [[floor]] wants row, and near or far as numbers")?,
         })
     }
@@ -71,7 +71,7 @@ impl Notes {
     /// What is said of a row, and its place among the notes.
     pub(crate) fn of_row(&self, row: &str, size: &str, regime: Regime) -> Option<(usize, &str)> {
         let is_its = |note: &Note| {
-            note.row == row
+            note.rows.iter().any(|known| known == row)
                 && (note.sizes.is_empty() || note.sizes.iter().any(|known| known == size))
                 && note.regime.as_ref().is_none_or(|known| known == regime.name())
         };
@@ -95,12 +95,17 @@ fn text(value: &Value, key: &str) -> Option<String> {
 }
 
 fn note(value: &Value) -> Option<Note> {
-    let sizes = match value.get("sizes") {
-        Some(list) => list.as_array()?.iter().map(|size| size.as_str().map(str::to_owned)).collect(),
+    let list = |key: &str| match value.get(key) {
+        Some(list) => list.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect(),
         None => Some(Vec::new()),
     };
-    let text_of = |key| text(value, key);
-    Some(Note { row: text_of("row")?, sizes: sizes?, regime: text_of("regime"), text: text_of("text")? })
+    let rows = list("rows").filter(|rows| !rows.is_empty());
+    Some(Note {
+        rows: rows?,
+        sizes: list("sizes")?,
+        regime: text(value, "regime"),
+        text: text(value, "text")?,
+    })
 }
 
 fn floor(value: &Value) -> Option<Floor> {
@@ -118,12 +123,12 @@ mod tests {
     fn rows_find_their_notes() {
         let text = r#"
             [[note]]
-            row = "latency"
+            rows = ["barrier", "latency"]
             sizes = ["64 KiB"]
             regime = "near"
             text = "cells"
             [[note]]
-            row = "latency"
+            rows = ["latency"]
             text = "all"
             [[floor]]
             row = "latency"
@@ -133,10 +138,15 @@ mod tests {
         let notes = Notes::of(text).expect("notes");
         assert_eq!(notes.of_row("latency", "64 KiB", Regime::Near), Some((0, "cells")));
         assert_eq!(notes.of_row("latency", "64 KiB", Regime::Far), Some((1, "all")));
-        assert_eq!(notes.of_row("barrier", "", Regime::Far), None);
+        assert_eq!(notes.of_row("reduce", "", Regime::Far), None);
         assert_eq!(notes.floor("latency", "8 B", Regime::Near), Some(0.063));
         assert_eq!(notes.floor("latency", "8 B", Regime::Far), None);
-        for bad in ["[[note]]\nrow = \"x\"", "[[floor]]\nrow = \"x\"", "note"] {
+        for bad in [
+            "[[note]]\nrows = [\"x\"]",
+            "[[note]]\nrows = \"x\"\ntext = \"y\"",
+            "[[floor]]\nrow = \"x\"",
+            "note",
+        ] {
             assert!(Notes::of(bad).is_err(), "{bad}");
         }
     }

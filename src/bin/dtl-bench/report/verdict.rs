@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn notes_and_floors_are_shown() {
-        let notes = "[[note]]\nrow = \"latency\"\ntext = \"\"\"it is\n  hard\"\"\"\n\
+        let notes = "[[note]]\nrows = [\"latency\"]\ntext = \"\"\"it is\n  hard\"\"\"\n\
                      [[floor]]\nrow = \"latency\"\nsize = \"8 B\"\nnear = 0.063\n";
         let all = text(&[run("shm", "A", 100.0, 110.0)], &Notes::of(notes).expect("notes"));
         assert!(all.contains("- **latency 8 B near (0.91, target 0.6)**: it is hard\n"), "{all}");
