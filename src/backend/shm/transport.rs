@@ -97,6 +97,11 @@ impl Transport for Endpoint {
         })
     }
 
+    #[inline]
+    fn recv_at_once(&self, data: Region, select: Selector) -> Result<Option<Done>> {
+        self.with(|engine| Ok(engine.receive_at_once(data, &select)))
+    }
+
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
         self.with(|engine| engine.irecv(data, select))
     }
