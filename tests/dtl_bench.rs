@@ -229,7 +229,10 @@ fn a_report_that_runs_its_parts() {
     let output = run(&arguments);
     assert!(output.status.success() && err(&output).contains("2 runs, about"), "{output:?}");
     let page = folder.text("performance.md");
-    assert!(page.contains("## Copies: memcpy") && page.contains("| stream_query |"), "{page}");
+    assert!(
+        page.contains("## Copies\n") && page.contains("| memcpy |") && page.contains("| stream_query |"),
+        "{page}"
+    );
     check_rows(&serde_json::from_str(&folder.text("performance/copy.json")).unwrap(), 8, &["dtl", "memcpy"]);
     // A launcher that fails is named with what it said; nothing is left of it.
     let failing =

@@ -267,9 +267,11 @@ pub(crate) struct Launcher {
 }
 
 impl Launcher {
-    /// The program's name, without its folder.
-    pub(crate) fn name(&self) -> &str {
-        self.words[0].rsplit('/').next().unwrap_or_default()
+    /// The program, with the folders that tell it from others of its name: mpi/bin/mpirun.
+    pub(crate) fn name(&self) -> String {
+        let mut parts: Vec<&str> = self.words[0].rsplit('/').take(3).collect();
+        parts.reverse();
+        parts.join("/")
     }
 
     /// As on a command line.
@@ -344,7 +346,7 @@ mod tests {
     #[test]
     fn launchers() {
         let launcher: Launcher = "A=1 B_2=x=y /opt/bin/mpirun --mca a=b".parse().expect("a launcher");
-        assert_eq!(launcher.name(), "mpirun");
+        assert_eq!(launcher.name(), "opt/bin/mpirun");
         assert_eq!(launcher.variables, [("A".into(), "1".into()), ("B_2".into(), "x=y".into())]);
         assert_eq!(launcher.words[1..], ["--mca", "a=b"]);
         assert_eq!(launcher.text(), "A=1 B_2=x=y /opt/bin/mpirun --mca a=b");

@@ -19,7 +19,8 @@ above) until the receiver says that it has all; each collective begins after a b
 counts (with more ranks than processors: several in a row, bcast and reduce each with a barrier). Up to 1 MiB a first repetition in each batch is not counted, as another side's batch came before. All messages use the \
 same two buffers. Data are verified before each row. UCX is the program ucx_perftest, a run of it (its median \
 latency, its mean time for a message of a stream) in turn with 21 batches of the library's, of which the median counts. Ratios are dtl / peer: of times less \
-is better, of GB/s and M/s more.";
+is better, of GB/s and M/s more; in tables they stand in brackets, each with the library's value of the same run, and \
+the column dtl has the middle one of all runs.";
 
 /// What a page is made of.
 pub(crate) struct Parts<'a> {
@@ -49,8 +50,8 @@ pub(crate) fn text(parts: &Parts) -> String {
     for (title, file) in parts.pictures {
         put(&mut text, &format!("![{title}]({file})"));
     }
-    for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
-        text += &section(run);
+    for (title, runs) in groups(runs) {
+        text += &group(&title, &runs);
     }
     if !parts.missing.is_empty() {
         text += "\n## What could not be measured\n\n";
@@ -76,9 +77,21 @@ fn put(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-fn section(run: &Run) -> String {
-    let peer = run.peer();
-    let title = match run.measured() {
+/// Runs of the same against different peers, under a title.
+fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
+    let mut groups: Vec<(String, Vec<&Run>)> = Vec::new();
+    for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
+        let title = title(run);
+        match groups.iter_mut().find(|group| group.0 == title) {
+            Some(group) => group.1.push(run),
+            None => groups.push((title, vec![run])),
+        }
+    }
+    groups
+}
+
+fn title(run: &Run) -> String {
+    match run.measured() {
         "comm" => format!("Messages and collectives, kind {}, {} ranks", run.text("kind"), run.head["ranks"]),
         "alloc" => "Allocations".to_owned(),
         "parallel_for" => format!("Loops on {} threads", run.head["threads"]),
@@ -86,45 +99,63 @@ fn section(run: &Run) -> String {
         "copy" => "Copies".to_owned(),
         "launch" => "Starting two processes".to_owned(),
         other => other.to_owned(),
-    };
-    let mut text =
-        peer.as_ref().map_or_else(|| format!("\n## {title}\n"), |peer| format!("\n## {title}: {peer}\n"));
-    if !run.text("transport").is_empty() {
-        put(&mut text, &format!("{}.\n", run.text("transport")));
     }
-    let is_there = |regime: &Regime| run.rows.iter().any(|row| row.at(*regime).is_some());
-    let regimes: Vec<Regime> = SHOWN.into_iter().filter(is_there).collect();
-    let peer = peer.map(|_| run.head["peer"]["name"].as_str().unwrap_or("peer"));
-    let (mut head, mut rule) = ("| test | size | unit |".to_owned(), "|---|---|---|".to_owned());
-    for regime in &regimes {
-        let _ = write!(head, " {}: dtl |", regime.name());
-        rule += "---|";
-        if let Some(peer) = peer {
-            let _ = write!(head, " {peer} | ratio |");
-            rule += "---|---|";
+}
+
+/// A table for each regime.
+fn group(title: &str, runs: &[&Run]) -> String {
+    let transports: BTreeSet<&str> = runs.iter().map(|run| run.text("transport")).collect();
+    let transports = transports.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+    let mut text = String::new();
+    for regime in SHOWN {
+        let is_there = |run: &&&Run| run.rows.iter().any(|row| row.at(regime).is_some());
+        let there: Vec<&Run> = runs.iter().filter(is_there).copied().collect();
+        if there.is_empty() {
+            continue;
         }
+        let is_known = regime != Regime::Unknown;
+        put(
+            &mut text,
+            &format!("\n## {title}{}", if is_known { format!(", {}", regime.name()) } else { String::new() }),
+        );
+        put(&mut text, &if transports.is_empty() { String::new() } else { format!("{transports}.\n") });
+        text += &table(&there, regime);
     }
-    put(&mut text, &head);
-    put(&mut text, &rule);
-    for row in &run.rows {
-        let mut line = format!("| {} | {} | {} |", row.test, row.size(), row.unit.name());
-        for &regime in &regimes {
-            line += &cells(row, row.at(regime), peer.is_some());
+    text
+}
+
+/// A column for each peer. The library's value is the middle one of all runs; ratios are of a run's own.
+fn table(runs: &[&Run], regime: Regime) -> String {
+    let (mut head, mut rule) = ("| test | size | unit | dtl |".to_owned(), "|---|---|---|---|".to_owned());
+    for peer in runs.iter().filter_map(|run| run.peer()) {
+        let _ = write!(head, " {peer} |");
+        rule += "---|";
+    }
+    let mut text = format!("{head}\n{rule}\n");
+    let mut done: Vec<(&str, Option<u64>)> = Vec::new();
+    for row in runs.iter().flat_map(|run| &run.rows) {
+        let key = (&*row.test, row.bytes);
+        let in_run = |run: &Run| run.rows.iter().find(|row| (&*row.test, row.bytes) == key)?.at(regime);
+        let mut ours: Vec<f64> = runs.iter().filter_map(|run| in_run(run)).map(|pair| pair.ours).collect();
+        if done.contains(&key) || ours.is_empty() {
+            continue;
+        }
+        done.push(key);
+        ours.sort_by(f64::total_cmp);
+        let own = digits(row.unit.of(ours[ours.len() / 2]));
+        let mut line = format!("| {} | {} | {} | {own} |", row.test, row.size(), row.unit.name());
+        for run in runs.iter().filter(|run| run.peer().is_some()) {
+            line += &in_run(run).map_or(" |".to_owned(), |pair| cell(row, pair));
         }
         put(&mut text, &line);
     }
     text
 }
 
-fn cells(row: &Row, pair: Option<Pair>, has_peer: bool) -> String {
-    let Some(pair) = pair else { return if has_peer { " | | |" } else { " |" }.to_owned() };
-    let mut text = format!(" {} |", digits(row.unit.of(pair.ours)));
-    if has_peer {
-        let theirs = pair.theirs.map_or(String::new(), |theirs| digits(row.unit.of(theirs)));
-        let ratio = row.ratio(pair).map_or(String::new(), |ratio| format!("{ratio:.2}"));
-        let _ = write!(text, " {theirs} | {ratio} |");
-    }
-    text
+/// The peer's value and the ratio.
+fn cell(row: &Row, pair: Pair) -> String {
+    let Some((theirs, ratio)) = pair.theirs.zip(row.ratio(pair)) else { return " |".to_owned() };
+    format!(" {} ({ratio:.2}) |", digits(row.unit.of(theirs)))
 }
 
 #[cfg(test)]
