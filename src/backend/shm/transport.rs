@@ -9,7 +9,8 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
-use crate::sys::lock::{Mutex, SpinLock};
+use crate::sys::lock::Mutex;
+use crate::sys::spin::SpinLock;
 use std::sync::Arc;
 
 /// Holds which process opened; a fork wipes it, so a child's copy of a communicator knows that it is
