@@ -11,14 +11,17 @@
 //! unfinished operation's buffer is valid, hence both are; a wait that is given up withdraws its
 //! operation first and so waits for the copy.
 
+use super::board::Boards;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
+use crate::backend::board::Places;
 use crate::backend::matching::{self, Matcher};
 use crate::backend::operations::Operations;
 use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::backend::{Board, Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::{Region, Scratch};
+use crate::sys::machine;
 use crate::sys::lock::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,8 +35,11 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
     let ranks = usize::try_from(count).unwrap_or(0);
     check_room(ranks)?;
     let sides = (0..ranks).map(|_| Side::new(ranks)).collect();
-    let fabric = Arc::new(Fabric { size: count, sides, blamed: AtomicUsize::new(0) });
-    Ok((0..count).map(|rank| Endpoint { rank, fabric: Arc::clone(&fabric) }).collect())
+    let is_crowded = ranks > machine::affinity().len();
+    let boards = Boards::new(ranks);
+    let fabric = Arc::new(Fabric { size: count, sides, blamed: AtomicUsize::new(0), is_crowded, boards });
+    let endpoint = |rank| Endpoint { rank, fabric: Arc::clone(&fabric), places: Mutex::default() };
+    Ok((0..count).map(endpoint).collect())
 }
 
 /// Each rank has a table of all others. Thousands of ranks need so much that a limit of this process
@@ -50,6 +56,7 @@ fn check_room(ranks: usize) -> Result<()> {
 pub(super) struct Endpoint {
     rank: i32,
     fabric: Arc<Fabric>,
+    places: Mutex<Places>,
 }
 
 struct Fabric {
@@ -57,6 +64,8 @@ struct Fabric {
     sides: Vec<Side>,
     /// How many ranks that left have made an operation fail.
     blamed: AtomicUsize,
+    is_crowded: bool,
+    boards: Boards,
 }
 
 /// Far enough apart that two ranks never share a line (or a prefetched pair).
@@ -457,6 +466,24 @@ impl Transport for Endpoint {
 
     fn is_one_node(&self) -> bool {
         true
+    }
+
+    fn free_boards(&self) -> u64 {
+        let has_left = |rank: usize| self.fabric.sides.get(rank).is_none_or(Side::has_left);
+        self.fabric.boards.free(&self.places.lock(), has_left)
+    }
+
+    fn board(&self, place: u32, context: u32, ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
+        let (own, at) = (self.rank.unsigned_abs() as usize, (place as usize, context));
+        self.fabric.boards.open(&mut self.places.lock(), own, at, ranks)
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.fabric.is_crowded
+    }
+
+    fn has_left(&self, rank: i32) -> bool {
+        self.fabric.side(rank).is_ok_and(Side::has_left)
     }
 
     fn failed_ranks(&self) -> Vec<i32> {

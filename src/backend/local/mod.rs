@@ -1,9 +1,10 @@
 //! Ranks within one process: kind "self" is one rank that sends to itself, kind "threads" has many,
 //! meant for one thread each. Not for processes (`shm`).
 //!
-//! `alone` and `threads` are the kinds, `fabric` moves the messages of both.
+//! `alone` and `threads` are the kinds, `fabric` moves the messages of both, `board` is for small collectives.
 
 mod alone;
+mod board;
 mod fabric;
 #[cfg(test)]
 mod tests;

@@ -37,7 +37,7 @@ mod broadcast;
 pub(super) mod choice;
 mod gather;
 pub(super) mod levels;
-mod reduce;
+pub(super) mod reduce;
 mod scan;
 pub(super) mod two_level;
 

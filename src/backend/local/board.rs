@@ -1,0 +1,139 @@
+//! Boards between the threads of this process. What a board is: `backend::board`. Here is the memory, and the bell
+//! that wakes who sleeps until a post is there.
+//!
+//! Who posts stores the stamp, then looks whether anybody sleeps; who goes to sleep says so, then looks at the
+//! stamp once more. With a fence between the two on both sides, at least one sees the other.
+
+use crate::backend::board::{self, Board, Places, ROOM, indices};
+use crate::error::{Result, fail};
+use crate::runtime::backend::{self, Post};
+use crate::sys::buf::Region;
+use crate::sys::lock::{Condvar, Mutex};
+use crate::sys::shared::Memory;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, fence};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The places of a fabric. They take no memory before the first board.
+pub(super) struct Boards {
+    ranks: usize,
+    room: OnceLock<Option<Room>>,
+}
+
+struct Room {
+    memory: Arc<Memory>,
+    bells: Vec<Arc<Bell>>,
+}
+
+/// Far enough from the others that its line changes only when somebody goes to sleep.
+#[derive(Default)]
+#[repr(align(128))]
+struct Bell {
+    sleepers: AtomicU32,
+    lock: Mutex<()>,
+    rung: Condvar,
+}
+
+impl Bell {
+    /// After a post.
+    #[inline(always)]
+    fn ring(&self) {
+        fence(SeqCst);
+        if self.sleepers.load(Relaxed) > 0 {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // Who has said that it sleeps holds the lock until it does.
+        drop(self.lock.lock());
+        self.rung.notify_all();
+    }
+
+    fn sleep(&self, is_there: impl FnOnce() -> bool, limit: Duration) {
+        let guard = self.lock.lock();
+        self.sleepers.fetch_add(1, Relaxed);
+        fence(SeqCst);
+        if !is_there() {
+            drop(self.rung.wait_for(guard, limit));
+        }
+        self.sleepers.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Boards {
+    pub(super) fn new(ranks: usize) -> Self {
+        Boards { ranks, room: OnceLock::new() }
+    }
+
+    /// `None`: there are too many ranks, or too few.
+    fn room(&self) -> Option<&Room> {
+        let make = || {
+            let memory = Memory::private(board::PLACES * board::place_bytes(self.ranks)).ok()?;
+            Some(Room { memory, bells: (0..board::PLACES).map(|_| Arc::default()).collect() })
+        };
+        let has_boards = (2..=board::MOST_RANKS).contains(&self.ranks);
+        if has_boards { self.room.get_or_init(make).as_ref() } else { None }
+    }
+
+    /// Places that a rank may use, as bits.
+    pub(super) fn free(&self, places: &Places, has_left: impl Fn(usize) -> bool) -> u64 {
+        if self.room().is_some() { places.free(has_left) } else { 0 }
+    }
+
+    /// The board of some ranks at a place, for `own`.
+    pub(super) fn open(
+        &self,
+        places: &mut Places,
+        own: usize,
+        (place, context): (usize, u32),
+        ranks: &[i32],
+    ) -> Option<Result<Box<dyn backend::Board>>> {
+        let room = self.room()?;
+        let bytes = board::place_bytes(self.ranks);
+        let sheets = || room.memory.span(place * bytes, bytes);
+        let (Some(first), Some(again), Some(bell)) = (sheets(), sheets(), room.bells.get(place)) else {
+            return Some(fail!(DTL_ERROR_INTERNAL, "there is no place {place} for a board"));
+        };
+        let board = Board::new(first, indices(ranks), own, context);
+        places.take(place, again, &board);
+        Some(Ok(Box::new(Local { board, bell: Arc::clone(bell) })))
+    }
+}
+
+struct Local {
+    board: Board,
+    bell: Arc<Bell>,
+}
+
+impl backend::Board for Local {
+    fn room(&self) -> usize {
+        ROOM
+    }
+
+    #[inline]
+    fn post(&self, number: u64, what: u32, data: Region) -> bool {
+        let is_up = self.board.post(number, what, data);
+        if is_up {
+            self.bell.ring();
+        }
+        is_up
+    }
+
+    #[inline]
+    fn look(&self, rank: i32, number: u64) -> Option<Post> {
+        self.board.look(rank, number)
+    }
+
+    #[inline]
+    fn finish(&self, number: u64, met: bool) {
+        self.board.finish(number, met);
+    }
+
+    fn rest(&self, rank: i32, number: u64, limit: Duration) -> bool {
+        self.bell.sleep(|| self.board.look(rank, number).is_some(), limit);
+        true
+    }
+}
