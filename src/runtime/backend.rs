@@ -437,9 +437,9 @@ pub trait Transport: Send + Sync {
     fn board(&self, _place: u32, _context: u32, _ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
         None
     }
-    /// Whether the ranks of this node may be more than the processors they run on; not known = true.
-    fn is_crowded(&self) -> bool {
-        true
+    /// Whether the ranks of this node are more than the processors that they may run on. `None`: not known.
+    fn is_crowded(&self) -> Option<bool> {
+        None
     }
     /// Whether a rank is known to have died or left.
     fn has_left(&self, _rank: i32) -> bool {

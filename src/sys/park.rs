@@ -3,11 +3,13 @@
 use super::clock::now_ns;
 use std::time::Duration;
 
-/// Polls that spin before the first yield: about as long as a cache line takes to arrive.
+/// Polls that spin before the first yield: a few times as long as a cache line takes to arrive.
 const SPINS: u32 = 50;
 /// The same for who waits for threads or processes that have a processor each: a yield would help none of them,
 /// and may give the processor away to something else for milliseconds.
 const LONG_SPINS: u32 = 2_000;
+/// Where they are more than the processors, whoever spins keeps the one from its work that it waits for.
+const CROWDED_SPINS: u32 = 12;
 /// Polls that yield before the first sleep (a yield is about half a microsecond).
 const YIELDS: u32 = 2_000;
 /// The longest sleep between two polls.
@@ -31,10 +33,14 @@ impl Default for Backoff {
     }
 }
 
-/// How many polls spin where there are more waiters than processors (or as many, or nobody knows), and where not.
+/// How many polls spin if the waiters are more than the processors that they run on; `None`: nobody knows.
 #[must_use]
-pub fn spins(is_crowded: bool) -> u32 {
-    if is_crowded { SPINS } else { LONG_SPINS }
+pub fn spins(is_crowded: Option<bool>) -> u32 {
+    match is_crowded {
+        Some(true) => CROWDED_SPINS,
+        Some(false) => LONG_SPINS,
+        None => SPINS,
+    }
 }
 
 impl Backoff {

@@ -208,7 +208,8 @@ mod tests {
     #[test]
     fn two_mappings_see_each_other() {
         let one = Memory::create(1 << 16).expect("memfd");
-        let two = Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup")).expect("attach");
+        let two = Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
+            .expect("attach");
         one.commit(0, 4096).expect("commit");
         one.word(8).expect("inside").store(42, Ordering::Release);
         assert_eq!(two.word(8).expect("inside").load(Ordering::Acquire), 42);

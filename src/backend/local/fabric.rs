@@ -21,8 +21,8 @@ use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Board, Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::{Region, Scratch};
-use crate::sys::machine;
 use crate::sys::lock::{Condvar, Mutex, MutexGuard};
+use crate::sys::machine;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -478,8 +478,8 @@ impl Transport for Endpoint {
         self.fabric.boards.open(&mut self.places.lock(), own, at, ranks)
     }
 
-    fn is_crowded(&self) -> bool {
-        self.fabric.is_crowded
+    fn is_crowded(&self) -> Option<bool> {
+        Some(self.fabric.is_crowded)
     }
 
     fn has_left(&self, rank: i32) -> bool {

@@ -6,8 +6,8 @@ use super::engine::{Engine, Operation};
 use super::identity::Claim;
 use super::peer::Probe;
 use super::segment::State;
-use crate::error::{Result, fail};
 use crate::backend::board::Places;
+use crate::error::{Result, fail};
 use crate::runtime::backend::{Board, Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
@@ -180,8 +180,8 @@ impl Transport for Endpoint {
         self.with(open).transpose()
     }
 
-    fn is_crowded(&self) -> bool {
-        self.is_crowded
+    fn is_crowded(&self) -> Option<bool> {
+        Some(self.is_crowded)
     }
 
     fn has_left(&self, rank: i32) -> bool {

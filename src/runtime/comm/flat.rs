@@ -7,6 +7,7 @@
 //! Operands are grouped as recursive doubling and the binomial tree of `algorithms::reduce` group them, so that
 //! results are bitwise the same as without a board.
 
+use super::algorithms::Group;
 use super::algorithms::reduce::Fold;
 use super::schedule::Advance;
 use super::types::Reduction;
@@ -113,7 +114,7 @@ impl Steps {
             }
             self.next += 1;
         }
-        self.conclude(comm, flat)?;
+        self.conclude(comm, flat);
         let met = matches!(self.shape, Shape::Barrier | Shape::Allreduce { .. } | Shape::Allgather { .. });
         flat.board.finish(self.number, met);
         flat.over.store(self.number, Ordering::Release);
@@ -128,13 +129,19 @@ impl Steps {
     fn post(&mut self, comm: &Comm, flat: &Flat) -> Result<bool> {
         if !self.is_its_turn(flat) {
             // One before it has failed: it never comes to its turn.
-            return if comm.is_broken() { Err(comm.refuse("a collective that was begun")) } else { Ok(false) };
+            return if comm.is_broken() {
+                Err(comm.refuse("a collective that was begun"))
+            } else {
+                Ok(false)
+            };
         }
         let data = match self.shape {
             Shape::Barrier => Region::EMPTY,
             Shape::Bcast { root, .. } if root != comm.rank => Region::EMPTY,
             Shape::Bcast { data, .. } => data,
-            Shape::Reduce { send, .. } | Shape::Allreduce { send, .. } | Shape::Allgather { send, .. } => send,
+            Shape::Reduce { send, .. } | Shape::Allreduce { send, .. } | Shape::Allgather { send, .. } => {
+                send
+            }
         };
         self.is_posted = flat.board.post(self.number, self.what, data);
         Ok(self.is_posted)
@@ -167,7 +174,7 @@ impl Steps {
     }
 
     /// All parts that this rank needs are there.
-    fn conclude(&self, comm: &Comm, flat: &Flat) -> Result<()> {
+    fn conclude(&self, comm: &Comm, flat: &Flat) {
         let part = |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
         match self.shape {
             Shape::Barrier => {}
@@ -180,22 +187,16 @@ impl Steps {
             }
             Shape::Reduce { root, .. } if root != comm.rank => {}
             Shape::Reduce { root, recv, .. } => {
-                let Some(by) = &self.reduction else { return Ok(()) };
-                let top = if by.commutes { root } else { 0 };
-                let single = |place: i32| (part((place + top) % comm.size), None);
-                Tree { by, count: comm.size, leaf: single }.fold(0, comm.size, recv, flat.room.region());
+                if let Some(by) = &self.reduction {
+                    fold_all(by, comm.group(), Some(root), part, recv, flat.room.region());
+                }
             }
             Shape::Allreduce { recv, .. } => {
-                let Some(by) = &self.reduction else { return Ok(()) };
-                let fold = Fold::new(comm.group());
-                let leaf = |place: i32| match place < fold.extra {
-                    true => (part(2 * place), Some(part(2 * place + 1))),
-                    false => (part(place + fold.extra), None),
-                };
-                Tree { by, count: fold.core, leaf }.fold(0, fold.core, recv, flat.room.region());
+                if let Some(by) = &self.reduction {
+                    fold_all(by, comm.group(), None, part, recv, flat.room.region());
+                }
             }
         }
-        Ok(())
     }
 
     /// The ranks that it waits for now.
@@ -243,6 +244,29 @@ impl Steps {
 
 /// Looks between two looks after messages.
 const TURN: u32 = 16;
+
+/// Folds all ranks' parts into `into`: as the binomial tree to a root does, or else recursive doubling.
+#[inline]
+fn fold_all(
+    by: &Reduction,
+    g: Group,
+    root: Option<i32>,
+    part: impl Fn(i32) -> Region,
+    into: Region,
+    room: Region,
+) {
+    if let Some(root) = root {
+        let top = if by.commutes { root } else { 0 };
+        let leaf = |place: i32| (part((place + top) % g.size), None);
+        return Tree { by, count: g.size, leaf }.fold(0, g.size, into, room);
+    }
+    let fold = Fold::new(g);
+    let leaf = |place: i32| match place < fold.extra {
+        true => (part(2 * place), Some(part(2 * place + 1))),
+        false => (part(place + fold.extra), None),
+    };
+    Tree { by, count: fold.core, leaf }.fold(0, fold.core, into, room);
+}
 
 /// A binomial tree over `count` places, each with one part, or two that are folded first.
 struct Tree<'a, L> {

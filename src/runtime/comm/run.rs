@@ -283,28 +283,39 @@ impl Run {
     /// Whether it can still come to its end.
     fn check_hope(&mut self, comm: &Comm) -> Result<()> {
         comm.check_open()?;
+        if self.is_lost(comm) {
+            return self.cannot_complete(comm);
+        }
         if let Some((who, status)) = comm.reports.given_up(self.number) {
             report::gather(comm);
             let text = format!("rank {who} gave up {}, or a collective before it", self.call);
             return Err(report::attach(comm, &Error::new(status, text)));
         }
-        let is_lost = match (&self.work, &comm.flat) {
-            (Work::Flat(steps), Some(flat)) => steps.is_lost(comm, flat),
-            _ => false,
-        };
-        let has_died = is_lost || comm.has_died() && {
+        if comm.has_died() {
             let since = *self.death_seen.get_or_insert_with(now_ns);
-            now_ns() - since > GRACE_NS
-        };
-        if has_died {
-            return fail!(
-                DTL_ERROR_RANK_FAILURE,
-                "{} cannot complete: rank(s) {} died or left",
-                self.call,
-                comm.failed_text()
-            );
+            if now_ns() - since > GRACE_NS {
+                return self.cannot_complete(comm);
+            }
         }
         Ok(())
+    }
+
+    /// Whether a rank has gone without its part.
+    fn is_lost(&self, comm: &Comm) -> bool {
+        match (&self.work, &comm.flat) {
+            (Work::Flat(steps), Some(flat)) => steps.is_lost(comm, flat),
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn cannot_complete(&self, comm: &Comm) -> Result<()> {
+        fail!(
+            DTL_ERROR_RANK_FAILURE,
+            "{} cannot complete: rank(s) {} died or left",
+            self.call,
+            comm.failed_text()
+        )
     }
 
     /// Takes back what is in flight and tells the others that this rank does not go on.
