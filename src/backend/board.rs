@@ -208,4 +208,5 @@ pub(super) fn place_bytes(ranks: usize) -> usize {
 }
 
 #[cfg(test)]
+#[path = "board/tests.rs"]
 mod tests;

@@ -1,3 +1,6 @@
 //! What the modelled files find under `crate::backend`.
 
+#[path = "../../../../src/backend/board.rs"]
+pub mod board;
+pub mod board_model;
 pub mod shm;
