@@ -1,17 +1,12 @@
-//! Boards between the threads of this process. What a board is: `backend::board`. Here is the memory, and the bell
-//! that wakes who sleeps until a post is there.
-//!
-//! Who posts stores the stamp, then looks whether anybody sleeps; who goes to sleep says so, then looks at the
-//! stamp once more. With a fence between the two on both sides, at least one sees the other.
+//! Boards between the threads of this process. What a board is: `backend::board`. Here is the memory; `bell` wakes
+//! who sleeps until a post is there.
 
+use super::bell::Bell;
 use crate::backend::board::{self, Board, Places, ROOM, indices};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{self, Post};
 use crate::sys::buf::Region;
-use crate::sys::lock::{Condvar, Mutex};
 use crate::sys::shared::Memory;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,43 +19,6 @@ pub(super) struct Boards {
 struct Room {
     memory: Arc<Memory>,
     bells: Vec<Arc<Bell>>,
-}
-
-/// Far enough from the others that its line changes only when somebody goes to sleep.
-#[derive(Default)]
-#[repr(align(128))]
-struct Bell {
-    sleepers: AtomicU32,
-    lock: Mutex<()>,
-    rung: Condvar,
-}
-
-impl Bell {
-    /// After a post.
-    #[inline(always)]
-    fn ring(&self) {
-        fence(SeqCst);
-        if self.sleepers.load(Relaxed) > 0 {
-            self.wake();
-        }
-    }
-
-    #[cold]
-    fn wake(&self) {
-        // Who has said that it sleeps holds the lock until it does.
-        drop(self.lock.lock());
-        self.rung.notify_all();
-    }
-
-    fn sleep(&self, is_there: impl FnOnce() -> bool, limit: Duration) {
-        let guard = self.lock.lock();
-        self.sleepers.fetch_add(1, Relaxed);
-        fence(SeqCst);
-        if !is_there() {
-            drop(self.rung.wait_for(guard, limit));
-        }
-        self.sleepers.fetch_sub(1, Relaxed);
-    }
 }
 
 impl Boards {

@@ -3,18 +3,22 @@
 //! A sheet has two blocks of one word here. A block that is read too early or taken back too early is an unordered
 //! access to its bytes, which loom refuses.
 
+use super::bell::Bell;
 use super::board::{Board, SHEET};
 use crate::Model;
 use crate::sys::buf::Region;
 use crate::sys::shared::Memory;
+use crate::sys::sync::{AtomicU64, Ordering};
 use loom::thread;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub const ALL: &[Model] = &[
     ("board: all post and all read", all_read),
     ("board: one posts ahead of who reads", one_ahead),
     ("board: the one that reads changes", turns),
     ("board: ahead after all have met", ahead_after_meeting),
+    ("bell: a post against a sleep", post_against_sleep),
 ];
 
 fn board(memory: &Arc<Memory>, own: usize) -> Board {
@@ -100,4 +104,23 @@ fn turns() {
             board.finish(number, false);
         }
     });
+}
+
+/// Two that sleep until a word is there. If the one that stores it did not wake both, they would sleep for ever.
+fn post_against_sleep() {
+    let it = Arc::new((Bell::default(), AtomicU64::new(0)));
+    let sleepers: Vec<_> = (0..2)
+        .map(|_| {
+            let it = Arc::clone(&it);
+            thread::spawn(move || {
+                let is_there = || it.1.load(Ordering::Acquire) == 1;
+                while !is_there() {
+                    it.0.sleep(is_there, Duration::from_secs(1));
+                }
+            })
+        })
+        .collect();
+    it.1.store(1, Ordering::Release);
+    it.0.ring();
+    sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
 }
