@@ -68,11 +68,6 @@ impl Board {
     }
 
     #[inline(always)]
-    fn word(&self, at: usize) -> Option<&AtomicU64> {
-        self.sheets.word(at)
-    }
-
-    #[inline(always)]
     fn block(rank: usize, number: u64) -> usize {
         rank * SHEET + BLOCKS_AT + (number % BLOCKS) as usize * BLOCK
     }
@@ -91,9 +86,9 @@ impl Board {
         if self.known.load(Relaxed) + BLOCKS < number && !self.is_free(number) {
             return false;
         }
-        let at = Self::block(self.own, number);
-        let (Some(stamp), Some(words)) = (self.word(at), self.word(at + 8)) else { return false };
-        self.sheets.region().part(at + WORDS, data.len()).copy_from(data);
+        let block = self.sheets.block(Self::block(self.own, number), data.len().min(ROOM));
+        let Some(([stamp, words], bytes)) = block else { return false };
+        bytes.copy_from(data);
         words.store(u64::from(what) << 32 | data.len() as u64, Relaxed);
         stamp.store(self.stamp(number), Release);
         true
@@ -109,7 +104,7 @@ impl Board {
 
     /// What a rank has done with, as seen by one that has come to `number`.
     fn over(&self, rank: usize, number: u64) -> u64 {
-        let word = self.word(rank * SHEET + OVER_AT).map_or(0, |word| word.load(Acquire));
+        let word = self.sheets.word(rank * SHEET + OVER_AT).map_or(0, |word| word.load(Acquire));
         if word >> 32 != u64::from(self.context) {
             // Of a communicator before.
             return 0;
@@ -123,12 +118,12 @@ impl Board {
     #[inline(always)]
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
         let at = Self::block(*self.ranks.get(rank as usize)?, number);
-        if self.word(at)?.load(Acquire) != self.stamp(number) {
+        let ([stamp, words], bytes) = self.sheets.block(at, ROOM)?;
+        if stamp.load(Acquire) != self.stamp(number) {
             return None;
         }
-        let words = self.word(at + 8)?.load(Relaxed);
-        let len = (words as u32 as usize).min(ROOM);
-        Some(Post { what: (words >> 32) as u32, data: self.sheets.region().part(at + WORDS, len) })
+        let words = words.load(Relaxed);
+        Some(Post { what: (words >> 32) as u32, data: bytes.part(0, (words as u32 as usize).min(ROOM)) })
     }
 
     /// This rank has done with a number; `met`: it has seen all others' posts of it.
@@ -137,7 +132,7 @@ impl Board {
         if met {
             self.known.store(number - 1, Relaxed);
         }
-        if let Some(word) = self.word(self.own * SHEET + OVER_AT) {
+        if let Some(word) = self.sheets.word(self.own * SHEET + OVER_AT) {
             word.store(self.stamp(number), Release);
         }
     }

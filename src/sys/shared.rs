@@ -190,6 +190,21 @@ impl Span {
         // SAFETY: aligned (the span starts at a multiple of 8 of a page), inside, kept mapped.
         Some(unsafe { &*at })
     }
+
+    /// The two words at an offset (a multiple of 8) of the span, and the `len` bytes behind them.
+    #[inline(always)]
+    #[must_use]
+    pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
+        if offset % 8 != 0 || offset.checked_add(16)?.checked_add(len)? > self.region.len() {
+            return None;
+        }
+        let at = self.region.addr().offset(offset);
+        let words = [at, at.offset(8)].map(|at| at.ptr().cast::<AtomicU64>());
+        // SAFETY: aligned, inside (both are, by the test above), kept mapped.
+        let words = words.map(|word| unsafe { &*word });
+        // SAFETY: as for the span itself, of which it is a part.
+        Some((words, unsafe { Region::new(at.offset(16).ptr(), len) }))
+    }
 }
 
 /// The largest file this process may make (`ulimit -f`).
@@ -213,7 +228,11 @@ mod tests {
         one.commit(0, 4096).expect("commit");
         one.word(8).expect("inside").store(42, Ordering::Release);
         assert_eq!(two.word(8).expect("inside").load(Ordering::Acquire), 42);
-        assert_eq!(two.span(0, 64).expect("inside").word(8).expect("inside").load(Ordering::Acquire), 42);
+        let span = two.span(0, 64).expect("inside");
+        assert_eq!(span.word(8).expect("inside").load(Ordering::Acquire), 42);
+        let ([_, second], bytes) = span.block(0, 48).expect("inside");
+        assert_eq!((second.load(Ordering::Acquire), bytes.len()), (42, 48));
+        assert!(span.block(8, 48).is_none() && span.block(4, 0).is_none());
     }
 
     #[test]
