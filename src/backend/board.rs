@@ -16,7 +16,7 @@ use crate::sys::sync::AtomicU64;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
 
 /// Most ranks of a transport that has boards: each reads what all others post.
-pub(super) const MOST_RANKS: usize = 16;
+pub(super) const MOST_RANKS: usize = 64;
 /// Places for boards in a transport: as many communicators have one at the same time.
 pub(super) const PLACES: usize = 64;
 /// The largest post.
@@ -42,8 +42,9 @@ pub(super) const SHEET: usize = BLOCKS_AT + BLOCKS as usize * BLOCK;
 /// A communicator's view of the sheets of one place, one sheet for each rank of the transport.
 pub(super) struct Board {
     sheets: Span,
-    /// The transport's ranks, in the communicator's order.
-    ranks: Vec<usize>,
+    /// The transport's ranks, in the communicator's order; `None`: all of them in their own.
+    ranks: Option<Vec<usize>>,
+    size: usize,
     own: usize,
     context: u32,
     /// All ranks have done with the numbers up to this one.
@@ -60,11 +61,22 @@ fn user(sheets: &Span, rank: usize) -> u64 {
 
 impl Board {
     /// `ranks`: the transport's ranks of the communicator; `own`: which of the transport's ranks this one is.
-    pub(super) fn new(sheets: Span, ranks: Vec<usize>, own: usize, context: u32) -> Self {
+    pub(super) fn new(sheets: Span, ranks: &[i32], own: usize, context: u32) -> Self {
+        let index = |rank: &i32| usize::try_from(*rank).unwrap_or(0);
+        let (size, is_table) = (ranks.len(), (0..).zip(ranks).any(|(place, rank)| place != *rank));
+        let ranks = is_table.then(|| ranks.iter().map(index).collect());
         if let Some(word) = user_word(&sheets, own) {
             word.store(u64::from(context) + 1, Release);
         }
-        Board { sheets, ranks, own, context, known: AtomicU64::new(0) }
+        Board { sheets, ranks, size, own, context, known: AtomicU64::new(0) }
+    }
+
+    /// The transport's ranks.
+    fn ranks(&self) -> impl Iterator<Item = usize> {
+        (0..self.size).map(|place| match &self.ranks {
+            None => place,
+            Some(ranks) => ranks.get(place).copied().unwrap_or(place),
+        })
     }
 
     #[inline(always)]
@@ -97,7 +109,7 @@ impl Board {
     /// Whether all ranks have done with what is in the block of a number to come.
     #[cold]
     fn is_free(&self, number: u64) -> bool {
-        let known = self.ranks.iter().map(|rank| self.over(*rank, number)).min().unwrap_or(0);
+        let known = self.ranks().map(|rank| self.over(rank, number)).min().unwrap_or(0);
         self.known.store(known, Relaxed);
         known + BLOCKS >= number
     }
@@ -117,7 +129,11 @@ impl Board {
     /// A rank's post of a number, if it is up: it stays until this rank has finished the number.
     #[inline(always)]
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
-        let at = Self::block(*self.ranks.get(rank as usize)?, number);
+        let rank = match &self.ranks {
+            None => rank as usize,
+            Some(ranks) => *ranks.get(rank as usize)?,
+        };
+        let at = Self::block(rank, number);
         let ([stamp, words], bytes) = self.sheets.block(at, ROOM)?;
         if stamp.load(Acquire) != self.stamp(number) {
             return None;
@@ -180,21 +196,19 @@ impl Places {
         (1..PLACES).filter(is_free).fold(0, |bits, place| bits | 1 << place)
     }
 
-    /// Notes that a place has a board.
+    /// Notes that a place has a board. The first place never has another one.
     pub(super) fn take(&mut self, place: usize, sheets: Span, board: &Board) {
+        if place == 0 {
+            return;
+        }
         if self.last.len() <= place {
             self.last.resize_with(place + 1, || None);
         }
         if let Some(last) = self.last.get_mut(place) {
-            let ranks = board.ranks.iter().map(|rank| (*rank, user(&sheets, *rank))).collect();
+            let ranks = board.ranks().map(|rank| (rank, user(&sheets, rank))).collect();
             *last = Some(Last { sheets, user: u64::from(board.context) + 1, ranks });
         }
     }
-}
-
-/// The transport's ranks of a communicator, as indices.
-pub(super) fn indices(ranks: &[i32]) -> Vec<usize> {
-    ranks.iter().map(|rank| usize::try_from(*rank).unwrap_or(0)).collect()
 }
 
 /// Bytes of a place: whole pages, as each place gets its memory by itself.

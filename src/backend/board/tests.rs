@@ -14,7 +14,7 @@ fn sheets(memory: &Arc<Memory>) -> Span {
 }
 
 fn board(memory: &Arc<Memory>, own: usize, context: u32) -> Board {
-    Board::new(sheets(memory), vec![0, 1], own, context)
+    Board::new(sheets(memory), &[0, 1], own, context)
 }
 
 fn post(board: &Board, number: u64, word: u64) -> bool {

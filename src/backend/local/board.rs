@@ -2,7 +2,7 @@
 //! who sleeps until a post is there.
 
 use super::bell::Bell;
-use crate::backend::board::{self, Board, Places, ROOM, indices};
+use crate::backend::board::{self, Board, Places, ROOM};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{self, Post};
 use crate::sys::buf::Region;
@@ -55,7 +55,7 @@ impl Boards {
         let (Some(first), Some(again), Some(bell)) = (sheets(), sheets(), room.bells.get(place)) else {
             return Some(fail!(DTL_ERROR_INTERNAL, "there is no place {place} for a board"));
         };
-        let board = Board::new(first, indices(ranks), own, context);
+        let board = Board::new(first, ranks, own, context);
         places.take(place, again, &board);
         Some(Ok(Box::new(Local { board, bell: Arc::clone(bell) })))
     }

@@ -2,7 +2,7 @@
 //! the clock; nobody wakes processes.
 
 use super::segment::{Segment, State, memory_error};
-use crate::backend::board::{Board, Places, ROOM, indices};
+use crate::backend::board::{Board, Places, ROOM};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{self, Post};
 use crate::sys::buf::Region;
@@ -51,7 +51,7 @@ pub(super) fn open(
     let (Some(sheets), Some(again)) = (segment.sheets(place), segment.sheets(place)) else {
         return fail!(DTL_ERROR_INTERNAL, "place {place} for a board lies outside of the shared memory");
     };
-    let board = Board::new(sheets, indices(ranks), own, context);
+    let board = Board::new(sheets, ranks, own, context);
     places.take(place, again, &board);
     Ok(Box::new(Shared(board)))
 }

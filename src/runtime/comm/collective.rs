@@ -29,7 +29,7 @@ impl Comm {
     fn choose(&self, kind: Kind, bytes: usize, commutes: bool) -> Algorithm {
         let allowed = Allowed {
             two_level: self.has_levels(kind, commutes),
-            flat: self.flat.as_ref().is_some_and(|flat| bytes <= flat.room()),
+            flat: self.flat.as_ref().is_some_and(|flat| flat.takes(bytes, self.size)),
         };
         let algorithm = choose(kind, self.size, bytes, commutes, allowed);
         let bit = 1_u32 << (algorithm as u32);

@@ -29,21 +29,26 @@ pub(super) struct Flat {
     room: Scratch,
 }
 
-/// Levels of the trees over a board's ranks, each with a partial result: enough for 2^8 ranks.
-const LEVELS: usize = 8;
+/// Most bytes that a rank reads.
+const MOST_BYTES: usize = 32 << 10;
+
+/// For the partial results of a tree's levels: its ranks' logarithm, of which the parts of 16 ranks are the most.
+const PARTIAL_BYTES: usize = 8 << 10;
 
 impl Flat {
     pub(super) fn new(board: Box<dyn Board>) -> Result<Self> {
-        let Some(room) = Scratch::unwritten(LEVELS * board.room()) else {
+        let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for partial results of small collectives");
         };
         let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Flat { board, begun, over, is_moving: AtomicBool::new(false), room })
     }
 
-    /// The most bytes of a rank's part.
-    pub(super) fn room(&self) -> usize {
-        self.board.room()
+    /// Whether so many bytes of each rank are few enough: each rank reads those of all.
+    #[inline]
+    pub(super) fn takes(&self, bytes: usize, ranks: i32) -> bool {
+        let (ranks, levels) = (ranks.unsigned_abs() as usize, ranks.unsigned_abs().max(1).ilog2() as usize);
+        bytes <= self.board.room() && bytes * ranks <= MOST_BYTES && bytes * levels <= PARTIAL_BYTES
     }
 
     /// Of collectives that use the board. Called by one thread at a time.

@@ -22,7 +22,7 @@ pub const ALL: &[Model] = &[
 ];
 
 fn board(memory: &Arc<Memory>, own: usize) -> Board {
-    Board::new(memory.span(0, memory.len()).unwrap(), vec![0, 1], own, 0)
+    Board::new(memory.span(0, memory.len()).unwrap(), &[0, 1], own, 0)
 }
 
 fn post(board: &Board, number: u64, data: Region) {
