@@ -126,6 +126,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
+    /// Whether there is neither a receive that a message of this source may belong to, nor a message of it.
+    #[inline]
+    #[must_use]
+    pub fn is_idle(&self, source: i32) -> bool {
+        let is_empty = |queues: &Queues<P, U>| queues.posted.is_empty() && queues.unexpected.is_empty();
+        self.posted_any.is_empty() && self.queues(source).is_none_or(is_empty)
+    }
+
     /// Whether a receive waits for this message.
     #[must_use]
     pub fn is_wanted(&self, source: i32, word: u64) -> bool {

@@ -12,6 +12,7 @@ mod engine;
 mod identity;
 mod liveness;
 mod peer;
+mod prompt;
 mod reading;
 mod ring;
 mod segment;
