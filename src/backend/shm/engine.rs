@@ -1,8 +1,10 @@
 //! The protocol: how sends and receives become records in rings, and back.
 //!
 //! Up to `FRAGMENT` bytes go as one Eager record; the send is over when it is in the ring. More, and
-//! what is sent synchronously, is offered: the receiver, when it has a receive for it, takes the offer and then either copies from
-//! the sender's memory and says Finish, or says Clear and gets the bytes as Data records.
+//! what is sent synchronously, is offered: the receiver, when it has a receive for it, takes the offer and says
+//! Clear. Then the sender copies piece after piece into its cells and says so with Cell records (or, without
+//! cells, into the ring: Data), while the receiver copies out of them. If the sender is away, the receiver takes pieces from the
+//! message's end and reads them in the sender's memory, until both meet; then it says Finish.
 //!
 //! Nothing ever waits: what finds no room in a ring is queued here and goes on with the next call of
 //! `progress`. Rings are always read to the end, whatever is queued for writing, so two ranks that
@@ -11,9 +13,10 @@
 //! after it has gone.
 //!
 //! Here: what the operations are, and how they start and are withdrawn. `reading` handles what comes
-//! out of rings, `writing` what goes in, `taking` messages that a program looks at before it receives
+//! out of rings, `writing` what goes in, `helping` the pieces that a receiver reads by itself, `taking` messages that a program looks at before it receives
 //! them, `liveness` ranks that are gone; locks are in `transport`.
 
+use super::cells::Pool;
 use super::peer::{Link, Peers};
 use super::ring::{FRAGMENT, Kind, Payload};
 use super::segment::{Segment, State};
@@ -41,8 +44,12 @@ pub(super) struct Engine {
     pub(super) incoming: Vec<usize>,
     /// Ranks for which something is queued.
     pub(super) outbound: Vec<usize>,
-    /// Receives that copy from their sender's memory.
-    pub(super) copying: VecDeque<OpId>,
+    /// This rank's cells. `None`: not asked for yet; `Some(None)`: not to be had.
+    pub(super) pool: Option<Option<Pool>>,
+    /// Cells that are filled and not sent.
+    pub(super) cells_ahead: usize,
+    /// Receives that can read in their sender's memory.
+    pub(super) helping: VecDeque<OpId>,
     /// Whether others may read this process' memory.
     pub(super) lends: bool,
     pub(super) liveness: Liveness,
@@ -73,7 +80,20 @@ pub(super) struct Send {
     pub(super) data: Region,
     pub(super) mode: SendMode,
     pub(super) stage: SendStage,
+    pub(super) ahead: Ahead,
 }
+
+/// First pieces that lie in cells before anybody wants them.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ahead {
+    pub(super) cells: [u16; MOST_AHEAD],
+    /// Filled, and of those sent.
+    pub(super) count: u8,
+    pub(super) sent: u8,
+}
+
+/// So many that the receiver's answer is there before the sender stops.
+pub(super) const MOST_AHEAD: usize = 4;
 
 #[derive(Clone, Copy)]
 pub(super) enum SendStage {
@@ -81,8 +101,10 @@ pub(super) enum SendStage {
     Queued,
     /// The receiver knows of it.
     Offered { claim: u16 },
-    /// The receiver wants it through the ring.
-    Streaming { claim: u16, receiver: u64, next: usize, end: usize },
+    /// The receiver wants so many bytes of it.
+    Streaming { claim: u16, receiver: u64, end: usize },
+    /// All pieces are copied or taken; the receiver will say when it has its own.
+    Meeting { claim: u16 },
 }
 
 pub(super) struct Receive {
@@ -98,15 +120,35 @@ pub(super) struct Taken {
     pub(super) source: usize,
     pub(super) word: u64,
     pub(super) offer: Offer,
-    /// Bytes that have come, and that fit.
+    /// Bytes that have come through cells or the ring, from the front; bytes that fit.
     pub(super) have: usize,
     pub(super) want: usize,
     pub(super) answer: Answer,
+    pub(super) help: Help,
+}
+
+/// What a receive reads by itself, from the back.
+#[derive(Clone, Copy)]
+pub(super) struct Help {
+    /// It has all bytes from here on.
+    pub(super) from: usize,
+    /// Of those before, it has taken the ones from here on …
+    pub(super) first: usize,
+    /// … and read them up to here.
+    pub(super) next: usize,
+    /// Records of the sender's when it last looked, and fruitless looks since.
+    pub(super) seen: u64,
+    pub(super) quiet: u32,
 }
 
 impl Taken {
     pub(super) fn is_complete(&self) -> bool {
-        self.have == self.want
+        self.have == self.help.from
+    }
+
+    /// Pieces that fit.
+    pub(super) fn pieces(&self) -> u32 {
+        u32::try_from(self.want.div_ceil(self.offer.piece)).unwrap_or(u32::MAX)
     }
 }
 
@@ -132,6 +174,8 @@ pub(super) struct Offer {
     pub(super) size: u64,
     pub(super) send: u64,
     pub(super) address: u64,
+    /// Bytes of a piece; not 0.
+    pub(super) piece: usize,
     pub(super) claim: u16,
 }
 
@@ -153,7 +197,9 @@ impl Engine {
             peers,
             incoming: Vec::new(),
             outbound: Vec::new(),
-            copying: VecDeque::new(),
+            pool: None,
+            cells_ahead: 0,
+            helping: VecDeque::new(),
             lends,
             liveness: Liveness { watch, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
         }
@@ -172,7 +218,10 @@ impl Engine {
 
     pub(super) fn finish(&mut self, id: OpId, done: Done) {
         if let Some(operation) = self.operations.get_mut(id) {
-            *operation = Operation::Done(done);
+            let was = std::mem::replace(operation, Operation::Done(done));
+            if let Operation::Send(Send { ahead: ahead @ Ahead { count: 1.., .. }, .. }) = was {
+                self.give_back(ahead);
+            }
         }
     }
 
@@ -197,7 +246,7 @@ impl Engine {
             link.producer = Some(self.segment.open_ring(rank, dest)?);
         }
         let waits = !link.starts.is_empty();
-        let send = Send { dest, word, data, mode, stage: SendStage::Queued };
+        let send = Send { dest, word, data, mode, stage: SendStage::Queued, ahead: Ahead::default() };
         let id = self.operations.add(Operation::Send(send))?;
         if waits || !self.start(dest, id) {
             make_link(&mut self.peers, dest)?.starts.push_back(id);
@@ -232,7 +281,8 @@ impl Engine {
         let (id, arrival) = match copy {
             Some(copy) => (self.operations.add(Operation::Done(over))?, Arrival::Copied(copy)),
             None => {
-                let send = Send { dest: self.rank, word, data, mode, stage: SendStage::Queued };
+                let (dest, ahead) = (self.rank, Ahead::default());
+                let send = Send { dest, word, data, mode, stage: SendStage::Queued, ahead };
                 let id = self.operations.add(Operation::Send(send))?;
                 (id, Arrival::Own(id))
             }
@@ -309,17 +359,18 @@ impl Engine {
         let readable = offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let want = usize::try_from(offer.size).unwrap_or(usize::MAX).min(receive.into.len());
-        let answer = match want {
-            0 => Answer::Finish,
-            _ if readable => Answer::None,
-            _ => Answer::Clear,
-        };
-        receive.taken = Some(Taken { source, word, offer, have: 0, want, answer });
-        if answer == Answer::None {
-            self.copying.push_back(id);
-        } else {
-            self.queue_answer(source, id);
+        let answer = if want == 0 { Answer::Finish } else { Answer::Clear };
+        let help = Help { from: want, first: want, next: want, seen: 0, quiet: 0 };
+        let taken = Taken { source, word, offer, have: 0, want, answer, help };
+        receive.taken = Some(taken);
+        if answer == Answer::Clear {
+            let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
+            consumer.inspect(|consumer| consumer.offers.share(offer.claim, taken.pieces()));
+            if readable {
+                self.helping.push_back(id);
+            }
         }
+        self.queue_answer(source, id);
     }
 
     pub(super) fn queue_answer(&mut self, source: usize, id: OpId) {
@@ -356,7 +407,7 @@ impl Engine {
                     SendStage::Offered { claim } => {
                         link.producer.as_mut().is_some_and(|p| p.offers.withdraw(claim))
                     }
-                    SendStage::Streaming { .. } => false,
+                    SendStage::Streaming { .. } | SendStage::Meeting { .. } => false,
                 })
             }
             _ => false,
@@ -377,7 +428,7 @@ impl Engine {
             let source = self.incoming.get(index).copied().unwrap_or(self.rank);
             moved |= self.read_ring(source, BUDGET) > 0;
         }
-        moved |= self.copy_on();
+        moved |= self.help_on();
         moved |= self.write_on();
         self.note_idle(moved);
     }

@@ -68,7 +68,9 @@ impl Engine {
         if let Some(link) = self.peers.link_mut(rank) {
             link.forget_work();
             link.consumer = None;
+            link.cells = None;
         }
+        self.pool.iter_mut().flatten().for_each(|pool| pool.take_back_from(rank));
         self.incoming.retain(|source| *source != rank);
         self.liveness.deaths += usize::from(state == State::Dead);
         let source = i32::try_from(rank).unwrap_or(i32::MAX);

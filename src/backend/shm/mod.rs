@@ -1,19 +1,21 @@
 //! Kind "shm": ranks of one node as processes that share memory. No MPI, no files, no threads.
 //!
 //! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`) -> `segment` (the memory).
-//! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing` and `taking`
-//! (protocol) ->
-//! `ring` (records) and `claims`, with `peer` (what is known of each rank) and `liveness` (who is gone).
+//! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing`, `streaming`, `helping` and
+//! `taking` (protocol) -> `ring` (records), `claims` and `cells`, with `peer` (what is known of each rank) and `liveness` (who is gone).
 
 mod bootstrap;
+mod cells;
 mod claims;
 mod engine;
+mod helping;
 mod identity;
 mod liveness;
 mod peer;
 mod reading;
 mod ring;
 mod segment;
+mod streaming;
 mod taking;
 mod transport;
 mod wire;
@@ -196,7 +198,9 @@ fn try_reading(
 fn describe(size: usize, how: &std::result::Result<(), String>) -> String {
     let kib = ring::FRAGMENT >> 10;
     match how {
-        Ok(()) => format!("{size} processes, shared rings; above {kib} KiB one copy (process_vm_readv)"),
+        Ok(()) => format!(
+            "{size} processes, shared rings; above {kib} KiB two copies, or one while the sender is away (process_vm_readv)"
+        ),
         Err(why) => format!("{size} processes, shared rings; above {kib} KiB two copies ({why})"),
     }
 }

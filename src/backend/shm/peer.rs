@@ -1,6 +1,7 @@
 //! What a rank knows of the others: of each whether it lives and whether its memory can be read, and
 //! of those that it talks to the ring ends and what is queued.
 
+use super::cells::Cells;
 use super::ring::{Consumer, Producer};
 use super::segment::{Segment, State};
 use crate::error::{Result, fail};
@@ -80,12 +81,16 @@ pub(super) struct Peer {
 pub(super) struct Link {
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
+    /// Its cells, once it has sent one.
+    pub(super) cells: Option<Cells>,
     /// Sends that found no room, in their order.
     pub(super) starts: VecDeque<OpId>,
     /// Receives that have a control record to send.
     pub(super) answers: VecDeque<OpId>,
-    /// Sends whose bytes go through the ring, taking turns.
+    /// Sends that copy their pieces, taking turns.
     pub(super) streams: VecDeque<OpId>,
+    /// Sends that wait for the receiver and copy their first pieces meanwhile.
+    pub(super) ahead: VecDeque<OpId>,
     /// Whether something is queued and the rank is in the engine's list.
     pub(super) is_listed: bool,
 }
@@ -116,13 +121,17 @@ impl Peer {
 
 impl Link {
     pub(super) fn has_work(&self) -> bool {
-        !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
+        !(self.starts.is_empty()
+            && self.answers.is_empty()
+            && self.streams.is_empty()
+            && self.ahead.is_empty())
     }
 
     pub(super) fn forget_work(&mut self) {
         self.starts.clear();
         self.answers.clear();
         self.streams.clear();
+        self.ahead.clear();
     }
 }
 

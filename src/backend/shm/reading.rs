@@ -1,17 +1,13 @@
-//! The protocol's receiving side: records that come out of rings, and copies from a sender's memory.
+//! The protocol's receiving side: records that come out of rings.
 
+use super::cells::Cells;
 use super::engine::{Answer, Arrival, Engine, Offer, Operation, Receive, Send, SendStage, done, fitting};
-use super::ring::{Kind, Record};
+use super::ring::{FRAGMENT, Kind, Record};
 use super::segment::State;
 use crate::runtime::backend::OpId;
 use crate::runtime::log::warning;
-use crate::sys::buf::Scratch;
+use crate::sys::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Bytes copied from another process in one step: others' progress does not wait longer than that.
-const COPY_STEP: usize = 1 << 20;
-/// Such steps in one round.
-const COPIES: usize = 4;
 
 /// Says, once, why nothing more arrives: messages wait in their ring until there is memory for them.
 fn warn_of_memory(source: usize) {
@@ -64,7 +60,8 @@ impl Engine {
             Kind::Eager => return self.accept_eager(source, record),
             Kind::Offer => self.accept_offer(source, record),
             Kind::Clear => self.accept_clear(source, record),
-            Kind::Data => self.accept_data(source, record),
+            Kind::Data => self.accept_piece(source, record.key, record.payload),
+            Kind::Cell => self.accept_cell(source, record),
             Kind::Finish => self.accept_finish(source, record),
         }
         true
@@ -86,8 +83,10 @@ impl Engine {
 
     fn accept_offer(&mut self, source: usize, record: &Record) {
         let from = i32::try_from(source).unwrap_or(i32::MAX);
-        let [size, send, address] = record.words;
-        let offer = Offer { size, send, address, claim: record.claim };
+        let [size, send, address, piece] = record.words;
+        // Whatever is said there, no piece is longer than what can come in one.
+        let piece = usize::try_from(piece).unwrap_or(FRAGMENT).clamp(1, FRAGMENT);
+        let offer = Offer { size, send, address, piece, claim: record.claim };
         if !self.matcher.is_wanted(from, record.key) {
             self.matcher.arrive(from, record.key, Arrival::Offered(offer));
         } else if self.claim_offer(source, offer) {
@@ -100,37 +99,75 @@ impl Engine {
     fn accept_clear(&mut self, source: usize, record: &Record) {
         let id = OpId(record.key);
         let Some(Operation::Send(send)) = self.operations.get_mut(id) else { return };
-        let SendStage::Offered { claim } = send.stage else { return };
-        let [receiver, first, end] = record.words.map(|word| usize::try_from(word).unwrap_or(usize::MAX));
-        if send.dest != source || first > end || end > send.data.len() {
+        let (SendStage::Offered { claim } | SendStage::Meeting { claim }) = send.stage else { return };
+        let [receiver, end, ..] = record.words;
+        let end = usize::try_from(end).unwrap_or(usize::MAX);
+        if send.dest != source || end > send.data.len() {
             return;
         }
-        send.stage = SendStage::Streaming { claim, receiver: receiver as u64, next: first, end };
+        send.stage = SendStage::Streaming { claim, receiver, end };
         if let Some(link) = self.peers.link_mut(source) {
             link.streams.push_back(id);
         }
         self.list(source);
     }
 
-    fn accept_data(&mut self, source: usize, record: &Record) {
-        let id = OpId(record.key);
+    fn accept_cell(&mut self, source: usize, record: &Record) {
+        let [cell, len, ..] = record.words.map(|word| usize::try_from(word).unwrap_or(usize::MAX));
+        let cell = u16::try_from(cell).unwrap_or(u16::MAX);
+        let Some(bytes) = self.cells_of(source).and_then(|cells| cells.bytes(cell, len)) else { return };
+        self.accept_piece(source, record.key, bytes);
+        if let Some(cells) = self.cells_of(source) {
+            cells.free(cell);
+        }
+    }
+
+    fn cells_of(&mut self, source: usize) -> Option<&Cells> {
+        let link = self.peers.link_mut(source)?;
+        if link.cells.is_none() {
+            link.cells = self.segment.read_cells(source).ok();
+        }
+        link.cells.as_ref()
+    }
+
+    fn accept_piece(&mut self, source: usize, receiver: u64, bytes: Region) {
+        let id = OpId(receiver);
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else { return };
-        receive.into.part(taken.have, taken.want - taken.have).copy_from(record.payload);
-        taken.have = taken.want.min(taken.have + record.payload.len());
-        if taken.have == taken.want {
-            self.finish_receive(id);
+        let room = taken.help.first.saturating_sub(taken.have);
+        receive.into.part(taken.have, room).copy_from(bytes);
+        taken.have += bytes.len().min(room);
+        if taken.is_complete() {
+            self.end_pieces(id);
         }
     }
 
     fn accept_finish(&mut self, source: usize, record: &Record) {
         let id = OpId(record.key);
-        if let Some(&Operation::Send(Send { dest, stage: SendStage::Offered { claim }, .. })) =
-            self.operations.get(id)
-        {
-            if dest == source {
+        let Some(&Operation::Send(Send { dest, stage, .. })) = self.operations.get(id) else { return };
+        match stage {
+            SendStage::Offered { claim }
+            | SendStage::Streaming { claim, .. }
+            | SendStage::Meeting { claim }
+                if dest == source =>
+            {
                 self.finish_send(id, claim);
             }
+            _ => {}
+        }
+    }
+
+    /// Ends a receive that has all its pieces. If it has read some by itself, the sender waits for that.
+    pub(super) fn end_pieces(&mut self, id: OpId) {
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get_mut(id) else {
+            return;
+        };
+        if taken.help.from == taken.want {
+            self.finish_receive(id);
+        } else {
+            taken.answer = Answer::Finish;
+            let source = taken.source;
+            self.queue_answer(source, id);
         }
     }
 
@@ -142,46 +179,5 @@ impl Engine {
         };
         let size = taken.offer.size;
         self.finish(id, done(taken.source, fitting(size, into), taken.word, size));
-    }
-
-    pub(super) fn copy_on(&mut self) -> bool {
-        let turns = self.copying.len().min(COPIES);
-        for _ in 0..turns {
-            let Some(id) = self.copying.pop_front() else { break };
-            if self.copy_step(id) {
-                self.copying.push_back(id);
-            }
-        }
-        turns > 0
-    }
-
-    /// Copies the next piece; false if this receive copies no more.
-    fn copy_step(&mut self, id: OpId) -> bool {
-        let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return false };
-        let (into, Some(taken)) = (receive.into, receive.taken.as_mut()) else { return false };
-        let Some(peer) = self.peers.get_mut(taken.source) else { return false };
-        let piece = into.part(taken.have, COPY_STEP.min(taken.want - taken.have));
-        match peer.read(taken.offer.address.wrapping_add(taken.have as u64), piece) {
-            // The sender's process has ended; the next round settles that.
-            Ok(0) => {
-                self.segment.mark(taken.source, State::Dead);
-                return true;
-            }
-            Ok(count) => taken.have += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return true,
-            // Not possible after all (or not from that memory): the rest goes through the ring.
-            Err(error) => {
-                peer.readable &= error.raw_os_error() != Some(libc::EPERM);
-                taken.answer = Answer::Clear;
-            }
-        }
-        if taken.have == taken.want {
-            taken.answer = Answer::Finish;
-        }
-        let (source, copies_on) = (taken.source, taken.answer == Answer::None);
-        if !copies_on {
-            self.queue_answer(source, id);
-        }
-        copies_on
     }
 }

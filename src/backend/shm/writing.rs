@@ -1,7 +1,9 @@
 //! The protocol's sending side: what is queued for each rank goes into its ring as there is room.
+//! `streaming` has the pieces of large messages.
 
 use super::engine::{Answer, Engine, Operation, Receive, Send, SendStage, done};
 use super::ring::{FRAGMENT, Kind, Payload};
+use super::streaming::piece_of;
 use crate::abi::status::DTL_SUCCESS;
 use crate::runtime::backend::{OpId, SendMode};
 
@@ -24,7 +26,7 @@ impl Engine {
     }
 
     /// Writes to one rank until nothing is left or its ring is full: answers first (they free
-    /// others' buffers), then new messages, then pieces of large ones.
+    /// others' buffers), then new messages, then pieces of large ones that are wanted, then of others.
     fn write_to(&mut self, dest: usize) -> bool {
         let mut moved = false;
         while let Some(id) = self.peers.link(dest).and_then(|link| link.answers.front().copied()) {
@@ -41,20 +43,11 @@ impl Engine {
             moved = true;
             self.peers.link_mut(dest).map(|link| link.starts.pop_front());
         }
-        while let Some(id) = self.peers.link_mut(dest).and_then(|link| link.streams.pop_front()) {
-            let (wrote, is_over) = self.stream(dest, id);
-            moved |= wrote;
-            let Some(link) = self.peers.link_mut(dest).filter(|_| !is_over) else { continue };
-            if !wrote {
-                link.streams.push_front(id);
-                break;
-            }
-            link.streams.push_back(id);
-        }
-        moved
+        let streamed = self.stream_to(dest);
+        moved | streamed | (!streamed && self.fill_ahead(dest))
     }
 
-    fn push(&mut self, dest: usize, kind: Kind, claim: u16, key: u64, payload: Payload) -> bool {
+    pub(super) fn push(&mut self, dest: usize, kind: Kind, claim: u16, key: u64, payload: Payload) -> bool {
         let rank = self.rank;
         let Some(link) = self.peers.link_mut(dest) else { return false };
         if link.producer.is_none() {
@@ -70,8 +63,8 @@ impl Engine {
             return true;
         };
         let (kind, words) = match taken.answer {
-            Answer::Clear => (Kind::Clear, [id.0, taken.have as u64, taken.want as u64]),
-            Answer::Finish => (Kind::Finish, [0; 3]),
+            Answer::Clear => (Kind::Clear, [id.0, taken.want as u64, 0, 0]),
+            Answer::Finish => (Kind::Finish, [0; 4]),
             Answer::None => return true,
         };
         if !self.push(dest, kind, 0, taken.offer.send, Payload::Words(words)) {
@@ -102,35 +95,20 @@ impl Engine {
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let Some(claim) = producer.and_then(|producer| producer.offers.open()) else { return false };
         let address = if self.lends { data.addr().get() as u64 } else { 0 };
-        let started =
-            self.push(dest, Kind::Offer, claim, word, Payload::Words([data.len() as u64, id.0, address]));
+        let words = [data.len() as u64, id.0, address, piece_of(data.len()) as u64];
+        let started = self.push(dest, Kind::Offer, claim, word, Payload::Words(words));
         if !started {
             if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
                 producer.offers.close(claim);
             }
         } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
             send.stage = SendStage::Offered { claim };
+            if let Some(link) = self.peers.link_mut(dest).filter(|_| !data.is_empty()) {
+                link.ahead.push_back(id);
+            }
+            self.list(dest);
         }
         started
-    }
-
-    /// Sends one piece of a large message: whether there was room, whether it was the last.
-    fn stream(&mut self, dest: usize, id: OpId) -> (bool, bool) {
-        let Some(&Operation::Send(Send { data, stage, .. })) = self.operations.get(id) else {
-            return (false, true);
-        };
-        let SendStage::Streaming { claim, receiver, next, end } = stage else { return (false, true) };
-        let piece = data.part(next, FRAGMENT.min(end - next));
-        if !self.push(dest, Kind::Data, 0, receiver, Payload::Bytes(piece)) {
-            return (false, false);
-        }
-        let next = next + piece.len();
-        if next == end {
-            self.finish_send(id, claim);
-        } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
-            send.stage = SendStage::Streaming { claim, receiver, next, end };
-        }
-        (true, next == end)
     }
 
     pub(super) fn finish_send(&mut self, id: OpId, claim: u16) {

@@ -79,11 +79,11 @@ fn words() {
     let (mut producer, mut consumer, _memory) = ends();
     let writer = thread::spawn(move || {
         for key in 1..=4 {
-            push(&mut producer, Kind::Clear, 0, key, Payload::Words([key; 3]));
+            push(&mut producer, Kind::Clear, 0, key, Payload::Words([key; 4]));
         }
     });
     for key in 1..=4 {
-        next(&mut consumer, |_, record| assert_eq!((record.key, record.words), (key, [key; 3])));
+        next(&mut consumer, |_, record| assert_eq!((record.key, record.words), (key, [key; 4])));
     }
     writer.join().unwrap();
 }
@@ -96,7 +96,7 @@ fn claims() {
     let sender = thread::spawn(move || {
         let claim = producer.offers.open().unwrap();
         bytes.region().write(0, 7);
-        push(&mut producer, Kind::Offer, claim, 5, Payload::Words([8, 0, 0]));
+        push(&mut producer, Kind::Offer, claim, 5, Payload::Words([8, 0, 0, 0]));
         let withdrawn = producer.offers.withdraw(claim);
         if withdrawn {
             bytes.region().write(0, 9);
@@ -118,7 +118,7 @@ fn claims() {
 fn claim_again() {
     let (mut producer, mut consumer, _memory) = ends();
     let claim = producer.offers.open().unwrap();
-    push(&mut producer, Kind::Offer, claim, 1, Payload::Words([0; 3]));
+    push(&mut producer, Kind::Offer, claim, 1, Payload::Words([0; 4]));
     assert!(producer.offers.withdraw(claim));
     let sender = thread::spawn(move || {
         let again = loop {
@@ -127,7 +127,7 @@ fn claim_again() {
                 None => thread::yield_now(),
             }
         };
-        push(&mut producer, Kind::Offer, again, 2, Payload::Words([0; 3]));
+        push(&mut producer, Kind::Offer, again, 2, Payload::Words([0; 4]));
     });
     next(&mut consumer, |consumer, record| {
         assert!(
