@@ -78,6 +78,7 @@ impl Engine {
         self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(_)));
         let mut hopeless = self.matcher.take_posted_from(source);
         hopeless.extend(self.bound_to(rank));
+        hopeless.extend(self.forsaken(rank));
         for id in hopeless {
             self.finish_failed(id, rank);
         }

@@ -2,6 +2,7 @@
 //! of those that it talks to the ring ends and what is queued.
 
 use super::cells::Cells;
+use super::reading::Long;
 use super::ring::{Consumer, Producer};
 use super::segment::{Segment, State};
 use crate::error::{Result, fail};
@@ -83,6 +84,8 @@ pub(super) struct Link {
     pub(super) consumer: Option<Consumer>,
     /// Its cells, once it has sent one.
     pub(super) cells: Option<Cells>,
+    /// The message from it of which some pieces have come.
+    pub(super) long: Option<Long>,
     /// Sends that found no room, in their order.
     pub(super) starts: VecDeque<OpId>,
     /// Receives that have a control record to send.

@@ -4,6 +4,7 @@ use super::cells::Cells;
 use super::engine::{Answer, Arrival, Engine, Offer, Operation, Receive, Send, SendStage, done, fitting};
 use super::ring::{FRAGMENT, Kind, Record};
 use super::segment::State;
+use super::streaming::LONG;
 use crate::runtime::backend::OpId;
 use crate::runtime::log::warning;
 use crate::sys::buf::{Region, Scratch};
@@ -18,6 +19,21 @@ fn warn_of_memory(source: usize) {
              wait; post their receives earlier, or give the process more memory"
         );
     }
+}
+
+/// A message that comes in pieces without having been asked for.
+pub(super) struct Long {
+    into: Into,
+    word: u64,
+    have: usize,
+    size: usize,
+}
+
+enum Into {
+    /// Its receive.
+    Posted(OpId),
+    /// Memory, as nobody wanted it when it began.
+    Kept(Scratch),
 }
 
 impl Engine {
@@ -62,6 +78,8 @@ impl Engine {
             Kind::Clear => self.accept_clear(source, record),
             Kind::Data => self.accept_piece(source, record.key, record.payload),
             Kind::Cell => self.accept_cell(source, record),
+            Kind::Long => return self.accept_long(source, record),
+            Kind::More => self.accept_more(source, record),
             Kind::Finish => self.accept_finish(source, record),
         }
         true
@@ -113,10 +131,87 @@ impl Engine {
     }
 
     fn accept_cell(&mut self, source: usize, record: &Record) {
-        let [cell, len, ..] = record.words.map(|word| usize::try_from(word).unwrap_or(usize::MAX));
-        let cell = u16::try_from(cell).unwrap_or(u16::MAX);
-        let Some(bytes) = self.cells_of(source).and_then(|cells| cells.bytes(cell, len)) else { return };
+        let Some((cell, bytes)) = self.cell_of(source, record) else { return };
         self.accept_piece(source, record.key, bytes);
+        self.free_cell(source, cell);
+    }
+
+    fn accept_long(&mut self, source: usize, record: &Record) -> bool {
+        let from = i32::try_from(source).unwrap_or(i32::MAX);
+        let [.., size, _] = record.words;
+        let size = usize::try_from(size).unwrap_or(0).min(LONG);
+        let into = match self.matcher.take_posted(from, record.key) {
+            Some(id) => Into::Posted(id),
+            None => match Scratch::unwritten(size) {
+                Some(memory) => Into::Kept(memory),
+                None => {
+                    warn_of_memory(source);
+                    return false;
+                }
+            },
+        };
+        if let Some(link) = self.peers.link_mut(source) {
+            link.long = Some(Long { into, word: record.key, have: 0, size });
+        }
+        self.accept_more(source, record);
+        true
+    }
+
+    fn accept_more(&mut self, source: usize, record: &Record) {
+        let Some((cell, bytes)) = self.cell_of(source, record) else { return };
+        let long = self.peers.link_mut(source).and_then(|link| link.long.as_mut());
+        if let Some(long) = long {
+            let into = match &long.into {
+                Into::Kept(memory) => memory.region(),
+                Into::Posted(id) => match self.operations.get(*id) {
+                    Some(Operation::Receive(receive)) => receive.into,
+                    _ => Region::EMPTY,
+                },
+            };
+            into.part(long.have, bytes.len()).copy_from(bytes);
+            long.have += bytes.len();
+            if long.have >= long.size {
+                self.end_long(source);
+            }
+        }
+        self.free_cell(source, cell);
+    }
+
+    /// All its pieces have come.
+    fn end_long(&mut self, source: usize) {
+        let from = i32::try_from(source).unwrap_or(i32::MAX);
+        let long = self.peers.link_mut(source).and_then(|link| link.long.take());
+        let Some(Long { into, word, size, .. }) = long else { return };
+        match into {
+            Into::Posted(id) => {
+                if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
+                    self.finish(id, done(source, fitting(size as u64, into), word, size as u64));
+                }
+            }
+            // By now somebody may want it.
+            Into::Kept(memory) => match self.matcher.take_posted(from, word) {
+                Some(id) => self.deliver(id, source, word, memory.region()),
+                None => self.matcher.arrive(from, word, Arrival::Copied(memory)),
+            },
+        }
+    }
+
+    /// The receive of a message whose sender is gone before its last piece.
+    pub(super) fn forsaken(&mut self, source: usize) -> Option<OpId> {
+        match self.peers.link_mut(source)?.long.take()?.into {
+            Into::Posted(id) => Some(id),
+            Into::Kept(_) => None,
+        }
+    }
+
+    /// The cell that a record tells of, and the bytes in it.
+    fn cell_of(&mut self, source: usize, record: &Record) -> Option<(u16, Region)> {
+        let [cell, len, ..] = record.words;
+        let (cell, len) = (u16::try_from(cell).ok()?, usize::try_from(len).ok()?);
+        self.cells_of(source)?.bytes(cell, len).map(|bytes| (cell, bytes))
+    }
+
+    fn free_cell(&mut self, source: usize, cell: u16) {
         if let Some(cells) = self.cells_of(source) {
             cells.free(cell);
         }

@@ -65,13 +65,18 @@ pub(super) enum Kind {
     Finish = 6,
     /// The next piece of a message lies in a cell. Key: the receiver's operation; arguments: cell, bytes.
     Cell = 7,
+    /// A whole message begins, whose pieces lie in cells: they come in this record and those right behind it. Key: match word;
+    /// arguments: cell, bytes there, bytes in all.
+    Long = 8,
+    /// The next piece of it. Arguments: cell, bytes.
+    More = 9,
 }
 
 impl Kind {
     #[inline]
     fn of(number: u64) -> Option<Kind> {
         use Kind::*;
-        [Eager, Offer, Clear, Data, Finish, Cell].into_iter().find(|&kind| kind as u64 == number)
+        [Eager, Offer, Clear, Data, Finish, Cell, Long, More].into_iter().find(|&kind| kind as u64 == number)
     }
 }
 
@@ -211,6 +216,15 @@ impl Producer {
         true
     }
 
+    /// Whether there is room for so many records without bytes.
+    pub(super) fn has_slots(&mut self, count: usize) -> bool {
+        let fits = |producer: &Self| producer.tail - producer.head + count as u64 <= SLOTS;
+        fits(self) || {
+            self.look();
+            fits(self)
+        }
+    }
+
     /// Whether there is room for a record with so many bytes.
     pub(super) fn has_room(&mut self, len: usize) -> bool {
         self.has_slot() && (len <= IN_SLOT || self.room_for(len).is_some())
@@ -249,10 +263,7 @@ impl Producer {
 
     #[inline]
     fn has_slot(&mut self) -> bool {
-        self.tail - self.head < SLOTS || {
-            self.look();
-            self.tail - self.head < SLOTS
-        }
+        self.has_slots(1)
     }
 
     #[inline]
@@ -314,7 +325,7 @@ impl Consumer {
             end: self.read,
         };
         match kind {
-            Kind::Offer | Kind::Clear | Kind::Cell => {
+            Kind::Offer | Kind::Clear | Kind::Cell | Kind::Long | Kind::More => {
                 record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word))
             }
             Kind::Finish => {}

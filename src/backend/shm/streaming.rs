@@ -1,15 +1,23 @@
 //! The sender's pieces of large messages: into its cells, or without cells into the ring.
+//!
+//! Up to `LONG` bytes go at once if there are cells for all of them: the receiver copies the first piece while
+//! the second is filled, and nobody asks it before. The pieces of larger ones wait until they are wanted.
 
 use super::cells::{CELL, CELLS, Pool};
 use super::engine::{Ahead, Engine, MOST_AHEAD, Operation, Send, SendStage};
 use super::ring::{FRAGMENT, Kind, Payload};
 use crate::runtime::backend::OpId;
 use crate::runtime::log::warning;
+use crate::sys::buf::Region;
 
 /// Pieces copied in one round: what comes from others is read in between.
 const PIECES: usize = 8;
 /// After so many pieces it is the next message's turn.
 const TURN: u32 = 64;
+/// The longest message that goes without an offer, and its pieces.
+pub(super) const LONG: usize = 64 << 10;
+const MOST_LONG: usize = 8;
+
 /// Cells that may be filled before somebody wants them.
 const CELLS_AHEAD: usize = CELLS as usize / 4;
 
@@ -17,6 +25,13 @@ const CELLS_AHEAD: usize = CELLS as usize / 4;
 pub(super) fn piece_of(len: usize) -> usize {
     let piece = if len <= 64 << 10 { 8 << 10 } else { 16 << 10 };
     piece.min(CELL).min(FRAGMENT)
+}
+
+/// The same for one that goes at once.
+fn long_piece_of(len: usize) -> usize {
+    static X: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    let x = *X.get_or_init(|| std::env::var("XP").ok().and_then(|t| t.parse().ok()).unwrap_or(16384));
+    x.max(len / MOST_LONG).min(CELL)
 }
 
 /// What came of a piece.
@@ -28,6 +43,43 @@ enum Streamed {
 }
 
 impl Engine {
+    /// Sends a whole message through cells; false if there are not enough of them, or no room for the records.
+    pub(super) fn send_long(&mut self, dest: usize, word: u64, data: Region) -> bool {
+        let piece = long_piece_of(data.len());
+        let count = data.len().div_ceil(piece);
+        let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
+        if count > MOST_LONG || !producer.is_some_and(|producer| producer.has_slots(count)) {
+            return false;
+        }
+        let mut cells = [0; MOST_LONG];
+        if !self.take_cells(cells.iter_mut().take(count)) {
+            return false;
+        }
+        for (index, cell) in cells.into_iter().take(count).enumerate() {
+            let bytes = data.part(index * piece, piece);
+            self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes));
+            let kind = if index == 0 { Kind::Long } else { Kind::More };
+            self.send_cell(dest, kind, word, cell, [bytes.len(), data.len()]);
+        }
+        true
+    }
+
+    /// Takes as many cells as there are places for; false, and none: there are not so many.
+    fn take_cells<'a>(&mut self, places: impl Iterator<Item = &'a mut u16>) -> bool {
+        let Some(pool) = self.pool() else { return false };
+        let mut taken = [0; MOST_LONG];
+        let mut count = 0;
+        for (place, note) in places.zip(&mut taken) {
+            let Some(cell) = pool.take() else {
+                taken.iter().take(count).for_each(|&cell| pool.give_back(cell));
+                return false;
+            };
+            (*place, *note) = (cell, cell);
+            count += 1;
+        }
+        true
+    }
+
     /// Copies a few pieces for one rank.
     pub(super) fn stream_to(&mut self, dest: usize) -> bool {
         for count in 0..PIECES {
@@ -75,11 +127,11 @@ impl Engine {
         match cell {
             Some(cell) if filled.is_some() => {
                 self.note_sent(id);
-                self.send_cell(dest, receiver, cell, bytes.len());
+                self.send_cell(dest, Kind::Cell, receiver, cell, [bytes.len(), 0]);
             }
             Some(cell) => {
                 self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes));
-                self.send_cell(dest, receiver, cell, bytes.len());
+                self.send_cell(dest, Kind::Cell, receiver, cell, [bytes.len(), 0]);
             }
             None => {
                 self.push(dest, Kind::Data, 0, receiver, Payload::Bytes(bytes));
@@ -102,10 +154,11 @@ impl Engine {
         producer.is_some_and(|producer| !producer.offers.left(claim).is_empty())
     }
 
-    fn send_cell(&mut self, dest: usize, receiver: u64, cell: u16, len: usize) {
+    /// Tells of a filled cell: bytes there and in all.
+    fn send_cell(&mut self, dest: usize, kind: Kind, key: u64, cell: u16, [len, all]: [usize; 2]) {
         self.pool().into_iter().for_each(|pool| pool.send(cell, dest));
-        let words = [u64::from(cell), len as u64, 0, 0];
-        self.push(dest, Kind::Cell, 0, receiver, Payload::Words(words));
+        let words = [u64::from(cell), len as u64, all as u64, 0];
+        self.push(dest, kind, 0, key, Payload::Words(words));
     }
 
     /// All pieces are copied, or taken by the receiver, for whose word the send then waits.

@@ -3,7 +3,7 @@
 
 use super::engine::{Answer, Engine, Operation, Receive, Send, SendStage, done};
 use super::ring::{FRAGMENT, Kind, Payload};
-use super::streaming::piece_of;
+use super::streaming::{LONG, piece_of};
 use crate::abi::status::DTL_SUCCESS;
 use crate::runtime::backend::{OpId, SendMode};
 
@@ -91,6 +91,10 @@ impl Engine {
                 self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             }
             return started;
+        }
+        if data.len() <= LONG && mode != SendMode::Synchronous && self.send_long(dest, word, data) {
+            self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            return true;
         }
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let Some(claim) = producer.and_then(|producer| producer.offers.open()) else { return false };
