@@ -5,37 +5,40 @@
 //! (`ring`). Here: who has a cell.
 //!
 //! A pool belongs to its sender, so nobody else takes cells from it, and a silent rank's has no memory. A cell
-//! has one word: TAKEN is stored by the sender before it fills the cell, FREE by the receiver when it has read it. Memory
-//! order: the record that tells of the cell is written with Release and read with Acquire, so the receiver sees
-//! TAKEN and the bytes; FREE is stored with Release after the last read and loaded with Acquire before the
-//! sender writes the cell again. At any time one side only writes the word.
+//! has one word: how often it was read. Its sender knows how often it has sent it, says so in the record that
+//! tells of the cell, and takes the cell again once the word has that number. Memory order: the record is written with
+//! Release and read with Acquire, so the receiver sees the bytes; it stores the number with Release after its last read of
+//! them, and the sender loads it with Acquire before it writes the cell again. Only the reader of a
+//! cell writes its word.
 //!
-//! The words lie close together: when the sender comes round, eight of them come with one cache line.
+//! A cache line has the words of eight cells. The sender looks at all of them when it comes round, once: a line that
+//! both sides used for each cell would cost as much as copying some KiB.
 
 use crate::error::{Result, fail};
 use crate::sys::buf::Region;
 use crate::sys::shared::{Memory, Span};
-use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sys::sync::Ordering::{Acquire, Release};
 use crate::sys::sync::{self, AtomicU64};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of a cell. docs/explanation/large-messages.md has what was measured.
 pub(super) const CELL: usize = sync::size(16 << 10, 64);
 /// Cells of a rank.
 pub(super) const CELLS: u16 = sync::size(64, 2) as u16;
-/// Cells that are looked at in one go: those whose words share a line.
-const LOOKS: usize = sync::size(8, 2);
+/// Cells whose words share a line.
+const GROUP: u16 = sync::size(8, 2) as u16;
+const GROUPS: u16 = CELLS / GROUP;
+/// Groups that are looked at in one go, if the first has nothing.
+const LOOKS: u16 = 2;
 
 /// Bytes before the cells: their words.
 const HEADER: usize = 4096;
 /// Bytes from one pool to the next: whole pages.
 pub(super) const STRIDE: usize = (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
 
-const FREE: u64 = 0;
-const TAKEN: u64 = 1;
-
-/// Nobody's, or filled and not sent yet.
-const OWN: u16 = u16::MAX;
+/// No rank.
+const NOBODY: u16 = u16::MAX;
 
 /// A pool's memory.
 struct Place {
@@ -66,36 +69,59 @@ impl Place {
 /// The sender's side: its own cells.
 pub(super) struct Pool {
     place: Place,
-    /// Where to look next: after a full round, what was sent first is most likely to be free.
-    next: u16,
-    /// The rank that each cell was sent to last.
-    readers: Vec<u16>,
+    /// Of each cell: how often it was sent, and to whom last.
+    sent: Vec<(u64, u16)>,
+    /// Cells that are known to be free, and those that are neither that nor sent; a bit for each.
+    free: u64,
+    held: u64,
+    /// The group to take from. After a full round, what was sent first is most likely to be free.
+    group: u16,
+}
+
+fn bit(cell: u16) -> u64 {
+    1 << (cell % CELLS)
+}
+
+fn cells_of(group: u16) -> Range<u16> {
+    group * GROUP..(group + 1) * GROUP
 }
 
 impl Pool {
     /// A pool whose memory is committed and that nobody has used yet.
     pub(super) fn new(memory: &Arc<Memory>, offset: usize) -> Result<Pool> {
-        let mut readers = Vec::new();
-        if readers.try_reserve_exact(CELLS.into()).is_err() {
+        let mut sent = Vec::new();
+        if sent.try_reserve_exact(CELLS.into()).is_err() {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a list of {CELLS} cells; free some");
         }
-        readers.resize(CELLS.into(), OWN);
-        Ok(Pool { place: Place::new(memory, offset)?, next: 0, readers })
+        sent.resize(CELLS.into(), (0, NOBODY));
+        Ok(Pool { place: Place::new(memory, offset)?, sent, free: 0, held: 0, group: 0 })
     }
 
     /// Takes a free cell, if a few looks find one.
+    #[inline]
     pub(super) fn take(&mut self) -> Option<u16> {
-        for _ in 0..LOOKS {
-            let cell = self.next;
-            self.next = (cell + 1) % CELLS;
-            let word = self.place.word(cell)?;
-            if word.load(Acquire) == FREE {
-                word.store(TAKEN, Relaxed); // published by the record that sends the cell
-                self.read_by(cell, OWN);
+        for _ in 0..=LOOKS {
+            let found = cells_of(self.group).find(|&cell| self.free & bit(cell) != 0);
+            if let Some(cell) = found {
+                self.free &= !bit(cell);
+                self.held |= bit(cell);
                 return Some(cell);
             }
+            self.group = (self.group + 1) % GROUPS;
+            self.look();
         }
         None
+    }
+
+    /// Sees what has been read of the group.
+    fn look(&mut self) {
+        for cell in cells_of(self.group) {
+            let Some(&(sent, _)) = self.sent.get(usize::from(cell)) else { continue };
+            let is_read = self.place.word(cell).is_some_and(|word| word.load(Acquire) == sent);
+            if is_read && self.held & bit(cell) == 0 {
+                self.free |= bit(cell);
+            }
+        }
     }
 
     /// Copies bytes into a cell that was taken.
@@ -105,29 +131,25 @@ impl Pool {
         }
     }
 
-    /// Notes that a cell goes to this rank, which frees it.
-    pub(super) fn send(&mut self, cell: u16, to: usize) {
-        self.read_by(cell, u16::try_from(to).unwrap_or(OWN));
-    }
-
-    fn read_by(&mut self, cell: u16, reader: u16) {
-        if let Some(known) = self.readers.get_mut(usize::from(cell)) {
-            *known = reader;
-        }
+    /// Notes that a cell goes to this rank. Gives the number for its record.
+    pub(super) fn send(&mut self, cell: u16, to: usize) -> u64 {
+        self.held &= !bit(cell);
+        let Some((sent, reader)) = self.sent.get_mut(usize::from(cell)) else { return 0 };
+        (*sent, *reader) = (*sent + 1, u16::try_from(to).unwrap_or(NOBODY));
+        *sent
     }
 
     /// Gives back a cell that was not sent.
     pub(super) fn give_back(&mut self, cell: u16) {
-        if let Some(word) = self.place.word(cell) {
-            word.store(FREE, Relaxed); // nobody else has seen it
-        }
+        self.held &= !bit(cell);
+        self.free |= bit(cell);
     }
 
     /// Takes back what was sent to a rank that is gone and reads no more.
     pub(super) fn take_back_from(&mut self, rank: usize) {
-        for cell in 0..CELLS {
-            if self.readers.get(usize::from(cell)).is_some_and(|&reader| usize::from(reader) == rank) {
-                self.give_back(cell);
+        for (cell, (sent, reader)) in (0..CELLS).zip(&mut self.sent) {
+            if let (true, Some(word)) = (usize::from(*reader) == rank, self.place.word(cell)) {
+                (*sent, *reader) = (word.load(Acquire), NOBODY);
             }
         }
     }
@@ -147,10 +169,10 @@ impl Cells {
         self.0.part(cell, len)
     }
 
-    /// Frees a cell after it was read.
-    pub(super) fn free(&self, cell: u16) {
+    /// Frees a cell after it was read: the number of its record.
+    pub(super) fn free(&self, cell: u16, number: u64) {
         if let Some(word) = self.0.word(cell) {
-            word.store(FREE, Release);
+            word.store(number, Release);
         }
     }
 }
@@ -166,35 +188,39 @@ mod tests {
         (Pool::new(&memory, 0).expect("pool"), Cells::new(&memory, 0).expect("cells"))
     }
 
-    /// All that can be had in two rounds.
+    /// All that can be had, in order.
     fn all(pool: &mut Pool) -> Vec<u16> {
-        (0..2 * usize::from(CELLS) / LOOKS + usize::from(CELLS)).filter_map(|_| pool.take()).collect()
+        let mut had: Vec<u16> = (0..2 * CELLS).filter_map(|_| pool.take()).collect();
+        had.sort_unstable();
+        had
     }
 
     #[test]
-    fn each_cell_is_had_once_until_it_is_freed() {
+    fn each_cell_is_had_once_until_it_is_free() {
         let (mut pool, cells) = both();
-        let mut had = all(&mut pool);
-        had.sort_unstable();
-        assert_eq!(had, (0..CELLS).collect::<Vec<_>>());
-        cells.free(9);
+        assert_eq!(all(&mut pool), (0..CELLS).collect::<Vec<_>>());
+        let number = pool.send(9, 1);
+        assert_eq!(all(&mut pool), []);
+        cells.free(9, number);
         pool.give_back(40);
-        let mut again = all(&mut pool);
-        again.sort_unstable();
-        assert_eq!(again, [9, 40]);
+        assert_eq!(all(&mut pool), [9, 40]);
+        assert_eq!(pool.send(9, 1), number + 1);
+        cells.free(9, number);
+        assert_eq!(all(&mut pool), [], "read once, sent twice");
     }
 
     #[test]
     fn what_was_sent_to_a_rank_that_is_gone_comes_back() {
         let (mut pool, cells) = both();
         let had = all(&mut pool);
-        pool.send(had[0], 3);
+        let number = pool.send(had[0], 3);
+        cells.free(had[0], number);
         pool.send(had[1], 3);
         pool.send(had[2], 4);
-        cells.free(had[1]);
-        assert_eq!(all(&mut pool), [had[1]], "freed, and filled again for nobody yet");
+        assert_eq!(all(&mut pool), had[..1]);
         pool.take_back_from(3);
-        assert_eq!(all(&mut pool), [had[0]]);
+        assert_eq!(all(&mut pool), had[1..2], "not what is filled and sent to nobody yet");
+        assert_eq!(pool.send(had[1], 5), 1, "as if it had never been sent");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::runtime::backend::OpId;
 use crate::sys::buf::Region;
 
 /// Fruitless looks before a receiver takes pieces: longer than a sender that is there needs for a piece.
-const PATIENCE: u32 = 64;
+const PATIENCE: u32 = 150;
 /// Bytes taken at a time: the sender, if it comes back, waits no longer than for these.
 const STEP: usize = 256 << 10;
 /// Such steps in one round.

@@ -131,14 +131,14 @@ impl Engine {
     }
 
     fn accept_cell(&mut self, source: usize, record: &Record) {
-        let Some((cell, bytes)) = self.cell_of(source, record) else { return };
+        let Some(bytes) = self.cell_of(source, record) else { return };
         self.accept_piece(source, record.key, bytes);
-        self.free_cell(source, cell);
+        self.free_cell(source, record);
     }
 
     fn accept_long(&mut self, source: usize, record: &Record) -> bool {
         let from = i32::try_from(source).unwrap_or(i32::MAX);
-        let [.., size, _] = record.words;
+        let [.., size] = record.words;
         let size = usize::try_from(size).unwrap_or(0).min(LONG);
         let into = match self.matcher.take_posted(from, record.key) {
             Some(id) => Into::Posted(id),
@@ -158,7 +158,7 @@ impl Engine {
     }
 
     fn accept_more(&mut self, source: usize, record: &Record) {
-        let Some((cell, bytes)) = self.cell_of(source, record) else { return };
+        let Some(bytes) = self.cell_of(source, record) else { return };
         let long = self.peers.link_mut(source).and_then(|link| link.long.as_mut());
         if let Some(long) = long {
             let into = match &long.into {
@@ -174,7 +174,7 @@ impl Engine {
                 self.end_long(source);
             }
         }
-        self.free_cell(source, cell);
+        self.free_cell(source, record);
     }
 
     /// All its pieces have come.
@@ -204,16 +204,16 @@ impl Engine {
         }
     }
 
-    /// The cell that a record tells of, and the bytes in it.
-    fn cell_of(&mut self, source: usize, record: &Record) -> Option<(u16, Region)> {
-        let [cell, len, ..] = record.words;
-        let (cell, len) = (u16::try_from(cell).ok()?, usize::try_from(len).ok()?);
-        self.cells_of(source)?.bytes(cell, len).map(|bytes| (cell, bytes))
+    /// The bytes in the cell that a record tells of.
+    fn cell_of(&mut self, source: usize, record: &Record) -> Option<Region> {
+        let [cell, _, len, _] = record.words;
+        self.cells_of(source)?.bytes(u16::try_from(cell).ok()?, usize::try_from(len).ok()?)
     }
 
-    fn free_cell(&mut self, source: usize, cell: u16) {
-        if let Some(cells) = self.cells_of(source) {
-            cells.free(cell);
+    fn free_cell(&mut self, source: usize, record: &Record) {
+        let [cell, number, ..] = record.words;
+        if let (Some(cells), Ok(cell)) = (self.cells_of(source), u16::try_from(cell)) {
+            cells.free(cell, number);
         }
     }
 

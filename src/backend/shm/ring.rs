@@ -63,12 +63,12 @@ pub(super) enum Kind {
     Data = 5,
     /// "I have all of it". Key: the sender's operation.
     Finish = 6,
-    /// The next piece of a message lies in a cell. Key: the receiver's operation; arguments: cell, bytes.
+    /// The next piece of a message lies in a cell. Key: the receiver's operation; arguments: cell, its number, bytes.
     Cell = 7,
     /// A whole message begins, whose pieces lie in cells: they come in this record and those right behind it. Key: match word;
-    /// arguments: cell, bytes there, bytes in all.
+    /// arguments: cell, its number, bytes there, bytes in all.
     Long = 8,
-    /// The next piece of it. Arguments: cell, bytes.
+    /// The next piece of it. Arguments: cell, its number, bytes.
     More = 9,
 }
 

@@ -29,9 +29,7 @@ pub(super) fn piece_of(len: usize) -> usize {
 
 /// The same for one that goes at once.
 fn long_piece_of(len: usize) -> usize {
-    static X: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    let x = *X.get_or_init(|| std::env::var("XP").ok().and_then(|t| t.parse().ok()).unwrap_or(16384));
-    x.max(len / MOST_LONG).min(CELL)
+    CELL.max(len / MOST_LONG).min(CELL)
 }
 
 /// What came of a piece.
@@ -156,8 +154,8 @@ impl Engine {
 
     /// Tells of a filled cell: bytes there and in all.
     fn send_cell(&mut self, dest: usize, kind: Kind, key: u64, cell: u16, [len, all]: [usize; 2]) {
-        self.pool().into_iter().for_each(|pool| pool.send(cell, dest));
-        let words = [u64::from(cell), len as u64, all as u64, 0];
+        let number = self.pool().map_or(0, |pool| pool.send(cell, dest));
+        let words = [u64::from(cell), number, len as u64, all as u64];
         self.push(dest, kind, 0, key, Payload::Words(words));
     }
 
