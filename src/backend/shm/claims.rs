@@ -157,10 +157,10 @@ impl Offered {
         false
     }
 
-    /// Opens so many pieces of a taken message to both sides.
-    pub(super) fn share(&self, claim: u16, pieces: u32) {
+    /// Opens pieces of a taken message to both sides.
+    pub(super) fn share(&self, claim: u16, pieces: Range<u32>) {
         if let Some(word) = share(&self.words, claim) {
-            word.store(word_of(&(0..pieces)), Relaxed); // published by the record that clears the sender
+            word.store(word_of(&pieces), Relaxed); // published by the record that clears the sender
         }
     }
 
@@ -208,7 +208,7 @@ mod tests {
         let span = || memory.span(0, BYTES).expect("inside");
         let (offers, offered) = (Offers::new(span()), Offered::new(span()));
         assert_eq!((offers.take_piece(5), offered.take_pieces(5, 3)), (None, None));
-        offered.share(5, 6);
+        offered.share(5, 0..6);
         assert_eq!((offers.take_piece(5), offered.take_pieces(5, 3)), (Some(0), Some(3..6)));
         assert_eq!((offers.take_piece(5), offers.left(5)), (Some(1), 2..3));
         assert_eq!((offered.take_pieces(5, 3), offers.take_piece(5)), (Some(2..3), None));

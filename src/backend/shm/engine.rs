@@ -20,6 +20,7 @@ use super::cells::Pool;
 use super::peer::{Link, Peers};
 use super::ring::{FRAGMENT, Kind, Payload};
 use super::segment::{Segment, State};
+use super::streaming::pieces_of;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message};
@@ -46,8 +47,6 @@ pub(super) struct Engine {
     pub(super) outbound: Vec<usize>,
     /// This rank's cells. `None`: not asked for yet; `Some(None)`: not to be had.
     pub(super) pool: Option<Option<Pool>>,
-    /// Cells that are filled and not sent.
-    pub(super) cells_ahead: usize,
     /// Receives that can read in their sender's memory.
     pub(super) helping: VecDeque<OpId>,
     /// Whether others may read this process' memory.
@@ -80,20 +79,7 @@ pub(super) struct Send {
     pub(super) data: Region,
     pub(super) mode: SendMode,
     pub(super) stage: SendStage,
-    pub(super) ahead: Ahead,
 }
-
-/// First pieces that lie in cells before anybody wants them.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Ahead {
-    pub(super) cells: [u16; MOST_AHEAD],
-    /// Filled, and of those sent.
-    pub(super) count: u8,
-    pub(super) sent: u8,
-}
-
-/// So many that the receiver's answer is there before the sender stops.
-pub(super) const MOST_AHEAD: usize = 4;
 
 #[derive(Clone, Copy)]
 pub(super) enum SendStage {
@@ -148,7 +134,12 @@ impl Taken {
 
     /// Pieces that fit.
     pub(super) fn pieces(&self) -> u32 {
-        u32::try_from(self.want.div_ceil(self.offer.piece)).unwrap_or(u32::MAX)
+        pieces_of(self.want)
+    }
+
+    /// Whether all of them come without having been asked for, so that the sender waits for a Finish.
+    pub(super) fn is_early(&self) -> bool {
+        self.pieces() <= self.offer.early
     }
 }
 
@@ -163,7 +154,8 @@ pub(super) enum Answer {
 /// A message that nobody has asked for yet.
 pub(super) enum Arrival {
     Copied(Scratch),
-    Offered(Offer),
+    /// With the pieces that came behind the offer.
+    Offered(Offer, Option<Scratch>),
     /// From this rank to itself: its send operation.
     Own(OpId),
 }
@@ -174,8 +166,8 @@ pub(super) struct Offer {
     pub(super) size: u64,
     pub(super) send: u64,
     pub(super) address: u64,
-    /// Bytes of a piece; not 0.
-    pub(super) piece: usize,
+    /// Pieces that come right behind it.
+    pub(super) early: u32,
     pub(super) claim: u16,
 }
 
@@ -198,7 +190,6 @@ impl Engine {
             incoming: Vec::new(),
             outbound: Vec::new(),
             pool: None,
-            cells_ahead: 0,
             helping: VecDeque::new(),
             lends,
             liveness: Liveness { watch, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
@@ -218,10 +209,7 @@ impl Engine {
 
     pub(super) fn finish(&mut self, id: OpId, done: Done) {
         if let Some(operation) = self.operations.get_mut(id) {
-            let was = std::mem::replace(operation, Operation::Done(done));
-            if let Operation::Send(Send { ahead: ahead @ Ahead { count: 1.., .. }, .. }) = was {
-                self.give_back(ahead);
-            }
+            *operation = Operation::Done(done);
         }
     }
 
@@ -246,7 +234,7 @@ impl Engine {
             link.producer = Some(self.segment.open_ring(rank, dest)?);
         }
         let waits = !link.starts.is_empty();
-        let send = Send { dest, word, data, mode, stage: SendStage::Queued, ahead: Ahead::default() };
+        let send = Send { dest, word, data, mode, stage: SendStage::Queued };
         let id = self.operations.add(Operation::Send(send))?;
         if waits || !self.start(dest, id) {
             make_link(&mut self.peers, dest)?.starts.push_back(id);
@@ -281,8 +269,7 @@ impl Engine {
         let (id, arrival) = match copy {
             Some(copy) => (self.operations.add(Operation::Done(over))?, Arrival::Copied(copy)),
             None => {
-                let (dest, ahead) = (self.rank, Ahead::default());
-                let send = Send { dest, word, data, mode, stage: SendStage::Queued, ahead };
+                let send = Send { dest: self.rank, word, data, mode, stage: SendStage::Queued };
                 let id = self.operations.add(Operation::Send(send))?;
                 (id, Arrival::Own(id))
             }
@@ -317,7 +304,7 @@ impl Engine {
         match message.what {
             Arrival::Copied(copy) => self.deliver(id, source, message.word, copy.region()),
             Arrival::Own(send) => self.deliver_own(id, send),
-            Arrival::Offered(offer) => self.begin(id, source, message.word, offer),
+            Arrival::Offered(offer, early) => self.begin(id, source, message.word, offer, early),
         }
     }
 
@@ -345,7 +332,7 @@ impl Engine {
 
     /// Makes a message the receiver's: from here on its sender cannot withdraw it. False if it has.
     pub(super) fn claim(&self, message: &Message<Arrival>) -> bool {
-        let Arrival::Offered(offer) = &message.what else { return true };
+        let Arrival::Offered(offer, _) = &message.what else { return true };
         self.claim_offer(usize::try_from(message.source).unwrap_or(0), *offer)
     }
 
@@ -354,23 +341,30 @@ impl Engine {
         consumer.is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
-    /// Starts to fetch an offer that was taken.
-    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: Offer) {
+    /// Starts to fetch an offer that was taken; `early`: its first pieces, if they came before.
+    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: Offer, early: Option<Scratch>) {
         let readable = offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let want = usize::try_from(offer.size).unwrap_or(usize::MAX).min(receive.into.len());
-        let answer = if want == 0 { Answer::Finish } else { Answer::Clear };
         let help = Help { from: want, first: want, next: want, seen: 0, quiet: 0 };
-        let taken = Taken { source, word, offer, have: 0, want, answer, help };
-        receive.taken = Some(taken);
-        if answer == Answer::Clear {
+        let mut taken = Taken { source, word, offer, have: 0, want, answer: Answer::None, help };
+        if want == 0 {
+            taken.answer = Answer::Finish;
+        } else if !taken.is_early() {
+            taken.answer = Answer::Clear;
             let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
-            consumer.inspect(|consumer| consumer.offers.share(offer.claim, taken.pieces()));
+            consumer.inspect(|consumer| consumer.offers.share(offer.claim, offer.early..taken.pieces()));
             if readable {
                 self.helping.push_back(id);
             }
         }
-        self.queue_answer(source, id);
+        receive.taken = Some(taken);
+        if taken.answer != Answer::None {
+            self.queue_answer(source, id);
+        }
+        if let Some(early) = early {
+            self.accept_piece(source, id, early.region());
+        }
     }
 
     pub(super) fn queue_answer(&mut self, source: usize, id: OpId) {

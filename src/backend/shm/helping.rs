@@ -6,6 +6,7 @@
 
 use super::engine::{Answer, Engine, Operation, Receive, Taken};
 use super::segment::State;
+use super::streaming::{PIECE, pieces_of};
 use crate::runtime::backend::OpId;
 use crate::sys::buf::Region;
 
@@ -61,13 +62,13 @@ impl Engine {
             }
             // From now on each round, until the sender is back.
             taken.help.quiet = PATIENCE;
-            let most = u32::try_from(STEP / taken.offer.piece).unwrap_or(1).max(1);
+            let most = pieces_of(STEP);
             let Some(pieces) = consumer.offers.take_pieces(taken.offer.claim, most) else {
                 // The last ones are the sender's.
                 taken.help.quiet = 0;
                 return Looked::Waits;
             };
-            taken.help.first = pieces.start as usize * taken.offer.piece;
+            taken.help.first = pieces.start as usize * PIECE;
             taken.help.next = taken.help.first;
         }
         let into = *into;
@@ -112,10 +113,10 @@ impl Engine {
             return;
         };
         let Taken { source, offer, help, .. } = *taken;
-        let count = (help.from - help.first).div_ceil(offer.piece);
+        let count = pieces_of(help.from - help.first);
         let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
         consumer.inspect(|consumer| {
-            consumer.offers.return_pieces(offer.claim, u32::try_from(count).unwrap_or(0));
+            consumer.offers.return_pieces(offer.claim, count);
         });
         taken.help.first = help.from;
         // The sender may have nothing left to do: it is told again.

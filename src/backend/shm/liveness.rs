@@ -75,7 +75,7 @@ impl Engine {
         self.liveness.deaths += usize::from(state == State::Dead);
         let source = i32::try_from(rank).unwrap_or(i32::MAX);
         // An offer cannot be fetched any more; a message that was copied can.
-        self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(_)));
+        self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(..)));
         let mut hopeless = self.matcher.take_posted_from(source);
         hopeless.extend(self.bound_to(rank));
         hopeless.extend(self.forsaken(rank));

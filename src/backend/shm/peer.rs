@@ -84,7 +84,7 @@ pub(super) struct Link {
     pub(super) consumer: Option<Consumer>,
     /// Its cells, once it has sent one.
     pub(super) cells: Option<Cells>,
-    /// The message from it of which some pieces have come.
+    /// What it is sending without having been asked for it.
     pub(super) long: Option<Long>,
     /// Sends that found no room, in their order.
     pub(super) starts: VecDeque<OpId>,
@@ -92,8 +92,6 @@ pub(super) struct Link {
     pub(super) answers: VecDeque<OpId>,
     /// Sends that copy their pieces, taking turns.
     pub(super) streams: VecDeque<OpId>,
-    /// Sends that wait for the receiver and copy their first pieces meanwhile.
-    pub(super) ahead: VecDeque<OpId>,
     /// Whether something is queued and the rank is in the engine's list.
     pub(super) is_listed: bool,
 }
@@ -124,17 +122,13 @@ impl Peer {
 
 impl Link {
     pub(super) fn has_work(&self) -> bool {
-        !(self.starts.is_empty()
-            && self.answers.is_empty()
-            && self.streams.is_empty()
-            && self.ahead.is_empty())
+        !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
     }
 
     pub(super) fn forget_work(&mut self) {
         self.starts.clear();
         self.answers.clear();
         self.streams.clear();
-        self.ahead.clear();
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::cells::Cells;
 use super::engine::{Answer, Arrival, Engine, Offer, Operation, Receive, Send, SendStage, done, fitting};
-use super::ring::{FRAGMENT, Kind, Record};
+use super::ring::{Kind, Record};
 use super::segment::State;
-use super::streaming::LONG;
+use super::streaming::{LONG, PIECE, pieces_of};
 use crate::runtime::backend::OpId;
 use crate::runtime::log::warning;
 use crate::sys::buf::{Region, Scratch};
@@ -21,19 +21,22 @@ fn warn_of_memory(source: usize) {
     }
 }
 
-/// A message that comes in pieces without having been asked for.
+/// Pieces that come without having been asked for.
 pub(super) struct Long {
     into: Into,
     word: u64,
+    /// Bytes that have come, and that will.
     have: usize,
     size: usize,
 }
 
 enum Into {
-    /// Its receive.
+    /// A whole message for this receive.
     Posted(OpId),
-    /// Memory, as nobody wanted it when it began.
-    Kept(Scratch),
+    /// The first pieces of an offer that this receive has taken.
+    Taken(OpId),
+    /// Memory, as nobody wanted them when they began: a whole message, or the first pieces of an offer.
+    Kept(Scratch, Option<Offer>),
 }
 
 impl Engine {
@@ -74,9 +77,9 @@ impl Engine {
     fn accept(&mut self, source: usize, record: &Record) -> bool {
         match record.kind {
             Kind::Eager => return self.accept_eager(source, record),
-            Kind::Offer => self.accept_offer(source, record),
+            Kind::Offer => return self.accept_offer(source, record),
             Kind::Clear => self.accept_clear(source, record),
-            Kind::Data => self.accept_piece(source, record.key, record.payload),
+            Kind::Data => self.accept_piece(source, OpId(record.key), record.payload),
             Kind::Cell => self.accept_cell(source, record),
             Kind::Long => return self.accept_long(source, record),
             Kind::More => self.accept_more(source, record),
@@ -99,19 +102,32 @@ impl Engine {
         true
     }
 
-    fn accept_offer(&mut self, source: usize, record: &Record) {
+    fn accept_offer(&mut self, source: usize, record: &Record) -> bool {
         let from = i32::try_from(source).unwrap_or(i32::MAX);
-        let [size, send, address, piece] = record.words;
-        // Whatever is said there, no piece is longer than what can come in one.
-        let piece = usize::try_from(piece).unwrap_or(FRAGMENT).clamp(1, FRAGMENT);
-        let offer = Offer { size, send, address, piece, claim: record.claim };
-        if !self.matcher.is_wanted(from, record.key) {
-            self.matcher.arrive(from, record.key, Arrival::Offered(offer));
-        } else if self.claim_offer(source, offer) {
-            if let Some(id) = self.matcher.take_posted(from, record.key) {
-                self.begin(id, source, record.key, offer);
-            }
+        let [size, send, address, early] = record.words;
+        let early = u32::try_from(early).unwrap_or(0).min(pieces_of(LONG));
+        let offer = Offer { size, send, address, early, claim: record.claim };
+        let size = usize::try_from(size).unwrap_or(usize::MAX).min(early as usize * PIECE);
+        let into = if self.matcher.is_wanted(from, record.key) {
+            let id = self.claim_offer(source, offer).then(|| self.matcher.take_posted(from, record.key));
+            // Withdrawn: the pieces that follow are nobody's.
+            let Some(id) = id.flatten() else { return true };
+            self.begin(id, source, record.key, offer, None);
+            Into::Taken(id)
+        } else if early == 0 {
+            self.matcher.arrive(from, record.key, Arrival::Offered(offer, None));
+            return true;
+        } else {
+            let Some(memory) = Scratch::unwritten(size) else {
+                warn_of_memory(source);
+                return false;
+            };
+            Into::Kept(memory, Some(offer))
+        };
+        if let Some(link) = self.peers.link_mut(source).filter(|_| early > 0) {
+            link.long = Some(Long { into, word: record.key, have: 0, size });
         }
+        true
     }
 
     fn accept_clear(&mut self, source: usize, record: &Record) {
@@ -132,7 +148,7 @@ impl Engine {
 
     fn accept_cell(&mut self, source: usize, record: &Record) {
         let Some(bytes) = self.cell_of(source, record) else { return };
-        self.accept_piece(source, record.key, bytes);
+        self.accept_piece(source, OpId(record.key), bytes);
         self.free_cell(source, record);
     }
 
@@ -143,7 +159,7 @@ impl Engine {
         let into = match self.matcher.take_posted(from, record.key) {
             Some(id) => Into::Posted(id),
             None => match Scratch::unwritten(size) {
-                Some(memory) => Into::Kept(memory),
+                Some(memory) => Into::Kept(memory, None),
                 None => {
                     warn_of_memory(source);
                     return false;
@@ -161,38 +177,54 @@ impl Engine {
         let Some(bytes) = self.cell_of(source, record) else { return };
         let long = self.peers.link_mut(source).and_then(|link| link.long.as_mut());
         if let Some(long) = long {
-            let into = match &long.into {
-                Into::Kept(memory) => memory.region(),
-                Into::Posted(id) => match self.operations.get(*id) {
-                    Some(Operation::Receive(receive)) => receive.into,
-                    _ => Region::EMPTY,
-                },
-            };
-            into.part(long.have, bytes.len()).copy_from(bytes);
+            let at = long.have;
             long.have += bytes.len();
-            if long.have >= long.size {
+            let is_last = long.have >= long.size;
+            match &long.into {
+                Into::Kept(memory, _) => memory.region().part(at, bytes.len()).copy_from(bytes),
+                Into::Taken(id) => {
+                    let id = *id;
+                    self.accept_piece(source, id, bytes);
+                }
+                Into::Posted(id) => {
+                    if let Some(Operation::Receive(receive)) = self.operations.get(*id) {
+                        receive.into.part(at, bytes.len()).copy_from(bytes);
+                    }
+                }
+            }
+            if is_last {
                 self.end_long(source);
             }
         }
         self.free_cell(source, record);
     }
 
-    /// All its pieces have come.
+    /// All of it has come.
     fn end_long(&mut self, source: usize) {
         let from = i32::try_from(source).unwrap_or(i32::MAX);
         let long = self.peers.link_mut(source).and_then(|link| link.long.take());
         let Some(Long { into, word, size, .. }) = long else { return };
         match into {
+            Into::Taken(_) => {}
             Into::Posted(id) => {
                 if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
                     self.finish(id, done(source, fitting(size as u64, into), word, size as u64));
                 }
             }
             // By now somebody may want it.
-            Into::Kept(memory) => match self.matcher.take_posted(from, word) {
+            Into::Kept(memory, None) => match self.matcher.take_posted(from, word) {
                 Some(id) => self.deliver(id, source, word, memory.region()),
                 None => self.matcher.arrive(from, word, Arrival::Copied(memory)),
             },
+            Into::Kept(memory, Some(offer)) => {
+                if !self.matcher.is_wanted(from, word) {
+                    self.matcher.arrive(from, word, Arrival::Offered(offer, Some(memory)));
+                } else if self.claim_offer(source, offer) {
+                    if let Some(id) = self.matcher.take_posted(from, word) {
+                        self.begin(id, source, word, offer, Some(memory));
+                    }
+                }
+            }
         }
     }
 
@@ -200,7 +232,8 @@ impl Engine {
     pub(super) fn forsaken(&mut self, source: usize) -> Option<OpId> {
         match self.peers.link_mut(source)?.long.take()?.into {
             Into::Posted(id) => Some(id),
-            Into::Kept(_) => None,
+            // Those that have taken an offer end like all others.
+            Into::Taken(_) | Into::Kept(..) => None,
         }
     }
 
@@ -225,10 +258,14 @@ impl Engine {
         link.cells.as_ref()
     }
 
-    fn accept_piece(&mut self, source: usize, receiver: u64, bytes: Region) {
-        let id = OpId(receiver);
+    /// The next piece of an offer that a receive has taken.
+    pub(super) fn accept_piece(&mut self, source: usize, id: OpId, bytes: Region) {
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else { return };
+        if taken.is_complete() {
+            // More than fits.
+            return;
+        }
         let room = taken.help.first.saturating_sub(taken.have);
         receive.into.part(taken.have, room).copy_from(bytes);
         taken.have += bytes.len().min(room);
@@ -252,12 +289,13 @@ impl Engine {
         }
     }
 
-    /// Ends a receive that has all its pieces. If it has read some by itself, the sender waits for that.
+    /// Ends a receive that has all its pieces. If it has read some by itself, or was not sent any when it asked, the
+    /// sender waits to hear that.
     pub(super) fn end_pieces(&mut self, id: OpId) {
         let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get_mut(id) else {
             return;
         };
-        if taken.help.from == taken.want {
+        if taken.help.from == taken.want && !taken.is_early() {
             self.finish_receive(id);
         } else {
             taken.answer = Answer::Finish;

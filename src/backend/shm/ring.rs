@@ -53,8 +53,8 @@ pub(super) const STRIDE: usize = (BYTES_AT + CAPACITY).next_multiple_of(4096);
 pub(super) enum Kind {
     /// A whole message. Key: match word.
     Eager = 2,
-    /// A large message is offered. Key: match word; arguments: size, operation, address or 0, bytes of a
-    /// piece; claim.
+    /// A large message is offered. Key: match word; arguments: size, operation, address or 0, number of first pieces
+    /// that come right behind it; claim.
     Offer = 3,
     /// "Send it", or again "send what is left". Key: the sender's operation; arguments: the receiver's operation, bytes that
     /// fit.
@@ -65,10 +65,10 @@ pub(super) enum Kind {
     Finish = 6,
     /// The next piece of a message lies in a cell. Key: the receiver's operation; arguments: cell, its number, bytes.
     Cell = 7,
-    /// A whole message begins, whose pieces lie in cells: they come in this record and those right behind it. Key: match word;
-    /// arguments: cell, its number, bytes there, bytes in all.
+    /// A whole message, whose first piece lies in a cell; the others come right behind it. Key: match word; arguments:
+    /// cell, its number, bytes there, bytes in all.
     Long = 8,
-    /// The next piece of it. Arguments: cell, its number, bytes.
+    /// The next piece of what a Long or an Offer has begun. Arguments: cell, its number, bytes.
     More = 9,
 }
 

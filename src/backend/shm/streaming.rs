@@ -1,35 +1,31 @@
 //! The sender's pieces of large messages: into its cells, or without cells into the ring.
 //!
 //! Up to `LONG` bytes go at once if there are cells for all of them: the receiver copies the first piece while
-//! the second is filled, and nobody asks it before. The pieces of larger ones wait until they are wanted.
+//! the second is filled, and nobody asks it before. An offer of more is followed by its first pieces in the same
+//! way, and by the others when the receiver wants them. What was sent unasked is kept by the receiver if nobody wants
+//! it yet, so a cell is never held by a message that waits.
 
-use super::cells::{CELL, CELLS, Pool};
-use super::engine::{Ahead, Engine, MOST_AHEAD, Operation, Send, SendStage};
+use super::cells::{CELL, Pool};
+use super::engine::{Engine, Operation, Send, SendStage};
 use super::ring::{FRAGMENT, Kind, Payload};
 use crate::runtime::backend::OpId;
 use crate::runtime::log::warning;
 use crate::sys::buf::Region;
 
+/// Bytes of a piece: a cell, or without cells a record.
+pub(super) const PIECE: usize = if CELL < FRAGMENT { CELL } else { FRAGMENT };
+/// First pieces that go unasked: while they are copied, the receiver's answer is on its way.
+const FIRST: usize = 4;
+/// The longest message that goes without an offer.
+pub(super) const LONG: usize = FIRST * PIECE;
 /// Pieces copied in one round: what comes from others is read in between.
 const PIECES: usize = 8;
 /// After so many pieces it is the next message's turn.
 const TURN: u32 = 64;
-/// The longest message that goes without an offer, and its pieces.
-pub(super) const LONG: usize = 64 << 10;
-const MOST_LONG: usize = 8;
 
-/// Cells that may be filled before somebody wants them.
-const CELLS_AHEAD: usize = CELLS as usize / 4;
-
-/// Bytes of a message's pieces. In a short one the receiver should not wait long for the first.
-pub(super) fn piece_of(len: usize) -> usize {
-    let piece = if len <= 64 << 10 { 8 << 10 } else { 16 << 10 };
-    piece.min(CELL).min(FRAGMENT)
-}
-
-/// The same for one that goes at once.
-fn long_piece_of(len: usize) -> usize {
-    CELL.max(len / MOST_LONG).min(CELL)
+/// How many pieces so many bytes are.
+pub(super) fn pieces_of(len: usize) -> u32 {
+    u32::try_from(len.div_ceil(PIECE)).unwrap_or(u32::MAX)
 }
 
 /// What came of a piece.
@@ -43,39 +39,57 @@ enum Streamed {
 impl Engine {
     /// Sends a whole message through cells; false if there are not enough of them, or no room for the records.
     pub(super) fn send_long(&mut self, dest: usize, word: u64, data: Region) -> bool {
-        let piece = long_piece_of(data.len());
-        let count = data.len().div_ceil(piece);
+        let count = data.len().div_ceil(PIECE);
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
-        if count > MOST_LONG || !producer.is_some_and(|producer| producer.has_slots(count)) {
+        if !producer.is_some_and(|producer| producer.has_slots(count)) {
             return false;
         }
-        let mut cells = [0; MOST_LONG];
-        if !self.take_cells(cells.iter_mut().take(count)) {
-            return false;
-        }
-        for (index, cell) in cells.into_iter().take(count).enumerate() {
-            let bytes = data.part(index * piece, piece);
-            self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes));
-            let kind = if index == 0 { Kind::Long } else { Kind::More };
-            self.send_cell(dest, kind, word, cell, [bytes.len(), data.len()]);
-        }
+        let Some(cells) = self.take_cells(count) else { return false };
+        self.send_first(dest, Kind::Long, word, data, cells.into_iter().take(count));
         true
     }
 
-    /// Takes as many cells as there are places for; false, and none: there are not so many.
-    fn take_cells<'a>(&mut self, places: impl Iterator<Item = &'a mut u16>) -> bool {
-        let Some(pool) = self.pool() else { return false };
-        let mut taken = [0; MOST_LONG];
-        let mut count = 0;
-        for (place, note) in places.zip(&mut taken) {
-            let Some(cell) = pool.take() else {
-                taken.iter().take(count).for_each(|&cell| pool.give_back(cell));
-                return false;
-            };
-            (*place, *note) = (cell, cell);
-            count += 1;
+    /// Cells for the pieces behind an offer; none if that is no large message, or there are too few, or there is no
+    /// room for all the records.
+    pub(super) fn cells_for_first(&mut self, dest: usize, len: usize) -> ([u16; FIRST], usize) {
+        let count = if len > FRAGMENT { len.div_ceil(PIECE).min(FIRST) } else { 0 };
+        let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
+        if !producer.is_some_and(|producer| producer.has_slots(1 + count)) {
+            return ([0; FIRST], 0);
         }
-        true
+        self.take_cells(count).map_or(([0; FIRST], 0), |cells| (cells, count))
+    }
+
+    /// Takes so many cells, `FIRST` at most; `None`, and none is taken: there are fewer.
+    fn take_cells(&mut self, count: usize) -> Option<[u16; FIRST]> {
+        let pool = self.pool()?;
+        let mut cells = [0; FIRST];
+        for index in 0..count {
+            let Some(cell) = pool.take() else {
+                cells.into_iter().take(index).for_each(|cell| pool.give_back(cell));
+                return None;
+            };
+            *cells.get_mut(index)? = cell;
+        }
+        Some(cells)
+    }
+
+    /// Fills cells with the first pieces and tells of each as soon as it is full. There is room for the records.
+    pub(super) fn send_first(
+        &mut self,
+        dest: usize,
+        first: Kind,
+        word: u64,
+        data: Region,
+        cells: impl Iterator<Item = u16>,
+    ) {
+        let mut kind = first;
+        for (index, cell) in cells.enumerate() {
+            let bytes = data.part(index * PIECE, PIECE);
+            self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes));
+            self.send_cell(dest, kind, word, cell, [bytes.len(), data.len()]);
+            kind = Kind::More;
+        }
     }
 
     /// Copies a few pieces for one rank.
@@ -101,32 +115,27 @@ impl Engine {
 
     /// Sends the next piece of a large message.
     fn stream(&mut self, dest: usize, id: OpId) -> Streamed {
-        let Some(&Operation::Send(Send { data, ahead, stage, .. })) = self.operations.get(id) else {
+        let Some(&Operation::Send(Send { data, stage, .. })) = self.operations.get(id) else {
             return Streamed::Over;
         };
         let SendStage::Streaming { claim, receiver, end } = stage else { return Streamed::Over };
         let Some(next) = self.next_piece(dest, claim) else { return Streamed::Full };
-        let (size, at) = (piece_of(data.len()), next as usize * piece_of(data.len()));
-        let bytes = data.part(at, size.min(end.saturating_sub(at)));
+        let at = next as usize * PIECE;
+        let bytes = data.part(at, PIECE.min(end.saturating_sub(at)));
         // First the room for it: a piece that is taken must be sent.
-        let filled = ahead.cells.iter().take(ahead.count.into()).nth(next as usize).copied();
-        let cell = filled.or_else(|| self.pool()?.take());
+        let cell = self.pool().and_then(Pool::take);
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let Some(producer) = producer else { return Streamed::Over };
         if cell.is_none() && !producer.has_room(bytes.len()) {
             return Streamed::Full;
         }
         if producer.offers.take_piece(claim).is_none() {
-            if let (Some(cell), Some(pool), None) = (cell, self.pool(), filled) {
+            if let (Some(cell), Some(pool)) = (cell, self.pool()) {
                 pool.give_back(cell);
             }
             return self.end_pieces_of(id);
         }
         match cell {
-            Some(cell) if filled.is_some() => {
-                self.note_sent(id);
-                self.send_cell(dest, Kind::Cell, receiver, cell, [bytes.len(), 0]);
-            }
             Some(cell) => {
                 self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes));
                 self.send_cell(dest, Kind::Cell, receiver, cell, [bytes.len(), 0]);
@@ -164,9 +173,9 @@ impl Engine {
         let Some(Operation::Send(send)) = self.operations.get_mut(id) else { return Streamed::Over };
         let SendStage::Streaming { claim, end, .. } = send.stage else { return Streamed::Over };
         send.stage = SendStage::Meeting { claim };
-        let all = end.div_ceil(piece_of(send.data.len()));
+        let all = pieces_of(end);
         let producer = self.peers.link(send.dest).and_then(|link| link.producer.as_ref());
-        if producer.is_some_and(|producer| producer.offers.left(claim).end as usize == all) {
+        if producer.is_some_and(|producer| producer.offers.left(claim).end == all) {
             self.finish_send(id, claim);
         }
         Streamed::Over
@@ -180,56 +189,5 @@ impl Engine {
             opened.map_err(|error| warning!("large messages go through the rings: {}", error.text())).ok()
         });
         pool.as_mut()
-    }
-
-    /// Copies a piece of a message that nobody has asked for yet, to be ready when it is.
-    pub(super) fn fill_ahead(&mut self, dest: usize) -> bool {
-        let Some(id) = self.peers.link(dest).and_then(|link| link.ahead.front().copied()) else {
-            return false;
-        };
-        let filled = self.fill_one(id);
-        if let Some(link) = self.peers.link_mut(dest).filter(|_| !filled) {
-            link.ahead.pop_front();
-        }
-        true
-    }
-
-    fn fill_one(&mut self, id: OpId) -> bool {
-        let Some(&Operation::Send(Send { data, stage: SendStage::Offered { .. }, ahead, .. })) =
-            self.operations.get(id)
-        else {
-            return false;
-        };
-        let (piece, count) = (piece_of(data.len()), usize::from(ahead.count));
-        let bytes = data.part(count * piece, piece);
-        if bytes.is_empty() || count >= MOST_AHEAD || self.cells_ahead >= CELLS_AHEAD {
-            return false;
-        }
-        let Some(pool) = self.pool() else { return false };
-        let Some(cell) = pool.take() else { return false };
-        pool.fill(cell, bytes);
-        self.cells_ahead += 1;
-        if let Some(Operation::Send(Send { ahead, .. })) = self.operations.get_mut(id) {
-            if let Some(place) = ahead.cells.get_mut(count) {
-                *place = cell;
-                ahead.count += 1;
-            }
-        }
-        true
-    }
-
-    fn note_sent(&mut self, id: OpId) {
-        self.cells_ahead -= 1;
-        if let Some(Operation::Send(Send { ahead, .. })) = self.operations.get_mut(id) {
-            ahead.sent += 1;
-        }
-    }
-
-    /// Frees the cells that a send has filled and not sent.
-    pub(super) fn give_back(&mut self, ahead: Ahead) {
-        for &cell in ahead.cells.iter().take(ahead.count.into()).skip(ahead.sent.into()) {
-            self.cells_ahead -= 1;
-            self.pool().into_iter().for_each(|pool| pool.give_back(cell));
-        }
     }
 }

@@ -3,9 +3,10 @@
 
 use super::engine::{Answer, Engine, Operation, Receive, Send, SendStage, done};
 use super::ring::{FRAGMENT, Kind, Payload};
-use super::streaming::{LONG, piece_of};
+use super::streaming::LONG;
 use crate::abi::status::DTL_SUCCESS;
 use crate::runtime::backend::{OpId, SendMode};
+use crate::sys::buf::Region;
 
 impl Engine {
     pub(super) fn write_on(&mut self) -> bool {
@@ -26,7 +27,7 @@ impl Engine {
     }
 
     /// Writes to one rank until nothing is left or its ring is full: answers first (they free
-    /// others' buffers), then new messages, then pieces of large ones that are wanted, then of others.
+    /// others' buffers), then new messages, then pieces of large ones.
     fn write_to(&mut self, dest: usize) -> bool {
         let mut moved = false;
         while let Some(id) = self.peers.link(dest).and_then(|link| link.answers.front().copied()) {
@@ -43,8 +44,7 @@ impl Engine {
             moved = true;
             self.peers.link_mut(dest).map(|link| link.starts.pop_front());
         }
-        let streamed = self.stream_to(dest);
-        moved | streamed | (!streamed && self.fill_ahead(dest))
+        moved | self.stream_to(dest)
     }
 
     pub(super) fn push(&mut self, dest: usize, kind: Kind, claim: u16, key: u64, payload: Payload) -> bool {
@@ -96,23 +96,28 @@ impl Engine {
             self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             return true;
         }
+        self.offer(dest, id, word, data)
+    }
+
+    fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region) -> bool {
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let Some(claim) = producer.and_then(|producer| producer.offers.open()) else { return false };
         let address = if self.lends { data.addr().get() as u64 } else { 0 };
-        let words = [data.len() as u64, id.0, address, piece_of(data.len()) as u64];
+        let (cells, count) = self.cells_for_first(dest, data.len());
+        let words = [data.len() as u64, id.0, address, count as u64];
         let started = self.push(dest, Kind::Offer, claim, word, Payload::Words(words));
         if !started {
+            // There was no room for one record, so no cells were taken.
             if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
                 producer.offers.close(claim);
             }
-        } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
-            send.stage = SendStage::Offered { claim };
-            if let Some(link) = self.peers.link_mut(dest).filter(|_| !data.is_empty()) {
-                link.ahead.push_back(id);
-            }
-            self.list(dest);
+            return false;
         }
-        started
+        if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
+            send.stage = SendStage::Offered { claim };
+        }
+        self.send_first(dest, Kind::More, word, data, cells.into_iter().take(count));
+        true
     }
 
     pub(super) fn finish_send(&mut self, id: OpId, claim: u16) {
