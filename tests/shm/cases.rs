@@ -2,6 +2,7 @@
 
 use crate::deaths::{Killed, killed, killed_while_taken};
 use crate::forbid::{forbid, forbid_as_told};
+use crate::large;
 use crate::rank::*;
 use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
@@ -32,6 +33,13 @@ pub(crate) fn run(case: &str) {
         "killed_in_send" => killed(Killed::InSend),
         "killed_in_stream" => killed(Killed::InStream),
         "killed_while_taken" => killed_while_taken(),
+        "killed_while_receiving" => large::killed_while_receiving(),
+        "killed_while_sending" => large::killed_while_sending(),
+        "sender_away" => large::sender_away(),
+        "reading_is_forbidden_later" => large::reading_is_forbidden_later(),
+        "no_cells" => large::no_cells(),
+        "crowded" => large::crowded(),
+        "sent_and_left" => large::sent_and_left(),
         "huge" => huge(&open()),
         "no_memory" => {
             forbid_as_told();
@@ -512,7 +520,7 @@ fn no_ring() {
     comm.close().expect("close");
 }
 
-fn exchange(comm: &Rank, len: usize) {
+pub(crate) fn exchange(comm: &Rank, len: usize) {
     let other = 1 - comm.rank();
     let (data, into) = (Buffer::filled(len, 31), Buffer::new(len));
     let ops = [send(comm, &data, other, 1), receive(comm, &into, from(other, 1))];

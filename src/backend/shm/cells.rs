@@ -33,7 +33,7 @@ const GROUPS: u16 = CELLS / GROUP;
 const LOOKS: u16 = 2;
 
 /// Bytes before the cells: their words.
-const HEADER: usize = 4096;
+const HEADER: usize = sync::size(4096, 64);
 /// Bytes from one pool to the next: whole pages.
 pub(super) const STRIDE: usize = (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
 
