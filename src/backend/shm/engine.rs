@@ -122,9 +122,10 @@ pub(super) struct Help {
     pub(super) first: usize,
     /// … and read them up to here.
     pub(super) next: usize,
-    /// Records of the sender's when it last looked, and fruitless looks since.
+    /// Records of the sender's when it last looked, fruitless looks since, and when it began to watch the clock.
     pub(super) seen: u64,
     pub(super) quiet: u32,
+    pub(super) since_ns: u64,
 }
 
 impl Taken {
@@ -346,7 +347,7 @@ impl Engine {
         let readable = offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let want = usize::try_from(offer.size).unwrap_or(usize::MAX).min(receive.into.len());
-        let help = Help { from: want, first: want, next: want, seen: 0, quiet: 0 };
+        let help = Help { from: want, first: want, next: want, seen: 0, quiet: 0, since_ns: 0 };
         let mut taken = Taken { source, word, offer, have: 0, want, answer: Answer::None, help };
         if want == 0 {
             taken.answer = Answer::Finish;

@@ -9,9 +9,13 @@ use super::segment::State;
 use super::streaming::{PIECE, pieces_of};
 use crate::runtime::backend::OpId;
 use crate::sys::buf::Region;
+use crate::sys::clock::now_ns;
 
-/// Fruitless looks before a receiver takes pieces: longer than a sender that is there needs for a piece.
-const PATIENCE: u32 = 150;
+/// Fruitless looks before a receiver looks at the clock: a sender that is there needs less for a piece.
+const LOOKS: u32 = 32;
+/// Time without a record of the sender's before a receiver takes pieces. With more ranks than processors one look
+/// may last that long, as the processor is offered to others in between.
+const PATIENCE_NS: u64 = 20_000;
 /// Bytes taken at a time: the sender, if it comes back, waits no longer than for these.
 const STEP: usize = 256 << 10;
 /// Such steps in one round.
@@ -56,12 +60,17 @@ impl Engine {
                 (taken.help.seen, taken.help.quiet) = (consumer.count(), 0);
                 return Looked::Waits;
             }
-            taken.help.quiet += 1;
-            if taken.help.quiet <= PATIENCE {
+            taken.help.quiet = taken.help.quiet.saturating_add(1);
+            if taken.help.quiet < LOOKS {
                 return Looked::Waits;
             }
-            // From now on each round, until the sender is back.
-            taken.help.quiet = PATIENCE;
+            let now = now_ns();
+            if taken.help.quiet == LOOKS {
+                taken.help.since_ns = now;
+            }
+            if now.saturating_sub(taken.help.since_ns) < PATIENCE_NS {
+                return Looked::Waits;
+            }
             let most = pieces_of(STEP);
             let Some(pieces) = consumer.offers.take_pieces(taken.offer.claim, most) else {
                 // The last ones are the sender's.
