@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Bytes of a cell. docs/explanation/large-messages.md has what was measured.
 pub(super) const CELL: usize = sync::size(16 << 10, 64);
 /// Cells of a rank.
-pub(super) const CELLS: u16 = sync::size(64, 2) as u16;
+pub(super) const CELLS: u16 = sync::size(48, 2) as u16;
 /// Cells whose words share a line.
 const GROUP: u16 = sync::size(8, 2) as u16;
 const GROUPS: u16 = CELLS / GROUP;
@@ -127,7 +127,7 @@ impl Pool {
     /// Copies bytes into a cell that was taken.
     pub(super) fn fill(&self, cell: u16, bytes: Region) {
         if let Some(into) = self.place.part(cell, bytes.len()) {
-            into.copy_from(bytes);
+            into.copy_across(bytes);
         }
     }
 

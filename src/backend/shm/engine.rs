@@ -318,7 +318,12 @@ impl Engine {
 
     pub(super) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
         if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
-            into.copy_from(data);
+            // A rank may receive into what it sends to itself.
+            if source == self.rank {
+                into.copy_from(data)
+            } else {
+                into.copy_across(data)
+            }
             let size = data.len() as u64;
             self.finish(id, done(source, fitting(size, into), word, size));
         }

@@ -181,14 +181,14 @@ impl Engine {
             long.have += bytes.len();
             let is_last = long.have >= long.size;
             match &long.into {
-                Into::Kept(memory, _) => memory.region().part(at, bytes.len()).copy_from(bytes),
+                Into::Kept(memory, _) => memory.region().part(at, bytes.len()).copy_across(bytes),
                 Into::Taken(id) => {
                     let id = *id;
                     self.accept_piece(source, id, bytes);
                 }
                 Into::Posted(id) => {
                     if let Some(Operation::Receive(receive)) = self.operations.get(*id) {
-                        receive.into.part(at, bytes.len()).copy_from(bytes);
+                        receive.into.part(at, bytes.len()).copy_across(bytes);
                     }
                 }
             }
@@ -267,7 +267,7 @@ impl Engine {
             return;
         }
         let room = taken.help.first.saturating_sub(taken.have);
-        receive.into.part(taken.have, room).copy_from(bytes);
+        receive.into.part(taken.have, room).copy_across(bytes);
         taken.have += bytes.len().min(room);
         if taken.is_complete() {
             self.end_pieces(id);

@@ -245,7 +245,7 @@ impl Producer {
         }
         let Some((start, end)) = self.room_for(bytes.len()) else { return false };
         self.filled = end;
-        self.ring.bytes.region().part(place(start), bytes.len()).copy_from(bytes);
+        self.ring.bytes.region().part(place(start), bytes.len()).copy_across(bytes);
         self.ring.put(slot_of(self.tail) + WORDS, self.filled);
         self.publish(kind, bytes.len() as u64, key);
         true
