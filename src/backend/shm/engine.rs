@@ -73,6 +73,17 @@ pub(super) enum Operation {
     Done(Done),
 }
 
+impl Operation {
+    /// Whether its message is on its way, piece by piece.
+    pub(super) fn is_in_pieces(&self) -> bool {
+        match self {
+            Operation::Send(send) => matches!(send.stage, SendStage::Streaming { .. }),
+            Operation::Receive(receive) => receive.taken.is_some(),
+            _ => false,
+        }
+    }
+}
+
 pub(super) struct Send {
     pub(super) dest: usize,
     pub(super) word: u64,
@@ -419,8 +430,8 @@ impl Engine {
 
     // ---- progress ----
 
-    /// Moves everything on that can move.
-    pub(super) fn progress(&mut self) {
+    /// Moves everything on that can move; whether something did.
+    pub(super) fn progress(&mut self) -> bool {
         self.settle_changes();
         self.find_rings();
         let mut moved = false;
@@ -431,6 +442,7 @@ impl Engine {
         moved |= self.help_on();
         moved |= self.write_on();
         self.note_idle(moved);
+        moved
     }
 
     /// Looks for senders that have opened their ring to us.
