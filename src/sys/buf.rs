@@ -61,7 +61,7 @@ impl std::fmt::Debug for Addr {
 
 /// Bytes from which on the processor's string instruction is as fast as a loop or faster, near and far.
 #[cfg(target_arch = "x86_64")]
-const STRING_FROM: usize = 2048;
+const STRING_FROM: usize = 4096;
 
 /// A range of bytes that its maker promised to keep valid while the operation it was given to runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
