@@ -71,7 +71,7 @@ impl std::error::Error for Error {}
 /// calls that do not fail.
 macro_rules! fail {
     ($status:ident, $($text:tt)+) => {
-        Err($crate::error::rare(|| {
+        Err($crate::error::rare(move || {
             $crate::error::Error::new($crate::abi::status::$status, format!($($text)+))
         }))
     };

@@ -59,20 +59,24 @@ impl<P: PartialEq, U> Matcher<P, U> {
         Matcher { sources: Sparse::new(ranks), posted_any: VecDeque::new(), next: 0 }
     }
 
+    #[inline]
     fn queues(&self, source: i32) -> Option<&Queues<P, U>> {
         self.sources.get(usize::try_from(source).ok()?)
     }
 
+    #[inline]
     fn queues_mut(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
         self.sources.get_mut(usize::try_from(source).ok()?)
     }
 
     /// The queues of a source that has something now.
+    #[inline]
     fn make_queues(&mut self, source: i32) -> Option<&mut Queues<P, U>> {
         self.sources.make(usize::try_from(source).ok()?)
     }
 
     /// The receives that name this source (or any); `None`: there never were any.
+    #[inline]
     fn posted_mut(&mut self, source: i32) -> Option<&mut VecDeque<Posted<P>>> {
         match source {
             DTL_ANY_SOURCE => Some(&mut self.posted_any),
@@ -80,23 +84,27 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
+    #[inline]
     fn serial(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
     /// Queues a receive; ask [`Matcher::take_unexpected`] first.
+    #[inline]
     pub fn post(&mut self, select: Selector, what: P) {
         let posted = self.place(select, what);
         self.put(posted);
     }
 
     /// Gives a receive its place in the order, without queueing it.
+    #[inline]
     pub fn place(&mut self, select: Selector, what: P) -> Posted<P> {
         Posted { serial: self.serial(), select, what }
     }
 
     /// Queues a receive at the place that it was given; ask [`Matcher::take_unexpected`] first.
+    #[inline]
     pub fn put(&mut self, posted: Posted<P>) {
         let queue = match posted.select.source {
             DTL_ANY_SOURCE => Some(&mut self.posted_any),
@@ -112,10 +120,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Where the first receive that takes this message is.
+    #[inline]
     fn find_posted(&self, source: i32, word: u64) -> Option<(bool, usize)> {
         let first = |queue: &VecDeque<Posted<P>>| {
-            let found = queue.iter().enumerate().find(|(_, posted)| posted.select.takes(source, word));
-            found.map(|(index, posted)| (posted.serial, index))
+            let front = queue.front()?;
+            if front.select.takes(source, word) {
+                return Some((front.serial, 0));
+            }
+            later_posted(queue, source, word)
         };
         let named = self.queues(source).and_then(|queues| first(&queues.posted));
         match (named, first(&self.posted_any)) {
@@ -126,6 +138,14 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
+    /// Whether there is neither a receive that a message of this source may belong to, nor a message of it.
+    #[inline]
+    #[must_use]
+    pub fn is_idle(&self, source: i32) -> bool {
+        let is_empty = |queues: &Queues<P, U>| queues.posted.is_empty() && queues.unexpected.is_empty();
+        self.posted_any.is_empty() && self.queues(source).is_none_or(is_empty)
+    }
+
     /// Whether a receive waits for this message.
     #[must_use]
     pub fn is_wanted(&self, source: i32, word: u64) -> bool {
@@ -133,11 +153,13 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Takes the receive that this message belongs to.
+    #[inline]
     pub fn take_posted(&mut self, source: i32, word: u64) -> Option<P> {
         self.take_placed(source, word).map(|posted| posted.what)
     }
 
     /// The same with its place, to [`Matcher::put`] it back if the message does not come after all.
+    #[inline]
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<Posted<P>> {
         let (any, index) = self.find_posted(source, word)?;
         take(self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?, index)
@@ -152,6 +174,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Where the message that this receive gets is: the first that arrived among those it takes.
+    #[inline]
     fn find_unexpected(&self, select: &Selector) -> Option<(i32, usize)> {
         let first = |queues: &Queues<P, U>| {
             let queue = &queues.unexpected;
@@ -174,6 +197,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Takes the message that this receive gets.
+    #[inline]
     pub fn take_unexpected(&mut self, select: &Selector) -> Option<Message<U>> {
         let (source, index) = self.find_unexpected(select)?;
         take(&mut self.queues_mut(source)?.unexpected, index)
@@ -209,7 +233,15 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 }
 
+/// The first receive that takes this message, and its serial number, where it is not the first of all.
+#[inline(never)]
+fn later_posted<P>(queue: &VecDeque<Posted<P>>, source: i32, word: u64) -> Option<(u64, usize)> {
+    let found = queue.iter().enumerate().find(|(_, posted)| posted.select.takes(source, word));
+    found.map(|(index, posted)| (posted.serial, index))
+}
+
 /// Takes one out of a queue: mostly the first.
+#[inline]
 fn take<T>(queue: &mut VecDeque<T>, index: usize) -> Option<T> {
     if index == 0 { queue.pop_front() } else { queue.remove(index) }
 }

@@ -25,6 +25,7 @@ impl<T> Operations<T> {
     }
 
     /// Adds an operation.
+    #[inline(always)]
     pub fn add(&mut self, what: T) -> Result<OpId> {
         if let Some(index) = self.free.pop() {
             if let Some(slot) = self.slots.get_mut(index as usize) {
@@ -32,6 +33,11 @@ impl<T> Operations<T> {
                 return Ok(id_of(index, slot.generation));
             }
         }
+        self.grow(what)
+    }
+
+    #[cold]
+    fn grow(&mut self, what: T) -> Result<OpId> {
         let grown = self.slots.try_reserve(1).and_then(|()| self.free.try_reserve(self.slots.len() + 1));
         let (Ok(()), Ok(index)) = (grown, u32::try_from(self.slots.len())) else {
             return fail!(
@@ -60,6 +66,7 @@ impl<T> Operations<T> {
     }
 
     /// Ends an operation; its id is stale from now on.
+    #[inline]
     pub fn remove(&mut self, id: OpId) -> Option<T> {
         let index = index_of(id);
         let slot = self.slots.get_mut(index).filter(|slot| slot.generation == generation_of(id))?;

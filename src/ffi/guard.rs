@@ -43,16 +43,34 @@ extern "C" fn afterwards() -> dtl_status_t {
     })
 }
 
+/// Inside, once the library lets calls pass; else the status of the refusal.
+#[inline(always)]
+fn enter() -> std::result::Result<Guard, dtl_status_t> {
+    let inside = epoch::enter();
+    if lifecycle::is_open() { Ok(inside) } else { admit(inside) }
+}
+
+#[cold]
+fn admit(inside: Guard) -> std::result::Result<Guard, dtl_status_t> {
+    match lifecycle::admit(super::host::builtin) {
+        Ok(()) => Ok(inside),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Runs an entry's work inside.
+#[inline(always)]
+fn run(work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
+    match enter() {
+        Ok(inside) => finish(catch_unwind(AssertUnwindSafe(|| work(inside)))),
+        Err(status) => status,
+    }
+}
+
 /// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.
 #[inline]
 pub(super) fn call(body: impl FnOnce(&Guard) -> Result<()>) -> dtl_status_t {
-    let inside = epoch::enter();
-    if !lifecycle::is_open() {
-        if let Err(error) = lifecycle::admit(super::host::builtin) {
-            return failed(error);
-        }
-    }
-    finish(catch_unwind(AssertUnwindSafe(|| body(&inside))))
+    run(|inside| body(&inside))
 }
 
 /// An entry that may wait: `pin` looks handles up inside the epoch, `body` runs outside of it.
@@ -61,42 +79,28 @@ pub(super) fn wait<P>(
     pin: impl FnOnce(&Guard) -> Result<P>,
     body: impl FnOnce(P) -> Result<()>,
 ) -> dtl_status_t {
-    let inside = epoch::enter();
-    if !lifecycle::is_open() {
-        if let Err(error) = lifecycle::admit(super::host::builtin) {
-            return failed(error);
-        }
-    }
-    finish(catch_unwind(AssertUnwindSafe(|| {
+    run(|inside| {
         let pinned = pin(&inside)?;
         let _waiting = inside.into_blocking();
         body(pinned)
-    })))
+    })
 }
 
-/// An entry that waits only if an attempt inside the epoch does not succeed.
+/// An entry that waits only if an attempt inside the epoch is not successful. Both write to `told`.
 #[inline]
 pub(super) fn try_or_wait<T>(
-    attempt: impl FnOnce(&Guard) -> Result<Option<T>>,
-    wait: impl FnOnce() -> Result<T>,
+    mut told: T,
+    attempt: impl FnOnce(&Guard, &mut T) -> Result<bool>,
+    wait: impl FnOnce(&mut T) -> Result<()>,
     finish_with: impl FnOnce(T) -> Result<()>,
 ) -> dtl_status_t {
-    let inside = epoch::enter();
-    if !lifecycle::is_open() {
-        if let Err(error) = lifecycle::admit(super::host::builtin) {
-            return failed(error);
+    run(|inside| {
+        if !attempt(&inside, &mut told)? {
+            let _waiting = inside.into_blocking();
+            wait(&mut told)?;
         }
-    }
-    finish(catch_unwind(AssertUnwindSafe(|| {
-        let done = match attempt(&inside)? {
-            Some(done) => done,
-            None => {
-                let _waiting = inside.into_blocking();
-                wait()?
-            }
-        };
-        finish_with(done)
-    })))
+        finish_with(told)
+    })
 }
 
 /// An entry that may wait, on one object: `hold` takes it out of the epoch without sharing it.
@@ -105,13 +109,7 @@ pub(super) fn hold<T>(
     hold: impl FnOnce(Guard) -> Result<Held<T>>,
     body: impl FnOnce(&T) -> Result<()>,
 ) -> dtl_status_t {
-    let inside = epoch::enter();
-    if !lifecycle::is_open() {
-        if let Err(error) = lifecycle::admit(super::host::builtin) {
-            return failed(error);
-        }
-    }
-    finish(catch_unwind(AssertUnwindSafe(|| body(&*hold(inside)?))))
+    run(|inside| body(&*hold(inside)?))
 }
 
 /// An entry that works in every state of the library (init, finalize, log).

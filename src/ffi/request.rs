@@ -28,8 +28,9 @@ pub unsafe extern "C" fn dtl_request_wait(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::try_or_wait(
-        |inside| wait::test(inside, request),
-        || wait::wait_on(request, timeout_ns),
+        wait::untold(),
+        |inside, told| wait::test(inside, request, told),
+        |told| wait::wait_on(request, timeout_ns, told),
         |(done, result)| {
             put_info(info, &done)?;
             result
@@ -50,9 +51,13 @@ pub unsafe extern "C" fn dtl_request_test(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out_done = Out::new(out_done, "out_done")?;
-        let outcome = wait::test(inside, request)?;
-        out_done.set(i32::from(outcome.is_some()));
-        let Some((done, result)) = outcome else { return Ok(()) };
+        let mut told = wait::untold();
+        let is_over = wait::test(inside, request, &mut told)?;
+        out_done.set(i32::from(is_over));
+        if !is_over {
+            return Ok(());
+        }
+        let (done, result) = told;
         put_info(info, &done)?;
         result
     })

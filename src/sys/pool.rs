@@ -35,7 +35,8 @@ struct Slot<T> {
     object: UnsafeCell<Option<T>>,
 }
 
-/// The table.
+/// The table. A look-up reads its first line of the cache only.
+#[repr(C, align(64))]
 pub struct Pool<T> {
     tag: u8,
     chunks: [AtomicPtr<[Slot<T>; CHUNK]>; CHUNKS],
@@ -184,14 +185,15 @@ impl<T: Send + 'static> Pool<T> {
         (slot.word.load(Ordering::Relaxed) == word).then_some((index, word, slot))
     }
 
-    /// Puts an object under a fresh handle; gives it back if there is none left.
+    /// Puts an object under a fresh handle. It is made in its place: built elsewhere and copied, it would cost
+    /// as much as the rest. `Err`: none is left, and it was not made.
     #[inline(always)]
-    pub fn put(&'static self, object: T) -> Result<u64, T> {
-        let Some(index) = self.pop().or_else(|| self.fresh()) else { return Err(object) };
-        let Some(slot) = self.slot(index) else { return Err(object) };
+    pub fn put<F: FnOnce() -> T>(&'static self, make: F) -> Result<u64, F> {
+        let Some(index) = self.pop().or_else(|| self.fresh()) else { return Err(make) };
+        let Some(slot) = self.slot(index) else { return Err(make) };
         let place = slot.object.get();
         // SAFETY: the slot is in no list, and nobody has a handle of its next generation yet: it is ours alone.
-        unsafe { place.write(Some(object)) };
+        unsafe { place.write(Some(make())) };
         let generation = (slot.word.load(Ordering::Relaxed) >> 1) + 1;
         slot.word.store(generation << 1 | 1, Ordering::Release);
         Ok(encode(self.tag, index, generation))
@@ -292,13 +294,13 @@ mod tests {
     fn a_handle_dies_with_its_object() {
         static POOL: Pool<u64> = Pool::new(5);
         let pool = &POOL;
-        let handle = pool.put(7).unwrap();
+        let handle = pool.put(|| 7).ok().unwrap();
         assert_eq!(pool.with(handle, |n| Then::Keep(*n)), Some(7));
         assert!(pool.is_live(handle) && !pool.is_live(handle ^ 1 << 56));
         assert_eq!(pool.with(handle, |n| Then::End(*n)), Some(7));
         assert!(!pool.is_live(handle));
         assert_eq!(pool.with(handle, |n| Then::Keep(*n)), None);
-        let again = pool.put(8).unwrap();
+        let again = pool.put(|| 8).ok().unwrap();
         assert_ne!(again, handle);
         assert_eq!(pool.try_with(handle, |n| Then::Keep(*n)), Tried::Stale);
         assert_eq!(pool.try_with(again, |n| Then::Keep(*n)), Tried::Kept(8));
@@ -316,8 +318,8 @@ mod tests {
                 }
             }
         }
-        let other = POOL.put(Ends(None)).ok().unwrap();
-        let handle = POOL.put(Ends(Some(other))).ok().unwrap();
+        let other = POOL.put(|| Ends(None)).ok().unwrap();
+        let handle = POOL.put(|| Ends(Some(other))).ok().unwrap();
         let busy = POOL
             .with(handle, |_| Then::Keep(matches!(POOL.try_with(handle, |_| Then::Keep(())), Tried::Busy)));
         assert_eq!(busy, Some(true));
@@ -333,7 +335,7 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..5000 {
                         let number = thread << 32 | round;
-                        let handle = POOL.put(number).unwrap();
+                        let handle = POOL.put(|| number).ok().unwrap();
                         assert_eq!(POOL.with(handle, |n| Then::End(*n)), Some(number));
                     }
                 });

@@ -32,7 +32,8 @@ struct Free {
     live: usize,
 }
 
-/// Objects of one type under their handles.
+/// Objects of one type under their handles. A look-up reads its first line of the cache only.
+#[repr(C, align(64))]
 pub struct Table<T> {
     tag: u8,
     reserved: usize,

@@ -13,25 +13,30 @@ use std::ffi::{CStr, CString, c_int, c_void};
 const NUMBERS: usize = 32;
 
 /// The constants.
+#[repr(C)]
 pub struct Constants {
+    /// MPI_BYTE.
+    pub byte: Handle,
+    /// MPI_REQUEST_NULL.
+    pub request_null: Handle,
+    /// MPI_ANY_SOURCE.
+    pub any_source: c_int,
+    /// MPI_ANY_TAG.
+    pub any_tag: c_int,
+    /// Where MPI_SOURCE is in a status.
+    pub status_source: usize,
+    /// Where MPI_TAG is in a status.
+    pub status_tag: usize,
     /// MPI_COMM_WORLD.
     pub comm_world: Handle,
     /// MPI_COMM_SELF.
     pub comm_self: Handle,
     /// MPI_COMM_NULL.
     pub comm_null: Handle,
-    /// MPI_REQUEST_NULL.
-    pub request_null: Handle,
     /// MPI_INFO_NULL.
     pub info_null: Handle,
-    /// MPI_BYTE.
-    pub byte: Handle,
     /// MPI_INT.
     pub int: Handle,
-    /// MPI_ANY_SOURCE.
-    pub any_source: c_int,
-    /// MPI_ANY_TAG.
-    pub any_tag: c_int,
     /// MPI_COMM_TYPE_SHARED.
     pub comm_type_shared: c_int,
     /// MPI_TAG_UB, the attribute's key.
@@ -58,10 +63,6 @@ pub struct Constants {
     pub err_proc_failed: c_int,
     /// MPIX_ERR_PROC_FAILED_PENDING; [`abi::ABSENT`] where there is none.
     pub err_proc_failed_pending: c_int,
-    /// Where MPI_SOURCE is in a status.
-    pub status_source: usize,
-    /// Where MPI_TAG is in a status.
-    pub status_tag: usize,
     /// Size of a handle in memory.
     pub handle_size: usize,
     datatypes: [Option<Handle>; NUMBERS],

@@ -135,6 +135,7 @@ macro_rules! functions {
         optional { $($maybe:ident($($maybe_type:ident),*) -> $maybe_result:ident;)+ }
     ) => {
         /// The functions. Those in `Option` are newer than MPI-3, or not in every library.
+        #[repr(C)]
         #[derive(Clone, Copy)]
         #[allow(missing_docs, reason = "named and specified by the MPI standard")]
         #[allow(non_snake_case, reason = "MPI's own names, so that nobody has to translate")]
@@ -192,6 +193,13 @@ fn c_name(text: &'static str) -> &'static CStr {
 
 functions! {
     required {
+        // what every message needs: in one line of the cache
+        MPI_Send(In, Int, Datatype, Int, Int, Comm) -> Int;
+        MPI_Recv(Out, Int, Datatype, Int, Int, Comm, StatusOut) -> Int;
+        MPI_Isend(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Irecv(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
+        MPI_Test(RequestOut, IntOut, StatusOut) -> Int;
+
         // start, end, questions
         MPI_Initialized(IntOut) -> Int;
         MPI_Finalized(IntOut) -> Int;
@@ -219,20 +227,15 @@ functions! {
         MPI_Group_incl(Group, Int, Ints, GroupOut) -> Int;
         MPI_Group_free(GroupOut) -> Int;
 
-        // messages
-        MPI_Send(In, Int, Datatype, Int, Int, Comm) -> Int;
+        // other messages
         MPI_Ssend(In, Int, Datatype, Int, Int, Comm) -> Int;
-        MPI_Isend(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Issend(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
-        MPI_Recv(Out, Int, Datatype, Int, Int, Comm, StatusOut) -> Int;
-        MPI_Irecv(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Send_init(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Recv_init(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Start(RequestOut) -> Int;
         MPI_Iprobe(Int, Int, Comm, IntOut, StatusOut) -> Int;
         MPI_Improbe(Int, Int, Comm, IntOut, MessageOut, StatusOut) -> Int;
         MPI_Imrecv(Out, Int, Datatype, MessageOut, RequestOut) -> Int;
-        MPI_Test(RequestOut, IntOut, StatusOut) -> Int;
         MPI_Cancel(RequestOut) -> Int;
         MPI_Test_cancelled(StatusIn, IntOut) -> Int;
         MPI_Request_free(RequestOut) -> Int;

@@ -20,14 +20,36 @@ pub(super) fn start_send(
     tag: c_int,
     mode: SendMode,
 ) -> Result<Handle> {
-    let (at, mut request, byte) = (data.addr().ptr().cast_const(), 0, mpi.k.byte);
+    if data.len() > LARGE {
+        return start_large_send(mpi, comm, data, dest, tag, mode);
+    }
+    let (at, count, mut request) = (data.addr().ptr().cast_const(), data.len() as c_int, 0);
+    let start = match mode {
+        SendMode::Synchronous => mpi.call.MPI_Issend,
+        SendMode::Standard | SendMode::Notice => mpi.call.MPI_Isend,
+    };
+    // SAFETY: the region stays valid until the request is over, by this function's contract.
+    let code = unsafe { start(at, count, mpi.k.byte, dest, tag, comm, &raw mut request) };
+    mpi.check("MPI_Isend", code).map(|()| request)
+}
+
+#[cold]
+fn start_large_send(
+    mpi: &Mpi,
+    comm: Handle,
+    data: Region,
+    dest: c_int,
+    tag: c_int,
+    mode: SendMode,
+) -> Result<Handle> {
+    let (at, mut request) = (data.addr().ptr().cast_const(), 0);
     let (start, start_large) = match mode {
         SendMode::Synchronous => (mpi.call.MPI_Issend, mpi.call.MPI_Issend_c),
         SendMode::Standard | SendMode::Notice => (mpi.call.MPI_Isend, mpi.call.MPI_Isend_c),
     };
-    if let Some(start) = start_large.filter(|_| data.len() > LARGE) {
-        // SAFETY: the region stays valid until the request is over, by this function's contract.
-        let code = unsafe { start(at, data.len() as Count, byte, dest, tag, comm, &raw mut request) };
+    if let Some(start) = start_large {
+        // SAFETY: the region stays valid until the request is over, by the contract of `start_send`.
+        let code = unsafe { start(at, data.len() as Count, mpi.k.byte, dest, tag, comm, &raw mut request) };
         return mpi.check("MPI_Isend_c", code).map(|()| request);
     }
     let bytes = Bytes::of(mpi, data.len())?;
@@ -40,10 +62,22 @@ pub(super) fn start_send(
 /// Starts a receive into a region that stays valid until the request is over. In a turn.
 #[inline(always)]
 pub(super) fn start_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, tag: c_int) -> Result<Handle> {
-    let (at, mut request, byte) = (data.addr().ptr(), 0, mpi.k.byte);
-    if let Some(start) = mpi.call.MPI_Irecv_c.filter(|_| data.len() > LARGE) {
-        // SAFETY: the region stays valid until the request is over, by this function's contract.
-        let code = unsafe { start(at, data.len() as Count, byte, source, tag, comm, &raw mut request) };
+    if data.len() > LARGE {
+        return start_large_recv(mpi, comm, data, source, tag);
+    }
+    let (at, count, mut request) = (data.addr().ptr(), data.len() as c_int, 0);
+    // SAFETY: the region stays valid until the request is over, by this function's contract.
+    let code = unsafe { (mpi.call.MPI_Irecv)(at, count, mpi.k.byte, source, tag, comm, &raw mut request) };
+    mpi.check("MPI_Irecv", code).map(|()| request)
+}
+
+#[cold]
+fn start_large_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, tag: c_int) -> Result<Handle> {
+    let (at, mut request) = (data.addr().ptr(), 0);
+    if let Some(start) = mpi.call.MPI_Irecv_c {
+        let count = data.len() as Count;
+        // SAFETY: the region stays valid until the request is over, by the contract of `start_recv`.
+        let code = unsafe { start(at, count, mpi.k.byte, source, tag, comm, &raw mut request) };
         return mpi.check("MPI_Irecv_c", code).map(|()| request);
     }
     let bytes = Bytes::of(mpi, data.len())?;

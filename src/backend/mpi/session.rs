@@ -22,12 +22,17 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// The MPI of this process.
+/// The MPI of this process. What every message needs stands first, here and in what this consists of.
+#[repr(C)]
 pub struct Mpi {
-    /// Its functions. Call them between [`Mpi::enter`] and the drop of what that gives.
-    pub call: Functions,
+    /// One of the words below.
+    state: AtomicU32,
+    /// The word that told the level, which the end does not change.
+    level: AtomicU32,
     /// Its constants.
     pub k: Constants,
+    /// Its functions. Call them between [`Mpi::enter`] and the drop of what that gives.
+    pub call: Functions,
     /// Its binary interface.
     pub family: Family,
     /// The library's file.
@@ -36,10 +41,6 @@ pub struct Mpi {
     pub version: String,
     /// The same in short, for descriptions.
     pub name: String,
-    /// One of the words below.
-    state: AtomicU32,
-    /// The word that told the level, which the end does not change.
-    level: AtomicU32,
     /// Whether it was initialised here.
     is_ours: AtomicBool,
     /// The process in which it was found running.

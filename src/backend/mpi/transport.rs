@@ -16,7 +16,6 @@ use super::odd::{Odd, Oddities};
 use super::persistent;
 use super::session::{Hold, Mpi, OVER_TEXT};
 use super::status::Counter;
-
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
 use crate::error::{Result, fail};
@@ -37,23 +36,24 @@ thread_local! {
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// One communicator.
+/// One communicator. What every message needs stands first, in one line of the cache.
+#[repr(C, align(64))]
 pub(super) struct Endpoint {
     pub(super) mpi: &'static Mpi,
     /// Of the program's messages, and of MPI's own collectives.
     pub(super) user: Handle,
     /// Of the library's messages.
     inner: Handle,
-    /// Whether `user` is ours to free.
-    owns_user: bool,
-    rank: c_int,
-    pub(super) size: c_int,
-    counter: Counter,
     /// Highest tag that this MPI takes.
     tag_limit: c_int,
+    rank: c_int,
+    counter: Counter,
+    pub(super) odd: Oddities,
+    pub(super) size: c_int,
+    /// Whether `user` is ours to free.
+    owns_user: bool,
     is_one_node: bool,
     is_intel: bool,
-    pub(super) odd: Oddities,
     /// Probed messages that were taken, with their sizes.
     taken: Mutex<Vec<(Handle, u64)>>,
     /// Last: MPI that the library started ends with the last of them.
@@ -114,7 +114,7 @@ impl Endpoint {
     pub(super) fn place(&self, word: u64) -> Result<(Handle, c_int)> {
         let tag = (word & DTL_TAG_MAX as u64) as c_int;
         // As many bits as every tag has.
-        let mask = (1 << (31 - self.tag_limit.saturating_add(1).leading_zeros())) - 1;
+        let mask = || (1 << (31 - self.tag_limit.saturating_add(1).leading_zeros())) - 1;
         match word >> 28 & 0xF {
             USER if tag <= self.tag_limit => Ok((self.user, tag)),
             USER => fail!(
@@ -124,9 +124,9 @@ impl Endpoint {
                 self.tag_limit
             ),
             // The three kinds of messages of the library's share a communicator: odd tags, 0, and every fourth.
-            COLLECTIVE => Ok((self.inner, (tag & mask >> 1) << 1 | 1)),
+            COLLECTIVE => Ok((self.inner, (tag & mask() >> 1) << 1 | 1)),
             SERVICE => Ok((self.inner, 0)),
-            _ => Ok((self.inner, (tag & mask >> 2) << 2 | 2)),
+            _ => Ok((self.inner, (tag & mask() >> 2) << 2 | 2)),
         }
     }
 

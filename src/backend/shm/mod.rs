@@ -12,6 +12,7 @@ mod helping;
 mod identity;
 mod liveness;
 mod peer;
+mod prompt;
 mod reading;
 mod ring;
 mod segment;

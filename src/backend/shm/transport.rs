@@ -9,7 +9,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
-use crate::sys::lock::Mutex;
+use crate::sys::lock::{Mutex, SpinLock};
 use std::sync::Arc;
 
 /// Holds which process opened; a fork wipes it, so a child's copy of a communicator knows that it is
@@ -24,7 +24,7 @@ const OPENER_BIT: u32 = 1 << 31;
 
 /// See the module's text.
 pub(super) struct Endpoint {
-    engine: Mutex<Open>,
+    engine: SpinLock<Open>,
     rank: i32,
     size: i32,
     description: String,
@@ -59,7 +59,7 @@ impl Endpoint {
     ) -> Self {
         let number = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
         let (rank, size) = (number(engine.rank), number(engine.peers.len()));
-        let engine = Mutex::new(Open { engine, claim: Some(claim) });
+        let engine = SpinLock::new(Open { engine, claim: Some(claim) });
         Endpoint { engine, rank, size, description, opener, _probe: probe }
     }
 
@@ -99,6 +99,11 @@ impl Transport for Endpoint {
             true => Ok(None),
             false => engine.isend(data, dest, word, mode).map(Some),
         })
+    }
+
+    #[inline]
+    fn recv_at_once(&self, data: Region, select: Selector) -> Result<Option<Done>> {
+        self.with(|engine| Ok(engine.receive_at_once(data, &select)))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {

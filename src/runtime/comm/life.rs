@@ -22,14 +22,6 @@ pub(super) enum Standing {
     Over,
 }
 
-/// What who asks hears.
-pub(super) enum Heard<O> {
-    AtRest,
-    Active,
-    /// It was over and rests now: nobody else hears of it.
-    Over(O),
-}
-
 impl<A, O> Life<A, O> {
     /// Starts what is at rest; `None` = it is not. If `begin` fails, it rests on.
     pub(super) fn start<E>(&mut self, begin: impl FnOnce() -> Result<A, E>) -> Option<Result<(), E>> {
@@ -58,20 +50,22 @@ impl<A, O> Life<A, O> {
         Ok(Standing::Over)
     }
 
-    /// The same, and takes the outcome.
-    #[inline]
+    /// The same, and tells the outcome of one that is over: it rests now, and nobody else hears of it.
+    #[inline(always)]
     pub(super) fn hear<E>(
         &mut self,
+        told: &mut O,
         poll: impl FnOnce(&mut A) -> Result<Option<O>, E>,
-    ) -> Result<Heard<O>, E> {
+    ) -> Result<Standing, E> {
         let outcome = match self {
-            Life::AtRest => return Ok(Heard::AtRest),
+            Life::AtRest => return Ok(Standing::AtRest),
             Life::Over(_) => self.take_outcome(),
             Life::Active(operation) => poll(operation)?,
         };
-        let Some(outcome) = outcome else { return Ok(Heard::Active) };
+        let Some(outcome) = outcome else { return Ok(Standing::Active) };
         *self = Life::AtRest;
-        Ok(Heard::Over(outcome))
+        *told = outcome;
+        Ok(Standing::Over)
     }
 
     /// The outcome, if it is over; whoever takes it is the one to hear of it. Then it rests.

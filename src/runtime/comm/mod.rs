@@ -59,20 +59,22 @@ const OPEN: u8 = 0;
 const CLOSED: u8 = 1;
 const REVOKED: u8 = 2;
 
-/// A communicator.
+/// A communicator. What every message needs stands first and together: two lines of the cache, fetched as a pair.
+#[repr(C, align(128))]
 pub struct Comm {
     /// Its own; 0 until it has one.
     handle: AtomicU64,
     link: Arc<Link>,
     context: u32,
+    size: i32,
+    rank: i32,
+    state: AtomicU8,
+    recorder: recorder::Recorder,
     /// `None`: all ranks of the link, in their order.
     members: Option<Members>,
+    timeout_ns: u64,
     /// The ranks by node, where that makes collectives faster.
     levels: Option<Levels>,
-    rank: i32,
-    size: i32,
-    timeout_ns: u64,
-    state: AtomicU8,
     /// Why collectives are refused, once one has failed.
     broken: Mutex<Option<String>>,
     is_broken: AtomicBool,
@@ -82,7 +84,6 @@ pub struct Comm {
     in_collective: AtomicBool,
     /// Step lists for reuse.
     spare: Mutex<Vec<schedule::Schedule>>,
-    recorder: recorder::Recorder,
     reports: report::Reports,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
     chosen: [AtomicU32; recorder::KINDS.len()],
@@ -104,18 +105,18 @@ impl Comm {
             handle: AtomicU64::new(0),
             link,
             context,
-            members,
-            levels: None,
-            rank,
             size,
-            timeout_ns,
+            rank,
             state: AtomicU8::new(OPEN),
+            recorder: recorder::Recorder::new(),
+            members,
+            timeout_ns,
+            levels: None,
             broken: Mutex::new(None),
             is_broken: AtomicBool::new(false),
             sequence: AtomicU32::new(0),
             in_collective: AtomicBool::new(false),
             spare: Mutex::new(Vec::new()),
-            recorder: recorder::Recorder::new(),
             reports: report::Reports::default(),
             chosen: [const { AtomicU32::new(0) }; recorder::KINDS.len()],
             attributes: attribute::Attributes::default(),

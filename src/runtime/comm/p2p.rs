@@ -80,19 +80,29 @@ impl Comm {
         Some(done.map(|done| self.inner(done)))
     }
 
+    #[inline(always)]
+    fn recv_at_once(&self, data: Region, source: i32, tag: i32) -> Result<Option<Done>> {
+        if source < 0 {
+            return Ok(None);
+        }
+        let done = self.link.transport.recv_at_once(data, self.selector(Class::User, source, tag))?;
+        Ok(done.map(|done| self.inner(done)))
+    }
+
     /// Asks after an operation, making progress.
     #[inline(always)]
     pub(super) fn poll(&self, started: Started) -> Result<Option<Done>> {
-        match started {
-            Started::Nothing => Ok(Some(NOBODY)),
-            Started::Sent => Ok(Some(self.sent())),
-            Started::Op(op) => Ok(self.link.transport.test(op)?.map(|done| self.inner(done))),
-            Started::FromAny(op) => match self.link.transport.test(op)? {
-                Some(done) => Ok(Some(self.inner(done))),
-                // Nobody can say that it was not the dead rank's message that this one waits for.
-                None if self.has_died() => self.fail_from_any(op).map(Some),
-                None => Ok(None),
-            },
+        let (op, is_from_any) = match started {
+            Started::Op(op) => (op, false),
+            Started::FromAny(op) => (op, true),
+            Started::Nothing => return Ok(Some(NOBODY)),
+            Started::Sent => return Ok(Some(self.sent())),
+        };
+        match self.link.transport.test(op)? {
+            Some(done) => Ok(Some(self.inner(done))),
+            // Nobody can say that it was not the dead rank's message that this one waits for.
+            None if is_from_any && self.has_died() => self.fail_from_any(op).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -250,6 +260,10 @@ pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Res
         return sent;
     }
     let started = comm.start_send(Class::User, data.bytes, dest, tag, mode)?;
+    if started.op().is_none() {
+        comm.recorder.end(ticket);
+        return Ok(());
+    }
     let done = comm.complete(started, comm.deadline());
     comm.recorder.end(ticket);
     comm.check_done(&done?, "send to", dest)
@@ -263,6 +277,10 @@ pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     if let Some(received) = comm.recv_whole(data.bytes, source, tag) {
         comm.recorder.end(ticket);
         return received;
+    }
+    if let Some(done) = comm.recv_at_once(data.bytes, source, tag)? {
+        comm.recorder.end(ticket);
+        return Ok(done);
     }
     let started = comm.start_recv(Class::User, data.bytes, source, tag)?;
     let done = comm.complete(started, comm.deadline());

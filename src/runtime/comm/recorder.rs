@@ -13,6 +13,7 @@ use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
 use crate::runtime::comm::types;
 use crate::sys::epoch;
 use crate::sys::sync::{self, AtomicU64, AtomicUsize, Ordering, fence};
+use std::array;
 use std::fmt;
 use std::iter::from_fn;
 
@@ -170,7 +171,9 @@ impl fmt::Display for Call {
     }
 }
 
+/// A line of the cache each: noting one touches no other.
 #[derive(Default)]
+#[repr(align(64))]
 struct Entry {
     stamp: AtomicU64,
     call: [AtomicU64; 3],
@@ -183,7 +186,7 @@ struct Entry {
 /// The last operations of some threads.
 struct List {
     noted: AtomicU64,
-    entries: Box<[Entry]>,
+    entries: Box<[Entry; KEPT]>,
 }
 
 /// An entry as it was read.
@@ -195,7 +198,7 @@ struct Noted {
 
 impl List {
     fn new() -> Self {
-        List { noted: AtomicU64::new(0), entries: (0..KEPT).map(|_| Entry::default()).collect() }
+        List { noted: AtomicU64::new(0), entries: Box::new(array::from_fn(|_| Entry::default())) }
     }
 
     #[inline(always)]

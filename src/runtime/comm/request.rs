@@ -5,8 +5,8 @@
 //! its handle. Who destroys a communicator first waits for calls that found it open, then
 //! takes all of its requests back.
 
+use super::life::Life;
 pub(super) use super::life::Standing;
-use super::life::{Heard, Life};
 use super::link::Class;
 use super::message::{self, Message};
 use super::owner::Owner;
@@ -68,8 +68,8 @@ pub type Outcome = (Done, Result<()>);
 
 /// How a request stands for who asks after it.
 pub(super) enum Asked {
-    /// It is over, who asks has heard of it, and its handle is stale unless it is persistent.
-    Over(Outcome),
+    /// It is over, who asks has been told, and its handle is stale unless it is persistent.
+    Over,
     /// Persistent, and not started.
     AtRest,
     Active,
@@ -80,10 +80,10 @@ pub(super) enum Asked {
 }
 
 #[inline(always)]
-fn insert(comm: &Comm, request: Request) -> Result<dtl_request_t> {
-    match TABLE.put(request) {
+fn insert(comm: &Comm, make: impl FnOnce() -> Request) -> Result<dtl_request_t> {
+    match TABLE.put(make) {
         Ok(id) => Ok(dtl_request_t { id }),
-        Err(request) => refuse(comm, request),
+        Err(make) => refuse(comm, make()),
     }
 }
 
@@ -97,9 +97,11 @@ fn refuse(comm: &Comm, mut request: Request) -> Result<dtl_request_t> {
 #[inline(always)]
 fn started(comm: &Comm, plan: &Plan, started: Started) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
-    let life = Life::Active(Operation::Started(started, ticket));
-    let request = Request { comm: Owner::of(comm), kind: plan.kind, peer: plan.peer, again: None, life };
-    insert(comm, request)
+    let (owner, kind, peer) = (Owner::of(comm), plan.kind, plan.peer);
+    insert(comm, || {
+        let life = Life::Active(Operation::Started(started, ticket));
+        Request { comm: owner, kind, peer, again: None, life }
+    })
 }
 
 impl Plan {
@@ -167,7 +169,7 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
         _ => comm.make_send(bytes, peer, plan.tag)?,
     };
     let again = Some(Box::new(Again { plan, made }));
-    insert(comm, Request { comm: Owner::of(comm), kind, peer, again, life: Life::AtRest })
+    insert(comm, || Request { comm: Owner::of(comm), kind, peer, again, life: Life::AtRest })
 }
 
 /// Starts a persistent request.
@@ -182,25 +184,26 @@ pub fn collective(comm: &Comm, run: Run) -> Result<dtl_request_t> {
         None => (Life::Over(at_rest()), false),
         Some(run) => (Life::Active(Operation::Collective(Box::new(run))), true),
     };
-    let handle = insert(comm, Request { comm: Owner::of(comm), kind, peer: -1, again: None, life })?;
+    let handle = insert(comm, || Request { comm: Owner::of(comm), kind, peer: -1, again: None, life })?;
     if runs {
         progress::add_running(handle);
     }
     Ok(handle)
 }
 
-/// Asks after a request without waiting, and takes its outcome if it is over. Another thread that does so
-/// just now is not waited for.
-#[inline(always)]
-pub(super) fn ask(inside: &Guard, handle: dtl_request_t) -> Result<Asked> {
+/// Asks after a request without waiting; if it is over, its outcome is `told`. Another thread that does so
+/// just now is not waited for. One function for all who ask, with small results: outcomes that are handed on by
+/// value, from a function to the next, take longer than the question.
+#[inline(never)]
+pub(super) fn ask(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<Asked> {
     let asked = TABLE.try_with(handle.id, |request| {
         let Some(comm) = request.comm.get(inside) else { return Then::Keep(Ok(Asked::Closed)) };
-        match request.hear(comm) {
-            Ok(Heard::Over(outcome)) if request.again.is_none() => Then::End(Ok(Asked::Over(outcome))),
-            Ok(Heard::Over(outcome)) => Then::Keep(Ok(Asked::Over(outcome))),
-            Ok(Heard::Active) if !comm.is_open() => Then::Keep(Ok(Asked::Closed)),
-            Ok(Heard::Active) => Then::Keep(Ok(Asked::Active)),
-            Ok(Heard::AtRest) => Then::Keep(Ok(Asked::AtRest)),
+        match request.hear(comm, told) {
+            Ok(Standing::Over) if request.again.is_none() => Then::End(Ok(Asked::Over)),
+            Ok(Standing::Over) => Then::Keep(Ok(Asked::Over)),
+            Ok(Standing::Active) if !comm.is_open() => Then::Keep(Ok(Asked::Closed)),
+            Ok(Standing::Active) => Then::Keep(Ok(Asked::Active)),
+            Ok(Standing::AtRest) => Then::Keep(Ok(Asked::AtRest)),
             Err(error) => Then::Keep(Err(error)),
         }
     });
@@ -231,26 +234,24 @@ pub(super) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
 }
 
 /// Ends an active request whose communicator is gone: its operation is taken back. `None`: it cannot be, so it goes
-/// on, and so does the communicator.
-pub(super) fn end_with_comm(inside: &Guard, handle: dtl_request_t) -> Result<Option<Outcome>> {
-    let mut why = None;
+/// on, and so does the communicator. May wait for a matched message: outside of the epoch.
+pub(super) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
     let taken = TABLE.with(handle.id, |request| {
-        let Some(comm) = request.comm.get(inside) else { return Then::Keep(Ok(None)) };
         let taken = request.take_back(comm);
-        why = Some(comm.ended());
         if taken.is_err() || request.again.is_some() { Then::Keep(taken) } else { Then::End(taken) }
     });
     match taken {
         Some(Err(_)) => Ok(None),
         Some(Ok(Some(outcome))) => Ok(Some(outcome)),
-        Some(Ok(None)) | None => Err(why.unwrap_or_else(super::destroyed)),
+        Some(Ok(None)) => Err(comm.ended()),
+        None => Err(super::destroyed()),
     }
 }
 
-/// A share of a request's communicator.
-pub(super) fn comm_of(inside: &Guard, handle: dtl_request_t) -> Option<Arc<Comm>> {
-    let comm = TABLE.with(handle.id, |request| Then::Keep(request.comm))?;
-    super::TABLE.pin(inside, comm.handle.id).filter(|found| Owner::of(found) == comm)
+/// A share of a request's communicator, for what may wait.
+pub(super) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
+    let owner = TABLE.with(handle.id, |request| Then::Keep(request.comm))?;
+    super::TABLE.pin(&epoch::enter(), owner.handle.id).filter(|found| Owner::of(found) == owner)
 }
 
 /// What a request is, for error texts; and whether it is a collective.
@@ -312,9 +313,9 @@ impl Request {
 
     /// The same, and takes its outcome if it is over.
     #[inline(always)]
-    fn hear(&mut self, comm: &Comm) -> Result<Heard<Outcome>> {
+    fn hear(&mut self, comm: &Comm, told: &mut Outcome) -> Result<Standing> {
         let (kind, peer) = (self.kind, self.peer);
-        self.life.hear(|operation| poll(comm, (kind, peer), operation))
+        self.life.hear(told, |operation| poll(comm, (kind, peer), operation))
     }
 
     /// Takes the operation back; `None` = withdrawn. A collective is given up, for all ranks.
@@ -405,14 +406,16 @@ pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     })
 }
 
-/// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle: nothing.
+/// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle: nothing. May wait for a
+/// matched message: outside of the epoch.
 pub fn destroy(handle: dtl_request_t) -> Result<()> {
     if handle.id == 0 {
         return Ok(());
     }
-    let inside = epoch::enter();
+    let Some(comm) = comm_of(handle) else {
+        return Err(if is_alive(handle) { super::destroyed() } else { stale(handle) });
+    };
     let ended = TABLE.with(handle.id, |request| {
-        let Some(comm) = request.comm.get(&inside) else { return Then::Keep(Err(super::destroyed())) };
         if matches!(request.life, Life::Active(Operation::Collective(_))) {
             let name = request.name();
             return Then::Keep(fail!(
@@ -420,7 +423,7 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
                 "a collective ({name}) cannot be withdrawn: wait for it"
             ));
         }
-        match request.take_back(comm) {
+        match request.take_back(&comm) {
             Ok(_) => Then::End(Ok(())),
             Err(error) => Then::Keep(Err(error)),
         }

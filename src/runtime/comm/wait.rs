@@ -14,39 +14,44 @@ fn at(index: usize) -> impl Fn(Error) -> Error {
     move |error| error.within(&format!("requests[{index}]"))
 }
 
-/// Asks after a request; `Some` = it is over, and its handle stale unless it is persistent.
+/// Where an outcome will be told; of one at rest it is what it was before.
+pub fn untold() -> Outcome {
+    request::at_rest()
+}
+
+/// Asks after a request. True: it is over, its outcome is `told`, and its handle is stale unless it is persistent.
 #[inline(always)]
-pub fn test(inside: &Guard, handle: dtl_request_t) -> Result<Option<Outcome>> {
-    match request::ask(inside, handle)? {
-        Asked::Over(outcome) => Ok(Some(outcome)),
-        Asked::AtRest => Ok(Some(request::at_rest())),
-        Asked::Active | Asked::Closed => Ok(None),
+pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
+    match request::ask(inside, handle, told)? {
+        Asked::Over | Asked::AtRest => Ok(true),
+        Asked::Active | Asked::Closed => Ok(false),
         Asked::Stale => Err(request::stale(handle)),
     }
 }
 
 /// Waits for a request. `Err` = it is still alive (TIMEOUT), stale, or asking failed.
 fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
-    let asked = test(&epoch::enter(), handle)?;
-    match asked {
-        Some(outcome) => Ok(outcome),
-        None => wait_on(handle, timeout_ns),
+    let mut told = untold();
+    if !test(&epoch::enter(), handle, &mut told)? {
+        wait_on(handle, timeout_ns, &mut told)?;
     }
+    Ok(told)
 }
 
 /// The same for one that was active a moment ago. Outside of the epoch.
-pub fn wait_on(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
+pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Result<()> {
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
-    let Some(comm) = request::comm_of(&epoch::enter(), handle) else {
+    let Some(comm) = request::comm_of(handle) else {
         return Err(if request::is_alive(handle) { super::destroyed() } else { completed_elsewhere() });
     };
     loop {
         comm.pause(&mut backoff);
         if backoff.is_long() || timeout_ns == 0 {
             if !comm.is_open() {
-                if let Some(outcome) = request::end_with_comm(&epoch::enter(), handle)? {
-                    return Ok(outcome);
+                if let Some(outcome) = request::end_with_comm(&comm, handle)? {
+                    *told = outcome;
+                    return Ok(());
                 }
             }
             progress::others(&comm);
@@ -54,10 +59,9 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
                 return Err(late(handle, timeout_ns));
             }
         }
-        let asked = request::ask(&epoch::enter(), handle)?;
+        let asked = request::ask(&epoch::enter(), handle, told)?;
         match asked {
-            Asked::Over(outcome) => return Ok(outcome),
-            Asked::AtRest => return Ok(request::at_rest()),
+            Asked::Over | Asked::AtRest => return Ok(()),
             Asked::Active | Asked::Closed => {}
             Asked::Stale if !comm.is_open() => return Err(comm.ended()),
             Asked::Stale => return Err(completed_elsewhere()),
@@ -149,7 +153,7 @@ pub fn test_all(
         match request::standing(handle).map_err(at(index))? {
             None => return Err(at(index)(request::stale(handle))),
             Some(Standing::Active) => {
-                if let Some(comm) = request::comm_of(&inside, handle) {
+                if let Some(comm) = request::comm_of(handle) {
                     progress::others(&comm);
                 }
                 return Ok((false, Ok(())));
@@ -164,8 +168,9 @@ pub fn test_all(
         if handle.id == 0 {
             continue;
         }
-        let (done, result) = match request::ask(&inside, handle) {
-            Ok(Asked::Over(outcome)) => outcome,
+        let mut told = untold();
+        let (done, result) = match request::ask(&inside, handle, &mut told) {
+            Ok(Asked::Over) => told,
             Ok(Asked::AtRest | Asked::Active | Asked::Closed) => continue,
             // It was listed twice, or another thread has completed it meanwhile.
             Ok(Asked::Stale) => request::failed(request::stale(handle)),
@@ -185,7 +190,6 @@ fn take_over(
     told: &mut impl FnMut(usize, Outcome),
 ) -> Result<(usize, usize)> {
     let (mut taken, mut active) = (0, 0);
-    let inside = epoch::enter();
     for index in 0..requests.len() {
         if taken == most {
             break;
@@ -194,14 +198,16 @@ fn take_over(
         if handle.id == 0 {
             continue;
         }
-        let outcome = match request::ask(&inside, handle).map_err(at(index))? {
+        let mut outcome = untold();
+        let asked = request::ask(&epoch::enter(), handle, &mut outcome).map_err(at(index))?;
+        let outcome = match asked {
             Asked::AtRest => continue,
             Asked::Active => {
                 active += 1;
                 continue;
             }
-            Asked::Over(outcome) => outcome,
-            Asked::Closed => match request::end_with_comm(&inside, handle) {
+            Asked::Over => outcome,
+            Asked::Closed => match end_if_closed(handle) {
                 Ok(None) => {
                     active += 1;
                     continue;
@@ -216,6 +222,14 @@ fn take_over(
         taken += 1;
     }
     Ok((taken, active))
+}
+
+/// As `request::end_with_comm`, of one whose communicator is to be found yet.
+fn end_if_closed(handle: dtl_request_t) -> Result<Option<Outcome>> {
+    match request::comm_of(handle) {
+        Some(comm) => request::end_with_comm(&comm, handle),
+        None => Err(super::destroyed()),
+    }
 }
 
 /// Waits until at least one is over and takes up to `most` of them. 0: none was active.
@@ -233,7 +247,7 @@ pub fn wait_some(
         if taken > 0 || active == 0 {
             return Ok(taken);
         }
-        let first = requests.iter().find_map(|handle| request::comm_of(&epoch::enter(), *handle));
+        let first = requests.iter().find_map(|handle| request::comm_of(*handle));
         match &first {
             Some(comm) => comm.pause(&mut backoff),
             None => backoff.pause(),

@@ -29,9 +29,11 @@ fn blocks_are_aligned_and_found() {
             fill(at, size.min(5000), 7);
             let found = Found { base: at.get(), size, kind: 1, tag: 60 };
             assert_eq!((find(at), find(at.offset(size as usize - 1))), (Some(found), Some(found)));
-            assert_eq!(find(at.offset(size as usize)), None);
+            // What is not this block may be one of another test's.
+            let is_ours = |at| find(at).is_some_and(|found| found.tag == 60);
+            assert!(!is_ours(at.offset(size as usize)));
             assert_eq!(free(at, label(60)), Freed::Done);
-            assert_eq!(find(at), None);
+            assert!(!is_ours(at));
         }
     }
 }
@@ -70,7 +72,8 @@ fn other_threads_free_and_the_owner_gets_it_back() {
         std::thread::spawn(move || {
             for at in theirs {
                 assert_eq!(free(at, label(59)), Freed::Done);
-                assert_eq!(free(at, label(59)), Freed::Dead);
+                // Mostly Dead; memory of a long one may be another test's by now.
+                assert_ne!(free(at, label(59)), Freed::Done);
             }
         })
         .join()

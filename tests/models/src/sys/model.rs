@@ -266,7 +266,7 @@ fn put(pool: &'static Pool<Object>, number: u64) -> u64 {
     let object = numbered(0);
     // SAFETY: nobody else has it yet.
     object.number.with_mut(|at| unsafe { *at = number });
-    pool.put(object).ok().unwrap()
+    pool.put(|| object).ok().unwrap()
 }
 
 fn pool_ends_once() {

@@ -1,6 +1,6 @@
 //! Models of the flight recorder and of the life of a request.
 
-use super::life::{Heard, Life};
+use super::life::{Life, Standing};
 use super::recorder::{Call, Kind, Recorder};
 use crate::Model;
 use crate::sys::lock::Mutex;
@@ -137,14 +137,15 @@ impl Transport {
 /// As `wait::wait` does, until somebody has heard of it: a request that another thread is at is asked again.
 fn wait((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
     loop {
-        let heard = match life.try_lock() {
-            None => Ok(Heard::Active),
-            Some(mut life) => life.hear(|operation| transport.poll(operation)),
+        let mut told = 0;
+        let standing = match life.try_lock() {
+            None => Ok(Standing::Active),
+            Some(mut life) => life.hear(&mut told, |operation| transport.poll(operation)),
         };
-        match heard {
-            Ok(Heard::Active) => thread::yield_now(),
-            Ok(Heard::Over(outcome)) => return transport.hear(outcome),
-            Ok(Heard::AtRest) | Err(()) => return,
+        match standing {
+            Ok(Standing::Active) => thread::yield_now(),
+            Ok(Standing::Over) => return transport.hear(told),
+            Ok(Standing::AtRest) | Err(()) => return,
         }
     }
 }
