@@ -19,7 +19,7 @@ const PATIENCE_NS: u64 = 20_000;
 /// Bytes taken at a time: the sender, if it comes back, waits no longer than for these.
 const STEP: usize = 256 << 10;
 /// Such steps in one round.
-const STEPS: usize = 4;
+const STEPS: usize = 2;
 
 /// What came of a look.
 enum Looked {
