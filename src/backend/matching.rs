@@ -309,6 +309,20 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_for_a_source_or_came_from_it_keeps_it_from_being_idle() {
+        let mut matcher = Matcher::<u32, u32>::new(3);
+        assert!(matcher.is_idle(1));
+        matcher.post(select(DTL_ANY_SOURCE, 5, 0), 1);
+        assert!(!matcher.is_idle(1), "a receive from any rank may take its message");
+        assert_eq!(matcher.take_posted(2, 5), Some(1));
+        matcher.post(select(1, 5, 0), 2);
+        assert!(!matcher.is_idle(1) && matcher.is_idle(2));
+        assert_eq!(matcher.take_posted(1, 5), Some(2));
+        matcher.arrive(1, 6, 7);
+        assert!(!matcher.is_idle(1) && matcher.is_idle(2));
+    }
+
+    #[test]
     fn receives_match_in_the_order_posted_across_named_and_any() {
         let mut matcher = Matcher::<u32, ()>::new(2);
         matcher.post(select(DTL_ANY_SOURCE, 5, 0), 1);

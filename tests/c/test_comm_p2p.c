@@ -86,6 +86,24 @@ static void no_overtaking(void) {
     CHECK_OK(dtl_comm_barrier(comm));
 }
 
+static void those_posted_first_come_first(void) {
+    int32_t round;
+    for (round = 0; round < 200; round++) {
+        int32_t out[3], got[3] = {-1, -1, -1}, i;
+        dtl_request_t first, sends[3];
+        CHECK_OK(dtl_comm_irecv(comm, &got[0], 1, DTL_DTYPE_INT32, round % 2 ? DTL_ANY_SOURCE : previous, 7, &first));
+        for (i = 0; i < 3; i++) {
+            out[i] = round * 3 + i;
+            CHECK_OK(dtl_comm_isend(comm, &out[i], 1, DTL_DTYPE_INT32, next, i < 2 ? 7 : 8, &sends[i]));
+        }
+        CHECK_OK(dtl_comm_recv(comm, &got[2], 1, DTL_DTYPE_INT32, previous, 8, NULL));
+        CHECK_OK(dtl_comm_recv(comm, &got[1], 1, DTL_DTYPE_INT32, previous, 7, NULL));
+        CHECK_OK(dtl_request_wait(first, DTL_TIMEOUT_INFINITE, NULL));
+        CHECK_OK(dtl_request_wait_all(3, sends, DTL_TIMEOUT_INFINITE, NULL));
+        CHECK(memcmp(out, got, sizeof out) == 0);
+    }
+}
+
 static void tags_select(void) {
     int32_t values[3] = {10, 20, 30}, got;
     dtl_request_t sends[3];
@@ -559,6 +577,7 @@ int main(int argc, char **argv) {
     messages_to_oneself();
     exchanges_round_the_ring();
     no_overtaking();
+    those_posted_first_come_first();
     tags_select();
     from_anybody();
     nobody();
