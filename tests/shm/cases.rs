@@ -236,8 +236,16 @@ fn any_source(comm: &Rank) {
 }
 
 fn truncation(comm: &Rank) {
-    for (sent, room) in [(10, 5), (10, 0), (100_000, 50_000), (100_000, 10), (100_000, 0), (5 << 20, 3 << 20)]
-    {
+    for (sent, room) in [
+        (10, 5),
+        (10, 0),
+        (40_000, 20_000),
+        (40_000, 0),
+        (100_000, 50_000),
+        (100_000, 10),
+        (100_000, 0),
+        (5 << 20, 3 << 20),
+    ] {
         if comm.rank() == 0 {
             assert_eq!(wait(comm, send(comm, &Buffer::filled(sent, 3), 1, 1)).status, DTL_SUCCESS);
         } else {
@@ -279,7 +287,7 @@ fn cancel(comm: &Rank) {
 /// A synchronous send of any size is over when it is received, not before, and can be withdrawn.
 fn synchronous(comm: &Rank) {
     let other = 1 - comm.rank();
-    for len in [0, 1, 100, 16 << 10, 100_000] {
+    for len in [0, 1, 100, 16 << 10, 40_000, 100_000] {
         let (data, into) = (Buffer::filled(len, 5), Buffer::new(len));
         let alone = ssend(comm, &data, other, 1);
         assert_eq!(wait_for(comm, alone, Duration::from_millis(30)), None, "{len}: nobody receives it");
@@ -303,7 +311,7 @@ fn synchronous(comm: &Rank) {
 fn taken(comm: &Rank) {
     let other = 1 - comm.rank();
     let any = Selector { source: DTL_ANY_SOURCE, word: 0x100, ignore: 0xFF };
-    for len in [0, 100, 100_000] {
+    for len in [0, 100, 40_000, 100_000] {
         let data: Vec<Buffer> = (0..4).map(|seed| Buffer::filled(len, seed)).collect();
         let gone = send(comm, &Buffer::filled(100_000, 9), other, 0x100);
         comm.cancel(gone).expect("cancel");
