@@ -297,6 +297,7 @@ fn as_shown(line: &str) -> String {
         "Pairwise" => "pairwise exchange",
         "AllAtOnce" => "everything at once",
         "TwoLevel" => "two levels",
+        "Flat" => "over a board",
         other => panic!("{other} is new: say here what the page calls it"),
     };
     let mut collective = String::new();

@@ -1,5 +1,6 @@
 //! The doers: each implements the component traits of `runtime::backend`.
 
+mod board;
 pub mod frames;
 pub mod hier;
 pub mod host;

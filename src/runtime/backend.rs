@@ -303,6 +303,33 @@ pub struct Matched {
     pub done: Done,
 }
 
+/// What a rank has put up for the others.
+#[derive(Clone, Copy)]
+pub struct Post {
+    /// What its maker calls it.
+    pub what: u32,
+    /// Its bytes.
+    pub data: Region,
+}
+
+/// Where the ranks of a communicator that share memory put up a few bytes for each other. Each rank posts under
+/// the numbers 1, 2, 3 …, each one when it has finished the one before. Nothing waits but `rest`.
+pub trait Board: Send + Sync {
+    /// The most bytes of a post.
+    fn room(&self) -> usize;
+    /// Posts under the next number. False: not now, a rank may still look at what was posted long before.
+    fn post(&self, number: u64, what: u32, data: Region) -> bool;
+    /// A rank's post of a number that this rank has not finished, if it is there. It stays until then; nobody
+    /// writes to it.
+    fn look(&self, rank: i32, number: u64) -> Option<Post>;
+    /// This rank has done with a number; `met`: it has seen all other ranks' posts of it.
+    fn finish(&self, number: u64, met: bool);
+    /// Sleeps until that post is there, `limit` at most. False, at once: nobody would wake it.
+    fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
+        false
+    }
+}
+
 /// A set of ranks that move bytes under 64-bit match words {context 32 | class 4 | tag 28}.
 /// Messages of one source that a receive takes are received in the order sent. Nothing blocks but
 /// `close`, which may wait for a moment; `test`, `probe` and `take` make progress on every operation.
@@ -405,6 +432,23 @@ pub trait Transport: Send + Sync {
     /// By rank: the number of its node, from 0 up. `None`: not known, or all on one.
     fn nodes(&self) -> Option<&[i32]> {
         None
+    }
+    /// Places that this rank could use for the board of another communicator, as bits.
+    fn free_boards(&self) -> u64 {
+        0
+    }
+    /// The board of a communicator of these ranks, in this order, with this context, at a place that is free on
+    /// all of them (0: of that of all ranks, which is the first). `None`: it has none, on no rank.
+    fn board(&self, _place: u32, _context: u32, _ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
+        None
+    }
+    /// Whether the ranks of this node are more than the processors that they may run on. `None`: not known.
+    fn is_crowded(&self) -> Option<bool> {
+        None
+    }
+    /// Whether a rank is known to have died or left.
+    fn has_left(&self, _rank: i32) -> bool {
+        false
     }
     /// Ranks known to have died or left.
     fn failed_ranks(&self) -> Vec<i32> {

@@ -5,12 +5,24 @@
 //! Source: futex(2); U. Drepper, "Futexes Are Tricky".
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
 
 /// Sleeps if the word is `value`, until it is woken.
 pub fn wait(word: &AtomicU32, value: u32) {
     let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word is valid for the call, the kernel only reads it; no time limit is given (null).
     let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, value, std::ptr::null::<u8>()) };
+}
+
+/// Sleeps if the word is `value`, until it is woken, for `limit` at most.
+pub fn wait_for(word: &AtomicU32, value: u32, limit: Duration) {
+    let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let limit = libc::timespec {
+        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(limit.subsec_nanos() as i32),
+    };
+    // SAFETY: the word and the limit are valid for the call, the kernel only reads them.
+    let _ = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, value, &raw const limit) };
 }
 
 /// Wakes `most` of those who sleep on the word.
@@ -47,6 +59,12 @@ mod tests {
     fn a_changed_word_does_not_sleep() {
         wait(&AtomicU32::new(7), 8);
         wait_upper(&AtomicU64::new(7 << 32 | 5), 5);
+        wait_for(&AtomicU32::new(7), 8, Duration::MAX);
+    }
+
+    #[test]
+    fn a_sleep_with_a_limit_ends() {
+        wait_for(&AtomicU32::new(7), 7, Duration::from_millis(2));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod share;
 pub mod shared;
 pub mod slab;
 pub mod socket;
+pub mod spin;
 pub mod sync;
 pub mod team;
 pub mod tls;

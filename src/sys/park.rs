@@ -3,8 +3,13 @@
 use super::clock::now_ns;
 use std::time::Duration;
 
-/// Polls that spin before the first yield: about as long as a cache line takes to arrive.
+/// Polls that spin before the first yield: a few times as long as a cache line takes to arrive.
 const SPINS: u32 = 50;
+/// The same for who waits for threads or processes that have a processor each: a yield would help none of them,
+/// and may give the processor away to something else for milliseconds.
+const LONG_SPINS: u32 = 2_000;
+/// Where they are more than the processors, whoever spins keeps the one from its work that it waits for.
+const CROWDED_SPINS: u32 = 12;
 /// Polls that yield before the first sleep (a yield is about half a microsecond).
 const YIELDS: u32 = 2_000;
 /// The longest sleep between two polls.
@@ -15,49 +20,80 @@ const YIELDS_IF_WOKEN: u32 = 100;
 const LONGEST_REST: Duration = Duration::from_millis(10);
 
 /// One wait's progress from spinning to sleeping. Make a new one for each wait.
-#[derive(Default)]
 pub struct Backoff {
     polls: u32,
+    spins: u32,
     /// What a rest was told last; see [`Backoff::pause_on`].
     seen: u64,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How many polls spin if the waiters are more than the processors that they run on; `None`: nobody knows.
+#[must_use]
+pub fn spins(is_crowded: Option<bool>) -> u32 {
+    match is_crowded {
+        Some(true) => CROWDED_SPINS,
+        Some(false) => LONG_SPINS,
+        None => SPINS,
+    }
 }
 
 impl Backoff {
     /// A fresh wait.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Backoff { polls: 0, spins: SPINS, seen: 0 }
     }
 
     /// Call between two polls that found nothing.
     pub fn pause(&mut self) {
         self.polls = self.polls.saturating_add(1);
-        if self.polls <= SPINS {
+        if self.polls <= self.spins {
             std::hint::spin_loop();
-        } else if self.polls <= SPINS + YIELDS {
+        } else if self.polls <= self.spins + YIELDS {
             std::thread::yield_now();
         } else {
-            let sleeps = (self.polls - SPINS - YIELDS).min(50);
+            let sleeps = (self.polls - self.spins - YIELDS).min(50);
             std::thread::sleep((Duration::from_micros(10) * sleeps).min(LONGEST_SLEEP));
         }
     }
 
     /// As [`Backoff::pause`], where there may be somebody who wakes: `rest` sleeps for the given time at
     /// most unless there is news since the call that set its first argument, and answers whether it can.
-    pub fn pause_on(&mut self, rest: impl FnOnce(&mut u64, Duration) -> bool) {
-        let sleeps = self.polls.saturating_sub(SPINS + YIELDS).min(10);
+    /// `spins` as [`spins`] says.
+    #[inline]
+    pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
+        self.spins = spins;
+        if self.polls < spins {
+            self.polls += 1;
+            std::hint::spin_loop();
+            return;
+        }
+        let sleeps = self.polls.saturating_sub(spins + YIELDS).min(10);
         let limit = (Duration::from_micros(50) * (1 << sleeps)).min(LONGEST_REST);
-        if self.polls >= SPINS + YIELDS_IF_WOKEN && rest(&mut self.seen, limit) {
-            self.polls = self.polls.saturating_add(1).max(SPINS + YIELDS + 1);
+        if self.polls >= spins + YIELDS_IF_WOKEN && rest(&mut self.seen, limit) {
+            self.polls = self.polls.saturating_add(1).max(spins + YIELDS + 1);
         } else {
             self.pause();
         }
     }
 
+    /// Whether this is a poll of which only one in so many is.
+    #[inline]
+    #[must_use]
+    pub fn is_turn(&self, of: u32) -> bool {
+        self.polls % of == 0
+    }
+
     /// Whether the wait has got past spinning: time to look at clocks and at peers' health.
     #[must_use]
     pub fn is_long(&self) -> bool {
-        self.polls > SPINS && self.polls % 64 == 0 || self.polls > SPINS + YIELDS
+        self.polls > SPINS && self.polls % 64 == 0 || self.polls > self.spins + YIELDS
     }
 }
 

@@ -1,4 +1,5 @@
-//! Memory shared between processes: an unnamed file in memory, mapped as a whole.
+//! Memory shared between processes: an unnamed file in memory, mapped as a whole. Or between the threads of
+//! this one alone, with the same words and spans.
 //!
 //! Sparse when made. What is touched must be committed first: a page that cannot be had would
 //! otherwise be a SIGBUS at the first access instead of an error here.
@@ -14,7 +15,8 @@ use std::sync::atomic::AtomicU64;
 
 /// The mapping. Its words and spans keep it alive.
 pub struct Memory {
-    file: File,
+    /// `None`: of this process alone.
+    file: Option<File>,
     base: Addr,
     len: usize,
 }
@@ -40,7 +42,12 @@ impl Memory {
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        Self::map(file)
+        Self::map_file(file)
+    }
+
+    /// `len` bytes of this process alone, all zero; pages come with their first use.
+    pub fn private(len: usize) -> io::Result<Arc<Self>> {
+        Self::map(None, len)
     }
 
     /// Maps what another process made. Memory whose size is not sealed is refused.
@@ -50,15 +57,22 @@ impl Memory {
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "its size is not sealed"));
         }
-        Self::map(File::from(fd))
+        Self::map_file(File::from(fd))
     }
 
-    fn map(file: File) -> io::Result<Arc<Self>> {
+    fn map_file(file: File) -> io::Result<Arc<Self>> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        Self::map(Some(file), len)
+    }
+
+    fn map(file: Option<File>, len: usize) -> io::Result<Arc<Self>> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
+        let (flags, fd) = match &file {
+            Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+        };
         // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
-        let base =
-            unsafe { libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -77,10 +91,10 @@ impl Memory {
         self.len == 0
     }
 
-    /// The descriptor to pass on.
+    /// The descriptor to pass on, unless it is of this process alone.
     #[must_use]
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(File::as_fd)
     }
 
     /// Gets the pages of a range for real; what is there already stays as it is.
@@ -89,9 +103,10 @@ impl Memory {
         let (Ok(offset), Ok(len)) = range else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
+        let Some(file) = &self.file else { return Ok(()) };
         loop {
             // SAFETY: takes integers only; the seal keeps it inside the file.
-            if unsafe { libc::fallocate(self.file.as_raw_fd(), 0, offset, len) } == 0 {
+            if unsafe { libc::fallocate(file.as_raw_fd(), 0, offset, len) } == 0 {
                 return Ok(());
             }
             let error = io::Error::last_os_error();
@@ -175,6 +190,21 @@ impl Span {
         // SAFETY: aligned (the span starts at a multiple of 8 of a page), inside, kept mapped.
         Some(unsafe { &*at })
     }
+
+    /// The two words at an offset (a multiple of 8) of the span, and the `len` bytes behind them.
+    #[inline(always)]
+    #[must_use]
+    pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
+        if offset % 8 != 0 || offset.checked_add(16)?.checked_add(len)? > self.region.len() {
+            return None;
+        }
+        let at = self.region.addr().offset(offset);
+        let words = [at, at.offset(8)].map(|at| at.ptr().cast::<AtomicU64>());
+        // SAFETY: aligned, inside (both are, by the test above), kept mapped.
+        let words = words.map(|word| unsafe { &*word });
+        // SAFETY: as for the span itself, of which it is a part.
+        Some((words, unsafe { Region::new(at.offset(16).ptr(), len) }))
+    }
 }
 
 /// The largest file this process may make (`ulimit -f`).
@@ -193,11 +223,16 @@ mod tests {
     #[test]
     fn two_mappings_see_each_other() {
         let one = Memory::create(1 << 16).expect("memfd");
-        let two = Memory::attach(one.descriptor().try_clone_to_owned().expect("dup")).expect("attach");
+        let two = Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
+            .expect("attach");
         one.commit(0, 4096).expect("commit");
         one.word(8).expect("inside").store(42, Ordering::Release);
         assert_eq!(two.word(8).expect("inside").load(Ordering::Acquire), 42);
-        assert_eq!(two.span(0, 64).expect("inside").word(8).expect("inside").load(Ordering::Acquire), 42);
+        let span = two.span(0, 64).expect("inside");
+        assert_eq!(span.word(8).expect("inside").load(Ordering::Acquire), 42);
+        let ([_, second], bytes) = span.block(0, 48).expect("inside");
+        assert_eq!((second.load(Ordering::Acquire), bytes.len()), (42, 48));
+        assert!(span.block(8, 48).is_none() && span.block(4, 0).is_none());
     }
 
     #[test]
@@ -208,8 +243,16 @@ mod tests {
         );
         assert!(memory.span(4088, 16).is_none());
         assert!(memory.commit(4096, 4096).is_err(), "the size is sealed");
-        let file = File::from(memory.descriptor().try_clone_to_owned().expect("dup"));
+        let file = File::from(memory.descriptor().expect("file").try_clone_to_owned().expect("dup"));
         assert!(file.set_len(0).is_err(), "the size is sealed");
+    }
+
+    #[test]
+    fn memory_of_this_process_has_no_descriptor() {
+        let memory = Memory::private(1 << 20).expect("memory");
+        let word = memory.word((1 << 20) - 8).expect("inside");
+        assert!(memory.descriptor().is_none() && word.load(Ordering::Relaxed) == 0);
+        memory.commit(0, 4096).expect("nothing to do");
     }
 
     #[test]

@@ -11,17 +11,20 @@
 //! unfinished operation's buffer is valid, hence both are; a wait that is given up withdraws its
 //! operation first and so waits for the copy.
 
+use super::board::Boards;
+use super::side::{Message, Operation, Side, State, failed, found, received, sent};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::backend::matching::{self, Matcher};
-use crate::backend::operations::Operations;
+use crate::backend::board::Places;
+use crate::backend::matching;
 use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::backend::{Board, Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::{Region, Scratch};
-use crate::sys::lock::{Condvar, Mutex, MutexGuard};
+use crate::sys::lock::{Mutex, MutexGuard};
+use crate::sys::machine;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Messages up to this size are copied when nobody waits for them, and their sends are over.
@@ -32,8 +35,11 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
     let ranks = usize::try_from(count).unwrap_or(0);
     check_room(ranks)?;
     let sides = (0..ranks).map(|_| Side::new(ranks)).collect();
-    let fabric = Arc::new(Fabric { size: count, sides, blamed: AtomicUsize::new(0) });
-    Ok((0..count).map(|rank| Endpoint { rank, fabric: Arc::clone(&fabric) }).collect())
+    let is_crowded = ranks > machine::affinity().len();
+    let boards = Boards::new(ranks);
+    let fabric = Arc::new(Fabric { size: count, sides, blamed: AtomicUsize::new(0), is_crowded, boards });
+    let endpoint = |rank| Endpoint { rank, fabric: Arc::clone(&fabric), places: Mutex::default() };
+    Ok((0..count).map(endpoint).collect())
 }
 
 /// Each rank has a table of all others. Thousands of ranks need so much that a limit of this process
@@ -50,6 +56,7 @@ fn check_room(ranks: usize) -> Result<()> {
 pub(super) struct Endpoint {
     rank: i32,
     fabric: Arc<Fabric>,
+    places: Mutex<Places>,
 }
 
 struct Fabric {
@@ -57,49 +64,8 @@ struct Fabric {
     sides: Vec<Side>,
     /// How many ranks that left have made an operation fail.
     blamed: AtomicUsize,
-}
-
-/// Far enough apart that two ranks never share a line (or a prefetched pair).
-#[repr(align(128))]
-struct Side {
-    state: Mutex<State>,
-    /// Told of an event while somebody sleeps.
-    woken: Condvar,
-    left: AtomicBool,
-    /// Whether an operation failed because this rank left.
-    blamed: AtomicBool,
-}
-
-struct State {
-    operations: Operations<Operation>,
-    matcher: Matcher<OpId, Message>,
-    /// Operations that have ended and unexpected messages that have come, so far.
-    events: u64,
-    sleepers: u32,
-}
-
-enum Operation {
-    Send {
-        dest: i32,
-    },
-    Receive {
-        into: Region,
-        /// Whom it names.
-        source: i32,
-    },
-    /// A receive whose message is being copied.
-    Filling,
-    /// A message that was taken for a receive to come.
-    Taken(matching::Message<Message>),
-    Done(Done),
-}
-
-/// A message that nobody has asked for yet.
-enum Message {
-    /// A copy of it; its send is over.
-    Copied(Scratch),
-    /// The sender's own bytes; its send ends when they are taken.
-    Lent(Region, OpId),
+    is_crowded: bool,
+    boards: Boards,
 }
 
 /// What became of a small message.
@@ -108,66 +74,6 @@ enum Small {
     Delivered,
     /// There is no memory for it, or its receiver has left.
     NotTaken,
-}
-
-impl Side {
-    fn new(ranks: usize) -> Self {
-        let state =
-            State { operations: Operations::new(), matcher: Matcher::new(ranks), events: 0, sleepers: 0 };
-        Side {
-            state: Mutex::new(state),
-            woken: Condvar::new(),
-            left: AtomicBool::new(false),
-            blamed: AtomicBool::new(false),
-        }
-    }
-
-    fn finish(&self, id: OpId, done: Done) {
-        self.finish_locked(&mut self.state.lock(), id, done);
-    }
-
-    fn finish_locked(&self, state: &mut State, id: OpId, done: Done) {
-        if let Some(operation) = state.operations.get_mut(id) {
-            *operation = Operation::Done(done);
-        }
-        self.wake(state);
-    }
-
-    /// An operation has ended, or a message has come that a probe may wait for.
-    fn wake(&self, state: &mut State) {
-        state.events += 1;
-        if state.sleepers > 0 {
-            self.woken.notify_all();
-        }
-    }
-
-    fn has_left(&self) -> bool {
-        self.left.load(Ordering::Acquire)
-    }
-}
-
-fn sent(rank: i32, word: u64, data: Region) -> Done {
-    Done { source: rank, status: DTL_SUCCESS, word, size: data.len() as u64 }
-}
-
-fn failed(rank: i32, word: u64) -> Done {
-    Done { source: rank, status: DTL_ERROR_RANK_FAILURE, word, size: 0 }
-}
-
-/// What a receive of this message would tell.
-fn found(message: &matching::Message<Message>) -> Done {
-    let size = match &message.what {
-        Message::Copied(copy) => copy.region().len(),
-        Message::Lent(bytes, _) => bytes.len(),
-    };
-    Done { source: message.source, status: DTL_SUCCESS, word: message.word, size: size as u64 }
-}
-
-/// Copies what fits.
-fn received(into: Region, data: Region, source: i32, word: u64) -> Done {
-    into.copy_from(data);
-    let status = if data.len() > into.len() { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS };
-    Done { source, status, word, size: data.len() as u64 }
 }
 
 impl Fabric {
@@ -457,6 +363,24 @@ impl Transport for Endpoint {
 
     fn is_one_node(&self) -> bool {
         true
+    }
+
+    fn free_boards(&self) -> u64 {
+        let has_left = |rank: usize| self.fabric.sides.get(rank).is_none_or(Side::has_left);
+        self.fabric.boards.free(&self.places.lock(), has_left)
+    }
+
+    fn board(&self, place: u32, context: u32, ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
+        let (own, at) = (self.rank.unsigned_abs() as usize, (place as usize, context));
+        self.fabric.boards.open(&mut self.places.lock(), own, at, ranks)
+    }
+
+    fn is_crowded(&self) -> Option<bool> {
+        Some(self.fabric.is_crowded)
+    }
+
+    fn has_left(&self, rank: i32) -> bool {
+        self.fabric.side(rank).is_ok_and(Side::has_left)
     }
 
     fn failed_ranks(&self) -> Vec<i32> {

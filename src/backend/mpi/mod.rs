@@ -1,7 +1,7 @@
 //! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build time.
 //!
 //! `find` (which library) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
-//! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `ids`, `odd` and
+//! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `ids`, `odd`, `node` and
 //! `persistent` (MPI's own messages), `collective`, `large` and `op` (its collectives), or `wire` (the library's, for time limits).
 //! Both start requests in `message` and read them in `status`.
 
@@ -15,6 +15,7 @@ pub mod functions;
 mod ids;
 mod large;
 mod message;
+mod node;
 mod odd;
 mod op;
 mod persistent;

@@ -12,6 +12,7 @@ use super::collective;
 use super::functions::{Handle, Status};
 use super::ids::{self, id_of, request_of};
 use super::message::{self, LARGE};
+use super::node::Node;
 use super::odd::{Odd, Oddities};
 use super::persistent;
 use super::session::{Hold, Mpi, OVER_TEXT};
@@ -52,7 +53,7 @@ pub(super) struct Endpoint {
     pub(super) size: c_int,
     /// Whether `user` is ours to free.
     owns_user: bool,
-    is_one_node: bool,
+    node: Node,
     is_intel: bool,
     /// Probed messages that were taken, with their sizes.
     taken: Mutex<Vec<(Handle, u64)>>,
@@ -74,7 +75,7 @@ impl Endpoint {
 
     fn over(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
         let (rank, size) = place_in(mpi, inner)?;
-        let mut endpoint = Endpoint {
+        Ok(Endpoint {
             mpi,
             user,
             inner,
@@ -83,30 +84,12 @@ impl Endpoint {
             size,
             counter: Counter::of(mpi),
             tag_limit: tag_limit(mpi)?,
-            is_one_node: false,
+            node: Node::of(mpi, inner, rank, size)?,
             is_intel: mpi.version.starts_with("Intel"),
             odd: Oddities::default(),
             taken: Mutex::new(Vec::new()),
             _hold: Hold::new(),
-        };
-        endpoint.is_one_node = endpoint.shares_memory()?;
-        Ok(endpoint)
-    }
-
-    /// Whether all ranks are on one node.
-    fn shares_memory(&self) -> Result<bool> {
-        let (mut node, mut size) = (0, 0);
-        let (kind, info) = (self.mpi.k.comm_type_shared, self.mpi.k.info_null);
-        // SAFETY: our communicator, MPI's own constants, a writable local.
-        let code =
-            unsafe { (self.mpi.call.MPI_Comm_split_type)(self.inner, kind, self.rank, info, &raw mut node) };
-        self.mpi.check("MPI_Comm_split_type", code)?;
-        // SAFETY: the communicator was just made.
-        let code = unsafe { (self.mpi.call.MPI_Comm_size)(node, &raw mut size) };
-        let sized = self.mpi.check("MPI_Comm_size", code);
-        free(self.mpi, node)?;
-        sized?;
-        Ok(size == self.size)
+        })
     }
 
     /// Where a message of this word travels.
@@ -181,7 +164,10 @@ impl Endpoint {
             && (0..).zip(ranks).all(|(at, rank)| at == *rank);
         let comm = if everybody { duplicate(self.mpi, self.user)? } else { self.group_comm(ranks, number)? };
         let copy = or_free(self.mpi, &[comm], duplicate(self.mpi, comm))?;
-        Endpoint::open(self.mpi, comm, copy, false)
+        let mut some = Endpoint::open(self.mpi, comm, copy, false)?;
+        // Those that are left out run on.
+        some.node.is_crowded |= self.node.is_crowded;
+        Ok(some)
     }
 
     fn group_comm(&self, ranks: &[i32], number: u32) -> Result<Handle> {
@@ -482,7 +468,11 @@ impl Transport for Endpoint {
     }
 
     fn is_one_node(&self) -> bool {
-        self.is_one_node
+        self.node.has_all
+    }
+
+    fn is_crowded(&self) -> Option<bool> {
+        Some(self.node.is_crowded)
     }
 
     fn describe(&self) -> String {

@@ -335,8 +335,8 @@ impl<'a> Host<'a> {
             || self.seats.iter().enumerate().filter_map(|(rank, seat)| seat.as_ref().map(|s| (rank, s)));
         for (rank, stream) in seated() {
             wire::send(stream, &roster).map_err(|error| died(rank, error))?;
-            socket::send_descriptor(stream, meeting.segment.descriptor())
-                .map_err(|e| died(rank, wire::failed(e)))?;
+            let sent = meeting.segment.descriptor().map(|memory| socket::send_descriptor(stream, memory));
+            sent.unwrap_or(Ok(())).map_err(|e| died(rank, wire::failed(e)))?;
         }
         prepare(&meeting)?;
         let deadline = Deadline::after(self.deadline.left_ns().max(GRACE_NS / 2));

@@ -2,8 +2,10 @@
 //!
 //! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`) -> `segment` (the memory).
 //! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing`, `streaming`, `helping` and
-//! `taking` (protocol) -> `ring` (records), `claims` and `cells`, with `peer` (what is known of each rank) and `liveness` (who is gone).
+//! `taking` (protocol) -> `ring` (records), `claims` and `cells`, beside them `board` (small collectives), with `peer`
+//! (what is known of each rank) and `liveness` (who is gone).
 
+mod board;
 mod bootstrap;
 mod cells;
 mod claims;
@@ -157,6 +159,7 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Wat
     if peers.len() != meeting.segment.size() {
         return fail!(DTL_ERROR_INTERNAL, "{} ranks met for {} places", peers.len(), meeting.segment.size());
     }
+    meeting.segment.set_processors(rank);
     Ok((peers, watch, Probe::publish(&meeting.segment, rank, mode)?))
 }
 

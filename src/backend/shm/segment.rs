@@ -3,12 +3,15 @@
 //!
 //! Control area (committed by rank 0 when it is made): header, a block per rank, a bit per ordered
 //! pair "this ring has memory". Then a ring per ordered pair, committed by its sender at first use:
-//! 8 ranks that talk to two neighbours each take 3 MiB, not 11. Last the cells of each rank, committed when
-//! it sends its first large message.
+//! 8 ranks that talk to two neighbours each take 3 MiB, not 11. Then the cells of each rank, committed when
+//! it sends its first large message. Then, for few ranks, the places for boards, committed when a communicator gets
+//! one.
 
 use super::cells::{self, Cells, Pool};
 use super::ring::{Consumer, Producer, STRIDE};
+use crate::backend::board;
 use crate::error::{Error, Result, fail};
+use crate::sys::machine;
 use crate::sys::shared::{Memory, Span};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -37,6 +40,9 @@ const RANK_STRIDE: usize = 128;
 const STATE: usize = 0;
 const PROBE_ADDRESS: usize = 8;
 const PROBE_VALUE: usize = 16;
+/// The processors that it may run on: a bit for each number, as far as there are bits.
+const PROCESSORS: usize = 32;
+const PROCESSOR_WORDS: usize = 4;
 const PAGE: usize = 4096;
 
 /// See the module's text.
@@ -62,8 +68,17 @@ fn cells_at(size: usize) -> usize {
     rings_at(size) + size * size * STRIDE
 }
 
-fn total(size: usize) -> usize {
+fn boards_at(size: usize) -> usize {
     cells_at(size) + size * cells::STRIDE
+}
+
+fn has_boards(size: usize) -> bool {
+    (2..=board::MOST_RANKS).contains(&size)
+}
+
+fn total(size: usize) -> usize {
+    let places = if has_boards(size) { board::PLACES } else { 0 };
+    boards_at(size) + places * board::place_bytes(size)
 }
 
 pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
@@ -102,7 +117,7 @@ impl Segment {
         }
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.memory.descriptor()
     }
 
@@ -153,10 +168,55 @@ impl Segment {
         }
     }
 
+    /// Says which processors this rank may run on.
+    pub(super) fn set_processors(&self, rank: usize) {
+        let mut bits = [0_u64; PROCESSOR_WORDS];
+        for processor in machine::affinity() {
+            if let Some(word) = bits.get_mut(processor / 64 % PROCESSOR_WORDS) {
+                *word |= 1 << (processor % 64);
+            }
+        }
+        for (index, bits) in bits.into_iter().enumerate() {
+            if let Some(word) = self.rank_word(rank, PROCESSORS + 8 * index) {
+                word.store(bits, Release);
+            }
+        }
+    }
+
+    /// Whether the ranks are more than the processors that they may run on, all together.
+    pub(super) fn is_crowded(&self) -> bool {
+        let all = |index: usize| {
+            let of = |rank| self.rank_word(rank, PROCESSORS + 8 * index);
+            (0..self.size).filter_map(of).fold(0, |bits, word| bits | word.load(Acquire))
+        };
+        let processors: u32 = (0..PROCESSOR_WORDS).map(|index| all(index).count_ones()).sum();
+        self.size > processors as usize
+    }
+
     /// Address and value to be found there.
     pub(super) fn probe(&self, rank: usize) -> (u64, u64) {
         let read = |field| self.rank_word(rank, field).map_or(0, |word| word.load(Acquire));
         (read(PROBE_ADDRESS), read(PROBE_VALUE))
+    }
+
+    /// Whether there are places for boards.
+    pub(super) fn has_boards(&self) -> bool {
+        has_boards(self.size)
+    }
+
+    fn board_offset(&self, place: usize) -> usize {
+        boards_at(self.size) + place * board::place_bytes(self.size)
+    }
+
+    /// Gets memory for the board at a place.
+    pub(super) fn commit_board(&self, place: usize) -> io::Result<()> {
+        self.memory.commit(self.board_offset(place), board::place_bytes(self.size))
+    }
+
+    /// The memory of a place: a sheet for each rank.
+    pub(super) fn sheets(&self, place: usize) -> Option<Span> {
+        let bytes = board::place_bytes(self.size);
+        self.memory.span(self.board_offset(place), bytes).filter(|_| self.has_boards())
     }
 
     fn ring_offset(&self, from: usize, to: usize) -> usize {
@@ -218,7 +278,7 @@ mod tests {
     #[test]
     fn states_are_told_once() {
         let one = Segment::create(3).expect("segment");
-        let fd = one.descriptor().try_clone_to_owned().expect("dup");
+        let fd = one.descriptor().expect("file").try_clone_to_owned().expect("dup");
         let two = Segment::attach(fd, 3).expect("attach");
         assert_eq!((two.changes(), two.state(1)), (0, State::Present));
         one.mark(1, State::Left);
@@ -236,7 +296,7 @@ mod tests {
         segment.open_ring(66, 0).expect("ring");
         assert_eq!((segment.ready(0, 0), segment.ready(0, 1), segment.ready(66, 0)), (0, 1 << 2, 0));
         segment.read_ring(66, 0).expect("ring");
-        let fd = segment.descriptor().try_clone_to_owned().expect("dup");
+        let fd = segment.descriptor().expect("file").try_clone_to_owned().expect("dup");
         assert!(Segment::attach(fd, 69).is_err());
     }
 }

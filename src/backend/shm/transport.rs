@@ -1,15 +1,18 @@
 //! The communicator as `runtime` sees it: the engine behind one short lock, and the door for forked
 //! children.
 
+use super::board;
 use super::engine::{Engine, Operation};
 use super::identity::Claim;
 use super::peer::Probe;
 use super::segment::State;
+use crate::backend::board::Places;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::backend::{Board, Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
-use crate::sys::lock::{Mutex, SpinLock};
+use crate::sys::lock::Mutex;
+use crate::sys::spin::SpinLock;
 use std::sync::Arc;
 
 /// Holds which process opened; a fork wipes it, so a child's copy of a communicator knows that it is
@@ -29,6 +32,8 @@ pub(super) struct Endpoint {
     size: i32,
     description: String,
     opener: u32,
+    is_crowded: bool,
+    boards: Mutex<Places>,
     _probe: Probe,
 }
 
@@ -59,8 +64,10 @@ impl Endpoint {
     ) -> Self {
         let number = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
         let (rank, size) = (number(engine.rank), number(engine.peers.len()));
+        let is_crowded = engine.segment.is_crowded();
         let engine = SpinLock::new(Open { engine, claim: Some(claim) });
-        Endpoint { engine, rank, size, description, opener, _probe: probe }
+        let boards = Mutex::new(Places::default());
+        Endpoint { engine, rank, size, description, opener, is_crowded, boards, _probe: probe }
     }
 
     /// The engine, for the process that opened it and until it is closed.
@@ -177,6 +184,31 @@ impl Transport for Endpoint {
 
     fn is_one_node(&self) -> bool {
         true
+    }
+
+    fn free_boards(&self) -> u64 {
+        self.with(|engine| Ok(board::free(&engine.segment, &self.boards.lock()))).unwrap_or(0)
+    }
+
+    fn board(&self, place: u32, context: u32, ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
+        let at = (place as usize, context);
+        let open = |engine: &mut Engine| match engine.segment.has_boards() {
+            true => board::open(&engine.segment, &mut self.boards.lock(), engine.rank, at, ranks).map(Some),
+            false => Ok(None),
+        };
+        self.with(open).transpose()
+    }
+
+    fn is_crowded(&self) -> Option<bool> {
+        Some(self.is_crowded)
+    }
+
+    fn has_left(&self, rank: i32) -> bool {
+        let is_gone = |engine: &mut Engine| {
+            let rank = engine.rank_of(rank)?;
+            Ok(engine.peers.get(rank).is_some_and(|peer| peer.state != State::Present))
+        };
+        self.with(is_gone).unwrap_or(false)
     }
 
     fn failed_ranks(&self) -> Vec<i32> {

@@ -45,7 +45,7 @@ pub(crate) fn memory() -> Result<Arc<Memory>, String> {
 
 /// Where another process of this node finds it: process and descriptor.
 pub(crate) fn address_of(memory: &Memory) -> [u64; 2] {
-    let descriptor = u64::try_from(memory.descriptor().as_raw_fd()).unwrap_or(0);
+    let descriptor = memory.descriptor().and_then(|it| u64::try_from(it.as_raw_fd()).ok()).unwrap_or(0);
     [u64::from(std::process::id()), descriptor]
 }
 

@@ -67,7 +67,8 @@ pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
     let decision = agree(comm);
     comm.recorder.end(ticket);
     let decision = decision?;
-    insert(group::derive(comm, &decision.survivors(), decision.context)?)
+    // Without a board: that would have to be agreed on too.
+    insert(group::derive(comm, &decision.survivors(), decision.context, None)?)
 }
 
 fn agree(comm: &Comm) -> Result<Word> {

@@ -2,9 +2,10 @@
 
 use super::Comm;
 use super::algorithms as algorithm;
-use super::algorithms::choice::{Algorithm, choose};
+use super::algorithms::choice::{Algorithm, Allowed, choose};
 use super::algorithms::levels::Levels;
 use super::algorithms::two_level;
+use super::flat::{Flat, Shape};
 use super::p2p::Data;
 use super::recorder::{Call, Kind};
 use super::run::Run;
@@ -26,7 +27,11 @@ impl Comm {
 
     /// The algorithm for a call; the first use of each is explained.
     fn choose(&self, kind: Kind, bytes: usize, commutes: bool) -> Algorithm {
-        let algorithm = choose(kind, self.size, bytes, commutes, self.has_levels(kind, commutes));
+        let allowed = Allowed {
+            two_level: self.has_levels(kind, commutes),
+            flat: self.flat.as_ref().is_some_and(|flat| flat.takes(bytes, self.size)),
+        };
+        let algorithm = choose(kind, self.size, bytes, commutes, allowed);
         let bit = 1_u32 << (algorithm as u32);
         let seen = self.chosen.get(kind as usize);
         if seen.is_some_and(|seen| seen.load(Ordering::Relaxed) & bit == 0) {
@@ -50,6 +55,12 @@ impl Comm {
     /// The nodes, if the algorithm goes by them.
     fn levels(&self, how: Algorithm) -> Option<&Levels> {
         self.levels.as_ref().filter(|_| how == Algorithm::TwoLevel)
+    }
+
+    /// The board, if the algorithm uses it.
+    #[inline]
+    fn flat(&self, how: Algorithm) -> Option<&Flat> {
+        self.flat.as_ref().filter(|_| how == Algorithm::Flat)
     }
 
     #[cold]
@@ -124,6 +135,9 @@ impl By {
 /// Returns once every rank has called it.
 pub fn barrier(comm: &Comm) -> Result<Run> {
     let how = comm.choose(Kind::Barrier, 0, true);
+    if let Some(flat) = comm.flat(how) {
+        return comm.prepare_flat(Call::new(Kind::Barrier), None, flat, Shape::Barrier);
+    }
     let steps = |s: &mut Schedule, g| {
         if let Some(levels) = comm.levels(how) {
             return two_level::barrier(s, levels);
@@ -139,6 +153,9 @@ pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Run> {
     comm.check_root(root)?;
     let how = comm.choose(Kind::Bcast, data.bytes.len(), true);
     let call = Call::new(Kind::Bcast).with(data.count, data.dtype).root(root);
+    if let Some(flat) = comm.flat(how) {
+        return comm.prepare_flat(call, None, flat, Shape::Bcast { root, data: data.bytes });
+    }
     let whole = || Collective::Bcast { data: data.bytes, root };
     comm.prepare_either(call, None, whole, |s, g| {
         if let Some(levels) = comm.levels(how) {
@@ -159,6 +176,10 @@ pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let how = comm.choose(Kind::Reduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Reduce).with(recv.count, recv.dtype).op(by.op).root(root);
+    if let Some(flat) = comm.flat(how) {
+        let shape = Shape::Reduce { root, send, recv: recv.bytes };
+        return comm.prepare_flat(call, Some(by.reduction), flat, shape);
+    }
     let folding = by.folding();
     comm.prepare_either(call, Some(by.reduction), whole, |s, g| match comm.levels(how) {
         Some(levels) => two_level::reduce(s, levels, g, root, folding, (send, recv.bytes)),
@@ -172,6 +193,10 @@ pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Run> {
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let how = comm.choose(Kind::Allreduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Allreduce).with(recv.count, recv.dtype).op(by.op);
+    if let Some(flat) = comm.flat(how) {
+        let shape = Shape::Allreduce { send, recv: recv.bytes };
+        return comm.prepare_flat(call, Some(by.reduction), flat, shape);
+    }
     let folding = by.folding();
     comm.prepare_either(call, Some(by.reduction), whole, |s, g| match comm.levels(how) {
         Some(levels) => two_level::allreduce(s, levels, folding, (send, recv.bytes)),
@@ -325,6 +350,9 @@ pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<
     let send = sent_or(send, recv, recv.part(comm.rank as usize * len, len))?;
     let how = comm.choose(Kind::Allgather, len, true);
     let call = Call::new(Kind::Allgather).with(per_rank.count, per_rank.dtype);
+    if let Some(flat) = comm.flat(how) {
+        return comm.prepare_flat(call, None, flat, Shape::Allgather { send, recv });
+    }
     comm.prepare_either(call, None, whole, |s, g| match comm.levels(how) {
         Some(levels) => two_level::allgather(s, levels, (send, recv)),
         None => algorithm::allgather(s, g, how, (send, recv)),

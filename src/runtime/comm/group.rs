@@ -30,6 +30,17 @@ fn proposal(comm: &Comm) -> u64 {
     if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
 }
 
+/// What a rank says for a communicator to be made: the proposed context, and where it has room for a board.
+fn offer(comm: &Comm) -> [u64; 2] {
+    [proposal(comm), comm.link.transport.free_boards()]
+}
+
+/// The first place where all ranks have room for a board. `masks`: what each says.
+fn common_place(masks: impl Iterator<Item = u64>) -> Option<u32> {
+    let common = masks.fold(u64::MAX, |common, mask| common & mask);
+    (common != 0).then(|| common.trailing_zeros())
+}
+
 fn context_of(proposal: u64) -> Result<u32> {
     match u32::try_from(proposal) {
         Ok(context) if context > 0 => Ok(context),
@@ -37,26 +48,32 @@ fn context_of(proposal: u64) -> Result<u32> {
     }
 }
 
-/// A communicator of chosen ranks of this one (in its own counting), which include this process.
-pub(super) fn derive(comm: &Comm, ranks: &[i32], context: u32) -> Result<Comm> {
+/// A communicator of chosen ranks of this one (in its own counting), which include this process. `place`: that of
+/// its board, if all have room for one.
+pub(super) fn derive(comm: &Comm, ranks: &[i32], context: u32, place: Option<u32>) -> Result<Comm> {
     let Some(rank) = (0..).zip(ranks).find(|(_, member)| **member == comm.rank).map(|(rank, _)| rank) else {
         return fail!(DTL_ERROR_INTERNAL, "this rank is not in its own group");
     };
     let outer: Vec<i32> = ranks.iter().map(|member| comm.outer(*member)).collect();
     let size = i32::try_from(ranks.len()).unwrap_or(i32::MAX);
     if let Some(own) = comm.link.subset(&outer, context)? {
-        return Ok(Comm::new(own, 0, None, (rank, size), comm.timeout_ns));
+        return Comm::new(own, 0, None, (rank, size), comm.timeout_ns).with_board(0);
     }
     let members = Members::new(outer, comm.link.transport.size());
-    Ok(Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns))
+    let made = Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns);
+    match place {
+        Some(place) => made.with_board(place),
+        None => Ok(made),
+    }
 }
 
 /// The same ranks with messages of their own. Attributes are copied as their keys say.
 pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
-    let words = allgather_words(comm, Kind::Dup, &[proposal(comm)])?;
+    let words = allgather_words(comm, Kind::Dup, &offer(comm))?;
     let context = context_of(words.first().copied().unwrap_or(0))?;
     let ranks: Vec<i32> = (0..comm.size).collect();
-    let copy = derive(comm, &ranks, context)?;
+    let place = common_place(words.iter().skip(1).step_by(2).copied());
+    let copy = derive(comm, &ranks, context, place)?;
     attribute::copy_all(comm, handle, &copy)?;
     insert(copy)
 }
@@ -70,22 +87,24 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
     if color < 0 && color != DTL_UNDEFINED {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "color {color}: use 0 or more, or DTL_UNDEFINED");
     }
-    let mine = [color as u32 as u64, key as u32 as u64, proposal(comm)];
+    let [proposal, boards] = offer(comm);
+    let mine = [color as u32 as u64, key as u32 as u64, proposal, boards];
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.get(2).copied().unwrap_or(0))?;
+    let place = common_place(words.iter().skip(3).step_by(4).copied());
     if color == DTL_UNDEFINED {
         return Ok(None);
     }
-    let all = (0..).zip(words.chunks_exact(3));
+    let all = (0..).zip(words.chunks_exact(4));
     let mut same: Vec<(i32, i32)> = all
         .filter_map(|(rank, words)| match *words {
-            [its, key, _] if its as u32 as i32 == color => Some((key as u32 as i32, rank)),
+            [its, key, ..] if its as u32 as i32 == color => Some((key as u32 as i32, rank)),
             _ => None,
         })
         .collect();
     same.sort_unstable();
     let ranks: Vec<i32> = same.into_iter().map(|(_, rank)| rank).collect();
-    insert(derive(comm, &ranks, context)?).map(Some)
+    insert(derive(comm, &ranks, context, place)?).map(Some)
 }
 
 /// One communicator for each node, ranks ordered by key.

@@ -8,10 +8,11 @@ use crate::abi::comm::DTL_TAG_MAX;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, Transport};
 use crate::runtime::registry::Backend;
-use crate::sys::park::Backoff;
+use crate::sys::park::{self, Backoff};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Whose message it is: classes never match across, so a user's DTL_ANY_TAG cannot take a
 /// collective's message.
@@ -42,6 +43,8 @@ pub(super) struct Link {
     pub(super) kind: &'static CStr,
     /// Whether reductions are to be bitwise the same as on other kinds.
     pub(super) is_deterministic: bool,
+    /// Polls that spin before the first yield.
+    spins: u32,
     /// Contexts that this rank has given to communicators whose first rank it was.
     contexts: AtomicU32,
 }
@@ -49,7 +52,8 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(transport: Box<dyn Transport>, backend: Arc<Backend>, is_deterministic: bool) -> Self {
         let kind = crate::runtime::for_ever(&backend.name);
-        let link = Link { transport, backend, kind, is_deterministic, contexts: AtomicU32::new(0) };
+        let spins = park::spins(transport.is_crowded());
+        let link = Link { transport, backend, kind, is_deterministic, spins, contexts: AtomicU32::new(0) };
         progress::count(&link, true);
         link
     }
@@ -81,7 +85,13 @@ impl Link {
 
     /// Between two polls of an operation.
     pub(super) fn pause(&self, backoff: &mut Backoff) {
-        backoff.pause_on(|seen, limit| self.transport.rest(seen, limit));
+        self.pause_with(backoff, |seen, limit| self.transport.rest(seen, limit));
+    }
+
+    /// The same of something else than an operation, with a sleep of its own.
+    #[inline]
+    pub(super) fn pause_with(&self, backoff: &mut Backoff, rest: impl FnOnce(&mut u64, Duration) -> bool) {
+        backoff.pause_on(self.spins, rest);
     }
 
     /// Withdraws an operation and waits until the transport lets go of its buffer. `Some` = it had

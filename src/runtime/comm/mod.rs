@@ -3,7 +3,8 @@
 //! `open` finds or makes one on a `link`, `group` makes one from another. `p2p` sends and receives,
 //! `message` keeps what was probed and taken, `request` what is in flight (`persistent`: what is started again),
 //! `wait` waits for it.
-//! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list.
+//! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list, `flat` those of
+//! a few bytes between ranks that share memory.
 //! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
 //! call waits.
 
@@ -11,6 +12,7 @@ pub mod agree;
 mod algorithms;
 pub mod attribute;
 pub mod collective;
+mod flat;
 pub mod group;
 mod life;
 mod link;
@@ -75,6 +77,8 @@ pub struct Comm {
     timeout_ns: u64,
     /// The ranks by node, where that makes collectives faster.
     levels: Option<Levels>,
+    /// Where the ranks share memory, and are few: their board.
+    flat: Option<flat::Flat>,
     /// Why collectives are refused, once one has failed.
     broken: Mutex<Option<String>>,
     is_broken: AtomicBool,
@@ -112,6 +116,7 @@ impl Comm {
             members,
             timeout_ns,
             levels: None,
+            flat: None,
             broken: Mutex::new(None),
             is_broken: AtomicBool::new(false),
             sequence: AtomicU32::new(0),
@@ -124,6 +129,16 @@ impl Comm {
         };
         comm.levels = comm.nodes().and_then(|nodes| Levels::new(rank, nodes.into_iter()));
         comm
+    }
+
+    /// Gives it a board, if its transport has boards, at a place that is free on all ranks.
+    fn with_board(mut self, place: u32) -> Result<Self> {
+        if self.size > 1 {
+            let ranks: Vec<i32> = (0..self.size).map(|rank| self.outer(rank)).collect();
+            let board = self.link.transport.board(place, self.context, &ranks).transpose()?;
+            self.flat = board.map(flat::Flat::new).transpose()?;
+        }
+        Ok(self)
     }
 
     /// The handle that it was put under.

@@ -87,7 +87,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     for transport in transports {
         let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
         // Not in the list of those to move on: there is nothing to move.
-        match super::put(&Arc::new(comm)) {
+        match comm.and_then(|comm| super::put(&Arc::new(comm))) {
             Ok(handle) => handles.push(handle),
             Err(error) => {
                 handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));
@@ -271,15 +271,20 @@ fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Co
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     progress::before_open();
     let transport = provider.open(args)?;
-    Ok(assemble(backend, transport, args.flags, timeout_ns))
+    assemble(backend, transport, args.flags, timeout_ns)
 }
 
 /// A communicator of all ranks of an open transport.
-fn assemble(backend: Arc<Backend>, transport: Box<dyn Transport>, flags: u32, timeout_ns: u64) -> Comm {
+fn assemble(
+    backend: Arc<Backend>,
+    transport: Box<dyn Transport>,
+    flags: u32,
+    timeout_ns: u64,
+) -> Result<Comm> {
     let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || settings::current().deterministic;
     let place = (transport.rank(), transport.size());
     let link = Arc::new(Link::new(transport, backend, is_deterministic));
-    Comm::new(link, 0, None, place, timeout_ns)
+    Comm::new(link, 0, None, place, timeout_ns).with_board(0)
 }
 
 #[cfg(test)]

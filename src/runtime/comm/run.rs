@@ -4,6 +4,7 @@
 //! leaves ranks at different points, so collectives are refused from then on.
 
 use super::algorithms::Group;
+use super::flat::{self, Flat, Shape};
 use super::recorder::{Call, Kind, Ticket};
 use super::schedule::{Advance, Schedule};
 use super::types::Reduction;
@@ -28,6 +29,8 @@ enum Work {
     Steps(Schedule),
     /// One of the transport's own; `Some` once it is in flight.
     Whole(Collective, Option<OpId>),
+    /// Over the communicator's board.
+    Flat(flat::Steps),
 }
 
 /// A collective that was started.
@@ -46,7 +49,7 @@ impl Comm {
     }
 
     #[cold]
-    fn refuse(&self, name: &str) -> Error {
+    pub(super) fn refuse(&self, name: &str) -> Error {
         let why = self.broken.lock().clone().unwrap_or_default();
         Error::new(
             DTL_ERROR_INVALID_STATE,
@@ -54,6 +57,11 @@ impl Comm {
                 "{name}: an earlier collective failed ({why}), so the ranks are out of step: dtl_comm_shrink it, or destroy it"
             ),
         )
+    }
+
+    /// Whether a collective has failed.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Acquire)
     }
 
     fn set_broken(&self, why: &str) {
@@ -79,7 +87,19 @@ impl Comm {
             self.in_collective.store(false, Ordering::Release);
             return Err(error.within(call.kind.name()));
         }
-        Ok(self.begun(call, Work::Steps(schedule)))
+        Ok(self.begun(call, |_| Work::Steps(schedule)))
+    }
+
+    /// Begins one over the board.
+    pub(super) fn prepare_flat(
+        &self,
+        call: Call,
+        reduction: Option<Reduction>,
+        flat: &Flat,
+        shape: Shape,
+    ) -> Result<Run> {
+        self.enter(&call)?;
+        Ok(self.begun(call, |tag| Work::Flat(flat::Steps::new(self, flat, shape, reduction, tag))))
     }
 
     /// Begins one collective: the transport's own if it takes it, else as `prepare`.
@@ -94,7 +114,7 @@ impl Comm {
             let whole = whole();
             if self.link.transport.takes(&whole) {
                 self.enter(&call)?;
-                return Ok(self.begun(call, Work::Whole(whole, None)));
+                return Ok(self.begun(call, |_| Work::Whole(whole, None)));
             }
         }
         self.prepare(call, reduction, generate)
@@ -116,16 +136,17 @@ impl Comm {
         Ok(())
     }
 
-    fn begun(&self, call: Call, work: Work) -> Run {
+    fn begun(&self, call: Call, work: impl FnOnce(u32) -> Work) -> Run {
         // One thread at a time is here (`enter`), so a load and a store are enough.
         let number = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(number.wrapping_add(1), Ordering::Relaxed);
         let number = number & i32::MAX as u32;
         let call = Call { tag: number as i32, ..call };
         let low = number & ((1 << NUMBER_BITS) - 1);
-        let tag = (u32::from(call.signature()) << NUMBER_BITS | low) as i32;
+        let tag = u32::from(call.signature()) << NUMBER_BITS | low;
         let ticket = self.recorder.begin(&call);
-        Run { work, call, number: u64::from(number), tag, ticket, death_seen: None }
+        let work = work(tag);
+        Run { work, call, number: u64::from(number), tag: tag as i32, ticket, death_seen: None }
     }
 
     fn put_back(&self, schedule: Schedule) {
@@ -145,6 +166,10 @@ impl Run {
         let advance = match &mut self.work {
             Work::Steps(schedule) => schedule.advance(comm, self.tag),
             Work::Whole(whole, op) => advance_whole(comm, whole, op),
+            Work::Flat(steps) => match &comm.flat {
+                Some(flat) => steps.advance(comm, flat),
+                None => Ok(Advance::Done),
+            },
         };
         let advance = advance.map_err(|error| error.within(self.call.kind.name()))?;
         if advance == Advance::Done {
@@ -158,6 +183,9 @@ impl Run {
         let advance = self.advance(comm)?;
         if advance == Advance::Waiting {
             self.check_hope(comm)?;
+            if let (Work::Flat(steps), Some(flat)) = (&self.work, &comm.flat) {
+                steps.move_others(comm, flat);
+            }
         }
         Ok(advance)
     }
@@ -223,13 +251,20 @@ impl Run {
                 }
                 Err(error) => return Err(error),
             }
-            comm.pause(&mut backoff);
+            match (&self.work, &comm.flat) {
+                (Work::Flat(steps), Some(flat)) => steps.pause(comm, flat, &mut backoff),
+                _ => comm.pause(&mut backoff),
+            }
             if backoff.is_long() {
                 progress::others(comm);
                 self.check_hope(comm)?;
                 self.check_deadline(comm, deadline)?;
-                if let Work::Steps(schedule) = &self.work {
-                    questions.ask(comm, &self.call, schedule)?;
+                match (&self.work, &comm.flat) {
+                    (Work::Steps(schedule), _) => questions.ask(comm, &self.call, schedule.awaited())?,
+                    (Work::Flat(steps), Some(flat)) => {
+                        questions.ask(comm, &self.call, steps.awaited(comm, flat))?;
+                    }
+                    _ => {}
                 }
             }
         }
@@ -248,6 +283,9 @@ impl Run {
     /// Whether it can still come to its end.
     fn check_hope(&mut self, comm: &Comm) -> Result<()> {
         comm.check_open()?;
+        if self.is_lost(comm) {
+            return self.cannot_complete(comm);
+        }
         if let Some((who, status)) = comm.reports.given_up(self.number) {
             report::gather(comm);
             let text = format!("rank {who} gave up {}, or a collective before it", self.call);
@@ -256,15 +294,28 @@ impl Run {
         if comm.has_died() {
             let since = *self.death_seen.get_or_insert_with(now_ns);
             if now_ns() - since > GRACE_NS {
-                return fail!(
-                    DTL_ERROR_RANK_FAILURE,
-                    "{} cannot complete: rank(s) {} died or left",
-                    self.call,
-                    comm.failed_text()
-                );
+                return self.cannot_complete(comm);
             }
         }
         Ok(())
+    }
+
+    /// Whether a rank has gone without its part.
+    fn is_lost(&self, comm: &Comm) -> bool {
+        match (&self.work, &comm.flat) {
+            (Work::Flat(steps), Some(flat)) => steps.is_lost(comm, flat),
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn cannot_complete(&self, comm: &Comm) -> Result<()> {
+        fail!(
+            DTL_ERROR_RANK_FAILURE,
+            "{} cannot complete: rank(s) {} died or left",
+            self.call,
+            comm.failed_text()
+        )
     }
 
     /// Takes back what is in flight and tells the others that this rank does not go on.
@@ -306,13 +357,13 @@ impl Questions {
         Questions { since: 0, next_ns: report::FIRST_QUESTION_NS, news: 0 }
     }
 
-    fn ask(&mut self, comm: &Comm, call: &Call, schedule: &Schedule) -> Result<()> {
+    fn ask(&mut self, comm: &Comm, call: &Call, awaited: impl Iterator<Item = i32>) -> Result<()> {
         if self.since == 0 {
             self.since = now_ns();
         }
         if now_ns().saturating_sub(self.since) > self.next_ns {
             self.next_ns += report::NEXT_QUESTION_NS;
-            report::ask(comm, schedule.awaited());
+            report::ask(comm, awaited);
         }
         let news = comm.reports.news();
         if news != self.news {

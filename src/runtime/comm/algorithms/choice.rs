@@ -23,6 +23,7 @@ pub(in crate::runtime::comm) enum Algorithm {
     Pairwise,
     AllAtOnce,
     TwoLevel,
+    Flat,
 }
 
 struct Row {
@@ -45,6 +46,12 @@ const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algor
 }
 
 const TABLE: &[Row] = &[
+    // Few ranks that share memory. Operands are grouped as by recursive doubling and by the binomial tree.
+    row(Kind::Barrier, 0, 0, ANY, Algorithm::Flat),
+    row(Kind::Bcast, 0, 0, 2 << 10, Algorithm::Flat),
+    row(Kind::Reduce, 0, 0, 2 << 10, Algorithm::Flat),
+    row(Kind::Allreduce, 0, 0, 2 << 10, Algorithm::Flat),
+    row(Kind::Allgather, 0, 0, 2 << 10, Algorithm::Flat),
     // Over several nodes. Large blocks go straight: the ring crosses each border of nodes once for each
     // block anyway, and leaders would only pass on what their ranks can send themselves.
     row(Kind::Barrier, 0, 0, ANY, Algorithm::TwoLevel),
@@ -82,21 +89,33 @@ const TABLE: &[Row] = &[
     row(Kind::NeighborAlltoallv, 0, 0, ANY, Algorithm::AllAtOnce),
 ];
 
-/// The algorithm for a collective over `ranks` ranks with `bytes` bytes; `two_level`: whether those of two
-/// levels may be used.
+/// What a communicator allows beyond what every one does.
+#[derive(Clone, Copy, Default)]
+pub(in crate::runtime::comm) struct Allowed {
+    /// Algorithms of two levels.
+    pub(in crate::runtime::comm) two_level: bool,
+    /// Those over a board.
+    pub(in crate::runtime::comm) flat: bool,
+}
+
+/// The algorithm for a collective over `ranks` ranks with `bytes` bytes.
 pub(in crate::runtime::comm) fn choose(
     kind: Kind,
     ranks: i32,
     bytes: usize,
     commutes: bool,
-    two_level: bool,
+    allowed: Allowed,
 ) -> Algorithm {
     let fits = |row: &&Row| {
         row.kind == kind
             && ranks >= row.ranks
             && (row.from..row.below).contains(&bytes)
             && (commutes || !row.commutes)
-            && (two_level || row.algorithm != Algorithm::TwoLevel)
+            && match row.algorithm {
+                Algorithm::TwoLevel => allowed.two_level,
+                Algorithm::Flat => allowed.flat,
+                _ => true,
+            }
     };
     TABLE.iter().find(fits).map_or(Algorithm::Linear, |row| row.algorithm)
 }
@@ -107,22 +126,28 @@ mod tests {
 
     #[test]
     fn every_collective_has_an_algorithm_for_every_size() {
+        let none = Allowed::default();
+        let levels = Allowed { two_level: true, flat: false };
         for row in TABLE {
             for (bytes, commutes) in [(0, false), (100, true), (1 << 30, false), (1 << 30, true)] {
                 for ranks in [1, 3, 4, 5, 1000] {
-                    let chosen = choose(row.kind, ranks, bytes, commutes, false);
+                    let chosen = choose(row.kind, ranks, bytes, commutes, none);
                     let rows = TABLE.iter().filter(|other| other.kind == row.kind);
                     assert!(rows.into_iter().any(|other| other.algorithm == chosen), "{:?}", row.kind);
+                    assert_ne!(chosen, Algorithm::Flat, "{:?}", row.kind);
                     assert_ne!(chosen, Algorithm::TwoLevel, "{:?}", row.kind);
                 }
             }
         }
-        assert_eq!(choose(Kind::Allreduce, 4, 1 << 20, false, false), Algorithm::PairwiseRing);
-        assert_eq!(choose(Kind::Allreduce, 4, 8, true, false), Algorithm::RecursiveDoubling);
-        assert_eq!(choose(Kind::Allreduce, 4, 8, true, true), Algorithm::TwoLevel);
-        assert_eq!(choose(Kind::Reduce, 4, 1 << 20, true, false), Algorithm::HalvingGather);
-        assert_eq!(choose(Kind::Reduce, 4, 1 << 20, false, false), Algorithm::Binomial);
-        assert_eq!(choose(Kind::Allgather, 4, 1 << 20, true, true), Algorithm::Ring);
-        assert_eq!(choose(Kind::Alltoall, 4, 8, true, true), Algorithm::Pairwise);
+        assert_eq!(choose(Kind::Allreduce, 4, 1 << 20, false, none), Algorithm::PairwiseRing);
+        assert_eq!(choose(Kind::Allreduce, 4, 8, true, none), Algorithm::RecursiveDoubling);
+        assert_eq!(choose(Kind::Allreduce, 4, 8, true, levels), Algorithm::TwoLevel);
+        let both = Allowed { two_level: true, flat: true };
+        assert_eq!(choose(Kind::Allreduce, 4, 1 << 10, true, both), Algorithm::Flat);
+        assert_eq!(choose(Kind::Allreduce, 4, 1 << 11, true, both), Algorithm::TwoLevel);
+        assert_eq!(choose(Kind::Reduce, 4, 1 << 20, true, none), Algorithm::HalvingGather);
+        assert_eq!(choose(Kind::Reduce, 4, 1 << 20, false, none), Algorithm::Binomial);
+        assert_eq!(choose(Kind::Allgather, 4, 1 << 20, true, levels), Algorithm::Ring);
+        assert_eq!(choose(Kind::Alltoall, 4, 8, true, levels), Algorithm::Pairwise);
     }
 }

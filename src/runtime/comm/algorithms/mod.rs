@@ -23,6 +23,7 @@
 //! | alltoall | pairwise exchange | n-1 | m |
 //! | alltoallv, neighbor_alltoallv | all at once | 1 | m |
 //! | barrier, bcast, reduce, allreduce, allgather, gather, scatter | two levels | those of their parts | |
+//! | barrier, bcast, reduce, allreduce, allgather | over a board (`flat`, no messages) | 1 | m |
 //!
 //! Reductions of much data go piece by piece: the rounds are those of a piece.
 //!
@@ -37,7 +38,7 @@ mod broadcast;
 pub(super) mod choice;
 mod gather;
 pub(super) mod levels;
-mod reduce;
+pub(super) mod reduce;
 mod scan;
 pub(super) mod two_level;
 

@@ -169,13 +169,13 @@ pub(in crate::runtime::comm) fn allreduce(
 
 /// Ranks beyond a power of two: of the first 2·extra ranks each even one gives its part to its odd
 /// neighbour, which stands for both. The rest keep their order, so parts stay consecutive.
-struct Fold {
-    core: i32,
-    extra: i32,
+pub(in crate::runtime::comm) struct Fold {
+    pub(in crate::runtime::comm) core: i32,
+    pub(in crate::runtime::comm) extra: i32,
 }
 
 impl Fold {
-    fn new(g: Group) -> Fold {
+    pub(in crate::runtime::comm) fn new(g: Group) -> Fold {
         let core = 1 << (i32::BITS - 1 - g.size.leading_zeros());
         Fold { core, extra: g.size - core }
     }

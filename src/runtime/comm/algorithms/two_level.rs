@@ -2,7 +2,7 @@
 //! goes between nodes, and nothing twice. The parts are the algorithms of one level; where there is a
 //! root, it is its node's leader, so that its data need no way inside.
 
-use super::choice::{Algorithm, choose};
+use super::choice::{Algorithm, Allowed, choose};
 use super::levels::Levels;
 use super::{Folding, Group, allgatherv, gatherv, scatterv};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::sys::buf::Region;
 
 /// The algorithm for a part.
 fn how(kind: Kind, g: Group, bytes: usize, commutes: bool) -> Algorithm {
-    choose(kind, g.size, bytes, commutes, false)
+    choose(kind, g.size, bytes, commutes, Allowed::default())
 }
 
 fn bcast_inside(s: &mut Schedule, l: &Levels, root: i32, data: Region) -> Result<()> {

@@ -15,6 +15,8 @@ pub mod share;
 pub mod shared;
 #[path = "../../../../src/sys/slab.rs"]
 pub mod slab;
+#[path = "../../../../src/sys/spin.rs"]
+pub mod spin;
 pub mod sync;
 #[path = "../../../../src/sys/team.rs"]
 pub mod team;

@@ -6,6 +6,7 @@
 use super::epoch;
 use super::pool::{Pool, Then, Tried};
 use super::slab::Table;
+use super::spin::SpinLock;
 use super::sync::Arc as Share;
 use crate::Model;
 use loom::cell::UnsafeCell;
@@ -29,6 +30,7 @@ pub const ALL: &[Model] = &[
     ("pool: get of a handle that is guessed", pool_guessed),
     ("pool: two take slots and give them back", pool_slots_go_round),
     ("pool: two looks, one after the other", pool_looks_follow),
+    ("spin lock: two threads and one that only tries", spin_lock),
 ];
 
 const TAG: u8 = 3;
@@ -353,4 +355,23 @@ fn pool_looks_follow() {
         assert_eq!(both(pool, add, add), 2);
         assert_eq!(pool.with(handle, |object| Then::Keep(object.number())), Some(9));
     });
+}
+
+/// loom sees two that are at the number at once, and one that does not see what the last one wrote.
+fn spin_lock() {
+    let lock = Arc::new(SpinLock::new(UnsafeCell::new(0_u32)));
+    let add = |number: &UnsafeCell<u32>| {
+        // SAFETY: what is tried: whoever has the lock is alone.
+        number.with_mut(|at| unsafe { *at += 1 });
+    };
+    let other = Arc::clone(&lock);
+    let there = thread::spawn(move || add(&other.lock()));
+    let mut added = 2;
+    match lock.try_lock() {
+        Some(number) => add(&number),
+        None => added = 1,
+    }
+    there.join().unwrap();
+    // SAFETY: as above.
+    lock.lock().with(|at| assert_eq!(unsafe { *at }, added));
 }

@@ -61,4 +61,9 @@ impl Span {
         let inside = offset % 8 == 0 && offset + 8 <= self.len;
         inside.then(|| &self.memory.places[(self.offset + offset) / 8].word)
     }
+
+    pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
+        let words = [self.word(offset)?, self.word(offset + 8)?];
+        Some((words, self.region().part(offset + 16, len)))
+    }
 }

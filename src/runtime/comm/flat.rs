@@ -1,0 +1,315 @@
+//! Collectives of a few bytes over a board: each rank puts its part up and reads the others' when they are there.
+//! One step instead of a message and an answer for each round of `algorithms`.
+//!
+//! The numbers of a board's posts count the collectives that use it, so all ranks agree on them. A rank posts
+//! one when it has finished the one before; one that was only begun (as a request) waits for its turn.
+//!
+//! Operands are grouped as recursive doubling and the binomial tree of `algorithms::reduce` group them, so that
+//! results are bitwise the same as without a board.
+
+use super::algorithms::Group;
+use super::algorithms::reduce::Fold;
+use super::schedule::Advance;
+use super::types::Reduction;
+use super::{Comm, progress};
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Board, Post};
+use crate::sys::buf::{Region, Scratch};
+use crate::sys::park::Backoff;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A communicator's board, and how far this rank is with it.
+pub(super) struct Flat {
+    board: Box<dyn Board>,
+    begun: AtomicU64,
+    over: AtomicU64,
+    /// Somebody moves those on that come before the one it asks after.
+    is_moving: AtomicBool,
+    /// For partial results. Used by the one whose turn it is.
+    room: Scratch,
+}
+
+/// Most bytes that a rank reads.
+const MOST_BYTES: usize = 32 << 10;
+
+/// For the partial results of a tree's levels: its ranks' logarithm, of which the parts of 16 ranks are the most.
+const PARTIAL_BYTES: usize = 8 << 10;
+
+impl Flat {
+    pub(super) fn new(board: Box<dyn Board>) -> Result<Self> {
+        let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for partial results of small collectives");
+        };
+        let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Flat { board, begun, over, is_moving: AtomicBool::new(false), room })
+    }
+
+    /// Whether so many bytes of each rank are few enough: each rank reads those of all.
+    #[inline]
+    pub(super) fn takes(&self, bytes: usize, ranks: i32) -> bool {
+        let (ranks, levels) = (ranks.unsigned_abs() as usize, ranks.unsigned_abs().max(1).ilog2() as usize);
+        bytes <= self.board.room() && bytes * ranks <= MOST_BYTES && bytes * levels <= PARTIAL_BYTES
+    }
+
+    /// Of collectives that use the board. Called by one thread at a time.
+    fn next_number(&self) -> u64 {
+        let number = self.begun.load(Ordering::Relaxed) + 1;
+        self.begun.store(number, Ordering::Relaxed);
+        number
+    }
+}
+
+/// Which collective, and where its data are: `send` is this rank's part, `recv` where the result goes.
+#[derive(Clone, Copy)]
+pub(super) enum Shape {
+    Barrier,
+    Bcast { root: i32, data: Region },
+    Reduce { root: i32, send: Region, recv: Region },
+    Allreduce { send: Region, recv: Region },
+    Allgather { send: Region, recv: Region },
+}
+
+/// One on its way.
+pub(super) struct Steps {
+    shape: Shape,
+    reduction: Option<Reduction>,
+    number: u64,
+    /// What its posts are called, and their bytes.
+    what: u32,
+    len: usize,
+    is_posted: bool,
+    /// The ranks whose posts it still waits for, the own one left out.
+    next: i32,
+    end: i32,
+}
+
+impl Steps {
+    /// `what` tells it from other collectives.
+    pub(super) fn new(
+        comm: &Comm,
+        flat: &Flat,
+        shape: Shape,
+        reduction: Option<Reduction>,
+        what: u32,
+    ) -> Self {
+        let all = (0, comm.size);
+        let (len, (next, end)) = match shape {
+            Shape::Barrier => (0, all),
+            Shape::Bcast { root, data } if root == comm.rank => (data.len(), (0, 0)),
+            Shape::Bcast { root, data } => (data.len(), (root, root + 1)),
+            Shape::Reduce { root, send, .. } if root == comm.rank => (send.len(), all),
+            Shape::Reduce { send, .. } => (send.len(), (0, 0)),
+            Shape::Allreduce { send, .. } | Shape::Allgather { send, .. } => (send.len(), all),
+        };
+        Steps { shape, reduction, number: flat.next_number(), what, len, is_posted: false, next, end }
+    }
+
+    /// Moves it on as far as it goes without waiting.
+    #[inline]
+    pub(super) fn advance(&mut self, comm: &Comm, flat: &Flat) -> Result<Advance> {
+        if !self.is_posted && !self.post(comm, flat)? {
+            return Ok(Advance::Waiting);
+        }
+        while self.next < self.end {
+            if self.next != comm.rank {
+                match flat.board.look(self.next, self.number) {
+                    Some(post) => self.check(&post)?,
+                    None => return Ok(Advance::Waiting),
+                }
+            }
+            self.next += 1;
+        }
+        self.conclude(comm, flat);
+        let met = matches!(self.shape, Shape::Barrier | Shape::Allreduce { .. } | Shape::Allgather { .. });
+        flat.board.finish(self.number, met);
+        flat.over.store(self.number, Ordering::Release);
+        Ok(Advance::Done)
+    }
+
+    fn is_its_turn(&self, flat: &Flat) -> bool {
+        flat.over.load(Ordering::Acquire) + 1 == self.number
+    }
+
+    #[inline]
+    fn post(&mut self, comm: &Comm, flat: &Flat) -> Result<bool> {
+        if !self.is_its_turn(flat) {
+            // One before it has failed: it never comes to its turn.
+            return if comm.is_broken() {
+                Err(comm.refuse("a collective that was begun"))
+            } else {
+                Ok(false)
+            };
+        }
+        let data = match self.shape {
+            Shape::Barrier => Region::EMPTY,
+            Shape::Bcast { root, .. } if root != comm.rank => Region::EMPTY,
+            Shape::Bcast { data, .. } => data,
+            Shape::Reduce { send, .. } | Shape::Allreduce { send, .. } | Shape::Allgather { send, .. } => {
+                send
+            }
+        };
+        self.is_posted = flat.board.post(self.number, self.what, data);
+        Ok(self.is_posted)
+    }
+
+    #[inline]
+    fn check(&self, post: &Post) -> Result<()> {
+        if post.what == self.what && post.data.len() == self.len {
+            return Ok(());
+        }
+        self.explain(post)
+    }
+
+    #[cold]
+    fn explain(&self, post: &Post) -> Result<()> {
+        if post.what != self.what {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "rank {} is in another collective: do all ranks make the same calls in the same order?",
+                self.next
+            );
+        }
+        fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "rank {} sent {} bytes where this rank expects {}: do all ranks pass the same count to the same collective?",
+            self.next,
+            post.data.len(),
+            self.len
+        )
+    }
+
+    /// All parts that this rank needs are there.
+    fn conclude(&self, comm: &Comm, flat: &Flat) {
+        let part = |rank: i32| flat.board.look(rank, self.number).map_or(Region::EMPTY, |post| post.data);
+        match self.shape {
+            Shape::Barrier => {}
+            Shape::Bcast { root, data } if root != comm.rank => data.copy_from(part(root)),
+            Shape::Bcast { .. } => {}
+            Shape::Allgather { recv, .. } => {
+                for rank in 0..comm.size {
+                    recv.part(rank as usize * self.len, self.len).copy_from(part(rank));
+                }
+            }
+            Shape::Reduce { root, .. } if root != comm.rank => {}
+            Shape::Reduce { root, recv, .. } => {
+                if let Some(by) = &self.reduction {
+                    fold_all(by, comm.group(), Some(root), part, recv, flat.room.region());
+                }
+            }
+            Shape::Allreduce { recv, .. } => {
+                if let Some(by) = &self.reduction {
+                    fold_all(by, comm.group(), None, part, recv, flat.room.region());
+                }
+            }
+        }
+    }
+
+    /// The ranks that it waits for now.
+    pub(super) fn awaited(&self, comm: &Comm, flat: &Flat) -> impl Iterator<Item = i32> {
+        let (from, to) = match self.is_posted {
+            true => (self.next, self.end),
+            false if self.is_its_turn(flat) => (0, comm.size),
+            false => (0, 0),
+        };
+        let own = comm.rank;
+        (from..to).filter(move |rank| *rank != own)
+    }
+
+    /// Whether the rank that it waits for has gone without its part.
+    pub(super) fn is_lost(&self, comm: &Comm, flat: &Flat) -> bool {
+        // First whether it has gone: what it did before is seen after that.
+        self.awaited(comm, flat).next().is_some_and(|rank| {
+            comm.link.transport.has_left(comm.outer(rank)) && flat.board.look(rank, self.number).is_none()
+        })
+    }
+
+    /// Between two looks of a call that waits.
+    #[inline]
+    pub(super) fn pause(&self, comm: &Comm, flat: &Flat, backoff: &mut Backoff) {
+        let awaited = (self.is_posted, self.next);
+        comm.link.pause_with(backoff, |_, limit| match awaited {
+            (true, rank) => flat.board.rest(rank, self.number, limit),
+            (false, _) => false,
+        });
+        if backoff.is_turn(TURN) {
+            // Others may wait for this rank's part of a message.
+            comm.link.transport.progress();
+        }
+    }
+
+    /// After a look of a request that found nothing new.
+    pub(super) fn move_others(&self, comm: &Comm, flat: &Flat) {
+        comm.link.transport.progress();
+        if !self.is_its_turn(flat) && !flat.is_moving.swap(true, Ordering::Acquire) {
+            progress::others(comm);
+            flat.is_moving.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Looks between two looks after messages.
+const TURN: u32 = 16;
+
+/// Folds all ranks' parts into `into`: as the binomial tree to a root does, or else recursive doubling.
+#[inline]
+fn fold_all(
+    by: &Reduction,
+    g: Group,
+    root: Option<i32>,
+    part: impl Fn(i32) -> Region,
+    into: Region,
+    room: Region,
+) {
+    if let Some(root) = root {
+        let top = if by.commutes { root } else { 0 };
+        let leaf = |place: i32| (part((place + top) % g.size), None);
+        return Tree { by, count: g.size, leaf }.fold(0, g.size, into, room);
+    }
+    let fold = Fold::new(g);
+    let leaf = |place: i32| match place < fold.extra {
+        true => (part(2 * place), Some(part(2 * place + 1))),
+        false => (part(place + fold.extra), None),
+    };
+    Tree { by, count: fold.core, leaf }.fold(0, fold.core, into, room);
+}
+
+/// A binomial tree over `count` places, each with one part, or two that are folded first.
+struct Tree<'a, L> {
+    by: &'a Reduction,
+    count: i32,
+    leaf: L,
+}
+
+impl<L: Fn(i32) -> (Region, Option<Region>)> Tree<'_, L> {
+    /// Folds the places from `first` on, below `first + reach`, into `into`. The parts are only read. `room` is for
+    /// the partial results of the levels below.
+    fn fold(&self, first: i32, reach: i32, into: Region, room: Region) {
+        let mut step = 1;
+        let (left, right) = (self.leaf)(first);
+        match right {
+            Some(right) => self.pair(left, right, into),
+            None if reach > 1 && first + 1 < self.count => match (self.leaf)(first + 1) {
+                (right, None) => {
+                    self.pair(left, right, into);
+                    step = 2;
+                }
+                _ => into.copy_from(left),
+            },
+            None => into.copy_from(left),
+        }
+        let (other, below) = (room.part(0, into.len()), room.part(into.len(), room.len()));
+        while step < reach && first + step < self.count {
+            self.fold(first + step, step, other, below);
+            self.by.apply(into, other);
+            step *= 2;
+        }
+    }
+
+    fn pair(&self, left: Region, right: Region, into: Region) {
+        into.copy_from(right);
+        self.by.apply_to_right(left, into);
+    }
+}
+
+#[cfg(test)]
+mod tests;
