@@ -5,58 +5,12 @@
 //
 // Prints nanoseconds per call: the 10th percentile over many short batches, and the difference.
 #define _GNU_SOURCE
-#include <dtl.h>
+#include "idle.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 enum { CALLS = 1000, BATCHES = 3000 };
-
-static dtl_status_t create_stream(void *self, int32_t device, uint64_t flags, void **out)
-{
-    (void)device, (void)flags;
-    *out = self;
-    return DTL_SUCCESS;
-}
-static dtl_status_t create_event(void *self, uint64_t flags, void **out)
-{
-    (void)flags;
-    *out = self;
-    return DTL_SUCCESS;
-}
-static dtl_status_t one(void *self, void *object)
-{
-    (void)self, (void)object;
-    return DTL_SUCCESS;
-}
-static dtl_status_t record(void *self, void *event, void *stream)
-{
-    (void)self, (void)event, (void)stream;
-    return DTL_SUCCESS;
-}
-static dtl_status_t query(void *self, void *event, int32_t *done)
-{
-    (void)self, (void)event;
-    *done = 1;
-    return DTL_SUCCESS;
-}
-static dtl_status_t count(void *self, int32_t *out)
-{
-    (void)self;
-    *out = 1;
-    return DTL_SUCCESS;
-}
-static dtl_status_t zero(void *self, int32_t *out)
-{
-    (void)self;
-    *out = 0;
-    return DTL_SUCCESS;
-}
-static dtl_status_t set(void *self, int32_t device)
-{
-    (void)self, (void)device;
-    return DTL_SUCCESS;
-}
 
 static double now_ns(void)
 {
@@ -77,9 +31,6 @@ static double tenth_percentile(double *values)
     return values[BATCHES / 10];
 }
 
-static dtl_device_vtable_t device = DTL_DEVICE_VTABLE_INIT;
-static dtl_exec_vtable_t exec = DTL_EXEC_VTABLE_INIT;
-static dtl_backend_t backend;
 static dtl_stream_t stream;
 static dtl_event_t event;
 static int self;
@@ -107,15 +58,9 @@ static int32_t out;
 
 int main(void)
 {
-    device.count = count, device.get = zero, device.set = set, device.synchronize = set;
-    exec.stream_create = create_stream, exec.stream_destroy = one, exec.stream_synchronize = one;
-    exec.stream_query = query;
-    exec.event_create = create_event, exec.event_destroy = one, exec.event_record = record;
-    exec.event_query = query;
-    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
-    table.abi_version = DTL_ABI_VERSION;
-    table.device = &device, table.exec = &exec;
-    DTL_CHECK(dtl_backend_register("nothing", &table, &self, 0, &backend));
+    dtl_device_vtable_t device = idle_device();
+    dtl_exec_vtable_t exec = idle_exec();
+    const dtl_backend_t backend = idle_backend(&self);
     DTL_CHECK(dtl_stream_create(backend, 0, 0, &stream));
     DTL_CHECK(dtl_event_create(backend, 0, &event));
 

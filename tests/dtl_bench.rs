@@ -128,7 +128,10 @@ fn comm_against_mpi() {
 fn within_this_process() {
     let quick = ["--quick", "--json"];
     let of = |arguments: &[&str]| json(&run(&[arguments, &quick[..]].concat()));
-    check_rows(&of(&["alloc", "--sizes", "64,64KiB,1MiB"]), 3 + 2 + 2, &["dtl", "malloc"]);
+    check_rows(&of(&["alloc", "--sizes", "64,64KiB,1MiB"]), 3 + 3 + 2 + 2, &["dtl", "malloc"]);
+    check_rows(&of(&["launch"]), 2, &["dtl"]);
+    let other = of(&["launch", "--mpirun", &format!("A=1 {DTLRUN} --bind none")]);
+    check_rows(&other, 2, &["dtl", "mpirun"]);
     check_rows(&of(&["call"]), 5, &["dtl", "bare"]);
     check_rows(&of(&["copy", "--sizes", "1,4KiB", "--no-pin"]), 2, &["dtl", "memcpy"]);
     let gomp = run(&[&["parallel_for", "--vs", "libgomp"], &quick[..]].concat());
@@ -138,6 +141,24 @@ fn within_this_process() {
     } else {
         check_rows(&json(&gomp), 3, &["dtl", "libgomp"]);
     }
+    let tbb = run(&[&["parallel_for", "--vs", "tbb"], &quick[..]].concat());
+    if err(&tbb).contains("--vs tbb: ") {
+        println!("skipped: {}", err(&tbb).trim());
+    } else {
+        check_rows(&json(&tbb), 3, &["dtl", "tbb"]);
+    }
+}
+
+#[test]
+fn comm_against_ucx() {
+    let arguments = ["comm", "-n", "2", "--vs", "ucx", "--quick", "--json", "--sizes", "8"];
+    if Command::new("ucx_perftest").arg("-h").output().is_err() {
+        println!("skipped: ucx_perftest is not installed");
+        return;
+    }
+    let all = json(&run(&arguments));
+    check_rows(&all, 2, &["dtl", "ucx"]);
+    assert_eq!(all["peer"]["name"], "ucx");
 }
 
 /// A folder of its own that ends with the test.
@@ -208,7 +229,10 @@ fn a_report_that_runs_its_parts() {
     let output = run(&arguments);
     assert!(output.status.success() && err(&output).contains("2 runs, about"), "{output:?}");
     let page = folder.text("performance.md");
-    assert!(page.contains("## Copies: memcpy") && page.contains("| stream_query |"), "{page}");
+    assert!(
+        page.contains("## Copies\n") && page.contains("| memcpy |") && page.contains("| stream_query |"),
+        "{page}"
+    );
     check_rows(&serde_json::from_str(&folder.text("performance/copy.json")).unwrap(), 8, &["dtl", "memcpy"]);
     // A launcher that fails is named with what it said; nothing is left of it.
     let failing =
@@ -216,10 +240,39 @@ fn a_report_that_runs_its_parts() {
     let output = run(&failing);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(
-        err(&output).contains("A=1 /bin/false -n 2") && err(&output).contains("nothing could be"),
+        err(&output).contains("`A=1 /bin/false -n 2") && err(&output).contains("nothing could be"),
         "{output:?}"
     );
     assert!(!folder.0.join("performance/mpi-1.json").exists());
+    // What is there is not run again, what fails is on the page, and notes stay.
+    let kept = folder.text("performance/copy.json");
+    fs::write(folder.file("performance-notes.toml"), "[[note]]\nrows = [\"barrier\"]\ntext = \"why\"\n")
+        .unwrap();
+    let again = [
+        "report",
+        "--quick",
+        "--resume",
+        "--only",
+        "copy,mpi",
+        "--mpirun",
+        "/bin/false",
+        "--output",
+        &folder.file(""),
+    ];
+    let output = run(&again);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(folder.text("performance/copy.json"), kept);
+    assert!(
+        folder.text("performance.md").contains("- mpi-1-over: exit status: 1"),
+        "{}",
+        folder.text("performance.md")
+    );
+    fs::write(folder.file("performance-notes.toml"), "[[note]]").unwrap();
+    let output = run(&again);
+    assert!(
+        output.status.code() == Some(2) && err(&output).contains("a [[note]] wants rows and text"),
+        "{output:?}"
+    );
 }
 
 /// A launcher is asked to end, and then ends its ranks, even if the report is killed.
@@ -309,7 +362,7 @@ fn what_it_refuses() {
     refused(&["comm", "-n", "2", "--rounds", "0"], 2, "0 is not in 1..");
     refused(&["comm", "-n", "2", "--vs", "pvm"], 2, "pvm");
     refused(&["comm", "-n", "2", "--vs", "mpi"], 2, "mpirun -n 2 dtl-bench comm --vs mpi");
-    refused(&["comm", "--kind", "threads", "--vs", "mpi"], 2, "--kind threads");
+    refused(&["comm", "--kind", "threads", "--vs", "mpi"], 2, "leave --kind threads out");
     refused(&["comm", "-n", "2", "--kind", "pigeons"], 1, "pigeons");
     refused(&["alloc", "--sizes", "0"], 2, "at least 1 byte");
     refused(&["copy", "--sizes", "many"], 2, "expected a size");
@@ -317,6 +370,8 @@ fn what_it_refuses() {
     refused(&["parallel_for", "--threads", "0"], 2, "0 is not in 1..");
     refused(&["parallel_for", "--vs", "cilk"], 2, "cilk");
     refused(&["parallel_for", "--no-pin"], 2, "--no-pin");
+    refused(&["comm", "-n", "2", "--vs", "ucx", "--only", "barrier"], 2, "only latency and bandwidth");
+    refused(&["launch", "--mpirun", "/bin/false"], 1, "`/bin/false` started no two processes");
     refused(&["report", "--mpirun", "A=1"], 2, "names no program");
     refused(&["report", "--only", "everything"], 2, "everything");
     refused(&["report", "/nowhere/a.json", "--output", "/proc"], 2, "--output /proc");

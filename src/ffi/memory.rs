@@ -33,17 +33,14 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     out: *mut *mut c_void,
 ) -> dtl_status_t {
     let is_usual = alignment == 0 || plain::is_usual(alignment);
-    if kind != DTL_MEMORY_HOST || !is_usual || out.is_null() || !out.is_aligned() {
-        return alloc(backend, kind, size_bytes, alignment, out);
-    }
-    match guard::quick(backend, || plain::quick_alloc(size_bytes)) {
-        Some(quick) => {
+    if kind == DTL_MEMORY_HOST && is_usual && !out.is_null() && out.is_aligned() {
+        if let Some(quick) = guard::quick(backend, || plain::quick_alloc(size_bytes)) {
             // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
             unsafe { out.write(quick.addr.ptr()) };
-            guard::quick_end(quick.due)
+            return guard::quick_end(quick.due);
         }
-        None => alloc(backend, DTL_MEMORY_HOST, size_bytes, alignment, out),
     }
+    alloc(backend, kind, size_bytes, alignment, out)
 }
 
 /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.

@@ -4,11 +4,11 @@ use super::args::{self, Out, sized};
 use super::guard;
 use crate::abi::device::{dtl_mem_stats_t, dtl_pool_desc_t};
 use crate::abi::handle::{dtl_backend_t, dtl_pool_t};
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::fail;
-use crate::runtime::device;
 use crate::runtime::pool::{self, Pool};
+use crate::runtime::{device, plain};
 use crate::sys::buf::Addr;
 use std::ffi::c_void;
 
@@ -67,6 +67,26 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
+    let is_usual = alignment == 0 || plain::is_usual(alignment);
+    if is_usual && !out.is_null() && out.is_aligned() {
+        if let Some(quick) = guard::quick(plain::home(), || pool::quick_alloc(pool.id, size_bytes)) {
+            // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
+            unsafe { out.write(quick.addr.ptr()) };
+            return quick_end(pool, quick.due);
+        }
+    }
+    alloc(pool, size_bytes, alignment, out)
+}
+
+/// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
+#[cold]
+#[inline(never)]
+extern "C" fn alloc(
+    pool: dtl_pool_t,
+    size_bytes: u64,
+    alignment: u64,
+    out: *mut *mut c_void,
+) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
         out.set(pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
@@ -80,7 +100,29 @@ pub unsafe extern "C" fn dtl_pool_alloc(
 ///         another pool's or dtl_mem_alloc's); nothing is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
+    match guard::quick(plain::home(), || pool::quick_free(pool.id, Addr::new(ptr))) {
+        Some(due) => quick_end(pool, due),
+        None => free(pool, ptr),
+    }
+}
+
+/// Out of line, as `alloc`.
+#[cold]
+#[inline(never)]
+extern "C" fn free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
     guard::call(|inside| pool::find(inside, pool.id)?.free(Addr::new(ptr)))
+}
+
+/// The end of a quick call that has done its work.
+#[inline(always)]
+fn quick_end(pool: dtl_pool_t, due: bool) -> dtl_status_t {
+    if due { afterwards(pool) } else { DTL_SUCCESS }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn afterwards(pool: dtl_pool_t) -> dtl_status_t {
+    guard::call(|inside| pool::look_after(inside, pool.id))
 }
 
 /// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For the

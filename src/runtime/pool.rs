@@ -14,9 +14,9 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::sys::buf::Addr;
 use crate::sys::epoch::{self, Guard};
-use crate::sys::heap::{self, Freed, Label};
+use crate::sys::heap::{self, Freed, Label, Quick};
 use crate::sys::lock::Mutex;
-use crate::sys::slab::Table;
+use crate::sys::slab::{self, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +29,66 @@ const USUAL_KEEP: u64 = 256 << 20;
 const LEAST_ALIGN: u64 = 64;
 
 static POOLS: Table<Pool> = Table::new(TAG, 0);
+
+/// For the quick calls: pools of plain memory by the last bits of their handles, as far as nobody else has the place.
+/// An entry shows a handle only while its pool is in the table, and its place is not given on before the pool's end:
+/// whoever finds it inside the epoch may use it.
+static QUICK: [Entry; ENTRIES] =
+    [const { Entry { id: AtomicU64::new(0), label: AtomicU64::new(0), owner: AtomicU64::new(0) } }; ENTRIES];
+const ENTRIES: usize = 64;
+
+#[repr(align(32))]
+struct Entry {
+    id: AtomicU64,
+    /// A label's word.
+    label: AtomicU64,
+    /// Whose place it is.
+    owner: AtomicU64,
+}
+
+impl Entry {
+    fn hide(&self, id: u64) {
+        let _ = self.id.compare_exchange(id, 0, Ordering::AcqRel, Ordering::Relaxed); // it may be another's
+    }
+}
+
+#[inline(always)]
+fn entry(id: u64) -> &'static Entry {
+    #[allow(clippy::indexing_slicing, reason = "masked to the array's length, which the compiler sees")]
+    &QUICK[slab::index_of(id) % ENTRIES]
+}
+
+/// The label of a pool of plain memory, inside the epoch.
+#[inline(always)]
+fn quick_label(id: u64) -> Option<Label> {
+    let entry = entry(id);
+    if entry.id.load(Ordering::Acquire) != id || id == 0 {
+        return None;
+    }
+    Some(Label::of_word(entry.label.load(Ordering::Relaxed)))
+}
+
+/// A block that is at hand, for a usual alignment and while the gate lets quick calls pass. `None`: ask the pool.
+#[inline(always)]
+#[must_use]
+pub fn quick_alloc(id: u64, size: u64) -> Option<Quick> {
+    heap::quick_alloc(size, quick_label(id)?)
+}
+
+/// Frees a block of this pool if that is done at once; whether [`look_after`] is due. `None`: ask the pool.
+#[inline(always)]
+#[must_use]
+pub fn quick_free(id: u64, addr: Addr) -> Option<bool> {
+    heap::quick_free(addr, quick_label(id)?)
+}
+
+/// What the quick ones leave undone.
+pub fn look_after(inside: &Guard, id: u64) -> Result<()> {
+    if let Blocks::Plain { tag, .. } = find(inside, id)?.blocks {
+        heap::look_after(tag);
+    }
+    Ok(())
+}
 /// One bit for each label in use.
 static LABELS: Mutex<u64> = Mutex::new(1 << plain::NO_POOL);
 
@@ -248,7 +308,13 @@ impl Drop for Pool {
                 if self.live_count() > 0 {
                     heap::free_all(*tag);
                 }
-                *LABELS.lock() &= !(1 << tag);
+                let id = self.id.load(Ordering::Relaxed);
+                let mut labels = LABELS.lock();
+                if entry(id).owner.load(Ordering::Relaxed) == id {
+                    entry(id).hide(id); // it was shown after the removal
+                    entry(id).owner.store(0, Ordering::Relaxed);
+                }
+                *labels &= !(1 << tag);
             }
             Blocks::Kept(kept) => {
                 let mut outcome = Ok(());
@@ -304,12 +370,27 @@ pub fn insert(pool: Pool) -> Result<u64> {
         return fail!(DTL_ERROR_LIMIT, "no pool handle is left; destroy some");
     };
     pool.id.store(id, Ordering::Relaxed);
+    if let Blocks::Plain { code, tag, .. } = pool.blocks {
+        let _labels = LABELS.lock(); // one at a time
+        let entry = entry(id);
+        if entry.owner.load(Ordering::Relaxed) == 0 {
+            entry.owner.store(id, Ordering::Relaxed);
+            entry.label.store(Label::new(code, tag).word(), Ordering::Relaxed);
+            entry.id.store(id, Ordering::Release);
+        }
+    }
     Ok(id)
 }
 
 /// The pool of a handle, for the duration of a call.
 pub fn find(inside: &Guard, id: u64) -> Result<&Pool> {
     POOLS.get(inside, id).ok_or_else(|| invalid_handle("pool", TAG, id))
+}
+
+/// Takes a pool out of the table. Its entry goes first: who still has it is inside, and the pool outlives that.
+fn remove(inside: &Guard, id: u64) -> Option<Arc<Pool>> {
+    entry(id).hide(id);
+    POOLS.remove(inside, id)
 }
 
 /// Ends a pool without live allocations; the null handle is nothing.
@@ -324,7 +405,7 @@ pub fn destroy(inside: &Guard, id: u64) -> Result<()> {
             "the pool has {live} live allocations: free them with dtl_pool_free first"
         );
     }
-    match POOLS.remove(inside, id) {
+    match remove(inside, id) {
         Some(pool) => drop(pool),
         None => return Err(invalid_handle("pool", TAG, id)),
     }
@@ -335,7 +416,7 @@ pub fn destroy(inside: &Guard, id: u64) -> Result<()> {
 pub fn destroy_all() {
     let inside = epoch::enter();
     for id in POOLS.handles() {
-        drop(POOLS.remove(&inside, id));
+        drop(remove(&inside, id));
     }
     *LABELS.lock() = 1 << plain::NO_POOL;
 }
@@ -344,7 +425,8 @@ pub fn destroy_all() {
 pub fn forget_all() {
     let inside = epoch::enter();
     for id in POOLS.handles() {
-        std::mem::forget(POOLS.remove(&inside, id));
+        std::mem::forget(remove(&inside, id));
     }
+    QUICK.iter().for_each(|entry| entry.owner.store(0, Ordering::Relaxed));
     *LABELS.lock() = 1 << plain::NO_POOL;
 }

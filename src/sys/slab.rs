@@ -228,9 +228,16 @@ pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {
     u64::from(tag) << (INDEX_BITS + GENERATION_BITS) | (index as u64) << GENERATION_BITS | generation
 }
 
+/// The place in its table that a handle speaks of, whether there is anything or not.
+#[inline(always)]
+#[must_use]
+pub const fn index_of(handle: u64) -> usize {
+    (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1)
+}
+
 #[inline(always)]
 pub(super) fn decode(tag: u8, handle: u64) -> Option<(usize, u64)> {
-    let index = (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1);
+    let index = index_of(handle);
     let right_type = handle >> (INDEX_BITS + GENERATION_BITS) == u64::from(tag);
     right_type.then_some((index, (handle & LAST_GENERATION) << 1 | 1))
 }

@@ -1,9 +1,13 @@
 /* What ranks cost each other: a rank that is silent costs its entry in tables (16 bytes), one that was
- * talked to and is idle at most 4 KiB beyond its ring. Counted by the C library: what is allocated. */
+ * talked to and is idle at most 4 KiB beyond its ring. Counted by the C library: what is allocated.
+ * And what all processes of an idle job cost together, counted by the kernel. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
+#include <dirent.h>
 #include <malloc.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Bytes allocated in this process. */
@@ -62,6 +66,76 @@ static void test_shm(int32_t rank, int32_t size) {
     CHECK_OK(dtl_comm_destroy(comm));
 }
 
+/* ---- all of a job ---- */
+
+enum { MOST_OF_A_JOB = 16 << 20 };
+
+/* Bytes of this process: its own ones, and its part of those that it shares with others, but not the
+ * shared memory of the library's. -1: this kernel does not say. */
+static int64_t own_bytes(void) {
+    FILE *const file = fopen("/proc/self/smaps_rollup", "r");
+    char line[256];
+    long value;
+    int64_t all = -1, shared = -1;
+    if (file == NULL) return -1;
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "Pss: %ld", &value) == 1) all = value;
+        if (sscanf(line, "Pss_Shmem: %ld", &value) == 1) shared = value;
+    }
+    fclose(file);
+    return all < 0 || shared < 0 ? -1 : (all - shared) * 1024;
+}
+
+/* Bytes of the shared memory: every page that is there, whoever has touched it. */
+static int64_t shared_bytes(void) {
+    DIR *const folder = opendir("/proc/self/fd");
+    struct dirent *entry;
+    int64_t bytes = 0;
+    CHECK(folder != NULL);
+    while ((entry = readdir(folder)) != NULL) {
+        char path[300], target[64] = "";
+        struct stat status;
+        snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
+        if (readlink(path, target, sizeof target - 1) > 0 && strncmp(target, "/memfd:dtl", 10) == 0) {
+            CHECK(stat(path, &status) == 0);
+            bytes += (int64_t)status.st_blocks * 512;
+        }
+    }
+    closedir(folder);
+    return bytes;
+}
+
+static void check_job(dtl_comm_t comm, int32_t rank, int32_t size, const char *state) {
+    int64_t mine = own_bytes(), sum = 0;
+    const int64_t shared = shared_bytes();
+    CHECK_OK(dtl_comm_barrier(comm)); /* nobody goes on before all have looked */
+    CHECK_OK(dtl_comm_allreduce(comm, &mine, &sum, 1, DTL_DTYPE_INT64, DTL_OP_MIN));
+    if (sum < 0) {
+        if (rank == 0) puts("skipped: /proc/self/smaps_rollup does not say what a process uses");
+        return;
+    }
+    CHECK_OK(dtl_comm_allreduce(comm, &mine, &sum, 1, DTL_DTYPE_INT64, DTL_OP_SUM));
+    if (rank > 0) return;
+    printf("%d ranks, %s: %lld bytes of their own, %lld shared\n", (int)size, state, (long long)sum, (long long)shared);
+    CHECK(shared > 0 && sum + shared <= MOST_OF_A_JOB);
+}
+
+static void test_job(int32_t rank, int32_t size) {
+    int64_t bytes;
+    const dtl_comm_t comm = open_as("job", rank, size, &bytes);
+    int32_t other;
+    CHECK_OK(dtl_comm_barrier(comm));
+    check_job(comm, rank, size, "open");
+    for (other = 0; other < size; other++) { /* each of a pair gets the other's number */
+        int32_t value = -1;
+        CHECK_OK(dtl_comm_sendrecv(comm, &rank, 1, other, 6, &value, 1, other, 6, DTL_DTYPE_INT32, NULL));
+        CHECK(value == other);
+    }
+    CHECK_OK(dtl_comm_barrier(comm));
+    check_job(comm, rank, size, "idle after each has talked to each");
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
 /* ---- threads: all ranks in this process ---- */
 
 enum { MANY = 512 };
@@ -116,7 +190,11 @@ int main(int argc, char **argv) {
     }
     rank = atoi(getenv("DTL_RANK") ? getenv("DTL_RANK") : "0");
     size = atoi(getenv("DTL_SIZE") ? getenv("DTL_SIZE") : "1");
-    test_shm(rank, size);
+    if (strcmp(argv[1], "job") == 0) {
+        test_job(rank, size);
+    } else {
+        test_shm(rank, size);
+    }
     if (rank == 0) puts("ok");
     return 0;
 }

@@ -35,7 +35,7 @@ static void test_rules(dtl_backend_t backend, dtl_enum_word_t kind) {
     const uint64_t sizes[5] = {1, 100, 5000, 70000, 3 * MIB};
     const uint64_t outside = backend_stats(backend).live_count;
     dtl_pool_t pool = DTL_POOL_NULL, other = DTL_POOL_NULL;
-    void* blocks[5];
+    void *blocks[5], *late;
     uint64_t sum = 0, alignment;
     int i;
     CHECK_OK(dtl_pool_create(backend, kind, NULL, &pool));
@@ -83,6 +83,14 @@ static void test_rules(dtl_backend_t backend, dtl_enum_word_t kind) {
     CHECK_OK(dtl_pool_trim(pool, 0));
     CHECK_OK(dtl_pool_destroy(pool));
     CHECK_STATUS(dtl_pool_destroy(pool), DTL_ERROR_INVALID_HANDLE);
+    CHECK_OK(dtl_pool_destroy(other));
+    /* A stale handle stays stale, also when another pool has its place. */
+    CHECK_STATUS(dtl_pool_alloc(pool, 64, 0, &late), DTL_ERROR_INVALID_HANDLE);
+    CHECK_OK(dtl_pool_create(backend, kind, NULL, &other));
+    CHECK_OK(dtl_pool_alloc(other, 64, 0, &late));
+    CHECK_STATUS(dtl_pool_alloc(pool, 64, 0, &blocks[0]), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_pool_free(pool, late), DTL_ERROR_INVALID_HANDLE);
+    CHECK_OK(dtl_pool_free(other, late));
     CHECK_OK(dtl_pool_destroy(other));
 }
 

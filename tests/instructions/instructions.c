@@ -1,7 +1,7 @@
 /* Operations whose instructions are counted: each row is a function that repeats one of them. Run by run.sh under
  * callgrind, which counts inside the functions row_… only; before, the same is done in warm_…, so that what happens
  * once is not counted. One thread drives both ends of a communicator: nobody waits, no spinning is counted. C11. */
-#include <dtl.h>
+#include "../../benches/idle.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,53 +23,10 @@ enum { ROUNDS = 200 };
 
 static dtl_comm_t ends[2];
 static dtl_backend_t host;
+static dtl_pool_t pool;
 static dtl_executor_t alone;
 static dtl_stream_t stream;
 static dtl_event_t event;
-
-/* The slots of a backend that does nothing. */
-static dtl_status_t create_stream(void *self, int32_t device, uint64_t flags, void **out)
-{
-    (void)device, (void)flags;
-    *out = self;
-    return DTL_SUCCESS;
-}
-static dtl_status_t create_event(void *self, uint64_t flags, void **out)
-{
-    (void)flags;
-    *out = self;
-    return DTL_SUCCESS;
-}
-static dtl_status_t one(void *self, void *object)
-{
-    (void)self, (void)object;
-    return DTL_SUCCESS;
-}
-static dtl_status_t record(void *self, void *what, void *where)
-{
-    (void)self, (void)what, (void)where;
-    return DTL_SUCCESS;
-}
-static dtl_status_t query(void *self, void *what, int32_t *done)
-{
-    (void)self, (void)what;
-    *done = 1;
-    return DTL_SUCCESS;
-}
-
-static dtl_backend_t idle_backend(void)
-{
-    static int self;
-    dtl_backend_t out;
-    dtl_exec_vtable_t exec = DTL_EXEC_VTABLE_INIT;
-    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
-    exec.stream_create = create_stream, exec.stream_destroy = one, exec.stream_synchronize = one;
-    exec.event_create = create_event, exec.event_destroy = one, exec.event_record = record;
-    exec.event_query = query;
-    table.exec = &exec;
-    DTL_CHECK(dtl_backend_register("idle", &table, &self, 0, &out));
-    return out;
-}
 
 static dtl_status_t nothing(uint64_t begin, uint64_t end, void *user)
 {
@@ -141,6 +98,15 @@ ROW(alloc_free_64k)
     pairs(65536);
 }
 
+ROW(pool_64)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        void *block = NULL;
+        DTL_CHECK(dtl_pool_alloc(pool, 64, 0, &block));
+        DTL_CHECK(dtl_pool_free(pool, block));
+    }
+}
+
 /* A loop that does nothing on the one thread of its executor. */
 ROW(parallel_for_1)
 {
@@ -159,12 +125,14 @@ ROW(backend_call)
 
 int main(void)
 {
-    const dtl_backend_t idle = idle_backend();
+    static int self;
+    const dtl_backend_t idle = idle_backend(&self);
     dtl_executor_desc_t desc = DTL_EXECUTOR_DESC_INIT;
     desc.kind = DTL_EXECUTOR_POOL, desc.threads = 1;
     DTL_CHECK(dtl_comm_threads(2, DTL_TIMEOUT_INFINITE, ends));
     DTL_CHECK(dtl_backend_get("host", &host));
     DTL_CHECK(dtl_executor_create(host, &desc, &alone));
+    DTL_CHECK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pool));
     DTL_CHECK(dtl_stream_create(idle, 0, 0, &stream));
     DTL_CHECK(dtl_event_create(idle, 0, &event));
 
@@ -173,9 +141,11 @@ int main(void)
     warm_allreduce_8(), row_allreduce_8();
     warm_alloc_free_64(), row_alloc_free_64();
     warm_alloc_free_64k(), row_alloc_free_64k();
+    warm_pool_64(), row_pool_64();
     warm_parallel_for_1(), row_parallel_for_1();
     warm_backend_call(), row_backend_call();
 
+    DTL_CHECK(dtl_pool_destroy(pool));
     DTL_CHECK(dtl_event_destroy(event));
     DTL_CHECK(dtl_stream_destroy(stream));
     DTL_CHECK(dtl_executor_destroy(alone));

@@ -160,10 +160,7 @@ type OfOne<A> = unsafe extern "C" fn(A) -> dtl_status_t;
 /// Measures as the command line says.
 pub(crate) fn run(wanted: &Call) -> Outcome {
     call!(dtl_init(ptr::null()))?;
-    let processors = machine::shared_processors();
-    if !wanted.place.no_pin {
-        machine::pin(0);
-    }
+    let processors = machine::settle(&wanted.place);
     let backend = register()?;
     let (mut stream, mut event) = (dtl_stream_t::NULL, dtl_event_t::NULL);
     call!(dtl_stream_create(backend, 0, 0, &raw mut stream))?;

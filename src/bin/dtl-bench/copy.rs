@@ -1,16 +1,15 @@
 //! `copy`: dtl_mem_copy between blocks of host memory, next to memcpy.
 
-use crate::library::call;
+use crate::library::{call, open_host};
 use crate::local::{self, Case, time};
 use crate::machine;
-use crate::options::Copy;
+use crate::options::Sizes;
 use crate::out::Outcome;
 use crate::table::Unit;
 use dtl::abi::handle::dtl_backend_t;
 use dtl::abi::word::DTL_MEMORY_HOST;
-use dtl::ffi::backend::dtl_backend_get;
 use dtl::ffi::memory::{dtl_mem_alloc, dtl_mem_free};
-use dtl::ffi::runtime::{dtl_finalize, dtl_init};
+use dtl::ffi::runtime::dtl_finalize;
 use dtl::ffi::transfer::dtl_mem_copy;
 use serde_json::json;
 use std::ffi::c_void;
@@ -44,14 +43,9 @@ impl Drop for Block {
 }
 
 /// Measures as the command line says.
-pub(crate) fn run(wanted: &Copy) -> Outcome {
-    call!(dtl_init(ptr::null()))?;
-    let mut backend = dtl_backend_t::NULL;
-    call!(dtl_backend_get(c"host".as_ptr(), &raw mut backend))?;
-    let processors = machine::shared_processors();
-    if !wanted.place.no_pin {
-        machine::pin(0);
-    }
+pub(crate) fn run(wanted: &Sizes) -> Outcome {
+    let backend = open_host()?;
+    let processors = machine::settle(&wanted.place);
     let sizes = if wanted.sizes.is_empty() { SIZES } else { &wanted.sizes };
     let most = sizes.iter().copied().max().unwrap_or(1).max(1);
     let (from, into) = (Block::new(backend, most, 1)?, Block::new(backend, most, 2)?);

@@ -1,9 +1,13 @@
 //! The library as this program calls it: statuses become texts.
 
 use crate::out::Outcome;
+use dtl::abi::handle::dtl_backend_t;
 use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
-use dtl::ffi::runtime::{dtl_last_error, dtl_status_name};
+use dtl::ffi::backend::dtl_backend_get;
+use dtl::ffi::runtime::{dtl_init, dtl_last_error, dtl_status_name};
 use std::ffi::{CStr, c_char};
+use std::path::PathBuf;
+use std::ptr;
 
 /// A status as a result: the failure has the call, the library's text and the status' name.
 #[inline]
@@ -14,6 +18,19 @@ pub(crate) fn check(call: &str, status: dtl_status_t) -> Outcome {
 #[cold]
 fn failure(call: &str, status: dtl_status_t) -> String {
     format!("{call}: {} ({})", text_of(dtl_last_error()), text_of(dtl_status_name(status)))
+}
+
+/// The handle of backend "host", of a library that this opens.
+pub(crate) fn open_host() -> Outcome<dtl_backend_t> {
+    call!(dtl_init(ptr::null()))?;
+    let mut backend = dtl_backend_t::NULL;
+    call!(dtl_backend_get(c"host".as_ptr(), &raw mut backend))?;
+    Ok(backend)
+}
+
+/// This program's file.
+pub(crate) fn own_file() -> Outcome<PathBuf> {
+    std::env::current_exe().map_err(|error| format!("this program's file: {error}"))
 }
 
 /// A text of the library's.

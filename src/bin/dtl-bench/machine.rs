@@ -1,5 +1,6 @@
 //! The machine that is measured, and where this program's threads run on it.
 
+use crate::options::Place;
 use crate::out::complain;
 use dtl::sys::{child, machine};
 use serde_json::{Value, json};
@@ -50,6 +51,15 @@ pub(crate) fn only_processor() -> Option<usize> {
         [only] => Some(only),
         _ => None,
     }
+}
+
+/// What [`shared_processors`] tells, and then [`pin`]s this thread if that is wanted.
+pub(crate) fn settle(place: &Place) -> usize {
+    let processors = shared_processors();
+    if !place.no_pin {
+        pin(0);
+    }
+    processors
 }
 
 /// Lets this thread run on one processor only, the `place`-th of those it may use. A launcher may have done so.

@@ -6,7 +6,7 @@ use crate::out::Outcome;
 use crate::stats::{Regime, Samples};
 use std::time::{Duration, Instant};
 
-/// Batches that are not counted.
+/// Batches that are not counted, if they are short.
 const WARM_UP: usize = 3;
 /// More than are needed, if something is very fast.
 const MOST: usize = 100_000;
@@ -27,8 +27,12 @@ pub(crate) trait Bench {
 
 /// Measures all sides in turn, as long as there is time for each.
 pub(crate) fn in_turn(bench: &mut dyn Bench, sides: usize, budget: Duration) -> Outcome<Vec<Samples>> {
-    for side in (0..sides).cycle().take(WARM_UP * sides) {
-        bench.batch(side)?;
+    let begin = Instant::now();
+    for _ in 0..WARM_UP {
+        (0..sides).try_for_each(|side| bench.batch(side).map(drop))?;
+        if !bench.agree(begin.elapsed() < budget)? {
+            break;
+        }
     }
     let mut samples = vec![Samples::default(); sides];
     let begin = Instant::now();

@@ -3,6 +3,7 @@
 use crate::comm::Test;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 const AFTER: &str = "\
@@ -32,15 +33,20 @@ pub(crate) enum Command {
     /// Messages and collectives between ranks; run it under dtlrun or mpirun, or with -n
     Comm(Comm),
     /// Taking memory and giving it back, against this process' malloc
-    Alloc(Alloc),
+    Alloc(Sizes),
     /// Starting loops on several threads
     ParallelFor(ParallelFor),
     /// Calls of a backend's functions through the library, against the same functions called directly
     Call(Call),
     /// Copies of host memory, against memcpy
-    Copy(Copy),
+    Copy(Sizes),
+    /// Starting two processes with dtlrun
+    Launch(Launch),
     /// Run all of these, or read what they wrote, and write a page with tables and plots
     Report(Report),
+    /// Say when the program began: what `launch` starts
+    #[command(hide = true)]
+    Now,
 }
 
 /// How long, and in which form.
@@ -99,7 +105,7 @@ pub(crate) struct Comm {
     pub(crate) ranks: Option<i32>,
 
     /// Measure this one too, batch by batch in turn; mpi: the MPI whose mpirun started this program, or
-    /// DTL_MPI_LIBRARY
+    /// DTL_MPI_LIBRARY; ucx: the program ucx_perftest, of latency and bandwidth
     #[arg(long, value_enum, value_name = "PEER")]
     pub(crate) vs: Option<CommPeer>,
 
@@ -110,23 +116,9 @@ pub(crate) struct Comm {
     pub(crate) common: Common,
 }
 
-/// What `alloc` takes.
+/// What `alloc` and `copy` take.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Alloc {
-    /// These sizes (64, 4KiB, 16MiB, …)
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_some_bytes)]
-    pub(crate) sizes: Vec<usize>,
-
-    #[command(flatten)]
-    pub(crate) place: Place,
-
-    #[command(flatten)]
-    pub(crate) common: Common,
-}
-
-/// What `copy` takes.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Copy {
+pub(crate) struct Sizes {
     /// These sizes (64, 4KiB, 16MiB, …)
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_some_bytes)]
     pub(crate) sizes: Vec<usize>,
@@ -148,6 +140,17 @@ pub(crate) struct Call {
     pub(crate) common: Common,
 }
 
+/// What `launch` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Launch {
+    /// Measure this launcher too, in turn; variables and options may stand with it
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) mpirun: Option<Launcher>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 /// What `parallel_for` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ParallelFor {
@@ -155,7 +158,8 @@ pub(crate) struct ParallelFor {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
 
-    /// Measure this one too, batch by batch in turn; libgomp: GCC's OpenMP, whose threads spin while they wait
+    /// Measure this one too, batch by batch in turn; libgomp: GCC's OpenMP, whose threads spin while they wait;
+    /// tbb: oneTBB, compiled here with c++
     #[arg(long, value_enum, value_name = "PEER")]
     pub(crate) vs: Option<LoopPeer>,
 
@@ -178,13 +182,17 @@ pub(crate) struct Report {
     pub(crate) only: Vec<Part>,
 
     /// A launcher to run under, for each MPI to compare with; variables and options may stand with it, as in
-    /// "DTL_MPI_LIBRARY=/opt/mpi/lib/libmpi.so /opt/mpi/bin/mpirun --bind-to core" [default: mpirun.openmpi and
-    /// mpirun.mpich, else mpirun]
+    /// "I_MPI_FABRICS=shm /opt/mpi/bin/mpirun --bind-to core" [default: mpirun.openmpi and mpirun.mpich, else
+    /// mpirun]
     #[arg(long, value_name = "COMMAND", conflicts_with = "files")]
-    pub(crate) mpirun: Vec<String>,
+    pub(crate) mpirun: Vec<Launcher>,
+
+    /// Take what an earlier report has left in the folder, and run only what is missing
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) resume: bool,
 
     /// Time for each row and side
-    #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = parse_seconds, conflicts_with = "files")]
+    #[arg(long, value_name = "SECONDS", default_value = "0.05", value_parser = parse_seconds, conflicts_with = "files")]
     seconds: Duration,
 
     /// A very short look: as --seconds 0.01 --rounds 1
@@ -192,7 +200,7 @@ pub(crate) struct Report {
     quick: bool,
 
     /// Go through all rows this many times
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "files")]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "files")]
     rounds: u32,
 }
 
@@ -204,6 +212,14 @@ pub(crate) enum Part {
     Comm,
     /// The same between threads
     Threads,
+    /// What the library adds to each MPI
+    Mpi,
+    /// Small collectives of 4 and 8 ranks
+    Crowd,
+    /// Messages, against UCX
+    Ucx,
+    /// Starting processes
+    Launch,
     /// Allocations
     Alloc,
     /// Calls
@@ -230,6 +246,8 @@ impl Report {
 pub(crate) enum LoopPeer {
     /// libgomp.so.1
     Libgomp,
+    /// oneTBB
+    Tbb,
 }
 
 /// What messages are compared with.
@@ -237,6 +255,56 @@ pub(crate) enum LoopPeer {
 pub(crate) enum CommPeer {
     /// MPI's own functions
     Mpi,
+    /// ucx_perftest
+    Ucx,
+}
+
+/// A command that starts processes: NAME=value …, a program and its options.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Launcher {
+    pub(crate) variables: Vec<(String, String)>,
+    pub(crate) words: Vec<String>,
+}
+
+impl Launcher {
+    /// The program, with the folders that tell it from others of its name: mpi/bin/mpirun.
+    pub(crate) fn name(&self) -> String {
+        let mut parts: Vec<&str> = self.words[0].rsplit('/').take(3).collect();
+        parts.reverse();
+        parts.join("/")
+    }
+
+    /// As on a command line.
+    pub(crate) fn text(&self) -> String {
+        let variables = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
+        variables.chain(self.words.iter().cloned()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl FromStr for Launcher {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Launcher, String> {
+        let mut words = text.split_whitespace().peekable();
+        let mut variables = Vec::new();
+        while let Some(variable) = words.peek().and_then(|word| variable(word)) {
+            variables.push(variable);
+            words.next();
+        }
+        let words: Vec<String> = words.map(str::to_owned).collect();
+        if words.is_empty() {
+            Err("it names no program".to_owned())
+        } else {
+            Ok(Launcher { variables, words })
+        }
+    }
+}
+
+/// NAME=value, as a shell takes it before a command.
+fn variable(word: &str) -> Option<(String, String)> {
+    let (name, value) = word.split_once('=')?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then(|| (name.to_owned(), value.to_owned()))
 }
 
 /// The largest message.
@@ -273,6 +341,16 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Options::command().debug_assert();
+    }
+
+    #[test]
+    fn launchers() {
+        let launcher: Launcher = "A=1 B_2=x=y /opt/bin/mpirun --mca a=b".parse().expect("a launcher");
+        assert_eq!(launcher.name(), "opt/bin/mpirun");
+        assert_eq!(launcher.variables, [("A".into(), "1".into()), ("B_2".into(), "x=y".into())]);
+        assert_eq!(launcher.words[1..], ["--mca", "a=b"]);
+        assert_eq!(launcher.text(), "A=1 B_2=x=y /opt/bin/mpirun --mca a=b");
+        assert!("A=1".parse::<Launcher>().is_err() && "".parse::<Launcher>().is_err());
     }
 
     #[test]

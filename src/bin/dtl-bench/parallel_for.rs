@@ -1,23 +1,23 @@
-//! `parallel_for`: a loop on several threads, from the call to its return; next to GCC's OpenMP.
+//! `parallel_for`: a loop on several threads, from the call to its return; next to GCC's OpenMP or oneTBB.
 //!
 //! Both are asked loop after loop, so that their threads still spin for the next one; between the sides they get the
 //! time to fall asleep, or those of one would take the other's processors.
 
-use crate::library::call;
+use crate::library::{call, open_host};
 use crate::local::{self, Case, time};
 use crate::machine;
 use crate::options::{LoopPeer, ParallelFor};
 use crate::out::{Outcome, complain};
 use crate::probe::Helper;
 use crate::table::Unit;
+use crate::tbb::Tbb;
 use dtl::abi::exec::{DTL_EXECUTOR_POOL, dtl_executor_desc_t};
-use dtl::abi::handle::{dtl_backend_t, dtl_executor_t};
+use dtl::abi::handle::dtl_executor_t;
 use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
-use dtl::ffi::backend::dtl_backend_get;
 use dtl::ffi::executor::{dtl_executor_create, dtl_executor_destroy, dtl_executor_parallel_for};
-use dtl::ffi::runtime::{dtl_finalize, dtl_init};
+use dtl::ffi::runtime::dtl_finalize;
 use dtl::sys::dl::Module;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::ffi::{c_int, c_uint, c_void};
 use std::hint::black_box;
 use std::path::Path;
@@ -46,6 +46,11 @@ type Outlined = unsafe extern "C" fn(*mut c_void);
 type GompParallel = unsafe extern "C" fn(Outlined, *mut c_void, c_uint, c_uint);
 
 impl Saxpy {
+    /// Where its iterations end: an empty loop has one for each thread.
+    fn end(&self, threads: u32) -> u64 {
+        if self.length == 0 { u64::from(threads) } else { self.length }
+    }
+
     #[inline(never)]
     fn range(&self, begin: u64, end: u64) {
         if self.length == 0 {
@@ -108,14 +113,66 @@ impl Gomp {
     }
 }
 
+/// Who else has threads for loops.
+#[derive(Clone, Copy)]
+enum Peer {
+    Gomp(Gomp),
+    Tbb(Tbb),
+}
+
+impl Peer {
+    fn load(wanted: LoopPeer) -> Outcome<Peer> {
+        match wanted {
+            LoopPeer::Libgomp => Gomp::load().map(Peer::Gomp),
+            LoopPeer::Tbb => Tbb::load().map(Peer::Tbb),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Peer::Gomp(_) => "libgomp",
+            Peer::Tbb(_) => "tbb",
+        }
+    }
+
+    fn thread_of(self) -> Option<ThreadNumber> {
+        match self {
+            Peer::Gomp(gomp) => Some(gomp.thread_of),
+            Peer::Tbb(_) => None,
+        }
+    }
+
+    fn facts(self) -> Value {
+        match self {
+            Peer::Gomp(_) => json!({ "name": "libgomp", "version": "OMP_WAIT_POLICY=active" }),
+            Peer::Tbb(_) => json!({ "name": "tbb", "version": "auto_partitioner" }),
+        }
+    }
+
+    /// One loop.
+    #[inline]
+    fn run(self, threads: u32, task: &Saxpy) {
+        let user = black_box(ptr::from_ref(task).cast_mut().cast());
+        match self {
+            // SAFETY: the task outlives the call, which returns when all threads are done with it.
+            Peer::Gomp(gomp) => unsafe { (gomp.parallel)(outlined, user, threads, 0) },
+            Peer::Tbb(tbb) => tbb.run(task.end(threads), threads, tbb_body, user),
+        }
+    }
+}
+
+extern "C" fn tbb_body(begin: u64, end: u64, user: *mut c_void) {
+    let _ = body(begin, end, user); // it cannot fail
+}
+
 /// Name, elements, loops in a batch.
 const LOOPS: &[(&str, u64, usize)] =
     &[("empty", 0, 100), ("saxpy 1K", 1000, 100), ("saxpy 100K", 100_000, 10)];
 
 /// Measures as the command line says.
 pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
-    let gomp = wanted.vs.map(|LoopPeer::Libgomp| Gomp::load()).transpose()?;
-    call!(dtl_init(ptr::null()))?;
+    let peer = wanted.vs.map(Peer::load).transpose()?;
+    let backend = open_host()?;
     let processors = machine::shared_processors();
     let threads = wanted.threads.unwrap_or(processors as u32);
     if threads as usize > processors {
@@ -123,8 +180,6 @@ pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
             "dtl-bench: {threads} threads on {processors} processor(s): they wait for each other's turn"
         );
     }
-    let mut backend = dtl_backend_t::NULL;
-    call!(dtl_backend_get(c"host".as_ptr(), &raw mut backend))?;
     let size = size_of::<dtl_executor_desc_t>() as u32;
     let desc = dtl_executor_desc_t { struct_size: size, kind: DTL_EXECUTOR_POOL, threads, reserved: 0 };
     let mut executor = dtl_executor_t::NULL;
@@ -135,27 +190,21 @@ pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
         x: x.as_ptr(),
         y: y.as_mut_ptr(),
         length,
-        thread_of: gomp.map(|gomp| gomp.thread_of),
+        thread_of: peer.and_then(Peer::thread_of),
         threads: u64::from(threads),
     };
     let tasks: Vec<Saxpy> = LOOPS.iter().map(|one| one.1).map(task).collect();
-    verify(executor, gomp, threads, &tasks)?;
+    verify(executor, peer, threads, &tasks)?;
     let pairs = LOOPS.iter().zip(&tasks);
     let cases = pairs.map(|(&(test, _, repeats), task)| Case {
         test,
         bytes: None,
         unit: Unit::Microseconds,
-        sides: sides(executor, gomp, threads, (task, repeats)),
+        sides: sides(executor, peer, threads, (task, repeats)),
     });
     let lines = local::measure(cases.collect(), &wanted.common, Helper::new(processors))?;
-    let peer = gomp.map(|_| json!({ "name": "libgomp", "version": "OMP_WAIT_POLICY=active" }));
-    local::show(
-        "parallel_for",
-        lines,
-        processors,
-        &wanted.common,
-        json!({ "threads": threads, "peer": peer }),
-    );
+    let more = json!({ "threads": threads, "peer": peer.map(Peer::facts) });
+    local::show("parallel_for", lines, processors, &wanted.common, more);
     call!(dtl_executor_destroy(executor))?;
     call!(dtl_finalize())
 }
@@ -164,20 +213,20 @@ type Side<'a> = (&'static str, Box<dyn FnMut() -> Outcome<f64> + 'a>);
 
 fn sides<'a>(
     executor: dtl_executor_t,
-    gomp: Option<Gomp>,
+    peer: Option<Peer>,
     threads: u32,
     (task, repeats): (&'a Saxpy, usize),
 ) -> Vec<Side<'a>> {
     let own = move || batch(repeats, || ours(executor, threads, task));
     let mut sides: Vec<Side> = vec![("dtl", Box::new(own))];
-    if let Some(gomp) = gomp {
-        let peer = move || {
+    if let Some(peer) = peer {
+        let theirs = move || {
             batch(repeats, || {
-                theirs(gomp, threads, task);
+                peer.run(threads, task);
                 Ok(())
             })
         };
-        sides.push(("libgomp", Box::new(peer)));
+        sides.push((peer.name(), Box::new(theirs)));
     }
     sides
 }
@@ -190,26 +239,18 @@ fn batch(repeats: usize, mut once: impl FnMut() -> Outcome) -> Outcome<f64> {
 
 /// One loop of the library's.
 fn ours(executor: dtl_executor_t, threads: u32, task: &Saxpy) -> Outcome {
-    // An empty loop has an iteration for each thread.
-    let (end, grain) = if task.length == 0 { (u64::from(threads), 1) } else { (task.length, 0) };
+    let grain = u64::from(task.length == 0);
     let user = black_box(ptr::from_ref(task).cast_mut().cast());
-    call!(dtl_executor_parallel_for(executor, 0, end, grain, Some(body), user))
-}
-
-/// One loop of OpenMP's.
-fn theirs(gomp: Gomp, threads: u32, task: &Saxpy) {
-    let user = black_box(ptr::from_ref(task).cast_mut().cast());
-    // SAFETY: the task outlives the call, which returns when all threads are done with it.
-    unsafe { (gomp.parallel)(outlined, user, threads, 0) };
+    call!(dtl_executor_parallel_for(executor, 0, task.end(threads), grain, Some(body), user))
 }
 
 /// That each loop does each element once.
-fn verify(executor: dtl_executor_t, gomp: Option<Gomp>, threads: u32, tasks: &[Saxpy]) -> Outcome {
+fn verify(executor: dtl_executor_t, peer: Option<Peer>, threads: u32, tasks: &[Saxpy]) -> Outcome {
     for task in tasks.iter().filter(|task| task.length > 0) {
         ours(executor, threads, task)?;
         let mut times = 1;
-        if let Some(gomp) = gomp {
-            theirs(gomp, threads, task);
+        if let Some(peer) = peer {
+            peer.run(threads, task);
             times += 1;
         }
         // SAFETY: the vector has that many elements, and no loop runs.

@@ -6,7 +6,7 @@
 
 use super::account::{Account, TAGS};
 use super::cell::{Link, Number};
-use super::class::{self, FIRST_SPAN, OWN, SEGMENT};
+use super::class::{self, FIRST_SPAN, LARGEST, OWN, QUANTUM, SEGMENT};
 use super::mail::{self, Mail};
 use super::segment::{APART, CURRENT, LISTED, Slab};
 use super::{Freed, store, table};
@@ -15,12 +15,17 @@ use crate::sys::tls;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const BINS: usize = class::CLASSES.next_power_of_two();
+/// Sizes up to here have their slab by number of quanta, without the arithmetic of classes.
+const SMALL: usize = 1024;
+const SMALLS: usize = SMALL / QUANTUM;
 
 /// See the module's text.
 #[repr(C, align(128))]
 pub(super) struct Heap {
     /// The slab last allocated from: likely that of the next block to be freed.
     last: Link<Slab>,
+    /// For each number of quanta up to `SMALL` the current slab of its class.
+    small: [Link<Slab>; SMALLS],
     mail: Mail,
     /// Somebody asked for what is not in use.
     wanted: AtomicBool,
@@ -97,6 +102,27 @@ impl Heap {
         &self.current[class % BINS]
     }
 
+    /// The slab at hand for a size; `None`: no class has it.
+    #[inline(always)]
+    fn at_hand(&self, size: usize) -> Option<&Link<Slab>> {
+        let last = size.wrapping_sub(1);
+        if last < SMALL {
+            #[allow(
+                clippy::indexing_slicing,
+                reason = "masked to the array's length, which the compiler sees"
+            )]
+            return Some(&self.small[last / QUANTUM % SMALLS]);
+        }
+        (last < LARGEST).then(|| self.current(class::of(size)))
+    }
+
+    fn set_current(&self, class: usize, slab: Option<&'static Slab>) {
+        self.current(class).set(slab);
+        let (end, begin) = (class::block(class), if class > 0 { class::block(class - 1) } else { 0 });
+        let range = begin / QUANTUM..(end / QUANTUM).min(SMALLS);
+        self.small.get(range).into_iter().flatten().for_each(|small| small.set(slab));
+    }
+
     fn listed(&self, class: usize) -> &Link<Slab> {
         #[allow(clippy::indexing_slicing, reason = "masked to the array's length, which the compiler sees")]
         &self.listed[class % BINS]
@@ -113,11 +139,15 @@ impl Heap {
         self.account(tag)
     }
 
-    /// A block of a class, if the slab at hand has one, and whether `look_after` is due. `size` is what
-    /// was asked for.
+    /// A block for a size, if the slab at hand has one, and whether `look_after` is due.
     #[inline(always)]
-    pub(super) fn quick_alloc(&self, class: usize, size: usize, label: u64) -> Option<(usize, bool)> {
-        let slab = self.current(class).get()?;
+    pub(super) fn quick_alloc(&self, size: usize, label: u64) -> Option<(usize, bool)> {
+        self.alloc_from(self.at_hand(size)?, size, label)
+    }
+
+    #[inline(always)]
+    fn alloc_from(&self, slab: &Link<Slab>, size: usize, label: u64) -> Option<(usize, bool)> {
+        let slab = slab.get()?;
         let at = slab.head.get();
         if at == 0 {
             return None;
@@ -129,7 +159,7 @@ impl Heap {
 
     /// A block of a class, from wherever it is to be had.
     pub(super) fn alloc(&'static self, class: usize, size: usize, label: u64) -> Option<usize> {
-        if let Some((at, due)) = self.quick_alloc(class, size, label) {
+        if let Some((at, due)) = self.alloc_from(self.current(class), size, label) {
             if due {
                 self.account(tag_of(label)).settle(tag_of(label));
             }
@@ -180,7 +210,7 @@ impl Heap {
             if slab.head.get() != 0 {
                 return Some(slab);
             }
-            self.current(class).set(None);
+            self.set_current(class, None);
             if class >= FIRST_SPAN {
                 self.kept.sub(store::bytes(slab));
             }
@@ -208,7 +238,7 @@ impl Heap {
     fn make_current(&'static self, slab: &'static Slab) -> &'static Slab {
         slab.place.set(CURRENT);
         slab.current_of.set(Some(self));
-        self.current(slab.class.get()).set(Some(slab));
+        self.set_current(slab.class.get(), Some(slab));
         if slab.head.get() == 0 {
             slab.extend();
         }
@@ -371,7 +401,7 @@ impl Heap {
         self.collect();
         for class in 0..class::CLASSES {
             if let Some(slab) = self.current(class).get().filter(|slab| slab.is_unused()) {
-                self.current(class).set(None);
+                self.set_current(class, None);
                 if class >= FIRST_SPAN {
                     self.kept.sub(store::bytes(slab));
                 }
@@ -422,7 +452,7 @@ impl Heap {
         self.last.set(None);
         self.kept.set(0);
         self.granted.set(0);
-        self.current.iter().chain(&self.listed).for_each(|link| link.set(None));
+        self.current.iter().chain(&self.listed).chain(&self.small).for_each(|link| link.set(None));
         self.accounts.iter().for_each(Account::clear);
     }
 }

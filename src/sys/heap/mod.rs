@@ -44,6 +44,20 @@ impl Label {
         Label((kind as u64 & 31) << mail::KIND_SHIFT | (tag as u64) << mail::TAG_SHIFT)
     }
 
+    /// As a number.
+    #[inline(always)]
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The label of a number that [`Label::word`] gave.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_word(word: u64) -> Self {
+        Label(word)
+    }
+
     /// The same tag, without the kind.
     #[inline(always)]
     const fn tag(self) -> u64 {
@@ -115,11 +129,7 @@ pub struct Quick {
 #[inline(always)]
 #[must_use]
 pub fn quick_alloc(size: u64, label: Label) -> Option<Quick> {
-    let size = size as usize;
-    if size.wrapping_sub(1) >= LARGEST {
-        return None;
-    }
-    let (at, due) = local::mine()?.quick_alloc(class::of(size), size, label.0)?;
+    let (at, due) = local::mine()?.quick_alloc(size as usize, label.0)?;
     Some(Quick { addr: address(at), due })
 }
 

@@ -1,6 +1,6 @@
 //! `comm`: messages and collectives of a communicator, and of MPI in the same processes.
 //!
-//! `test` has the rows, `batch` does them, over an `endpoint`: `ours` or `raw` MPI. `start` makes ranks. Here: what a
+//! `test` has the rows, `batch` does them, over an `endpoint`: `ours` or `raw` MPI; `ucx` runs a program. `start` makes ranks. Here: what a
 //! rank does.
 
 mod batch;
@@ -9,6 +9,7 @@ mod ours;
 mod raw;
 mod start;
 mod test;
+mod ucx;
 
 pub(crate) use start::{is_launched, run};
 pub(crate) use test::Test;
@@ -25,13 +26,42 @@ use dtl::sys::shared::Memory;
 use endpoint::Endpoint;
 use ours::Ours;
 use raw::Raw;
+use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::Arc;
 use test::Row;
+use ucx::Ucx;
+
+/// What the library is measured against.
+enum Peer {
+    Mpi(Raw),
+    Ucx(Ucx),
+}
+
+impl Peer {
+    fn name(&self) -> &'static str {
+        match self {
+            Peer::Mpi(raw) => raw.name(),
+            Peer::Ucx(_) => "ucx",
+        }
+    }
+
+    /// For the table's head.
+    fn facts(&self) -> Value {
+        match self {
+            Peer::Mpi(raw) => {
+                let file = Path::new(&raw.file).file_name().map(|name| name.to_string_lossy());
+                json!({ "name": "mpi", "version": raw.version, "file": file })
+            }
+            Peer::Ucx(ucx) => json!({ "name": "ucx", "version": ucx.version }),
+        }
+    }
+}
 
 /// A rank with all that it measures.
 struct Rank<'a> {
     ours: Ours,
-    raw: Option<&'a mut Raw>,
+    peer: Option<&'a mut Peer>,
     place: Place,
     buffers: Buffers,
     probe: Option<Probe>,
@@ -70,23 +100,35 @@ impl Rank<'_> {
 
     fn sides(&self) -> Vec<&'static str> {
         let mut names = vec![self.ours.name()];
-        names.extend(self.raw.as_ref().map(|raw| raw.name()));
+        names.extend(self.peer.as_ref().map(|peer| peer.name()));
         names
+    }
+
+    /// As long as a run of a program, which has time to warm up and tells its median.
+    fn several(&mut self) -> Outcome<f64> {
+        let mut values = [0.0; 21];
+        for value in &mut values {
+            *value = batch(&mut self.ours, &mut self.buffers, self.row, self.place)?;
+        }
+        values.sort_by(f64::total_cmp);
+        Ok(values[values.len() / 2])
     }
 
     fn verify(&mut self) -> Outcome {
         verify(&mut self.ours, &mut self.buffers, self.row, self.place)?;
-        match &mut self.raw {
-            Some(raw) => verify(&mut **raw, &mut self.buffers, self.row, self.place),
-            None => Ok(()),
+        match self.peer.as_deref_mut() {
+            Some(Peer::Mpi(raw)) => verify(raw, &mut self.buffers, self.row, self.place),
+            _ => Ok(()),
         }
     }
 }
 
 impl Bench for Rank<'_> {
     fn batch(&mut self, side: usize) -> Outcome<f64> {
-        let took = match &mut self.raw {
-            Some(raw) if side == 1 => batch(&mut **raw, &mut self.buffers, self.row, self.place),
+        let took = match (self.peer.as_deref_mut(), side) {
+            (Some(Peer::Mpi(raw)), 1) => batch(raw, &mut self.buffers, self.row, self.place),
+            (Some(Peer::Ucx(ucx)), 1) => ucx.batch(self.row),
+            (Some(Peer::Ucx(_)), _) => self.several(),
             _ => batch(&mut self.ours, &mut self.buffers, self.row, self.place),
         }?;
         if self.row.test.is_of_two() {

@@ -3,8 +3,9 @@
 use super::batch::{Buffers, Place};
 use super::ours::Ours;
 use super::raw::Raw;
-use super::test::Row;
-use super::{Rank, probe_between};
+use super::test::{Row, Test};
+use super::ucx::Ucx;
+use super::{Peer, Rank, probe_between};
 use crate::machine;
 use crate::options::{Comm, CommPeer};
 use crate::out::{Outcome, Stop, complain};
@@ -23,10 +24,20 @@ const MPI_MOST: usize = i32::MAX as usize;
 
 /// Measures as the command line says.
 pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
-    let rows = Row::list(&wanted.only, &wanted.sizes).map_err(Stop::Misused)?;
+    let mut only = wanted.only.clone();
+    if wanted.vs == Some(CommPeer::Ucx) {
+        let can = [Test::Latency, Test::Bandwidth];
+        if only.iter().any(|test| !can.contains(test)) {
+            return Err(Stop::Misused(
+                "--vs ucx: only latency and bandwidth are like ucx_perftest's".to_owned(),
+            ));
+        }
+        only = if only.is_empty() { can.to_vec() } else { only };
+    }
+    let rows = Row::list(&only, &wanted.sizes).map_err(Stop::Misused)?;
     let is_threaded = wanted.kind == "threads";
     if is_threaded && wanted.vs.is_some() {
-        return Err(Stop::Misused("--vs mpi wants processes: leave --kind threads out".to_owned()));
+        return Err(Stop::Misused("--vs wants processes: leave --kind threads out".to_owned()));
     }
     call!(dtl_init(std::ptr::null()))?;
     if is_threaded {
@@ -54,7 +65,7 @@ fn launch(wanted: &Comm) -> Result<(), Stop> {
                 .to_owned(),
         ));
     };
-    if wanted.vs.is_some() {
+    if wanted.vs == Some(CommPeer::Mpi) {
         return Err(Stop::Misused(
             "--vs mpi wants MPI's own launcher: `mpirun -n 2 dtl-bench comm --vs mpi`, without -n here"
                 .to_owned(),
@@ -89,30 +100,44 @@ fn threads(wanted: &Comm, rows: &[Row]) -> Outcome {
 
 /// This process is a rank.
 fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
-    let mut raw = match wanted.vs {
+    let raw = match wanted.vs {
         Some(CommPeer::Mpi) => Some(Raw::start(wanted.kind == "mpi")?),
-        None => None,
+        _ => None,
     };
     let ours = Ours::open(&wanted.kind)?;
     if let Some(ranks) = wanted.ranks.filter(|&ranks| ranks != ours.size) {
         let text = format!("-n {ranks}, but the launcher started {} rank(s): leave -n out", ours.size);
         return Err(Stop::Misused(text));
     }
-    if let Some(raw) = &raw {
-        let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0);
-        if most > MPI_MOST {
-            return Err(Stop::Failed(format!("--sizes {most}: MPI's counts end at {MPI_MOST}")));
+    let mut peer = match raw {
+        Some(raw) => Some(Peer::Mpi(fitting(raw, &ours, rows)?)),
+        None if wanted.vs.is_some() => {
+            let [first] = ours.tell([u64::from(std::process::id())], 0)?;
+            Some(Peer::Ucx(Ucx::new(ours.rank, first)?))
         }
-        if (raw.rank, raw.size) != (ours.rank, ours.size) {
-            let (rank, size) = (raw.rank, raw.size);
-            return Err(Stop::Failed(format!(
-                "rank {} of {} is rank {rank} of {size} for {}: start all with that MPI's own mpirun",
-                ours.rank, ours.size, raw.file
-            )));
-        }
+        None => None,
+    };
+    one(wanted, rows, ours, None, peer.as_mut())?;
+    match peer {
+        Some(Peer::Mpi(raw)) => Ok(raw.end()?),
+        _ => Ok(()),
     }
-    one(wanted, rows, ours, None, raw.as_mut())?;
-    Ok(raw.map_or(Ok(()), Raw::end)?)
+}
+
+/// An MPI whose ranks are the communicator's, for rows that it can do.
+fn fitting(raw: Raw, ours: &Ours, rows: &[Row]) -> Outcome<Raw> {
+    let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0);
+    if most > MPI_MOST {
+        return Err(format!("--sizes {most}: MPI's counts end at {MPI_MOST}"));
+    }
+    if (raw.rank, raw.size) != (ours.rank, ours.size) {
+        let (rank, size) = (raw.rank, raw.size);
+        return Err(format!(
+            "rank {} of {} is rank {rank} of {size} for {}: start all with that MPI's own mpirun",
+            ours.rank, ours.size, raw.file
+        ));
+    }
+    Ok(raw)
 }
 
 /// What a rank does, be it a process or a thread.
@@ -121,20 +146,20 @@ fn one(
     rows: &[Row],
     ours: Ours,
     shared: Option<&Arc<Memory>>,
-    raw: Option<&mut Raw>,
+    peer: Option<&mut Peer>,
 ) -> Outcome {
-    let place = Place { rank: ours.rank, ranks: ours.size };
-    if place.ranks < 2 {
+    if ours.size < 2 {
         return Err("one rank has nobody to talk to: start two or more, -n 2".to_owned());
     }
     let processors = machine::shared_processors();
+    let place = Place { rank: ours.rank, ranks: ours.size, is_crowded: ours.size as usize > processors };
     if !wanted.place.no_pin {
         machine::pin(place.rank as usize);
     }
     let probe = probe_between(&ours, shared, processors)?;
-    let head = head(wanted, &ours, raw.as_deref(), (processors, probe.as_ref().err()));
+    let head = head(wanted, &ours, peer.as_deref(), (processors, probe.as_ref().err()));
     if place.rank == 0 {
-        if place.ranks as usize > processors {
+        if place.is_crowded {
             complain!(
                 "dtl-bench: {} ranks on {processors} processor(s): they wait for each other's turn, and values say \
                  how well that goes",
@@ -145,7 +170,7 @@ fn one(
         }
     }
     let buffers = Buffers::new(rows, place.ranks as usize);
-    let mut rank = Rank { ours, raw, place, buffers, probe: probe.ok(), row: rows[0] };
+    let mut rank = Rank { ours, peer, place, buffers, probe: probe.ok(), row: rows[0] };
     let lines = rank.measure(rows, wanted)?;
     if place.rank == 0 {
         table::show(&Table { head, lines }, wanted.common.json);
@@ -157,7 +182,7 @@ fn one(
 fn head(
     wanted: &Comm,
     ours: &Ours,
-    raw: Option<&Raw>,
+    peer: Option<&Peer>,
     (processors, no_probe): (usize, Option<&String>),
 ) -> Value {
     json!({
@@ -168,7 +193,7 @@ fn head(
         "transport": ours.transport,
         "ranks": ours.size,
         "pinned": !wanted.place.no_pin,
-        "peer": raw.map(|raw| json!({ "name": "mpi", "version": raw.version, "file": raw.file })),
+        "peer": peer.map(Peer::facts),
         "seconds": wanted.common.budget().as_secs_f64(),
         "rounds": wanted.common.rounds,
         "no_distance": no_probe,

@@ -1,10 +1,10 @@
-//! Runs the lot: this program with each subcommand, under each launcher, one after another. Keeps what they write.
+//! Runs the steps of a plan one after another and keeps what they write. One that fails is named and left out.
 
 use super::run::Run;
-use crate::options::{Part, Report};
-use crate::out::{Outcome, Stop, complain};
+use super::steps::{Plan, Step};
+use crate::options::Report;
+use crate::out::{Outcome, complain};
 use dtl::sys::child::{self, Setup};
-use dtl::sys::dl::Module;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{self, File};
 use std::io::{IsTerminal, Read};
@@ -14,46 +14,41 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-/// Sizes of the plots.
-const CURVE: &str = "1,4,16,64,256,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB";
-const CURVE_ROWS: usize = 2 * 13;
-/// Rows of `comm` with its own sizes.
-const COMM_ROWS: usize = 32;
 /// How often a child is looked after: seldom, as it is being measured.
 const LOOK: Duration = Duration::from_millis(200);
-
 /// How long the text of one that has ended is awaited: a process that it left behind may hold the pipe.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Past this and several times what a step should take it hangs.
+const PATIENCE: f64 = 60.0;
+/// Asked to end, it has so long.
+const GRACE: Duration = Duration::from_secs(3);
+const SIGTERM: i32 = 15;
 
-/// One run of this program.
-struct Step {
-    part: Part,
-    /// Of its file.
-    name: String,
-    /// Variables, launcher and arguments.
-    words: Vec<String>,
-    /// About how long it takes.
-    seconds: f64,
-}
-
-/// Runs all steps. A step that fails is named and left out.
-pub(crate) fn run(wanted: &Report, folder: &Path) -> Result<Vec<Run>, Stop> {
-    let own = std::env::current_exe().map_err(|error| format!("this program's file: {error}"))?;
-    let steps = steps(wanted, &own.display().to_string())?;
-    let total: f64 = steps.iter().map(|step| step.seconds).sum();
-    complain!("dtl-bench: {} runs, about {total:.0} s; leave the machine alone meanwhile", steps.len());
+/// What was measured, and what was not, in words.
+pub(crate) fn run(wanted: &Report, folder: &Path) -> Outcome<(Vec<Run>, Vec<String>)> {
+    let plan = Plan::new(wanted)?;
+    let total: f64 = plan.steps.iter().map(|step| step.seconds).sum();
+    complain!("dtl-bench: {} runs, about {total:.0} s; leave the machine alone meanwhile", plan.steps.len());
     let bar = bar(total);
-    let (mut runs, mut spent) = (Vec::new(), 0.0);
-    for step in &steps {
+    let (mut runs, mut missing, mut spent) = (Vec::new(), plan.missing, 0.0);
+    for (number, step) in (1..).zip(&plan.steps) {
         bar.set_message(step.name.clone());
-        match one(step, folder, &bar, spent) {
+        if bar.is_hidden() {
+            complain!("dtl-bench: {number} of {}: {}", plan.steps.len(), step.name);
+        }
+        let kept = folder.join(format!("{}.json", step.name));
+        let known = if wanted.resume { Run::read(&kept).ok() } else { None };
+        match known.map_or_else(|| one(step, &kept, &bar, spent), Ok) {
             Ok(run) => runs.push(run),
-            Err(text) => bar.suspend(|| complain!("dtl-bench: {}: {text}", step.name)),
+            Err((why, said)) => {
+                bar.suspend(|| complain!("dtl-bench: {}: `{}`: {why}\n{said}", step.name, step.text()));
+                missing.push(format!("{}: {why}", step.name));
+            }
         }
         spent += step.seconds;
     }
     bar.finish_and_clear();
-    Ok(runs)
+    Ok((runs, missing))
 }
 
 fn bar(seconds: f64) -> ProgressBar {
@@ -67,109 +62,22 @@ fn bar(seconds: f64) -> ProgressBar {
     bar
 }
 
-fn steps(wanted: &Report, own: &str) -> Result<Vec<Step>, Stop> {
-    let seconds = wanted.seconds().as_secs_f64();
-    let (row, rounds) = (seconds.to_string(), wanted.rounds().to_string());
-    // Long operations take more than their share, and every row a moment.
-    let each = (1.3 * seconds + 0.05) * f64::from(wanted.rounds());
-    let time = |rows: usize, sides: usize| 0.5 + (rows * sides) as f64 * each;
-    let common = ["--json", "--seconds", &row, "--rounds", &rounds];
-    let step = |part: Part, name: String, before: &[String], arguments: &[&str], seconds: f64| Step {
-        part,
-        name,
-        words: [before, &[own.to_owned()], &owned(arguments), &owned(&common)].concat(),
-        seconds,
-    };
-    let mut steps = Vec::new();
-    let launchers = launchers(&wanted.mpirun)?;
-    let curve = ["--only", "latency,bandwidth", "--sizes", CURVE];
-    for (number, launcher) in (1..).zip(&launchers) {
-        let before = [&launcher[..], &owned(&["-n", "2"])].concat();
-        let comm = ["comm", "--vs", "mpi"];
-        steps.push(step(Part::Comm, format!("mpi-{number}"), &before, &comm, time(COMM_ROWS, 2)));
-        steps.push(step(
-            Part::Comm,
-            format!("mpi-{number}-curve"),
-            &before,
-            &[&comm[..], &curve].concat(),
-            time(CURVE_ROWS, 2),
-        ));
-    }
-    if launchers.is_empty() {
-        complain!("dtl-bench: no mpirun, no comparison with an MPI; name it with --mpirun");
-        let comm = ["comm", "-n", "2"];
-        steps.push(step(Part::Comm, "comm".to_owned(), &[], &comm, time(COMM_ROWS, 1)));
-        steps.push(step(
-            Part::Comm,
-            "comm-curve".to_owned(),
-            &[],
-            &[&comm[..], &curve].concat(),
-            time(CURVE_ROWS, 1),
-        ));
-    }
-    let threads = ["comm", "--kind", "threads", "-n", "2"];
-    steps.push(step(Part::Threads, "threads".to_owned(), &[], &threads, time(COMM_ROWS, 1)));
-    for (part, name, rows) in [(Part::Alloc, "alloc", 13), (Part::Call, "call", 5), (Part::Copy, "copy", 8)] {
-        steps.push(step(part, name.to_owned(), &[], &[name], time(rows, 2)));
-    }
-    // SAFETY: a library that a C program would be linked with; nothing of it is called here.
-    let has_gomp = unsafe { Module::open(Path::new("libgomp.so.1")) }.is_ok();
-    let loops: &[&str] = if has_gomp { &["parallel_for", "--vs", "libgomp"] } else { &["parallel_for"] };
-    steps.push(step(Part::ParallelFor, "parallel_for".to_owned(), &[], loops, time(3, 2)));
-    steps.retain(|step| wanted.only.is_empty() || wanted.only.contains(&step.part));
-    Ok(steps)
-}
-
-fn owned(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
-}
-
-/// What is named, else what is installed.
-fn launchers(named: &[String]) -> Result<Vec<Vec<String>>, Stop> {
-    if !named.is_empty() {
-        let words = named.iter().map(|text| text.split_whitespace().map(str::to_owned).collect());
-        let words: Vec<Vec<String>> = words.collect();
-        return match words.iter().position(|words| !words.iter().any(|word| !is_variable(word))) {
-            None => Ok(words),
-            Some(at) => Err(Stop::Misused(format!("--mpirun '{}' names no program", named[at]))),
-        };
-    }
-    let is_there = |name: &&str| {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
-    };
-    let particular: Vec<&str> = ["mpirun.openmpi", "mpirun.mpich"].into_iter().filter(is_there).collect();
-    let found =
-        if particular.is_empty() { ["mpirun"].into_iter().filter(is_there).collect() } else { particular };
-    Ok(found.into_iter().map(|name| vec![name.to_owned()]).collect())
-}
-
-/// NAME=value, as a shell takes it before a command.
-fn is_variable(word: &str) -> bool {
-    word.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    })
-}
-
-/// Runs a step to its end.
-fn one(step: &Step, folder: &Path, bar: &ProgressBar, spent: f64) -> Outcome<Run> {
-    let kept = folder.join(format!("{}.json", step.name));
-    let data = File::create(&kept).map_err(|error| format!("{}: {error}", kept.display()))?;
-    let count = step.words.iter().take_while(|word| is_variable(word)).count();
-    let (variables, words) = step.words.split_at(count);
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::null()).stdout(data).stderr(Stdio::piped());
-    command.envs(variables.iter().filter_map(|word| word.split_once('=')));
+/// Runs a step to its end; else says why not, and what the step said.
+fn one(step: &Step, kept: &Path, bar: &ProgressBar, spent: f64) -> Result<Run, (String, String)> {
+    let silent = |why: String| (why, String::new());
+    let data = File::create(kept).map_err(|error| silent(format!("{}: {error}", kept.display())))?;
+    let mut command = Command::new(&step.words[0]);
+    command.args(&step.words[1..]).stdin(Stdio::null()).stdout(data).stderr(Stdio::piped());
+    command.envs(step.variables.iter().map(|(name, value)| (name, value)));
     // Else ranks would go on without a report, and spoil what is measured next.
     child::prepare(&mut command, Setup { is_launcher: true, ..Setup::default() });
-    let mut child = command.spawn().map_err(|error| format!("{}: {error}", words[0]))?;
+    let mut child = command.spawn().map_err(|error| silent(error.to_string()))?;
     let said = child.stderr.take().map(listen);
     let outcome = wait(child, step, bar, spent);
     let text = said.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
-    let outcome = outcome.and_then(|()| Run::read(&kept));
-    outcome.map_err(|why| {
-        drop(fs::remove_file(&kept));
-        format!("`{}`: {why}\n{}", step.words.join(" "), text.trim_end())
+    outcome.and_then(|()| Run::read(kept)).map_err(|why| {
+        drop(fs::remove_file(kept));
+        (why, text.trim_end().to_owned())
     })
 }
 
@@ -186,12 +94,31 @@ fn listen(mut pipe: ChildStderr) -> Receiver<String> {
 
 fn wait(mut child: Child, step: &Step, bar: &ProgressBar, spent: f64) -> Outcome {
     let begin = Instant::now();
+    let limit = Duration::from_secs_f64(PATIENCE + 4.0 * step.seconds);
     loop {
         let ended = child.try_wait().map_err(|error| error.to_string())?;
         if let Some(status) = ended {
             return if status.success() { Ok(()) } else { Err(status.to_string()) };
         }
+        if begin.elapsed() > limit {
+            end(child);
+            return Err(format!("it did not end within {:.0} s", limit.as_secs_f64()));
+        }
         bar.set_position((spent + begin.elapsed().as_secs_f64().min(step.seconds)) as u64);
         sleep(LOOK);
     }
+}
+
+/// A launcher that is asked to end ends its ranks; if it is killed, they may stay.
+fn end(mut child: Child) {
+    child::signal(child.id(), SIGTERM);
+    let begin = Instant::now();
+    while begin.elapsed() < GRACE {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        sleep(LOOK);
+    }
+    drop(child.kill());
+    drop(child.wait());
 }

@@ -1,17 +1,23 @@
 //! `report`: runs the lot, or reads what was run, and writes a page with tables and plots.
 //!
-//! `lot` runs this program again and again, `run` reads its JSON, `target` knows what the library is to reach, `page`
-//! writes the text, `plot` the pictures.
+//! `steps` knows what there is to run, `lot` runs it: this program, again and again. `run` reads its JSON. `page` writes
+//! the text, `plot` the pictures, `verdict` the table of what the library is to reach (`target`), with what people have
+//! noted of it (`notes`).
 
 mod lot;
+mod notes;
 mod page;
 mod plot;
 mod run;
+mod steps;
 mod target;
+mod verdict;
 
 use crate::comm::is_launched;
 use crate::options::Report;
 use crate::out::{Outcome, Stop, complain, say};
+use notes::Notes;
+use page::Parts;
 use run::Run;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -29,16 +35,17 @@ pub(crate) fn run(wanted: &Report) -> Result<(), Stop> {
     let folder = wanted.output.join(DATA);
     let try_out = fs::create_dir_all(&folder).and_then(|()| try_room(&folder.join(".room")));
     try_out.map_err(|error| Stop::Misused(format!("--output {}: {error}", wanted.output.display())))?;
-    let runs = if wanted.files.is_empty() {
+    let notes = Notes::read(&wanted.output).map_err(Stop::Misused)?;
+    let (runs, missing) = if wanted.files.is_empty() {
         lot::run(wanted, &folder)?
     } else {
         let read: Outcome<Vec<Run>> = wanted.files.iter().map(|file| Run::read(file)).collect();
-        read.map_err(Stop::Misused)?
+        (read.map_err(Stop::Misused)?, Vec::new())
     };
     if runs.is_empty() {
         return Err(Stop::Failed("nothing could be measured".to_owned()));
     }
-    Ok(write(&wanted.output, &folder, &runs)?)
+    Ok(write(&wanted.output, &folder, (&runs, &missing), &notes)?)
 }
 
 /// More than a report has: better known before the measuring than after it.
@@ -61,7 +68,7 @@ fn replace(file: &Path, text: &str) -> Outcome {
     })
 }
 
-fn write(output: &Path, folder: &Path, runs: &[Run]) -> Outcome {
+fn write(output: &Path, folder: &Path, (runs, missing): (&[Run], &[String]), notes: &Notes) -> Outcome {
     let mut pictures = Vec::new();
     for picture in plot::pictures(runs) {
         let file = folder.join(&picture.file);
@@ -70,7 +77,7 @@ fn write(output: &Path, folder: &Path, runs: &[Run]) -> Outcome {
         pictures.push((picture.title, format!("{DATA}/{}", picture.file)));
     }
     let file = output.join("performance.md");
-    replace(&file, &page::text(runs, &pictures))?;
+    replace(&file, &page::text(&Parts { runs, missing, notes, pictures: &pictures }))?;
     say!("{}: {} run(s), {} plot(s)", file.display(), runs.len(), pictures.len());
     if pictures.is_empty() {
         complain!("dtl-bench: no plot: they want latency or bandwidth of at least two sizes");

@@ -1,7 +1,8 @@
 //! The page's text.
 
-use super::run::{Pair, Row, Run, size};
-use super::target;
+use super::notes::Notes;
+use super::run::{Of, Pair, Row, Run};
+use super::verdict::{self, SHOWN};
 use crate::machine;
 use crate::stats::Regime;
 use crate::table::digits;
@@ -15,43 +16,55 @@ regime are compared: *near* is below 200 ns for a round trip, *far* above 300 ns
 every few seconds), *any* where that was not looked at. Ranks stay on a processor each. In latency, a rank waits for the \
 other's answer, and half of the round trip counts; bandwidth is a window of messages (64 up to 64 KiB, 8 up to 1 MiB, 2 \
 above) until the receiver says that it has all; each collective begins after a barrier, and the mean of all ranks \
-counts. Up to 1 MiB a first repetition in each batch is not counted, as another side's batch came before. All messages use the \
-same two buffers. Data are verified before each row. Ratios are dtl / peer: of times less \
-is better, of GB/s and M/s more.";
+counts (with more ranks than processors: several in a row, bcast and reduce each with a barrier). Up to 1 MiB a first repetition in each batch is not counted, as another side's batch came before. All messages use the \
+same two buffers. Data are verified before each row. UCX is the program ucx_perftest, a run of it (its median \
+latency, its mean time for a message of a stream) in turn with 21 batches of the library's, of which the median counts. Ratios are dtl / peer: of times less \
+is better, of GB/s and M/s more; in tables they stand in brackets, each with the library's value of the same run, and \
+the column dtl has the middle one of all runs.";
 
-/// The whole page; `pictures` are titles and files.
-pub(crate) fn text(runs: &[Run], pictures: &[(String, String)]) -> String {
-    let mut text = "# Performance\n\n".to_owned();
+/// What a page is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) runs: &'a [Run],
+    /// What could not be measured.
+    pub(crate) missing: &'a [String],
+    pub(crate) notes: &'a Notes,
+    /// Titles and files.
+    pub(crate) pictures: &'a [(String, String)],
+}
+
+/// The whole page.
+pub(crate) fn text(parts: &Parts) -> String {
+    let runs = parts.runs;
     let machines: BTreeSet<String> = runs.iter().map(|run| machine::line(&run.head["machine"])).collect();
     let versions: BTreeSet<&str> = runs.iter().map(|run| run.text("version")).collect();
-    let all = |set: Vec<&str>| set.join("; ");
-    let machines = all(machines.iter().map(String::as_str).collect());
-    let versions = all(versions.into_iter().collect());
-    put(
-        &mut text,
-        &format!(
-            "Measured with libdtl {versions} on: {machines}. Made by `dtl-bench report`, which writes this page for any machine; \
-         what is said here is true of this one.\n"
-        ),
+    let machines = machines.into_iter().collect::<Vec<_>>().join("; ");
+    let versions = versions.into_iter().collect::<Vec<_>>().join("; ");
+    let mut text = format!(
+        "# Performance\n\nMeasured with libdtl {versions} on: {machines}. Made by `dtl-bench report`, which writes this page \
+         for any machine; what is said here is true of this one.\n\n{METHOD}\n\n"
     );
-    put(&mut text, METHOD);
-    put(&mut text, "");
-    for (title, file) in pictures {
+    text += &verdict::text(runs, parts.notes);
+    if !parts.pictures.is_empty() {
+        text += "\n## Latency and bandwidth\n\n";
+    }
+    for (title, file) in parts.pictures {
         put(&mut text, &format!("![{title}]({file})"));
     }
-    if !pictures.is_empty() {
-        put(&mut text, "");
+    for (title, runs) in groups(runs) {
+        text += &group(&title, &runs);
     }
-    text += &best(runs);
-    for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
-        text += &section(run);
+    if !parts.missing.is_empty() {
+        text += "\n## What could not be measured\n\n";
     }
+    parts.missing.iter().for_each(|missing| put(&mut text, &format!("- {missing}")));
     text
 }
 
 /// Whether it has nothing but latency and bandwidth, where another run of the same has more.
 fn is_only_of_plots(run: &Run, runs: &[Run]) -> bool {
-    let is_curve = |run: &Run| run.rows.iter().all(|row| ["latency", "bandwidth"].contains(&&*row.test));
+    let is_curve = |run: &Run| {
+        run.of() == Of::Pair && run.rows.iter().all(|row| ["latency", "bandwidth"].contains(&&*row.test))
+    };
     let key = |run: &Run| {
         let of = |key: &str| run.head[key].to_string();
         (run.measured().to_owned(), [of("kind"), of("ranks"), of("machine"), of("transport")], run.peer())
@@ -64,155 +77,112 @@ fn put(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// The regimes that a report shows.
-const SHOWN: [Regime; 3] = [Regime::Near, Regime::Far, Regime::Unknown];
+/// Runs of the same against different peers, under a title.
+fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
+    let mut groups: Vec<(String, Vec<&Run>)> = Vec::new();
+    for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
+        let title = title(run);
+        match groups.iter_mut().find(|group| group.0 == title) {
+            Some(group) => group.1.push(run),
+            None => groups.push((title, vec![run])),
+        }
+    }
+    groups
+}
 
-fn section(run: &Run) -> String {
-    let peer = run.peer();
-    let title = match run.measured() {
+fn title(run: &Run) -> String {
+    match run.measured() {
         "comm" => format!("Messages and collectives, kind {}, {} ranks", run.text("kind"), run.head["ranks"]),
         "alloc" => "Allocations".to_owned(),
         "parallel_for" => format!("Loops on {} threads", run.head["threads"]),
         "call" => "Calls of a backend that does nothing".to_owned(),
         "copy" => "Copies".to_owned(),
+        "launch" => "Starting two processes".to_owned(),
         other => other.to_owned(),
-    };
-    let mut text =
-        peer.as_ref().map_or_else(|| format!("\n## {title}\n"), |peer| format!("\n## {title}: {peer}\n"));
-    if !run.text("transport").is_empty() {
-        put(&mut text, &format!("{}.\n", run.text("transport")));
     }
-    let is_there = |regime: &Regime| run.rows.iter().any(|row| row.at(*regime).is_some());
-    let regimes: Vec<Regime> = SHOWN.into_iter().filter(is_there).collect();
-    let peer = peer.map(|_| run.head["peer"]["name"].as_str().unwrap_or("peer"));
-    let (mut head, mut rule) = ("| test | size | unit |".to_owned(), "|---|---|---|".to_owned());
-    for regime in &regimes {
-        let _ = write!(head, " {}: dtl |", regime.name());
-        rule += "---|";
-        if let Some(peer) = peer {
-            let _ = write!(head, " {peer} | ratio |");
-            rule += "---|---|";
+}
+
+/// A table for each regime.
+fn group(title: &str, runs: &[&Run]) -> String {
+    let transports: BTreeSet<&str> = runs.iter().map(|run| run.text("transport")).collect();
+    let transports = transports.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+    let mut text = String::new();
+    for regime in SHOWN {
+        let is_there = |run: &&&Run| run.rows.iter().any(|row| row.at(regime).is_some());
+        let there: Vec<&Run> = runs.iter().filter(is_there).copied().collect();
+        if there.is_empty() {
+            continue;
         }
+        let is_known = regime != Regime::Unknown;
+        put(
+            &mut text,
+            &format!("\n## {title}{}", if is_known { format!(", {}", regime.name()) } else { String::new() }),
+        );
+        put(&mut text, &if transports.is_empty() { String::new() } else { format!("{transports}.\n") });
+        text += &table(&there, regime);
     }
-    put(&mut text, &head);
-    put(&mut text, &rule);
-    for row in &run.rows {
-        let mut line =
-            format!("| {} | {} | {} |", row.test, row.bytes.map_or(String::new(), size), row.unit.name());
-        for &regime in &regimes {
-            line += &cells(row, row.at(regime), peer.is_some());
+    text
+}
+
+/// A column for each peer. The library's value is the middle one of all runs; ratios are of a run's own.
+fn table(runs: &[&Run], regime: Regime) -> String {
+    let (mut head, mut rule) = ("| test | size | unit | dtl |".to_owned(), "|---|---|---|---|".to_owned());
+    for peer in runs.iter().filter_map(|run| run.peer()) {
+        let _ = write!(head, " {peer} |");
+        rule += "---|";
+    }
+    let mut text = format!("{head}\n{rule}\n");
+    let mut done: Vec<(&str, Option<u64>)> = Vec::new();
+    for row in runs.iter().flat_map(|run| &run.rows) {
+        let key = (&*row.test, row.bytes);
+        let in_run = |run: &Run| run.rows.iter().find(|row| (&*row.test, row.bytes) == key)?.at(regime);
+        let mut ours: Vec<f64> = runs.iter().filter_map(|run| in_run(run)).map(|pair| pair.ours).collect();
+        if done.contains(&key) || ours.is_empty() {
+            continue;
+        }
+        done.push(key);
+        ours.sort_by(f64::total_cmp);
+        let own = digits(row.unit.of(ours[ours.len() / 2]));
+        let mut line = format!("| {} | {} | {} | {own} |", row.test, row.size(), row.unit.name());
+        for run in runs.iter().filter(|run| run.peer().is_some()) {
+            line += &in_run(run).map_or(" |".to_owned(), |pair| cell(row, pair));
         }
         put(&mut text, &line);
     }
     text
 }
 
-fn cells(row: &Row, pair: Option<Pair>, has_peer: bool) -> String {
-    let Some(pair) = pair else { return if has_peer { " | | |" } else { " |" }.to_owned() };
-    let mut text = format!(" {} |", digits(row.unit.of(pair.ours)));
-    if has_peer {
-        let theirs = pair.theirs.map_or(String::new(), |theirs| digits(row.unit.of(theirs)));
-        let ratio = row.ratio(pair).map_or(String::new(), |ratio| format!("{ratio:.2}"));
-        let _ = write!(text, " {theirs} | {ratio} |");
-    }
-    text
-}
-
-/// Batches below which a value decides nothing.
-const ENOUGH: u64 = 10;
-
-/// A row's ratio to the peer that is hardest to beat.
-struct Hardest<'a> {
-    row: &'a Row,
-    regime: Regime,
-    ratio: f64,
-    peer: String,
-}
-
-/// Each row that has a target, in each regime, against the peer that is hardest to beat.
-fn best(runs: &[Run]) -> String {
-    let mut found: Vec<Hardest> = Vec::new();
-    for run in runs.iter().filter(|run| run.text("kind") != "mpi") {
-        let Some(peer) = run.peer() else { continue };
-        for row in &run.rows {
-            for regime in SHOWN {
-                let pair = row.at(regime).filter(|pair| pair.count >= ENOUGH);
-                let Some(ratio) = pair.and_then(|pair| row.ratio(pair)) else { continue };
-                let same = |one: &&mut Hardest| {
-                    (&one.row.test, one.row.bytes, one.regime) == (&row.test, row.bytes, regime)
-                };
-                let one = Hardest { row, regime, ratio, peer: peer.clone() };
-                match found.iter_mut().find(same) {
-                    None => found.push(one),
-                    Some(known) if is_harder(row, ratio, known.ratio) => *known = one,
-                    Some(_) => {}
-                }
-            }
-        }
-    }
-    let of = |one: &Hardest| target::of(one.row, one.regime);
-    found.retain(|one| of(one).is_some());
-    let place = |regime| SHOWN.iter().position(|&shown| shown == regime);
-    found.sort_by_key(|one| (of(one).map(|target| target.0), one.row.bytes, place(one.regime)));
-    let mut lines = String::new();
-    let mut met = 0;
-    for one in &found {
-        let target = of(one).map_or(1.0, |target| target.1);
-        let is_met = target::is_met(one.row, target, one.ratio);
-        met += usize::from(is_met);
-        lines += &line(one, target, is_met);
-    }
-    if found.is_empty() {
-        return String::new();
-    }
-    format!(
-        "## Against the best peer\n\n{met} of {} targets are met. What has fewer than {ENOUGH} batches is left out here.\n\n\
-         | test | size | regime | dtl / best peer | target | | peer |\n|---|---|---|---|---|---|---|\n{lines}",
-        found.len()
-    )
-}
-
-fn line(one: &Hardest, target: f64, is_met: bool) -> String {
-    format!(
-        "| {} | {} | {} | {:.2} | {} {target} | {} | {} |\n",
-        one.row.test,
-        one.row.bytes.map_or(String::new(), size),
-        one.regime.name(),
-        one.ratio,
-        if one.row.unit.grows() { "≥" } else { "≤" },
-        if is_met { "met" } else { "**missed**" },
-        one.peer
-    )
-}
-
-fn is_harder(row: &Row, ratio: f64, than: f64) -> bool {
-    if row.unit.grows() { ratio < than } else { ratio > than }
+/// The peer's value and the ratio.
+fn cell(row: &Row, pair: Pair) -> String {
+    let Some((theirs, ratio)) = pair.theirs.zip(row.ratio(pair)) else { return " |".to_owned() };
+    format!(" {} ({ratio:.2}) |", digits(row.unit.of(theirs)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(peer: &str, theirs: f64) -> Run {
-        let text = format!(
-            r#"{{"measured": "comm", "version": "1", "kind": "shm", "ranks": 2, "machine": {{"cpu": "X"}},
-            "peer": {{"name": "mpi", "version": "{peer}"}}, "rows": [{{"test": "latency", "bytes": 8, "unit": "us",
-            "regimes": {{"near": {{"dtl": {{"p10_ns": 100, "count": 10}}, "mpi": {{"p10_ns": {theirs}, "count": 10}}}}}}}}]}}"#
-        );
-        Run::of(&text).expect("a run")
-    }
-
     #[test]
-    fn the_best_peer_counts() {
-        let runs = [run("A", 500.0), run("B", 110.0), run("C", 200.0)];
-        let page = text(&runs, &[("a plot".to_owned(), "performance/a.svg".to_owned())]);
-        assert!(page.contains("| latency | 8 B | near | 0.91 | ≤ 0.6 | **missed** | B |"), "{page}");
-        assert!(
-            page.contains("0 of 1 targets are met") && page.contains("![a plot](performance/a.svg)"),
-            "{page}"
-        );
-        assert!(page.contains("| latency | 8 B | us | 0.1000 | 0.2000 | 0.50 |"), "{page}");
-        let page = text(&runs[..1], &[]);
-        assert!(page.contains("| latency | 8 B | near | 0.20 | ≤ 0.6 | met | A |"), "{page}");
+    fn a_page_has_all_its_parts() {
+        let text = r#"{"measured": "copy", "version": "1", "machine": {"cpu": "X"}, "peer": {"name": "memcpy"}, "rows":
+            [{"test": "copy", "bytes": 8, "unit": "ns", "regimes": {"any": {"dtl": {"p10_ns": 10, "count": 9},
+            "memcpy": {"p10_ns": 5, "count": 9}}}}]}"#;
+        let runs = [Run::of_text(text).expect("a run")];
+        let (missing, pictures) = (["MPI: none".to_owned()], [("a plot".to_owned(), "p/a.svg".to_owned())]);
+        let page = super::text(&Parts {
+            runs: &runs,
+            missing: &missing,
+            notes: &Notes::default(),
+            pictures: &pictures,
+        });
+        for part in [
+            "![a plot](p/a.svg)",
+            "## Copies\n",
+            "| memcpy |",
+            "| copy | 8 B | ns | 10.00 | 5.000 (2.00) |",
+            "- MPI: none",
+        ] {
+            assert!(page.contains(part), "no {part} in\n{page}");
+        }
     }
 }

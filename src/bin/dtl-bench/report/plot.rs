@@ -1,6 +1,6 @@
 //! The pictures: latency and bandwidth by size, the library's and each peer's, as SVG.
 
-use super::run::{Run, size};
+use super::run::{Of, Run, size};
 use crate::stats::Regime;
 use crate::table::Unit;
 use plotters::coord::Shift;
@@ -19,6 +19,8 @@ pub(crate) struct Picture {
 
 struct Curve {
     name: String,
+    /// Which of the colours.
+    colour: usize,
     /// Bytes and value.
     points: Vec<(f64, f64)>,
 }
@@ -58,8 +60,10 @@ pub(crate) fn pictures(runs: &[Run]) -> Vec<Picture> {
 fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
     let mut ours: Vec<(u64, Vec<f64>)> = Vec::new();
     let mut peers: Vec<Curve> = Vec::new();
-    for run in runs.iter().filter(|run| run.measured() == "comm" && run.text("kind") != "threads") {
+    let mut names: Vec<String> = Vec::new(); // in all plots the same order, hence the same colours
+    for run in runs.iter().filter(|run| run.of() == Of::Pair) {
         let peer = run.peer();
+        names.extend(peer.clone().filter(|peer| !names.contains(peer)));
         for row in run.rows.iter().filter(|row| row.test == test) {
             let (Some(pair), Some(bytes)) = (row.at(regime), row.bytes.filter(|&bytes| bytes > 0)) else {
                 continue;
@@ -74,7 +78,11 @@ fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
             match peers.iter_mut().find(|curve| curve.name == *peer) {
                 Some(curve) if curve.points.iter().any(|known| known.0 == point.0) => {}
                 Some(curve) => curve.points.push(point),
-                None => peers.push(Curve { name: peer.clone(), points: vec![point] }),
+                None => peers.push(Curve {
+                    name: peer.clone(),
+                    colour: names.iter().position(|name| name == peer).map_or(0, |at| at + 1),
+                    points: vec![point],
+                }),
             }
         }
     }
@@ -82,7 +90,7 @@ fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
         values.sort_by(f64::total_cmp);
         (bytes as f64, values[values.len() / 2])
     };
-    let own = Curve { name: "dtl".to_owned(), points: ours.into_iter().map(middle).collect() };
+    let own = Curve { name: "dtl".to_owned(), colour: 0, points: ours.into_iter().map(middle).collect() };
     let mut all = vec![own];
     all.extend(peers);
     all.iter_mut().for_each(|curve| curve.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
@@ -131,7 +139,8 @@ impl Picture {
             .y_label_formatter(&|value| format!("{value}"))
             .light_line_style(WHITE.mix(0.0))
             .draw()?;
-        for (curve, colour) in self.curves.iter().zip(COLOURS.iter().cycle()) {
+        for curve in &self.curves {
+            let colour = COLOURS[curve.colour % COLOURS.len()];
             let style = colour.filled().stroke_width(2);
             let points = curve.points.iter().copied();
             chart

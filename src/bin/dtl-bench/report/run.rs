@@ -6,6 +6,33 @@ use crate::table::Unit;
 use serde_json::Value;
 use std::path::Path;
 
+/// What a run is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Of {
+    /// Two processes.
+    Pair,
+    /// More ranks.
+    Crowd(u64),
+    /// Ranks that are threads.
+    Threads,
+    /// Ranks over an MPI.
+    OverMpi,
+    /// Nothing between ranks.
+    Process,
+}
+
+impl Of {
+    /// A test's name with that.
+    pub(crate) fn row(self, test: &str) -> String {
+        match self {
+            Of::Pair | Of::Process => test.to_owned(),
+            Of::Crowd(ranks) => format!("{ranks} ranks: {test}"),
+            Of::Threads => format!("threads: {test}"),
+            Of::OverMpi => format!("kind mpi: {test}"),
+        }
+    }
+}
+
 /// A file that dtl-bench wrote with --json.
 pub(crate) struct Run {
     /// Machine, peer, kind, …
@@ -34,10 +61,10 @@ impl Run {
     pub(crate) fn read(file: &Path) -> Outcome<Run> {
         let within = |error: String| format!("{}: {error}", file.display());
         let text = std::fs::read_to_string(file).map_err(|error| within(error.to_string()))?;
-        Run::of(&text).map_err(within)
+        Run::of_text(&text).map_err(within)
     }
 
-    pub(crate) fn of(text: &str) -> Outcome<Run> {
+    pub(crate) fn of_text(text: &str) -> Outcome<Run> {
         let parsed = serde_json::from_str(text);
         let head: Value = parsed.map_err(|error| match error.is_eof() {
             true => format!("its end is missing ({} bytes are there): was the disk full?", text.len()),
@@ -50,6 +77,17 @@ impl Run {
         let rows: Option<Vec<Row>> = rows.iter().map(row).collect();
         let rows = rows.ok_or("a row lacks its test, unit or values: was it written by another version?")?;
         Ok(Run { head, rows })
+    }
+
+    /// What it is of.
+    pub(crate) fn of(&self) -> Of {
+        match (self.measured(), self.text("kind"), self.head["ranks"].as_u64()) {
+            ("comm", "threads", _) => Of::Threads,
+            ("comm", "mpi", _) => Of::OverMpi,
+            ("comm", _, Some(ranks @ 3..)) => Of::Crowd(ranks),
+            ("comm", ..) => Of::Pair,
+            _ => Of::Process,
+        }
     }
 
     /// "comm", "alloc", …
@@ -68,6 +106,7 @@ impl Run {
         let (name, version) = (peer["name"].as_str()?, peer["version"].as_str().unwrap_or_default());
         Some(match name {
             "mpi" => short(version),
+            "ucx" => format!("UCX {version}"),
             _ if version.is_empty() => name.to_owned(),
             _ => format!("{name} ({version})"),
         })
@@ -117,6 +156,16 @@ impl Row {
         self.values.iter().find(|value| value.0 == regime).map(|value| value.1)
     }
 
+    /// In words; empty if it has none.
+    pub(crate) fn size(&self) -> String {
+        self.bytes.filter(|_| self.test != "barrier").map_or(String::new(), size)
+    }
+
+    /// Test and size.
+    pub(crate) fn title(&self) -> String {
+        format!("{} {}", self.test, self.size()).trim_end().to_owned()
+    }
+
     /// Ours to theirs in the row's unit.
     pub(crate) fn ratio(&self, pair: Pair) -> Option<f64> {
         Some(self.unit.of(pair.ours) / self.unit.of(pair.theirs?))
@@ -141,7 +190,7 @@ mod tests {
         let text = r#"{"measured": "comm", "peer": {"name": "mpi", "version": "MPICH Version: 4.0.2"}, "rows": [
             {"test": "bandwidth", "bytes": 1024, "unit": "GB/s", "bytes_per_operation": 1024.0, "regimes":
             {"near": {"dtl": {"p10_ns": 100.0, "count": 9}, "mpi": {"p10_ns": 200.0, "count": 9}}}}]}"#;
-        let run = Run::of(text).expect("a run");
+        let run = Run::of_text(text).expect("a run");
         let pair = run.rows[0].at(Regime::Near).expect("near");
         assert_eq!(
             (pair, run.rows[0].ratio(pair)),
@@ -149,7 +198,7 @@ mod tests {
         );
         assert_eq!((run.rows[0].at(Regime::Far), run.peer().as_deref()), (None, Some("MPICH 4.0.2")));
         for bad in ["", "{}", "[]", r#"{"measured": "comm"}"#, &text.replace("GB/s", "miles")] {
-            assert!(Run::of(bad).is_err(), "{bad}");
+            assert!(Run::of_text(bad).is_err(), "{bad}");
         }
     }
 

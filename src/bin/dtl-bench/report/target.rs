@@ -1,19 +1,48 @@
-//! What the library is to reach against its best peer: ratios of 10th percentiles of the same run and regime.
+//! What the library is to reach: mostly ratios to its best peer, of 10th percentiles of the same run and regime.
 
-use super::run::Row;
+use super::run::{Of, Row, Run};
 use crate::stats::Regime;
 
-/// A ratio to reach: at most for times, at least for GB/s and M/s.
-struct Target {
+/// What a value is compared by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum By {
+    /// Ours to theirs: at most for times, at least for GB/s and M/s.
+    Ratio,
+    /// Nanoseconds more than theirs, at most.
+    More,
+    /// Nanoseconds, at most.
+    Most,
+}
+
+/// Something to reach.
+pub(crate) struct Target {
+    of: Of,
     test: &'static str,
     /// These sizes; none: any.
     bytes: &'static [u64],
+    pub(crate) by: By,
+    /// Only compared with this peer; none: with all.
+    peer: &'static str,
     near: f64,
     far: f64,
 }
 
-const fn target(test: &'static str, bytes: &'static [u64], near: f64, far: f64) -> Target {
-    Target { test, bytes, near, far }
+const fn target(of: Of, test: &'static str, bytes: &'static [u64], near: f64, far: f64) -> Target {
+    Target { of, test, bytes, by: By::Ratio, peer: "", near, far }
+}
+
+/// Between two processes.
+const fn pair(test: &'static str, bytes: &'static [u64], near: f64, far: f64) -> Target {
+    target(Of::Pair, test, bytes, near, far)
+}
+
+/// Within a process: against one peer, the same in each regime.
+const fn local(peer: &'static str, test: &'static str, bytes: &'static [u64], ratio: f64) -> Target {
+    Target { peer, ..target(Of::Process, test, bytes, ratio, ratio) }
+}
+
+const fn at_most(of: Of, test: &'static str, bytes: &'static [u64], by: By, nanoseconds: f64) -> Target {
+    Target { of, test, bytes, by, peer: "", near: nanoseconds, far: nanoseconds }
 }
 
 const KIB: u64 = 1024;
@@ -21,48 +50,81 @@ const MIB: u64 = 1024 * KIB;
 const ANY: &[u64] = &[];
 /// Of collectives.
 const LARGE: &[u64] = &[64 * KIB, MIB];
+const SMALL: &[u64] = &[8, KIB];
+const LIBC: &str = "malloc (libc";
 
 const TARGETS: &[Target] = &[
-    target("latency", &[0, 8, 64], 0.6, 0.8),
-    target("latency", &[KIB], 0.75, 0.9),
-    target("latency", &[8 * KIB], 0.9, 0.85),
-    target("latency", &[64 * KIB], 1.0, 1.0),
-    target("latency", &[MIB], 0.95, 0.6),
-    target("latency", &[16 * MIB], 0.95, 0.35),
-    target("bandwidth", &[8 * KIB], 2.0, 1.5),
-    target("bandwidth", &[64 * KIB], 2.5, 1.15),
-    target("bandwidth", &[MIB], 1.1, 1.7),
-    target("rate", ANY, 2.5, 2.0),
-    target("barrier", ANY, 0.55, 0.75),
-    target("allreduce", &[8, KIB], 0.55, 0.75),
-    target("allreduce", LARGE, 0.9, 0.9),
-    target("bcast", LARGE, 0.9, 0.75),
-    target("reduce", LARGE, 0.9, 0.75),
-    target("allgather", LARGE, 0.95, 1.0),
-    target("alltoall", LARGE, 0.95, 1.0),
-    target("pair", &[64], 0.8, 0.8),
-    target("pair", &[4 * KIB, 64 * KIB, MIB, 16 * MIB], 0.4, 0.4),
-    target("touched", &[64 * MIB], 0.025, 0.025),
-    target("empty", ANY, 0.6, 0.6),
-    target("saxpy 1K", ANY, 0.5, 0.5),
-    target("saxpy 100K", ANY, 0.95, 0.95),
+    pair("latency", &[0, 8, 64], 0.6, 0.8),
+    pair("latency", &[KIB], 0.75, 0.9),
+    pair("latency", &[8 * KIB], 0.9, 0.85),
+    pair("latency", &[64 * KIB], 1.0, 1.0),
+    pair("latency", &[MIB], 0.95, 0.6),
+    pair("latency", &[16 * MIB], 0.95, 0.35),
+    pair("bandwidth", &[8 * KIB], 2.0, 1.5),
+    pair("bandwidth", &[64 * KIB], 2.5, 1.15),
+    pair("bandwidth", &[MIB], 1.1, 1.7),
+    pair("rate", ANY, 2.5, 2.0),
+    pair("barrier", ANY, 0.55, 0.75),
+    pair("allreduce", SMALL, 0.55, 0.75),
+    pair("allreduce", LARGE, 0.9, 0.9),
+    pair("bcast", LARGE, 0.9, 0.75),
+    pair("reduce", LARGE, 0.9, 0.75),
+    pair("allgather", LARGE, 0.95, 1.0),
+    pair("alltoall", LARGE, 0.95, 1.0),
+    target(Of::Crowd(4), "barrier", ANY, 0.75, 0.75),
+    target(Of::Crowd(4), "allreduce", SMALL, 0.75, 0.75),
+    target(Of::Crowd(4), "bcast", SMALL, 0.75, 0.75),
+    target(Of::Crowd(4), "reduce", SMALL, 0.75, 0.75),
+    target(Of::Crowd(8), "barrier", ANY, 0.75, 0.75),
+    target(Of::Crowd(8), "allreduce", SMALL, 0.75, 0.75),
+    target(Of::Crowd(8), "bcast", SMALL, 0.75, 0.75),
+    target(Of::Crowd(8), "reduce", SMALL, 0.75, 0.75),
+    target(Of::Threads, "bandwidth", &[MIB], 1.2, 2.0),
+    at_most(Of::Process, "to main", ANY, By::Most, 5e6),
+    at_most(Of::OverMpi, "latency", &[8], By::More, 10.0),
+    at_most(Of::OverMpi, "rate", &[8], By::More, 20.0),
+    target(Of::OverMpi, "latency", LARGE, 1.01, 1.01),
+    target(Of::OverMpi, "bandwidth", LARGE, 0.99, 0.99),
+    at_most(Of::Process, "event_record", ANY, By::More, 2.5),
+    at_most(Of::Process, "event_query", ANY, By::More, 2.5),
+    at_most(Of::Process, "stream_query", ANY, By::More, 2.5),
+    at_most(Of::Process, "stream_sync", ANY, By::More, 2.5),
+    at_most(Of::Process, "device_count", ANY, By::More, 2.5),
+    local(LIBC, "pair", &[64], 0.8),
+    local(LIBC, "pair", &[4 * KIB, 64 * KIB, MIB, 16 * MIB], 0.4),
+    local(LIBC, "pool", &[64], 0.8),
+    local(LIBC, "pool", &[4 * KIB, 64 * KIB, MIB, 16 * MIB], 0.4),
+    local(LIBC, "touched", &[64 * MIB], 0.025),
+    local("libgomp", "empty", ANY, 0.6),
+    local("libgomp", "saxpy 1K", ANY, 0.5),
+    local("libgomp", "saxpy 100K", ANY, 0.95),
 ];
 
-/// What a row is to reach in a regime, and the place of that among all; `None`: nothing in particular.
-pub(crate) fn of(row: &Row, regime: Regime) -> Option<(usize, f64)> {
+/// What a run's row is to reach, and the place of that among all; `None`: nothing in particular.
+pub(crate) fn of(run: &Run, row: &Row) -> Option<(usize, &'static Target)> {
     let bytes = row.bytes.unwrap_or(0);
-    let is_its = |target: &Target| {
-        target.test == row.test && (target.bytes.is_empty() || target.bytes.contains(&bytes))
+    let is_its = |target: &&Target| {
+        target.of == run.of()
+            && target.test == row.test
+            && (target.bytes.is_empty() || target.bytes.contains(&bytes))
+            && run.peer().unwrap_or_default().starts_with(target.peer)
     };
-    let place = TARGETS.iter().position(is_its)?;
-    match regime {
-        Regime::Near | Regime::Unknown => Some((place, TARGETS[place].near)),
-        Regime::Far => Some((place, TARGETS[place].far)),
-        Regime::Between => None,
-    }
+    TARGETS.iter().enumerate().find(|(_, target)| is_its(target))
 }
 
-/// Whether a ratio reaches it.
-pub(crate) fn is_met(row: &Row, target: f64, ratio: f64) -> bool {
-    if row.unit.grows() { ratio >= target } else { ratio <= target }
+impl Target {
+    /// What to reach in a regime.
+    pub(crate) fn at(&self, regime: Regime) -> f64 {
+        if regime == Regime::Far { self.far } else { self.near }
+    }
+
+    /// Whether less is better.
+    pub(crate) fn is_most(&self, row: &Row) -> bool {
+        self.by != By::Ratio || !row.unit.grows()
+    }
+
+    /// Whether a value reaches it.
+    pub(crate) fn is_held(&self, row: &Row, regime: Regime, value: f64) -> bool {
+        if self.is_most(row) { value <= self.at(regime) } else { value >= self.at(regime) }
+    }
 }

@@ -1,0 +1,63 @@
+//! `launch`: how long it takes to start two processes: dtlrun, and another launcher in turn.
+//!
+//! What is started is this program, which says when its `main` began (`now`) and ends.
+
+use crate::library::own_file;
+use crate::local::{self, Case};
+use crate::machine;
+use crate::options::{Launch, Launcher};
+use crate::out::{Outcome, say};
+use crate::table::Unit;
+use serde_json::json;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Says it to `launch`: nanoseconds since 1970.
+pub(crate) fn tell(begun: SystemTime) {
+    say!("{}", since_1970(begun));
+}
+
+fn since_1970(moment: SystemTime) -> u128 {
+    moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
+}
+
+/// Measures as the command line says.
+pub(crate) fn run(wanted: &Launch) -> Outcome {
+    let own = own_file()?;
+    let dtlrun = own.with_file_name("dtlrun").display().to_string();
+    let ours = Launcher { variables: Vec::new(), words: vec![dtlrun] };
+    let program = own.display().to_string();
+    let mut cases = Vec::new();
+    for (test, is_whole) in [("to main", false), ("to the end", true)] {
+        let side = |launcher: Launcher| {
+            let program = program.clone();
+            Box::new(move || once(&launcher, &program, is_whole)) as Box<_>
+        };
+        let mut sides = vec![("dtl", side(ours.clone()))];
+        sides.extend(wanted.mpirun.iter().map(|launcher| ("mpirun", side(launcher.clone()))));
+        cases.push(Case { test, bytes: None, unit: Unit::Microseconds, sides });
+    }
+    let processors = machine::shared_processors();
+    let lines = local::measure(cases, &wanted.common, None)?;
+    let peer = wanted.mpirun.as_ref().map(|launcher| json!({ "name": "mpirun", "version": launcher.name() }));
+    local::show("launch", lines, processors, &wanted.common, json!({ "peer": peer }));
+    Ok(())
+}
+
+/// Nanoseconds until the second of two processes is in its main, or until the launcher has ended.
+fn once(launcher: &Launcher, program: &str, is_whole: bool) -> Outcome<f64> {
+    let mut command = Command::new(&launcher.words[0]);
+    command.args(&launcher.words[1..]).args(["-n", "2", program, "now"]).stdin(Stdio::null());
+    command.envs(launcher.variables.iter().map(|(name, value)| (name, value)));
+    let begin = SystemTime::now();
+    let output = command.output().map_err(|error| format!("{}: {error}", launcher.text()))?;
+    let whole = begin.elapsed().unwrap_or(Duration::ZERO);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let moments: Vec<u128> = said.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    let &[one, other] = &moments[..] else {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("`{}` started no two processes: {}", launcher.text(), errors.trim()));
+    };
+    let to_main = one.max(other).saturating_sub(since_1970(begin));
+    Ok(if is_whole { whole.as_nanos() } else { to_main } as f64)
+}

@@ -1,0 +1,153 @@
+//! What people have to say of rows, in a file beside the page that no report writes: why a target is missed, and what a
+//! bare program reaches there.
+//!
+//! ```toml
+//! [[note]]
+//! rows = ["latency"]         # as in the page's table of targets
+//! sizes = ["64 KiB"]         # none: any
+//! regime = "near"            # none: any
+//! text = "What was tried, in numbers, and what limits it."
+//!
+//! [[floor]]
+//! row = "latency"
+//! size = "8 B"
+//! near = 0.063               # in the row's unit
+//! far = 0.26
+//! ```
+
+use crate::out::Outcome;
+use crate::stats::Regime;
+use std::io::ErrorKind;
+use std::path::Path;
+use toml::{Table, Value};
+
+/// The file's name.
+pub(crate) const FILE: &str = "performance-notes.toml";
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Notes {
+    notes: Vec<Note>,
+    floors: Vec<Floor>,
+}
+
+struct Note {
+    rows: Vec<String>,
+    sizes: Vec<String>,
+    regime: Option<String>,
+    text: String,
+}
+
+struct Floor {
+    row: String,
+    size: String,
+    near: Option<f64>,
+    far: Option<f64>,
+}
+
+impl Notes {
+    /// Those in a folder; none if there is no file.
+    pub(crate) fn read(folder: &Path) -> Outcome<Notes> {
+        let file = folder.join(FILE);
+        let within = |why: String| format!("{}: {why}", file.display());
+        match std::fs::read_to_string(&file) {
+            Ok(text) => Notes::of(&text).map_err(within),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Notes::default()),
+            Err(error) => Err(within(error.to_string())),
+        }
+    }
+
+    pub(crate) fn of(text: &str) -> Outcome<Notes> {
+        let all: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+        let list = |key: &str| all.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+        let notes: Option<Vec<Note>> = list("note").iter().map(note).collect();
+        let floors: Option<Vec<Floor>> = list("floor").iter().map(floor).collect();
+        Ok(Notes {
+            notes: notes.ok_or("a [[note]] wants rows and text; rows and sizes are lists of texts")?,
+            floors: floors.ok_or("a [[floor]] wants row, and near or far as numbers")?,
+        })
+    }
+
+    /// What is said of a row, and its place among the notes.
+    pub(crate) fn of_row(&self, row: &str, size: &str, regime: Regime) -> Option<(usize, &str)> {
+        let is_its = |note: &Note| {
+            note.rows.iter().any(|known| known == row)
+                && (note.sizes.is_empty() || note.sizes.iter().any(|known| known == size))
+                && note.regime.as_ref().is_none_or(|known| known == regime.name())
+        };
+        let place = self.notes.iter().position(is_its)?;
+        Some((place, &self.notes[place].text))
+    }
+
+    /// What a bare program reaches.
+    pub(crate) fn floor(&self, row: &str, size: &str, regime: Regime) -> Option<f64> {
+        let floor = self.floors.iter().find(|floor| floor.row == row && floor.size == size)?;
+        match regime {
+            Regime::Near => floor.near,
+            Regime::Far => floor.far,
+            _ => None,
+        }
+    }
+}
+
+fn text(value: &Value, key: &str) -> Option<String> {
+    value.get(key)?.as_str().map(str::to_owned)
+}
+
+fn note(value: &Value) -> Option<Note> {
+    let list = |key: &str| match value.get(key) {
+        Some(list) => list.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect(),
+        None => Some(Vec::new()),
+    };
+    let rows = list("rows").filter(|rows| !rows.is_empty());
+    Some(Note {
+        rows: rows?,
+        sizes: list("sizes")?,
+        regime: text(value, "regime"),
+        text: text(value, "text")?,
+    })
+}
+
+fn floor(value: &Value) -> Option<Floor> {
+    let number = |key: &str| value.get(key).and_then(Value::as_float);
+    let (near, far) = (number("near"), number("far"));
+    near.or(far)?;
+    Some(Floor { row: text(value, "row")?, size: text(value, "size").unwrap_or_default(), near, far })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_find_their_notes() {
+        let text = r#"
+            [[note]]
+            rows = ["barrier", "latency"]
+            sizes = ["64 KiB"]
+            regime = "near"
+            text = "cells"
+            [[note]]
+            rows = ["latency"]
+            text = "all"
+            [[floor]]
+            row = "latency"
+            size = "8 B"
+            near = 0.063
+        "#;
+        let notes = Notes::of(text).expect("notes");
+        assert_eq!(notes.of_row("latency", "64 KiB", Regime::Near), Some((0, "cells")));
+        assert_eq!(notes.of_row("latency", "64 KiB", Regime::Far), Some((1, "all")));
+        assert_eq!(notes.of_row("reduce", "", Regime::Far), None);
+        assert_eq!(notes.floor("latency", "8 B", Regime::Near), Some(0.063));
+        assert_eq!(notes.floor("latency", "8 B", Regime::Far), None);
+        for bad in [
+            "[[note]]\nrows = [\"x\"]",
+            "[[note]]\nrows = \"x\"\ntext = \"y\"",
+            "[[floor]]\nrow = \"x\"",
+            "note",
+        ] {
+            assert!(Notes::of(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What a report runs: this program with each subcommand, under each launcher, and which peers there are not.
+
+use crate::library::own_file;
+use crate::machine;
+use crate::options::{Launcher, Part, Report};
+use crate::out::Outcome;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Sizes of the plots that the tests' own are not.
+const CURVE: &str = "1,256,4KiB,16KiB,256KiB,4MiB";
+const CURVE_ROWS: usize = 2 * 6;
+/// Rows of `comm` with its own sizes.
+const COMM_ROWS: usize = 32;
+/// Small collectives, where ranks share processors.
+const CROWD: [&str; 4] = ["--only", "barrier,allreduce,bcast,reduce", "--sizes", "8,1KiB"];
+const CROWD_ROWS: usize = 7;
+const CROWDS: [&str; 2] = ["4", "8"];
+/// What is added to an MPI.
+const OVER: [&str; 4] = ["--only", "latency,bandwidth,rate", "--sizes", "8,64KiB,1MiB"];
+const OVER_ROWS: usize = 7;
+/// What UCX is asked: each batch starts two processes.
+const UCX: [&str; 4] = ["--only", "latency,bandwidth", "--sizes", "8,1KiB,8KiB,64KiB,1MiB"];
+const UCX_ROWS: usize = 10;
+const UCX_BATCH: f64 = 0.15;
+const ALLOC_ROWS: usize = 19;
+const MALLOCS: [(&str, &str); 2] = [("jemalloc", "libjemalloc.so.2"), ("mimalloc", "libmimalloc.so.2")];
+
+/// One run of this program.
+pub(crate) struct Step {
+    pub(crate) part: Part,
+    /// Of its file.
+    pub(crate) name: String,
+    pub(crate) variables: Vec<(String, String)>,
+    /// Launcher, program and arguments.
+    pub(crate) words: Vec<String>,
+    /// About how long it takes.
+    pub(crate) seconds: f64,
+}
+
+impl Step {
+    /// As on a command line.
+    pub(crate) fn text(&self) -> String {
+        Launcher { variables: self.variables.clone(), words: self.words.clone() }.text()
+    }
+}
+
+/// What there is to run, and what is missing here, in words.
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) missing: Vec<String>,
+    own: String,
+    rounds: u32,
+    row: f64,
+}
+
+impl Plan {
+    /// All that is wanted.
+    pub(crate) fn new(wanted: &Report) -> Outcome<Plan> {
+        let own = own_file()?.display().to_string();
+        let (steps, missing) = (Vec::new(), Vec::new());
+        let (rounds, row) = (wanted.rounds(), wanted.seconds().as_secs_f64());
+        let mut plan = Plan { steps, missing, own, rounds, row };
+        let launchers = launchers(&wanted.mpirun);
+        (1..).zip(&launchers).for_each(|(number, launcher)| plan.under(launcher, number));
+        if launchers.is_empty() {
+            plan.without();
+        }
+        plan.add(Part::Threads, "threads", None, &["comm", "--kind", "threads", "-n", "2"], (COMM_ROWS, 1));
+        if wanted.only.is_empty() || wanted.only.contains(&Part::Ucx) {
+            plan.ucx();
+        }
+        plan.add(Part::Launch, "launch", None, &["launch"], (2, 1));
+        plan.allocators();
+        plan.add(Part::Call, "call", None, &["call"], (5, 2));
+        plan.add(Part::Copy, "copy", None, &["copy"], (8, 2));
+        for peer in ["libgomp", "tbb"] {
+            let words = ["parallel_for", "--vs", peer];
+            plan.add(Part::ParallelFor, &format!("parallel_for-{peer}"), None, &words, (3, 2));
+        }
+        plan.steps.retain(|step| wanted.only.is_empty() || wanted.only.contains(&step.part));
+        Ok(plan)
+    }
+
+    /// A run of so many rows and sides, through all rounds.
+    fn add(
+        &mut self,
+        part: Part,
+        name: &str,
+        launcher: Option<(&Launcher, &str)>,
+        arguments: &[&str],
+        (rows, sides): (usize, usize),
+    ) {
+        // Long operations take more than their share, and every row a moment.
+        let each = (1.3 * self.row + 0.05) * f64::from(self.rounds);
+        let seconds = 0.5 + (rows * sides) as f64 * each;
+        let (mut variables, mut words) = (Vec::new(), Vec::new());
+        if let Some((launcher, ranks)) = launcher {
+            variables.clone_from(&launcher.variables);
+            words.clone_from(&launcher.words);
+            words.extend(["-n".to_owned(), ranks.to_owned()]);
+            variables.extend(library_beside(launcher));
+            if ranks.parse().is_ok_and(|ranks: usize| ranks > machine::shared_processors()) {
+                variables.extend(oversubscribed());
+            }
+        }
+        words.push(self.own.clone());
+        words.extend(arguments.iter().map(|&word| word.to_owned()));
+        let (row, rounds) = (self.row.to_string(), self.rounds.to_string());
+        words.extend(["--json", "--seconds", &row, "--rounds", &rounds].map(str::to_owned));
+        self.steps.push(Step { part, name: name.to_owned(), variables, words, seconds });
+    }
+
+    /// Everything that an MPI is compared in.
+    fn under(&mut self, launcher: &Launcher, number: u32) {
+        let name = |what: &str| format!("mpi-{number}{what}");
+        let (pair, comm) = (Some((launcher, "2")), ["comm", "--vs", "mpi"]);
+        self.add(Part::Comm, &name(""), pair, &comm, (COMM_ROWS, 2));
+        let curve = ["--only", "latency,bandwidth", "--sizes", CURVE];
+        self.add(Part::Comm, &name("-curve"), pair, &[&comm[..], &curve].concat(), (CURVE_ROWS, 2));
+        let over = [&comm[..], &["--kind", "mpi"], &OVER].concat();
+        self.add(Part::Mpi, &name("-over"), pair, &over, (OVER_ROWS, 2));
+        for ranks in CROWDS {
+            let crowd = [&comm[..], &CROWD].concat();
+            let (name, of) = (name(&format!("-{ranks}")), Some((launcher, ranks)));
+            self.add(Part::Crowd, &name, of, &crowd, (CROWD_ROWS, 2));
+            self.limit_rounds(2); // no regimes there, and some MPIs take milliseconds for each
+        }
+        let text = launcher.text();
+        self.add(Part::Launch, &name("-launch"), None, &["launch", "--mpirun", &text], (2, 2));
+        self.limit_rounds(1); // some launchers take half a second
+    }
+
+    /// Of the last step, if it has more.
+    fn limit_rounds(&mut self, most: u32) {
+        let Some(step) = self.steps.last_mut().filter(|_| self.rounds > most) else { return };
+        step.seconds *= f64::from(most) / f64::from(self.rounds);
+        if let Some(at) = step.words.iter().position(|word| word == "--rounds") {
+            step.words[at + 1] = most.to_string();
+        }
+    }
+
+    /// No MPI here.
+    fn without(&mut self) {
+        self.missing.push("MPI: no mpirun is installed; name one with --mpirun".to_owned());
+        let comm = ["comm", "-n", "2"];
+        self.add(Part::Comm, "comm", None, &comm, (COMM_ROWS, 1));
+        let curve = ["--only", "latency,bandwidth", "--sizes", CURVE];
+        self.add(Part::Comm, "comm-curve", None, &[&comm[..], &curve].concat(), (CURVE_ROWS, 1));
+        for ranks in CROWDS {
+            let crowd = [&["comm", "-n", ranks][..], &CROWD].concat();
+            self.add(Part::Crowd, &format!("comm-{ranks}"), None, &crowd, (CROWD_ROWS, 1));
+        }
+    }
+
+    fn ucx(&mut self) {
+        if Command::new("ucx_perftest")
+            .arg("-h")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_err()
+        {
+            self.missing.push("UCX: ucx_perftest is not installed (ucx-utils)".to_owned());
+            return;
+        }
+        let words = [&["comm", "-n", "2", "--vs", "ucx"], &UCX[..]].concat();
+        self.add(Part::Ucx, "ucx", None, &words, (UCX_ROWS, 1));
+        if let Some(step) = self.steps.last_mut() {
+            step.seconds += UCX_BATCH * 5.0 * f64::from(self.rounds) * UCX_ROWS as f64;
+        }
+    }
+
+    fn allocators(&mut self) {
+        self.add(Part::Alloc, "alloc", None, &["alloc"], (ALLOC_ROWS, 2));
+        for (name, library) in MALLOCS {
+            // The loader complains and goes on without it.
+            let tried = Command::new(&self.own).arg("--version").env("LD_PRELOAD", library).output();
+            if !tried.is_ok_and(|output| output.status.success() && output.stderr.is_empty()) {
+                self.missing.push(format!("{name}: {library} is not installed"));
+                continue;
+            }
+            self.add(Part::Alloc, &format!("alloc-{name}"), None, &["alloc"], (ALLOC_ROWS, 2));
+            let step = self.steps.last_mut();
+            step.into_iter()
+                .for_each(|step| step.variables.push(("LD_PRELOAD".to_owned(), library.to_owned())));
+        }
+    }
+}
+
+/// Lets any MPI start more ranks than there are processors.
+fn oversubscribed() -> [(String, String); 2] {
+    let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    [
+        of("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+        of("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+    ]
+}
+
+/// What is named, else what is installed.
+fn launchers(named: &[Launcher]) -> Vec<Launcher> {
+    if !named.is_empty() {
+        return named.to_vec();
+    }
+    let is_there = |name: &&str| in_path(name).is_some();
+    let particular: Vec<&str> = ["mpirun.openmpi", "mpirun.mpich"].into_iter().filter(is_there).collect();
+    let found =
+        if particular.is_empty() { ["mpirun"].into_iter().filter(is_there).collect() } else { particular };
+    let launcher = |name: &str| Launcher { variables: Vec::new(), words: vec![name.to_owned()] };
+    found.into_iter().map(launcher).collect()
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// The library in the folder beside the launcher's: that MPI, and not another one that the loader knows of.
+fn library_beside(launcher: &Launcher) -> Option<(String, String)> {
+    let variable = "DTL_MPI_LIBRARY";
+    if launcher.variables.iter().any(|(name, _)| name == variable) || std::env::var_os(variable).is_some() {
+        return None;
+    }
+    let program = &launcher.words[0];
+    let file = if program.contains('/') { Some(PathBuf::from(program)) } else { in_path(program) }?;
+    let folder = file.parent()?.parent()?.join("lib");
+    let names = ["libmpi.so.40", "libmpi.so.12", "libmpi.so"];
+    let library = names.iter().map(|name| folder.join(name)).find(|file: &PathBuf| Path::is_file(file))?;
+    Some((variable.to_owned(), library.display().to_string()))
+}

@@ -1,0 +1,281 @@
+//! The page's table of targets: each row that has one, in each regime, against the peer that is hardest to beat there.
+
+use super::notes::Notes;
+use super::run::{Of, Row, Run};
+use super::target::{self, By, Target};
+use crate::stats::Regime;
+use crate::table::digits;
+use std::fmt::Write;
+
+/// The regimes that a report shows.
+pub(crate) const SHOWN: [Regime; 3] = [Regime::Near, Regime::Far, Regime::Unknown];
+
+/// Batches below which a value decides nothing.
+const ENOUGH: u64 = 10;
+
+/// What came out for a row in a regime.
+struct Finding<'a> {
+    row: &'a Row,
+    /// The row's name with what it is of.
+    name: String,
+    size: String,
+    regime: Regime,
+    place: usize,
+    target: &'static Target,
+    /// Nanoseconds.
+    ours: f64,
+    theirs: Option<f64>,
+    peer: String,
+    /// What the target is about: a ratio or nanoseconds.
+    value: f64,
+}
+
+/// The table, and what is said of the missed ones.
+pub(crate) fn text(runs: &[Run], notes: &Notes) -> String {
+    let found = findings(runs);
+    if found.is_empty() {
+        return String::new();
+    }
+    let held = found.iter().filter(|one| one.is_held()).count();
+    let has_floor = found.iter().any(|one| one.floor(notes).is_some());
+    let mut text = format!(
+        "## Targets\n\n{held} of {} are held. What has fewer than {ENOUGH} batches is left out here.",
+        found.len()
+    );
+    if has_floor {
+        text += " *Floor*: a bare program that only moves the bytes, without matching or handles, on the machine that the \
+                 project is developed on; it shows what is easy there.";
+    }
+    text += "\n\n| test | size | regime | dtl | best peer | peer | dtl / peer | target | |";
+    text += if has_floor {
+        " floor |\n|---|---|---|---|---|---|---|---|---|---|\n"
+    } else {
+        "\n|---|---|---|---|---|---|---|---|---|\n"
+    };
+    for one in &found {
+        text += &one.line();
+        if has_floor {
+            let _ = write!(text, " {} |", one.floor(notes).map_or(String::new(), digits));
+        }
+        text.push('\n');
+    }
+    text + &unseen(runs, &found) + &reasons(&found, notes)
+}
+
+fn findings(runs: &[Run]) -> Vec<Finding<'_>> {
+    let mut found: Vec<Finding> = Vec::new();
+    for run in runs {
+        for row in &run.rows {
+            for regime in SHOWN {
+                let Some(one) = finding(runs, run, row, regime) else { continue };
+                let same = |known: &&mut Finding| {
+                    (known.place, known.row.bytes, known.regime) == (one.place, one.row.bytes, one.regime)
+                };
+                match found.iter_mut().find(same) {
+                    None => found.push(one),
+                    Some(known) if one.is_harder_than(known) => *known = one,
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+    let place = |regime| SHOWN.iter().position(|&shown| shown == regime);
+    found.sort_by_key(|one| (one.place, one.row.bytes, place(one.regime)));
+    found
+}
+
+fn finding<'a>(runs: &[Run], run: &Run, row: &'a Row, regime: Regime) -> Option<Finding<'a>> {
+    let (place, target) = target::of(run, row)?;
+    let pair = row.at(regime).filter(|pair| pair.count >= ENOUGH)?;
+    let (theirs, peer) = match (run.of(), target.by) {
+        (Of::Threads, _) => {
+            best_of_processes(runs, row, regime).map(|(theirs, peer)| (Some(theirs), peer))?
+        }
+        (_, By::Most) => (None, String::new()),
+        _ => (Some(pair.theirs?), run.peer()?),
+    };
+    let (ours, by) = (row.unit.of(pair.ours), theirs.map(|theirs| row.unit.of(theirs)));
+    let value = match target.by {
+        By::Ratio => ours / by?,
+        By::More => pair.ours - theirs?,
+        By::Most => pair.ours,
+    };
+    let (name, size) = (run.of().row(&row.test), row.size());
+    Some(Finding { row, name, size, regime, place, target, ours: pair.ours, theirs, peer, value })
+}
+
+/// The best that a peer does between two processes, of runs of the same report: ranks that are threads have no peer of
+/// their own.
+fn best_of_processes(runs: &[Run], row: &Row, regime: Regime) -> Option<(f64, String)> {
+    let pairs = runs.iter().filter(|run| run.of() == Of::Pair);
+    let values = pairs.filter_map(|run| {
+        let same = run.rows.iter().find(|other| (&other.test, other.bytes) == (&row.test, row.bytes))?;
+        let pair = same.at(regime).filter(|pair| pair.count >= ENOUGH)?;
+        Some((pair.theirs?, format!("{}, of two processes", run.peer()?)))
+    });
+    values.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+impl Finding<'_> {
+    fn is_held(&self) -> bool {
+        self.target.is_held(self.row, self.regime, self.value)
+    }
+
+    fn is_harder_than(&self, other: &Finding) -> bool {
+        if self.target.is_most(self.row) { self.value > other.value } else { self.value < other.value }
+    }
+
+    fn floor(&self, notes: &Notes) -> Option<f64> {
+        notes.floor(&self.name, &self.size, self.regime)
+    }
+
+    fn line(&self) -> String {
+        let unit = self.row.unit;
+        let with_unit = |nanoseconds: f64| format!("{} {}", digits(unit.of(nanoseconds)), unit.name());
+        format!(
+            "| {} | {} | {} | {} | {} | {} | {} | {} {} | {} |",
+            self.name,
+            self.size,
+            self.regime.name(),
+            with_unit(self.ours),
+            self.theirs.map_or(String::new(), with_unit),
+            self.peer,
+            self.shown(self.value),
+            if self.target.is_most(self.row) { "≤" } else { "≥" },
+            self.aim(),
+            if self.is_held() { "held" } else { "**missed**" },
+        )
+    }
+
+    /// A measured value.
+    fn shown(&self, value: f64) -> String {
+        match self.target.by {
+            By::Ratio => format!("{value:.2}"),
+            By::More => format!("{value:+.1} ns"),
+            By::Most => format!("{:.2} ms", value / 1e6),
+        }
+    }
+
+    /// What is to be reached.
+    fn aim(&self) -> String {
+        let aim = self.target.at(self.regime);
+        match self.target.by {
+            By::Ratio => format!("{aim}"),
+            By::More => format!("+{aim} ns"),
+            By::Most => format!("{} ms", aim / 1e6),
+        }
+    }
+
+    /// For lists.
+    fn title(&self) -> String {
+        let words = [&self.name[..], &self.size, self.regime.name()];
+        words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Rows between two processes that a peer was not measured in often enough in a regime that others were.
+fn unseen(runs: &[Run], found: &[Finding]) -> String {
+    let mut text = String::new();
+    for regime in [Regime::Near, Regime::Far] {
+        if !found.iter().any(|one| one.regime == regime) {
+            continue;
+        }
+        let of_peer = |run: &Run| {
+            let peer = run.peer().filter(|_| run.of() == Of::Pair)?;
+            let wanted = || run.rows.iter().filter(|row| target::of(run, row).is_some());
+            let is_missing = |row: &&Row| row.at(regime).is_none_or(|pair| pair.count < ENOUGH);
+            let missing: Vec<String> = wanted().filter(is_missing).map(Row::title).collect();
+            match missing.len() {
+                0 => None,
+                all if all == wanted().count() => Some(format!("{peer} (no row)")),
+                _ => Some(format!("{peer} (not {})", missing.join(", "))),
+            }
+        };
+        let peers: Vec<String> = runs.iter().filter_map(of_peer).collect();
+        if !peers.is_empty() {
+            let (regime, peers) = (regime.name(), peers.join("; "));
+            let _ = write!(text, "\nNot seen often enough while the processors were {regime}: {peers}.\n");
+        }
+    }
+    text
+}
+
+/// A list of what is missed: rows with the same note together.
+fn reasons(found: &[Finding], notes: &Notes) -> String {
+    let missed = || found.iter().filter(|one| !one.is_held());
+    let note = |one: &Finding| notes.of_row(&one.name, &one.size, one.regime);
+    let mut said: Vec<usize> = Vec::new();
+    let mut lines = String::new();
+    for one in missed() {
+        let Some((place, why)) = note(one).filter(|(place, _)| !said.contains(place)) else { continue };
+        said.push(place);
+        let same = missed().filter(|other| note(other).is_some_and(|other| other.0 == place));
+        let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+        let _ = writeln!(lines, "- **{}**: {why}", titles(same));
+    }
+    let silent = titles(missed().filter(|one| note(one).is_none()));
+    if !silent.is_empty() {
+        let _ = writeln!(lines, "- Nothing is noted of: {silent}.");
+    }
+    if lines.is_empty() { lines } else { format!("\n### What is missed, and why\n\n{lines}") }
+}
+
+fn titles<'a>(all: impl Iterator<Item = &'a Finding<'a>>) -> String {
+    let each = all.map(|one| format!("{} ({}, target {})", one.title(), one.shown(one.value), one.aim()));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(kind: &str, peer: &str, ours: f64, theirs: f64) -> Run {
+        run_in("near", kind, peer, ours, theirs)
+    }
+
+    fn run_in(regime: &str, kind: &str, peer: &str, ours: f64, theirs: f64) -> Run {
+        let text = format!(
+            r#"{{"measured": "comm", "version": "1", "kind": "{kind}", "ranks": 2, "machine": {{"cpu": "X"}},
+            "peer": {{"name": "mpi", "version": "{peer}"}}, "rows": [{{"test": "latency", "bytes": 8, "unit": "us",
+            "regimes": {{"{regime}": {{"dtl": {{"p10_ns": {ours}, "count": 10}}, "mpi": {{"p10_ns": {theirs}, "count": 10}}}}}}}}]}}"#
+        );
+        Run::of_text(&text).expect("a run")
+    }
+
+    #[test]
+    fn the_best_peer_counts() {
+        let runs =
+            [run("shm", "A", 100.0, 500.0), run("shm", "B", 100.0, 110.0), run("shm", "C", 100.0, 200.0)];
+        let all = text(&runs, &Notes::default());
+        let line = "| latency | 8 B | near | 0.1000 us | 0.1100 us | B | 0.91 | ≤ 0.6 | **missed** |";
+        assert!(all.contains(line) && all.contains("0 of 1 are held"), "{all}");
+        assert!(all.contains("- Nothing is noted of: latency 8 B near (0.91, target 0.6)."), "{all}");
+        assert!(!all.contains("Not seen"), "{all}");
+        let all = text(&runs[..1], &Notes::default());
+        assert!(all.contains("| 0.20 | ≤ 0.6 | held |") && !all.contains("What is missed"), "{all}");
+    }
+
+    #[test]
+    fn who_was_not_seen_is_named() {
+        let runs = [run("shm", "A", 100.0, 500.0), run_in("far", "shm", "B", 100.0, 110.0)];
+        let all = text(&runs, &Notes::default());
+        assert!(all.contains("while the processors were near: B (no row)."), "{all}");
+        assert!(all.contains("while the processors were far: A (no row)."), "{all}");
+    }
+
+    #[test]
+    fn notes_and_floors_are_shown() {
+        let notes = "[[note]]\nrows = [\"latency\"]\ntext = \"\"\"it is\n  hard\"\"\"\n\
+                     [[floor]]\nrow = \"latency\"\nsize = \"8 B\"\nnear = 0.063\n";
+        let all = text(&[run("shm", "A", 100.0, 110.0)], &Notes::of(notes).expect("notes"));
+        assert!(all.contains("- **latency 8 B near (0.91, target 0.6)**: it is hard\n"), "{all}");
+        assert!(all.contains("**missed** | 0.0630 |") && !all.contains("Nothing is noted"), "{all}");
+    }
+
+    #[test]
+    fn what_is_added_to_an_mpi() {
+        let all = text(&[run("mpi", "A", 112.0, 100.0)], &Notes::default());
+        let line = "| kind mpi: latency | 8 B | near | 0.1120 us | 0.1000 us | A | +12.0 ns | ≤ +10 ns | **missed** |";
+        assert!(all.contains(line), "{all}");
+    }
+}
