@@ -43,7 +43,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "DTL_CMA",
-        meaning: "kernel-assisted copies between ranks: auto, off, allow (lift ptrace limits)",
+        meaning: "reading a sender's memory while it is away: auto, off, allow (lift ptrace limits)",
     },
     Variable {
         name: "DTL_HIER_ACROSS",

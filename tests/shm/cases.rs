@@ -2,6 +2,7 @@
 
 use crate::deaths::{Killed, killed, killed_while_taken};
 use crate::forbid::{forbid, forbid_as_told};
+use crate::large;
 use crate::rank::*;
 use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
@@ -32,6 +33,13 @@ pub(crate) fn run(case: &str) {
         "killed_in_send" => killed(Killed::InSend),
         "killed_in_stream" => killed(Killed::InStream),
         "killed_while_taken" => killed_while_taken(),
+        "killed_while_receiving" => large::killed_while_receiving(),
+        "killed_while_sending" => large::killed_while_sending(),
+        "sender_away" => large::sender_away(),
+        "reading_is_forbidden_later" => large::reading_is_forbidden_later(),
+        "no_cells" => large::no_cells(),
+        "crowded" => large::crowded(),
+        "sent_and_left" => large::sent_and_left(),
         "huge" => huge(&open()),
         "no_memory" => {
             forbid_as_told();
@@ -170,7 +178,7 @@ fn flood(comm: &Rank) {
 fn big(comm: &Rank) {
     const LEN: usize = 64 << 20;
     let expected =
-        if std::env::var_os("DTL_CMA").is_some() { "two copies (DTL_CMA=off)" } else { "one copy" };
+        if std::env::var_os("DTL_CMA").is_some() { "two copies (DTL_CMA=off)" } else { "or one while" };
     assert!(comm.describe().contains(expected) && comm.describe().len() < 128, "{}", comm.describe());
     let other = 1 - comm.rank();
     let (data, into) = (Buffer::filled(LEN, 5 + comm.rank() as u64 * 2), Buffer::new(LEN));
@@ -228,8 +236,16 @@ fn any_source(comm: &Rank) {
 }
 
 fn truncation(comm: &Rank) {
-    for (sent, room) in [(10, 5), (10, 0), (100_000, 50_000), (100_000, 10), (100_000, 0), (5 << 20, 3 << 20)]
-    {
+    for (sent, room) in [
+        (10, 5),
+        (10, 0),
+        (40_000, 20_000),
+        (40_000, 0),
+        (100_000, 50_000),
+        (100_000, 10),
+        (100_000, 0),
+        (5 << 20, 3 << 20),
+    ] {
         if comm.rank() == 0 {
             assert_eq!(wait(comm, send(comm, &Buffer::filled(sent, 3), 1, 1)).status, DTL_SUCCESS);
         } else {
@@ -271,7 +287,7 @@ fn cancel(comm: &Rank) {
 /// A synchronous send of any size is over when it is received, not before, and can be withdrawn.
 fn synchronous(comm: &Rank) {
     let other = 1 - comm.rank();
-    for len in [0, 1, 100, 16 << 10, 100_000] {
+    for len in [0, 1, 100, 16 << 10, 40_000, 100_000] {
         let (data, into) = (Buffer::filled(len, 5), Buffer::new(len));
         let alone = ssend(comm, &data, other, 1);
         assert_eq!(wait_for(comm, alone, Duration::from_millis(30)), None, "{len}: nobody receives it");
@@ -295,7 +311,7 @@ fn synchronous(comm: &Rank) {
 fn taken(comm: &Rank) {
     let other = 1 - comm.rank();
     let any = Selector { source: DTL_ANY_SOURCE, word: 0x100, ignore: 0xFF };
-    for len in [0, 100, 100_000] {
+    for len in [0, 100, 40_000, 100_000] {
         let data: Vec<Buffer> = (0..4).map(|seed| Buffer::filled(len, seed)).collect();
         let gone = send(comm, &Buffer::filled(100_000, 9), other, 0x100);
         comm.cancel(gone).expect("cancel");
@@ -512,7 +528,7 @@ fn no_ring() {
     comm.close().expect("close");
 }
 
-fn exchange(comm: &Rank, len: usize) {
+pub(crate) fn exchange(comm: &Rank, len: usize) {
     let other = 1 - comm.rank();
     let (data, into) = (Buffer::filled(len, 31), Buffer::new(len));
     let ops = [send(comm, &data, other, 1), receive(comm, &into, from(other, 1))];

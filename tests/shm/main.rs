@@ -15,6 +15,7 @@
 mod cases;
 mod deaths;
 mod forbid;
+mod large;
 mod rank;
 
 use std::io::Write;
@@ -107,6 +108,29 @@ fn floods_all_ways() {
 fn big_messages() {
     passes(2, "big", &[]);
     passes(2, "big", &[("DTL_CMA", "off")]);
+}
+
+#[test]
+fn a_sender_that_is_away_keeps_nobody_waiting() {
+    passes(2, "sender_away", &[]);
+    passes(2, "reading_is_forbidden_later", &[]);
+}
+
+#[test]
+fn large_messages_without_memory_for_cells() {
+    passes(2, "no_cells", &[]);
+    passes(2, "no_cells", &[("DTL_CMA", "off")]);
+}
+
+#[test]
+fn more_large_messages_than_cells() {
+    passes(4, "crowded", &[]);
+    passes(3, "crowded", &[("DTL_CMA", "off")]);
+}
+
+#[test]
+fn what_was_sent_is_received_when_its_sender_has_left() {
+    passes(2, "sent_and_left", &[]);
 }
 
 #[test]
@@ -205,8 +229,18 @@ fn a_malformed_setting_is_named() {
 
 #[test]
 fn a_killed_rank_is_seen_by_all() {
-    for case in ["killed_idle", "killed_in_send", "killed_in_stream", "killed_while_taken"] {
-        let env: &[(&str, &str)] = if case == "killed_in_stream" { &[("DTL_CMA", "off")] } else { &[] };
+    let off = [("DTL_CMA", "off")];
+    let cases: [(&str, &[(&str, &str)]); 8] = [
+        ("killed_idle", &[]),
+        ("killed_in_send", &[]),
+        ("killed_in_stream", &off),
+        ("killed_while_taken", &[]),
+        ("killed_while_receiving", &[]),
+        ("killed_while_receiving", &off),
+        ("killed_while_sending", &[]),
+        ("killed_while_sending", &off),
+    ];
+    for (case, env) in cases {
         let output = dtlrun(4, case, &["--on-failure=continue"], env);
         let text = text(&output);
         assert_eq!(output.status.code(), Some(137), "{case}: {text}");

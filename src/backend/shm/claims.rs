@@ -4,15 +4,24 @@
 //! WITHDRAWN by the sender, OFFERED -> TAKEN and WITHDRAWN -> FREE by the receiver. One compare-exchange decides
 //! between "taken" and "withdrawn", so a withdrawn message's bytes are never read. It is published by the record
 //! of the offer, and given back by the answer to it.
+//!
+//! A second word says who copies which piece of a message that was taken: the sender takes pieces from the
+//! front, the receiver, if it reads the sender's memory, from the back, until they meet. So whoever is there copies
+//! what is next, and nobody waits for more than the piece that the other has in hand. A piece is taken by a
+//! compare-exchange, hence by one side only. That needs no more than Relaxed: it is set by the receiver before the
+//! record that clears the sender to send, and what is copied is told by records too.
 
 use crate::sys::shared::Span;
 use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::sys::sync::{self, AtomicU64};
+use std::ops::Range;
 
 /// Large messages that one rank can have on offer to another at a time; more wait their turn.
 const CLAIMS: u16 = sync::size(256, 1) as u16;
 /// Bytes of the words.
-pub(super) const BYTES: usize = 8 * CLAIMS as usize;
+pub(super) const BYTES: usize = 16 * CLAIMS as usize;
+/// Where the second words begin.
+const SHARES_AT: usize = 8 * CLAIMS as usize;
 
 const FREE: u64 = 0;
 const OFFERED: u64 = 1;
@@ -29,6 +38,40 @@ fn state(words: &Span, claim: u16) -> u64 {
 
 fn change(words: &Span, claim: u16, from: u64, to: u64) -> bool {
     word(words, claim).is_some_and(|word| word.compare_exchange(from, to, AcqRel, Acquire).is_ok())
+}
+
+/// The word that says which pieces are left: those from its low half up to its high half.
+fn share(words: &Span, claim: u16) -> Option<&AtomicU64> {
+    (claim < CLAIMS).then(|| words.word(SHARES_AT + 8 * usize::from(claim)))?
+}
+
+fn left(word: u64) -> Range<u32> {
+    word as u32..(word >> 32) as u32
+}
+
+fn word_of(left: &Range<u32>) -> u64 {
+    u64::from(left.start) | u64::from(left.end) << 32
+}
+
+/// Takes some of what is left; `choose` gives what is left then.
+fn take_some(
+    words: &Span,
+    claim: u16,
+    choose: impl Fn(&Range<u32>) -> Range<u32>,
+) -> Option<(Range<u32>, Range<u32>)> {
+    let share = share(words, claim)?;
+    let mut known = share.load(Relaxed);
+    loop {
+        let before = left(known);
+        if before.is_empty() {
+            return None;
+        }
+        let after = choose(&before);
+        match share.compare_exchange(known, word_of(&after), Relaxed, Relaxed) {
+            Ok(_) => return Some((before, after)),
+            Err(now) => known = now,
+        }
+    }
 }
 
 /// The sender's side.
@@ -78,6 +121,16 @@ impl Offers {
         }
         won
     }
+
+    /// Takes the next piece to copy; `None`: none is left.
+    pub(super) fn take_piece(&self, claim: u16) -> Option<u32> {
+        take_some(&self.words, claim, |left| left.start + 1..left.end).map(|(before, _)| before.start)
+    }
+
+    /// What is left.
+    pub(super) fn left(&self, claim: u16) -> Range<u32> {
+        share(&self.words, claim).map_or(0..0, |word| left(word.load(Relaxed)))
+    }
 }
 
 /// The receiver's side.
@@ -103,6 +156,26 @@ impl Offered {
         change(&self.words, claim, WITHDRAWN, FREE);
         false
     }
+
+    /// Opens pieces of a taken message to both sides.
+    pub(super) fn share(&self, claim: u16, pieces: Range<u32>) {
+        if let Some(word) = share(&self.words, claim) {
+            word.store(word_of(&pieces), Relaxed); // published by the record that clears the sender
+        }
+    }
+
+    /// Takes up to `most` pieces from the back; `None`: none is left.
+    pub(super) fn take_pieces(&self, claim: u16, most: u32) -> Option<Range<u32>> {
+        let choose = |left: &Range<u32>| left.start..left.end - most.min(left.end - left.start);
+        take_some(&self.words, claim, choose).map(|(before, after)| after.end..before.end)
+    }
+
+    /// Gives the pieces that were taken last back to the sender.
+    pub(super) fn return_pieces(&self, claim: u16, count: u32) {
+        if let Some(word) = share(&self.words, claim) {
+            word.fetch_add(u64::from(count) << 32, Relaxed);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -112,8 +185,8 @@ mod tests {
 
     #[test]
     fn an_offer_is_taken_or_withdrawn() {
-        let memory = Memory::create(4096).expect("memfd");
-        memory.commit(0, 4096).expect("commit");
+        let memory = Memory::create(BYTES).expect("memfd");
+        memory.commit(0, BYTES).expect("commit");
         let span = || memory.span(0, BYTES).expect("inside");
         let (mut offers, offered) = (Offers::new(span()), Offered::new(span()));
         let claim = offers.open().expect("claim");
@@ -126,5 +199,20 @@ mod tests {
         assert_eq!(offers.open(), None, "the receiver has not seen it");
         assert!(!offered.take(all[0]));
         assert_eq!(offers.open(), Some(all[0]));
+    }
+
+    #[test]
+    fn pieces_are_taken_from_both_ends() {
+        let memory = Memory::create(BYTES).expect("memfd");
+        memory.commit(0, BYTES).expect("commit");
+        let span = || memory.span(0, BYTES).expect("inside");
+        let (offers, offered) = (Offers::new(span()), Offered::new(span()));
+        assert_eq!((offers.take_piece(5), offered.take_pieces(5, 3)), (None, None));
+        offered.share(5, 0..6);
+        assert_eq!((offers.take_piece(5), offered.take_pieces(5, 3)), (Some(0), Some(3..6)));
+        assert_eq!((offers.take_piece(5), offers.left(5)), (Some(1), 2..3));
+        assert_eq!((offered.take_pieces(5, 3), offers.take_piece(5)), (Some(2..3), None));
+        offered.return_pieces(5, 1);
+        assert_eq!((offers.take_piece(5), offers.left(5)), (Some(2), 3..3));
     }
 }

@@ -1,8 +1,10 @@
 //! The protocol: how sends and receives become records in rings, and back.
 //!
 //! Up to `FRAGMENT` bytes go as one Eager record; the send is over when it is in the ring. More, and
-//! what is sent synchronously, is offered: the receiver, when it has a receive for it, takes the offer and then either copies from
-//! the sender's memory and says Finish, or says Clear and gets the bytes as Data records.
+//! what is sent synchronously, is offered: the receiver, when it has a receive for it, takes the offer and says
+//! Clear. Then the sender copies piece after piece into its cells and says so with Cell records (or, without
+//! cells, into the ring: Data), while the receiver copies out of them. If the sender is away, the receiver takes pieces from the
+//! message's end and reads them in the sender's memory, until both meet; then it says Finish.
 //!
 //! Nothing ever waits: what finds no room in a ring is queued here and goes on with the next call of
 //! `progress`. Rings are always read to the end, whatever is queued for writing, so two ranks that
@@ -11,12 +13,14 @@
 //! after it has gone.
 //!
 //! Here: what the operations are, and how they start and are withdrawn. `reading` handles what comes
-//! out of rings, `writing` what goes in, `taking` messages that a program looks at before it receives
+//! out of rings, `writing` what goes in, `helping` the pieces that a receiver reads by itself, `taking` messages that a program looks at before it receives
 //! them, `liveness` ranks that are gone; locks are in `transport`.
 
+use super::cells::Pool;
 use super::peer::{Link, Peers};
 use super::ring::{FRAGMENT, Kind, Payload};
 use super::segment::{Segment, State};
+use super::streaming::pieces_of;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message};
@@ -41,8 +45,10 @@ pub(super) struct Engine {
     pub(super) incoming: Vec<usize>,
     /// Ranks for which something is queued.
     pub(super) outbound: Vec<usize>,
-    /// Receives that copy from their sender's memory.
-    pub(super) copying: VecDeque<OpId>,
+    /// This rank's cells. `None`: not asked for yet; `Some(None)`: not to be had.
+    pub(super) pool: Option<Option<Pool>>,
+    /// Receives that can read in their sender's memory.
+    pub(super) helping: VecDeque<OpId>,
     /// Whether others may read this process' memory.
     pub(super) lends: bool,
     pub(super) liveness: Liveness,
@@ -67,6 +73,17 @@ pub(super) enum Operation {
     Done(Done),
 }
 
+impl Operation {
+    /// Whether its message is on its way, piece by piece.
+    pub(super) fn is_in_pieces(&self) -> bool {
+        match self {
+            Operation::Send(send) => matches!(send.stage, SendStage::Streaming { .. }),
+            Operation::Receive(receive) => receive.taken.is_some(),
+            _ => false,
+        }
+    }
+}
+
 pub(super) struct Send {
     pub(super) dest: usize,
     pub(super) word: u64,
@@ -81,8 +98,10 @@ pub(super) enum SendStage {
     Queued,
     /// The receiver knows of it.
     Offered { claim: u16 },
-    /// The receiver wants it through the ring.
-    Streaming { claim: u16, receiver: u64, next: usize, end: usize },
+    /// The receiver wants so many bytes of it.
+    Streaming { claim: u16, receiver: u64, end: usize },
+    /// All pieces are copied or taken; the receiver will say when it has its own.
+    Meeting { claim: u16 },
 }
 
 pub(super) struct Receive {
@@ -98,15 +117,41 @@ pub(super) struct Taken {
     pub(super) source: usize,
     pub(super) word: u64,
     pub(super) offer: Offer,
-    /// Bytes that have come, and that fit.
+    /// Bytes that have come through cells or the ring, from the front; bytes that fit.
     pub(super) have: usize,
     pub(super) want: usize,
     pub(super) answer: Answer,
+    pub(super) help: Help,
+}
+
+/// What a receive reads by itself, from the back.
+#[derive(Clone, Copy)]
+pub(super) struct Help {
+    /// It has all bytes from here on.
+    pub(super) from: usize,
+    /// Of those before, it has taken the ones from here on …
+    pub(super) first: usize,
+    /// … and read them up to here.
+    pub(super) next: usize,
+    /// Records of the sender's when it last looked, fruitless looks since, and when it began to watch the clock.
+    pub(super) seen: u64,
+    pub(super) quiet: u32,
+    pub(super) since_ns: u64,
 }
 
 impl Taken {
     pub(super) fn is_complete(&self) -> bool {
-        self.have == self.want
+        self.have == self.help.from
+    }
+
+    /// Pieces that fit.
+    pub(super) fn pieces(&self) -> u32 {
+        pieces_of(self.want)
+    }
+
+    /// Whether all of them come without having been asked for, so that the sender waits for a Finish.
+    pub(super) fn is_early(&self) -> bool {
+        self.pieces() <= self.offer.early
     }
 }
 
@@ -121,7 +166,8 @@ pub(super) enum Answer {
 /// A message that nobody has asked for yet.
 pub(super) enum Arrival {
     Copied(Scratch),
-    Offered(Offer),
+    /// With the pieces that came behind the offer.
+    Offered(Offer, Option<Scratch>),
     /// From this rank to itself: its send operation.
     Own(OpId),
 }
@@ -132,6 +178,8 @@ pub(super) struct Offer {
     pub(super) size: u64,
     pub(super) send: u64,
     pub(super) address: u64,
+    /// Pieces that come right behind it.
+    pub(super) early: u32,
     pub(super) claim: u16,
 }
 
@@ -153,7 +201,8 @@ impl Engine {
             peers,
             incoming: Vec::new(),
             outbound: Vec::new(),
-            copying: VecDeque::new(),
+            pool: None,
+            helping: VecDeque::new(),
             lends,
             liveness: Liveness { watch, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
         }
@@ -267,7 +316,7 @@ impl Engine {
         match message.what {
             Arrival::Copied(copy) => self.deliver(id, source, message.word, copy.region()),
             Arrival::Own(send) => self.deliver_own(id, send),
-            Arrival::Offered(offer) => self.begin(id, source, message.word, offer),
+            Arrival::Offered(offer, early) => self.begin(id, source, message.word, offer, early),
         }
     }
 
@@ -280,7 +329,12 @@ impl Engine {
 
     pub(super) fn deliver(&mut self, id: OpId, source: usize, word: u64, data: Region) {
         if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
-            into.copy_from(data);
+            // A rank may receive into what it sends to itself.
+            if source == self.rank {
+                into.copy_from(data)
+            } else {
+                into.copy_across(data)
+            }
             let size = data.len() as u64;
             self.finish(id, done(source, fitting(size, into), word, size));
         }
@@ -295,7 +349,7 @@ impl Engine {
 
     /// Makes a message the receiver's: from here on its sender cannot withdraw it. False if it has.
     pub(super) fn claim(&self, message: &Message<Arrival>) -> bool {
-        let Arrival::Offered(offer) = &message.what else { return true };
+        let Arrival::Offered(offer, _) = &message.what else { return true };
         self.claim_offer(usize::try_from(message.source).unwrap_or(0), *offer)
     }
 
@@ -304,21 +358,29 @@ impl Engine {
         consumer.is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
-    /// Starts to fetch an offer that was taken.
-    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: Offer) {
+    /// Starts to fetch an offer that was taken; `early`: its first pieces, if they came before.
+    pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: Offer, early: Option<Scratch>) {
         let readable = offer.address != 0 && self.peers.get(source).is_some_and(|peer| peer.readable);
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let want = usize::try_from(offer.size).unwrap_or(usize::MAX).min(receive.into.len());
-        let answer = match want {
-            0 => Answer::Finish,
-            _ if readable => Answer::None,
-            _ => Answer::Clear,
-        };
-        receive.taken = Some(Taken { source, word, offer, have: 0, want, answer });
-        if answer == Answer::None {
-            self.copying.push_back(id);
-        } else {
+        let help = Help { from: want, first: want, next: want, seen: 0, quiet: 0, since_ns: 0 };
+        let mut taken = Taken { source, word, offer, have: 0, want, answer: Answer::None, help };
+        if want == 0 {
+            taken.answer = Answer::Finish;
+        } else if !taken.is_early() {
+            taken.answer = Answer::Clear;
+            let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
+            consumer.inspect(|consumer| consumer.offers.share(offer.claim, offer.early..taken.pieces()));
+            if readable {
+                self.helping.push_back(id);
+            }
+        }
+        receive.taken = Some(taken);
+        if taken.answer != Answer::None {
             self.queue_answer(source, id);
+        }
+        if let Some(early) = early {
+            self.accept_piece(source, id, early.region());
         }
     }
 
@@ -356,7 +418,7 @@ impl Engine {
                     SendStage::Offered { claim } => {
                         link.producer.as_mut().is_some_and(|p| p.offers.withdraw(claim))
                     }
-                    SendStage::Streaming { .. } => false,
+                    SendStage::Streaming { .. } | SendStage::Meeting { .. } => false,
                 })
             }
             _ => false,
@@ -368,8 +430,8 @@ impl Engine {
 
     // ---- progress ----
 
-    /// Moves everything on that can move.
-    pub(super) fn progress(&mut self) {
+    /// Moves everything on that can move; whether something did.
+    pub(super) fn progress(&mut self) -> bool {
         self.settle_changes();
         self.find_rings();
         let mut moved = false;
@@ -377,9 +439,10 @@ impl Engine {
             let source = self.incoming.get(index).copied().unwrap_or(self.rank);
             moved |= self.read_ring(source, BUDGET) > 0;
         }
-        moved |= self.copy_on();
+        moved |= self.help_on();
         moved |= self.write_on();
         self.note_idle(moved);
+        moved
     }
 
     /// Looks for senders that have opened their ring to us.

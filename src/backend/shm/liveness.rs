@@ -68,14 +68,17 @@ impl Engine {
         if let Some(link) = self.peers.link_mut(rank) {
             link.forget_work();
             link.consumer = None;
+            link.cells = None;
         }
+        self.pool.iter_mut().flatten().for_each(|pool| pool.take_back_from(rank));
         self.incoming.retain(|source| *source != rank);
         self.liveness.deaths += usize::from(state == State::Dead);
         let source = i32::try_from(rank).unwrap_or(i32::MAX);
         // An offer cannot be fetched any more; a message that was copied can.
-        self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(_)));
+        self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(..)));
         let mut hopeless = self.matcher.take_posted_from(source);
         hopeless.extend(self.bound_to(rank));
+        hopeless.extend(self.forsaken(rank));
         for id in hopeless {
             self.finish_failed(id, rank);
         }

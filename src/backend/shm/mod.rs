@@ -1,14 +1,16 @@
 //! Kind "shm": ranks of one node as processes that share memory. No MPI, no files, no threads.
 //!
 //! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`) -> `segment` (the memory).
-//! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing` and `taking`
-//! (protocol) ->
-//! `ring` (records) and `claims`, beside them `board` (small collectives), with `peer` (what is known of each rank) and `liveness` (who is gone).
+//! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing`, `streaming`, `helping` and
+//! `taking` (protocol) -> `ring` (records), `claims` and `cells`, beside them `board` (small collectives), with `peer`
+//! (what is known of each rank) and `liveness` (who is gone).
 
 mod board;
 mod bootstrap;
+mod cells;
 mod claims;
 mod engine;
+mod helping;
 mod identity;
 mod liveness;
 mod peer;
@@ -16,6 +18,7 @@ mod prompt;
 mod reading;
 mod ring;
 mod segment;
+mod streaming;
 mod taking;
 mod transport;
 mod wire;
@@ -199,7 +202,9 @@ fn try_reading(
 fn describe(size: usize, how: &std::result::Result<(), String>) -> String {
     let kib = ring::FRAGMENT >> 10;
     match how {
-        Ok(()) => format!("{size} processes, shared rings; above {kib} KiB one copy (process_vm_readv)"),
+        Ok(()) => format!(
+            "{size} processes, shared rings; above {kib} KiB two copies, or one while the sender is away (process_vm_readv)"
+        ),
         Err(why) => format!("{size} processes, shared rings; above {kib} KiB two copies ({why})"),
     }
 }

@@ -1,6 +1,8 @@
 //! What a rank knows of the others: of each whether it lives and whether its memory can be read, and
 //! of those that it talks to the ring ends and what is queued.
 
+use super::cells::Cells;
+use super::reading::Long;
 use super::ring::{Consumer, Producer};
 use super::segment::{Segment, State};
 use crate::error::{Result, fail};
@@ -80,11 +82,15 @@ pub(super) struct Peer {
 pub(super) struct Link {
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
+    /// Its cells, once it has sent one.
+    pub(super) cells: Option<Cells>,
+    /// What it is sending without having been asked for it.
+    pub(super) long: Option<Long>,
     /// Sends that found no room, in their order.
     pub(super) starts: VecDeque<OpId>,
     /// Receives that have a control record to send.
     pub(super) answers: VecDeque<OpId>,
-    /// Sends whose bytes go through the ring, taking turns.
+    /// Sends that copy their pieces, taking turns.
     pub(super) streams: VecDeque<OpId>,
     /// Whether something is queued and the rank is in the engine's list.
     pub(super) is_listed: bool,

@@ -32,7 +32,7 @@ impl Engine {
             if record.kind != Kind::Eager || !select.takes(select.source, record.key) {
                 return None;
             }
-            into.copy_from(record.payload);
+            into.copy_across(record.payload);
             let size = record.payload.len() as u64;
             consumer.pop(&record);
             return Some(done(source, fitting(size, into), record.key, size));

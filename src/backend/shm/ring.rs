@@ -43,7 +43,7 @@ const HEAD_AT: usize = 0;
 const FREED_AT: usize = 8;
 const CLAIMS_AT: usize = 256;
 /// Bytes before the slots.
-const HEADER: usize = 4096;
+const HEADER: usize = sync::size(8192, 512);
 const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
 /// Bytes from one ring to the next: whole pages.
 pub(super) const STRIDE: usize = (BYTES_AT + CAPACITY).next_multiple_of(4096);
@@ -53,22 +53,30 @@ pub(super) const STRIDE: usize = (BYTES_AT + CAPACITY).next_multiple_of(4096);
 pub(super) enum Kind {
     /// A whole message. Key: match word.
     Eager = 2,
-    /// A large message is offered. Key: match word; arguments: size, operation, address or 0; claim.
+    /// A large message is offered. Key: match word; arguments: size, operation, address or 0, number of first pieces
+    /// that come right behind it; claim.
     Offer = 3,
-    /// "Send it through the ring". Key: the sender's operation; arguments: the receiver's operation,
-    /// first byte, end.
+    /// "Send it", or again "send what is left". Key: the sender's operation; arguments: the receiver's operation, bytes that
+    /// fit.
     Clear = 4,
-    /// Bytes of a message. Key: the receiver's operation.
+    /// The next piece of a message. Key: the receiver's operation.
     Data = 5,
     /// "I have all of it". Key: the sender's operation.
     Finish = 6,
+    /// The next piece of a message lies in a cell. Key: the receiver's operation; arguments: cell, its number, bytes.
+    Cell = 7,
+    /// A whole message, whose first piece lies in a cell; the others come right behind it. Key: match word; arguments:
+    /// cell, its number, bytes there, bytes in all.
+    Long = 8,
+    /// The next piece of what a Long or an Offer has begun. Arguments: cell, its number, bytes.
+    More = 9,
 }
 
 impl Kind {
     #[inline]
     fn of(number: u64) -> Option<Kind> {
         use Kind::*;
-        [Eager, Offer, Clear, Data, Finish].into_iter().find(|&kind| kind as u64 == number)
+        [Eager, Offer, Clear, Data, Finish, Cell, Long, More].into_iter().find(|&kind| kind as u64 == number)
     }
 }
 
@@ -76,7 +84,7 @@ impl Kind {
 #[derive(Clone, Copy)]
 pub(super) enum Payload {
     Bytes(Region),
-    Words([u64; 3]),
+    Words([u64; 4]),
 }
 
 /// A record read in place. Its payload is valid until it is popped.
@@ -86,7 +94,7 @@ pub(super) struct Record {
     pub(super) claim: u16,
     pub(super) key: u64,
     /// The words of a control record.
-    pub(super) words: [u64; 3],
+    pub(super) words: [u64; 4],
     /// The bytes of an Eager or Data record.
     pub(super) payload: Region,
     /// Where the bytes of longer payloads end that lie before the next record's.
@@ -208,16 +216,36 @@ impl Producer {
         true
     }
 
+    /// Whether there is room for so many records without bytes.
+    pub(super) fn has_slots(&mut self, count: usize) -> bool {
+        let fits = |producer: &Self| producer.tail - producer.head + count as u64 <= SLOTS;
+        fits(self) || {
+            self.look();
+            fits(self)
+        }
+    }
+
+    /// Whether there is room for a record with so many bytes.
+    pub(super) fn has_room(&mut self, len: usize) -> bool {
+        self.has_slot() && (len <= IN_SLOT || self.room_for(len).is_some())
+    }
+
+    /// Where a longer payload would lie: from and to; `None`: there is no room now. It lies in one piece:
+    /// what is too short for it at the end is passed over.
+    fn room_for(&mut self, len: usize) -> Option<(u64, u64)> {
+        let (space, to_end) = (space_of(len), (CAPACITY - place(self.filled)) as u64);
+        let start = if to_end < space { self.filled + to_end } else { self.filled };
+        self.has_bytes(start + space).then_some((start, start + space))
+    }
+
     fn push_long(&mut self, kind: Kind, key: u64, bytes: Region) -> bool {
         debug_assert!(bytes.len() <= FRAGMENT);
-        let (space, to_end) = (space_of(bytes.len()), (CAPACITY - place(self.filled)) as u64);
-        // A payload lies in one piece: what is too short for it at the end is passed over.
-        let start = if to_end < space { self.filled + to_end } else { self.filled };
-        if !self.has_slot() || !self.has_bytes(start + space) {
+        if !self.has_slot() {
             return false;
         }
-        self.filled = start + space;
-        self.ring.bytes.region().part(place(start), bytes.len()).copy_from(bytes);
+        let Some((start, end)) = self.room_for(bytes.len()) else { return false };
+        self.filled = end;
+        self.ring.bytes.region().part(place(start), bytes.len()).copy_across(bytes);
         self.ring.put(slot_of(self.tail) + WORDS, self.filled);
         self.publish(kind, bytes.len() as u64, key);
         true
@@ -235,10 +263,7 @@ impl Producer {
 
     #[inline]
     fn has_slot(&mut self) -> bool {
-        self.tail - self.head < SLOTS || {
-            self.look();
-            self.tail - self.head < SLOTS
-        }
+        self.has_slots(1)
     }
 
     #[inline]
@@ -295,13 +320,13 @@ impl Consumer {
             kind,
             claim: claim_or_len as u16,
             key: self.ring.get(at + 8),
-            words: [0; 3],
+            words: [0; 4],
             payload: Region::EMPTY,
             end: self.read,
         };
         match kind {
-            Kind::Offer | Kind::Clear => {
-                record.words = [0, 8, 16].map(|word| self.ring.get(at + WORDS + word))
+            Kind::Offer | Kind::Clear | Kind::Cell | Kind::Long | Kind::More => {
+                record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word))
             }
             Kind::Finish => {}
             Kind::Eager | Kind::Data if claim_or_len <= IN_SLOT => {
@@ -321,6 +346,12 @@ impl Consumer {
         let is_sound =
             start >= self.read && end - self.read <= CAPACITY as u64 && place(start) + len <= CAPACITY;
         is_sound.then(|| self.ring.bytes.region().part(place(start), len))
+    }
+
+    /// How many records were read.
+    #[inline]
+    pub(super) fn count(&self) -> u64 {
+        self.head
     }
 
     /// Frees the record that was peeked.
@@ -403,11 +434,11 @@ mod tests {
     #[test]
     fn control_words() {
         let (mut producer, mut consumer) = ends();
-        assert!(producer.push(Kind::Offer, 7, 5, Payload::Words([u64::MAX, 2, 3])));
+        assert!(producer.push(Kind::Offer, 7, 5, Payload::Words([u64::MAX, 2, 3, 4])));
         let record = consumer.peek().expect("sound").expect("record");
         assert_eq!(
             (record.kind, record.claim, record.key, record.words),
-            (Kind::Offer, 7, 5, [u64::MAX, 2, 3])
+            (Kind::Offer, 7, 5, [u64::MAX, 2, 3, 4])
         );
     }
 

@@ -3,9 +3,11 @@
 //!
 //! Control area (committed by rank 0 when it is made): header, a block per rank, a bit per ordered
 //! pair "this ring has memory". Then a ring per ordered pair, committed by its sender at first use:
-//! 8 ranks that talk to two neighbours each take 2 MiB, not 8. Then, for few ranks, the places for boards,
-//! committed when a communicator gets one.
+//! 8 ranks that talk to two neighbours each take 3 MiB, not 11. Then the cells of each rank, committed when
+//! it sends its first large message. Then, for few ranks, the places for boards, committed when a communicator gets
+//! one.
 
+use super::cells::{self, Cells, Pool};
 use super::ring::{Consumer, Producer, STRIDE};
 use crate::backend::board;
 use crate::error::{Error, Result, fail};
@@ -62,8 +64,12 @@ fn rings_at(size: usize) -> usize {
     (rows_at(size) + size * row_bytes(size)).next_multiple_of(PAGE)
 }
 
-fn boards_at(size: usize) -> usize {
+fn cells_at(size: usize) -> usize {
     rings_at(size) + size * size * STRIDE
+}
+
+fn boards_at(size: usize) -> usize {
+    cells_at(size) + size * cells::STRIDE
 }
 
 fn has_boards(size: usize) -> bool {
@@ -244,6 +250,24 @@ impl Segment {
     /// The reading end of a ring that is ready.
     pub(super) fn read_ring(&self, from: usize, to: usize) -> Result<Consumer> {
         Consumer::new(&self.memory, self.ring_offset(from, to))
+    }
+
+    fn cells_offset(&self, rank: usize) -> usize {
+        cells_at(self.size) + rank * cells::STRIDE
+    }
+
+    /// Gets memory for a rank's own cells.
+    pub(super) fn open_cells(&self, rank: usize) -> Result<Pool> {
+        let offset = self.cells_offset(rank);
+        self.memory
+            .commit(offset, cells::STRIDE)
+            .map_err(|error| memory_error(&format!("cells of rank {rank}"), &error))?;
+        Pool::new(&self.memory, offset)
+    }
+
+    /// The cells of another rank, which has sent one of them.
+    pub(super) fn read_cells(&self, rank: usize) -> Result<Cells> {
+        Cells::new(&self.memory, self.cells_offset(rank))
     }
 }
 

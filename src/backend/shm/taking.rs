@@ -23,7 +23,7 @@ impl Engine {
             let size = match &message.what {
                 Arrival::Copied(copy) => copy.region().len() as u64,
                 Arrival::Own(send) => self.size_of(*send),
-                Arrival::Offered(offer) => {
+                Arrival::Offered(offer, _) => {
                     let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
                     if !consumer.is_some_and(|consumer| consumer.offers.is_open(offer.claim)) {
                         self.drop_withdrawn(&select);
@@ -88,7 +88,7 @@ impl Engine {
         let Operation::Taken(taken) = taken else { return Ok(message) };
         let source = usize::try_from(taken.source).unwrap_or(0);
         let is_gone = self.peers.get(source).is_none_or(|peer| peer.state != State::Present);
-        if is_gone && matches!(taken.what, Arrival::Offered(_)) {
+        if is_gone && matches!(taken.what, Arrival::Offered(..)) {
             self.finish_failed(message, source);
         } else {
             self.give(message, taken);

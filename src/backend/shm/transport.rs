@@ -18,6 +18,10 @@ use std::sync::Arc;
 /// Holds which process opened; a fork wipes it, so a child's copy of a communicator knows that it is
 /// a copy at the price of one load, and touches nothing that the parent uses.
 static OPENER: Gate = Gate::new();
+/// Rounds of one look at an operation, as long as something moves: who asks may give the processor away in between.
+const ROUNDS: u32 = 8;
+/// Fruitless ones among them while the other side copies the next piece.
+const SPINS: u32 = 64;
 /// Kept apart from the gate's own small numbers.
 const OPENER_BIT: u32 = 1 << 31;
 
@@ -133,7 +137,7 @@ impl Transport for Endpoint {
 
     fn test(&self, op: OpId) -> Result<Option<Done>> {
         self.with(|engine| {
-            let mut progressed = false;
+            let (mut rounds, mut fruitless) = (0, 0);
             loop {
                 match engine.operations.get(op) {
                     None => {
@@ -143,11 +147,20 @@ impl Transport for Endpoint {
                         engine.operations.remove(op);
                         return Ok(Some(done));
                     }
-                    Some(_) if progressed => return Ok(None),
+                    Some(_) if rounds == ROUNDS => return Ok(None),
+                    Some(operation) if fruitless > 0 => {
+                        if fruitless > SPINS || !operation.is_in_pieces() {
+                            return Ok(None);
+                        }
+                        std::hint::spin_loop();
+                    }
                     Some(_) => {}
                 }
-                engine.progress();
-                progressed = true;
+                if engine.progress() {
+                    (rounds, fruitless) = (rounds + 1, 0);
+                } else {
+                    fruitless += 1;
+                }
             }
         })
     }

@@ -1,9 +1,12 @@
 //! The protocol's sending side: what is queued for each rank goes into its ring as there is room.
+//! `streaming` has the pieces of large messages.
 
 use super::engine::{Answer, Engine, Operation, Receive, Send, SendStage, done};
 use super::ring::{FRAGMENT, Kind, Payload};
+use super::streaming::LONG;
 use crate::abi::status::DTL_SUCCESS;
 use crate::runtime::backend::{OpId, SendMode};
+use crate::sys::buf::Region;
 
 impl Engine {
     pub(super) fn write_on(&mut self) -> bool {
@@ -41,20 +44,10 @@ impl Engine {
             moved = true;
             self.peers.link_mut(dest).map(|link| link.starts.pop_front());
         }
-        while let Some(id) = self.peers.link_mut(dest).and_then(|link| link.streams.pop_front()) {
-            let (wrote, is_over) = self.stream(dest, id);
-            moved |= wrote;
-            let Some(link) = self.peers.link_mut(dest).filter(|_| !is_over) else { continue };
-            if !wrote {
-                link.streams.push_front(id);
-                break;
-            }
-            link.streams.push_back(id);
-        }
-        moved
+        moved | self.stream_to(dest)
     }
 
-    fn push(&mut self, dest: usize, kind: Kind, claim: u16, key: u64, payload: Payload) -> bool {
+    pub(super) fn push(&mut self, dest: usize, kind: Kind, claim: u16, key: u64, payload: Payload) -> bool {
         let rank = self.rank;
         let Some(link) = self.peers.link_mut(dest) else { return false };
         if link.producer.is_none() {
@@ -70,8 +63,8 @@ impl Engine {
             return true;
         };
         let (kind, words) = match taken.answer {
-            Answer::Clear => (Kind::Clear, [id.0, taken.have as u64, taken.want as u64]),
-            Answer::Finish => (Kind::Finish, [0; 3]),
+            Answer::Clear => (Kind::Clear, [id.0, taken.want as u64, 0, 0]),
+            Answer::Finish => (Kind::Finish, [0; 4]),
             Answer::None => return true,
         };
         if !self.push(dest, kind, 0, taken.offer.send, Payload::Words(words)) {
@@ -99,38 +92,32 @@ impl Engine {
             }
             return started;
         }
+        if data.len() <= LONG && mode != SendMode::Synchronous && self.send_long(dest, word, data) {
+            self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            return true;
+        }
+        self.offer(dest, id, word, data)
+    }
+
+    fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region) -> bool {
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let Some(claim) = producer.and_then(|producer| producer.offers.open()) else { return false };
         let address = if self.lends { data.addr().get() as u64 } else { 0 };
-        let started =
-            self.push(dest, Kind::Offer, claim, word, Payload::Words([data.len() as u64, id.0, address]));
+        let (cells, count) = self.cells_for_first(dest, data.len());
+        let words = [data.len() as u64, id.0, address, count as u64];
+        let started = self.push(dest, Kind::Offer, claim, word, Payload::Words(words));
         if !started {
+            // There was no room for one record, so no cells were taken.
             if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
                 producer.offers.close(claim);
             }
-        } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
+            return false;
+        }
+        if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
             send.stage = SendStage::Offered { claim };
         }
-        started
-    }
-
-    /// Sends one piece of a large message: whether there was room, whether it was the last.
-    fn stream(&mut self, dest: usize, id: OpId) -> (bool, bool) {
-        let Some(&Operation::Send(Send { data, stage, .. })) = self.operations.get(id) else {
-            return (false, true);
-        };
-        let SendStage::Streaming { claim, receiver, next, end } = stage else { return (false, true) };
-        let piece = data.part(next, FRAGMENT.min(end - next));
-        if !self.push(dest, Kind::Data, 0, receiver, Payload::Bytes(piece)) {
-            return (false, false);
-        }
-        let next = next + piece.len();
-        if next == end {
-            self.finish_send(id, claim);
-        } else if let Some(Operation::Send(send)) = self.operations.get_mut(id) {
-            send.stage = SendStage::Streaming { claim, receiver, next, end };
-        }
-        (true, next == end)
+        self.send_first(dest, Kind::More, word, data, cells.into_iter().take(count));
+        true
     }
 
     pub(super) fn finish_send(&mut self, id: OpId, claim: u16) {

@@ -51,6 +51,10 @@ impl Region {
         self.place(index).bytes.with_mut(|at| unsafe { *at = value });
     }
 
+    pub fn copy_across(self, source: Region) {
+        self.copy_from(source);
+    }
+
     pub fn copy_from(self, source: Region) {
         for index in 0..self.len.min(source.len) / 8 {
             self.write(index, source.read(index));

@@ -1,8 +1,10 @@
-//! Models of the ring: records of bytes round its end, and a claim that both sides want.
+//! Models of the ring: records of bytes round its end, and a claim that both sides want; of cells that are filled
+//! again, and of pieces that both sides take.
 //!
 //! The ring has two slots, room for two lines of longer payloads and one claim here. A record that is written too early, read too early
 //! or freed too early is an unordered access to its bytes, which loom refuses.
 
+use super::cells::{self, Cells, Pool};
 use super::ring::{Consumer, Kind, Payload, Producer, STRIDE};
 use crate::Model;
 use crate::sys::shared::Memory;
@@ -15,6 +17,8 @@ pub const ALL: &[Model] = &[
     ("ring: words round the end", words),
     ("ring: take against withdraw", claims),
     ("ring: a claim that comes back", claim_again),
+    ("cells: filled again when they were read", cells_again),
+    ("pieces: from both ends, each once", pieces),
 ];
 
 fn ends() -> (Producer, Consumer, Arc<Memory>) {
@@ -79,11 +83,11 @@ fn words() {
     let (mut producer, mut consumer, _memory) = ends();
     let writer = thread::spawn(move || {
         for key in 1..=4 {
-            push(&mut producer, Kind::Clear, 0, key, Payload::Words([key; 3]));
+            push(&mut producer, Kind::Clear, 0, key, Payload::Words([key; 4]));
         }
     });
     for key in 1..=4 {
-        next(&mut consumer, |_, record| assert_eq!((record.key, record.words), (key, [key; 3])));
+        next(&mut consumer, |_, record| assert_eq!((record.key, record.words), (key, [key; 4])));
     }
     writer.join().unwrap();
 }
@@ -96,7 +100,7 @@ fn claims() {
     let sender = thread::spawn(move || {
         let claim = producer.offers.open().unwrap();
         bytes.region().write(0, 7);
-        push(&mut producer, Kind::Offer, claim, 5, Payload::Words([8, 0, 0]));
+        push(&mut producer, Kind::Offer, claim, 5, Payload::Words([8, 0, 0, 0]));
         let withdrawn = producer.offers.withdraw(claim);
         if withdrawn {
             bytes.region().write(0, 9);
@@ -118,7 +122,7 @@ fn claims() {
 fn claim_again() {
     let (mut producer, mut consumer, _memory) = ends();
     let claim = producer.offers.open().unwrap();
-    push(&mut producer, Kind::Offer, claim, 1, Payload::Words([0; 3]));
+    push(&mut producer, Kind::Offer, claim, 1, Payload::Words([0; 4]));
     assert!(producer.offers.withdraw(claim));
     let sender = thread::spawn(move || {
         let again = loop {
@@ -127,7 +131,7 @@ fn claim_again() {
                 None => thread::yield_now(),
             }
         };
-        push(&mut producer, Kind::Offer, again, 2, Payload::Words([0; 3]));
+        push(&mut producer, Kind::Offer, again, 2, Payload::Words([0; 4]));
     });
     next(&mut consumer, |consumer, record| {
         assert!(
@@ -136,4 +140,53 @@ fn claim_again() {
     });
     next(&mut consumer, |consumer, record| assert!(record.key == 2 && consumer.offers.take(record.claim)));
     sender.join().unwrap();
+}
+
+/// Three messages through two cells: the third waits for one that was read.
+fn cells_again() {
+    let (mut producer, mut consumer, _memory) = ends();
+    let shared = Memory::create(cells::STRIDE);
+    let (mut pool, cells) = (Pool::new(&shared, 0).unwrap(), Cells::new(&shared, 0).unwrap());
+    let sender = thread::spawn(move || {
+        let data = Memory::create(16);
+        for key in 1..=3 {
+            data.region().write(1, key);
+            let cell = loop {
+                match pool.take() {
+                    Some(cell) => break cell,
+                    None => thread::yield_now(),
+                }
+            };
+            pool.fill(cell, data.region());
+            let number = pool.send(cell, 1);
+            push(&mut producer, Kind::Cell, 0, key, Payload::Words([cell.into(), number, 16, 0]));
+        }
+    });
+    for key in 1..=3 {
+        next(&mut consumer, |_, record| {
+            let [cell, number, len, _] = record.words;
+            let bytes = cells.bytes(cell as u16, len as usize).unwrap();
+            assert_eq!((record.key, bytes.read(1)), (key, key));
+            cells.free(cell as u16, number);
+        });
+    }
+    sender.join().unwrap();
+}
+
+/// The receiver opens three pieces and takes up to two of them, from the back; the sender takes from the front.
+/// Nobody has one twice, and none is lost.
+fn pieces() {
+    let (mut producer, mut consumer, memory) = ends();
+    let offers = Producer::new(&memory, 0).unwrap().offers;
+    let sender = thread::spawn(move || {
+        next(&mut consumer, |_, record| assert_eq!(record.kind, Kind::Clear));
+        std::iter::from_fn(|| offers.take_piece(0)).collect::<Vec<_>>()
+    });
+    let offered = Consumer::new(&memory, 0).unwrap().offers;
+    offered.share(0, 0..3);
+    push(&mut producer, Kind::Clear, 0, 1, Payload::Words([0; 4]));
+    let mut had: Vec<u32> = (0..2).filter_map(|_| offered.take_pieces(0, 1)).flatten().collect();
+    had.extend(sender.join().unwrap());
+    had.sort_unstable();
+    assert_eq!(had, [0, 1, 2]);
 }

@@ -1,0 +1,223 @@
+//! The ranks' side of the tests of large messages: who copies what while a rank is away, without memory for
+//! cells, with more messages than cells, and when a rank ends in the middle of one.
+
+use crate::cases::{barrier, exchange};
+use crate::forbid::forbid;
+use crate::rank::*;
+use dtl::abi::status::*;
+use dtl::runtime::backend::{OpId, SendMode};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A file by which a rank says something without the communicator.
+fn mark(name: &str) -> PathBuf {
+    let job = std::env::var("DTL_JOB").unwrap_or_default().replace('/', "-");
+    std::env::temp_dir().join(format!("dtl-test-{name}-{job}"))
+}
+
+fn wait_for_mark(name: &str, limit: Duration) -> bool {
+    let started = Instant::now();
+    while !mark(name).exists() {
+        if started.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let _ = std::fs::remove_file(mark(name));
+    true
+}
+
+/// Rank 0 sends and then does something else: rank 1 has the message all the same.
+pub(crate) fn sender_away() {
+    const LEN: usize = 3_000_001;
+    let comm = &open();
+    barrier(comm);
+    if !comm.describe().contains("process_vm_readv") {
+        println!("skipped: {}", comm.describe());
+        return;
+    }
+    if comm.rank() == 0 {
+        let data = Buffer::filled(LEN, 5);
+        let op = send(comm, &data, 1, 1);
+        assert!(wait_for_mark("away", Duration::from_secs(15)), "rank 1 waits for the sender");
+        assert_eq!(wait(comm, op).status, DTL_SUCCESS);
+    } else {
+        let into = Buffer::new(LEN);
+        assert_eq!(wait(comm, receive(comm, &into, from(0, 1))).status, DTL_SUCCESS);
+        assert!(into.holds(LEN, 5));
+        std::fs::write(mark("away"), "").expect("mark");
+    }
+    barrier(comm);
+}
+
+/// Rank 1 may read rank 0 at first and then not: what it took is the sender's again.
+pub(crate) fn reading_is_forbidden_later() {
+    const LEN: usize = 3_000_001;
+    let comm = &open();
+    barrier(comm);
+    if comm.rank() == 0 {
+        let data = Buffer::filled(LEN, 5);
+        let op = send(comm, &data, 1, 1);
+        // Rank 1 takes pieces meanwhile, in vain.
+        assert!(wait_for_mark("forbidden", Duration::from_secs(15)), "rank 1 has not begun");
+        assert_eq!(wait(comm, op).status, DTL_SUCCESS);
+    } else {
+        forbid(libc::SYS_process_vm_readv, libc::EPERM);
+        let into = Buffer::new(LEN);
+        let op = receive(comm, &into, from(0, 1));
+        assert_eq!(wait_for(comm, op, Duration::from_millis(50)), None, "the sender is away");
+        std::fs::write(mark("forbidden"), "").expect("mark");
+        assert_eq!(wait(comm, op).status, DTL_SUCCESS);
+        assert!(into.holds(LEN, 5));
+    }
+    barrier(comm);
+}
+
+/// There is memory for rings, and then no more: large messages go through them.
+pub(crate) fn no_cells() {
+    let comm = &open();
+    barrier(comm);
+    forbid(libc::SYS_fallocate, libc::ENOSPC);
+    for len in [20_000, 64 << 10, (64 << 10) + 1, 1_000_001] {
+        exchange(comm, len);
+    }
+}
+
+/// Everybody sends more to everybody than there are cells, and rank 0 is late.
+pub(crate) fn crowded() {
+    const EACH: u64 = 12;
+    let comm = &open();
+    let me = comm.rank();
+    let others: Vec<i32> = (0..comm.size()).filter(|rank| *rank != me).collect();
+    let len = |index: u64| [17_000, 65_536, 65_537, 200_000, 500_000][index as usize % 5];
+    let seed = |source: i32, dest: i32, index: u64| (source as u64 * 8 + dest as u64) * 1000 + index * 2;
+    let modes = [SendMode::Standard, SendMode::Standard, SendMode::Synchronous];
+    let mut sends: Vec<(OpId, Buffer)> = Vec::new();
+    for index in 0..EACH {
+        for &dest in &others {
+            let data = Buffer::filled(len(index), seed(me, dest, index));
+            let op = comm.isend(data.region(), dest, index, modes[index as usize % 3]).expect("isend");
+            sends.push((op, data));
+        }
+    }
+    if me == 0 {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // From the last one on, so that all of them come unexpected.
+    for index in (0..EACH).rev() {
+        for &source in &others {
+            let into = Buffer::new(len(index));
+            let done = wait(comm, receive(comm, &into, from(source, index)));
+            assert_eq!((done.status, done.size), (DTL_SUCCESS, len(index) as u64));
+            assert!(into.holds(len(index), seed(source, me, index)), "message {index} of rank {source}");
+        }
+    }
+    sends.iter().for_each(|(op, _)| assert_eq!(wait(comm, *op).status, DTL_SUCCESS));
+    barrier(comm);
+}
+
+/// A message of up to 64 KiB is on its way when the send is over: it is received when its sender has left.
+pub(crate) fn sent_and_left() {
+    let comm = &open();
+    barrier(comm);
+    let (data, into) = (Buffer::filled(60_000, 7), Buffer::new(60_000));
+    if comm.rank() == 0 {
+        assert_eq!(wait(comm, send(comm, &data, 1, 1)).status, DTL_SUCCESS);
+        return comm.close().expect("close");
+    }
+    until(|| {
+        comm.progress();
+        (!comm.failed_ranks().is_empty()).then_some(())
+    });
+    assert_eq!(wait(comm, receive(comm, &into, from(0, 1))).status, DTL_SUCCESS);
+    assert!(into.holds(60_000, 7));
+}
+
+/// Rank 1 is killed while it gets large messages of rank 0, which then sends to the others as before.
+pub(crate) fn killed_while_receiving() {
+    const LEN: usize = 200 << 20;
+    let comm = &open();
+    let into = Buffer::new(if comm.rank() < 3 { LEN } else { 1 });
+    barrier(comm);
+    match comm.rank() {
+        0 => {
+            let data = Buffer::new(LEN);
+            data.region().fill(3);
+            let ops: Vec<OpId> = (0..3).map(|_| send(comm, &data, 1, 2)).collect();
+            for op in ops {
+                assert_eq!(wait(comm, op).status, DTL_ERROR_RANK_FAILURE);
+            }
+            let op = send(comm, &data, 2, 3);
+            assert_eq!(wait(comm, op).status, DTL_SUCCESS);
+        }
+        1 => {
+            let op = receive(comm, &into, from(0, 2));
+            until(|| {
+                assert_eq!(comm.test(op).expect("test"), None);
+                // The first pieces are there.
+                (into.bytes()[1 << 20] != 0 || into.bytes()[LEN - 1] != 0).then_some(())
+            });
+            // SAFETY: ends this process, which is what the case is about.
+            unsafe { libc::raise(libc::SIGKILL) };
+        }
+        2 => {
+            assert_eq!(wait(comm, receive(comm, &into, from(0, 3))).status, DTL_SUCCESS);
+            assert!(into.bytes().iter().all(|&byte| byte == 3));
+        }
+        _ => {}
+    }
+    for (me, other) in [(0, 2), (2, 0)] {
+        if comm.rank() == me {
+            let op = send(comm, &Buffer::filled(1, 1), other, 9);
+            assert_eq!(wait(comm, receive(comm, &into, from(other, 9))).status, DTL_SUCCESS);
+            assert_eq!(wait(comm, op).status, DTL_SUCCESS);
+        }
+    }
+}
+
+/// Rank 1 is killed while rank 0 gets a large message of it.
+pub(crate) fn killed_while_sending() {
+    const LEN: usize = 200 << 20;
+    let comm = &open();
+    let into = Buffer::new(if comm.rank() < 3 { LEN } else { 1 });
+    barrier(comm);
+    if comm.rank() == 1 {
+        let data = Buffer::new(LEN);
+        data.region().fill(3);
+        let early = send(comm, &Buffer::filled(60_000, 9), 0, 1);
+        assert_eq!(wait(comm, early).status, DTL_SUCCESS);
+        let op = send(comm, &data, 0, 2);
+        until(|| {
+            assert_eq!(comm.test(op).expect("test"), None);
+            mark("begun").exists().then_some(())
+        });
+        let _ = std::fs::remove_file(mark("begun"));
+        // SAFETY: ends this process, which is what the case is about.
+        unsafe { libc::raise(libc::SIGKILL) };
+    }
+    if comm.rank() == 0 {
+        let op = receive(comm, &into, from(1, 2));
+        until(|| {
+            assert_eq!(comm.test(op).expect("test"), None);
+            (into.bytes()[1 << 20] != 0 || into.bytes()[LEN - 1] != 0).then_some(())
+        });
+        std::fs::write(mark("begun"), "").expect("mark");
+        // Slowly, so that the message is not over before the other is.
+        let started = Instant::now();
+        while !wait_until_gone(comm) {
+            assert!(started.elapsed() < Duration::from_secs(10), "the death is not seen");
+        }
+        assert_eq!(wait(comm, op).status, DTL_ERROR_RANK_FAILURE);
+        // What had been sent in full stays.
+        let early = Buffer::new(60_000);
+        assert_eq!(wait(comm, receive(comm, &early, from(1, 1))).status, DTL_SUCCESS);
+        assert!(early.holds(60_000, 9));
+    }
+}
+
+/// A moment's sleep, then whether a rank is known to be gone.
+fn wait_until_gone(comm: &Rank) -> bool {
+    std::thread::sleep(Duration::from_millis(20));
+    (0..3).for_each(|_| comm.progress());
+    !comm.failed_ranks().is_empty()
+}
