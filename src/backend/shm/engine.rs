@@ -52,6 +52,8 @@ pub(super) struct Engine {
     /// Whether others may read this process' memory.
     pub(super) lends: bool,
     pub(super) liveness: Liveness,
+    /// Messages that went the short way (`prompt`).
+    pub(super) short_ways: u32,
 }
 
 /// What `liveness` keeps.
@@ -205,6 +207,7 @@ impl Engine {
             helping: VecDeque::new(),
             lends,
             liveness: Liveness { watch, settled: 0, idle: 0, looked_ns: 0, deaths: 0 },
+            short_ways: 0,
         }
     }
 
@@ -263,6 +266,7 @@ impl Engine {
             return false;
         }
         let Ok(dest) = usize::try_from(dest) else { return false };
+        self.mind_others();
         let is_present = self.peers.get(dest).is_some_and(|peer| peer.state == State::Present);
         let link = self.peers.link_mut(dest).filter(|link| is_present && link.starts.is_empty());
         // No ring leads to this rank itself.

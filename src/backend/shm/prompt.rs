@@ -1,4 +1,5 @@
-//! Receives without an operation: of a program that waits for one short message, with nothing in its way.
+//! Receives without an operation: of a program that waits for one short message, with nothing in its way. And what
+//! all that goes such a short way, sends too (`engine`), owes to the other ranks.
 //!
 //! What a round trip of short messages consists of; every other receive is `engine`'s. The order stays: a message is
 //! taken straight from its ring only if no receive was posted before that could take it, no message of that rank has
@@ -13,12 +14,26 @@ use crate::sys::buf::Region;
 /// other ranks are not served.
 const LOOKS: u32 = 16;
 
+/// Short ways from one to the next on which everything else is moved on first.
+const TURN: u32 = 64;
+
 impl Engine {
+    /// A short way moves nothing else on. Now and then everything is, so that a stream of short messages keeps no
+    /// other rank waiting for ever.
+    #[inline(always)]
+    pub(super) fn mind_others(&mut self) {
+        self.short_ways = self.short_ways.wrapping_add(1);
+        if self.short_ways % TURN == 0 {
+            self.progress();
+        }
+    }
+
     /// Receives the next message of the rank that is named, if it is there or comes soon. `None`: it did not, or
     /// is not of the usual kind; nothing has changed.
     #[inline]
     pub(super) fn receive_at_once(&mut self, into: Region, select: &Selector) -> Option<Done> {
         let source = usize::try_from(select.source).ok()?;
+        self.mind_others();
         if !self.matcher.is_idle(select.source) {
             return None;
         }
