@@ -8,6 +8,17 @@ fn region<T>(data: &mut [T]) -> Region {
     unsafe { Region::new(data.as_mut_ptr().cast(), size_of_val(data)) }
 }
 
+/// The bytes of elements without those between and behind their members, of which nothing is promised.
+fn without_padding(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
+    let (element, padding) = match dtype {
+        DTL_DTYPE_FLOAT64_INT32 | DTL_DTYPE_INT64_INT32 => (16, 12..16),
+        DTL_DTYPE_INT16_INT32 => (8, 2..4),
+        _ => (1, 1..1),
+    };
+    let places = (0..element).cycle().zip(bytes);
+    places.filter(|(place, _)| !padding.contains(place)).map(|(_, byte)| *byte).collect()
+}
+
 /// What a pair gives at every level, which is the same.
 fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[T]) -> Vec<T> {
     let bytes = |data: &mut [T]| {
@@ -274,7 +285,8 @@ proptest! {
                     let [mut a, mut b, mut c, mut d] = [&left, &right, &left, &right].map(Vec::clone);
                     to_left(region(&mut a), region(&mut b));
                     to_right(region(&mut d), region(&mut c));
-                    prop_assert_eq!(&a, &d, "dtype {}, op {}", dtype, op);
+                    let [a, d] = [&a, &d].map(|bytes| without_padding(dtype, bytes));
+                    prop_assert_eq!(a, d, "dtype {}, op {}", dtype, op);
                     prop_assert_eq!((&b, &c), (&right, &left), "the other operand stays");
                 }
             }
@@ -294,7 +306,9 @@ proptest! {
                 kernel(region(&mut plain), region(&mut same));
                 let odd = region(&mut moved).part(shift, len);
                 kernel(odd, odd);
-                prop_assert_eq!(&moved[shift..shift + len], &plain[..], "dtype {}, op {}", dtype, op);
+                let [moved, plain] =
+                    [&moved[shift..shift + len], &plain].map(|bytes| without_padding(dtype, bytes));
+                prop_assert_eq!(moved, plain, "dtype {}, op {}", dtype, op);
             }
         }
     }
