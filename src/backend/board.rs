@@ -1,9 +1,13 @@
 //! A board: where the ranks of a communicator that share memory put up a few bytes for each other.
 //!
-//! Each rank has a sheet that only it writes, with a few blocks that posts take in turn. A post's stamp is
-//! stored last and read first. A block is used again only when every rank has done with what was in it: either
-//! the ranks have met since (who has seen all others' posts of number n knows that all have done with n - 1, as
-//! each posts a number only when it has done with the one before), or their sheets say so.
+//! Each rank has a sheet that only it writes, with blocks that posts take in turn. A post's stamp is stored last and
+//! read first. What does not fit into a block lies on a page; there are fewer of these. Block and page are used
+//! again only when every rank has done with what was in them: either the ranks have met since (who has seen all
+//! others' posts of number n knows that all have done with n - 1, as each posts a number only when it has done with
+//! the one before), or their sheets say so.
+//!
+//! There are many blocks, as who only gives (the root of a broadcast) should get far ahead of who only takes: ranks
+//! that share a processor change places once for all that one of them may do before it must wait.
 //!
 //! Whose memory it is, and how who waits is woken, is the transports' matter (`shm`, `local`); what is posted,
 //! that of `runtime::comm::flat`.
@@ -21,8 +25,9 @@ pub(super) const MOST_RANKS: usize = 64;
 pub(super) const PLACES: usize = 64;
 /// The largest post.
 pub(super) const ROOM: usize = sync::size(2048, 8);
-/// Posts that a sheet holds.
-const BLOCKS: u64 = sync::size(8, 2) as u64;
+/// Posts that a sheet holds, and those among them that are on pages.
+const BLOCKS: u64 = sync::size(32, 4) as u64;
+const PAGES: u64 = sync::size(8, 2) as u64;
 
 /// Two lines, which the machine likes to fetch together.
 const ALIGN: usize = 128;
@@ -33,11 +38,14 @@ const GONE: u64 = 1 << 63;
 /// What this rank has done with: context, and the low half of the number.
 const OVER_AT: usize = 8;
 const BLOCKS_AT: usize = ALIGN;
+const BLOCK: usize = ALIGN;
 /// A block's own words: stamp; what and length.
 const WORDS: usize = 16;
-const BLOCK: usize = (WORDS + ROOM).next_multiple_of(ALIGN);
+/// The largest post that fits into a block.
+const SMALL: usize = sync::size(BLOCK - WORDS, 8);
+const PAGES_AT: usize = BLOCKS_AT + BLOCKS as usize * BLOCK;
 /// Bytes of a sheet.
-pub(super) const SHEET: usize = BLOCKS_AT + BLOCKS as usize * BLOCK;
+pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple_of(ALIGN);
 
 /// A communicator's view of the sheets of one place, one sheet for each rank of the transport.
 pub(super) struct Board {
@@ -84,6 +92,11 @@ impl Board {
         rank * SHEET + BLOCKS_AT + (number % BLOCKS) as usize * BLOCK
     }
 
+    #[inline(always)]
+    fn page(&self, rank: usize, number: u64, len: usize) -> Region {
+        self.sheets.region().part(rank * SHEET + PAGES_AT + (number % PAGES) as usize * ROOM, len.min(ROOM))
+    }
+
     /// The communicator and the low half of a number. That half is enough: each rank posts every number, so what
     /// lies in a block is never older than `BLOCKS`.
     #[inline(always)]
@@ -95,23 +108,28 @@ impl Board {
     /// finished. False: some rank may still read what is in its block.
     #[inline(always)]
     pub(super) fn post(&self, number: u64, what: u32, data: Region) -> bool {
-        if self.known.load(Relaxed) + BLOCKS < number && !self.is_free(number) {
+        let is_small = data.len() <= SMALL;
+        let ahead = if is_small { BLOCKS } else { PAGES };
+        if self.known.load(Relaxed) + ahead < number && !self.is_free(number, ahead) {
             return false;
         }
-        let block = self.sheets.block(Self::block(self.own, number), data.len().min(ROOM));
+        let block = self.sheets.block(Self::block(self.own, number), SMALL);
         let Some(([stamp, words], bytes)) = block else { return false };
-        bytes.copy_from(data);
+        match is_small {
+            true => bytes.part(0, data.len()).copy_from(data),
+            false => self.page(self.own, number, data.len()).copy_from(data),
+        }
         words.store(u64::from(what) << 32 | data.len() as u64, Relaxed);
         stamp.store(self.stamp(number), Release);
         true
     }
 
-    /// Whether all ranks have done with what is in the block of a number to come.
+    /// Whether all ranks have done with the number that is so far behind one to come.
     #[cold]
-    fn is_free(&self, number: u64) -> bool {
+    fn is_free(&self, number: u64, ahead: u64) -> bool {
         let known = self.ranks().map(|rank| self.over(rank, number)).min().unwrap_or(0);
         self.known.store(known, Relaxed);
-        known + BLOCKS >= number
+        known + ahead >= number
     }
 
     /// What a rank has done with, as seen by one that has come to `number`.
@@ -134,12 +152,14 @@ impl Board {
             Some(ranks) => *ranks.get(rank as usize)?,
         };
         let at = Self::block(rank, number);
-        let ([stamp, words], bytes) = self.sheets.block(at, ROOM)?;
+        let ([stamp, words], bytes) = self.sheets.block(at, SMALL)?;
         if stamp.load(Acquire) != self.stamp(number) {
             return None;
         }
         let words = words.load(Relaxed);
-        Some(Post { what: (words >> 32) as u32, data: bytes.part(0, (words as u32 as usize).min(ROOM)) })
+        let len = words as u32 as usize;
+        let data = if len <= SMALL { bytes.part(0, len) } else { self.page(rank, number, len) };
+        Some(Post { what: (words >> 32) as u32, data })
     }
 
     /// This rank has done with a number; `met`: it has seen all others' posts of it.

@@ -5,8 +5,14 @@ use super::guard;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
-use crate::runtime::comm;
+use crate::error::Result;
+use crate::runtime::comm::run::{self, Begun};
+use crate::runtime::comm::{self, Comm};
 use std::ffi::c_void;
+
+fn wait(comm: dtl_comm_t, begin: impl FnOnce(&Comm) -> Result<Begun>) -> dtl_status_t {
+    guard::hold(|inside| comm::hold(inside, comm), |comm| run::wait(comm, begin(comm)))
+}
 
 /// Returns once every rank has called it.
 ///
@@ -32,7 +38,7 @@ use std::ffi::c_void;
 /// Equivalent: MPI_Barrier.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
-    guard::hold(|inside| comm::hold(inside, comm), |comm| arguments::barrier(comm)?.wait(comm))
+    wait(comm, arguments::barrier)
 }
 
 /// Copies `count` elements from the root's `buf` into everybody's.
@@ -46,13 +52,10 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::bcast(comm, buf, count, dtype, root) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::bcast(comm, buf, count, dtype, root) }
+    })
 }
 
 /// Folds everybody's `count` elements, one by one, into the root's `rbuf`.
@@ -73,13 +76,10 @@ pub unsafe extern "C" fn dtl_comm_reduce(
     op: dtl_reduce_op_t,
     root: i32,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }
+    })
 }
 
 /// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
@@ -95,13 +95,10 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }
+    })
 }
 
 /// Folds everybody's size × `count` elements and gives rank r the r-th `count` of the result.
@@ -120,13 +117,10 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }
+    })
 }
 
 /// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r] elements.
@@ -144,13 +138,10 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }
+    })
 }
 
 /// Folds, element by element, what ranks 0 … this one give.
@@ -166,13 +157,10 @@ pub unsafe extern "C" fn dtl_comm_scan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }
+    })
 }
 
 /// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
@@ -188,13 +176,10 @@ pub unsafe extern "C" fn dtl_comm_exscan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }
+    })
 }
 
 /// Collects everybody's block at the root, in the order of ranks.
@@ -212,13 +197,10 @@ pub unsafe extern "C" fn dtl_comm_gather(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }
+    })
 }
 
 /// Collects everybody's block at the root, each with its own size and place.
@@ -238,13 +220,10 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root) }
+    })
 }
 
 /// Hands the root's blocks out, one to each rank in their order.
@@ -262,13 +241,10 @@ pub unsafe extern "C" fn dtl_comm_scatter(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }
+    })
 }
 
 /// Hands the root's blocks out, each with its own size and place.
@@ -287,14 +263,10 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root) }?
-                .wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root) }
+    })
 }
 
 /// Collects everybody's block at everybody, in the order of ranks.
@@ -310,13 +282,10 @@ pub unsafe extern "C" fn dtl_comm_allgather(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }
+    })
 }
 
 /// Collects everybody's block at everybody, each with its own size and place.
@@ -334,13 +303,10 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype) }
+    })
 }
 
 /// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
@@ -356,13 +322,10 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }?.wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }
+    })
 }
 
 /// The same with blocks of their own sizes and places.
@@ -382,14 +345,10 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe { arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype) }?
-                .wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe { arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype) }
+    })
 }
 
 /// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
@@ -415,27 +374,23 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            unsafe {
-                arguments::neighbor_alltoallv(
-                    comm,
-                    dest_count,
-                    dests,
-                    sbuf,
-                    scounts,
-                    sdispls,
-                    source_count,
-                    sources,
-                    rbuf,
-                    rcounts,
-                    rdispls,
-                    dtype,
-                )
-            }?
-            .wait(comm)
-        },
-    )
+    wait(comm, |comm| {
+        // SAFETY: the caller's contract.
+        unsafe {
+            arguments::neighbor_alltoallv(
+                comm,
+                dest_count,
+                dests,
+                sbuf,
+                scounts,
+                sdispls,
+                source_count,
+                sources,
+                rbuf,
+                rcounts,
+                rdispls,
+                dtype,
+            )
+        }
+    })
 }

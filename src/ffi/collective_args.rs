@@ -9,7 +9,7 @@ use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::collective::{self, BlockKind, By, Neighbors, Of, Sent};
 use crate::runtime::comm::p2p::Data;
-use crate::runtime::comm::run::Run;
+use crate::runtime::comm::run::Begun;
 use crate::runtime::comm::types::{element_size, reduction};
 use crate::sys::buf::Region;
 use std::ffi::c_void;
@@ -76,7 +76,7 @@ fn ranks(comm: &Comm) -> usize {
     comm.size().unsigned_abs() as usize
 }
 
-pub(super) fn barrier(comm: &Comm) -> Result<Run> {
+pub(super) fn barrier(comm: &Comm) -> Result<Begun> {
     collective::barrier(comm)
 }
 
@@ -89,7 +89,7 @@ pub(super) unsafe fn bcast(
     count: u64,
     dtype: dtl_dtype_t,
     root: i32,
-) -> Result<Run> {
+) -> Result<Begun> {
     // SAFETY: passed on.
     collective::bcast(comm, unsafe { data(buf, count, dtype, "buf") }?, root)
 }
@@ -102,7 +102,7 @@ pub(super) unsafe fn reduce(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
     root: i32,
-) -> Result<Run> {
+) -> Result<Begun> {
     let by = by(dtype, op)?;
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, count, dtype, "sbuf") }?;
@@ -118,7 +118,7 @@ pub(super) unsafe fn allreduce(
     count: u64,
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
-) -> Result<Run> {
+) -> Result<Begun> {
     let by = by(dtype, op)?;
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, count, dtype, "sbuf") }?;
@@ -133,7 +133,7 @@ pub(super) unsafe fn reduce_scatter_block(
     count: u64,
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
-) -> Result<Run> {
+) -> Result<Begun> {
     let (by, all, len) = (by(dtype, op)?, for_all(comm, "count", count)?, of(count, dtype)?.bytes);
     let in_place = is_in_place(sbuf);
     let from = if in_place { rbuf.cast_const() } else { sbuf };
@@ -152,7 +152,7 @@ pub(super) unsafe fn reduce_scatter(
     rcounts: *const u64,
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
-) -> Result<Run> {
+) -> Result<Begun> {
     let by = by(dtype, op)?;
     let in_place = is_in_place(sbuf);
     let from = if in_place { rbuf.cast_const() } else { sbuf };
@@ -175,7 +175,7 @@ pub(super) unsafe fn scan(
     count: u64,
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
-) -> Result<Run> {
+) -> Result<Begun> {
     // SAFETY: passed on.
     unsafe { prefix(comm, (sbuf, rbuf), count, dtype, op, false) }
 }
@@ -187,7 +187,7 @@ pub(super) unsafe fn exscan(
     count: u64,
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
-) -> Result<Run> {
+) -> Result<Begun> {
     // SAFETY: passed on.
     unsafe { prefix(comm, (sbuf, rbuf), count, dtype, op, true) }
 }
@@ -199,7 +199,7 @@ unsafe fn prefix(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
     exclusive: bool,
-) -> Result<Run> {
+) -> Result<Begun> {
     let by = by(dtype, op)?;
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, count, dtype, "sbuf") }?;
@@ -214,7 +214,7 @@ pub(super) unsafe fn gather(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
     root: i32,
-) -> Result<Run> {
+) -> Result<Begun> {
     let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, count_per_rank, dtype, "sbuf") }?;
@@ -232,7 +232,7 @@ pub(super) unsafe fn gatherv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
     root: i32,
-) -> Result<Run> {
+) -> Result<Begun> {
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, scount, dtype, "sbuf") }?;
     let at_root = if comm.rank() == root { ranks(comm) } else { 0 };
@@ -251,7 +251,7 @@ pub(super) unsafe fn scatter(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
     root: i32,
-) -> Result<Run> {
+) -> Result<Begun> {
     let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
     // SAFETY: passed on.
     let send = unsafe { at_root(comm, root, sbuf, all, dtype, "sbuf") }?;
@@ -269,7 +269,7 @@ pub(super) unsafe fn scatterv(
     rcount: u64,
     dtype: dtl_dtype_t,
     root: i32,
-) -> Result<Run> {
+) -> Result<Begun> {
     // SAFETY: passed on.
     let recv = unsafe { sent(rbuf, rcount, dtype, "rbuf") }?;
     let at_root = if comm.rank() == root { ranks(comm) } else { 0 };
@@ -287,7 +287,7 @@ pub(super) unsafe fn allgather(
     count_per_rank: u64,
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
-) -> Result<Run> {
+) -> Result<Begun> {
     let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, count_per_rank, dtype, "sbuf") }?;
@@ -304,7 +304,7 @@ pub(super) unsafe fn allgatherv(
     rcounts: *const u64,
     rdispls: *const u64,
     dtype: dtl_dtype_t,
-) -> Result<Run> {
+) -> Result<Begun> {
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, scount, dtype, "sbuf") }?;
     // SAFETY: passed on.
@@ -321,7 +321,7 @@ pub(super) unsafe fn alltoall(
     count_per_rank: u64,
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
-) -> Result<Run> {
+) -> Result<Begun> {
     let (all, per_rank) = (for_all(comm, "count_per_rank", count_per_rank)?, of(count_per_rank, dtype)?);
     // SAFETY: passed on.
     let send = unsafe { sent(sbuf, all, dtype, "sbuf") }?;
@@ -339,7 +339,7 @@ pub(super) unsafe fn alltoallv(
     rcounts: *const u64,
     rdispls: *const u64,
     dtype: dtl_dtype_t,
-) -> Result<Run> {
+) -> Result<Begun> {
     // SAFETY: passed on.
     let into = unsafe { Blocks::new(rbuf, rcounts, rdispls, ranks(comm), dtype, "rbuf") }?;
     // SAFETY: passed on.
@@ -370,7 +370,7 @@ pub(super) unsafe fn neighbor_alltoallv(
     rcounts: *const u64,
     rdispls: *const u64,
     dtype: dtl_dtype_t,
-) -> Result<Run> {
+) -> Result<Begun> {
     let (outs, ins) = (neighbors("dest_count", dest_count)?, neighbors("source_count", source_count)?);
     // SAFETY: passed on.
     let dests = unsafe { array(dests, outs, "dests") }?;

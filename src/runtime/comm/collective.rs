@@ -8,7 +8,7 @@ use super::algorithms::two_level;
 use super::flat::{Flat, Shape};
 use super::p2p::Data;
 use super::recorder::{Call, Kind};
-use super::run::Run;
+use super::run::Begun;
 use super::schedule::Schedule;
 use super::types::Reduction;
 use crate::error::{Result, fail};
@@ -29,7 +29,7 @@ impl Comm {
     fn choose(&self, kind: Kind, bytes: usize, commutes: bool) -> Algorithm {
         let allowed = Allowed {
             two_level: self.has_levels(kind, commutes),
-            flat: self.flat.as_ref().is_some_and(|flat| flat.takes(bytes, self.size)),
+            flat: self.flat.as_ref().is_some_and(|flat| flat.takes(bytes)),
         };
         let algorithm = choose(kind, self.size, bytes, commutes, allowed);
         let bit = 1_u32 << (algorithm as u32);
@@ -133,7 +133,7 @@ impl By {
 }
 
 /// Returns once every rank has called it.
-pub fn barrier(comm: &Comm) -> Result<Run> {
+pub fn barrier(comm: &Comm) -> Result<Begun> {
     let how = comm.choose(Kind::Barrier, 0, true);
     if let Some(flat) = comm.flat(how) {
         return comm.prepare_flat(Call::new(Kind::Barrier), None, flat, Shape::Barrier);
@@ -149,7 +149,7 @@ pub fn barrier(comm: &Comm) -> Result<Run> {
 }
 
 /// The root's data to all.
-pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Run> {
+pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
     comm.check_root(root)?;
     let how = comm.choose(Kind::Bcast, data.bytes.len(), true);
     let call = Call::new(Kind::Bcast).with(data.count, data.dtype).root(root);
@@ -167,7 +167,7 @@ pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Run> {
 }
 
 /// Everybody's data folded, at the root. `recv` says count and dtype; its bytes count at the root.
-pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<Run> {
+pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<Begun> {
     comm.check_root(root)?;
     if send.is_none() && comm.rank != root {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
@@ -188,7 +188,7 @@ pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<
 }
 
 /// Everybody's data folded, at everybody.
-pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Run> {
+pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Begun> {
     let whole = || Collective::Allreduce { send, recv: recv.bytes, by: by.reduction };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let how = comm.choose(Kind::Allreduce, send.len(), by.reduction.commutes);
@@ -213,7 +213,7 @@ pub fn reduce_scatter(
     in_place: bool,
     recv: Data,
     by: By,
-) -> Result<Run> {
+) -> Result<Begun> {
     if !in_place {
         blocks.iter().try_for_each(|block| check_disjoint(*block, recv.bytes))?;
     }
@@ -248,7 +248,7 @@ pub enum BlockKind {
 }
 
 /// Everything up to this rank folded: with this rank's own part (scan) or without (exscan).
-pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Run> {
+pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Begun> {
     let whole = || Collective::Scan { send, recv: recv.bytes, by: by.reduction, exclusive };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let kind = if exclusive { Kind::Exscan } else { Kind::Scan };
@@ -261,7 +261,7 @@ pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Res
 }
 
 /// Everybody's block, at the root. `per_rank`: one block; `recv`: all of them, at the root.
-pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Run> {
+pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Begun> {
     comm.check_root(root)?;
     let len = per_rank.bytes;
     let whole = || Collective::Gather { send, recv, len, root };
@@ -291,7 +291,7 @@ fn at_root_only(
 }
 
 /// The same with a block of its own size for each rank.
-pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) -> Result<Run> {
+pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) -> Result<Begun> {
     comm.check_root(root)?;
     if send.is_none() && comm.rank != root {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
@@ -310,7 +310,7 @@ pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) ->
 }
 
 /// The root's blocks, one to each. `recv` `None` = DTL_IN_PLACE at the root.
-pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Run> {
+pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Begun> {
     comm.check_root(root)?;
     let len = per_rank.bytes;
     let whole = || Collective::Scatter { send, recv, len, root };
@@ -325,7 +325,7 @@ pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -
 }
 
 /// The same with a block of its own size for each rank.
-pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -> Result<Run> {
+pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -> Result<Begun> {
     comm.check_root(root)?;
     if recv.is_none() && comm.rank != root {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "rbuf: DTL_IN_PLACE is for the root (rank {root}) only");
@@ -344,7 +344,7 @@ pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -
 }
 
 /// Everybody's block, at everybody.
-pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Run> {
+pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     let len = per_rank.bytes;
     let whole = || Collective::Allgather { send, recv, len };
     let send = sent_or(send, recv, recv.part(comm.rank as usize * len, len))?;
@@ -360,7 +360,7 @@ pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<
 }
 
 /// The same with a block of its own size for each rank.
-pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<Run> {
+pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<Begun> {
     if let Some(send) = send {
         blocks.iter().try_for_each(|block| check_disjoint(send, *block))?;
     }
@@ -375,7 +375,7 @@ pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<
 }
 
 /// Block r to rank r, and block r from rank r.
-pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Run> {
+pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     if let Some(send) = send {
         check_disjoint(send, recv)?;
     }
@@ -405,7 +405,7 @@ fn copied(s: &mut Schedule, what: Region) -> Result<Region> {
 }
 
 /// The same with blocks of their own sizes. `send` `None` = DTL_IN_PLACE.
-pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Run> {
+pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Begun> {
     comm.choose(Kind::Alltoallv, 0, true);
     let whole = || Collective::Alltoallv { send: send.map(<[Region]>::to_vec), blocks: recv.to_vec() };
     let call = Call::new(Kind::Alltoallv).with(of.count, of.dtype);
@@ -436,7 +436,7 @@ pub struct Neighbors<'a> {
 }
 
 /// One block to each of `out`'s ranks, one from each of `into`'s.
-pub fn neighbor_alltoallv(comm: &Comm, out: &Neighbors<'_>, into: &Neighbors<'_>, of: Of) -> Result<Run> {
+pub fn neighbor_alltoallv(comm: &Comm, out: &Neighbors<'_>, into: &Neighbors<'_>, of: Of) -> Result<Begun> {
     out.ranks.iter().try_for_each(|rank| comm.check_peer("dests", *rank, false))?;
     into.ranks.iter().try_for_each(|rank| comm.check_peer("sources", *rank, false))?;
     comm.choose(Kind::NeighborAlltoallv, 0, true);

@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// A communicator's board, and how far this rank is with it.
 pub(super) struct Flat {
     board: Box<dyn Board>,
+    /// Most bytes of each rank: each reads those of all.
+    most: usize,
     begun: AtomicU64,
     over: AtomicU64,
     /// Somebody moves those on that come before the one it asks after.
@@ -36,19 +38,21 @@ const MOST_BYTES: usize = 32 << 10;
 const PARTIAL_BYTES: usize = 8 << 10;
 
 impl Flat {
-    pub(super) fn new(board: Box<dyn Board>) -> Result<Self> {
+    pub(super) fn new(board: Box<dyn Board>, ranks: i32) -> Result<Self> {
         let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for partial results of small collectives");
         };
+        let ranks = ranks.unsigned_abs().max(1);
+        let levels = ranks.ilog2().max(1) as usize;
+        let most = board.room().min(MOST_BYTES / ranks as usize).min(PARTIAL_BYTES / levels);
         let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Flat { board, begun, over, is_moving: AtomicBool::new(false), room })
+        Ok(Flat { board, most, begun, over, is_moving: AtomicBool::new(false), room })
     }
 
-    /// Whether so many bytes of each rank are few enough: each rank reads those of all.
+    /// Whether so many bytes of each rank are few enough.
     #[inline]
-    pub(super) fn takes(&self, bytes: usize, ranks: i32) -> bool {
-        let (ranks, levels) = (ranks.unsigned_abs() as usize, ranks.unsigned_abs().max(1).ilog2() as usize);
-        bytes <= self.board.room() && bytes * ranks <= MOST_BYTES && bytes * levels <= PARTIAL_BYTES
+    pub(super) fn takes(&self, bytes: usize) -> bool {
+        bytes <= self.most
     }
 
     /// Of collectives that use the board. Called by one thread at a time.
@@ -85,6 +89,7 @@ pub(super) struct Steps {
 
 impl Steps {
     /// `what` tells it from other collectives.
+    #[inline]
     pub(super) fn new(
         comm: &Comm,
         flat: &Flat,

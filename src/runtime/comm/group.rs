@@ -4,7 +4,7 @@
 use super::algorithms::{self as algorithm, choice::Algorithm};
 use super::members::Members;
 use super::recorder::{Call, Kind};
-use super::{Comm, attribute, insert};
+use super::{Comm, attribute, insert, run};
 use crate::abi::comm::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
@@ -19,9 +19,9 @@ fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");
     };
     let (send, recv) = (mine.region(), all.region());
-    let run = comm
-        .prepare(Call::new(kind), None, |s, g| algorithm::allgather(s, g, Algorithm::Ring, (send, recv)))?;
-    run.wait(comm)?;
+    let begun =
+        comm.prepare(Call::new(kind), None, |s, g| algorithm::allgather(s, g, Algorithm::Ring, (send, recv)));
+    run::wait(comm, begun)?;
     Ok(all.words())
 }
 

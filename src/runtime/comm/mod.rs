@@ -136,7 +136,7 @@ impl Comm {
         if self.size > 1 {
             let ranks: Vec<i32> = (0..self.size).map(|rank| self.outer(rank)).collect();
             let board = self.link.transport.board(place, self.context, &ranks).transpose()?;
-            self.flat = board.map(flat::Flat::new).transpose()?;
+            self.flat = board.map(|board| flat::Flat::new(board, self.size)).transpose()?;
         }
         Ok(self)
     }

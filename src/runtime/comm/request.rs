@@ -13,7 +13,7 @@ use super::owner::Owner;
 use super::p2p::{self, Data, Started};
 use super::persistent::Persistent;
 use super::recorder::{Kind, Ticket};
-use super::run::Run;
+use super::run::{Begun, Run};
 use super::schedule::Advance;
 use super::{Comm, progress};
 use crate::abi::comm::DTL_ANY_SOURCE;
@@ -178,9 +178,9 @@ pub fn start(inside: &Guard, handle: dtl_request_t) -> Result<()> {
 }
 
 /// Puts a collective under a handle.
-pub fn collective(comm: &Comm, run: Run) -> Result<dtl_request_t> {
-    let kind = run.kind();
-    let (life, runs) = match run.start(comm)? {
+pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
+    let kind = begun.kind();
+    let (life, runs) = match begun.start(comm)? {
         None => (Life::Over(at_rest()), false),
         Some(run) => (Life::Active(Operation::Collective(Box::new(run))), true),
     };

@@ -43,6 +43,56 @@ pub struct Run {
     death_seen: Option<u64>,
 }
 
+/// A collective's number is taken, and it is noted.
+struct Beginning {
+    tag: u32,
+    ticket: Ticket,
+    call: Call,
+}
+
+impl Beginning {
+    fn run(self, work: Work) -> Run {
+        let Beginning { tag, ticket, call } = self;
+        Run { work, number: u64::from(call.tag as u32), tag: tag as i32, call, ticket, death_seen: None }
+    }
+}
+
+/// A collective that has begun.
+pub struct Begun {
+    kind: Kind,
+    /// `None`: it is over already.
+    run: Option<Run>,
+}
+
+impl Begun {
+    fn going(run: Run) -> Self {
+        Begun { kind: run.call.kind, run: Some(run) }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Makes it go on as a request: what can be done at once is done. `None` = it is over.
+    pub(super) fn start(self, comm: &Comm) -> Result<Option<Run>> {
+        match self.run {
+            None => Ok(None),
+            Some(run) => run.start(comm),
+        }
+    }
+}
+
+/// Waits for the end of one that was to begin. After a failure nothing touches the caller's buffers.
+#[inline]
+pub fn wait(comm: &Comm, begun: Result<Begun>) -> Result<()> {
+    // As a whole, for taking it to pieces first would move it.
+    match begun {
+        Ok(Begun { run: None, .. }) => Ok(()),
+        Ok(Begun { run: Some(run), .. }) => run.wait(comm),
+        Err(error) => Err(error),
+    }
+}
+
 impl Comm {
     pub(super) fn group(&self) -> Group {
         Group { rank: self.rank, size: self.size }
@@ -78,7 +128,7 @@ impl Comm {
         call: Call,
         reduction: Option<Reduction>,
         generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
-    ) -> Result<Run> {
+    ) -> Result<Begun> {
         self.enter(&call)?;
         let mut schedule = self.spare.lock().pop().unwrap_or_default();
         schedule.reset(reduction);
@@ -87,19 +137,29 @@ impl Comm {
             self.in_collective.store(false, Ordering::Release);
             return Err(error.within(call.kind.name()));
         }
-        Ok(self.begun(call, |_| Work::Steps(schedule)))
+        Ok(Begun::going(self.begin(call).run(Work::Steps(schedule))))
     }
 
-    /// Begins one over the board.
+    /// Begins one over the board. What is over at once is never described as a `Run`, which would take longer than
+    /// the collective.
+    #[inline]
     pub(super) fn prepare_flat(
         &self,
         call: Call,
         reduction: Option<Reduction>,
         flat: &Flat,
         shape: Shape,
-    ) -> Result<Run> {
+    ) -> Result<Begun> {
         self.enter(&call)?;
-        Ok(self.begun(call, |tag| Work::Flat(flat::Steps::new(self, flat, shape, reduction, tag))))
+        let begin = self.begin(call);
+        let mut steps = flat::Steps::new(self, flat, shape, reduction, begin.tag);
+        if let Ok(Advance::Done) = steps.advance(self, flat) {
+            self.recorder.end(begin.ticket);
+            self.in_collective.store(false, Ordering::Release);
+            return Ok(Begun { kind: call.kind, run: None });
+        }
+        // A failure will be met again by whoever moves it on.
+        Ok(Begun::going(begin.run(Work::Flat(steps))))
     }
 
     /// Begins one collective: the transport's own if it takes it, else as `prepare`.
@@ -109,25 +169,26 @@ impl Comm {
         reduction: Option<Reduction>,
         whole: impl FnOnce() -> Collective,
         generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
-    ) -> Result<Run> {
+    ) -> Result<Begun> {
         if self.link.transport.has_collectives() {
             let whole = whole();
             if self.link.transport.takes(&whole) {
                 self.enter(&call)?;
-                return Ok(self.begun(call, |_| Work::Whole(whole, None)));
+                return Ok(Begun::going(self.begin(call).run(Work::Whole(whole, None))));
             }
         }
         self.prepare(call, reduction, generate)
     }
 
     /// Collectives are called one at a time.
+    #[inline]
     fn enter(&self, call: &Call) -> Result<()> {
         self.check_open()?;
-        let name = call.kind.name();
         if self.is_broken.load(Ordering::Relaxed) {
-            return Err(self.refuse(name));
+            return Err(self.refuse(call.kind.name()));
         }
         if self.in_collective.swap(true, Ordering::Acquire) {
+            let name = call.kind.name();
             return fail!(
                 DTL_ERROR_BUSY,
                 "{name}: another thread is in a collective on this communicator; order the calls, or use two communicators"
@@ -136,7 +197,8 @@ impl Comm {
         Ok(())
     }
 
-    fn begun(&self, call: Call, work: impl FnOnce(u32) -> Work) -> Run {
+    #[inline]
+    fn begin(&self, call: Call) -> Beginning {
         // One thread at a time is here (`enter`), so a load and a store are enough.
         let number = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(number.wrapping_add(1), Ordering::Relaxed);
@@ -144,9 +206,7 @@ impl Comm {
         let call = Call { tag: number as i32, ..call };
         let low = number & ((1 << NUMBER_BITS) - 1);
         let tag = u32::from(call.signature()) << NUMBER_BITS | low;
-        let ticket = self.recorder.begin(&call);
-        let work = work(tag);
-        Run { work, call, number: u64::from(number), tag: tag as i32, ticket, death_seen: None }
+        Beginning { tag, ticket: self.recorder.begin(&call), call }
     }
 
     fn put_back(&self, schedule: Schedule) {
@@ -158,10 +218,6 @@ impl Comm {
 }
 
 impl Run {
-    pub(super) fn kind(&self) -> Kind {
-        self.call.kind
-    }
-
     pub(super) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = match &mut self.work {
             Work::Steps(schedule) => schedule.advance(comm, self.tag),
@@ -190,8 +246,7 @@ impl Run {
         Ok(advance)
     }
 
-    /// Starts it as a request: what can be done at once is done. `None` = it is over.
-    pub(super) fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
+    fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
         let advance = self.advance(comm);
         // Other collectives may be started while this one goes on.
         comm.in_collective.store(false, Ordering::Release);
@@ -220,8 +275,7 @@ impl Run {
         matches!(self.work, Work::Whole(_, Some(_)))
     }
 
-    /// Runs it to its end. After a failure nothing touches the caller's buffers.
-    pub fn wait(mut self, comm: &Comm) -> Result<()> {
+    fn wait(mut self, comm: &Comm) -> Result<()> {
         let result = self.wait_in_turn(comm);
         if let Err(error) = &result {
             self.fail(comm, error);
