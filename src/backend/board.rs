@@ -121,6 +121,8 @@ impl Board {
         }
         words.store(u64::from(what) << 32 | data.len() as u64, Relaxed);
         stamp.store(self.stamp(number), Release);
+        // The others have it in their caches from the round before. Not the next one, at which they may look already.
+        self.sheets.will_write(Self::block(self.own, number + 2));
         true
     }
 

@@ -191,6 +191,22 @@ impl Span {
         Some(unsafe { &*at })
     }
 
+    /// This core will write the line at an offset soon: it is fetched from the other core that had it last, while
+    /// this one does something else.
+    #[inline(always)]
+    pub fn will_write(&self, offset: usize) {
+        // As an instruction, for the compiler's own hint does not say "to write" for every processor. Where one does not
+        // know it, it does nothing.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if offset < self.region.len() {
+            let at = self.region.addr().offset(offset).ptr();
+            // SAFETY: a hint, which changes no memory and no register; the address is inside.
+            unsafe { std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = offset;
+    }
+
     /// The two words at an offset (a multiple of 8) of the span, and the `len` bytes behind them.
     #[inline(always)]
     #[must_use]
