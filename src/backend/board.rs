@@ -24,10 +24,10 @@ pub(super) const MOST_RANKS: usize = 64;
 /// Places for boards in a transport: as many communicators have one at the same time.
 pub(super) const PLACES: usize = 64;
 /// The largest post.
-pub(super) const ROOM: usize = sync::size(2048, 8);
+pub(super) const ROOM: usize = sync::size(2048, 16);
 /// Posts that a sheet holds, and those among them that are on pages.
-const BLOCKS: u64 = sync::size(32, 4) as u64;
-const PAGES: u64 = sync::size(8, 2) as u64;
+const BLOCKS: u64 = sync::size(32, 2) as u64;
+const PAGES: u64 = sync::size(8, 1) as u64;
 
 /// Two lines, which the machine likes to fetch together.
 const ALIGN: usize = 128;
@@ -50,9 +50,8 @@ pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple
 /// A communicator's view of the sheets of one place, one sheet for each rank of the transport.
 pub(super) struct Board {
     sheets: Span,
-    /// The transport's ranks, in the communicator's order; `None`: all of them in their own.
-    ranks: Option<Vec<usize>>,
-    size: usize,
+    /// The transport's ranks, in the communicator's order.
+    ranks: Vec<usize>,
     own: usize,
     context: u32,
     /// All ranks have done with the numbers up to this one.
@@ -71,20 +70,11 @@ impl Board {
     /// `ranks`: the transport's ranks of the communicator; `own`: which of the transport's ranks this one is.
     pub(super) fn new(sheets: Span, ranks: &[i32], own: usize, context: u32) -> Self {
         let index = |rank: &i32| usize::try_from(*rank).unwrap_or(0);
-        let (size, is_table) = (ranks.len(), (0..).zip(ranks).any(|(place, rank)| place != *rank));
-        let ranks = is_table.then(|| ranks.iter().map(index).collect());
+        let ranks = ranks.iter().map(index).collect();
         if let Some(word) = user_word(&sheets, own) {
             word.store(u64::from(context) + 1, Release);
         }
-        Board { sheets, ranks, size, own, context, known: AtomicU64::new(0) }
-    }
-
-    /// The transport's ranks.
-    fn ranks(&self) -> impl Iterator<Item = usize> {
-        (0..self.size).map(|place| match &self.ranks {
-            None => place,
-            Some(ranks) => ranks.get(place).copied().unwrap_or(place),
-        })
+        Board { sheets, ranks, own, context, known: AtomicU64::new(0) }
     }
 
     #[inline(always)]
@@ -129,7 +119,7 @@ impl Board {
     /// Whether all ranks have done with the number that is so far behind one to come.
     #[cold]
     fn is_free(&self, number: u64, ahead: u64) -> bool {
-        let known = self.ranks().map(|rank| self.over(rank, number)).min().unwrap_or(0);
+        let known = self.ranks.iter().map(|rank| self.over(*rank, number)).min().unwrap_or(0);
         self.known.store(known, Relaxed);
         known + ahead >= number
     }
@@ -149,10 +139,7 @@ impl Board {
     /// A rank's post of a number, if it is up: it stays until this rank has finished the number.
     #[inline(always)]
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
-        let rank = match &self.ranks {
-            None => rank as usize,
-            Some(ranks) => *ranks.get(rank as usize)?,
-        };
+        let rank = *self.ranks.get(rank as usize)?;
         let at = Self::block(rank, number);
         let ([stamp, words], bytes) = self.sheets.block(at, SMALL)?;
         if stamp.load(Acquire) != self.stamp(number) {
@@ -227,7 +214,7 @@ impl Places {
             self.last.resize_with(place + 1, || None);
         }
         if let Some(last) = self.last.get_mut(place) {
-            let ranks = board.ranks().map(|rank| (rank, user(&sheets, rank))).collect();
+            let ranks = board.ranks.iter().map(|rank| (*rank, user(&sheets, *rank))).collect();
             *last = Some(Last { sheets, user: u64::from(board.context) + 1, ranks });
         }
     }

@@ -45,6 +45,27 @@ fn a_block_is_not_used_again_before_all_have_done_with_it() {
 }
 
 #[test]
+fn a_page_is_not_used_again_before_all_have_done_with_it() {
+    let memory = memory(2);
+    let (one, two) = (board(&memory, 0, 3), board(&memory, 1, 3));
+    let long = |number: u64| Scratch::of_words(&[number; SMALL / 8 + 1]).expect("memory");
+    for number in 1..=PAGES {
+        assert!(one.post(number, 5, long(number).region()));
+        one.finish(number, false);
+    }
+    assert!(!one.post(PAGES + 1, 5, long(0).region()), "nobody has read the first");
+    assert!(post(&one, PAGES + 1, 7), "which fits into a block");
+    for number in 1..=PAGES {
+        let post = two.look(0, number).expect("posted");
+        assert_eq!(Scratch::copy_of(post.data).expect("memory").words(), long(number).words());
+        two.finish(number, false);
+    }
+    assert_eq!(read(&two, 0, PAGES + 1), Some(7));
+    one.finish(PAGES + 1, false);
+    assert!(one.post(PAGES + 2, 5, long(9).region()), "all have done with the second");
+}
+
+#[test]
 fn numbers_go_on_past_what_a_stamp_holds() {
     let memory = memory(2);
     let (one, two) = (board(&memory, 0, 3), board(&memory, 1, 3));

@@ -302,8 +302,8 @@ impl<L: Fn(i32) -> (Region, Option<Region>)> Tree<'_, L> {
             },
             None => into.copy_from(left),
         }
-        let (other, below) = (room.part(0, into.len()), room.part(into.len(), room.len()));
         while step < reach && first + step < self.count {
+            let (other, below) = (room.part(0, into.len()), room.part(into.len(), room.len()));
             self.fold(first + step, step, other, below);
             self.by.apply(into, other);
             step *= 2;

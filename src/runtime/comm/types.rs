@@ -5,7 +5,7 @@ use super::numbered::{Found, Numbered};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
-use crate::sys::reduce::{self, Kernel, Side, user::UserOp};
+use crate::sys::reduce::{self, Kernels, user::UserOp};
 use std::ffi::{CStr, CString};
 
 /// Longest name in bytes.
@@ -41,7 +41,7 @@ pub struct Reduction {
 
 #[derive(Clone, Copy)]
 enum Fold {
-    Builtin { to_left: Kernel, to_right: Kernel },
+    Builtin(Kernels),
     User(UserOp, dtl_dtype_t),
 }
 
@@ -49,7 +49,7 @@ impl Reduction {
     /// `into = into ∘ from`, element by element; `from` may be overwritten.
     pub fn apply(&self, into: Region, from: Region) {
         match self.fold {
-            Fold::Builtin { to_left, .. } => to_left(into, from),
+            Fold::Builtin(kernels) => (kernels.to_left)(into, from),
             Fold::User(call, dtype) => call.apply(into, from, self.element, dtype),
         }
     }
@@ -57,7 +57,7 @@ impl Reduction {
     /// `right = left ∘ right`, element by element; `left` stays.
     pub fn apply_to_right(&self, left: Region, right: Region) {
         match self.fold {
-            Fold::Builtin { to_right, .. } => to_right(right, left),
+            Fold::Builtin(kernels) => (kernels.to_right)(right, left),
             Fold::User(call, dtype) => call.apply_to_right(left, right, self.element, dtype),
         }
     }
@@ -83,13 +83,12 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
         let fold = Fold::User(own.call, dtype);
         return Ok(Reduction { dtype, op, element, commutes: own.commutes, fold });
     };
-    let kernel = |side| reduce::kernel(side, dtype, op).or_else(|| reduce::kernel_of_bytes(side, op));
-    match (kernel(Side::Left), kernel(Side::Right)) {
-        (Some(to_left), Some(to_right)) => {
-            let commutes = reduce::commutes(op);
-            Ok(Reduction { dtype, op, element, commutes, fold: Fold::Builtin { to_left, to_right } })
+    match reduce::kernels(dtype, op).or_else(|| reduce::kernels_of_bytes(op)) {
+        Some(kernels) => {
+            let (commutes, fold) = (reduce::commutes(op), Fold::Builtin(kernels));
+            Ok(Reduction { dtype, op, element, commutes, fold })
         }
-        _ => fail!(
+        None => fail!(
             DTL_ERROR_TYPE,
             "DTL_OP_{} does not go with {}: see the table at dtl_reduce_op_t, or make an operation with dtl_op_create",
             op_name.to_string_lossy(),

@@ -21,7 +21,9 @@ use crate::abi::word::*;
 use compound::{Complex, Pair};
 use half::{Brain, Half};
 use rule::*;
+use std::array;
 use std::ffi::CStr;
+use std::sync::LazyLock;
 pub use wide::Level;
 use wide::kernel_of;
 
@@ -55,6 +57,12 @@ const DTYPES: [(&CStr, usize); 23] = [
     (c"INT64_INT64", 16),
 ];
 
+/// Names of the built-in operations, by number.
+const OP_NAMES: [&CStr; 14] = [
+    c"SUM", c"PROD", c"MIN", c"MAX", c"LAND", c"LOR", c"BAND", c"BOR", c"LXOR", c"BXOR", c"MINLOC",
+    c"MAXLOC", c"REPLACE", c"NO_OP",
+];
+
 /// Size of a built-in dtype in bytes.
 #[must_use]
 #[inline(always)]
@@ -71,11 +79,7 @@ pub fn dtype_name(dtype: dtl_dtype_t) -> Option<&'static CStr> {
 /// The constant's name without its prefix.
 #[must_use]
 pub fn op_name(op: dtl_reduce_op_t) -> Option<&'static CStr> {
-    const NAMES: [&CStr; 14] = [
-        c"SUM", c"PROD", c"MIN", c"MAX", c"LAND", c"LOR", c"BAND", c"BOR", c"LXOR", c"BXOR", c"MINLOC",
-        c"MAXLOC", c"REPLACE", c"NO_OP",
-    ];
-    NAMES.get(usize::try_from(op).ok()?).copied()
+    OP_NAMES.get(usize::try_from(op).ok()?).copied()
 }
 
 /// Whether the order of operands of a built-in operation does not matter.
@@ -93,15 +97,43 @@ pub enum Side {
     Right,
 }
 
-/// The fastest kernel of a built-in pair here, or `None` if the two do not go together.
-#[must_use]
-pub fn kernel(side: Side, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernel> {
-    kernel_at(Level::best(), side, dtype, op)
+/// One kernel for each side.
+#[derive(Clone, Copy)]
+pub struct Kernels {
+    /// `into = into ∘ from`
+    pub to_left: Kernel,
+    /// `into = from ∘ into`
+    pub to_right: Kernel,
 }
 
-/// The kernel of an operation that goes with every dtype, whatever its elements are.
+impl Kernels {
+    fn of(kernel: impl Fn(Side) -> Option<Kernel>) -> Option<Self> {
+        Some(Kernels { to_left: kernel(Side::Left)?, to_right: kernel(Side::Right)? })
+    }
+}
+
+/// The fastest kernels of a built-in pair here, or `None` if the two do not go together.
 #[must_use]
-pub fn kernel_of_bytes(side: Side, op: dtl_reduce_op_t) -> Option<Kernel> {
+#[inline]
+pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernels> {
+    const OPS: usize = OP_NAMES.len();
+    static ALL: LazyLock<[Option<Kernels>; DTYPES.len() * OPS]> = LazyLock::new(|| {
+        array::from_fn(|pair| {
+            let (dtype, op) = ((pair / OPS) as dtl_dtype_t, (pair % OPS) as dtl_reduce_op_t);
+            Kernels::of(|side| kernel_at(Level::best(), side, dtype, op))
+        })
+    });
+    let (dtype, op) = (usize::try_from(dtype).ok()?, usize::try_from(op).ok()?);
+    if op < OPS { *ALL.get(dtype.checked_mul(OPS)? + op)? } else { None }
+}
+
+/// The kernels of an operation that goes with every dtype, whatever its elements are.
+#[must_use]
+pub fn kernels_of_bytes(op: dtl_reduce_op_t) -> Option<Kernels> {
+    Kernels::of(|side| kernel_of_bytes(side, op))
+}
+
+fn kernel_of_bytes(side: Side, op: dtl_reduce_op_t) -> Option<Kernel> {
     match (op, side) {
         (DTL_OP_REPLACE, Side::Left) | (DTL_OP_NO_OP, Side::Right) => Some(|into, from| into.copy_from(from)),
         (DTL_OP_NO_OP, Side::Left) | (DTL_OP_REPLACE, Side::Right) => Some(|_, _| {}),

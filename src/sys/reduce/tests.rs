@@ -39,15 +39,15 @@ fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[
 
 #[test]
 fn pairs_that_make_no_sense_have_no_kernel() {
-    assert!(kernel(Side::Left, DTL_DTYPE_FLOAT64, DTL_OP_BAND).is_none());
-    assert!(kernel(Side::Left, DTL_DTYPE_COMPLEX64, DTL_OP_MIN).is_none());
-    assert!(kernel(Side::Left, DTL_DTYPE_INT32, DTL_OP_MINLOC).is_none());
-    assert!(kernel(Side::Left, DTL_DTYPE_INT32_INT32, DTL_OP_SUM).is_none());
-    assert!(kernel(Side::Left, 99, DTL_OP_REPLACE).is_none());
-    assert!(kernel(Side::Left, DTL_DTYPE_INT32, 99).is_none());
+    assert!(kernels(DTL_DTYPE_FLOAT64, DTL_OP_BAND).is_none());
+    assert!(kernels(DTL_DTYPE_COMPLEX64, DTL_OP_MIN).is_none());
+    assert!(kernels(DTL_DTYPE_INT32, DTL_OP_MINLOC).is_none());
+    assert!(kernels(DTL_DTYPE_INT32_INT32, DTL_OP_SUM).is_none());
+    assert!(kernels(99, DTL_OP_REPLACE).is_none());
+    assert!(kernels(DTL_DTYPE_INT32, 99).is_none());
     let pairs = (0..40).flat_map(|d| (-1..20).map(move |o| (d, o)));
     let expected = 8 * 10 + 4 * 4 + 3 + 3 + 2 * 2 + 7 * 2 + 23 * 2;
-    assert_eq!(pairs.filter(|(d, o)| kernel(Side::Left, *d, *o).is_some()).count(), expected);
+    assert_eq!(pairs.filter(|(d, o)| kernels(*d, *o).is_some()).count(), expected);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn locations() {
         for (op, right_wins) in [(DTL_OP_MINLOC, min), (DTL_OP_MAXLOC, max)] {
             let pair = |(value, index)| Pair { value, index };
             let (mut into, mut from) = ([pair(left)], [pair(right)]);
-            kernel(Side::Left, DTL_DTYPE_FLOAT64_INT32, op).unwrap()(region(&mut into), region(&mut from));
+            (kernels(DTL_DTYPE_FLOAT64_INT32, op).unwrap().to_left)(region(&mut into), region(&mut from));
             let winner = if right_wins { right } else { left };
             assert_eq!((into[0].value.to_bits(), into[0].index), (winner.0.to_bits(), winner.1));
         }

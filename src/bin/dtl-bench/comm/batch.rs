@@ -58,17 +58,13 @@ impl Place {
 /// Above this the caches hold nothing of what an earlier repetition left.
 const WARMED: usize = 1 << 20;
 
-/// Most repetitions where ranks share processors: there are MPIs in which each takes milliseconds.
-const CROWDED: usize = 10;
-
 /// Nanoseconds per operation, as this rank sees it. The first repetition is not counted: another side's batch came
 /// before.
 pub(crate) fn batch<E: Endpoint>(end: &mut E, buffers: &mut Buffers, row: Row, place: Place) -> Outcome<f64> {
     if row.bytes <= WARMED {
         repeat(end, buffers, row, place, 1)?;
     }
-    let repeats = if place.is_crowded { row.repeats().min(CROWDED) } else { row.repeats() };
-    repeat(end, buffers, row, place, repeats)
+    repeat(end, buffers, row, place, row.repeats())
 }
 
 fn repeat<E: Endpoint>(
@@ -175,7 +171,7 @@ fn collective<E: Endpoint>(
 }
 
 /// Where ranks share processors, a rank that has its turn may be through before the others begin: all repetitions are
-/// timed as one, with a barrier after each of those that not every rank must wait in.
+/// timed as one, until the last rank is through.
 fn turns<E: Endpoint>(
     end: &mut E,
     from: &mut [u8],
@@ -187,9 +183,9 @@ fn turns<E: Endpoint>(
     let begin = Instant::now();
     for _ in 0..repeats {
         once(end, from, into, row)?;
-        if matches!(row.test, Test::Bcast | Test::Reduce) {
-            end.barrier()?;
-        }
+    }
+    if matches!(row.test, Test::Bcast | Test::Reduce) {
+        end.barrier()?;
     }
     Ok(per(begin, repeats))
 }

@@ -1,6 +1,6 @@
 //! Models of the board: what is posted is read whole, and its block is not written again before all have read it.
 //!
-//! A sheet has two blocks of one word here. A block that is read too early or taken back too early is an unordered
+//! A sheet has two blocks of one word here, and a page for two. A block that is read too early or taken back too early is an unordered
 //! access to its bytes, which loom refuses.
 
 use super::bell::Bell;
@@ -16,6 +16,7 @@ use std::time::Duration;
 pub const ALL: &[Model] = &[
     ("board: all post and all read", all_read),
     ("board: one posts ahead of who reads", one_ahead),
+    ("board: pages: one posts ahead", pages_ahead),
     ("board: the one that reads changes", turns),
     ("board: ahead after all have met", ahead_after_meeting),
     ("bell: a post against a sleep", post_against_sleep),
@@ -80,6 +81,30 @@ fn broadcast(board: &Board, own: usize, number: u64) {
 
 fn one_ahead() {
     two(|board, own| (1..=4).for_each(|number| broadcast(board, own, number)));
+}
+
+/// The same with more than a block holds.
+fn pages_ahead() {
+    two(|board, own| {
+        for number in 1..=3 {
+            if own == 0 {
+                let data = Memory::create(16);
+                data.region().write(0, number);
+                data.region().write(1, number + 10);
+                post(board, number, data.region());
+            } else {
+                post(board, number, Region::EMPTY);
+                let post = loop {
+                    match board.look(0, number) {
+                        Some(post) => break post,
+                        None => thread::yield_now(),
+                    }
+                };
+                assert_eq!((post.data.read(0), post.data.read(1)), (number, number + 10));
+            }
+            board.finish(number, false);
+        }
+    });
 }
 
 fn ahead_after_meeting() {

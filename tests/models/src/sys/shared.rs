@@ -62,6 +62,9 @@ impl Span {
         inside.then(|| &self.memory.places[(self.offset + offset) / 8].word)
     }
 
+    /// A hint in the real one.
+    pub fn will_write(&self, _offset: usize) {}
+
     pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
         let words = [self.word(offset)?, self.word(offset + 8)?];
         Some((words, self.region().part(offset + 16, len)))
