@@ -27,7 +27,7 @@ pub(super) const PLACES: usize = 64;
 pub(super) const ROOM: usize = sync::size(2048, 16);
 /// Posts that a sheet holds, and those among them that are on pages.
 const BLOCKS: u64 = sync::size(32, 2) as u64;
-const PAGES: u64 = sync::size(16, 1) as u64;
+const PAGES: u64 = sync::size(8, 1) as u64;
 
 /// Two lines, which the machine likes to fetch together.
 const ALIGN: usize = 128;
