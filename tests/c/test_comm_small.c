@@ -43,6 +43,22 @@ static void test_in_between(void) {
     for (i = 0; i < MANY; i++) CHECK(sums[i] == ranks * (ranks - 1) / 2);
 }
 
+/* So many that each must not cost a sleep: a blocking one behind them, and requests that are waited for while this rank
+ * waits for something else. */
+static void test_many_behind(void) {
+    enum { LOT = 2000 };
+    static dtl_request_t requests[LOT];
+    const int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    int32_t sent = me, got = -1, i;
+    for (i = 0; i < LOT; i++) CHECK_OK(dtl_comm_ibarrier(comm, &requests[i]));
+    CHECK_OK(dtl_comm_barrier(comm));
+    CHECK_OK(dtl_request_wait_all(LOT, requests, MILLISECONDS(5000), NULL));
+    for (i = 0; i < LOT; i++) CHECK_OK(dtl_comm_ibarrier(comm, &requests[i]));
+    CHECK_OK(dtl_comm_sendrecv(comm, &sent, 1, right, 1, &got, 1, left, 1, DTL_DTYPE_INT32, NULL));
+    CHECK(got == left);
+    for (i = LOT - 1; i >= 0; i--) CHECK_OK(dtl_request_wait(requests[i], MILLISECONDS(5000), NULL));
+}
+
 /* The root of a broadcast, and who only gives to a reduction, does not wait for the others. */
 static void test_streams(int root) {
     static unsigned char data[4096];
@@ -111,6 +127,7 @@ int main(int argc, char **argv) {
     test_sizes();
     test_backwards(comm, ranks);
     test_in_between();
+    test_many_behind();
     test_streams(0);
     test_streams(ranks - 1);
     test_come_and_go();

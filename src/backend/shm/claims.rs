@@ -17,11 +17,14 @@ use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
 
 /// Large messages that one rank can have on offer to another at a time; more wait their turn.
-const CLAIMS: u16 = sync::size(256, 1) as u16;
-/// Bytes of the words.
-pub(super) const BYTES: usize = 16 * CLAIMS as usize;
-/// Where the second words begin.
-const SHARES_AT: usize = 8 * CLAIMS as usize;
+const CLAIMS: u16 = sync::size(4096, 1) as u16;
+/// Those of them whose words have memory from the beginning.
+const FIRST_CLAIMS: u16 = sync::size(256, 1) as u16;
+/// A claim's two words.
+const PAIR: usize = 16;
+/// Bytes of all words, and of the first ones.
+pub(super) const BYTES: usize = PAIR * CLAIMS as usize;
+pub(super) const FIRST_BYTES: usize = PAIR * FIRST_CLAIMS as usize;
 
 const FREE: u64 = 0;
 const OFFERED: u64 = 1;
@@ -29,7 +32,7 @@ const TAKEN: u64 = 2;
 const WITHDRAWN: u64 = 3;
 
 fn word(words: &Span, claim: u16) -> Option<&AtomicU64> {
-    (claim < CLAIMS).then(|| words.word(8 * usize::from(claim)))?
+    (claim < CLAIMS).then(|| words.word(PAIR * usize::from(claim)))?
 }
 
 fn state(words: &Span, claim: u16) -> u64 {
@@ -42,7 +45,7 @@ fn change(words: &Span, claim: u16, from: u64, to: u64) -> bool {
 
 /// The word that says which pieces are left: those from its low half up to its high half.
 fn share(words: &Span, claim: u16) -> Option<&AtomicU64> {
-    (claim < CLAIMS).then(|| words.word(SHARES_AT + 8 * usize::from(claim)))?
+    (claim < CLAIMS).then(|| words.word(PAIR * usize::from(claim) + 8))?
 }
 
 fn left(word: u64) -> Range<u32> {
@@ -81,11 +84,44 @@ pub(super) struct Offers {
     free: Vec<u16>,
     /// Of withdrawn offers that the receiver has not seen yet.
     withdrawn: Vec<u16>,
+    /// The receiver was asked to look for these.
+    is_asked: bool,
+    /// All words have memory.
+    is_grown: bool,
 }
 
 impl Offers {
     pub(super) fn new(words: Span) -> Offers {
-        Offers { words, free: (0..CLAIMS).collect(), withdrawn: Vec::with_capacity(CLAIMS.into()) }
+        Offers {
+            words,
+            free: (0..FIRST_CLAIMS).collect(),
+            withdrawn: Vec::with_capacity(FIRST_CLAIMS.into()),
+            is_asked: false,
+            is_grown: false,
+        }
+    }
+
+    /// Whether there would be more claims if all words had memory.
+    pub(super) fn can_grow(&self) -> bool {
+        !self.is_grown && CLAIMS > FIRST_CLAIMS && self.withdrawn.is_empty()
+    }
+
+    /// All words have memory now.
+    pub(super) fn grow(&mut self) {
+        self.is_grown = true;
+        self.free.extend(FIRST_CLAIMS..CLAIMS);
+        self.withdrawn.reserve(CLAIMS.into());
+    }
+
+    /// Whether the receiver should be asked to look for withdrawn offers, which otherwise keep their claims until it
+    /// looks for such a message.
+    pub(super) fn should_ask(&self) -> bool {
+        !self.is_asked && !self.withdrawn.is_empty()
+    }
+
+    /// The receiver is asked.
+    pub(super) fn asked(&mut self) {
+        self.is_asked = true;
     }
 
     /// Takes a claim for an offer; `None` while all are in use.
@@ -100,6 +136,7 @@ impl Offers {
                 }
                 !is_seen
             });
+            self.is_asked &= self.free.is_empty();
         }
         let claim = self.free.pop()?;
         if let Some(word) = word(&self.words, claim) {
@@ -153,8 +190,13 @@ impl Offered {
         if change(&self.words, claim, OFFERED, TAKEN) {
             return true;
         }
-        change(&self.words, claim, WITHDRAWN, FREE);
+        self.release_withdrawn(claim);
         false
+    }
+
+    /// Gives the claim of a withdrawn offer back; false if it is not withdrawn.
+    pub(super) fn release_withdrawn(&self, claim: u16) -> bool {
+        change(&self.words, claim, WITHDRAWN, FREE)
     }
 
     /// Opens pieces of a taken message to both sides.
@@ -194,11 +236,20 @@ mod tests {
         assert!(!offers.withdraw(claim), "taken");
         offers.close(claim);
         let all: Vec<_> = std::iter::from_fn(|| offers.open()).collect();
-        assert_eq!(all.len(), usize::from(CLAIMS));
+        assert_eq!(all.len(), usize::from(FIRST_CLAIMS));
+        assert!(offers.can_grow() && !offers.should_ask());
         assert!(offers.withdraw(all[0]));
         assert_eq!(offers.open(), None, "the receiver has not seen it");
+        assert!(!offers.can_grow() && offers.should_ask(), "there is something to wait for");
+        offers.asked();
+        assert!(!offers.should_ask());
         assert!(!offered.take(all[0]));
         assert_eq!(offers.open(), Some(all[0]));
+        assert!(offers.withdraw(all[1]) && offers.should_ask());
+        assert!(offered.release_withdrawn(all[1]) && !offered.release_withdrawn(all[2]));
+        assert_eq!((offers.open(), offers.open()), (Some(all[1]), None));
+        offers.grow();
+        assert_eq!(std::iter::from_fn(|| offers.open()).count(), usize::from(CLAIMS - FIRST_CLAIMS));
     }
 
     #[test]

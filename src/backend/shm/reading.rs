@@ -84,6 +84,7 @@ impl Engine {
             Kind::Long => return self.accept_long(source, record),
             Kind::More => self.accept_more(source, record),
             Kind::Finish => self.accept_finish(source, record),
+            Kind::Sweep => self.drop_all_withdrawn(source),
         }
         true
     }

@@ -5,7 +5,8 @@
 //! lie in a ring of bytes of their own, in one piece each, in the order of the slots.
 //!
 //! Layout (`STRIDE` bytes): what the consumer has given back (slots and bytes, in a line that the producer
-//! reads only when it runs out of room); the claim words of offered messages (`claims`); the slots; the bytes.
+//! reads only when it runs out of room); the slots; the bytes; the claim words of offered messages (`claims`), of which
+//! the first have memory like the rest (`FIRST_BYTES`), and the others when there are so many messages.
 //!
 //! Memory order. The first word of a slot has the number of its record, which no earlier record of the slot
 //! had. The producer writes payload and key with plain and relaxed stores and then stores that word with
@@ -41,12 +42,14 @@ const LINE: usize = 64;
 const HEAD_AT: usize = 0;
 /// In the line of the head: bytes given back.
 const FREED_AT: usize = 8;
-const CLAIMS_AT: usize = 256;
 /// Bytes before the slots.
-const HEADER: usize = sync::size(8192, 512);
+const HEADER: usize = sync::size(4096, 256);
 const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
+const CLAIMS_AT: usize = BYTES_AT + CAPACITY;
+/// Bytes that have memory from the beginning.
+pub(super) const FIRST_BYTES: usize = (CLAIMS_AT + claims::FIRST_BYTES).next_multiple_of(4096);
 /// Bytes from one ring to the next: whole pages.
-pub(super) const STRIDE: usize = (BYTES_AT + CAPACITY).next_multiple_of(4096);
+pub(super) const STRIDE: usize = (CLAIMS_AT + claims::BYTES).next_multiple_of(4096);
 
 /// What a record is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,13 +73,17 @@ pub(super) enum Kind {
     Long = 8,
     /// The next piece of what a Long or an Offer has begun. Arguments: cell, its number, bytes.
     More = 9,
+    /// "Let go of what I have withdrawn": the sender needs the claims.
+    Sweep = 10,
 }
 
 impl Kind {
     #[inline]
     fn of(number: u64) -> Option<Kind> {
         use Kind::*;
-        [Eager, Offer, Clear, Data, Finish, Cell, Long, More].into_iter().find(|&kind| kind as u64 == number)
+        [Eager, Offer, Clear, Data, Finish, Cell, Long, More, Sweep]
+            .into_iter()
+            .find(|&kind| kind as u64 == number)
     }
 }
 
@@ -328,7 +335,7 @@ impl Consumer {
             Kind::Offer | Kind::Clear | Kind::Cell | Kind::Long | Kind::More => {
                 record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word))
             }
-            Kind::Finish => {}
+            Kind::Finish | Kind::Sweep => {}
             Kind::Eager | Kind::Data if claim_or_len <= IN_SLOT => {
                 record.payload = self.ring.slots.region().part(at + WORDS, claim_or_len);
             }

@@ -8,7 +8,7 @@
 //! one.
 
 use super::cells::{self, Cells, Pool};
-use super::ring::{Consumer, Producer, STRIDE};
+use super::ring::{self, Consumer, Producer, STRIDE};
 use crate::backend::board;
 use crate::error::{Error, Result, fail};
 use crate::sys::machine;
@@ -232,7 +232,7 @@ impl Segment {
     pub(super) fn open_ring(&self, from: usize, to: usize) -> Result<Producer> {
         for (from, to) in [(to, from), (from, to)] {
             self.memory
-                .commit(self.ring_offset(from, to), STRIDE)
+                .commit(self.ring_offset(from, to), ring::FIRST_BYTES)
                 .map_err(|error| memory_error(&format!("ring from rank {from} to rank {to}"), &error))?;
         }
         let producer = Producer::new(&self.memory, self.ring_offset(from, to))?;
@@ -240,6 +240,12 @@ impl Segment {
             word.fetch_or(1 << (from % 64), Release);
         }
         Ok(producer)
+    }
+
+    /// Gets memory for more large messages on offer at a time.
+    pub(super) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
+        let first = ring::FIRST_BYTES;
+        self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)
     }
 
     /// The senders with a ring to `to` among the 64 from `64 * group` on, as bits.

@@ -50,6 +50,16 @@ impl Engine {
         }
     }
 
+    /// Drops all of a source's messages that it has withdrawn: it needs the claim words.
+    pub(super) fn drop_all_withdrawn(&mut self, source: usize) {
+        let Some(consumer) = self.peers.link(source).and_then(|link| link.consumer.as_ref()) else { return };
+        let Ok(from) = i32::try_from(source) else { return };
+        self.matcher.retain_unexpected(from, |what| match what {
+            Arrival::Offered(offer, _) => !consumer.offers.release_withdrawn(offer.claim),
+            _ => true,
+        });
+    }
+
     fn nothing<T>(&self, select: Selector) -> Result<Option<T>> {
         match self.gone(select.source) {
             Some(rank) => fail!(

@@ -101,7 +101,8 @@ impl Engine {
 
     fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region) -> bool {
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
-        let Some(claim) = producer.and_then(|producer| producer.offers.open()) else { return false };
+        let claim = producer.and_then(|producer| producer.offers.open());
+        let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
         let address = if self.lends { data.addr().get() as u64 } else { 0 };
         let (cells, count) = self.cells_for_first(dest, data.len());
         let words = [data.len() as u64, id.0, address, count as u64];
@@ -118,6 +119,27 @@ impl Engine {
         }
         self.send_first(dest, Kind::More, word, data, cells.into_iter().take(count));
         true
+    }
+
+    /// A claim when all that have memory are in use; `None`: not now. The receiver gives those of withdrawn offers back
+    /// if it is asked; without any there are more.
+    #[cold]
+    fn more_claims(&mut self, dest: usize) -> Option<u16> {
+        let own = self.rank;
+        let offers = &self.peers.link_mut(dest)?.producer.as_mut()?.offers;
+        let (should_ask, can_grow) = (offers.should_ask(), offers.can_grow());
+        if should_ask && !self.push(dest, Kind::Sweep, 0, 0, Payload::Words([0; 4])) {
+            return None;
+        }
+        let is_grown = can_grow && self.segment.commit_claims(own, dest).is_ok();
+        let offers = &mut self.peers.link_mut(dest)?.producer.as_mut()?.offers;
+        if should_ask {
+            offers.asked();
+        }
+        if is_grown {
+            offers.grow();
+        }
+        offers.open()
     }
 
     pub(super) fn finish_send(&mut self, id: OpId, claim: u16) {

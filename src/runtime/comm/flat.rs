@@ -231,10 +231,18 @@ impl Steps {
     /// Between two looks of a call that waits.
     #[inline]
     pub(super) fn pause(&self, comm: &Comm, flat: &Flat, backoff: &mut Backoff) {
+        if !self.is_posted && !self.is_its_turn(flat) {
+            let over = flat.over.load(Ordering::Relaxed);
+            self.move_others(comm, flat);
+            if flat.over.load(Ordering::Relaxed) != over {
+                *backoff = Backoff::new();
+                return;
+            }
+        }
         let awaited = (self.is_posted, self.next);
         comm.link.pause_with(backoff, |_, limit| match awaited {
-            (true, rank) => flat.board.rest(rank, self.number, limit),
-            (false, _) => false,
+            (true, rank) if !progress::has_running() => flat.board.rest(rank, self.number, limit),
+            _ => false,
         });
         if backoff.is_turn(TURN) {
             // Others may wait for this rank's part of a message.

@@ -85,7 +85,8 @@ impl Link {
 
     /// Between two polls of an operation.
     pub(super) fn pause(&self, backoff: &mut Backoff) {
-        self.pause_with(backoff, |seen, limit| self.transport.rest(seen, limit));
+        // What others do for collectives that were started wakes nobody who waits for something else.
+        self.pause_with(backoff, |seen, limit| !progress::has_running() && self.transport.rest(seen, limit));
     }
 
     /// The same of something else than an operation, with a sleep of its own.

@@ -9,6 +9,7 @@ use super::{Comm, report};
 use crate::abi::handle::dtl_request_t;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -26,10 +27,19 @@ struct List<T> {
 }
 
 static OPEN: List<Comm> = List::new();
-/// Collectives that were started, by handle.
-static RUNNING: Mutex<Vec<dtl_request_t>> = Mutex::new(Vec::new());
+/// Collectives that were started, by handle, the oldest first: those of one communicator may have to end in that order.
+static RUNNING: Mutex<Running> = Mutex::new(Running { all: VecDeque::new(), swept_at: LEAST_SWEPT });
 static RUNNING_COUNT: AtomicUsize = AtomicUsize::new(0);
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
+/// So many more of the oldest are looked after by one call as long as they end.
+const BURST: usize = 64;
+const LEAST_SWEPT: usize = 64;
+
+struct Running {
+    all: VecDeque<dtl_request_t>,
+    /// At this length those that are gone leave from between the others.
+    swept_at: usize,
+}
 
 impl<T> List<T> {
     const fn new() -> Self {
@@ -67,29 +77,53 @@ pub(super) fn add(comm: &Arc<Comm>) {
 
 /// Adds a collective that was started and is not over.
 pub(super) fn add_running(handle: dtl_request_t) {
-    let mut all = RUNNING.lock();
-    all.retain(|known| request::is_alive(*known));
-    all.push(handle);
-    RUNNING_COUNT.store(all.len(), Ordering::Relaxed);
+    let mut running = RUNNING.lock();
+    if running.all.len() >= running.swept_at {
+        running.all.retain(|known| request::is_alive(*known));
+        running.swept_at = (2 * running.all.len()).max(LEAST_SWEPT);
+    }
+    running.all.push_back(handle);
+    RUNNING_COUNT.store(running.all.len(), Ordering::Relaxed);
 }
 
-/// Moves some collectives on that were started.
+/// Whether collectives that were started may want to be moved on: who waits then does not sleep until it is woken.
+#[inline]
+pub(super) fn has_running() -> bool {
+    RUNNING_COUNT.load(Ordering::Relaxed) > 0
+}
+
+/// Moves some collectives on that were started: the oldest, as long as they end, and a few of the others in turn.
 fn move_running() {
-    let mut next = [dtl_request_t::NULL; TURNS];
-    {
-        let Some(mut all) = RUNNING.try_lock() else { return };
-        all.retain(|known| request::is_alive(*known));
-        RUNNING_COUNT.store(all.len(), Ordering::Relaxed);
-        let turns = TURNS.min(all.len());
-        let first = RUNNING_TURN.fetch_add(turns, Ordering::Relaxed);
-        for (step, slot) in next.iter_mut().enumerate().take(turns) {
-            *slot = all.get(first.wrapping_add(step) % all.len()).copied().unwrap_or(dtl_request_t::NULL);
+    for _ in 0..BURST {
+        let mut next = [dtl_request_t::NULL; 2 * TURNS];
+        {
+            let Some(running) = RUNNING.try_lock() else { return };
+            let all = &running.all;
+            let first = RUNNING_TURN.fetch_add(TURNS, Ordering::Relaxed);
+            for (step, slot) in next.iter_mut().enumerate().take(2 * TURNS.min(all.len())) {
+                let index = if step % 2 == 0 { step / 2 } else { first.wrapping_add(step / 2) % all.len() };
+                *slot = all.get(index).copied().unwrap_or(dtl_request_t::NULL);
+            }
+        }
+        for handle in next.iter().filter(|handle| handle.id != 0) {
+            // Who waits for it hears of a failure.
+            drop(request::standing(*handle));
+        }
+        if !forget_oldest() {
+            return;
         }
     }
-    for handle in next.iter().filter(|handle| handle.id != 0) {
-        // Who waits for it hears of a failure.
-        drop(request::standing(*handle));
+}
+
+/// Those at the front that are over leave. False: the oldest is not over.
+fn forget_oldest() -> bool {
+    let Some(mut running) = RUNNING.try_lock() else { return false };
+    let before = running.all.len();
+    while running.all.front().is_some_and(|oldest| request::is_at_rest(*oldest)) {
+        running.all.pop_front();
     }
+    RUNNING_COUNT.store(running.all.len(), Ordering::Relaxed);
+    !running.all.is_empty() && running.all.len() < before
 }
 
 /// Links whose operations move only while somebody calls.
@@ -148,7 +182,7 @@ fn move_needy() {
 /// A fixed number of rounds, as nobody says what is queued: what a transport has no room for stays.
 pub(super) fn before_open() {
     let mut comms: Vec<Arc<Comm>> = OPEN.all.lock().iter().filter_map(Weak::upgrade).collect();
-    let running: Vec<dtl_request_t> = RUNNING.lock().clone();
+    let running: Vec<dtl_request_t> = RUNNING.lock().all.iter().copied().collect();
     comms.iter().for_each(|comm| report::serve(comm));
     running.iter().for_each(|handle| drop(request::standing(*handle)));
     // Those made from one another share their transport.
@@ -171,7 +205,7 @@ pub(super) fn others(waiting: &Comm) {
             }
         }
     }
-    if RUNNING_COUNT.load(Ordering::Relaxed) > 0 {
+    if has_running() {
         move_running();
     }
 }

@@ -388,6 +388,15 @@ pub(super) fn is_alive(handle: dtl_request_t) -> bool {
     TABLE.is_live(handle.id)
 }
 
+/// Whether it is over, or gone; does not move it on.
+pub(super) fn is_at_rest(handle: dtl_request_t) -> bool {
+    match TABLE.try_with(handle.id, |request| Then::Keep(!matches!(request.life, Life::Active(_)))) {
+        Tried::Stale => true,
+        Tried::Busy => false,
+        Tried::Kept(is_at_rest) => is_at_rest,
+    }
+}
+
 /// Tries to withdraw the operation; the request then completes through wait or test.
 pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     look(inside, handle, |request, comm| match &request.life {
