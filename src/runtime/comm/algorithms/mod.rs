@@ -34,13 +34,14 @@
 //! MPICH" (2005); Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
 
 mod alltoall;
+pub(super) mod any;
 mod broadcast;
 pub(super) mod choice;
 mod gather;
 pub(super) mod levels;
 pub(super) mod reduce;
 mod scan;
-pub(super) mod two_level;
+mod two_level;
 
 pub(super) use alltoall::{alltoall, exchange};
 pub(super) use broadcast::{barrier, bcast};
@@ -48,7 +49,7 @@ pub(super) use gather::{allgather, allgatherv, gather, gatherv, scatter, scatter
 pub(super) use reduce::{allreduce, reduce, reduce_scatter};
 pub(super) use scan::{exscan, scan};
 
-use super::schedule::Schedule;
+use super::steps::Steps;
 use crate::sys::buf::Region;
 
 /// Who we are in the collective.
@@ -92,7 +93,7 @@ fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
 }
 
 /// Every rank starts with its own block, which may lie elsewhere, and ends with all others too.
-fn ring(s: &mut Schedule, g: Group, own: Region, block: impl Fn(i32) -> Region) {
+fn ring(s: &mut impl Steps, g: Group, own: Region, block: impl Fn(i32) -> Region) {
     for step in 0..g.size - 1 {
         s.recv(g.after(-1), block(g.after(-step - 1)));
         s.send(g.after(1), if step == 0 { own } else { block(g.after(-step)) });
