@@ -109,18 +109,21 @@ pub(in crate::runtime::comm) fn allgather(
     }
 }
 
-/// Block r of `out` to rank r, block r of `into` from rank r.
+/// Block r of `out` to rank r, block r of `into` from rank r. Each begins with its neighbour, or all would send to
+/// rank 0 first and wait for its port.
 pub(in crate::runtime::comm) fn alltoallv(
     s: &mut impl Steps,
     g: Group,
     out: impl Fn(i32) -> Region,
     into: impl Fn(i32) -> Region,
 ) {
+    let after = |distance| g.after(distance);
+    let before = |distance: i32| g.after(-distance);
     super::exchange(
         s,
         g,
-        (0..g.size).map(|rank| (rank, out(rank))),
-        (0..g.size).map(|rank| (rank, into(rank))),
+        (1..g.size).map(after).map(|rank| (rank, out(rank))),
+        (1..g.size).map(before).map(|rank| (rank, into(rank))),
     );
     s.copy(into(g.rank), out(g.rank));
     s.round();
