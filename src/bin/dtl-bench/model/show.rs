@@ -151,16 +151,23 @@ pub(crate) fn write(folder: &Path, wanted: &Model, rows: &[Row]) -> Outcome {
     Ok(())
 }
 
+/// Of so many rows of a table on the page one is shown, and the last: plots have them all.
+const SHOWN: usize = 4;
+
 fn page(wanted: &Model, rows: &[Row]) -> String {
     let mut text =
         format!("# Collectives by number of ranks\n\nMade by `dtl-bench model`. {}.\n\n", head(wanted));
     text += &LEGEND.replace('\n', "\n\n");
-    let mut title = None;
-    for row in rows {
+    let (mut title, mut first) = (None, 0);
+    for (at, row) in rows.iter().enumerate() {
+        let is_last = rows.get(at + 1).is_none_or(|next| next.ranks < row.ranks);
         if title != Some((row.op, row.bytes)) {
-            title = Some((row.op, row.bytes));
+            (title, first) = (Some((row.op, row.bytes)), at);
             let _ = write!(text, "\n\n## {}, {} bytes\n\n| ranks | ", row.op, row.bytes);
             text += &(COLUMNS[3..].join(" | ") + " |\n" + &"|---".repeat(COLUMNS.len() - 2) + "|\n");
+        }
+        if !(at - first).is_multiple_of(SHOWN) && !is_last {
+            continue;
         }
         let cells = cells(row);
         let _ = writeln!(text, "| {} | {} |", cells[1], cells[3..].join(" | "));

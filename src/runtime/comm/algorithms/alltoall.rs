@@ -1,7 +1,7 @@
 //! Total exchanges.
 
 use super::choice::Algorithm;
-use super::{Group, block};
+use super::{Group, block, turn};
 use crate::error::Result;
 use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
@@ -33,7 +33,7 @@ fn bruck(s: &mut impl Steps, g: Group, len: usize, (send, recv): (Region, Region
     let all = s.scratch(len * g.size as usize)?;
     let most = len * ((g.size + 1) / 2) as usize;
     let (out, into) = (s.scratch(most)?, s.scratch(most)?);
-    (0..g.size).for_each(|step| s.copy(block(all, step, len), block(send, g.after(step), len)));
+    turn(s, g.rank, len, all, send);
     s.round();
     let mut distance = 1;
     while distance < g.size {

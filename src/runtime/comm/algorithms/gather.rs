@@ -1,7 +1,7 @@
 //! Gather, scatter and allgather.
 
 use super::choice::Algorithm;
-use super::{Group, block, ring};
+use super::{Group, block, ring, turn, turn_back};
 use crate::error::Result;
 use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
@@ -42,7 +42,7 @@ pub(in crate::runtime::comm) fn gather(
         s.send((me - reach + root) % g.size, all);
     } else {
         // Counted from the root: turn back.
-        (0..g.size).for_each(|rank| s.copy(block(recv, (rank + root) % g.size, len), block(all, rank, len)));
+        turn_back(s, root, len, recv, all);
     }
     s.round();
     Ok(())
@@ -85,7 +85,7 @@ pub(in crate::runtime::comm) fn scatter(
         reach *= 2;
     }
     if me == 0 {
-        (0..g.size).for_each(|rank| s.copy(block(all, rank, len), block(send, (rank + root) % g.size, len)));
+        turn(s, root, len, all, send);
     } else {
         s.recv((me - reach + root) % g.size, all);
     }
@@ -161,7 +161,7 @@ fn bruck(s: &mut impl Steps, g: Group, send: Region, recv: Region) -> Result<()>
         s.round();
         have *= 2;
     }
-    (0..g.size).for_each(|step| s.copy(block(recv, g.after(step), len), block(all, step, len)));
+    turn_back(s, g.rank, len, recv, all);
     s.round();
     Ok(())
 }

@@ -92,6 +92,26 @@ fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
     whole.part(edge(index), edge(index + 1) - edge(index))
 }
 
+/// Copies equal blocks that lie in the order of ranks from `first` on round the ring to where they lie from rank 0 on.
+fn turn_back(s: &mut impl Steps, first: i32, len: usize, by_rank: Region, turned: Region) {
+    let below = first as usize * len;
+    let above = by_rank.len() - by_rank.part(0, below).len();
+    s.copy(by_rank.part(below, above), turned.part(0, above));
+    if below > 0 {
+        s.copy(by_rank.part(0, below), turned.part(above, below));
+    }
+}
+
+/// The other way.
+fn turn(s: &mut impl Steps, first: i32, len: usize, turned: Region, by_rank: Region) {
+    let below = first as usize * len;
+    let above = by_rank.len() - by_rank.part(0, below).len();
+    s.copy(turned.part(0, above), by_rank.part(below, above));
+    if below > 0 {
+        s.copy(turned.part(above, below), by_rank.part(0, below));
+    }
+}
+
 /// Every rank starts with its own block, which may lie elsewhere, and ends with all others too.
 fn ring(s: &mut impl Steps, g: Group, own: Region, block: impl Fn(i32) -> Region) {
     for step in 0..g.size - 1 {
