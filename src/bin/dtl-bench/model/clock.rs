@@ -6,15 +6,16 @@
 //! for receiving, which takes messages likewise, in the order in which they come. A round ends when all of its messages
 //! are out and in. Copies, sums and waiting for each other's processors cost nothing.
 
-use super::count::chosen;
+use super::count::{Counts, chosen};
 use super::wanted::Network;
 use crate::out::Outcome;
 use dtl::runtime::comm::plan::{Job, Plan, Step};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Messages sent and received up to which all ranks are gone through: 16 bytes each, and as much again for their state.
-const MOST_OPS: u128 = 48_000_000;
+/// Messages of all ranks up to which all are gone through.
+const MOST_MESSAGES: u128 = 4_000_000;
 
 /// What came out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,12 +44,12 @@ impl Costs {
     }
 }
 
-/// Times of a plan that sends so many messages in all.
-pub(crate) fn times(plan: &mut Plan, job: &Job, messages: u128, costs: &Costs) -> Outcome<Times> {
-    if 2 * messages <= MOST_OPS {
-        simulate(&Lists::new(plan, job)?, costs)
-    } else {
-        estimate(plan, job, costs)
+/// Times of a plan that sends so much in all.
+pub(crate) fn times(plan: &mut Plan, job: &Job, counts: &Counts, costs: &Costs) -> Outcome<Times> {
+    // Where not even the counts are of all ranks, their lists are too long.
+    match counts.is_exact && counts.messages <= MOST_MESSAGES {
+        true => simulate(&Lists::new(plan, job)?, costs),
+        false => estimate(plan, job, costs),
     }
 }
 
@@ -191,10 +192,11 @@ fn key(from: u32, to: u32) -> u64 {
 
 impl Mail {
     fn put(&mut self, key: u64, message: Message) {
-        if self.first.contains_key(&key) {
-            self.more.entry(key).or_default().push_back(message);
-        } else {
-            self.first.insert(key, message);
+        match self.first.entry(key) {
+            Entry::Vacant(free) => {
+                free.insert(message);
+            }
+            Entry::Occupied(_) => self.more.entry(key).or_default().push_back(message),
         }
     }
 

@@ -92,7 +92,7 @@ pub(crate) fn row(wanted: &Model, op: &'static str, ranks: i32, bytes: usize) ->
     let mut plan = Plan::new(op, job).ok_or_else(|| format!("no collective is named {op}"))?;
     let counts = count::count(&mut plan, &job)?;
     let costs = Costs { network: wanted.network(), within: wanted.within(), per_node };
-    let times = clock::times(&mut plan, &job, counts.messages, &costs)?;
+    let times = clock::times(&mut plan, &job, &counts, &costs)?;
     let memory = Memory::of(wanted.kind, &job, &counts);
     Ok(Row { op, ranks, bytes, algorithm: plan.algorithm(), counts, times, memory })
 }

@@ -1,7 +1,7 @@
 //! Counts and steps against the formulas of the literature, and times against what LogGP gives on paper.
 
 use super::*;
-use crate::model::count::{Counts, count};
+use crate::model::count::count;
 
 const NETWORK: Network = Network { latency: 1000.0, overhead: 200.0, gap: 100.0, per_byte: 0.04 };
 const COSTS: Costs = Costs { network: NETWORK, within: NETWORK, per_node: 0 };
@@ -14,7 +14,7 @@ fn job(ranks: i32, bytes: usize) -> Job {
 fn model(op: &str, job: Job) -> (Counts, Times, &'static str) {
     let mut plan = Plan::new(op, job).expect("a collective");
     let counts = count(&mut plan, &job).expect("counts");
-    let times = times(&mut plan, &job, counts.messages, &COSTS).expect("times");
+    let times = times(&mut plan, &job, &counts, &COSTS).expect("times");
     assert!(counts.is_exact && times.is_exact);
     (counts, times, plan.algorithm())
 }
@@ -172,6 +172,6 @@ fn more_ranks_than_can_be_gone_through() {
     let mut plan = Plan::new("allgatherv", job).expect("a collective");
     let counts = count(&mut plan, &job).expect("counts");
     assert_eq!((counts.messages, counts.is_exact), (100_000 * 99_999, false));
-    let times = times(&mut plan, &job, counts.messages, &COSTS).expect("times");
+    let times = times(&mut plan, &job, &counts, &COSTS).expect("times");
     assert_eq!((times.steps, times.is_exact), (99_999, false));
 }
