@@ -343,6 +343,45 @@ fn comes(file: &Path) -> bool {
     file.exists()
 }
 
+/// Numbers of ranks that are not there: nothing is sent, so none is needed.
+#[test]
+fn a_model() {
+    let common =
+        ["model", "--op", "allreduce,gatherv,barrier", "--ranks", "2..100,4096", "--bytes", "8,1MiB"];
+    let all = json(&run(&[&common[..], &["--json"]].concat()));
+    let rows = all["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), (2 * 2 + 1) * 8, "{all:#}");
+    let of = |op: &str, ranks: u64, bytes: u64| {
+        let is_it = |row: &&Value| row["op"] == op && row["ranks"] == ranks && row["bytes"] == bytes;
+        rows.iter().find(is_it).unwrap_or_else(|| panic!("no {op} of {ranks} in {all:#}"))
+    };
+    let row = of("allreduce", 4096, 8);
+    assert_eq!((&row["algorithm"], &row["steps"]), (&"recursive doubling".into(), &12.into()), "{row:#}");
+    assert_eq!(
+        (&row["messages"]["total"], &row["messages"]["most"]),
+        (&(12 * 4096).into(), &12.into()),
+        "{row:#}"
+    );
+    assert!((row["time_ns"].as_f64().unwrap() - 12.0 * 1400.28).abs() < 1e-6, "{row:#}");
+    assert_eq!(of("gatherv", 100, 1 << 20)["message_bytes"]["most"], 99 << 20);
+    let memory = |ranks| of("barrier", ranks, 0)["memory_bytes"]["comm"].as_u64().unwrap();
+    assert_eq!(memory(4096) - memory(2), 8 * 4094, "8 bytes for each rank");
+    // Slower networks, nodes.
+    let more = ["--latency", "5us", "--overhead", "1us", "--nodes", "16", "--op", "allreduce"];
+    let text = out(&run(&[&["model", "--ranks", "64"], &more[..]].concat()));
+    assert!(
+        text.contains("two levels") && text.contains("L 5000 ns") && text.contains("16 ranks on each node"),
+        "{text}"
+    );
+    let folder = Folder::new("model");
+    let output = run(&[&common[..], &["--output", &folder.file("out")]].concat());
+    assert!(output.status.success() && out(&output).contains("40 row(s)"), "{output:?}");
+    assert!(folder.text("out/tables.md").contains("## gatherv, 1048576 bytes"));
+    for picture in ["steps-trees-8B.svg", "time-blocks-1MiB.svg", "communicator.svg"] {
+        assert!(folder.text(&format!("out/{picture}")).starts_with("<svg"), "{picture}");
+    }
+}
+
 /// Exit status, and a text that names what is wrong.
 #[test]
 fn what_it_refuses() {
@@ -377,6 +416,16 @@ fn what_it_refuses() {
     refused(&["report", "/nowhere/a.json", "--output", "/proc"], 2, "--output /proc");
     refused(&["report", "/nowhere/a.json", "--output", env!("CARGO_TARGET_TMPDIR")], 2, "/nowhere/a.json");
     refused(&["report", "a.json", "--mpirun", "mpirun"], 2, "--mpirun");
+    refused(&["model", "--op", "allredduce"], 2, "there are barrier, bcast");
+    refused(&["model", "--ranks", "1"], 2, "expected 2 to 16777216 ranks");
+    refused(&["model", "--ranks", "64..8"], 2, "8..64?");
+    refused(&["model", "--bytes", "12"], 2, "whole elements of 8 bytes (--element)");
+    refused(&["model", "--root", "2"], 2, "2 ranks have the roots 0 to 1");
+    refused(&["model", "--latency", "3"], 2, "expected a time as 1.5us");
+    refused(&["model", "--within", "1us,1us,1us,1ns"], 2, "--nodes");
+    refused(&["model", "--nodes", "4", "--within", "1us,1us"], 2, "expected four times");
+    refused(&["model", "--kind", "shm", "--ranks", "2..2048"], 2, "at most 1024 ranks");
+    refused(&["model", "--output", "/proc/x", "--ranks", "2"], 2, "--output /proc/x");
     let alone = run_by(&[DTLRUN, "-n", "1"], &["comm"]);
     assert_eq!(alone.status.code(), Some(1), "{alone:?}");
     assert!(err(&alone).contains("start two or more"), "{alone:?}");

@@ -24,6 +24,11 @@ struct Queues<P, U> {
     unexpected: VecDeque<Message<U>>,
 }
 
+impl<P, U> Matcher<P, U> {
+    /// Memory of a source that something came from, without what waits.
+    pub const SOURCE_BYTES: usize = size_of::<Queues<P, U>>();
+}
+
 impl<P, U> Default for Queues<P, U> {
     fn default() -> Self {
         Queues { posted: VecDeque::new(), unexpected: VecDeque::new() }

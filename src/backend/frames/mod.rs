@@ -18,6 +18,8 @@ mod taking;
 mod tests;
 mod writing;
 
+use super::matching::Matcher;
+use super::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::Region;
@@ -71,6 +73,13 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     }
     Ok(Box::new(Endpoint { engine: Mutex::new(Some(engine)), rank, size, description }))
 }
+
+/// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
+pub const FIXED_BYTES: usize = size_of::<Endpoint>() + engine::RECEIVES * frame::FRAME;
+/// Memory for each rank, talked to or not.
+pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
+/// Memory for each that was talked to, without what waits.
+pub const PARTNER_BYTES: usize = size_of::<engine::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 
 /// An engine behind one short lock.
 struct Endpoint {

@@ -40,6 +40,9 @@ pub fn backend(node: Arc<Backend>, across: Vec<Arc<Backend>>) -> Backend {
     backend
 }
 
+/// Memory of the table of who is where, for each rank.
+pub const RANK_BYTES: usize = nodes::RANK_BYTES;
+
 /// The kind between the nodes unless `DTL_HIER_ACROSS` names another.
 const ACROSS: &str = "mpi";
 /// How long the ranks wait for each other when nobody says otherwise.

@@ -14,6 +14,9 @@ pub(super) struct Nodes {
     pub(super) count: usize,
 }
 
+/// What the two lists by rank take for one.
+pub(super) const RANK_BYTES: usize = 2 * size_of::<i32>();
+
 impl Nodes {
     /// From a word of each rank that only the ranks of its node have too.
     pub(super) fn new<T: PartialEq>(rank: i32, words: &[T]) -> Self {

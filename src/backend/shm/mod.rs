@@ -24,8 +24,12 @@ mod transport;
 mod wire;
 mod writing;
 
+pub use segment::MOST_RANKS;
+
+use super::matching::Matcher;
+use super::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
+use crate::runtime::backend::{Availability, Comm, OpId, OpenArgs, Presence, Transport};
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
 use crate::sys::process::{self, PidFd, Watch};
@@ -33,6 +37,15 @@ use crate::sys::shared::Memory;
 use bootstrap::{Meeting, Place};
 use engine::Engine;
 use peer::{Mode, Peer, Peers, Probe};
+
+/// Memory of a transport with no messages yet, shared memory not counted.
+pub const FIXED_BYTES: usize = size_of::<Engine>();
+/// Memory for each rank, talked to or not.
+pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
+/// Memory for each that was talked to, without its rings and without what waits.
+pub const PARTNER_BYTES: usize = size_of::<peer::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
+/// Shared memory of the ring of one direction between two ranks.
+pub const RING_BYTES: usize = ring::STRIDE;
 
 /// The kind "shm".
 pub struct Shm;

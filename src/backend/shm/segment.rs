@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// The largest number of ranks: the rings are addresses (not memory) that grow with its square.
-pub(super) const MOST_RANKS: usize = 1024;
+pub const MOST_RANKS: usize = 1024;
 
 /// How a rank is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

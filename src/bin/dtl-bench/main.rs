@@ -2,7 +2,8 @@
 //!
 //! `measure` has the method (short batches in turn, sorted by how far apart the processors are), `table` and `json`
 //! show what came out. One file or folder per subcommand: `comm`; `alloc`, `call`, `copy`, `launch` and `parallel_for`
-//! go by `local`; `report` runs them all and writes a page.
+//! go by `local`; `report` runs them all and writes a page. `model` measures nothing: it tells from the steps of
+//! collectives how cost grows with the number of ranks.
 //!
 //! What it measures of the library it calls as a C program does.
 #![allow(clippy::indexing_slicing, reason = "an index out of range is a bug of the program, and says so")]
@@ -17,6 +18,7 @@ mod library;
 mod local;
 mod machine;
 mod measure;
+mod model;
 mod options;
 mod out;
 mod parallel_for;
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::ParallelFor(wanted) => parallel_for::run(&wanted).map_err(Stop::from),
         Command::Call(wanted) => call::run(&wanted).map_err(Stop::from),
         Command::Report(wanted) => report::run(&wanted),
+        Command::Model(wanted) => model::run(&wanted),
         Command::Launch(wanted) => launch::run(&wanted).map_err(Stop::from),
         Command::Now => {
             launch::tell(begun);

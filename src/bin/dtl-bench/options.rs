@@ -1,6 +1,7 @@
 //! The command line of dtl-bench.
 
 use crate::comm::Test;
+use crate::model::Model;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     Launch(Launch),
     /// Run all of these, or read what they wrote, and write a page with tables and plots
     Report(Report),
+    /// How the cost of collectives grows up to a million ranks and more: from the steps that would run, without running
+    /// them
+    Model(Model),
     /// Say when the program began: what `launch` starts
     #[command(hide = true)]
     Now,

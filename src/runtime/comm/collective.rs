@@ -2,14 +2,13 @@
 
 use super::Comm;
 use super::algorithms as algorithm;
+use super::algorithms::any::{self, Way};
 use super::algorithms::choice::{Algorithm, Allowed, choose};
-use super::algorithms::levels::Levels;
-use super::algorithms::two_level;
 use super::flat::{Flat, Shape};
 use super::p2p::Data;
 use super::recorder::{Call, Kind};
 use super::run::Begun;
-use super::schedule::Schedule;
+use super::steps::Steps;
 use super::types::Reduction;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Collective;
@@ -28,7 +27,10 @@ impl Comm {
     /// The algorithm for a call; the first use of each is explained.
     fn choose(&self, kind: Kind, bytes: usize, commutes: bool) -> Algorithm {
         let allowed = Allowed {
-            two_level: self.has_levels(kind, commutes),
+            two_level: self
+                .levels
+                .as_ref()
+                .is_some_and(|levels| levels.suit(kind, commutes, self.link.is_deterministic)),
             flat: self.flat.as_ref().is_some_and(|flat| flat.takes(bytes)),
         };
         let algorithm = choose(kind, self.size, bytes, commutes, allowed);
@@ -40,21 +42,9 @@ impl Comm {
         algorithm
     }
 
-    /// Whether a collective may go by nodes. Folding node by node gives other roundings, and the order of
-    /// ranks only where each node's are consecutive.
-    fn has_levels(&self, kind: Kind, commutes: bool) -> bool {
-        match (&self.levels, kind) {
-            (None, _) => false,
-            (Some(levels), Kind::Reduce | Kind::Allreduce) => {
-                !self.link.is_deterministic && (commutes || levels.is_ordered)
-            }
-            (Some(_), _) => true,
-        }
-    }
-
-    /// The nodes, if the algorithm goes by them.
-    fn levels(&self, how: Algorithm) -> Option<&Levels> {
-        self.levels.as_ref().filter(|_| how == Algorithm::TwoLevel)
+    /// How a collective goes by an algorithm.
+    fn way(&self, how: Algorithm) -> Way<'_> {
+        Way { how, levels: self.levels.as_ref() }
     }
 
     /// The board, if the algorithm uses it.
@@ -138,14 +128,12 @@ pub fn barrier(comm: &Comm) -> Result<Begun> {
     if let Some(flat) = comm.flat(how) {
         return comm.prepare_flat(Call::new(Kind::Barrier), None, flat, Shape::Barrier);
     }
-    let steps = |s: &mut Schedule, g| {
-        if let Some(levels) = comm.levels(how) {
-            return two_level::barrier(s, levels);
-        }
-        algorithm::barrier(s, g);
-        Ok(())
-    };
-    comm.prepare_either(Call::new(Kind::Barrier), None, || Collective::Barrier, steps)
+    comm.prepare_either(
+        Call::new(Kind::Barrier),
+        None,
+        || Collective::Barrier,
+        |s, g| any::barrier(s, g, comm.way(how)),
+    )
 }
 
 /// The root's data to all.
@@ -157,13 +145,7 @@ pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
         return comm.prepare_flat(call, None, flat, Shape::Bcast { root, data: data.bytes });
     }
     let whole = || Collective::Bcast { data: data.bytes, root };
-    comm.prepare_either(call, None, whole, |s, g| {
-        if let Some(levels) = comm.levels(how) {
-            return two_level::bcast(s, levels, root, data.bytes);
-        }
-        algorithm::bcast(s, g, how, root, data.bytes);
-        Ok(())
-    })
+    comm.prepare_either(call, None, whole, |s, g| any::bcast(s, g, comm.way(how), root, data.bytes))
 }
 
 /// Everybody's data folded, at the root. `recv` says count and dtype; its bytes count at the root.
@@ -181,9 +163,8 @@ pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<
         return comm.prepare_flat(call, Some(by.reduction), flat, shape);
     }
     let folding = by.folding();
-    comm.prepare_either(call, Some(by.reduction), whole, |s, g| match comm.levels(how) {
-        Some(levels) => two_level::reduce(s, levels, g, root, folding, (send, recv.bytes)),
-        None => algorithm::reduce(s, g, how, root, folding, (send, recv.bytes)),
+    comm.prepare_either(call, Some(by.reduction), whole, |s, g| {
+        any::reduce(s, g, comm.way(how), root, folding, (send, recv.bytes))
     })
 }
 
@@ -198,9 +179,8 @@ pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Begun> {
         return comm.prepare_flat(call, Some(by.reduction), flat, shape);
     }
     let folding = by.folding();
-    comm.prepare_either(call, Some(by.reduction), whole, |s, g| match comm.levels(how) {
-        Some(levels) => two_level::allreduce(s, levels, folding, (send, recv.bytes)),
-        None => algorithm::allreduce(s, g, how, folding.element, (send, recv.bytes)),
+    comm.prepare_either(call, Some(by.reduction), whole, |s, g| {
+        any::allreduce(s, g, comm.way(how), folding, (send, recv.bytes))
     })
 }
 
@@ -269,10 +249,7 @@ pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) ->
     let send = at_root_only(comm, "sbuf", send, recv, own, root)?;
     let how = comm.choose(Kind::Gather, len, true);
     let call = Call::new(Kind::Gather).with(per_rank.count, per_rank.dtype).root(root);
-    comm.prepare_either(call, None, whole, |s, g| match comm.levels(how) {
-        Some(levels) => two_level::gather(s, levels, g, root, (send, recv)),
-        None => algorithm::gather(s, g, how, root, (send, recv)),
-    })
+    comm.prepare_either(call, None, whole, |s, g| any::gather(s, g, comm.way(how), root, (send, recv)))
 }
 
 /// In place makes sense where the result goes.
@@ -318,10 +295,7 @@ pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -
     let recv = at_root_only(comm, "rbuf", recv, send, own, root)?;
     let how = comm.choose(Kind::Scatter, len, true);
     let call = Call::new(Kind::Scatter).with(per_rank.count, per_rank.dtype).root(root);
-    comm.prepare_either(call, None, whole, |s, g| match comm.levels(how) {
-        Some(levels) => two_level::scatter(s, levels, g, root, (send, recv)),
-        None => algorithm::scatter(s, g, how, root, (send, recv)),
-    })
+    comm.prepare_either(call, None, whole, |s, g| any::scatter(s, g, comm.way(how), root, (send, recv)))
 }
 
 /// The same with a block of its own size for each rank.
@@ -353,10 +327,7 @@ pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<
     if let Some(flat) = comm.flat(how) {
         return comm.prepare_flat(call, None, flat, Shape::Allgather { send, recv });
     }
-    comm.prepare_either(call, None, whole, |s, g| match comm.levels(how) {
-        Some(levels) => two_level::allgather(s, levels, (send, recv)),
-        None => algorithm::allgather(s, g, how, (send, recv)),
-    })
+    comm.prepare_either(call, None, whole, |s, g| any::allgather(s, g, comm.way(how), (send, recv)))
 }
 
 /// The same with a block of its own size for each rank.
@@ -397,7 +368,7 @@ pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<B
 }
 
 /// What lies where the result goes, moved out of its way.
-fn copied(s: &mut Schedule, what: Region) -> Result<Region> {
+fn copied(s: &mut impl Steps, what: Region) -> Result<Region> {
     let copy = s.scratch(what.len())?;
     s.copy(copy, what);
     s.round();
@@ -414,15 +385,7 @@ pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) 
             Some(send) => send.to_vec(),
             None => recv.iter().map(|block| copied(s, *block)).collect::<Result<_>>()?,
         };
-        let ranks = || 0..comm.size;
-        algorithm::exchange(
-            s,
-            g,
-            ranks().map(|rank| (rank, at(&moved, rank))),
-            ranks().map(|rank| (rank, at(recv, rank))),
-        );
-        s.copy(at(recv, g.rank), at(&moved, g.rank));
-        s.round();
+        any::alltoallv(s, g, |rank| at(&moved, rank), |rank| at(recv, rank));
         Ok(())
     })
 }

@@ -24,6 +24,11 @@ impl Members {
         Some(Members { outer, inner })
     }
 
+    /// Bytes that they take on the heap.
+    pub(super) fn heap_bytes(ours: u64, all: u64) -> u64 {
+        (ours + all) * size_of::<i32>() as u64
+    }
+
     /// The transport's rank of one of ours; negative ones (any, nobody) stay.
     pub(super) fn outer(&self, rank: i32) -> i32 {
         usize::try_from(rank).ok().and_then(|rank| self.outer.get(rank).copied()).unwrap_or(rank)

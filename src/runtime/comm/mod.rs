@@ -4,7 +4,7 @@
 //! `message` keeps what was probed and taken, `request` what is in flight (`persistent`: what is started again),
 //! `wait` waits for it.
 //! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list, `flat` those of
-//! a few bytes between ranks that share memory.
+//! a few bytes between ranks that share memory; `plan` shows what would run.
 //! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
 //! call waits.
 
@@ -23,12 +23,14 @@ pub mod open;
 mod owner;
 pub mod p2p;
 mod persistent;
+pub mod plan;
 mod progress;
 mod recorder;
 pub mod report;
 pub mod request;
 pub mod run;
 mod schedule;
+mod steps;
 pub mod types;
 pub mod wait;
 
@@ -45,6 +47,7 @@ use crate::sys::slab::{Held, Table};
 use algorithms::levels::Levels;
 use link::{Class, Link};
 use members::Members;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -170,14 +173,10 @@ impl Comm {
     pub fn nodes(&self) -> Option<Vec<i32>> {
         let nodes = self.link.transport.nodes()?;
         let of = |rank| usize::try_from(self.outer(rank)).ok().and_then(|outer| nodes.get(outer));
-        let mut numbers = Vec::new();
+        let mut numbers = BTreeMap::new();
         let numbered = (0..self.size).map(|rank| {
-            let node = of(rank);
-            let place = numbers.iter().position(|known| *known == node).unwrap_or_else(|| {
-                numbers.push(node);
-                numbers.len() - 1
-            });
-            i32::try_from(place).unwrap_or(i32::MAX)
+            let next = numbers.len();
+            i32::try_from(*numbers.entry(of(rank)).or_insert(next)).unwrap_or(i32::MAX)
         });
         Some(numbered.collect())
     }

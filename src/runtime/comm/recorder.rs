@@ -253,6 +253,9 @@ pub(super) struct Recorder {
 pub(super) struct Ticket(u64);
 
 impl Recorder {
+    /// What its lists take.
+    pub(super) const HEAP_BYTES: usize = 2 * size_of::<[Entry; KEPT]>();
+
     pub(super) fn new() -> Self {
         Recorder { first: AtomicUsize::new(0), own: List::new(), shared: List::new() }
     }

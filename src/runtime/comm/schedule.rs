@@ -8,6 +8,7 @@
 use super::Comm;
 use super::link::Class;
 use super::p2p::Started;
+use super::steps::Steps;
 use super::types::Reduction;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
@@ -46,6 +47,9 @@ enum Step {
     /// Everything before is done before anything after starts.
     Round,
 }
+
+/// What a step takes in the list.
+pub(super) const STEP_BYTES: usize = size_of::<Step>();
 
 struct Pending {
     started: Started,
@@ -101,70 +105,6 @@ impl Schedule {
             is_kept
         });
         self.spare.truncate(KEPT_BUFFERS);
-    }
-
-    /// Zero-byte messages are sent too: they synchronise.
-    pub(super) fn send(&mut self, to: i32, data: Region) {
-        self.steps.push(Step::Send { to, data });
-    }
-
-    pub(super) fn recv(&mut self, from: i32, data: Region) {
-        self.steps.push(Step::Recv { from, data });
-    }
-
-    pub(super) fn reduce(&mut self, into: Region, from: Region) {
-        self.steps.push(Step::Reduce { into, from });
-    }
-
-    /// right = left ∘ right; `left` is only read, and may be the caller's.
-    pub(super) fn reduce_to_right(&mut self, left: Region, right: Region) {
-        self.steps.push(Step::ReduceToRight { left, right });
-    }
-
-    pub(super) fn copy(&mut self, into: Region, from: Region) {
-        if into != from {
-            self.steps.push(Step::Copy { into, from });
-        }
-    }
-
-    pub(super) fn round(&mut self) {
-        self.steps.push(Step::Round);
-    }
-
-    /// Number of steps so far.
-    pub(super) fn len(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// Gives the ranks in the steps from `first` on other numbers: those of a part of the ranks become
-    /// those of all.
-    pub(super) fn rename(&mut self, first: usize, real: impl Fn(i32) -> i32) {
-        for step in self.steps.iter_mut().skip(first) {
-            if let Step::Send { to: peer, .. } | Step::Recv { from: peer, .. } = step {
-                *peer = real(*peer);
-            }
-        }
-    }
-
-    /// Memory that lives as long as the schedule runs, with anything in it.
-    pub(super) fn scratch(&mut self, len: usize) -> Result<Region> {
-        if len == 0 {
-            return Ok(Region::EMPTY);
-        }
-        // The smallest that is large enough: the larger ones may be needed yet.
-        let fitting = self.spare.iter().enumerate().filter(|(_, scratch)| scratch.region().len() >= len);
-        let scratch = match fitting.min_by_key(|(_, scratch)| scratch.region().len()) {
-            Some((index, _)) => self.spare.swap_remove(index),
-            None => Scratch::unwritten(len).ok_or_else(|| {
-                Error::new(
-                    DTL_ERROR_OUT_OF_MEMORY,
-                    format!("no {len} bytes of scratch memory for a collective"),
-                )
-            })?,
-        };
-        let region = scratch.region().part(0, len);
-        self.scratch.push(scratch);
-        Ok(region)
     }
 
     /// Moves it on as far as it goes without waiting.
@@ -260,6 +200,69 @@ impl Schedule {
             }
         }
         self.at = self.steps.len();
+    }
+}
+
+impl Steps for Schedule {
+    fn send(&mut self, to: i32, data: Region) {
+        self.steps.push(Step::Send { to, data });
+    }
+
+    fn recv(&mut self, from: i32, data: Region) {
+        self.steps.push(Step::Recv { from, data });
+    }
+
+    fn reduce(&mut self, into: Region, from: Region) {
+        self.steps.push(Step::Reduce { into, from });
+    }
+
+    fn reduce_to_right(&mut self, left: Region, right: Region) {
+        self.steps.push(Step::ReduceToRight { left, right });
+    }
+
+    fn copy(&mut self, into: Region, from: Region) {
+        if into != from {
+            self.steps.push(Step::Copy { into, from });
+        }
+    }
+
+    fn round(&mut self) {
+        self.steps.push(Step::Round);
+    }
+
+    fn renamed(
+        &mut self,
+        real: impl Fn(i32) -> i32,
+        list: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let first = self.steps.len();
+        list(self)?;
+        for step in self.steps.iter_mut().skip(first) {
+            if let Step::Send { to: peer, .. } | Step::Recv { from: peer, .. } = step {
+                *peer = real(*peer);
+            }
+        }
+        Ok(())
+    }
+
+    fn scratch(&mut self, len: usize) -> Result<Region> {
+        if len == 0 {
+            return Ok(Region::EMPTY);
+        }
+        // The smallest that is large enough: the larger ones may be needed yet.
+        let fitting = self.spare.iter().enumerate().filter(|(_, scratch)| scratch.region().len() >= len);
+        let scratch = match fitting.min_by_key(|(_, scratch)| scratch.region().len()) {
+            Some((index, _)) => self.spare.swap_remove(index),
+            None => Scratch::unwritten(len).ok_or_else(|| {
+                Error::new(
+                    DTL_ERROR_OUT_OF_MEMORY,
+                    format!("no {len} bytes of scratch memory for a collective"),
+                )
+            })?,
+        };
+        let region = scratch.region().part(0, len);
+        self.scratch.push(scratch);
+        Ok(region)
     }
 }
 

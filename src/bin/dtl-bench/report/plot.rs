@@ -26,7 +26,7 @@ struct Curve {
 }
 
 /// Colours that people who see fewer of them can tell apart (Okabe and Ito).
-const COLOURS: [RGBColor; 7] = [
+pub(crate) const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
     RGBColor(230, 159, 0),
     RGBColor(0, 114, 178),

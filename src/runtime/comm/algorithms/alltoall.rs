@@ -1,14 +1,14 @@
 //! Total exchanges.
 
 use super::choice::Algorithm;
-use super::{Group, block};
+use super::{Group, block, turn};
 use crate::error::Result;
-use crate::runtime::comm::schedule::Schedule;
+use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
 /// Block r of `send` goes to rank r; block r of `recv` comes from rank r; blocks of `len` bytes.
 pub(in crate::runtime::comm) fn alltoall(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     how: Algorithm,
     len: usize,
@@ -29,11 +29,11 @@ pub(in crate::runtime::comm) fn alltoall(
 }
 
 /// Bruck: in round k every block whose distance has bit k goes 2^k ranks on, packed into one message.
-fn bruck(s: &mut Schedule, g: Group, len: usize, (send, recv): (Region, Region)) -> Result<()> {
+fn bruck(s: &mut impl Steps, g: Group, len: usize, (send, recv): (Region, Region)) -> Result<()> {
     let all = s.scratch(len * g.size as usize)?;
     let most = len * ((g.size + 1) / 2) as usize;
     let (out, into) = (s.scratch(most)?, s.scratch(most)?);
-    (0..g.size).for_each(|step| s.copy(block(all, step, len), block(send, g.after(step), len)));
+    turn(s, g.rank, len, all, send);
     s.round();
     let mut distance = 1;
     while distance < g.size {
@@ -58,7 +58,7 @@ fn bruck(s: &mut Schedule, g: Group, len: usize, (send, recv): (Region, Region))
 
 /// Everything at once: each block straight to its rank. A block for this rank itself is copied.
 pub(in crate::runtime::comm) fn exchange(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     out: impl Iterator<Item = (i32, Region)>,
     into: impl Iterator<Item = (i32, Region)>,

@@ -2,10 +2,10 @@
 
 use super::choice::Algorithm;
 use super::{Group, ring, share};
-use crate::runtime::comm::schedule::Schedule;
+use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
-pub(in crate::runtime::comm) fn barrier(s: &mut Schedule, g: Group) {
+pub(in crate::runtime::comm) fn barrier(s: &mut impl Steps, g: Group) {
     let mut distance = 1;
     while distance < g.size {
         s.recv(g.after(-distance), Region::EMPTY);
@@ -15,7 +15,7 @@ pub(in crate::runtime::comm) fn barrier(s: &mut Schedule, g: Group) {
     }
 }
 
-pub(in crate::runtime::comm) fn bcast(s: &mut Schedule, g: Group, how: Algorithm, root: i32, data: Region) {
+pub(in crate::runtime::comm) fn bcast(s: &mut impl Steps, g: Group, how: Algorithm, root: i32, data: Region) {
     match how {
         Algorithm::ScatterRing => scatter_ring(s, g, root, data),
         _ => binomial(s, g, root, data),
@@ -23,7 +23,7 @@ pub(in crate::runtime::comm) fn bcast(s: &mut Schedule, g: Group, how: Algorithm
 }
 
 /// Binomial tree; ranks are counted from the root.
-fn binomial(s: &mut Schedule, g: Group, root: i32, data: Region) {
+fn binomial(s: &mut impl Steps, g: Group, root: i32, data: Region) {
     let me = g.steps_from(root);
     let real = |virtual_rank: i32| (virtual_rank + root) % g.size;
     let mut reach = 1;
@@ -46,7 +46,7 @@ fn binomial(s: &mut Schedule, g: Group, root: i32, data: Region) {
 }
 
 /// The root deals the bytes out, then everybody's share goes round.
-fn scatter_ring(s: &mut Schedule, g: Group, root: i32, data: Region) {
+fn scatter_ring(s: &mut impl Steps, g: Group, root: i32, data: Region) {
     let part = |rank: i32| share(data, rank, g.size, 1);
     if g.rank == root {
         (0..g.size).filter(|rank| *rank != root).for_each(|rank| s.send(rank, part(rank)));

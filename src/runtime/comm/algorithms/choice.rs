@@ -26,6 +26,28 @@ pub(in crate::runtime::comm) enum Algorithm {
     Flat,
 }
 
+impl Algorithm {
+    /// As documents call it, in short.
+    pub(in crate::runtime::comm) fn name(self) -> &'static str {
+        match self {
+            Algorithm::Dissemination => "dissemination",
+            Algorithm::Binomial => "binomial tree",
+            Algorithm::ScatterRing => "scatter, ring",
+            Algorithm::RecursiveDoubling => "recursive doubling",
+            Algorithm::Rabenseifner => "Rabenseifner",
+            Algorithm::HalvingGather => "halving, gather",
+            Algorithm::PairwiseRing => "pairwise, ring",
+            Algorithm::Linear => "linear",
+            Algorithm::Ring => "ring",
+            Algorithm::Bruck => "Bruck",
+            Algorithm::Pairwise => "pairwise",
+            Algorithm::AllAtOnce => "all at once",
+            Algorithm::TwoLevel => "two levels",
+            Algorithm::Flat => "over a board",
+        }
+    }
+}
+
 struct Row {
     kind: Kind,
     /// From this many ranks on.

@@ -1,9 +1,9 @@
 //! Gather, scatter and allgather.
 
 use super::choice::Algorithm;
-use super::{Group, block, ring};
+use super::{Group, block, ring, turn, turn_back};
 use crate::error::Result;
-use crate::runtime::comm::schedule::Schedule;
+use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
 /// Width of the subtree below a rank in a binomial tree over `size` ranks (counted from the root).
@@ -14,7 +14,7 @@ fn subtree(me: i32, size: i32) -> i32 {
 
 /// `recv` (at the root) holds one block of `send`'s size for each rank.
 pub(in crate::runtime::comm) fn gather(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     how: Algorithm,
     root: i32,
@@ -42,7 +42,7 @@ pub(in crate::runtime::comm) fn gather(
         s.send((me - reach + root) % g.size, all);
     } else {
         // Counted from the root: turn back.
-        (0..g.size).for_each(|rank| s.copy(block(recv, (rank + root) % g.size, len), block(all, rank, len)));
+        turn_back(s, root, len, recv, all);
     }
     s.round();
     Ok(())
@@ -50,7 +50,7 @@ pub(in crate::runtime::comm) fn gather(
 
 /// Every block straight to the root.
 pub(in crate::runtime::comm) fn gatherv(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     root: i32,
     send: Region,
@@ -67,7 +67,7 @@ pub(in crate::runtime::comm) fn gatherv(
 
 /// `send` (at the root) holds one block of `recv`'s size for each rank.
 pub(in crate::runtime::comm) fn scatter(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     how: Algorithm,
     root: i32,
@@ -85,7 +85,7 @@ pub(in crate::runtime::comm) fn scatter(
         reach *= 2;
     }
     if me == 0 {
-        (0..g.size).for_each(|rank| s.copy(block(all, rank, len), block(send, (rank + root) % g.size, len)));
+        turn(s, root, len, all, send);
     } else {
         s.recv((me - reach + root) % g.size, all);
     }
@@ -104,7 +104,7 @@ pub(in crate::runtime::comm) fn scatter(
 
 /// Every block straight from the root.
 pub(in crate::runtime::comm) fn scatterv(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     root: i32,
     send: impl Fn(i32) -> Region,
@@ -121,7 +121,7 @@ pub(in crate::runtime::comm) fn scatterv(
 
 /// `recv` holds one block of `send`'s size for each rank.
 pub(in crate::runtime::comm) fn allgather(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     how: Algorithm,
     (send, recv): (Region, Region),
@@ -136,7 +136,7 @@ pub(in crate::runtime::comm) fn allgather(
 
 /// Blocks go round the ring.
 pub(in crate::runtime::comm) fn allgatherv(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     send: Region,
     recv: impl Fn(i32) -> Region,
@@ -148,7 +148,7 @@ pub(in crate::runtime::comm) fn allgatherv(
 }
 
 /// Bruck: what a rank has doubles with each round, counted from its own block on; turned at the end.
-fn bruck(s: &mut Schedule, g: Group, send: Region, recv: Region) -> Result<()> {
+fn bruck(s: &mut impl Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     let len = send.len();
     let all = s.scratch(len * g.size as usize)?;
     s.copy(block(all, 0, len), send);
@@ -161,7 +161,7 @@ fn bruck(s: &mut Schedule, g: Group, send: Region, recv: Region) -> Result<()> {
         s.round();
         have *= 2;
     }
-    (0..g.size).for_each(|step| s.copy(block(recv, g.after(step), len), block(all, step, len)));
+    turn_back(s, g.rank, len, recv, all);
     s.round();
     Ok(())
 }

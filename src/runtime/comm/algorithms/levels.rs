@@ -3,7 +3,9 @@
 
 use super::Group;
 use crate::error::Result;
-use crate::runtime::comm::schedule::Schedule;
+use crate::runtime::comm::recorder::Kind;
+use crate::runtime::comm::steps::Steps;
+use std::collections::BTreeMap;
 
 /// Ranks on more than one node, some with more than one of them.
 pub(in crate::runtime::comm) struct Levels {
@@ -11,6 +13,8 @@ pub(in crate::runtime::comm) struct Levels {
     nodes: Vec<Vec<i32>>,
     /// By rank: its node, and its place there.
     places: Vec<(i32, i32)>,
+    /// By node: the ranks that come before its own when they are taken node by node.
+    before: Vec<usize>,
     rank: i32,
     /// Whether each node's ranks are consecutive.
     pub(in crate::runtime::comm) is_ordered: bool,
@@ -19,20 +23,42 @@ pub(in crate::runtime::comm) struct Levels {
 impl Levels {
     /// `nodes`: by rank, some number of its node. `None`: there is nothing to gain.
     pub(in crate::runtime::comm) fn new(rank: i32, nodes: impl Iterator<Item = i32>) -> Option<Self> {
-        let mut numbers = Vec::new();
-        let mut levels = Levels { nodes: Vec::new(), places: Vec::new(), rank, is_ordered: true };
+        let mut numbers = BTreeMap::new();
+        let mut levels =
+            Levels { nodes: Vec::new(), places: Vec::new(), before: Vec::new(), rank, is_ordered: true };
         for (member, number) in (0..).zip(nodes) {
-            let node = numbers.iter().position(|known| *known == number).unwrap_or_else(|| {
-                numbers.push(number);
+            let node = *numbers.entry(number).or_insert_with(|| {
                 levels.nodes.push(Vec::new());
-                numbers.len() - 1
+                levels.nodes.len() - 1
             });
-            levels.is_ordered &= node + 1 == numbers.len();
+            levels.is_ordered &= node + 1 == levels.nodes.len();
             let Some(ranks) = levels.nodes.get_mut(node) else { continue };
             levels.places.push((int(node), int(ranks.len())));
             ranks.push(member);
         }
-        (1 < numbers.len() && numbers.len() < levels.places.len()).then_some(levels)
+        let count = |all: &mut usize, ranks: &Vec<i32>| Some(std::mem::replace(all, *all + ranks.len()));
+        levels.before = levels.nodes.iter().scan(0, count).collect();
+        (1 < levels.nodes.len() && levels.nodes.len() < levels.places.len()).then_some(levels)
+    }
+
+    /// Whether reductions, and others, may go by them. Folding node by node gives other roundings, and the order of
+    /// ranks only where each node's are consecutive.
+    pub(in crate::runtime::comm) fn suit(&self, kind: Kind, commutes: bool, is_deterministic: bool) -> bool {
+        match kind {
+            Kind::Reduce | Kind::Allreduce => !is_deterministic && (commutes || self.is_ordered),
+            _ => true,
+        }
+    }
+
+    /// The same as another rank has them: for who looks at the steps of several.
+    pub(in crate::runtime::comm) fn set_rank(&mut self, rank: i32) {
+        self.rank = rank;
+    }
+
+    /// Bytes that they take on the heap, of a communicator of so many ranks and nodes.
+    pub(in crate::runtime::comm) fn heap_bytes(ranks: u64, nodes: u64) -> u64 {
+        let each = size_of::<(i32, i32)>() + size_of::<i32>();
+        ranks * each as u64 + nodes * (size_of::<Vec<i32>>() + size_of::<usize>()) as u64
     }
 
     fn place(&self, rank: i32) -> (i32, i32) {
@@ -60,7 +86,7 @@ impl Levels {
 
     /// The ranks that come before a node's when they are taken node by node.
     pub(super) fn before(&self, node: i32) -> usize {
-        self.nodes.iter().take(node.unsigned_abs() as usize).map(Vec::len).sum()
+        self.before.get(node.unsigned_abs() as usize).copied().unwrap_or(self.places.len())
     }
 
     /// All ranks, node by node.
@@ -85,35 +111,33 @@ impl Levels {
     }
 
     /// Lists steps among the ranks of this rank's node.
-    pub(super) fn inside(
+    pub(super) fn inside<S: Steps>(
         &self,
-        s: &mut Schedule,
-        list: impl FnOnce(&mut Schedule, Group) -> Result<()>,
+        s: &mut S,
+        list: impl FnOnce(&mut S, Group) -> Result<()>,
     ) -> Result<()> {
         let ranks = self.node(self.own());
-        let first = s.len();
-        list(s, Group { rank: self.place(self.rank).1, size: int(ranks.len()) })?;
-        s.rename(first, |place| ranks.get(place.unsigned_abs() as usize).copied().unwrap_or(place));
-        Ok(())
+        let g = Group { rank: self.place(self.rank).1, size: int(ranks.len()) };
+        let real = |place: i32| ranks.get(place.unsigned_abs() as usize).copied().unwrap_or(place);
+        s.renamed(real, |s| list(s, g))
     }
 
     /// Lists steps among the leaders, numbered by node; nothing for the other ranks.
-    pub(super) fn between(
+    pub(super) fn between<S: Steps>(
         &self,
-        s: &mut Schedule,
+        s: &mut S,
         root: i32,
-        list: impl FnOnce(&mut Schedule, Group) -> Result<()>,
+        list: impl FnOnce(&mut S, Group) -> Result<()>,
     ) -> Result<()> {
         if !self.is_leader(root) {
             return Ok(());
         }
-        let first = s.len();
-        list(s, Group { rank: self.own(), size: self.count() })?;
-        s.rename(first, |node| match self.node(node).first() {
+        let g = Group { rank: self.own(), size: self.count() };
+        let real = |node| match self.node(node).first() {
             Some(first) if node != self.node_of(root) => *first,
             _ => root,
-        });
-        Ok(())
+        };
+        s.renamed(real, |s| list(s, g))
     }
 }
 

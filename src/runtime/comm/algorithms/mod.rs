@@ -34,13 +34,14 @@
 //! MPICH" (2005); Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
 
 mod alltoall;
+pub(super) mod any;
 mod broadcast;
 pub(super) mod choice;
 mod gather;
 pub(super) mod levels;
 pub(super) mod reduce;
 mod scan;
-pub(super) mod two_level;
+mod two_level;
 
 pub(super) use alltoall::{alltoall, exchange};
 pub(super) use broadcast::{barrier, bcast};
@@ -48,7 +49,7 @@ pub(super) use gather::{allgather, allgatherv, gather, gatherv, scatter, scatter
 pub(super) use reduce::{allreduce, reduce, reduce_scatter};
 pub(super) use scan::{exscan, scan};
 
-use super::schedule::Schedule;
+use super::steps::Steps;
 use crate::sys::buf::Region;
 
 /// Who we are in the collective.
@@ -91,8 +92,28 @@ fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
     whole.part(edge(index), edge(index + 1) - edge(index))
 }
 
+/// Copies equal blocks that lie in the order of ranks from `first` on round the ring to where they lie from rank 0 on.
+fn turn_back(s: &mut impl Steps, first: i32, len: usize, by_rank: Region, turned: Region) {
+    let below = first as usize * len;
+    let above = by_rank.len() - by_rank.part(0, below).len();
+    s.copy(by_rank.part(below, above), turned.part(0, above));
+    if below > 0 {
+        s.copy(by_rank.part(0, below), turned.part(above, below));
+    }
+}
+
+/// The other way.
+fn turn(s: &mut impl Steps, first: i32, len: usize, turned: Region, by_rank: Region) {
+    let below = first as usize * len;
+    let above = by_rank.len() - by_rank.part(0, below).len();
+    s.copy(turned.part(0, above), by_rank.part(below, above));
+    if below > 0 {
+        s.copy(turned.part(above, below), by_rank.part(0, below));
+    }
+}
+
 /// Every rank starts with its own block, which may lie elsewhere, and ends with all others too.
-fn ring(s: &mut Schedule, g: Group, own: Region, block: impl Fn(i32) -> Region) {
+fn ring(s: &mut impl Steps, g: Group, own: Region, block: impl Fn(i32) -> Region) {
     for step in 0..g.size - 1 {
         s.recv(g.after(-1), block(g.after(-step - 1)));
         s.send(g.after(1), if step == 0 { own } else { block(g.after(-step)) });

@@ -7,7 +7,7 @@
 use super::choice::Algorithm;
 use super::{Folding, Group, ring, share};
 use crate::error::Result;
-use crate::runtime::comm::schedule::Schedule;
+use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
 /// Bytes that fit the cache together with what they are folded with.
@@ -31,7 +31,7 @@ fn shared_piece(ranks: i32) -> usize {
 }
 
 pub(in crate::runtime::comm) fn reduce(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     how: Algorithm,
     root: i32,
@@ -47,7 +47,7 @@ pub(in crate::runtime::comm) fn reduce(
 /// Binomial tree towards the root; each partial result covers consecutive ranks and the lower part
 /// is always the left operand. Without commutation the tree's root must be rank 0.
 fn binomial(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     root: i32,
     by: Folding,
@@ -87,7 +87,7 @@ fn binomial(
 
 /// Takes the parts of the tree below this rank; where they are folded with its own.
 fn fold_parts(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     top: i32,
     own: Region,
@@ -115,33 +115,37 @@ fn fold_parts(
 /// Recursive halving, then each rank's share goes up a binomial tree. For operations that commute: ranks
 /// are counted so that the root is the last, which always goes on.
 fn halving_gather(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     root: i32,
     element: usize,
     (send, recv): (Region, Region),
 ) -> Result<()> {
     let v = Group { rank: (g.rank - root - 1).rem_euclid(g.size), size: g.size };
-    let (listed, fold) = (s.len(), Fold::new(v));
+    let fold = Fold::new(v);
     let (starts, piece) = pieces(send.len(), element, shared_piece(fold.core));
     let room = piece.min(send.len());
     let is_root = g.rank == root;
     let (result, other) = (if is_root { recv } else { s.scratch(room)? }, s.scratch(room)?);
-    for start in starts {
-        let own = send.part(start, piece);
-        let result = result.part(if is_root { start } else { 0 }, own.len());
-        let Some((me, own)) = fold.enter(s, v, (own, result), other) else { continue };
-        let shares = Shares { whole: result, core: fold.core, element };
-        halve(s, &fold, me, &shares, own, other);
-        shares.gather(s, &fold, me);
-    }
-    s.round();
-    s.rename(listed, |rank| (rank + root + 1) % g.size);
-    Ok(())
+    s.renamed(
+        |rank| (rank + root + 1) % g.size,
+        |s| {
+            for start in starts {
+                let own = send.part(start, piece);
+                let result = result.part(if is_root { start } else { 0 }, own.len());
+                let Some((me, own)) = fold.enter(s, v, (own, result), other) else { continue };
+                let shares = Shares { whole: result, core: fold.core, element };
+                halve(s, &fold, me, &shares, own, other);
+                shares.gather(s, &fold, me);
+            }
+            s.round();
+            Ok(())
+        },
+    )
 }
 
 pub(in crate::runtime::comm) fn allreduce(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     how: Algorithm,
     element: usize,
@@ -184,7 +188,7 @@ impl Fold {
     /// then: still in `own`, or folded in `result`.
     fn enter(
         &self,
-        s: &mut Schedule,
+        s: &mut impl Steps,
         g: Group,
         (own, result): (Region, Region),
         other: Region,
@@ -211,7 +215,7 @@ impl Fold {
     }
 
     /// The result for those that gave their part away.
-    fn leave(&self, s: &mut Schedule, g: Group, recv: Region) {
+    fn leave(&self, s: &mut impl Steps, g: Group, recv: Region) {
         if g.rank < 2 * self.extra {
             if g.rank % 2 == 0 {
                 s.recv(g.rank + 1, recv);
@@ -224,7 +228,7 @@ impl Fold {
 }
 
 /// Recursive doubling: the partners' parts are neighbours, the lower one is the left operand.
-fn doubling(s: &mut Schedule, g: Group, (send, recv): (Region, Region)) -> Result<()> {
+fn doubling(s: &mut impl Steps, g: Group, (send, recv): (Region, Region)) -> Result<()> {
     let other = s.scratch(send.len())?;
     let fold = Fold::new(g);
     if let Some((me, mut own)) = fold.enter(s, g, (send, recv), other) {
@@ -269,7 +273,7 @@ impl Shares {
     }
 
     /// From everybody's own share to all of them at everybody, by recursive doubling.
-    fn spread(&self, s: &mut Schedule, fold: &Fold, me: i32) {
+    fn spread(&self, s: &mut impl Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
             let partner = fold.real(me ^ width);
@@ -282,7 +286,7 @@ impl Shares {
     }
 
     /// From everybody's own share to all of them at the last, by a binomial tree.
-    fn gather(&self, s: &mut Schedule, fold: &Fold, me: i32) {
+    fn gather(&self, s: &mut impl Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
             let partner = fold.real(me ^ width);
@@ -301,7 +305,7 @@ impl Shares {
 
 /// Recursive halving: halves of halves are exchanged and folded until each rank has its share of the
 /// result. `own`: where our part lies now.
-fn halve(s: &mut Schedule, fold: &Fold, me: i32, shares: &Shares, own: Region, other: Region) {
+fn halve(s: &mut impl Steps, fold: &Fold, me: i32, shares: &Shares, own: Region, other: Region) {
     let result = shares.whole;
     let (mut first, mut width, mut own) = (0, fold.core, own);
     while width > 1 {
@@ -327,7 +331,7 @@ fn halve(s: &mut Schedule, fold: &Fold, me: i32, shares: &Shares, own: Region, o
 /// Rabenseifner: recursive halving, then the shares are collected the same way back. For operations
 /// that commute.
 fn halving_doubling(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     element: usize,
     (send, recv): (Region, Region),
@@ -345,7 +349,7 @@ fn halving_doubling(
 
 /// Each rank collects its share from everybody, folds it in the order of ranks, then the shares go
 /// round the ring.
-fn pairwise_ring(s: &mut Schedule, g: Group, element: usize, (send, recv): (Region, Region), room: Region) {
+fn pairwise_ring(s: &mut impl Steps, g: Group, element: usize, (send, recv): (Region, Region), room: Region) {
     let part = |whole: Region, rank: i32| share(whole, rank, g.size, element);
     collect(s, g, |rank| part(send, rank), part(recv, g.rank), room);
     ring(s, g, part(recv, g.rank), |rank| part(recv, rank));
@@ -353,7 +357,7 @@ fn pairwise_ring(s: &mut Schedule, g: Group, element: usize, (send, recv): (Regi
 
 /// Folds everybody's blocks; rank r gets block r, whose length `recv` says.
 pub(in crate::runtime::comm) fn reduce_scatter(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     g: Group,
     blocks: &[Region],
     recv: Region,
@@ -370,7 +374,7 @@ const COLLECTED: usize = 3;
 /// Everybody's part for this rank, folded into `result`. `result` may be part of what is sent. Parts are
 /// folded as they come: those of the ranks below onto our own from there down, those of the ranks above
 /// from the last down.
-fn collect(s: &mut Schedule, g: Group, sent: impl Fn(i32) -> Region, result: Region, room: Region) {
+fn collect(s: &mut impl Steps, g: Group, sent: impl Fn(i32) -> Region, result: Region, room: Region) {
     let part = |index: usize| room.part(index * result.len(), result.len());
     let is_free = !(0..g.size).any(|rank| sent(rank).overlaps(result));
     let lower = if is_free { result } else { part(0) };

@@ -2,18 +2,23 @@
 
 use super::Group;
 use crate::error::Result;
-use crate::runtime::comm::schedule::Schedule;
+use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
 /// Everything up to and with this rank.
-pub(in crate::runtime::comm) fn scan(s: &mut Schedule, g: Group, send: Region, recv: Region) -> Result<()> {
+pub(in crate::runtime::comm) fn scan(s: &mut impl Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     s.copy(recv, send);
     s.round();
     prefix(s, g, 0, recv)
 }
 
 /// Everything before this rank; rank 0's result stays as it is.
-pub(in crate::runtime::comm) fn exscan(s: &mut Schedule, g: Group, send: Region, recv: Region) -> Result<()> {
+pub(in crate::runtime::comm) fn exscan(
+    s: &mut impl Steps,
+    g: Group,
+    send: Region,
+    recv: Region,
+) -> Result<()> {
     // In place the neighbour's part would overwrite what has to be sent.
     let own = s.scratch(send.len())?;
     s.copy(own, send);
@@ -30,7 +35,7 @@ pub(in crate::runtime::comm) fn exscan(s: &mut Schedule, g: Group, send: Region,
 
 /// Recursive doubling over the ranks from `first` on: after the round of distance d, `total` covers
 /// the last 2·d of them up to this one.
-fn prefix(s: &mut Schedule, g: Group, first: i32, total: Region) -> Result<()> {
+fn prefix(s: &mut impl Steps, g: Group, first: i32, total: Region) -> Result<()> {
     let other = s.scratch(total.len())?;
     let mut distance = 1;
     while distance < g.size - first {

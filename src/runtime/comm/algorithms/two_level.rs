@@ -7,7 +7,7 @@ use super::levels::Levels;
 use super::{Folding, Group, allgatherv, gatherv, scatterv};
 use crate::error::Result;
 use crate::runtime::comm::recorder::Kind;
-use crate::runtime::comm::schedule::Schedule;
+use crate::runtime::comm::steps::Steps;
 use crate::sys::buf::Region;
 
 /// The algorithm for a part.
@@ -15,15 +15,15 @@ fn how(kind: Kind, g: Group, bytes: usize, commutes: bool) -> Algorithm {
     choose(kind, g.size, bytes, commutes, Allowed::default())
 }
 
-fn bcast_inside(s: &mut Schedule, l: &Levels, root: i32, data: Region) -> Result<()> {
+fn bcast_inside(s: &mut impl Steps, l: &Levels, root: i32, data: Region) -> Result<()> {
     l.inside(s, |s, g| {
         super::bcast(s, g, how(Kind::Bcast, g, data.len(), true), l.leader(root), data);
         Ok(())
     })
 }
 
-pub(in crate::runtime::comm) fn barrier(s: &mut Schedule, l: &Levels) -> Result<()> {
-    let all = |s: &mut Schedule, g: Group| {
+pub(in crate::runtime::comm) fn barrier<S: Steps>(s: &mut S, l: &Levels) -> Result<()> {
+    let all = |s: &mut S, g: Group| {
         super::barrier(s, g);
         Ok(())
     };
@@ -32,7 +32,7 @@ pub(in crate::runtime::comm) fn barrier(s: &mut Schedule, l: &Levels) -> Result<
     bcast_inside(s, l, 0, Region::EMPTY)
 }
 
-pub(in crate::runtime::comm) fn bcast(s: &mut Schedule, l: &Levels, root: i32, data: Region) -> Result<()> {
+pub(in crate::runtime::comm) fn bcast(s: &mut impl Steps, l: &Levels, root: i32, data: Region) -> Result<()> {
     l.between(s, root, |s, g| {
         super::bcast(s, g, how(Kind::Bcast, g, data.len(), true), l.node_of(root), data);
         Ok(())
@@ -40,13 +40,13 @@ pub(in crate::runtime::comm) fn bcast(s: &mut Schedule, l: &Levels, root: i32, d
     bcast_inside(s, l, root, data)
 }
 
-fn reduce_part(s: &mut Schedule, g: Group, root: i32, by: Folding, data: (Region, Region)) -> Result<()> {
+fn reduce_part(s: &mut impl Steps, g: Group, root: i32, by: Folding, data: (Region, Region)) -> Result<()> {
     super::reduce(s, g, how(Kind::Reduce, g, data.0.len(), by.commutes), root, by, data)
 }
 
 /// In the order of ranks only if each node's ranks are consecutive.
 pub(in crate::runtime::comm) fn reduce(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     l: &Levels,
     g: Group,
     root: i32,
@@ -64,7 +64,7 @@ pub(in crate::runtime::comm) fn reduce(
 
 /// In the order of ranks only if each node's ranks are consecutive.
 pub(in crate::runtime::comm) fn allreduce(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     l: &Levels,
     by: Folding,
     (send, recv): (Region, Region),
@@ -83,7 +83,7 @@ fn of_node(l: &Levels, all: Region, node: i32, len: usize) -> Region {
 }
 
 /// Copies each rank's block from where it lies node by node to where it lies by rank.
-fn sort(s: &mut Schedule, l: &Levels, len: usize, by_node: Region, by_rank: Region) {
+fn sort(s: &mut impl Steps, l: &Levels, len: usize, by_node: Region, by_rank: Region) {
     for (place, rank) in (0..).zip(l.by_node()) {
         s.copy(super::block(by_rank, rank, len), super::block(by_node, place, len));
     }
@@ -91,7 +91,7 @@ fn sort(s: &mut Schedule, l: &Levels, len: usize, by_node: Region, by_rank: Regi
 }
 
 pub(in crate::runtime::comm) fn allgather(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     l: &Levels,
     (send, recv): (Region, Region),
 ) -> Result<()> {
@@ -115,7 +115,7 @@ pub(in crate::runtime::comm) fn allgather(
 
 /// Where a node's leader has the blocks of its node, and the root those of all, node by node.
 fn places(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     l: &Levels,
     g: Group,
     root: i32,
@@ -136,7 +136,7 @@ fn places(
 }
 
 pub(in crate::runtime::comm) fn gather(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     l: &Levels,
     g: Group,
     root: i32,
@@ -156,7 +156,7 @@ pub(in crate::runtime::comm) fn gather(
 }
 
 pub(in crate::runtime::comm) fn scatter(
-    s: &mut Schedule,
+    s: &mut impl Steps,
     l: &Levels,
     g: Group,
     root: i32,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM};
+use crate::runtime::comm::schedule::Schedule;
 use crate::runtime::comm::schedule::simulation::simulate;
 use crate::runtime::comm::types::{Reduction, reduction};
 use crate::sys::buf::Scratch;

@@ -1,0 +1,176 @@
+//! Tables and JSON of a model.
+
+use super::wanted::{Kind, Model};
+use super::{Row, plot};
+use crate::out::{Outcome, say};
+use crate::table::digits;
+use dtl::runtime::comm::plan::STEP_BYTES;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+
+/// What the columns say.
+const LEGEND: &str = "\
+messages, bytes: of all ranks together; most: of the rank that sends or receives most of them. steps: the longest \
+chain of messages of which each waits for the one before. time: LogGP, all ranks beginning at once; copies and sums \
+cost nothing. partners: most ranks that a rank sends to or receives from. Memory of a rank, in bytes: comm, the \
+communicator and its transport before anything is sent; links, what the transport makes for the partners; list, the \
+steps while the collective runs; scratch, the memory that they work in.
+~ before messages and bytes: told from some ranks, before steps and time: from ranks whose partners are taken to be as \
+far as they are; else all ranks were gone through.";
+
+/// A number as people read it: 1 234 567 as 1.235e6 from a million million on.
+fn number(value: u128) -> String {
+    if value < 1_000_000_000_000 { value.to_string() } else { format!("{:.3e}", value as f64) }
+}
+
+/// Nanoseconds.
+pub(crate) fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e6 => format!("{} us", digits(ns / 1e3)),
+        ns if ns < 1e9 => format!("{} ms", digits(ns / 1e6)),
+        ns => format!("{} s", digits(ns / 1e9)),
+    }
+}
+
+/// The network in words.
+fn head(wanted: &Model) -> String {
+    let mut text = format!("LogGP: {}", wanted.network().text());
+    if let Some(each) = wanted.nodes {
+        let _ = write!(text, "; {each} ranks on each node, within it {}", wanted.within().text());
+    }
+    let kind = match wanted.kind {
+        Kind::Mpi => "mpi (with a time limit; what MPI itself keeps is not counted)",
+        Kind::Shm => "shm (links with their rings, shared memory)",
+    };
+    let _ = write!(text, "\nMemory of kind {kind}, {STEP_BYTES} bytes for a step");
+    text
+}
+
+const COLUMNS: [&str; 14] = [
+    "op",
+    "ranks",
+    "bytes",
+    "algorithm",
+    "messages",
+    "most",
+    "bytes in all",
+    "most",
+    "steps",
+    "time",
+    "partners",
+    "comm",
+    "links",
+    "list + scratch",
+];
+
+fn cells(row: &Row) -> [String; 14] {
+    let (counts, times, memory) = (&row.counts, &row.times, &row.memory);
+    let sure = |is_exact: bool, text: String| if is_exact { text } else { format!("~{text}") };
+    [
+        row.op.to_owned(),
+        row.ranks.to_string(),
+        row.bytes.to_string(),
+        row.algorithm.to_owned(),
+        sure(counts.is_exact, number(counts.messages)),
+        counts.most_messages.to_string(),
+        sure(counts.is_exact, number(counts.bytes)),
+        number(counts.most_bytes.into()),
+        sure(times.is_exact, times.steps.to_string()),
+        sure(times.is_exact, time(times.ns)),
+        counts.most_partners.to_string(),
+        number(memory.comm.into()),
+        number(memory.partners.into()),
+        format!("{} + {}", number(memory.list.into()), number(memory.scratch.into())),
+    ]
+}
+
+/// For people.
+pub(crate) fn text(wanted: &Model, rows: &[Row]) -> String {
+    let rows: Vec<[String; 14]> = rows.iter().map(cells).collect();
+    let width = |at: usize| {
+        let cells = rows.iter().map(|row| row[at].chars().count());
+        cells.chain([COLUMNS[at].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
+    let line = |cells: &[String]| {
+        let cells = cells.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
+            0 | 3 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let mut text = format!("{}\n\n{}\n", head(wanted), line(&COLUMNS.map(str::to_owned)));
+    rows.iter().for_each(|row| text += &(line(row) + "\n"));
+    text + "\n" + LEGEND + "\n"
+}
+
+/// For programs. What is more than 64 bits hold is a floating-point number.
+pub(crate) fn json(wanted: &Model, rows: &[Row]) -> Value {
+    let large = |value: u128| u64::try_from(value).map_or_else(|_| json!(value as f64), |value| json!(value));
+    let network = |network: super::wanted::Network| {
+        json!({
+            "latency_ns": network.latency, "overhead_ns": network.overhead, "gap_ns": network.gap,
+            "gap_per_byte_ns": network.per_byte,
+        })
+    };
+    let row = |row: &Row| {
+        let (counts, memory) = (&row.counts, &row.memory);
+        json!({
+            "op": row.op, "ranks": row.ranks, "bytes": row.bytes, "algorithm": row.algorithm,
+            "messages": { "total": large(counts.messages), "most": counts.most_messages },
+            "message_bytes": { "total": large(counts.bytes), "most": counts.most_bytes },
+            "partners": counts.most_partners, "counts_are_exact": counts.is_exact,
+            "steps": row.times.steps, "time_ns": row.times.ns, "time_is_exact": row.times.is_exact,
+            "memory_bytes": {
+                "comm": memory.comm, "links": memory.partners, "list": memory.list, "scratch": memory.scratch,
+            },
+        })
+    };
+    json!({
+        "measured": Value::Null, "modelled": "collectives", "version": env!("CARGO_PKG_VERSION"),
+        "network": network(wanted.network()), "within_node": network(wanted.within()), "per_node": wanted.nodes,
+        "root": wanted.root, "element": wanted.element, "commutes": !wanted.ordered,
+        "rows": rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+/// Plots and tables into a folder.
+pub(crate) fn write(folder: &Path, wanted: &Model, rows: &[Row]) -> Outcome {
+    let put = |name: &str, text: &str| {
+        let file = folder.join(name);
+        std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    let pictures = plot::pictures(rows);
+    for picture in &pictures {
+        let drawn = picture.draw().map_err(|error| format!("{}: {error}", picture.file))?;
+        put(&picture.file, &drawn)?;
+    }
+    put("tables.md", &page(wanted, rows))?;
+    say!("{}: {} row(s), {} plot(s)", folder.join("tables.md").display(), rows.len(), pictures.len());
+    Ok(())
+}
+
+/// Of so many rows of a table on the page one is shown, and the last: plots have them all.
+const SHOWN: usize = 4;
+
+fn page(wanted: &Model, rows: &[Row]) -> String {
+    let mut text =
+        format!("# Collectives by number of ranks\n\nMade by `dtl-bench model`. {}.\n\n", head(wanted));
+    text += &LEGEND.replace('\n', "\n\n");
+    let (mut title, mut first) = (None, 0);
+    for (at, row) in rows.iter().enumerate() {
+        let is_last = rows.get(at + 1).is_none_or(|next| next.ranks < row.ranks);
+        if title != Some((row.op, row.bytes)) {
+            (title, first) = (Some((row.op, row.bytes)), at);
+            let _ = write!(text, "\n\n## {}, {} bytes\n\n| ranks | ", row.op, row.bytes);
+            text += &(COLUMNS[3..].join(" | ") + " |\n" + &"|---".repeat(COLUMNS.len() - 2) + "|\n");
+        }
+        if (at - first) % SHOWN != 0 && !is_last {
+            continue;
+        }
+        let cells = cells(row);
+        let _ = writeln!(text, "| {} | {} |", cells[1], cells[3..].join(" | "));
+    }
+    text
+}
