@@ -51,7 +51,7 @@ impl<'a> SharedLock<'a> {
     /// Takes it for this rank alone, if nobody has it.
     #[must_use]
     pub fn try_exclusive(&self, rank: usize) -> bool {
-        let taken = self.state.compare_exchange(0, name(rank) << WRITER, AcqRel, Acquire).is_ok();
+        let taken = self.state.compare_exchange(0, name(rank) << WRITER, Acquire, Relaxed).is_ok();
         if taken {
             self.forget_wish(rank);
         }
@@ -82,7 +82,7 @@ impl<'a> SharedLock<'a> {
         // First the bit: see the file's text.
         bits.fetch_or(1 << (rank % 64), Relaxed);
         let count = |state: u64| if state >> WRITER == 0 { Some(state + 1) } else { None };
-        let taken = self.state.fetch_update(AcqRel, Acquire, count).is_ok();
+        let taken = self.state.fetch_update(AcqRel, Relaxed, count).is_ok();
         if taken && wish != 0 {
             let _ = self.wish.compare_exchange(wish, 0, Relaxed, Relaxed);
         }
