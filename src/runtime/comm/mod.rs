@@ -5,6 +5,7 @@
 //! `wait` waits for it.
 //! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list, `flat` those of
 //! a few bytes between ranks that share memory.
+//! `window` is memory that other ranks read and change.
 //! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
 //! call waits.
 
@@ -31,6 +32,7 @@ pub mod run;
 mod schedule;
 pub mod types;
 pub mod wait;
+pub mod window;
 
 use super::backend::{Done, Selector};
 use crate::abi::comm::*;
