@@ -1,4 +1,5 @@
-//! Locks in memory that processes share, which say who has them: so that who waits can see that a holder has died.
+//! Locks in memory that processes share, which say who has them: so that who waits can see that a holder has died, and
+//! take over.
 //! Nothing here waits; how, and what becomes of a failure, is for who asks (`runtime::comm::window`).
 //!
 //! **Shared or exclusive.** One word has the rank that writes and the number of those that share. Who wants to share
@@ -10,6 +11,10 @@
 //! **Wishes.** One that waits to write leaves its name; others that come to share then give it a while, so that they
 //! cannot keep it out for ever by turns. It is no promise: who has waited its while shares all the same and takes the name
 //! away. So what a dead rank wished for costs little, and no ring of ranks can wait for each other by it.
+//!
+//! **The dead.** Of a dead writer the word has the name. If it has a count, whoever looks then at the bits finds those of all
+//! that are counted; if none of them lives, and the word is still the same, nobody else has come. Either way one of those that
+//! wait replaces the word.
 //!
 //! Zeroed memory is free locks.
 
@@ -116,6 +121,33 @@ impl<'a> SharedLock<'a> {
         self.leave_line(rank);
     }
 
+    /// Takes it from ranks that have died, if they are all that have it. Call after the attempts that failed.
+    #[must_use]
+    pub fn take_over(&self, rank: usize, exclusive: bool, is_dead: impl Fn(usize) -> bool) -> bool {
+        let state = self.state.load(Acquire);
+        let is_theirs = match (state >> WRITER) as usize {
+            0 => exclusive && state != 0 && self.sharers().all(is_dead),
+            writer => is_dead(writer - 1),
+        };
+        if !is_theirs {
+            return false;
+        }
+        if let Some(bits) = self.bits.get(rank / 64).filter(|_| !exclusive) {
+            bits.fetch_or(1 << (rank % 64), Relaxed);
+        }
+        let after = if exclusive { name(rank) << WRITER } else { 1 };
+        self.state.compare_exchange(state, after, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Those that share it, or are about to.
+    fn sharers(&self) -> impl Iterator<Item = usize> {
+        let of_word = |(index, word): (usize, &AtomicU64)| {
+            let bits = word.load(Relaxed);
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| 64 * index + bit)
+        };
+        self.bits.iter().enumerate().flat_map(of_word)
+    }
+
     /// Whether it may be this rank that one waits for which wants to share it, or to have it alone. Ask when it was found taken.
     #[must_use]
     pub fn is_in_the_way(&self, rank: usize, exclusive: bool) -> bool {
@@ -141,6 +173,14 @@ impl<'a> NamedLock<'a> {
     #[must_use]
     pub fn try_take(&self, rank: usize) -> bool {
         self.0.compare_exchange(0, name(rank), Acquire, Relaxed).is_ok()
+    }
+
+    /// Takes it from a rank that has died.
+    #[must_use]
+    pub fn take_over(&self, rank: usize, is_dead: impl Fn(usize) -> bool) -> bool {
+        let holder = self.holder().filter(|holder| is_dead(*holder));
+        holder
+            .is_some_and(|holder| self.0.compare_exchange(name(holder), name(rank), Acquire, Relaxed).is_ok())
     }
 
     /// Ends what `try_take` began.
@@ -201,6 +241,26 @@ mod tests {
         assert!(lock.try_exclusive(1), "its wish has come true");
         lock.leave_exclusive();
         assert!(lock.try_shared(0, true));
+    }
+
+    #[test]
+    fn locks_of_the_dead_are_taken_over() {
+        let words = fresh(100);
+        let lock = SharedLock::new(&words).expect("words");
+        let dead = |rank: usize| rank >= 90;
+        assert!(!lock.take_over(0, true, dead), "nobody has it");
+        assert!(lock.try_exclusive(90) && !lock.try_shared(1, true));
+        assert!(!lock.take_over(1, false, |_| false), "it lives");
+        assert!(lock.take_over(1, false, dead) && lock.is_in_the_way(1, true));
+        assert!(lock.try_shared(91, true) && !lock.take_over(0, true, dead), "1 lives");
+        lock.leave(1);
+        assert!(lock.take_over(0, true, dead) && !lock.take_over(2, true, dead));
+        lock.leave(0);
+        assert!(lock.try_exclusive(2), "nothing of the dead is left");
+        let word = AtomicU64::new(0);
+        let lock = NamedLock::new(&word);
+        assert!(!lock.take_over(1, dead) && lock.try_take(95) && !lock.take_over(1, |_| false));
+        assert!(lock.take_over(1, dead) && lock.holder() == Some(1) && !lock.take_over(2, dead));
     }
 
     #[test]

@@ -63,6 +63,12 @@ impl Parts {
         Parts { segment: Arc::new(segment), rank, opener }
     }
 
+    /// Whether no rank has left or died so far, as far as anybody has noticed.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.segment.changes() == 0
+    }
+
     /// Makes one of this rank.
     pub(super) fn offer(&self, bytes: usize) -> Result<Box<dyn backend::Part>> {
         let place = room(bytes).and_then(|room| Some((self.segment.reserve_part(room)?, room)));

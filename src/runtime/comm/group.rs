@@ -13,7 +13,7 @@ use crate::sys::machine;
 use std::sync::Arc;
 
 /// Everybody's few words, in the order of ranks.
-fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
+pub(super) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
     let all = Scratch::new(size_of_val(mine) * comm.size as usize);
     let (Some(mine), Some(all)) = (Scratch::of_words(mine), all) else {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");

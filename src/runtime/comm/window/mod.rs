@@ -2,13 +2,15 @@
 //!
 //! Here: making one, its end, who has which part. `access` checks operations on targets and hands them to the window's
 //! `way`; `sync` has fences, locks and flushes; `epoch` what may be called when; `progress` serves what others ask of
-//! this process. The ways: `active`.
+//! this process. The ways: `direct` where ranks share memory,
+//! else `active`.
 //!
 //! A window has a communicator of its own (`group::private`), so its messages meet nobody else's, and it lives on when
 //! the one that it was made of is destroyed.
 
 pub mod access;
 mod active;
+mod direct;
 mod epoch;
 pub(super) mod progress;
 pub mod sync;
@@ -20,12 +22,13 @@ use crate::abi::handle::dtl_win_t;
 use crate::abi::status::*;
 use crate::abi::window::dtl_win_info_t;
 use crate::error::{self, Error, Result, fail};
-use crate::runtime::{copy_text, invalid_handle};
+use crate::runtime::{backend, copy_text, explain, invalid_handle};
 use crate::sys::buf::{Addr, Region, Scratch};
 use crate::sys::epoch as inside_out;
 use crate::sys::epoch::Guard;
 use crate::sys::slab::{Held, Table};
 use active::Active;
+use direct::Direct;
 use epoch::Epochs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, OnceLock};
@@ -60,28 +63,66 @@ pub struct Window {
 
 /// This rank's part of a window to be made.
 pub struct Offer {
-    memory: Region,
+    memory: backend::Offer,
     disp_unit: u64,
-    allocated: Option<Scratch>,
 }
 
 impl Offer {
     /// The caller's memory, which stays valid until the window's end.
     pub fn of(memory: Region, disp_unit: u64) -> Result<Offer> {
         check_unit(disp_unit)?;
-        Ok(Offer { memory, disp_unit, allocated: None })
+        Ok(Offer { memory: backend::Offer::Own(memory), disp_unit })
     }
 
     /// Zeroed memory that goes with the window.
     pub fn allocate(size: u64, disp_unit: u64) -> Result<Offer> {
         check_unit(disp_unit)?;
-        let scratch =
-            usize::try_from(size).ok().filter(|size| *size <= isize::MAX as usize).and_then(Scratch::new);
-        let Some(scratch) = scratch else {
-            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes for this rank's part of the window");
-        };
-        let memory = if size == 0 { Region::EMPTY } else { scratch.region() };
-        Ok(Offer { memory, disp_unit, allocated: Some(scratch) })
+        match usize::try_from(size).ok().filter(|size| *size <= isize::MAX as usize) {
+            Some(size) => Ok(Offer { memory: backend::Offer::Fresh(size), disp_unit }),
+            None => Err(no_memory(size)),
+        }
+    }
+}
+
+#[cold]
+fn no_memory(size: impl std::fmt::Display) -> Error {
+    let text = format!(
+        "no {size} bytes for this rank's part of the window; free memory or raise the limit (ulimit, cgroup)"
+    );
+    Error::new(DTL_ERROR_OUT_OF_MEMORY, text)
+}
+
+/// An offer that there is memory for.
+struct Own {
+    memory: Region,
+    disp_unit: u64,
+    /// What the ranks of this node can use by themselves.
+    part: Option<Box<dyn backend::Part>>,
+    allocated: Option<Scratch>,
+}
+
+impl Own {
+    fn of(comm: &Comm, Offer { memory, disp_unit }: Offer) -> Result<Own> {
+        let can_share = direct::has_room(comm.size.unsigned_abs() as usize);
+        if let Some(part) = can_share.then(|| comm.link.transport.offer_part(memory)).flatten().transpose()? {
+            let memory = if part.region().is_empty() { Region::EMPTY } else { part.region() };
+            return Ok(Own { memory, disp_unit, part: Some(part), allocated: None });
+        }
+        match memory {
+            backend::Offer::Own(memory) => Ok(Own { memory, disp_unit, part: None, allocated: None }),
+            backend::Offer::Fresh(0) => {
+                Ok(Own { memory: Region::EMPTY, disp_unit, part: None, allocated: None })
+            }
+            backend::Offer::Fresh(size) => {
+                let Some(scratch) = Scratch::new(size) else { return Err(no_memory(size)) };
+                Ok(Own { memory: scratch.region(), disp_unit, part: None, allocated: Some(scratch) })
+            }
+        }
+    }
+
+    /// Where the others find it; zeros: nowhere.
+    fn key(&self) -> backend::PartKey {
+        self.part.as_ref().map_or([0; 2], |part| part.key())
     }
 }
 
@@ -105,9 +146,11 @@ fn process_mark() -> u64 {
 
 /// Makes a window of what each rank offers. All ranks call it; if one has nothing to offer (its error), it fails on all.
 pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
+    let offer = offer.and_then(|offer| Own::of(comm, offer));
     let status = offer.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
     let (size, unit) = offer.as_ref().map_or((0, 0), |offer| (offer.memory.len() as u64, offer.disp_unit));
-    let says = [status as u32 as u64, size, unit, process_mark()];
+    let [place, check] = offer.as_ref().map_or([0; 2], Own::key);
+    let says = [status as u32 as u64, size, unit, process_mark(), place, check];
     let (own, said) = group::private(comm, Kind::WinCreate, says)?;
     match build(&own, offer, &said) {
         Ok(window) => Ok(window),
@@ -118,20 +161,15 @@ pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
     }
 }
 
-fn build(own: &Arc<Comm>, offer: Result<Offer>, said: &[[u64; 4]]) -> Result<(dtl_win_t, Addr)> {
-    let Offer { memory, disp_unit: _, allocated } = offer?;
-    for (rank, [status, ..]) in said.iter().enumerate() {
-        let status = *status as u32 as i32;
-        if status != DTL_SUCCESS {
-            let name = error::status_name(status).to_string_lossy();
-            let text =
-                format!("rank {rank} could not make its part of the window ({name}), so no rank has one");
-            return Err(Error::new(status, text));
-        }
-    }
+type Said = [u64; 6];
+
+fn build(own: &Arc<Comm>, offer: Result<Own>, said: &[Said]) -> Result<(dtl_win_t, Addr)> {
+    let Own { memory, disp_unit: _, part, allocated } = offer?;
+    check_all("make its part of the window", said.iter().map(|[status, ..]| *status))?;
     let parts: Vec<Part> =
-        said.iter().map(|&[_, size, disp_unit, process]| Part { size, disp_unit, process }).collect();
-    let way = choose(own, memory, &parts)?;
+        said.iter().map(|&[_, size, disp_unit, process, ..]| Part { size, disp_unit, process }).collect();
+    let keys: Vec<_> = said.iter().map(|&[.., place, check]| [place, check]).collect();
+    let way = choose(own, (memory, part), &parts, &keys)?;
     let epochs = Epochs::new(parts.len());
     let needs_thread = way.needs_thread();
     let served = Arc::clone(&way);
@@ -146,11 +184,46 @@ fn build(own: &Arc<Comm>, offer: Result<Offer>, said: &[[u64; 4]]) -> Result<(dt
     Ok((dtl_win_t { id }, memory.addr()))
 }
 
+/// By rank, the status with which each did something: the first failure is that of all.
+fn check_all(what: &str, said: impl Iterator<Item = u64>) -> Result<()> {
+    for (rank, status) in said.enumerate() {
+        let status = status as u32 as i32;
+        if status != DTL_SUCCESS {
+            let name = error::status_name(status).to_string_lossy();
+            return Err(Error::new(
+                status,
+                format!("rank {rank} could not {what} ({name}), so no rank has one"),
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// How operations reach the targets: decided from what is equal on all ranks.
-fn choose(own: &Arc<Comm>, memory: Region, parts: &[Part]) -> Result<Arc<dyn Way>> {
-    let is_one_process =
-        parts.iter().all(|part| parts.first().is_some_and(|first| part.process == first.process));
-    Ok(Arc::new(Active::new(Arc::clone(own), memory, is_one_process)?))
+fn choose(
+    own: &Arc<Comm>,
+    (memory, part): (Region, Option<Box<dyn backend::Part>>),
+    parts: &[Part],
+    keys: &[backend::PartKey],
+) -> Result<Arc<dyn Way>> {
+    let way: Arc<dyn Way> = match part {
+        Some(part) if keys.iter().all(|key| *key != [0; 2]) => {
+            let direct = Direct::new(Arc::clone(own), part, keys);
+            let status = direct.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
+            // A rank may have no room for the others' memory: then no rank goes on.
+            let all = group::allgather_words(own, Kind::WinCreate, &[status as u32 as u64])?;
+            let direct = direct?;
+            check_all("reach all parts of the window", all.into_iter())?;
+            Arc::new(direct)
+        }
+        _ => {
+            let is_one_process =
+                parts.iter().all(|part| parts.first().is_some_and(|first| part.process == first.process));
+            Arc::new(Active::new(Arc::clone(own), memory, is_one_process)?)
+        }
+    };
+    explain::chose("window", way.describe());
+    Ok(way)
 }
 
 /// A handle's window for a call that may wait.

@@ -14,6 +14,7 @@ pub const ALL: &[Model] = &[
     ("shared lock: two that write", two_write),
     ("shared lock: two that share, and then one writes", two_share),
     ("shared lock: who finds it taken finds who has it", holder_is_found),
+    ("shared lock: two that take it from a dead rank", taken_over),
     ("named lock: two that take it", named),
     ("element: two change it, and what each wrote before", two_change),
 ];
@@ -117,6 +118,20 @@ fn holder_is_found() {
         assert!(lock.is_in_the_way(1, true), "it is taken by nobody");
     }
     other.join().unwrap();
+}
+
+/// Rank 0 has died, sharing: one writes after it and one shares, or the reverse.
+fn taken_over() {
+    let guarded = Guarded::new();
+    assert!(guarded.lock().try_shared(0, true));
+    let other = beside(&guarded, |guarded| guarded.read_if_free(1));
+    let written = guarded.lock().take_over(2, true, |rank| rank == 0);
+    if written {
+        guarded.write(0);
+        guarded.lock().leave_exclusive();
+    }
+    assert!(other.join().unwrap() + u64::from(written) > 0, "one of them comes first");
+    assert_eq!(guarded.read(0), u64::from(written));
 }
 
 fn named() {
