@@ -2987,9 +2987,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 /// The window has a communicator of its own within: `comm` may be destroyed while it lives, and its messages meet
 /// nobody else's. `comm`'s time limit counts for every call on the window that waits.
 ///
-/// Unless all ranks are threads of one process, a thread of the library serves the other ranks while no call does,
-/// from the first window to the last one's end. Over an MPI below MPI_THREAD_SERIALIZED it may not: then
-/// a rank serves only within calls of this library.
+/// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of one node (kind "shm")
+/// that of dtl_win_allocate. dtl_win_info tells. Else a rank serves the others in its calls of this library, and
+/// a thread of the library does while there is none, from the first such window to the last one's end. Over an MPI below
+/// MPI_THREAD_SERIALIZED it may not: then a rank serves only within calls of this library.
 ///
 /// @param comm        any kind.
 /// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0.
@@ -3003,7 +3004,7 @@ DTL_NODISCARD dtl_status_t dtl_win_create(dtl_comm_t comm, void *base, uint64_t 
     uint64_t disp_unit, dtl_win_t *out_win);
 
 /// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by dtl_win_destroy.
-/// Prefer it where you can: it leaves the library free to choose memory that others reach without this rank's help.
+/// Prefer it where you can: on one node it is memory that others reach without this rank's help, in nanoseconds.
 ///
 /// @param out_base  its first byte; not to be freed. NULL for 0 bytes.
 /// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
@@ -3036,8 +3037,9 @@ DTL_NODISCARD dtl_status_t dtl_win_info(dtl_win_t win, int32_t rank, dtl_win_inf
 /// Threads: one at a time for each window, as all calls that open or end epochs. Equivalent: MPI_Win_fence(0, win).
 DTL_NODISCARD dtl_status_t dtl_win_fence(dtl_win_t win);
 
-/// Opens an epoch to one target, which need not call anything. Waits until the lock is granted; who asks first gets it
-/// first. Several targets may be locked at the same time. A lock of a rank that dies becomes free.
+/// Opens an epoch to one target, which need not call anything. Waits until the lock is granted: first come, first served,
+/// or, where ranks reach the memory by themselves, nearly so: nobody is kept out by the others' turns. Several targets may be
+/// locked at the same time. A lock of a rank that dies becomes free.
 ///
 /// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: nobody else has a lock of the target meanwhile.
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).

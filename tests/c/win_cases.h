@@ -331,7 +331,59 @@ static inline void case_types(side_t s) {
     CHECK_OK(dtl_win_destroy(win));
 }
 
+/* The same in memory that the library allocates, which some kinds reach without messages: counters at even and odd
+ * places, elements of 16 bytes, increments under a lock and by compare_and_swap. Nothing is lost. */
+static inline void case_allocated(side_t s) {
+    enum { EACH = 100, COUNTER = 8, COMPLEX = 16, ODD = 41, ODD_SUM = 67, LOCKED = 128, SWAPPED = 141 };
+    const int target = s.ranks - 1, all = EACH * s.ranks;
+    const int64_t one = 1;
+    const double half = 0.5, complex[2] = {1, -2};
+    char *seen = (char *)calloc((size_t)all, 2);
+    unsigned char *base = NULL;
+    int64_t got, value, i;
+    int32_t held, next, found;
+    double sums[2], sum;
+    dtl_win_t win;
+    CHECK(seen != NULL);
+    CHECK_OK(dtl_win_allocate(s.comm, 160, 1, (void **)&base, &win));
+    for (i = 0; i < EACH; i++) {
+        CHECK_OK(dtl_win_lock(win, DTL_LOCK_SHARED, target));
+        CHECK_OK(dtl_win_fetch_op(win, &one, &got, DTL_DTYPE_INT64, target, COUNTER, DTL_OP_SUM));
+        CHECK_OK(dtl_win_fetch_op(win, &one, &value, DTL_DTYPE_UINT64, target, ODD, DTL_OP_SUM));
+        CHECK_OK(dtl_win_accumulate(win, complex, 1, DTL_DTYPE_COMPLEX128, target, COMPLEX, DTL_OP_SUM));
+        CHECK_OK(dtl_win_accumulate(win, &half, 1, DTL_DTYPE_FLOAT64, target, ODD_SUM, DTL_OP_SUM));
+        CHECK_OK(dtl_win_flush_local(win, target));
+        CHECK(got >= 0 && got < all && seen[got] == 0 && value >= 0 && value < all && seen[all + value] == 0);
+        seen[got] = seen[all + value] = 1;
+        for (held = 0;; held = found) {
+            next = held + 1;
+            CHECK_OK(dtl_win_compare_and_swap(win, &next, &held, &found, DTL_DTYPE_INT32, target, SWAPPED));
+            CHECK_OK(dtl_win_flush(win, target));
+            if (found == held) break;
+        }
+        CHECK_OK(dtl_win_unlock(win, target));
+        CHECK_OK(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, target));
+        CHECK_OK(dtl_win_get(win, &value, 1, DTL_DTYPE_INT64, target, LOCKED));
+        CHECK_OK(dtl_win_flush_local(win, target));
+        value++;
+        CHECK_OK(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, target, LOCKED));
+        CHECK_OK(dtl_win_unlock(win, target));
+    }
+    CHECK_OK(dtl_comm_allreduce(s.comm, DTL_IN_PLACE, seen, (uint64_t)all * 2, DTL_DTYPE_UINT8, DTL_OP_SUM));
+    for (i = 0; i < all * 2; i++) CHECK(seen[i] == 1);
+    CHECK_OK(dtl_win_fence(win));
+    memcpy(sums, base + COMPLEX, sizeof sums);
+    memcpy(&sum, base + ODD_SUM, sizeof sum);
+    memcpy(&value, base + LOCKED, sizeof value);
+    memcpy(&found, base + SWAPPED, sizeof found);
+    i = s.me == target ? all : 0;
+    CHECK(sums[0] == (double)i && sums[1] == -2.0 * (double)i && sum == 0.5 * (double)i && value == i && found == i);
+    CHECK_OK(dtl_win_destroy(win));
+    free(seen);
+}
+
 static inline void all_cases(side_t s) {
+    case_allocated(s);
     case_fence(s);
     case_sizes(s);
     case_counters(s);
