@@ -50,8 +50,8 @@ pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple
 /// A communicator's view of the sheets of one place, one sheet for each rank of the transport.
 pub(super) struct Board {
     sheets: Span,
-    /// The transport's ranks, in the communicator's order.
-    ranks: Vec<usize>,
+    /// The transport's ranks, in the communicator's order: there are few (`MOST_RANKS`).
+    ranks: Box<[u8]>,
     own: usize,
     context: u32,
     /// All ranks have done with the numbers up to this one.
@@ -69,7 +69,7 @@ fn user(sheets: &Span, rank: usize) -> u64 {
 impl Board {
     /// `ranks`: the transport's ranks of the communicator; `own`: which of the transport's ranks this one is.
     pub(super) fn new(sheets: Span, ranks: &[i32], own: usize, context: u32) -> Self {
-        let index = |rank: &i32| usize::try_from(*rank).unwrap_or(0);
+        let index = |rank: &i32| u8::try_from(*rank).unwrap_or(0);
         let ranks = ranks.iter().map(index).collect();
         if let Some(word) = user_word(&sheets, own) {
             word.store(u64::from(context) + 1, Release);
@@ -119,7 +119,7 @@ impl Board {
     /// Whether all ranks have done with the number that is so far behind one to come.
     #[cold]
     fn is_free(&self, number: u64, ahead: u64) -> bool {
-        let known = self.ranks.iter().map(|rank| self.over(*rank, number)).min().unwrap_or(0);
+        let known = self.ranks.iter().map(|rank| self.over(usize::from(*rank), number)).min().unwrap_or(0);
         self.known.store(known, Relaxed);
         known + ahead >= number
     }
@@ -139,7 +139,7 @@ impl Board {
     /// A rank's post of a number, if it is up: it stays until this rank has finished the number.
     #[inline(always)]
     pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
-        let rank = *self.ranks.get(rank as usize)?;
+        let rank = usize::from(*self.ranks.get(rank as usize)?);
         let at = Self::block(rank, number);
         let ([stamp, words], bytes) = self.sheets.block(at, SMALL)?;
         if stamp.load(Acquire) != self.stamp(number) {
@@ -214,7 +214,12 @@ impl Places {
             self.last.resize_with(place + 1, || None);
         }
         if let Some(last) = self.last.get_mut(place) {
-            let ranks = board.ranks.iter().map(|rank| (*rank, user(&sheets, *rank))).collect();
+            let ranks = board
+                .ranks
+                .iter()
+                .map(|rank| usize::from(*rank))
+                .map(|rank| (rank, user(&sheets, rank)))
+                .collect();
             *last = Some(Last { sheets, user: u64::from(board.context) + 1, ranks });
         }
     }

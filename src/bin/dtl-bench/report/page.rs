@@ -16,7 +16,7 @@ regime are compared: *near* is below 200 ns for a round trip, *far* above 300 ns
 every few seconds), *any* where that was not looked at. Ranks stay on a processor each. In latency, a rank waits for the \
 other's answer, and half of the round trip counts; bandwidth is a window of messages (64 up to 64 KiB, 8 up to 1 MiB, 2 \
 above) until the receiver says that it has all; each collective begins after a barrier, and the mean of all ranks \
-counts (with more ranks than processors: several in a row, bcast and reduce each with a barrier). Up to 1 MiB a first repetition in each batch is not counted, as another side's batch came before. All messages use the \
+counts (with more ranks than processors: 20 in a row, until the last rank is through). Up to 1 MiB a first repetition in each batch is not counted, as another side's batch came before. All messages use the \
 same two buffers. Data are verified before each row. UCX is the program ucx_perftest, a run of it (its median \
 latency, its mean time for a message of a stream) in turn with 21 batches of the library's, of which the median counts. Ratios are dtl / peer: of times less \
 is better, of GB/s and M/s more; in tables they stand in brackets, each with the library's value of the same run, and \

@@ -13,14 +13,21 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 static SERVED: List<dyn Way> = List::new();
-/// Changes with the list.
-static VERSION: AtomicU64 = AtomicU64::new(0);
 static THREAD: Mutex<Thread> = Mutex::new(Thread { needed: 0, running: None });
 
 struct Thread {
     /// Windows that need it.
     needed: usize,
-    running: Option<(JoinHandle<()>, Arc<AtomicBool>)>,
+    running: Option<(JoinHandle<()>, Arc<Told>)>,
+}
+
+/// What the thread is told. Not static: a fork may leave its lock taken, and then nobody in the child needs it.
+#[derive(Default)]
+struct Told {
+    ends: AtomicBool,
+    /// Changes with the list.
+    version: AtomicU64,
+    ways: Mutex<Vec<Weak<dyn Way>>>,
 }
 
 /// How long the thread sleeps after so many looks in vain.
@@ -30,30 +37,14 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
 /// Adds the way of a new window.
 pub(super) fn add(way: &Arc<dyn Way>, needs_thread: bool) -> Result<()> {
-    if needs_thread {
-        start()?;
-    }
     SERVED.add(way);
-    VERSION.fetch_add(1, Ordering::Release);
-    Ok(())
-}
-
-fn start() -> Result<()> {
-    let mut thread = THREAD.lock();
-    if thread.running.is_none() {
-        let ends = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ends);
-        match thread::Builder::new().name("dtl-window".to_owned()).spawn(move || work(&told)) {
-            Ok(handle) => thread.running = Some((handle, ends)),
-            Err(error) => {
-                return fail!(
-                    DTL_ERROR_LIMIT,
-                    "no thread to serve the window while this process computes: {error}"
-                );
-            }
-        }
+    if !needs_thread {
+        return Ok(());
     }
+    let mut thread = THREAD.lock();
+    thread.start()?;
     thread.needed += 1;
+    thread.tell();
     Ok(())
 }
 
@@ -65,24 +56,51 @@ pub(super) fn remove(way: &Arc<dyn Way>) {
     let was_there = all.len() < before;
     SERVED.count.store(all.len(), Ordering::Relaxed);
     drop(all);
-    VERSION.fetch_add(1, Ordering::Release);
     if was_there && way.needs_thread() {
         let mut thread = THREAD.lock();
         thread.needed = thread.needed.saturating_sub(1);
-        if thread.needed == 0 {
-            end(&mut thread);
-        }
+        if thread.needed == 0 { thread.end() } else { thread.tell() }
     }
 }
 
-fn end(thread: &mut Thread) {
-    if let Some((handle, ends)) = thread.running.take() {
-        ends.store(true, Ordering::Release);
-        handle.thread().unpark();
-        if handle.join().is_err() {
-            crate::runtime::log::warning!(
-                "the thread that serves windows ended by a panic: please report it"
-            );
+impl Thread {
+    fn start(&mut self) -> Result<()> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        let told = Arc::new(Told::default());
+        let its = Arc::clone(&told);
+        match thread::Builder::new().name("dtl-window".to_owned()).spawn(move || work(&its)) {
+            Ok(handle) => self.running = Some((handle, told)),
+            Err(error) => {
+                return fail!(
+                    DTL_ERROR_LIMIT,
+                    "no thread to serve the window while this process computes: {error}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the thread the list as it is now.
+    fn tell(&self) {
+        if let Some((handle, told)) = &self.running {
+            let ways = SERVED.all.lock().clone();
+            *told.ways.lock() = ways;
+            told.version.fetch_add(1, Ordering::Release);
+            handle.thread().unpark();
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some((handle, told)) = self.running.take() {
+            told.ends.store(true, Ordering::Release);
+            handle.thread().unpark();
+            if handle.join().is_err() {
+                crate::runtime::log::warning!(
+                    "the thread that serves windows ended by a panic: please report it"
+                );
+            }
         }
     }
 }
@@ -92,7 +110,7 @@ pub(super) fn stop() {
     clear();
     let mut thread = THREAD.lock();
     thread.needed = 0;
-    end(&mut thread);
+    thread.end();
 }
 
 /// In a forked child: the thread is the parent's.
@@ -106,7 +124,6 @@ pub(super) fn forget() {
 fn clear() {
     SERVED.all.lock().clear();
     SERVED.count.store(0, Ordering::Relaxed);
-    VERSION.fetch_add(1, Ordering::Release);
 }
 
 /// Serves a few windows, in turns.
@@ -124,15 +141,14 @@ pub(super) fn serve_all() {
     (0..rounds).for_each(|_| serve_some());
 }
 
-/// The thread's work. It has a list of its own, and takes the lock of the other only after a change: a fork that
-/// leaves this thread behind hardly ever leaves the lock taken.
-fn work(ends: &AtomicBool) {
-    let (mut known, mut ways) = (u64::MAX, Vec::new());
+/// The thread's work.
+fn work(told: &Told) {
+    let (mut known, mut ways) = (0, Vec::new());
     let mut vain = 0_u32;
-    while !ends.load(Ordering::Acquire) {
-        let version = VERSION.load(Ordering::Acquire);
+    while !told.ends.load(Ordering::Acquire) {
+        let version = told.version.load(Ordering::Acquire);
         if version != known {
-            ways.clone_from(&SERVED.all.lock());
+            ways.clone_from(&told.ways.lock());
             (known, vain) = (version, 0);
         }
         let served = ways.iter().filter_map(Weak::upgrade).filter(|way| way.needs_thread());
