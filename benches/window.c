@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { TRIPS = 500, BATCHES = 400, BIG = 4 << 20 };
+enum { TRIPS = 200, BATCHES = 200, BIG = 4 << 20 };
 
 #define OK(call)                                                                                     \
     do {                                                                                             \

@@ -29,12 +29,30 @@ static void test_lives(dtl_comm_t of) {
 static void test_one_rank_fails(dtl_comm_t of) {
     dtl_win_t win = {42};
     char byte = 0;
+    void *base = NULL;
     const int bad = ranks - 1;
     CHECK_STATUS(dtl_win_create(of, &byte, 1, me == bad ? 0 : 1, &win), DTL_ERROR_INVALID_ARGUMENT);
     if (me != bad) CHECK_TEXT("rank ");
     CHECK_STATUS(dtl_win_create(of, me == bad ? NULL : &byte, 1, 1, &win), DTL_ERROR_NULL_POINTER);
     CHECK_STATUS(dtl_win_create(of, &byte, 1, 1, me == bad ? NULL : &win), DTL_ERROR_NULL_POINTER);
-    CHECK(win.id == 42);
+    CHECK_STATUS(dtl_win_allocate(of, me == bad ? (uint64_t)1 << 60 : 8, 1, &base, &win), DTL_ERROR_OUT_OF_MEMORY);
+    if (me != bad) CHECK_TEXT("rank ");
+    CHECK(win.id == 42 && base == NULL);
+}
+
+/* Memory that ranks share is used as such, and it is said so. */
+static void test_way(dtl_comm_t of) {
+    char text[8192];
+    void *base = NULL;
+    dtl_win_t win;
+    dtl_win_info_t info = DTL_WIN_INFO_INIT;
+    const int is_shared = strcmp(kind, "shm") == 0 || strcmp(kind, "self") == 0;
+    CHECK_OK(dtl_win_allocate(of, 8, 1, &base, &win));
+    CHECK_OK(dtl_win_info(win, 0, &info));
+    CHECK((strstr(info.way, "loads, stores") != NULL) == is_shared);
+    CHECK_OK(dtl_explain(text, sizeof text, NULL));
+    CHECK(strstr(text, info.way) != NULL);
+    CHECK_OK(dtl_win_destroy(win));
 }
 
 /* A fork while a window lives, and with it the thread that serves it: the child has neither, the parent both. */
@@ -70,6 +88,7 @@ int main(int argc, char **argv) {
     all_cases(side);
     test_lives(side.comm);
     test_one_rank_fails(side.comm);
+    test_way(side.comm);
     if (strcmp(kind, "shm") == 0 || strcmp(kind, "self") == 0) test_fork(side.comm);
     CHECK_OK(dtl_comm_barrier(side.comm));
     CHECK_OK(dtl_comm_destroy(side.comm));
