@@ -45,6 +45,8 @@ typedef struct {
     int32_t me, other;
     // This rank's memory of the window: lines 128 bytes apart.
     uint64_t *base;
+    // Trips so far, by row: the other rank may be ahead with the first of a batch.
+    uint64_t trips[3];
 } side_t;
 
 // Words of the machine's own measurements, each in two lines of its own.
@@ -61,7 +63,8 @@ static void wait_for(const uint64_t *at, uint64_t value)
 static void trips_bare(side_t *s)
 {
     _Atomic uint64_t *mine = &bare[s->me].word, *theirs = &bare[s->other].word;
-    const uint64_t from = atomic_load(mine);
+    const uint64_t from = s->trips[0];
+    s->trips[0] += TRIPS;
     for (uint64_t i = from + 1; i <= from + TRIPS; i++) {
         if (s->me == 0) atomic_store_explicit(theirs, i, memory_order_release);
         while (atomic_load_explicit(mine, memory_order_acquire) != i) {}
@@ -71,7 +74,8 @@ static void trips_bare(side_t *s)
 
 static void trips_put(side_t *s)
 {
-    const uint64_t from = s->base[0];
+    const uint64_t from = s->trips[1];
+    s->trips[1] += TRIPS;
     for (uint64_t i = from + 1; i <= from + TRIPS; i++) {
         if (s->me == 0) {
             OK(dtl_win_put(s->win, &i, 1, DTL_DTYPE_UINT64, s->other, 0));
@@ -88,7 +92,8 @@ static void trips_put(side_t *s)
 // Each stores to its own memory, and gets the other's until the value is there.
 static void trips_get(side_t *s)
 {
-    const uint64_t from = s->base[16];
+    const uint64_t from = s->trips[2];
+    s->trips[2] += TRIPS;
     for (uint64_t i = from + 1; i <= from + TRIPS; i++) {
         uint64_t got = 0;
         if (s->me == 0) __atomic_store_n(&s->base[16], i, __ATOMIC_RELEASE);

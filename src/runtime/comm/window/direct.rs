@@ -28,7 +28,7 @@ const LONG: usize = 4096;
 const POLITE: u32 = 2_000;
 const WISH_EVERY: u32 = 32;
 /// Flushes from one to the next that looks whether ranks have died.
-const LOOK_EVERY: u32 = 64;
+const LOOK_EVERY: u32 = 1024;
 
 /// See the module's text.
 pub(super) struct Direct {
@@ -301,9 +301,10 @@ impl Way for Direct {
     /// Every operation was over with its call; what is left is that the others see it, whatever they look at.
     #[inline]
     fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
-        if reach == Reach::Target {
-            fence(SeqCst);
+        if reach == Reach::Local {
+            return Ok(());
         }
+        fence(SeqCst);
         self.check_alive(&targets)
     }
 
