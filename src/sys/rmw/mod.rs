@@ -52,12 +52,12 @@ const OPS: usize = 14;
 /// How a built-in pair is done, or `None` if the two do not go together.
 #[must_use]
 #[inline]
-pub fn update(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Update> {
+pub fn update(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Update> {
     static ALL: LazyLock<[Option<Update>; DTYPES * OPS]> = LazyLock::new(|| {
         array::from_fn(|pair| make((pair / OPS) as dtl_dtype_t, (pair % OPS) as dtl_reduce_op_t))
     });
     let (dtype, op) = (usize::try_from(dtype).ok()?, usize::try_from(op).ok()?);
-    if op < OPS { *ALL.get(dtype.checked_mul(OPS)? + op)? } else { None }
+    if op < OPS { ALL.get(dtype.checked_mul(OPS)? + op)?.as_ref() } else { None }
 }
 
 fn make(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Update> {
@@ -183,15 +183,23 @@ fn write<W: Width>(into: Region, value: W::Bits) {
 #[inline(always)]
 fn each<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
     let size = size_of::<W::Bits>();
+    if target.len() == size {
+        return one::<W>(update, target, operand, old);
+    }
     for index in 0..target.len() / size {
         let at = |region: Region| region.part(index * size, size);
-        let cell = cell_of::<W>(at(target));
-        let was = match update.act {
-            Act::Fold => cell::update(cell, |was| update.folded::<W>(was, at(operand))),
-            act => cell.act(act, read::<W>(at(operand))),
-        };
-        write::<W>(at(old), was);
+        one::<W>(update, at(target), at(operand), at(old));
     }
+}
+
+#[inline(always)]
+fn one<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
+    let cell = cell_of::<W>(target);
+    let was = match update.act {
+        Act::Fold => cell::update(cell, |was| update.folded::<W>(was, operand)),
+        act => cell.act(act, read::<W>(operand)),
+    };
+    write::<W>(old, was);
 }
 
 /// The buffers of a compare-and-swap, of one element each.

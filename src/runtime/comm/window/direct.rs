@@ -238,7 +238,7 @@ fn no_words() -> Error {
 }
 
 #[inline]
-fn update_of(by: &Reduction) -> Result<Update> {
+fn update_of(by: &Reduction) -> Result<&'static Update> {
     match rmw::update(by.dtype, by.op) {
         Some(update) => Ok(update),
         None => fail!(DTL_ERROR_INTERNAL, "{by:?} is not built in"),
