@@ -23,7 +23,7 @@ use crate::runtime::comm::p2p::Started;
 use crate::runtime::comm::types::Reduction;
 use crate::runtime::comm::{Comm, progress};
 use crate::sys::buf::Region;
-use crate::sys::lock::Mutex;
+use crate::sys::lock::{Mutex, MutexGuard};
 use crate::sys::park::Backoff;
 use message::{Head, INLINE, PIECE, What, answer_tag, data_tag};
 use origin::{Origin, Room};
@@ -64,6 +64,15 @@ impl Active {
         (spot.target == self.comm.rank).then(|| self.memory.part(spot.offset, spot.len))
     }
 
+    /// The asking side, for something to be started.
+    fn asking(&self) -> Result<MutexGuard<'_, Origin>> {
+        let origin = self.origin.lock();
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(Error::new(DTL_ERROR_CANCELED, "the window was destroyed by another thread"));
+        }
+        Ok(origin)
+    }
+
     fn serve_here(&self) {
         if self.is_one_process {
             serving::serve_all();
@@ -93,7 +102,7 @@ impl Active {
 
     /// Waits until one more request may be sent to a target.
     fn make_room(&self, target: i32) -> Result<()> {
-        let room = || self.origin.lock().room(&self.comm, target);
+        let room = || self.asking()?.room(&self.comm, target);
         match room()? {
             Room::Free => Ok(()),
             Room::Flush => self.finish(target..target + 1, Reach::Target),
@@ -106,7 +115,7 @@ impl Active {
 
     /// Asks a target for something that it answers by a message without data.
     fn ask(&self, target: i32, head: Head, goal: u64) -> Result<Answer> {
-        let mut origin = self.origin.lock();
+        let mut origin = self.asking()?;
         let tag = answer_tag(origin.next());
         let started = self.comm.start_recv(Class::User, Region::EMPTY, target, tag)?;
         if let Err(error) = origin.post(&self.comm, target, &Head { tag, ..head }, &[]) {
@@ -176,7 +185,7 @@ impl Active {
         asked: Asked,
     ) -> Result<Begun> {
         self.make_room(target)?;
-        let mut origin = self.origin.lock();
+        let mut origin = self.asking()?;
         let number = origin.next();
         let tag = answer_tag(number);
         let started = self.comm.start_recv(Class::User, into, target, tag)?;
@@ -201,7 +210,7 @@ impl Active {
                 drop(self.comm.take_back(answer.started));
             }
             let head = Head { tag: answer.tag, ..Head::new(What::Forget) };
-            drop(self.origin.lock().post(&self.comm, answer.target, &head, &[]));
+            drop(self.asking().and_then(|mut origin| origin.post(&self.comm, answer.target, &head, &[])));
         }
     }
 }
@@ -239,7 +248,7 @@ impl Way for Active {
             return Ok(Begun::Over);
         }
         self.make_room(to.target)?;
-        let mut origin = self.origin.lock();
+        let mut origin = self.asking()?;
         if to.len <= INLINE {
             let head = Head::new(What::Put).at(to.offset, to.len);
             origin.post(&self.comm, to.target, &head, &[from])?;
@@ -273,7 +282,7 @@ impl Way for Active {
         Self::in_pieces(to, by.element, |at, len| {
             self.make_room(to.target)?;
             let head = of(What::Accumulate, by).at(to.offset + at, len);
-            let mut origin = self.origin.lock();
+            let mut origin = self.asking()?;
             origin.post(&self.comm, to.target, &head, &[from.part(at, len)])?;
             origin.note(to.target);
             Ok(())
@@ -347,7 +356,8 @@ impl Way for Active {
             return finished;
         }
         for target in targets {
-            let posted = self.origin.lock().post(&self.comm, target, &Head::new(What::Unlock), &[]);
+            let head = Head::new(What::Unlock);
+            let posted = self.asking().and_then(|mut origin| origin.post(&self.comm, target, &head, &[]));
             note_first(&mut finished, posted);
         }
         finished
