@@ -290,6 +290,19 @@ typedef struct dtl_pool_t {
 #define DTL_POOL_NULL ((dtl_pool_t){0})
 #endif
 
+/// Memory of each rank of a communicator that the others read and change (Equivalent: MPI_Win).
+typedef struct dtl_win_t {
+    /// Opaque. 0 = null.
+    uint64_t id;
+} dtl_win_t;
+
+/// The null dtl_win_t.
+#ifdef __cplusplus
+#define DTL_WIN_NULL (dtl_win_t{})
+#else
+#define DTL_WIN_NULL ((dtl_win_t){0})
+#endif
+
 /* -----------------------------------------------------------------------------------------------
  * Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
  * -------------------------------------------------------------------------------------------- */
@@ -959,6 +972,38 @@ typedef struct dtl_comm_topology_t {
 
 /// Initial value of a dtl_comm_topology_t.
 #define DTL_COMM_TOPOLOGY_INIT {sizeof(dtl_comm_topology_t), 0, 0, 0, 0, 0}
+
+/* -----------------------------------------------------------------------------------------------
+ * One-sided communication: constants, and what is told of a window.
+ * -------------------------------------------------------------------------------------------- */
+
+/// For dtl_win_lock: others may hold shared locks of the same target meanwhile. Equivalent: MPI_LOCK_SHARED.
+#define DTL_LOCK_SHARED 1
+/// For dtl_win_lock: nobody else holds a lock of the target meanwhile. Equivalent: MPI_LOCK_EXCLUSIVE.
+#define DTL_LOCK_EXCLUSIVE 2
+
+/// What `dtl_win_info` tells of one rank's part of a window. Start from DTL_WIN_INFO_INIT.
+typedef struct dtl_win_info_t {
+    /// sizeof(dtl_win_info_t), set by DTL_WIN_INFO_INIT.
+    uint32_t struct_size;
+    /// This process' rank in the window: that in the communicator it was made of.
+    int32_t rank;
+    /// Number of ranks.
+    int32_t ranks;
+    /// 0.
+    uint32_t reserved;
+    /// Bytes of the part that was asked after.
+    uint64_t size_bytes;
+    /// Bytes of one step of a displacement there.
+    uint64_t disp_unit;
+    /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
+    void *base;
+    /// How operations reach the targets, NUL-terminated; for people.
+    char way[64];
+} dtl_win_info_t;
+
+/// Initial value of a dtl_win_info_t.
+#define DTL_WIN_INFO_INIT {sizeof(dtl_win_info_t), 0, 0, 0, 0, 0, NULL, {0}}
 
 /* -----------------------------------------------------------------------------------------------
  * The tables of function pointers that a backend fills in, and what their slots take.
@@ -2926,6 +2971,204 @@ DTL_NODISCARD dtl_status_t dtl_comm_get_attr(dtl_comm_t comm, int32_t key, void 
 /// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: communicator or key.
 /// Equivalent: MPI_Comm_delete_attr.
 DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
+
+/* -----------------------------------------------------------------------------------------------
+ * Windows: create, destroy, describe; fences, locks, flushes.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Makes a window: memory of each rank that the others read and change by dtl_win_put, dtl_win_get,
+/// dtl_win_accumulate and their kin, without calls of this rank. Collective: all ranks call it, each with memory,
+/// size and unit of its own.
+///
+/// Operations belong into epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or dtl_win_lock_all)
+/// and its unlock. What a rank stores to its own memory with plain stores, others see after the next fence, or if the
+/// rank locks itself meanwhile. docs/explanation/one-sided.md has the whole story: memory, progress, costs.
+///
+/// The window has a communicator of its own within: `comm` may be destroyed while it lives, and its messages meet
+/// nobody else's. `comm`'s time limit counts for every call on the window that waits.
+///
+/// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of one node (kind "shm")
+/// that of dtl_win_allocate. dtl_win_info tells. Else a rank serves the others in its calls of this library, and
+/// a thread of the library does while there is none, from the first such window to the last one's end. Over an MPI below
+/// MPI_THREAD_SERIALIZED it may not: then a rank serves only within calls of this library.
+///
+/// @param comm        any kind.
+/// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0.
+/// @param size_bytes  of this rank's part; may differ between ranks.
+/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the element's size, say.
+/// @param out_win     yours; end it with dtl_win_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT. What is wrong on one
+///         rank is a failure on all of them; it names the rank. Else as dtl_comm_barrier.
+/// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
+DTL_NODISCARD dtl_status_t dtl_win_create(dtl_comm_t comm, void *base, uint64_t size_bytes,
+    uint64_t disp_unit, dtl_win_t *out_win);
+
+/// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by dtl_win_destroy.
+/// Prefer it where you can: on one node it is memory that others reach without this rank's help, in nanoseconds.
+///
+/// @param out_base  its first byte; not to be freed. NULL for 0 bytes.
+/// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
+DTL_NODISCARD dtl_status_t dtl_win_allocate(dtl_comm_t comm, uint64_t size_bytes,
+    uint64_t disp_unit, void **out_base, dtl_win_t *out_win);
+
+/// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the memory any more.
+/// Requests of dtl_win_rput and dtl_win_rget that were not waited for become stale. Null: nothing happens.
+///
+/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window ends here.
+///
+/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations were called. As
+///         dtl_comm_barrier if the other ranks do not come (a second call does not wait for them).
+/// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
+DTL_NODISCARD dtl_status_t dtl_win_destroy(dtl_win_t win);
+
+/// Describes one rank's part of a window.
+///
+/// @param rank      0 … ranks-1.
+/// @param out_info  start from DTL_WIN_INFO_INIT.
+/// @return DTL_ERROR_INVALID_RANK. Equivalent: MPI_Win_get_attr.
+DTL_NODISCARD dtl_status_t dtl_win_info(dtl_win_t win, int32_t rank, dtl_win_info_t *out_info);
+
+/// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations of the epoch that
+/// ends are done, here and at their targets; what ranks have stored to their own memory is seen by all.
+/// The epoch of the last fence needs no end if nothing is done in it: locks and dtl_win_destroy may follow.
+///
+/// @return DTL_ERROR_INVALID_STATE: this rank has a lock; or an earlier fence has failed. A failure of an operation of
+///         this epoch. Else as dtl_comm_barrier.
+/// Threads: one at a time for each window, as all calls that open or end epochs. Equivalent: MPI_Win_fence(0, win).
+DTL_NODISCARD dtl_status_t dtl_win_fence(dtl_win_t win);
+
+/// Opens an epoch to one target, which need not call anything. Waits until the lock is granted: first come, first served,
+/// or, where ranks reach the memory by themselves, nearly so: nobody is kept out by the others' turns. Several targets may be
+/// locked at the same time. A lock of a rank that dies becomes free.
+///
+/// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: nobody else has a lock of the target meanwhile.
+/// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
+/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, or operations since the last fence are not over.
+///         DTL_ERROR_TIMEOUT: not granted within the time limit; it is not asked for any more. DTL_ERROR_RANK_FAILURE: the
+///         target died or left. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+/// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
+DTL_NODISCARD dtl_status_t dtl_win_lock(dtl_win_t win, int32_t type, int32_t target);
+
+/// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
+///
+/// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are not over: the epoch goes
+///         on, call it again. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
+/// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
+DTL_NODISCARD dtl_status_t dtl_win_unlock(dtl_win_t win, int32_t target);
+
+/// Opens an epoch to all targets, by a shared lock of each. Not collective.
+///
+/// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
+DTL_NODISCARD dtl_status_t dtl_win_lock_all(dtl_win_t win);
+
+/// Ends the epoch of dtl_win_lock_all.
+///
+/// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
+DTL_NODISCARD dtl_status_t dtl_win_unlock_all(dtl_win_t win);
+
+/// Waits until this rank's operations on a target are done, here and there. The lock stays.
+///
+/// @param target  one that this rank has a lock of, or DTL_PROC_NULL.
+/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock. DTL_ERROR_TIMEOUT: they go on, and
+///         their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE, DTL_ERROR_INVALID_RANK.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush.
+DTL_NODISCARD dtl_status_t dtl_win_flush(dtl_win_t win, int32_t target);
+
+/// Waits until this rank's operations on a target are done here: buffers may be used again, and what was fetched is
+/// there. What was put may not have reached the target yet.
+///
+/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
+DTL_NODISCARD dtl_status_t dtl_win_flush_local(dtl_win_t win, int32_t target);
+
+/// As dtl_win_flush, for all targets.
+///
+/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_all.
+DTL_NODISCARD dtl_status_t dtl_win_flush_all(dtl_win_t win);
+
+/// As dtl_win_flush_local, for all targets.
+///
+/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
+DTL_NODISCARD dtl_status_t dtl_win_flush_local_all(dtl_win_t win);
+
+/* -----------------------------------------------------------------------------------------------
+ * Operations on the memory of a window's targets.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Copies elements to a target's part of a window. Returns at once or when there is room for one more operation. `buf`
+/// must stay unchanged until dtl_win_flush_local, dtl_win_flush, dtl_win_unlock or dtl_win_fence.
+///
+/// @param buf     `count` elements; NULL only for count 0.
+/// @param dtype   any, those of dtl_dtype_create too. It says how many bytes `count` elements have.
+/// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
+/// @param disp    where in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE: no epoch is open for the
+///         target. Both before anything moves. DTL_ERROR_INVALID_RANK, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within
+///         the time limit). A later failure is told by the flush, unlock or fence.
+/// Threads: any, several at once. Equivalent: MPI_Put.
+DTL_NODISCARD dtl_status_t dtl_win_put(dtl_win_t win, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t target, uint64_t disp);
+
+/// Copies elements from a target's part of a window. They are there after dtl_win_flush_local, dtl_win_flush,
+/// dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
+///
+/// @param buf  room for `count` elements. The other parameters and the statuses: dtl_win_put.
+/// Threads: any, several at once. Equivalent: MPI_Get.
+DTL_NODISCARD dtl_status_t dtl_win_get(dtl_win_t win, void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t target, uint64_t disp);
+
+/// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is done after
+/// a flush, unlock or fence.
+///
+/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end. It can be neither
+///                     cancelled nor destroyed before. Its info tells nothing.
+/// @return as dtl_win_put; DTL_ERROR_LIMIT: too many requests in flight.
+/// Threads: any, several at once. Equivalent: MPI_Rput.
+DTL_NODISCARD dtl_status_t dtl_win_rput(dtl_win_t win, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out_request);
+
+/// As dtl_win_get, with a request that is done when the elements are there.
+///
+/// @param out_request  as for dtl_win_rput.
+/// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
+DTL_NODISCARD dtl_status_t dtl_win_rget(dtl_win_t win, void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out_request);
+
+/// Combines elements with those of a target: there[i] = there[i] ∘ buf[i]. Each element as a whole, whoever else
+/// accumulates to it meanwhile (by this or one of the next three calls, with the same dtype); operations of one rank
+/// on one target's element happen in the order of the calls.
+///
+/// @param dtype  a built-in one.
+/// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an atomic put.
+/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of dtl_dtype_create or dtl_op_create.
+/// Threads: any, several at once. Equivalent: MPI_Accumulate.
+DTL_NODISCARD dtl_status_t dtl_win_accumulate(dtl_win_t win, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
+
+/// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each element.
+///
+/// @param buf     may be NULL for DTL_OP_NO_OP, which makes this an atomic get.
+/// @param result  room for `count` elements, not overlapping `buf`; the library's until a flush, unlock or fence.
+/// @return as dtl_win_accumulate. Threads: any, several at once. Equivalent: MPI_Get_accumulate.
+DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf, void *result,
+    uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
+
+/// dtl_win_get_accumulate of one element: counters, queues.
+///
+/// @param value   one element; may be NULL for DTL_OP_NO_OP.
+/// @param result  gets what was there before: after a flush, unlock or fence.
+/// @return as dtl_win_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
+DTL_NODISCARD dtl_status_t dtl_win_fetch_op(dtl_win_t win, const void *value, void *result,
+    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
+
+/// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets what was there before:
+/// it was stored if that equals `expected`.
+///
+/// @param dtype   an integer dtype, BYTE or BOOL.
+/// @param result  one element, apart from the other two; there after a flush, unlock or fence.
+/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype.
+/// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
+DTL_NODISCARD dtl_status_t dtl_win_compare_and_swap(dtl_win_t win, const void *value,
+    const void *expected, void *result, dtl_dtype_t dtype, int32_t target, uint64_t disp);
 
 /* -----------------------------------------------------------------------------------------------
  * Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local calls.

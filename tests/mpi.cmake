@@ -23,7 +23,9 @@ if(DTL_TEST_GCC)
     DEPENDS "${top}/tests/mpi/plain/part/part.c" VERBATIM)
   add_custom_target(build_mpi_part DEPENDS "${mpi_part}")
   add_dependencies(dtl_tests build_mpi_part)
-  program("tests/mpi/plain/session" "${top}/tests/mpi/plain/session.c" "${DTL_TEST_GCC}" shared -std=c11)
+  foreach(name session windows)
+    program("tests/mpi/plain/${name}" "${top}/tests/mpi/plain/${name}.c" "${DTL_TEST_GCC}" shared -std=c11)
+  endforeach()
 endif()
 
 # The runs of a program under one MPI's launcher (the rest of the arguments). @MPI@ in a line is the MPI's name, @PART@
@@ -106,6 +108,7 @@ foreach(mpi openmpi mpich)
 
   if(DTL_TEST_MPIRUN_${mpi} AND DTL_TEST_GCC)
     mpi_runs("tests/mpi/plain" session "tests/mpi/plain/session" ${mpi} ${mpirun})
+    mpi_runs("tests/mpi/plain" windows "tests/mpi/plain/windows" ${mpi} ${mpirun})
   else()
     skipped("tests/mpi/plain/session.${mpi}" "mpirun.${mpi} is not installed")
   endif()

@@ -14,8 +14,28 @@ use std::path::{Path, PathBuf};
 
 /// Safe faces of `sys` that `runtime` may use.
 const SYS_FOR_RUNTIME: &[&str] = &[
-    "args", "buf", "callback", "child", "clock", "dl", "epoch", "gate", "heap", "lock", "machine", "park",
-    "process", "pool", "reduce", "share", "slab", "sync", "team", "trust",
+    "args",
+    "buf",
+    "callback",
+    "child",
+    "clock",
+    "dl",
+    "epoch",
+    "gate",
+    "heap",
+    "lock",
+    "machine",
+    "park",
+    "process",
+    "pool",
+    "reduce",
+    "rmw",
+    "share",
+    "shared_lock",
+    "slab",
+    "sync",
+    "team",
+    "trust",
 ];
 /// Names that only `backend` may know.
 const VENDORS: &[&str] = &[

@@ -17,7 +17,8 @@ handle_traits!(
     dtl_comm_t,
     dtl_request_t,
     dtl_message_t,
-    dtl_pool_t
+    dtl_pool_t,
+    dtl_win_t
 );
 
 /// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
@@ -93,6 +94,14 @@ pub struct dtl_message_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_pool_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// Memory of each rank of a communicator that the others read and change (Equivalent: MPI_Win).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_win_t {
     /// Opaque. 0 = null.
     pub id: u64,
 }

@@ -21,6 +21,8 @@ pub mod comm;
 
 pub mod topology;
 
+pub mod window;
+
 pub mod vtable;
 
 pub mod plugin;

@@ -52,6 +52,10 @@ pub mod collective_start;
 
 pub mod group;
 
+pub mod window;
+
+pub mod window_access;
+
 pub mod topology;
 
 pub mod cart;

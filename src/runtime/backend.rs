@@ -16,8 +16,10 @@ use std::ffi::CString;
 use std::time::Duration;
 
 mod collective;
+mod near;
 
 pub use collective::Collective;
+pub use near::{Board, Offer, PART_WORDS, Part, PartKey, Post};
 
 /// A backend's answer to "can you run here?": yes, or why not.
 pub type Availability = std::result::Result<(), String>;
@@ -303,33 +305,6 @@ pub struct Matched {
     pub done: Done,
 }
 
-/// What a rank has put up for the others.
-#[derive(Clone, Copy)]
-pub struct Post {
-    /// What its maker calls it.
-    pub what: u32,
-    /// Its bytes.
-    pub data: Region,
-}
-
-/// Where the ranks of a communicator that share memory put up a few bytes for each other. Each rank posts under
-/// the numbers 1, 2, 3 …, each one when it has finished the one before. Nothing waits but `rest`.
-pub trait Board: Send + Sync {
-    /// The most bytes of a post.
-    fn room(&self) -> usize;
-    /// Posts under the next number. False: not now, a rank may still look at what was posted long before.
-    fn post(&self, number: u64, what: u32, data: Region) -> bool;
-    /// A rank's post of a number that this rank has not finished, if it is there. It stays until then; nobody
-    /// writes to it.
-    fn look(&self, rank: i32, number: u64) -> Option<Post>;
-    /// This rank has done with a number; `met`: it has seen all other ranks' posts of it.
-    fn finish(&self, number: u64, met: bool);
-    /// Sleeps until that post is there, `limit` at most. False, at once: nobody would wake it.
-    fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
-        false
-    }
-}
-
 /// A set of ranks that move bytes under 64-bit match words {context 32 | class 4 | tag 28}.
 /// Messages of one source that a receive takes are received in the order sent. Nothing blocks but
 /// `close`, which may wait for a moment; `test`, `probe` and `take` make progress on every operation.
@@ -441,6 +416,14 @@ pub trait Transport: Send + Sync {
     /// all of them (0: of that of all ranks, which is the first). `None`: it has none, on no rank.
     fn board(&self, _place: u32, _context: u32, _ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
         None
+    }
+    /// Memory of this rank that the others load and store, found by its key. `None`: there is none such here.
+    fn offer_part(&self, _offer: Offer) -> Option<Result<Box<dyn Part>>> {
+        None
+    }
+    /// What a rank (of this transport) offered under a key.
+    fn find_part(&self, _rank: i32, _key: PartKey) -> Result<Box<dyn Part>> {
+        fail!(DTL_ERROR_NOT_SUPPORTED, "the ranks of this transport share no memory")
     }
     /// Whether the ranks of this node are more than the processors that they may run on. `None`: not known.
     fn is_crowded(&self) -> Option<bool> {

@@ -35,6 +35,7 @@ pub struct Shutdown {
 
 /// Every noun's part in the end of the library, users of a thing before the thing.
 pub const SHUTDOWN: &[Shutdown] = &[
+    Shutdown { destroy_all: comm::window::destroy_all, forget_all: comm::window::forget_all },
     Shutdown { destroy_all: comm::request::destroy_all, forget_all: comm::request::forget_all },
     Shutdown { destroy_all: comm::message::destroy_all, forget_all: comm::message::forget_all },
     Shutdown { destroy_all: comm::attribute::destroy_all, forget_all: comm::attribute::forget_all },
@@ -50,7 +51,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
 #[cold]
 #[must_use]
 pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
-    const NOUNS: [&str; 10] = [
+    const NOUNS: [&str; 11] = [
         "",
         "backend",
         "stream",
@@ -61,6 +62,7 @@ pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
         "request",
         "message",
         "pool",
+        "window",
     ];
     let other = crate::sys::slab::tag_of(id);
     let text = match NOUNS.get(usize::from(other)) {

@@ -156,6 +156,18 @@ impl Region {
         }
     }
 
+    /// Takes over `value` if its bytes are those of `expected`.
+    pub fn swap_if(self, expected: Region, value: Region) {
+        // SAFETY: the region's maker vouches for its bytes; nobody writes them during the comparison, which the caller
+        // sees to.
+        let is = unsafe { self.as_slice() };
+        // SAFETY: as above.
+        let shall = unsafe { expected.as_slice() };
+        if is == shall {
+            self.copy_from(value);
+        }
+    }
+
     /// Whether the two share a byte.
     #[must_use]
     pub fn overlaps(self, other: Region) -> bool {
@@ -188,6 +200,12 @@ pub struct Scratch {
 struct Line(#[allow(dead_code, reason = "only its size and alignment matter")] [u8; 64]);
 
 impl Scratch {
+    /// No bytes.
+    #[must_use]
+    pub fn empty() -> Self {
+        Scratch { lines: Vec::new(), len: 0 }
+    }
+
     /// `len` zeroed bytes, or `None` without memory.
     #[must_use]
     pub fn new(len: usize) -> Option<Self> {
@@ -229,6 +247,23 @@ impl Scratch {
         // SAFETY: nothing writes it now, by this method's contract; it lives through the call.
         let bytes = unsafe { self.region().as_slice() };
         bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).collect()
+    }
+
+    /// Writes words at its beginning, as many as there is room for. Call when no operation works on it.
+    pub fn put_words(&mut self, words: &[u64]) {
+        // SAFETY: the slice outlives the copy made here, which only reads it.
+        let from = unsafe { Region::new(words.as_ptr().cast_mut().cast(), size_of_val(words)) };
+        self.region().copy_from(from);
+    }
+
+    /// The words at its beginning; those that it has no room for are 0. Call when no operation works on it any more.
+    #[must_use]
+    pub fn first_words<const N: usize>(&self) -> [u64; N] {
+        let mut words = [0; N];
+        // SAFETY: the array outlives the copy made here.
+        let to = unsafe { Region::new(words.as_mut_ptr().cast(), size_of_val(&words)) };
+        to.copy_from(self.region());
+        words
     }
 
     /// Its bytes. They live as long as the scratch does: keep it until the operation has ended.

@@ -2,13 +2,16 @@
 //! this one alone, with the same words and spans.
 //!
 //! Sparse when made. What is touched must be committed first: a page that cannot be had would
-//! otherwise be a SIGBUS at the first access instead of an error here.
+//! otherwise be a SIGBUS at the first access instead of an error here. The file can get further ranges later
+//! (`extend`), which each process maps by itself (`range`) and which give their pages back (`discard`).
 
 use super::buf::{Addr, Region};
+use super::machine;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,14 +19,16 @@ use std::sync::atomic::AtomicU64;
 /// The mapping. Its words and spans keep it alive.
 pub struct Memory {
     /// `None`: of this process alone.
-    file: Option<File>,
+    file: Option<Arc<File>>,
+    /// Where in the file it begins.
+    start: usize,
     base: Addr,
     len: usize,
 }
 
 impl Memory {
     /// Makes `len` bytes, all zero, none committed. The size is sealed: no process that gets the
-    /// descriptor can shrink it under the others.
+    /// descriptor can shrink it under the others. (It may grow.)
     pub fn create(len: usize) -> io::Result<Arc<Self>> {
         // SAFETY: a literal name and flags; gives a new descriptor.
         let fd = unsafe { libc::memfd_create(c"dtl".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
@@ -37,7 +42,7 @@ impl Memory {
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
         file.set_len(len as u64)?;
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
         // SAFETY: takes integers only.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
             return Err(io::Error::last_os_error());
@@ -47,7 +52,12 @@ impl Memory {
 
     /// `len` bytes of this process alone, all zero; pages come with their first use.
     pub fn private(len: usize) -> io::Result<Arc<Self>> {
-        Self::map(None, len)
+        Self::map(None, libc::MAP_NORESERVE, 0, len)
+    }
+
+    /// The same, refused if there could never be so many.
+    pub fn reserved(len: usize) -> io::Result<Arc<Self>> {
+        Self::map(None, 0, 0, len)
     }
 
     /// Maps what another process made. Memory whose size is not sealed is refused.
@@ -62,21 +72,22 @@ impl Memory {
 
     fn map_file(file: File) -> io::Result<Arc<Self>> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        Self::map(Some(file), len)
+        Self::map(Some(Arc::new(file)), 0, 0, len)
     }
 
-    fn map(file: Option<File>, len: usize) -> io::Result<Arc<Self>> {
+    fn map(file: Option<Arc<File>>, more: i32, start: usize, len: usize) -> io::Result<Arc<Self>> {
+        let offset = libc::off_t::try_from(start).map_err(io::Error::other)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (flags, fd) = match &file {
             Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
-            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1),
+            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more, -1),
         };
         // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, 0) };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Arc::new(Memory { file, base: Addr::new(base), len }))
+        Ok(Arc::new(Memory { file, start, base: Addr::new(base), len }))
     }
 
     /// Number of bytes.
@@ -94,26 +105,62 @@ impl Memory {
     /// The descriptor to pass on, unless it is of this process alone.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.file.as_ref().map(File::as_fd)
+        self.file.as_deref().map(File::as_fd)
     }
 
     /// Gets the pages of a range for real; what is there already stays as it is.
     pub fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
-        let range = (libc::off_t::try_from(offset), libc::off_t::try_from(len));
-        let (Ok(offset), Ok(len)) = range else {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
-        };
-        let Some(file) = &self.file else { return Ok(()) };
-        loop {
-            // SAFETY: takes integers only; the seal keeps it inside the file.
-            if unsafe { libc::fallocate(file.as_raw_fd(), 0, offset, len) } == 0 {
-                return Ok(());
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
         }
+        match &self.file {
+            Some(file) => allocate(file, 0, self.start + offset, len),
+            None => Ok(()),
+        }
+    }
+
+    /// A further range of the same file, with its pages, all zero if nobody had it before. It begins at a
+    /// multiple of [`page_size`], behind what others have.
+    pub fn extend(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
+        let file = self.shared_file()?;
+        if offset.checked_add(len).is_none_or(|end| end as u64 > file_size_limit()) {
+            // Growing past it would be SIGXFSZ, which ends the process.
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
+        let made = allocate_if_free(file, offset, len)
+            .and_then(|()| Self::map(Some(Arc::clone(file)), 0, offset, len));
+        if made.is_err() {
+            // A hole that cannot be made is memory that is not given back before the file ends.
+            let _ = allocate(file, PUNCH, offset, len);
+        }
+        made
+    }
+
+    /// Reads of the file without mapping it: what has no pages gets none.
+    pub fn peek(&self, offset: usize, into: &mut [u8]) -> io::Result<()> {
+        self.shared_file()?.read_exact_at(into, offset as u64)
+    }
+
+    /// Maps a range that some process made with [`Memory::extend`].
+    pub fn range(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
+        let file = self.shared_file()?;
+        if offset.checked_add(len).is_none_or(|end| end as u64 > file.metadata().map_or(0, |data| data.len()))
+        {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it ends before that"));
+        }
+        Self::map(Some(Arc::clone(file)), 0, offset, len)
+    }
+
+    /// Gives the pages of all of it back. Nobody uses it any more.
+    pub fn discard(&self) {
+        if let Some(file) = &self.file {
+            // As above: what cannot be given back now ends with the file.
+            let _ = allocate(file, PUNCH, self.start, self.len);
+        }
+    }
+
+    fn shared_file(&self) -> io::Result<&Arc<File>> {
+        self.file.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
     }
 
     /// The 64-bit word at an offset (a multiple of 8 inside the memory).
@@ -191,6 +238,19 @@ impl Span {
         Some(unsafe { &*at })
     }
 
+    /// The `count` words at an offset (a multiple of 8) of the span.
+    #[inline]
+    #[must_use]
+    pub fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
+        let len = count.checked_mul(8)?;
+        if offset % 8 != 0 || offset.checked_add(len)? > self.region.len() {
+            return None;
+        }
+        let at = self.region.addr().offset(offset).ptr().cast::<AtomicU64>();
+        // SAFETY: aligned, all of them inside, kept mapped; zeroed memory is valid atomics.
+        Some(unsafe { std::slice::from_raw_parts(at, count) })
+    }
+
     /// This core will write the line at an offset soon: it is fetched from the other core that had it last, while
     /// this one does something else.
     #[inline(always)]
@@ -221,6 +281,55 @@ impl Span {
         // SAFETY: as for the span itself, of which it is a part.
         Some((words, unsafe { Region::new(at.offset(16).ptr(), len) }))
     }
+}
+
+/// Makes a range a hole: its pages go.
+const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// `mode` 0: gets the pages of a range.
+fn allocate(file: &File, mode: i32, offset: usize, len: usize) -> io::Result<()> {
+    let range = (libc::off_t::try_from(offset), libc::off_t::try_from(len));
+    let (Ok(offset), Ok(len)) = range else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    };
+    loop {
+        // SAFETY: takes integers only; who may take pages away from which range is the callers' matter.
+        if unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Bytes that are asked for at once, and that are left to everybody else.
+const STEP: usize = 64 << 20;
+const SPARE: usize = 32 << 20;
+
+/// Gets the pages of a range, which may be larger than the memory: the kernel has no limit of its own for such a file,
+/// it would end processes to get more. So it is asked piece by piece, each time if there is so much.
+fn allocate_if_free(file: &File, offset: usize, len: usize) -> io::Result<()> {
+    let mut done = 0;
+    while done < len {
+        let (free, total) = machine::memory();
+        let (left, step) = (len - done, STEP.min(len - done));
+        let is_known = total > 0;
+        if is_known && ((left as u64) > free || (step + SPARE) as u64 > free) {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
+        allocate(file, 0, offset + done, step)?;
+        done += step;
+    }
+    Ok(())
+}
+
+/// What offsets of ranges are multiples of.
+#[must_use]
+pub fn page_size() -> usize {
+    // SAFETY: asks for a number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// The largest file this process may make (`ulimit -f`).
@@ -258,9 +367,51 @@ mod tests {
             memory.word(4096).is_none() && memory.word(4).is_none() && memory.word(usize::MAX - 7).is_none()
         );
         assert!(memory.span(4088, 16).is_none());
-        assert!(memory.commit(4096, 4096).is_err(), "the size is sealed");
+        assert!(
+            memory.commit(4096, 4096).is_err() && memory.commit(usize::MAX, 2).is_err(),
+            "beyond its end"
+        );
         let file = File::from(memory.descriptor().expect("file").try_clone_to_owned().expect("dup"));
         assert!(file.set_len(0).is_err(), "the size is sealed");
+    }
+
+    /// Bytes that a file has in memory.
+    fn held(memory: &Memory) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        memory.file.as_ref().expect("file").metadata().expect("metadata").blocks() * 512
+    }
+
+    #[test]
+    fn ranges_come_and_go() {
+        let (page, one) = (page_size(), Memory::create(1 << 16).expect("memfd"));
+        let two = Memory::attach(one.descriptor().expect("file").try_clone_to_owned().expect("dup"))
+            .expect("attach");
+        assert!(two.range(1 << 16, page).is_err(), "nobody made it");
+        let made = one.extend(4 << 20, 10 * page).expect("extend");
+        let is_what_was_asked_for = |bytes: u64| (10 * page as u64..=4 << 20).contains(&bytes);
+        assert!(is_what_was_asked_for(held(&one)), "{} bytes", held(&one));
+        let found = two.range(4 << 20, 10 * page).expect("range");
+        let words = |memory: &Arc<Memory>| memory.span(0, 10 * page).expect("inside");
+        let (mine, theirs) = (words(&made), words(&found));
+        mine.words(8, 2).expect("inside")[1].store(7, Ordering::Release);
+        assert_eq!(theirs.word(16).expect("inside").load(Ordering::Acquire), 7);
+        assert!(mine.words(10 * page - 8, 2).is_none() && mine.words(4, 1).is_none());
+        assert!(mine.words(0, usize::MAX).is_none());
+        let mut bytes = [0; 8];
+        one.peek((4 << 20) + 16, &mut bytes).expect("peek");
+        assert_eq!(u64::from_ne_bytes(bytes), 7);
+        found.discard();
+        one.peek((4 << 20) + 16, &mut bytes).expect("peek");
+        assert!(bytes == [0; 8] && one.peek(1 << 40, &mut bytes).is_err());
+        assert_eq!(held(&one), 0);
+        made.commit(0, page).expect("commit");
+        assert_eq!(mine.word(16).expect("inside").load(Ordering::Acquire), 0);
+        assert!(made.commit(9 * page, 2 * page).is_err() && one.extend(usize::MAX - 4095, 8192).is_err());
+        assert!(two.range(usize::MAX - 4095, 8192).is_err());
+        let (_, total) = machine::memory();
+        let refused = one.extend(4 << 20, total as usize + page).err().expect("more than there is");
+        assert!(refused.raw_os_error() == Some(libc::ENOMEM) && held(&one) < 4 << 20);
+        assert!(Memory::private(page).expect("memory").extend(0, page).is_err());
     }
 
     #[test]
@@ -269,6 +420,7 @@ mod tests {
         let word = memory.word((1 << 20) - 8).expect("inside");
         assert!(memory.descriptor().is_none() && word.load(Ordering::Relaxed) == 0);
         memory.commit(0, 4096).expect("nothing to do");
+        assert!(Memory::reserved(1 << 20).is_ok() && Memory::reserved(1 << 60).is_err());
     }
 
     #[test]

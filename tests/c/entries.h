@@ -7,7 +7,7 @@
 #include "far.h"
 
 /* Which handle of the call is in question. */
-enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL };
+enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL, WIN };
 
 struct handles {
     dtl_backend_t backend;
@@ -19,6 +19,7 @@ struct handles {
     dtl_request_t request;
     dtl_message_t message;
     dtl_pool_t pool;
+    dtl_win_t win;
 };
 
 /* Everything that calls write to; compared bytewise after a failure. */
@@ -37,6 +38,7 @@ struct outputs {
     dtl_mem_info_t mem_info;
     dtl_executor_info_t executor_info;
     dtl_comm_info_t comm_info;
+    dtl_win_info_t win_info;
     dtl_topology_t topology;
     dtl_comm_topology_t comm_topology;
     dtl_recv_info_t recv_info;
@@ -53,6 +55,7 @@ static inline void poison(struct outputs* outputs) {
     outputs->mem_info.struct_size = sizeof outputs->mem_info;
     outputs->executor_info.struct_size = sizeof outputs->executor_info;
     outputs->comm_info.struct_size = sizeof outputs->comm_info;
+    outputs->win_info.struct_size = sizeof outputs->win_info;
     outputs->topology.struct_size = sizeof outputs->topology;
     outputs->comm_topology.struct_size = sizeof outputs->comm_topology;
 }
@@ -226,10 +229,12 @@ static inline void make_handles(struct handles* handles) {
     CHECK_OK(dtl_comm_open(&self, &handles->comm));
     CHECK_OK(dtl_comm_irecv(handles->comm, buffer, 8, DTL_DTYPE_BYTE, 0, 1, &handles->request));
     CHECK_OK(dtl_comm_mprobe(handles->comm, DTL_PROC_NULL, 0, &handles->message, NULL));
+    CHECK_OK(dtl_win_create(handles->comm, buffer, 8, 1, &handles->win));
 }
 
 /* Destroys them; the request and the message end with their communicator. */
 static inline void destroy_handles(const struct handles* handles) {
+    CHECK_OK(dtl_win_destroy(handles->win));
     CHECK_OK(dtl_comm_destroy(handles->comm));
     CHECK_OK(dtl_pool_destroy(handles->pool));
     CHECK_OK(dtl_kernel_destroy(handles->kernel));

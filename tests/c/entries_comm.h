@@ -117,6 +117,27 @@ static const int32_t e_zero[1] = {0};
     X(NONE, dtl_comm_key_destroy, (12345)) \
     X(COMM, dtl_comm_set_attr, (h->comm, 12345, NULL)) \
     X(COMM, dtl_comm_get_attr, (h->comm, 12345, &o->pointer, &o->number)) \
-    X(COMM, dtl_comm_delete_attr, (h->comm, 12345))
+    X(COMM, dtl_comm_delete_attr, (h->comm, 12345)) \
+    X(COMM, dtl_win_create, (h->comm, o->data, 8, 1, &o->handles.win)) \
+    X(COMM, dtl_win_allocate, (h->comm, 8, 1, &o->pointer, &o->handles.win)) \
+    X(WIN, dtl_win_destroy, (h->win)) \
+    X(WIN, dtl_win_info, (h->win, 0, &o->win_info)) \
+    X(WIN, dtl_win_fence, (h->win)) \
+    X(WIN, dtl_win_lock, (h->win, DTL_LOCK_SHARED, 0)) \
+    X(WIN, dtl_win_unlock, (h->win, 0)) \
+    X(WIN, dtl_win_lock_all, (h->win)) \
+    X(WIN, dtl_win_unlock_all, (h->win)) \
+    X(WIN, dtl_win_flush, (h->win, 0)) \
+    X(WIN, dtl_win_flush_local, (h->win, 0)) \
+    X(WIN, dtl_win_flush_all, (h->win)) \
+    X(WIN, dtl_win_flush_local_all, (h->win)) \
+    X(WIN, dtl_win_put, (h->win, e_source, 8, DTL_DTYPE_BYTE, 0, 0)) \
+    X(WIN, dtl_win_get, (h->win, o->data, 8, DTL_DTYPE_BYTE, 0, 0)) \
+    X(WIN, dtl_win_rput, (h->win, e_source, 8, DTL_DTYPE_BYTE, 0, 0, &o->handles.request)) \
+    X(WIN, dtl_win_rget, (h->win, o->data, 8, DTL_DTYPE_BYTE, 0, 0, &o->handles.request)) \
+    X(WIN, dtl_win_accumulate, (h->win, e_source, 8, DTL_DTYPE_INT8, 0, 0, DTL_OP_SUM)) \
+    X(WIN, dtl_win_get_accumulate, (h->win, e_source, o->data, 8, DTL_DTYPE_INT8, 0, 0, DTL_OP_SUM)) \
+    X(WIN, dtl_win_fetch_op, (h->win, e_source, o->data, DTL_DTYPE_INT8, 0, 0, DTL_OP_SUM)) \
+    X(WIN, dtl_win_compare_and_swap, (h->win, e_source, e_source, o->data, DTL_DTYPE_INT8, 0, 0))
 
 #endif

@@ -53,13 +53,15 @@ static int replace(struct handles* handles, enum noun noun, uint64_t id) {
         case REQUEST: handles->request.id = id; return 1;
         case MESSAGE: handles->message.id = id; return 1;
         case POOL: handles->pool.id = id; return 1;
+        case WIN: handles->win.id = id; return 1;
         default: return 0;
     }
 }
 
 static uint64_t id_of(const struct handles* handles, int noun) {
-    const uint64_t ids[10] = {0, handles->backend.id, handles->stream.id, handles->event.id, handles->executor.id,
-        handles->kernel.id, handles->comm.id, handles->request.id, handles->message.id, handles->pool.id};
+    const uint64_t ids[11] = {0, handles->backend.id, handles->stream.id, handles->event.id, handles->executor.id,
+        handles->kernel.id, handles->comm.id, handles->request.id, handles->message.id, handles->pool.id,
+        handles->win.id};
     return ids[noun];
 }
 
@@ -84,10 +86,10 @@ static void test_handles(void) {
         stale.backend = far_register("stale", &far);
         CHECK_OK(dtl_backend_unregister(stale.backend));
     }
-    for (noun = BACKEND; noun <= POOL; noun++) {
+    for (noun = BACKEND; noun <= WIN; noun++) {
         const uint64_t id = id_of(&good, noun);
         refuse_all(noun, id_of(&stale, noun));
-        for (other = BACKEND; other <= POOL; other++)
+        for (other = BACKEND; other <= WIN; other++)
             if (other != noun) refuse_all(noun, id_of(&good, other));
         refuse_all(noun, UINT64_MAX);
         refuse_all(noun, 1);
@@ -113,6 +115,7 @@ static void test_null_handles(void) {
     CHECK_OK(dtl_comm_destroy(DTL_COMM_NULL));
     CHECK_OK(dtl_request_destroy(DTL_REQUEST_NULL));
     CHECK_OK(dtl_pool_destroy(DTL_POOL_NULL));
+    CHECK_OK(dtl_win_destroy(DTL_WIN_NULL));
     CHECK_OK(dtl_backend_unregister(DTL_BACKEND_NULL));
     for (i = 0; i < ENTRY_COUNT; i++) {
         struct handles handles = good;

@@ -3,6 +3,7 @@
 use crate::deaths::{Killed, killed, killed_while_taken};
 use crate::forbid::{forbid, forbid_as_told};
 use crate::large;
+use crate::parts;
 use crate::rank::*;
 use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::abi::status::*;
@@ -38,6 +39,9 @@ pub(crate) fn run(case: &str) {
         "sender_away" => large::sender_away(),
         "reading_is_forbidden_later" => large::reading_is_forbidden_later(),
         "no_cells" => large::no_cells(),
+        "parts" => parts::shared(),
+        "no_parts" => parts::missing(),
+        "killed_with_lock" => parts::killed_with_lock(),
         "crowded" => large::crowded(),
         "sent_and_left" => large::sent_and_left(),
         "huge" => huge(&open()),

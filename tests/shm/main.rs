@@ -16,6 +16,7 @@ mod cases;
 mod deaths;
 mod forbid;
 mod large;
+mod parts;
 mod rank;
 
 use std::io::Write;
@@ -230,7 +231,7 @@ fn a_malformed_setting_is_named() {
 #[test]
 fn a_killed_rank_is_seen_by_all() {
     let off = [("DTL_CMA", "off")];
-    let cases: [(&str, &[(&str, &str)]); 8] = [
+    let cases: [(&str, &[(&str, &str)]); 9] = [
         ("killed_idle", &[]),
         ("killed_in_send", &[]),
         ("killed_in_stream", &off),
@@ -239,6 +240,7 @@ fn a_killed_rank_is_seen_by_all() {
         ("killed_while_receiving", &off),
         ("killed_while_sending", &[]),
         ("killed_while_sending", &off),
+        ("killed_with_lock", &[]),
     ];
     for (case, env) in cases {
         let output = dtlrun(4, case, &["--on-failure=continue"], env);
@@ -401,6 +403,21 @@ fn missing_memory_for_a_ring_is_a_status_of_the_send() {
         let said = text(&rank.wait_with_output().expect("ends"));
         assert!(said.contains("case passed") || said.contains("skipped: "), "{said}");
     }
+    assert_eq!(leftovers(&job), Vec::<String>::new());
+}
+
+#[test]
+fn all_ranks_use_the_memory_of_all() {
+    for ranks in [1, 2, 4] {
+        passes(ranks, "parts", &[]);
+    }
+}
+
+#[test]
+fn memory_for_all_that_cannot_be_had_is_a_status() {
+    let job = job("no-parts");
+    let said = text(&by_hand(&job, 0, 1, 10_000, "no_parts").wait_with_output().expect("ends"));
+    assert!(said.contains("case passed") || said.contains("skipped: "), "{said}");
     assert_eq!(leftovers(&job), Vec::<String>::new());
 }
 

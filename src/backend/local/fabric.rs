@@ -12,6 +12,7 @@
 //! operation first and so waits for the copy.
 
 use super::board::Boards;
+use super::part::Parts;
 use super::side::{Message, Operation, Side, State, failed, found, received, sent};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
@@ -19,7 +20,9 @@ use crate::backend::board::Places;
 use crate::backend::matching;
 use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Board, Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::backend::{
+    Board, Done, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport,
+};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::{Mutex, MutexGuard};
 use crate::sys::machine;
@@ -37,7 +40,8 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<Endpoint>> {
     let sides = (0..ranks).map(|_| Side::new(ranks)).collect();
     let is_crowded = ranks > machine::affinity().len();
     let boards = Boards::new(ranks);
-    let fabric = Arc::new(Fabric { size: count, sides, blamed: AtomicUsize::new(0), is_crowded, boards });
+    let (blamed, parts) = (AtomicUsize::new(0), Parts::default());
+    let fabric = Arc::new(Fabric { size: count, sides, blamed, is_crowded, boards, parts });
     let endpoint = |rank| Endpoint { rank, fabric: Arc::clone(&fabric), places: Mutex::default() };
     Ok((0..count).map(endpoint).collect())
 }
@@ -66,6 +70,7 @@ struct Fabric {
     blamed: AtomicUsize,
     is_crowded: bool,
     boards: Boards,
+    parts: Parts,
 }
 
 /// What became of a small message.
@@ -373,6 +378,14 @@ impl Transport for Endpoint {
     fn board(&self, place: u32, context: u32, ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
         let (own, at) = (self.rank.unsigned_abs() as usize, (place as usize, context));
         self.fabric.boards.open(&mut self.places.lock(), own, at, ranks)
+    }
+
+    fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>> {
+        Some(self.fabric.parts.offer(self.rank, offer))
+    }
+
+    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>> {
+        self.fabric.parts.find(rank, key)
     }
 
     fn is_crowded(&self) -> Option<bool> {

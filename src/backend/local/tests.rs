@@ -4,8 +4,9 @@ use super::alone::SelfComm;
 use super::fabric::{EAGER, endpoints};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::runtime::backend::{Comm, Done, OpenArgs, Selector, SendMode, Transport};
+use crate::runtime::backend::{Comm, Done, Offer, OpenArgs, PART_WORDS, Selector, SendMode, Transport};
 use crate::sys::buf::{Region, Scratch};
+use std::sync::atomic::Ordering;
 
 fn buffer(bytes: &[u8]) -> Scratch {
     // SAFETY: the slice outlives the copy made here; `copy_of` only reads it.
@@ -110,4 +111,30 @@ fn three_endpoints_exchange() {
     let late = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Standard).expect("isend");
     assert_eq!(ends[0].test(late).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
     assert_eq!(ends[2].failed_count(), 1);
+}
+
+#[test]
+fn parts_are_found_by_their_keys_while_somebody_has_them() {
+    let ranks = endpoints(2).expect("threads");
+    let offer = |rank: usize, what| ranks[rank].offer_part(what).expect("provided");
+    let fresh = offer(0, Offer::Fresh(1000)).expect("memory");
+    let mine = buffer(b"program");
+    let own = offer(1, Offer::Own(mine.region())).expect("memory");
+    assert_eq!((own.region(), fresh.region().len(), fresh.words().len()), (mine.region(), 1000, PART_WORDS));
+    fresh.words()[PART_WORDS - 1].store(5, Ordering::Relaxed);
+    let found = ranks[1].find_part(0, fresh.key()).expect("there");
+    assert_eq!((found.region(), found.key()), (fresh.region(), fresh.key()));
+    assert_eq!(found.words()[PART_WORDS - 1].load(Ordering::Relaxed), 5);
+    let (key, [number, check]) = (fresh.key(), own.key());
+    for (rank, wrong) in [(0, own.key()), (1, [number, check + 8]), (1, [77, check]), (1, [0, 0])] {
+        assert_eq!(ranks[0].find_part(rank, wrong).err().expect("wrong").status(), DTL_ERROR_NOT_FOUND);
+    }
+    drop(fresh);
+    assert!(ranks[1].find_part(0, key).is_ok(), "one still has it");
+    drop(found);
+    assert_eq!(ranks[1].find_part(0, key).err().expect("gone").status(), DTL_ERROR_NOT_FOUND);
+    for len in [usize::MAX, usize::MAX - 4096, 1 << 60] {
+        let error = offer(0, Offer::Fresh(len)).err().expect("too much");
+        assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY);
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`) -> `segment` (the memory).
 //! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing`, `streaming`, `helping` and
-//! `taking` (protocol) -> `ring` (records), `claims` and `cells`, beside them `board` (small collectives), with `peer`
+//! `taking` (protocol) -> `ring` (records), `claims` and `cells`, beside them `board` (small collectives) and `part`
+//! (memory of windows), with `peer`
 //! (what is known of each rank) and `liveness` (who is gone).
 
 mod board;
@@ -13,6 +14,7 @@ mod engine;
 mod helping;
 mod identity;
 mod liveness;
+mod part;
 mod peer;
 mod prompt;
 mod reading;
@@ -94,7 +96,7 @@ impl Comm for Shm {
         let how = try_reading(&meeting, job.rank, &mut peers, mode);
         let description = describe(job.size, &how);
         let engine = Engine::new(job.rank, meeting.segment, Peers::new(peers), watch, mode != Mode::Off);
-        Ok(Box::new(transport::Endpoint::new(engine, identity.claim, probe, description, opener)))
+        Ok(Box::new(transport::Endpoint::new(engine, identity.claim, probe, description, opener)?))
     }
 }
 

@@ -5,14 +5,15 @@
 //! pair "this ring has memory". Then a ring per ordered pair, committed by its sender at first use:
 //! 8 ranks that talk to two neighbours each take 3 MiB, not 11. Then the cells of each rank, committed when
 //! it sends its first large message. Then, for few ranks, the places for boards, committed when a communicator gets
-//! one.
+//! one. Behind the end come the parts of windows: the file grows by them when they are made, and each rank maps those
+//! that it uses by themselves.
 
 use super::cells::{self, Cells, Pool};
 use super::ring::{self, Consumer, Producer, STRIDE};
 use crate::backend::board;
 use crate::error::{Error, Result, fail};
 use crate::sys::machine;
-use crate::sys::shared::{Memory, Span};
+use crate::sys::shared::{Memory, Span, page_size};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub(super) enum State {
 
 /// Changes whenever a rank's state does; in a line of its own, read at every poll.
 const CHANGES_AT: usize = 128;
+/// Bytes that parts have taken behind everything else, so far; see `part`.
+const PARTS_AT: usize = 256;
 const RANKS_AT: usize = 4096;
 const RANK_STRIDE: usize = 128;
 const STATE: usize = 0;
@@ -115,6 +118,31 @@ impl Segment {
                 total(size)
             ),
         }
+    }
+
+    /// The same memory once more, for who does not want to wait for the engine's lock.
+    pub(super) fn again(&self) -> Result<Segment> {
+        Segment::of(Arc::clone(&self.memory), self.size)
+    }
+
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// Where parts begin.
+    pub(super) fn parts_at(&self) -> usize {
+        total(self.size).next_multiple_of(page_size())
+    }
+
+    /// Where a part of so many bytes (whole pages) may be: nobody else gets these, also later. (2^63 bytes are more
+    /// than parts will ever need; memory they are only while they are used.)
+    pub(super) fn reserve_part(&self, bytes: usize) -> Option<usize> {
+        let begin = self.parts_at();
+        let taken = self.word(PARTS_AT)?.fetch_update(Relaxed, Relaxed, |taken| {
+            let end = taken.checked_add(u64::try_from(bytes).ok()?)?;
+            i64::try_from(end.checked_add(u64::try_from(begin).ok()?)?).is_ok().then_some(end)
+        });
+        begin.checked_add(usize::try_from(taken.ok()?).ok()?)
     }
 
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -4,11 +4,14 @@
 use super::board;
 use super::engine::{Engine, Operation};
 use super::identity::Claim;
+use super::part::Parts;
 use super::peer::Probe;
 use super::segment::State;
 use crate::backend::board::Places;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Board, Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::backend::{
+    Board, Done, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport,
+};
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
 use crate::sys::lock::Mutex;
@@ -34,6 +37,7 @@ pub(super) struct Endpoint {
     opener: u32,
     is_crowded: bool,
     boards: Mutex<Places>,
+    parts: Parts,
     _probe: Probe,
 }
 
@@ -54,6 +58,11 @@ pub(super) fn enter() -> Result<u32> {
     Ok(opener)
 }
 
+/// Whether this process is the one that [`enter`] gave this word, not a fork of it.
+pub(super) fn is_opener(opener: u32) -> bool {
+    OPENER.state() == opener
+}
+
 impl Endpoint {
     pub(super) fn new(
         engine: Engine,
@@ -61,19 +70,20 @@ impl Endpoint {
         probe: Probe,
         description: String,
         opener: u32,
-    ) -> Self {
+    ) -> Result<Self> {
         let number = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
         let (rank, size) = (number(engine.rank), number(engine.peers.len()));
         let is_crowded = engine.segment.is_crowded();
+        let parts = Parts::new(engine.segment.again()?, engine.rank, opener);
         let engine = SpinLock::new(Open { engine, claim: Some(claim) });
         let boards = Mutex::new(Places::default());
-        Endpoint { engine, rank, size, description, opener, is_crowded, boards, _probe: probe }
+        Ok(Endpoint { engine, rank, size, description, opener, is_crowded, boards, parts, _probe: probe })
     }
 
     /// The engine, for the process that opened it and until it is closed.
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
-        if OPENER.state() != self.opener {
+        if !is_opener(self.opener) {
             return fail!(
                 DTL_ERROR_FORKED,
                 "this process is a fork of the one that opened the communicator; open one of its own"
@@ -166,7 +176,7 @@ impl Transport for Endpoint {
     }
 
     fn progress(&self) {
-        if OPENER.state() != self.opener {
+        if !is_opener(self.opener) {
             return;
         }
         // Who holds the lock makes progress itself.
@@ -199,6 +209,16 @@ impl Transport for Endpoint {
         self.with(open).transpose()
     }
 
+    /// Memory that the program has already is not the segment's. The engine's lock is not held while pages come.
+    fn offer_part(&self, offer: Offer) -> Option<Result<Box<dyn Part>>> {
+        let Offer::Fresh(len) = offer else { return None };
+        Some(self.with(|_| Ok(())).and_then(|()| self.parts.offer(len)))
+    }
+
+    fn find_part(&self, rank: i32, key: PartKey) -> Result<Box<dyn Part>> {
+        self.with(|_| Ok(())).and_then(|()| self.parts.find(rank, key))
+    }
+
     fn is_crowded(&self) -> Option<bool> {
         Some(self.is_crowded)
     }
@@ -220,6 +240,9 @@ impl Transport for Endpoint {
     }
 
     fn failed_count(&self) -> usize {
+        if self.parts.is_quiet() {
+            return 0;
+        }
         self.with(|engine| Ok(engine.liveness.deaths)).unwrap_or(0)
     }
 

@@ -136,6 +136,18 @@ pub fn barrier(comm: &Comm) -> Result<Begun> {
     )
 }
 
+/// The same under another name, by the library's own algorithms, so that this rank serves others while it waits.
+pub(super) fn meet(comm: &Comm, kind: Kind) -> Result<Begun> {
+    let call = Call::new(kind);
+    match &comm.flat {
+        Some(flat) => comm.prepare_flat(call, None, flat, Shape::Barrier),
+        None => comm.prepare(call, None, |s, g| {
+            algorithm::barrier(s, g);
+            Ok(())
+        }),
+    }
+}
+
 /// The root's data to all.
 pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
     comm.check_root(root)?;

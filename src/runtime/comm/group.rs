@@ -4,7 +4,7 @@
 use super::algorithms::{self as algorithm, choice::Algorithm};
 use super::members::Members;
 use super::recorder::{Call, Kind};
-use super::{Comm, attribute, insert, run};
+use super::{Comm, attribute, insert, progress, put, run};
 use crate::abi::comm::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
@@ -13,7 +13,7 @@ use crate::sys::machine;
 use std::sync::Arc;
 
 /// Everybody's few words, in the order of ranks.
-fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
+pub(super) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
     let all = Scratch::new(size_of_val(mine) * comm.size as usize);
     let (Some(mine), Some(all)) = (Scratch::of_words(mine), all) else {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a few words of each rank");
@@ -76,6 +76,30 @@ pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
     let copy = derive(comm, &ranks, context, place)?;
     attribute::copy_all(comm, handle, &copy)?;
     insert(copy)
+}
+
+/// The same ranks with messages of their own, for the library itself, and what each rank says on the occasion, in the
+/// order of ranks. Its handle is told to nobody.
+pub(super) fn private<const N: usize>(
+    comm: &Comm,
+    kind: Kind,
+    says: [u64; N],
+) -> Result<(Arc<Comm>, Vec<[u64; N]>)> {
+    let mine: Vec<u64> = offer(comm).into_iter().chain(says).collect();
+    let words = allgather_words(comm, kind, &mine)?;
+    let context = context_of(words.first().copied().unwrap_or(0))?;
+    let place = common_place(words.iter().skip(1).step_by(mine.len()).copied());
+    let said = words.chunks_exact(mine.len()).map(|words| {
+        let mut said = [0; N];
+        said.iter_mut().zip(words.iter().skip(2)).for_each(|(to, from)| *to = *from);
+        said
+    });
+    let said = said.collect();
+    let ranks: Vec<i32> = (0..comm.size).collect();
+    let made = Arc::new(derive(comm, &ranks, context, place)?);
+    progress::add(&made);
+    put(&made)?;
+    Ok((made, said))
 }
 
 /// One communicator for each color, ranks ordered by key. `None`: the color was DTL_UNDEFINED.

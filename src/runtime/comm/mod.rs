@@ -5,6 +5,7 @@
 //! `wait` waits for it.
 //! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list, `flat` those of
 //! a few bytes between ranks that share memory; `plan` shows what would run.
+//! `window` is memory that other ranks read and change.
 //! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
 //! call waits.
 
@@ -33,6 +34,7 @@ mod schedule;
 mod steps;
 pub mod types;
 pub mod wait;
+pub mod window;
 
 use super::backend::{Done, Selector};
 use crate::abi::comm::*;

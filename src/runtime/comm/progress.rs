@@ -5,7 +5,7 @@
 
 use super::link::Link;
 use super::request;
-use super::{Comm, report};
+use super::{Comm, report, window};
 use crate::abi::handle::dtl_request_t;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Others that one call looks after: with many communicators they take turns.
-const TURNS: usize = 4;
+pub(super) const TURNS: usize = 4;
 
 /// How often each transport is moved on before this thread goes into an `open`.
 const ROUNDS_BEFORE_OPEN: usize = 32;
 
 /// Things that want to be moved on, and their number so that nothing is locked where there are none.
-struct List<T> {
-    all: Mutex<Vec<Weak<T>>>,
-    count: AtomicUsize,
+pub(super) struct List<T: ?Sized> {
+    pub(super) all: Mutex<Vec<Weak<T>>>,
+    pub(super) count: AtomicUsize,
     turn: AtomicUsize,
 }
 
@@ -41,13 +41,13 @@ struct Running {
     swept_at: usize,
 }
 
-impl<T> List<T> {
-    const fn new() -> Self {
+impl<T: ?Sized> List<T> {
+    pub(super) const fn new() -> Self {
         List { all: Mutex::new(Vec::new()), count: AtomicUsize::new(0), turn: AtomicUsize::new(0) }
     }
 
     /// Adds one; who is gone leaves the list here.
-    fn add(&self, what: &Arc<T>) {
+    pub(super) fn add(&self, what: &Arc<T>) {
         let mut all = self.all.lock();
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(what));
@@ -55,7 +55,7 @@ impl<T> List<T> {
     }
 
     /// The next few.
-    fn turns(&self) -> [Option<Arc<T>>; TURNS] {
+    pub(super) fn turns(&self) -> [Option<Arc<T>>; TURNS] {
         let mut next = [const { None }; TURNS];
         // Who finds it locked leaves the work to the other.
         let Some(mut all) = self.all.try_lock() else { return next };
@@ -156,6 +156,7 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
             let mut backoff = Backoff::new();
             while !is_over.load(Ordering::Acquire) {
                 move_needy();
+                window::progress::serve_some();
                 backoff.pause();
             }
         });
@@ -190,6 +191,7 @@ pub(super) fn before_open() {
     comms.dedup_by(|one, other| Arc::ptr_eq(&one.link, &other.link));
     for _ in 0..ROUNDS_BEFORE_OPEN {
         comms.iter().for_each(|comm| comm.link.transport.progress());
+        window::progress::serve_some();
     }
 }
 
@@ -208,4 +210,5 @@ pub(super) fn others(waiting: &Comm) {
     if has_running() {
         move_running();
     }
+    window::progress::serve_some();
 }

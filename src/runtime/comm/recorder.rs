@@ -32,12 +32,12 @@ macro_rules! kinds {
 }
 kinds! {
     Send "send", Ssend "ssend", Recv "recv", Probe "probe", Sendrecv "sendrecv",
-    Barrier "barrier", Bcast "bcast", Reduce "reduce", Allreduce "allreduce", Gather "gather",
+    Put "put", Get "get", Barrier "barrier", Bcast "bcast", Reduce "reduce", Allreduce "allreduce", Gather "gather",
     Gatherv "gatherv", Scatter "scatter", Scatterv "scatterv", Allgather "allgather",
     Allgatherv "allgatherv", Alltoall "alltoall", Alltoallv "alltoallv",
     ReduceScatter "reduce_scatter", ReduceScatterBlock "reduce_scatter_block", Scan "scan",
     Exscan "exscan", NeighborAlltoallv "neighbor_alltoallv", Split "split", Dup "dup", Shrink "shrink",
-    GroupCreate "group_create",
+    GroupCreate "group_create", WinCreate "win_create", WinDestroy "win_destroy", Fence "fence",
 }
 
 impl Kind {

@@ -5,6 +5,8 @@
 //! its handle. Who destroys a communicator first waits for calls that found it open, then
 //! takes all of its requests back.
 
+mod ending;
+
 use super::life::Life;
 pub(super) use super::life::Standing;
 use super::link::Class;
@@ -15,6 +17,7 @@ use super::persistent::Persistent;
 use super::recorder::{Kind, Ticket};
 use super::run::{Begun, Run};
 use super::schedule::Advance;
+use super::window::way;
 use super::{Comm, progress};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
@@ -24,6 +27,8 @@ use crate::runtime::backend::{Done, SendMode};
 use crate::runtime::invalid_handle;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::pool::{Pool, Then, Tried};
+pub(super) use ending::{check_revocable, withdraw_all};
+pub use ending::{destroy_all, forget_all};
 use std::sync::Arc;
 
 /// Type byte of request handles.
@@ -61,6 +66,8 @@ struct Plan {
 enum Operation {
     Started(Started, Ticket),
     Collective(Box<Run>),
+    /// Of a window, whose way knows it under this ticket.
+    Window(Box<(Arc<dyn way::Way>, way::Ticket)>),
 }
 
 /// What a finished request tells, and its error if it failed.
@@ -189,6 +196,24 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
         progress::add_running(handle);
     }
     Ok(handle)
+}
+
+/// Puts an operation on a window under a handle.
+pub(super) fn of_window(
+    comm: &Comm,
+    (kind, peer): (Kind, i32),
+    way: &Arc<dyn way::Way>,
+    begun: way::Begun,
+) -> Result<dtl_request_t> {
+    insert(comm, || {
+        let life = match begun {
+            way::Begun::Over => Life::Over(at_rest()),
+            way::Begun::Pending(ticket) => {
+                Life::Active(Operation::Window(Box::new((Arc::clone(way), ticket))))
+            }
+        };
+        Request { comm: Owner::of(comm), kind, peer, again: None, life }
+    })
 }
 
 /// Asks after a request without waiting; if it is over, its outcome is `told`. Another thread that does so
@@ -332,6 +357,7 @@ impl Request {
                 run.fail(comm, &error);
                 Ok(None)
             }
+            Operation::Window(operation) => operation.0.withdraw(operation.1).map(|()| None),
         })
     }
 
@@ -348,7 +374,12 @@ impl Request {
 }
 
 fn what(kind: Kind) -> &'static str {
-    if kind == Kind::Recv { "receive from" } else { "send to" }
+    match kind {
+        Kind::Recv => "receive from",
+        Kind::Put => "put to",
+        Kind::Get => "get from",
+        _ => "send to",
+    }
 }
 
 #[inline(always)]
@@ -374,6 +405,10 @@ fn poll(comm: &Comm, of: (Kind, i32), operation: &mut Operation) -> Result<Optio
                 run.fail(comm, &error);
                 Ok(Some(failed(error)))
             }
+        },
+        Operation::Window(operation) => match operation.0.is_over(operation.1) {
+            Ok(is_over) => Ok(is_over.then(at_rest)),
+            Err(error) => Ok(Some(failed(error))),
         },
     }
 }
@@ -407,6 +442,11 @@ pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
         Life::AtRest => {
             fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is not active", request.name())
         }
+        Life::Active(Operation::Window(..)) => fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "an operation on a window ({}) cannot be withdrawn: wait for it",
+            request.name()
+        ),
         Life::Active(Operation::Collective(_)) => fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "a collective ({}) cannot be withdrawn: the other ranks are in it too",
@@ -425,11 +465,11 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
         return Err(if is_alive(handle) { super::destroyed() } else { stale(handle) });
     };
     let ended = TABLE.with(handle.id, |request| {
-        if matches!(request.life, Life::Active(Operation::Collective(_))) {
+        if matches!(request.life, Life::Active(Operation::Collective(_) | Operation::Window(..))) {
             let name = request.name();
             return Then::Keep(fail!(
                 DTL_ERROR_BUSY,
-                "a collective ({name}) cannot be withdrawn: wait for it"
+                "what was started ({name}) cannot be withdrawn: wait for it"
             ));
         }
         match request.take_back(&comm) {
@@ -438,63 +478,4 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
         }
     });
     ended.unwrap_or_else(|| Err(stale(handle)))
-}
-
-/// Refuses while a collective of the communicator runs that nobody can take back.
-pub(super) fn check_revocable(comm: &Comm) -> Result<()> {
-    let owner = Owner::of(comm);
-    for id in TABLE.handles() {
-        let stays = TABLE.with(id, |request| {
-            let is_stuck = match &request.life {
-                Life::Active(Operation::Collective(run)) => run.is_irrevocable(),
-                _ => false,
-            };
-            Then::Keep((is_stuck && request.comm == owner).then(|| request.name()))
-        });
-        if let Some(name) = stays.flatten() {
-            return fail!(
-                DTL_ERROR_BUSY,
-                "a collective ({name}) that was started runs in {} and cannot be withdrawn: wait for it first",
-                comm.kind_name()
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of its
-/// requests become stale; with `all`, also of those that cannot be taken back.
-pub(super) fn withdraw_all(comm: &Comm, all: bool) -> Result<()> {
-    let owner = Owner::of(comm);
-    for id in TABLE.handles() {
-        let withdrawn = TABLE.with(id, |request| {
-            if request.comm != owner {
-                return Then::Keep(Ok(()));
-            }
-            match request.take_back(comm) {
-                Err(error) if !all => Then::Keep(Err(error)),
-                _ => Then::End(Ok(())),
-            }
-        });
-        withdrawn.unwrap_or(Ok(()))?;
-    }
-    Ok(())
-}
-
-/// At finalize: requests go with their communicators.
-pub fn destroy_all() {
-    let inside = epoch::enter();
-    for id in TABLE.handles() {
-        TABLE.with(id, |request| {
-            if let Some(comm) = request.comm.get(&inside) {
-                drop(request.take_back(comm));
-            }
-            Then::End(())
-        });
-    }
-}
-
-/// In a forked child: the handles go.
-pub fn forget_all() {
-    TABLE.forget_all();
 }

@@ -56,6 +56,7 @@ fn main() {
         sys::model::ALL,
         sys::heap::ALL,
         sys::team_model::ALL,
+        sys::window_model::ALL,
         runtime::comm::model::ALL,
     ]
     .concat();

@@ -10,9 +10,12 @@ pub mod model;
 pub mod park;
 #[path = "../../../../src/sys/pool.rs"]
 pub mod pool;
+pub mod rmw;
 #[path = "../../../../src/sys/share.rs"]
 pub mod share;
 pub mod shared;
+#[path = "../../../../src/sys/shared_lock.rs"]
+pub mod shared_lock;
 #[path = "../../../../src/sys/slab.rs"]
 pub mod slab;
 #[path = "../../../../src/sys/spin.rs"]
@@ -22,3 +25,4 @@ pub mod sync;
 pub mod team;
 pub mod team_model;
 pub mod tls;
+pub mod window_model;

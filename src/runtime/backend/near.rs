@@ -1,0 +1,59 @@
+//! What transports have whose ranks share memory: boards for small collectives, and memory of each rank that the
+//! others load and store. Who uses them: `runtime::comm`.
+
+use crate::sys::buf::Region;
+use crate::sys::sync::AtomicU64;
+use std::time::Duration;
+
+/// What a rank has put up for the others.
+#[derive(Clone, Copy)]
+pub struct Post {
+    /// What its maker calls it.
+    pub what: u32,
+    /// Its bytes.
+    pub data: Region,
+}
+
+/// Where the ranks of a communicator that share memory put up a few bytes for each other. Each rank posts under
+/// the numbers 1, 2, 3 …, each one when it has finished the one before. Nothing waits but `rest`.
+pub trait Board: Send + Sync {
+    /// The most bytes of a post.
+    fn room(&self) -> usize;
+    /// Posts under the next number. False: not now, a rank may still look at what was posted long before.
+    fn post(&self, number: u64, what: u32, data: Region) -> bool;
+    /// A rank's post of a number that this rank has not finished, if it is there. It stays until then; nobody
+    /// writes to it.
+    fn look(&self, rank: i32, number: u64) -> Option<Post>;
+    /// This rank has done with a number; `met`: it has seen all other ranks' posts of it.
+    fn finish(&self, number: u64, met: bool);
+    /// Sleeps until that post is there, `limit` at most. False, at once: nobody would wake it.
+    fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
+        false
+    }
+}
+
+/// Words beside the memory of a part.
+pub const PART_WORDS: usize = 64;
+
+/// What a rank lets the others use.
+#[derive(Clone, Copy, Debug)]
+pub enum Offer {
+    /// So many bytes of the transport's own, all 0.
+    Fresh(usize),
+    /// Memory that the program has already; it stays valid until the last rank has let go of the part.
+    Own(Region),
+}
+
+/// How other ranks find a part. Any bits are safe: what is no key finds nothing.
+pub type PartKey = [u64; 2];
+
+/// Memory of one rank that the ranks of its node load and store: its own, or another rank's as this process sees it. It goes
+/// when the last of them lets go of it.
+pub trait Part: Send + Sync {
+    /// The bytes.
+    fn region(&self) -> Region;
+    /// Words beside them, all 0 at first, for what the ranks have to agree on: PART_WORDS.
+    fn words(&self) -> &[AtomicU64];
+    /// What `Transport::find_part` wants.
+    fn key(&self) -> PartKey;
+}

@@ -1,0 +1,100 @@
+//! Who has the lock of this rank's part of a window, and who waits for it: first come, first served, so that a stream
+//! of shared locks cannot keep an exclusive one out.
+
+use std::collections::VecDeque;
+
+/// Somebody who asked for the lock, and the tag of the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asker {
+    pub(super) origin: i32,
+    pub(super) tag: i32,
+    pub(super) exclusive: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Locks {
+    /// One, or several with shared locks.
+    holders: Vec<Asker>,
+    waiting: VecDeque<Asker>,
+}
+
+impl Locks {
+    pub(super) fn ask(&mut self, asker: Asker) {
+        self.waiting.push_back(asker);
+    }
+
+    /// The next one to get the lock, who has it now. Call until there is none.
+    pub(super) fn grant(&mut self) -> Option<Asker> {
+        let next = *self.waiting.front()?;
+        let is_free = self.holders.is_empty();
+        let is_shared = !next.exclusive && self.holders.iter().all(|holder| !holder.exclusive);
+        if !is_free && !is_shared {
+            return None;
+        }
+        self.waiting.pop_front();
+        self.holders.push(next);
+        Some(next)
+    }
+
+    /// A rank gives its lock back; of one that has none: nothing.
+    pub(super) fn release(&mut self, origin: i32) {
+        if let Some(at) = self.holders.iter().position(|holder| holder.origin == origin) {
+            self.holders.swap_remove(at);
+        }
+    }
+
+    /// A rank does not want the lock any more that it asked for under this tag; it may have got it.
+    pub(super) fn forget(&mut self, origin: i32, tag: i32) {
+        let is_it = |asker: &Asker| asker.origin == origin && asker.tag == tag;
+        self.waiting.retain(|asker| !is_it(asker));
+        self.holders.retain(|asker| !is_it(asker));
+    }
+
+    /// Ranks died: what they had is free.
+    pub(super) fn bury(&mut self, dead: &[i32]) {
+        self.waiting.retain(|asker| !dead.contains(&asker.origin));
+        self.holders.retain(|asker| !dead.contains(&asker.origin));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asker(origin: i32, exclusive: bool) -> Asker {
+        Asker { origin, tag: origin + 1, exclusive }
+    }
+
+    fn granted(locks: &mut Locks) -> Vec<i32> {
+        std::iter::from_fn(|| locks.grant()).map(|asker| asker.origin).collect()
+    }
+
+    #[test]
+    fn shared_together_exclusive_alone_in_order() {
+        let mut locks = Locks::default();
+        for (origin, exclusive) in [(0, false), (1, false), (2, true), (3, false)] {
+            locks.ask(asker(origin, exclusive));
+        }
+        assert_eq!(granted(&mut locks), [0, 1]);
+        locks.release(0);
+        assert_eq!(granted(&mut locks), []);
+        locks.release(1);
+        assert_eq!(granted(&mut locks), [2]);
+        locks.release(2);
+        assert_eq!(granted(&mut locks), [3]);
+    }
+
+    #[test]
+    fn who_gives_up_or_dies_is_in_nobodys_way() {
+        let mut locks = Locks::default();
+        (0..5).for_each(|origin| locks.ask(asker(origin, true)));
+        assert_eq!(granted(&mut locks), [0]);
+        locks.forget(1, 2);
+        locks.forget(0, 1);
+        assert_eq!(granted(&mut locks), [2]);
+        locks.bury(&[2, 3]);
+        assert_eq!(granted(&mut locks), [4]);
+        locks.release(9);
+        assert_eq!(granted(&mut locks), []);
+    }
+}

@@ -1,0 +1,321 @@
+//! Operations by loads and stores: every rank has the memory of all others before it, as its own.
+//!
+//! For ranks of one node, and memory that their transport lets all of them reach (`runtime::backend::Part`): what a
+//! window allocates, within one process also what the program has. An operation is over when its call returns, and
+//! who synchronises with this rank afterwards sees it. Locks are in the words of the target's part; those of ranks that
+//! have died are taken over. Nobody has to serve anybody.
+
+use super::way::{Asked, Begun, Reach, Spot, Swap, Ticket, Way};
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{PART_WORDS, Part, PartKey};
+use crate::runtime::comm::types::Reduction;
+use crate::runtime::comm::{Comm, progress};
+use crate::sys::buf::Region;
+use crate::sys::park::Backoff;
+use crate::sys::rmw::{self, Update};
+use crate::sys::shared_lock::{self, NamedLock, SharedLock};
+use crate::sys::sync::Ordering::{Relaxed, SeqCst};
+use crate::sys::sync::{AtomicU32, fence};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The word of a part with the lock of elements that need one; before it those of the lock of all of it.
+const ELEMENTS: usize = 48;
+const _: () = assert!(ELEMENTS < PART_WORDS);
+/// Bytes from which on a copy is worth a look at whether the two overlap.
+const LONG: usize = 4096;
+/// Polls for which one that comes to share gives way to those that wish to write, and polls between two wishes.
+const POLITE: u32 = 2_000;
+const WISH_EVERY: u32 = 32;
+/// Flushes from one to the next that looks whether ranks have died.
+const LOOK_EVERY: u32 = 1024;
+
+/// See the module's text.
+pub(super) struct Direct {
+    comm: Arc<Comm>,
+    /// By rank.
+    targets: Vec<Target>,
+    /// Questions after the targets' health. (Some are not counted where threads ask at once.)
+    looks: AtomicU32,
+}
+
+struct Target {
+    /// As this process sees it.
+    memory: Region,
+    part: Box<dyn Part>,
+}
+
+impl Target {
+    fn lock(&self) -> Option<SharedLock<'_>> {
+        SharedLock::new(self.part.words().get(..ELEMENTS)?)
+    }
+
+    fn elements(&self) -> Option<NamedLock<'_>> {
+        self.part.words().get(ELEMENTS).map(NamedLock::new)
+    }
+}
+
+/// Whether the words of a part are enough for so many ranks.
+pub(super) fn has_room(ranks: usize) -> bool {
+    shared_lock::words(ranks) <= ELEMENTS
+}
+
+/// Copies between a caller's buffer and a target's memory.
+#[inline(always)]
+fn copy(into: Region, from: Region) {
+    if from.len() < LONG || into.overlaps(from) {
+        into.copy_from(from);
+    } else {
+        into.copy_across(from);
+    }
+}
+
+impl Direct {
+    /// `own`: what this rank has offered; `keys`: by rank, what each has.
+    pub(super) fn new(comm: Arc<Comm>, own: Box<dyn Part>, keys: &[PartKey]) -> Result<Self> {
+        let mut own = Some(own);
+        let mut find = |(rank, key): (i32, &PartKey)| -> Result<Target> {
+            let part = match own.take_if(|_| rank == comm.rank) {
+                Some(own) => own,
+                None => comm.link.transport.find_part(comm.outer(rank), *key)?,
+            };
+            Ok(Target { memory: part.region(), part })
+        };
+        let targets = (0..).zip(keys).map(&mut find).collect::<Result<_>>()?;
+        Ok(Direct { comm, targets, looks: AtomicU32::new(0) })
+    }
+
+    #[inline(always)]
+    fn target(&self, rank: i32) -> Result<&Target> {
+        match self.targets.get(rank as usize) {
+            Some(target) => Ok(target),
+            None => fail!(DTL_ERROR_INTERNAL, "the window has no rank {rank}"),
+        }
+    }
+
+    #[inline(always)]
+    fn memory(&self, spot: Spot) -> Result<Region> {
+        Ok(self.target(spot.target)?.memory.part(spot.offset, spot.len))
+    }
+
+    fn own(&self) -> usize {
+        self.comm.rank.unsigned_abs() as usize
+    }
+
+    fn has_left(&self, rank: usize) -> bool {
+        i32::try_from(rank).is_ok_and(|rank| self.comm.link.transport.has_left(self.comm.outer(rank)))
+    }
+
+    /// Tries until it succeeds; `take_over` does if only dead ranks are in the way.
+    #[cold]
+    fn wait(
+        &self,
+        what: &str,
+        mut attempt: impl FnMut(u32) -> bool,
+        take_over: impl Fn() -> bool,
+    ) -> Result<()> {
+        let (deadline, mut backoff, mut polls) = (self.comm.deadline(), Backoff::new(), 0_u32);
+        loop {
+            // Nobody wakes who waits for a word: it sleeps by the clock.
+            self.comm.link.pause_with(&mut backoff, |_, _| false);
+            polls = polls.saturating_add(1);
+            if attempt(polls) {
+                return Ok(());
+            }
+            if !backoff.is_long() {
+                continue;
+            }
+            self.comm.check_open()?;
+            self.look_around();
+            if self.comm.link.transport.failed_count() > 0 && take_over() {
+                return Ok(());
+            }
+            if deadline.passed() {
+                return fail!(
+                    DTL_ERROR_TIMEOUT,
+                    "{what} did not become free within the communicator's time limit: another rank has it"
+                );
+            }
+        }
+    }
+
+    /// Moves everything on; that ranks have died is seen on the way.
+    fn look_around(&self) {
+        self.comm.link.transport.progress();
+        progress::others(&self.comm);
+    }
+
+    fn lock_one(&self, rank: i32, exclusive: bool) -> Result<()> {
+        let own = self.own();
+        let Some(lock) = self.target(rank)?.lock() else { return Err(no_words()) };
+        let attempt = |polls: u32| match exclusive {
+            true => lock.try_exclusive(own),
+            false => lock.try_shared(own, polls < POLITE),
+        };
+        if attempt(0) {
+            return Ok(());
+        }
+        let attempt_again = |polls: u32| {
+            if exclusive && polls % WISH_EVERY == 1 {
+                lock.wish(own);
+            }
+            attempt(polls)
+        };
+        let take_over = || lock.take_over(own, exclusive, |other| self.has_left(other));
+        let waited = self.wait(&format!("the lock of target {rank}"), attempt_again, take_over);
+        match (exclusive, &waited) {
+            (true, _) => lock.forget_wish(own),
+            (false, Err(_)) => lock.leave_line(own),
+            (false, Ok(())) => {}
+        }
+        waited
+    }
+
+    fn leave(&self, targets: Range<i32>) {
+        let locks = targets.filter_map(|rank| self.target(rank).ok()?.lock());
+        locks.for_each(|lock| lock.leave(self.own()));
+    }
+
+    /// Does something with elements that need a lock.
+    fn locked(&self, rank: i32, act: impl FnOnce()) -> Result<()> {
+        let own = self.own();
+        let Some(lock) = self.target(rank)?.elements() else { return Err(no_words()) };
+        if !lock.try_take(own) {
+            let what = format!("the lock for large elements of target {rank}");
+            let take_over = || lock.take_over(own, |other| self.has_left(other));
+            self.wait(&what, |_| lock.try_take(own), take_over)?;
+        }
+        act();
+        lock.leave();
+        Ok(())
+    }
+
+    /// An operation is over; if no flush is to say whether its target lives, this does.
+    #[inline(always)]
+    fn over(&self, rank: i32, asked: Asked) -> Result<Begun> {
+        if asked {
+            self.check_alive(&(rank..rank + 1))?;
+        }
+        Ok(Begun::Over)
+    }
+
+    #[inline]
+    fn change(&self, to: Spot, from: Region, result: Region, by: &Reduction) -> Result<Begun> {
+        let (memory, update) = (self.memory(to)?, update_of(by)?);
+        if update.is_lock_free(memory) {
+            update.apply(memory, from, result);
+        } else {
+            self.locked(to.target, || update.apply_locked(memory, from, result))?;
+        }
+        Ok(Begun::Over)
+    }
+
+    /// Whether targets are there, as far as is known. Their memory is, in any case.
+    #[inline]
+    fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
+        let looks = self.looks.load(Relaxed);
+        self.looks.store(looks.wrapping_add(1), Relaxed);
+        if looks % LOOK_EVERY == 0 {
+            self.look_around();
+        }
+        if self.comm.link.transport.failed_count() == 0 { Ok(()) } else { self.find_dead(targets) }
+    }
+
+    #[cold]
+    fn find_dead(&self, targets: &Range<i32>) -> Result<()> {
+        let mut targets = targets.clone().filter_map(|rank| usize::try_from(rank).ok());
+        match targets.find(|rank| self.has_left(*rank)) {
+            Some(rank) => fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn no_words() -> Error {
+    use crate::abi::status::DTL_ERROR_INTERNAL;
+    Error::new(DTL_ERROR_INTERNAL, "a part of the window has too few words for its locks")
+}
+
+#[inline]
+fn update_of(by: &Reduction) -> Result<&'static Update> {
+    match rmw::update(by.dtype, by.op) {
+        Some(update) => Ok(update),
+        None => fail!(DTL_ERROR_INTERNAL, "{by:?} is not built in"),
+    }
+}
+
+impl Way for Direct {
+    fn describe(&self) -> &'static str {
+        "loads, stores and atomics on memory that all ranks share"
+    }
+
+    #[inline]
+    fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun> {
+        copy(self.memory(to)?, from);
+        self.over(to.target, asked)
+    }
+
+    #[inline]
+    fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun> {
+        copy(into, self.memory(from)?);
+        self.over(from.target, asked)
+    }
+
+    fn accumulate(&self, to: Spot, from: Region, by: &Reduction) -> Result<Begun> {
+        self.change(to, from, Region::EMPTY, by)
+    }
+
+    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Reduction) -> Result<Begun> {
+        self.change(to, from, result, by)
+    }
+
+    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun> {
+        let memory = self.memory(to)?;
+        let swap = rmw::Swap { value: swap.value, expected: swap.expected, result: swap.result };
+        if rmw::is_lock_free(memory, memory.len()) {
+            rmw::compare_and_swap(memory, swap);
+        } else {
+            self.locked(to.target, || rmw::compare_and_swap_locked(memory, swap))?;
+        }
+        Ok(Begun::Over)
+    }
+
+    fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
+        self.check_alive(&targets)?;
+        for rank in targets.clone() {
+            if let Err(error) = self.lock_one(rank, exclusive) {
+                self.leave(targets.start..rank);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn unlock(&self, targets: Range<i32>) -> Result<()> {
+        let flushed = self.flush(targets.clone(), Reach::Target);
+        self.leave(targets);
+        flushed
+    }
+
+    /// Every operation was over with its call; what is left is that the others see it, whatever they look at.
+    #[inline]
+    fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
+        if reach == Reach::Local {
+            return Ok(());
+        }
+        fence(SeqCst);
+        self.check_alive(&targets)
+    }
+
+    fn is_over(&self, _ticket: Ticket) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn withdraw(&self, _ticket: Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    /// What has a share of it may not call any more; the memory goes with the last share.
+    fn close(&self) {}
+}

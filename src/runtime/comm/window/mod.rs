@@ -1,0 +1,317 @@
+//! Windows: memory of each rank that the others read and change without its taking part.
+//!
+//! Here: making one, its end, who has which part. `access` checks operations on targets and hands them to the window's
+//! `way`; `sync` has fences, locks and flushes; `epoch` what may be called when; `progress` serves what others ask of
+//! this process. The ways: `direct` where ranks share memory,
+//! else `active`.
+//!
+//! A window has a communicator of its own (`group::private`), so its messages meet nobody else's, and it lives on when
+//! the one that it was made of is destroyed.
+
+pub mod access;
+mod active;
+mod direct;
+mod epoch;
+pub(super) mod progress;
+pub mod sync;
+pub(super) mod way;
+
+use super::recorder::Kind;
+use super::{Comm, collective, group, run};
+use crate::abi::handle::dtl_win_t;
+use crate::abi::status::*;
+use crate::abi::window::dtl_win_info_t;
+use crate::error::{self, Error, Result, fail};
+use crate::runtime::{backend, copy_text, explain, invalid_handle};
+use crate::sys::buf::{Addr, Region, Scratch};
+use crate::sys::epoch as inside_out;
+use crate::sys::epoch::Guard;
+use crate::sys::slab::{Held, Table};
+use active::Active;
+use direct::Direct;
+use epoch::Epochs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Arc, OnceLock};
+use way::Way;
+
+/// Type byte of window handles.
+const TAG: u8 = 10;
+
+static TABLE: Table<Window> = Table::new(TAG, 0);
+
+/// One rank's part.
+#[derive(Clone, Copy)]
+struct Part {
+    size: u64,
+    disp_unit: u64,
+    /// Tells processes apart.
+    process: u64,
+}
+
+/// A window.
+pub struct Window {
+    /// Its own.
+    comm: Arc<Comm>,
+    way: Arc<dyn Way>,
+    /// By rank.
+    parts: Vec<Part>,
+    /// This rank's memory, and the same if the library has allocated it.
+    memory: Region,
+    _allocated: Option<Scratch>,
+    epochs: Epochs,
+}
+
+/// This rank's part of a window to be made.
+pub struct Offer {
+    memory: backend::Offer,
+    disp_unit: u64,
+}
+
+impl Offer {
+    /// The caller's memory, which stays valid until the window's end.
+    pub fn of(memory: Region, disp_unit: u64) -> Result<Offer> {
+        check_unit(disp_unit)?;
+        Ok(Offer { memory: backend::Offer::Own(memory), disp_unit })
+    }
+
+    /// Zeroed memory that goes with the window.
+    pub fn allocate(size: u64, disp_unit: u64) -> Result<Offer> {
+        check_unit(disp_unit)?;
+        match usize::try_from(size).ok().filter(|size| *size <= isize::MAX as usize) {
+            Some(size) => Ok(Offer { memory: backend::Offer::Fresh(size), disp_unit }),
+            None => Err(no_memory(size)),
+        }
+    }
+}
+
+#[cold]
+fn no_memory(size: impl std::fmt::Display) -> Error {
+    let text = format!(
+        "no {size} bytes for this rank's part of the window; free memory or raise the limit (ulimit, cgroup)"
+    );
+    Error::new(DTL_ERROR_OUT_OF_MEMORY, text)
+}
+
+/// An offer that there is memory for.
+struct Own {
+    memory: Region,
+    disp_unit: u64,
+    /// What the ranks of this node can use by themselves.
+    part: Option<Box<dyn backend::Part>>,
+    allocated: Option<Scratch>,
+}
+
+impl Own {
+    fn of(comm: &Comm, Offer { memory, disp_unit }: Offer) -> Result<Own> {
+        let can_share = direct::has_room(comm.size.unsigned_abs() as usize);
+        if let Some(part) = can_share.then(|| comm.link.transport.offer_part(memory)).flatten().transpose()? {
+            let memory = if part.region().is_empty() { Region::EMPTY } else { part.region() };
+            return Ok(Own { memory, disp_unit, part: Some(part), allocated: None });
+        }
+        match memory {
+            backend::Offer::Own(memory) => Ok(Own { memory, disp_unit, part: None, allocated: None }),
+            backend::Offer::Fresh(0) => {
+                Ok(Own { memory: Region::EMPTY, disp_unit, part: None, allocated: None })
+            }
+            backend::Offer::Fresh(size) => {
+                let Some(scratch) = Scratch::new(size) else { return Err(no_memory(size)) };
+                Ok(Own { memory: scratch.region(), disp_unit, part: None, allocated: Some(scratch) })
+            }
+        }
+    }
+
+    /// Where the others find it; zeros: nowhere.
+    fn key(&self) -> backend::PartKey {
+        self.part.as_ref().map_or([0; 2], |part| part.key())
+    }
+}
+
+fn check_unit(disp_unit: u64) -> Result<()> {
+    if disp_unit == 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "disp_unit is 0: use the size of an element, or 1 for bytes"
+        );
+    }
+    Ok(())
+}
+
+/// A number that no other process has, forks of this one included.
+fn process_mark() -> u64 {
+    static RANDOM: OnceLock<RandomState> = OnceLock::new();
+    let mut hasher = RANDOM.get_or_init(RandomState::new).build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
+/// Makes a window of what each rank offers. All ranks call it; if one has nothing to offer (its error), it fails on all.
+pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
+    let offer = offer.and_then(|offer| Own::of(comm, offer));
+    let status = offer.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
+    let (size, unit) = offer.as_ref().map_or((0, 0), |offer| (offer.memory.len() as u64, offer.disp_unit));
+    let [place, check] = offer.as_ref().map_or([0; 2], Own::key);
+    let says = [status as u32 as u64, size, unit, process_mark(), place, check];
+    let (own, said) = group::private(comm, Kind::WinCreate, says)?;
+    match build(&own, offer, &said) {
+        Ok(window) => Ok(window),
+        Err(error) => {
+            drop(super::destroy(&own));
+            Err(error)
+        }
+    }
+}
+
+type Said = [u64; 6];
+
+fn build(own: &Arc<Comm>, offer: Result<Own>, said: &[Said]) -> Result<(dtl_win_t, Addr)> {
+    let Own { memory, disp_unit: _, part, allocated } = offer?;
+    check_all("make its part of the window", said.iter().map(|[status, ..]| *status))?;
+    let parts: Vec<Part> =
+        said.iter().map(|&[_, size, disp_unit, process, ..]| Part { size, disp_unit, process }).collect();
+    let keys: Vec<_> = said.iter().map(|&[.., place, check]| [place, check]).collect();
+    let way = choose(own, (memory, part), &parts, &keys)?;
+    let epochs = Epochs::new(parts.len());
+    let needs_thread = way.needs_thread();
+    let served = Arc::clone(&way);
+    let window = Window { comm: Arc::clone(own), way, parts, memory, _allocated: allocated, epochs };
+    let Some(id) = TABLE.insert(Arc::new(window)) else {
+        return fail!(DTL_ERROR_LIMIT, "no handle left for another window: destroy some");
+    };
+    if let Err(error) = progress::add(&served, needs_thread) {
+        drop(TABLE.remove(&inside_out::enter(), id));
+        return Err(error);
+    }
+    Ok((dtl_win_t { id }, memory.addr()))
+}
+
+/// By rank, the status with which each did something: the first failure is that of all.
+fn check_all(what: &str, said: impl Iterator<Item = u64>) -> Result<()> {
+    for (rank, status) in said.enumerate() {
+        let status = status as u32 as i32;
+        if status != DTL_SUCCESS {
+            let name = error::status_name(status).to_string_lossy();
+            return Err(Error::new(
+                status,
+                format!("rank {rank} could not {what} ({name}), so no rank has one"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// How operations reach the targets: decided from what is equal on all ranks.
+fn choose(
+    own: &Arc<Comm>,
+    (memory, part): (Region, Option<Box<dyn backend::Part>>),
+    parts: &[Part],
+    keys: &[backend::PartKey],
+) -> Result<Arc<dyn Way>> {
+    let way: Arc<dyn Way> = match part {
+        Some(part) if keys.iter().all(|key| *key != [0; 2]) => {
+            let direct = Direct::new(Arc::clone(own), part, keys);
+            let status = direct.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
+            // A rank may have no room for the others' memory: then no rank goes on.
+            let all = group::allgather_words(own, Kind::WinCreate, &[status as u32 as u64])?;
+            let direct = direct?;
+            check_all("reach all parts of the window", all.into_iter())?;
+            Arc::new(direct)
+        }
+        _ => {
+            let is_one_process =
+                parts.iter().all(|part| parts.first().is_some_and(|first| part.process == first.process));
+            Arc::new(Active::new(Arc::clone(own), memory, is_one_process)?)
+        }
+    };
+    explain::chose("window", way.describe());
+    Ok(way)
+}
+
+/// A handle's window for a call that may wait.
+#[inline]
+pub fn hold(inside: Guard, handle: dtl_win_t) -> Result<Held<Window>> {
+    TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("window", TAG, handle.id))
+}
+
+/// A share of what is to be destroyed; `None`: null.
+pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Window>>> {
+    if handle.id == 0 {
+        return Ok(None);
+    }
+    TABLE.pin(inside, handle.id).map(Some).ok_or_else(|| invalid_handle("window", TAG, handle.id))
+}
+
+/// Ends a window: all ranks call it. If a rank has died, or a fence has failed, the others are not waited for.
+pub fn destroy(window: &Window, handle: dtl_win_t) -> Result<()> {
+    window.comm.check_open()?;
+    if window.comm.is_broken() || window.comm.has_died() {
+        window.epochs.check_unlocked("dtl_win_destroy")?;
+    } else {
+        window.epochs.check_ended("dtl_win_destroy")?;
+        let met = run::wait(&window.comm, collective::meet(&window.comm, Kind::WinDestroy));
+        met.map_err(|error| {
+            error.within("dtl_win_destroy (a second call does not wait for the other ranks)")
+        })?;
+    }
+    if TABLE.remove(&inside_out::enter(), handle.id).is_none() {
+        return Err(invalid_handle("window", TAG, handle.id));
+    }
+    progress::remove(&window.way);
+    window.way.close();
+    super::destroy(&window.comm)
+}
+
+impl Window {
+    fn part(&self, rank: i32) -> Option<Part> {
+        usize::try_from(rank).ok().and_then(|rank| self.parts.get(rank)).copied()
+    }
+
+    fn check_target(&self, name: &str, target: i32) -> Result<Part> {
+        match self.part(target) {
+            Some(part) => Ok(part),
+            None => fail!(
+                DTL_ERROR_INVALID_RANK,
+                "{name}: target {target}: the window has ranks 0 to {}",
+                self.comm.size - 1
+            ),
+        }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // What still has a share of it must not touch the memory any more.
+        self.way.close();
+    }
+}
+
+/// Describes a rank's part.
+pub fn info(window: &Window, rank: i32, out: &mut dtl_win_info_t) -> Result<()> {
+    let part = window.check_target("dtl_win_info", rank)?;
+    (out.rank, out.ranks) = (window.comm.rank, window.comm.size);
+    (out.size_bytes, out.disp_unit) = (part.size, part.disp_unit);
+    if rank == window.comm.rank {
+        out.base = window.memory.addr().ptr();
+    }
+    copy_text(&mut out.way, window.way.describe());
+    Ok(())
+}
+
+/// At finalize: windows go, whatever the other ranks do.
+pub fn destroy_all() {
+    progress::stop();
+    let inside = inside_out::enter();
+    for id in TABLE.handles() {
+        if let Some(window) = TABLE.remove(&inside, id) {
+            window.way.close();
+        }
+    }
+}
+
+/// In a forked child: the handles go; the parent's thread is not there.
+pub fn forget_all() {
+    progress::forget();
+    let inside = inside_out::enter();
+    for id in TABLE.handles() {
+        std::mem::forget(TABLE.remove(&inside, id));
+    }
+}

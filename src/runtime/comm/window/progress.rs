@@ -1,0 +1,167 @@
+//! Serving what other ranks ask of this process' windows: by every call that waits, and by a thread while none does.
+//!
+//! The thread is there from the first window whose way needs it to the last one's end. Nobody wakes it for a request,
+//! so it looks by the clock: often for a while after it has found something, then more and more seldom.
+
+use super::way::Way;
+use crate::error::{Result, fail};
+use crate::runtime::comm::progress::{List, TURNS};
+use crate::sys::lock::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+static SERVED: List<dyn Way> = List::new();
+static THREAD: Mutex<Thread> = Mutex::new(Thread { needed: 0, running: None });
+
+struct Thread {
+    /// Windows that need it.
+    needed: usize,
+    running: Option<(JoinHandle<()>, Arc<Told>)>,
+}
+
+/// What the thread is told. Not static: a fork may leave its lock taken, and then nobody in the child needs it.
+#[derive(Default)]
+struct Told {
+    ends: AtomicBool,
+    /// Changes with the list.
+    version: AtomicU64,
+    ways: Mutex<Vec<Weak<dyn Way>>>,
+}
+
+/// How long the thread sleeps after so many looks in vain.
+const SLEEPS: [(u32, Duration); 3] =
+    [(64, Duration::from_micros(50)), (512, Duration::from_micros(200)), (2000, Duration::from_millis(1))];
+const LONGEST_SLEEP: Duration = Duration::from_millis(5);
+
+/// Adds the way of a new window.
+pub(super) fn add(way: &Arc<dyn Way>, needs_thread: bool) -> Result<()> {
+    SERVED.add(way);
+    if !needs_thread {
+        return Ok(());
+    }
+    let mut thread = THREAD.lock();
+    thread.start()?;
+    thread.needed += 1;
+    thread.tell();
+    Ok(())
+}
+
+/// Takes the way of a window out that ends.
+pub(super) fn remove(way: &Arc<dyn Way>) {
+    let mut all = SERVED.all.lock();
+    let before = all.len();
+    all.retain(|known| known.strong_count() > 0 && !std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(way)));
+    let was_there = all.len() < before;
+    SERVED.count.store(all.len(), Ordering::Relaxed);
+    drop(all);
+    if was_there && way.needs_thread() {
+        let mut thread = THREAD.lock();
+        thread.needed = thread.needed.saturating_sub(1);
+        if thread.needed == 0 { thread.end() } else { thread.tell() }
+    }
+}
+
+impl Thread {
+    fn start(&mut self) -> Result<()> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        let told = Arc::new(Told::default());
+        let its = Arc::clone(&told);
+        match thread::Builder::new().name("dtl-window".to_owned()).spawn(move || work(&its)) {
+            Ok(handle) => self.running = Some((handle, told)),
+            Err(error) => {
+                return fail!(
+                    DTL_ERROR_LIMIT,
+                    "no thread to serve the window while this process computes: {error}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the thread the list as it is now.
+    fn tell(&self) {
+        if let Some((handle, told)) = &self.running {
+            let ways = SERVED.all.lock().clone();
+            *told.ways.lock() = ways;
+            told.version.fetch_add(1, Ordering::Release);
+            handle.thread().unpark();
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some((handle, told)) = self.running.take() {
+            told.ends.store(true, Ordering::Release);
+            handle.thread().unpark();
+            if handle.join().is_err() {
+                crate::runtime::log::warning!(
+                    "the thread that serves windows ended by a panic: please report it"
+                );
+            }
+        }
+    }
+}
+
+/// At finalize: nothing is served any more.
+pub(super) fn stop() {
+    clear();
+    let mut thread = THREAD.lock();
+    thread.needed = 0;
+    thread.end();
+}
+
+/// In a forked child: the thread is the parent's.
+pub(super) fn forget() {
+    clear();
+    let mut thread = THREAD.lock();
+    thread.needed = 0;
+    std::mem::forget(thread.running.take());
+}
+
+fn clear() {
+    SERVED.all.lock().clear();
+    SERVED.count.store(0, Ordering::Relaxed);
+}
+
+/// Serves a few windows, in turns.
+pub(in crate::runtime::comm) fn serve_some() {
+    if SERVED.count.load(Ordering::Relaxed) > 0 {
+        for way in SERVED.turns().iter().flatten() {
+            way.serve();
+        }
+    }
+}
+
+/// Serves all of them: whose ranks are all in this process, and wait for nobody else.
+pub(super) fn serve_all() {
+    let rounds = SERVED.count.load(Ordering::Relaxed).div_ceil(TURNS);
+    (0..rounds).for_each(|_| serve_some());
+}
+
+/// The thread's work.
+fn work(told: &Told) {
+    let (mut known, mut ways) = (0, Vec::new());
+    let mut vain = 0_u32;
+    while !told.ends.load(Ordering::Acquire) {
+        let version = told.version.load(Ordering::Acquire);
+        if version != known {
+            ways.clone_from(&told.ways.lock());
+            (known, vain) = (version, 0);
+        }
+        let served = ways.iter().filter_map(Weak::upgrade).filter(|way| way.needs_thread());
+        if served.fold(false, |any, way| way.serve() | any) {
+            vain = 0;
+            thread::yield_now();
+        } else {
+            vain = vain.saturating_add(1);
+            thread::park_timeout(sleep_after(vain));
+        }
+    }
+}
+
+fn sleep_after(vain: u32) -> Duration {
+    SLEEPS.iter().find(|(looks, _)| vain <= *looks).map_or(LONGEST_SLEEP, |(_, sleep)| *sleep)
+}

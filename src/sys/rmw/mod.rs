@@ -1,0 +1,244 @@
+//! Changes of elements that other threads and processes change at the same time: `target = target ∘ operand` for every
+//! built-in pair of dtype and operation, with or without what was there before; and compare-and-swap.
+//!
+//! Elements of 1, 2, 4 and 8 bytes at multiples of their size need no lock: sums and bits of integers, exchange
+//! and look are one instruction, everything else is the loop of `cell` around the kernel of `reduce`. Larger
+//! elements (two numbers of 8 bytes, say) and those at other addresses are changed under a lock, which the caller
+//! takes: all who change an element find it at an equally aligned address, so they all do or none does.
+//!
+//! One element is one change; a range of them is not. Not here: whose memory it is, whether it is inside, the lock.
+
+pub mod cell;
+#[cfg(test)]
+mod tests;
+
+use super::buf::Region;
+use super::reduce::{self, Kernel, Level, Side};
+use crate::abi::word::*;
+use std::array;
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+cell::cells!(AtomicU8: u8, AtomicU16: u16, AtomicU32: u32);
+
+/// How elements of a dtype are changed by an operation.
+#[derive(Clone, Copy)]
+pub struct Update {
+    /// Bytes of an element.
+    size: usize,
+    act: Act,
+    kernel: Kernel,
+    /// Bytes of an element that mean nothing: they stay as they are.
+    padding: (usize, usize),
+}
+
+/// What is done with one element that needs no lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Act {
+    Add,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    Look,
+    /// The loop around the kernel.
+    Fold,
+}
+
+const DTYPES: usize = 23;
+const OPS: usize = 14;
+
+/// How a built-in pair is done, or `None` if the two do not go together.
+#[must_use]
+#[inline]
+pub fn update(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Update> {
+    static ALL: LazyLock<[Option<Update>; DTYPES * OPS]> = LazyLock::new(|| {
+        array::from_fn(|pair| make((pair / OPS) as dtl_dtype_t, (pair % OPS) as dtl_reduce_op_t))
+    });
+    let (dtype, op) = (usize::try_from(dtype).ok()?, usize::try_from(op).ok()?);
+    if op < OPS { ALL.get(dtype.checked_mul(OPS)? + op)?.as_ref() } else { None }
+}
+
+fn make(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Update> {
+    let is_integer = (DTL_DTYPE_INT8..=DTL_DTYPE_UINT64).contains(&dtype);
+    let act = match op {
+        DTL_OP_SUM if is_integer => Act::Add,
+        DTL_OP_BAND => Act::And,
+        DTL_OP_BOR => Act::Or,
+        DTL_OP_BXOR => Act::Xor,
+        DTL_OP_REPLACE => Act::Exchange,
+        DTL_OP_NO_OP => Act::Look,
+        _ => Act::Fold,
+    };
+    // One element at a time: no wide instructions.
+    let kernel = reduce::kernel_at(Level::PLAIN, Side::Left, dtype, op)?;
+    let padding = if dtype == DTL_DTYPE_INT16_INT32 { (2, 2) } else { (0, 0) };
+    Some(Update { size: reduce::dtype_size(dtype)?, act, kernel, padding })
+}
+
+/// Whether an element of so many bytes there needs no lock.
+#[must_use]
+#[inline]
+pub fn is_lock_free(target: Region, size: usize) -> bool {
+    matches!(size, 1 | 2 | 4 | 8) && target.addr().get() % size == 0
+}
+
+impl Update {
+    /// Whether the elements there need no lock.
+    #[must_use]
+    #[inline]
+    pub fn is_lock_free(&self, target: Region) -> bool {
+        is_lock_free(target, self.size)
+    }
+
+    /// Changes each whole element of `target`, for which no lock is needed. `operand` has as many, unless the operation only looks; `old` gets what
+    /// was there, unless it is empty.
+    #[inline]
+    pub fn apply(&self, target: Region, operand: Region, old: Region) {
+        match self.size {
+            1 => each::<AtomicU8>(self, target, operand, old),
+            2 => each::<AtomicU16>(self, target, operand, old),
+            4 => each::<AtomicU32>(self, target, operand, old),
+            _ => each::<AtomicU64>(self, target, operand, old),
+        }
+    }
+
+    /// The same for elements that need one; the caller has it.
+    pub fn apply_locked(&self, target: Region, operand: Region, old: Region) {
+        old.copy_from(target);
+        (self.kernel)(target, operand);
+    }
+
+    /// An element made of two.
+    #[inline]
+    fn folded<W: Width>(&self, was: W::Bits, operand: Region) -> W::Bits {
+        let mut made = was;
+        let (new, old) = (region_of(&mut made), was);
+        (self.kernel)(new, operand);
+        // The compiler knows nothing of what a copy of an element leaves there.
+        let (from, len) = self.padding;
+        new.part(from, len).copy_from(region_of(&mut { old }).part(from, len));
+        made
+    }
+}
+
+/// The bytes of a value, for as long as it is borrowed.
+fn region_of<T>(value: &mut T) -> Region {
+    // SAFETY: the value lives through its uses in this module, which end before the borrow's owner does.
+    unsafe { Region::new(std::ptr::from_mut(value).cast(), size_of::<T>()) }
+}
+
+/// An atomic of one width and what the processor can do with it.
+trait Width: cell::Cell<Bits: Default + PartialEq> + 'static {
+    fn act(&self, act: Act, value: Self::Bits) -> Self::Bits;
+}
+
+macro_rules! widths {
+    ($($atomic:ty),+) => {$(
+        impl Width for $atomic {
+            #[inline(always)]
+            fn act(&self, act: Act, value: Self::Bits) -> Self::Bits {
+                match act {
+                    Act::Add => self.fetch_add(value, AcqRel),
+                    Act::And => self.fetch_and(value, AcqRel),
+                    Act::Or => self.fetch_or(value, AcqRel),
+                    Act::Xor => self.fetch_xor(value, AcqRel),
+                    Act::Exchange => self.swap(value, AcqRel),
+                    Act::Look | Act::Fold => self.load(Acquire),
+                }
+            }
+        }
+    )+};
+}
+widths!(AtomicU8, AtomicU16, AtomicU32, AtomicU64);
+
+/// The element that begins a region, as an atomic.
+#[inline(always)]
+fn cell_of<'a, W: Width>(target: Region) -> &'a W {
+    // SAFETY: aligned and large enough (its callers look), valid by the maker's promise while the operation lasts; all
+    // who change it meanwhile do so by atomics of this width.
+    unsafe { &*target.addr().ptr().cast::<W>() }
+}
+
+/// The first element of a region; of none: zero.
+#[inline(always)]
+fn read<W: Width>(from: Region) -> W::Bits {
+    if from.len() < size_of::<W::Bits>() {
+        return W::Bits::default();
+    }
+    // SAFETY: so many bytes are valid by the maker's promise, and any bits are a number.
+    unsafe { from.addr().ptr().cast::<W::Bits>().read_unaligned() }
+}
+
+/// Puts one there, unless the region has no room.
+#[inline(always)]
+fn write<W: Width>(into: Region, value: W::Bits) {
+    if into.len() >= size_of::<W::Bits>() {
+        // SAFETY: so many bytes are valid by the maker's promise.
+        unsafe { into.addr().ptr().cast::<W::Bits>().write_unaligned(value) }
+    }
+}
+
+#[inline(always)]
+fn each<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
+    let size = size_of::<W::Bits>();
+    if target.len() == size {
+        return one::<W>(update, target, operand, old);
+    }
+    for index in 0..target.len() / size {
+        let at = |region: Region| region.part(index * size, size);
+        one::<W>(update, at(target), at(operand), at(old));
+    }
+}
+
+#[inline(always)]
+fn one<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
+    let cell = cell_of::<W>(target);
+    let was = match update.act {
+        Act::Fold => cell::update(cell, |was| update.folded::<W>(was, operand)),
+        act => cell.act(act, read::<W>(operand)),
+    };
+    write::<W>(old, was);
+}
+
+/// The buffers of a compare-and-swap, of one element each.
+#[derive(Clone, Copy)]
+pub struct Swap {
+    /// What is stored if the target holds `expected`.
+    pub value: Region,
+    /// What the target must hold, bit for bit.
+    pub expected: Region,
+    /// Gets what it held.
+    pub result: Region,
+}
+
+/// Compares and swaps one element (all of `target`) that needs no lock.
+#[inline]
+pub fn compare_and_swap(target: Region, swap: Swap) {
+    match target.len() {
+        1 => swap_one::<AtomicU8>(target, swap),
+        2 => swap_one::<AtomicU16>(target, swap),
+        4 => swap_one::<AtomicU32>(target, swap),
+        _ => swap_one::<AtomicU64>(target, swap),
+    }
+}
+
+#[inline(always)]
+fn swap_one<W: Width>(target: Region, swap: Swap) {
+    let (value, expected) = (read::<W>(swap.value), read::<W>(swap.expected));
+    let tried = cell_of::<W>(target).swap_if(expected, value, (AcqRel, Acquire));
+    write::<W>(swap.result, tried.unwrap_or_else(|was| was));
+}
+
+/// The same for one that needs a lock; the caller has it.
+pub fn compare_and_swap_locked(target: Region, swap: Swap) {
+    let mut held = [0_u8; 8];
+    let mut wanted = [0_u8; 8];
+    region_of(&mut held).copy_from(target);
+    region_of(&mut wanted).copy_from(swap.expected.part(0, target.len()));
+    if held == wanted {
+        target.copy_from(swap.value);
+    }
+    swap.result.copy_from(region_of(&mut held).part(0, target.len()));
+}

@@ -1,0 +1,97 @@
+/* One-sided communication between processes: the cases of win_cases.h over one kind of communicator. */
+#include "comm_kinds.h"
+#include "win_cases.h"
+
+/* Windows live on without the communicator that they were made of, and several at once do not meet. */
+static void test_lives(dtl_comm_t of) {
+    dtl_comm_t copy;
+    dtl_win_t first, second;
+    int32_t a = -1, b = -1, value = me;
+    const int target = (me + 1) % ranks, from = (me + ranks - 1) % ranks;
+    CHECK_OK(dtl_comm_dup(of, &copy));
+    CHECK_OK(dtl_win_create(copy, &a, 4, 4, &first));
+    CHECK_OK(dtl_win_create(copy, &b, 4, 4, &second));
+    CHECK_OK(dtl_comm_destroy(copy));
+    CHECK_OK(dtl_win_fence(second));
+    CHECK_OK(dtl_win_fence(first));
+    CHECK_OK(dtl_win_put(first, &value, 1, DTL_DTYPE_INT32, target, 0));
+    CHECK_OK(dtl_win_fence(first));
+    CHECK(a == from && b == -1);
+    CHECK_OK(dtl_win_destroy(first));
+    CHECK_OK(dtl_win_put(second, &value, 1, DTL_DTYPE_INT32, target, 0));
+    CHECK_OK(dtl_win_fence(second));
+    CHECK(b == from);
+    CHECK_OK(dtl_win_destroy(second));
+    CHECK_STATUS(dtl_win_destroy(second), DTL_ERROR_INVALID_HANDLE);
+}
+
+/* What one rank cannot do, no rank has. */
+static void test_one_rank_fails(dtl_comm_t of) {
+    dtl_win_t win = {42};
+    char byte = 0;
+    void *base = NULL;
+    const int bad = ranks - 1;
+    CHECK_STATUS(dtl_win_create(of, &byte, 1, me == bad ? 0 : 1, &win), DTL_ERROR_INVALID_ARGUMENT);
+    if (me != bad) CHECK_TEXT("rank ");
+    CHECK_STATUS(dtl_win_create(of, me == bad ? NULL : &byte, 1, 1, &win), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_win_create(of, &byte, 1, 1, me == bad ? NULL : &win), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_win_allocate(of, me == bad ? (uint64_t)1 << 60 : 8, 1, &base, &win), DTL_ERROR_OUT_OF_MEMORY);
+    if (me != bad) CHECK_TEXT("rank ");
+    CHECK(win.id == 42 && base == NULL);
+}
+
+/* Memory that ranks share is used as such, and it is said so. */
+static void test_way(dtl_comm_t of) {
+    char text[8192];
+    void *base = NULL;
+    dtl_win_t win;
+    dtl_win_info_t info = DTL_WIN_INFO_INIT;
+    const int is_shared = strcmp(kind, "shm") == 0 || strcmp(kind, "self") == 0;
+    CHECK_OK(dtl_win_allocate(of, 8, 1, &base, &win));
+    CHECK_OK(dtl_win_info(win, 0, &info));
+    CHECK((strstr(info.way, "loads, stores") != NULL) == is_shared);
+    CHECK_OK(dtl_explain(text, sizeof text, NULL));
+    CHECK(strstr(text, info.way) != NULL);
+    CHECK_OK(dtl_win_destroy(win));
+}
+
+/* A fork while a window lives, and with it the thread that serves it: the child has neither, the parent both. */
+static void test_fork(dtl_comm_t of) {
+    dtl_win_t win;
+    int64_t cell = 0, one = 1, got = -1;
+    int status = -1;
+    pid_t child;
+    CHECK_OK(dtl_win_create(of, &cell, 8, 8, &win));
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK_STATUS(dtl_win_lock_all(win), DTL_ERROR_FORKED);
+        CHECK_OK(dtl_init_after_fork());
+        CHECK_STATUS(dtl_win_lock_all(win), DTL_ERROR_INVALID_HANDLE);
+        CHECK_OK(dtl_finalize());
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK_OK(dtl_win_lock_all(win));
+    CHECK_OK(dtl_win_fetch_op(win, &one, &got, DTL_DTYPE_INT64, 0, 0, DTL_OP_SUM));
+    CHECK_OK(dtl_win_unlock_all(win));
+    CHECK_OK(dtl_win_fence(win));
+    CHECK(got >= 0 && got < ranks && (me != 0 || cell == ranks));
+    CHECK_OK(dtl_win_destroy(win));
+}
+
+int main(int argc, char **argv) {
+    side_t side;
+    start(argc, argv);
+    side.comm = open_comm();
+    side.me = me, side.ranks = ranks;
+    all_cases(side);
+    test_lives(side.comm);
+    test_one_rank_fails(side.comm);
+    test_way(side.comm);
+    if (strcmp(kind, "shm") == 0 || strcmp(kind, "self") == 0) test_fork(side.comm);
+    CHECK_OK(dtl_comm_barrier(side.comm));
+    CHECK_OK(dtl_comm_destroy(side.comm));
+    finish();
+    return 0;
+}

@@ -1,0 +1,167 @@
+//! Models of what windows stand on: the locks that ranks share, and elements that all change.
+
+use super::rmw::cell;
+use super::shared_lock::{self, NamedLock, SharedLock};
+use super::sync::AtomicU64;
+use crate::Model;
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::Ordering;
+use loom::thread;
+use std::sync::Arc;
+
+pub const ALL: &[Model] = &[
+    ("shared lock: one writes, one shares", writes_and_shares),
+    ("shared lock: two that write", two_write),
+    ("shared lock: two that share, and then one writes", two_share),
+    ("shared lock: who finds it taken finds who has it", holder_is_found),
+    ("shared lock: two that take it from a dead rank", taken_over),
+    ("named lock: two that take it", named),
+    ("element: two change it, and what each wrote before", two_change),
+];
+
+/// Words of a lock, and what it guards.
+struct Guarded {
+    words: Vec<AtomicU64>,
+    data: [UnsafeCell<u64>; 2],
+}
+
+// SAFETY: loom watches over the cells.
+unsafe impl Sync for Guarded {}
+
+impl Guarded {
+    fn new() -> Arc<Self> {
+        let words = (0..shared_lock::words(3)).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Guarded { words, data: [UnsafeCell::new(0), UnsafeCell::new(0)] })
+    }
+
+    fn lock(&self) -> SharedLock<'_> {
+        SharedLock::new(&self.words).unwrap()
+    }
+
+    fn write(&self, index: usize) {
+        // SAFETY: loom fails the model if somebody else is at it.
+        self.data[index].with_mut(|at| unsafe { *at += 1 });
+    }
+
+    fn read(&self, index: usize) -> u64 {
+        // SAFETY: loom fails the model if somebody writes it meanwhile.
+        self.data[index].with(|at| unsafe { *at })
+    }
+
+    fn write_if_free(&self, rank: usize) -> u64 {
+        let taken = self.lock().try_exclusive(rank);
+        if taken {
+            self.write(0);
+            self.lock().leave_exclusive();
+        }
+        u64::from(taken)
+    }
+
+    fn read_if_free(&self, rank: usize) -> u64 {
+        let taken = self.lock().try_shared(rank, false);
+        if taken {
+            self.read(0);
+            self.lock().leave_shared(rank);
+        } else {
+            self.lock().leave_line(rank);
+        }
+        u64::from(taken)
+    }
+
+    fn is_free(&self) -> bool {
+        self.words.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+}
+
+fn beside<T: 'static>(
+    guarded: &Arc<Guarded>,
+    work: impl FnOnce(&Guarded) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let guarded = Arc::clone(guarded);
+    thread::spawn(move || work(&guarded))
+}
+
+fn writes_and_shares() {
+    let guarded = Guarded::new();
+    let other = beside(&guarded, |guarded| guarded.write_if_free(1));
+    let shared = guarded.read_if_free(0);
+    let written = other.join().unwrap();
+    assert!(written + shared > 0, "one of them comes first");
+    assert_eq!((guarded.read(0), guarded.is_free()), (written, true));
+}
+
+fn two_write() {
+    let guarded = Guarded::new();
+    let other = beside(&guarded, |guarded| guarded.write_if_free(1));
+    let written = guarded.write_if_free(0);
+    let both = written + other.join().unwrap();
+    assert!((1..=2).contains(&both));
+    assert!(guarded.lock().try_exclusive(2));
+    assert_eq!(guarded.read(0), both);
+}
+
+fn two_share() {
+    let guarded = Guarded::new();
+    let other = beside(&guarded, |guarded| guarded.read_if_free(1));
+    assert_eq!(guarded.read_if_free(0), 1, "nobody writes");
+    let written = guarded.write_if_free(2);
+    assert!(other.join().unwrap() + written > 0, "one of them comes first");
+    assert!(guarded.is_free());
+}
+
+/// One takes the lock and dies: another finds whose it is.
+fn holder_is_found() {
+    let guarded = Guarded::new();
+    let other = beside(&guarded, |guarded| guarded.lock().try_shared(1, true));
+    let lock = guarded.lock();
+    if !lock.try_exclusive(0) {
+        assert!(lock.is_in_the_way(1, true), "it is taken by nobody");
+    }
+    other.join().unwrap();
+}
+
+/// Rank 0 has died, sharing: one writes after it and one shares, or the reverse.
+fn taken_over() {
+    let guarded = Guarded::new();
+    assert!(guarded.lock().try_shared(0, true));
+    let other = beside(&guarded, |guarded| guarded.read_if_free(1));
+    let written = guarded.lock().take_over(2, true, |rank| rank == 0);
+    if written {
+        guarded.write(0);
+        guarded.lock().leave_exclusive();
+    }
+    assert!(other.join().unwrap() + u64::from(written) > 0, "one of them comes first");
+    assert_eq!(guarded.read(0), u64::from(written));
+}
+
+fn named() {
+    let guarded = Guarded::new();
+    let work = |guarded: &Guarded, rank| {
+        let lock = NamedLock::new(&guarded.words[0]);
+        let taken = lock.try_take(rank);
+        if taken {
+            guarded.write(0);
+            lock.leave();
+        }
+        u64::from(taken)
+    };
+    let other = beside(&guarded, move |guarded| work(guarded, 1));
+    let taken = work(&guarded, 0) + other.join().unwrap();
+    assert_eq!(guarded.read(0), taken);
+}
+
+/// Each writes something and then changes the element: who comes second finds what the first one wrote.
+fn two_change() {
+    let guarded = Guarded::new();
+    let work = |guarded: &Guarded, index: usize| {
+        guarded.write(index);
+        let was = cell::update(&guarded.words[0], |was| was + 1 + index as u64);
+        if was != 0 {
+            assert_eq!(guarded.read(1 - index), 1);
+        }
+    };
+    let other = beside(&guarded, move |guarded| work(guarded, 1));
+    work(&guarded, 0);
+    other.join().unwrap();
+    assert_eq!(guarded.words[0].load(Ordering::Relaxed), 3);
+}
