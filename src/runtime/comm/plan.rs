@@ -77,7 +77,9 @@ pub fn collectives() -> impl Iterator<Item = &'static str> {
 
 fn known() -> impl Iterator<Item = (Kind, &'static str)> {
     let is_made_of_steps = |kind: Kind| {
-        kind.is_collective() && !matches!(kind, Kind::Split | Kind::Dup | Kind::Shrink | Kind::GroupCreate)
+        use Kind::*;
+        kind.is_collective()
+            && !matches!(kind, Split | Dup | Shrink | GroupCreate | WinCreate | WinDestroy | Fence)
     };
     KINDS.iter().copied().filter(move |(kind, _)| is_made_of_steps(*kind))
 }

@@ -6,6 +6,7 @@
 //! takes all of its requests back.
 
 mod ending;
+mod other;
 
 use super::life::Life;
 pub(super) use super::life::Standing;
@@ -15,13 +16,11 @@ use super::owner::Owner;
 use super::p2p::{self, Data, Started};
 use super::persistent::Persistent;
 use super::recorder::{Kind, Ticket};
-use super::run::{Begun, Run};
-use super::schedule::Advance;
+use super::run::Begun;
 use super::window::way;
 use super::{Comm, progress};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
-use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, SendMode};
 use crate::runtime::invalid_handle;
@@ -29,6 +28,7 @@ use crate::sys::epoch::{self, Guard};
 use crate::sys::pool::{Pool, Then, Tried};
 pub(super) use ending::{check_revocable, withdraw_all};
 pub use ending::{destroy_all, forget_all};
+use other::Other;
 use std::sync::Arc;
 
 /// Type byte of request handles.
@@ -65,9 +65,8 @@ struct Plan {
 /// What is in flight.
 enum Operation {
     Started(Started, Ticket),
-    Collective(Box<Run>),
-    /// Of a window, whose way knows it under this ticket.
-    Window(Box<(Arc<dyn way::Way>, way::Ticket)>),
+    /// In one variant, so that messages have no more cases to tell apart than they need.
+    Other(Box<Other>),
 }
 
 /// What a finished request tells, and its error if it failed.
@@ -189,7 +188,7 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
     let kind = begun.kind();
     let (life, runs) = match begun.start(comm)? {
         None => (Life::Over(at_rest()), false),
-        Some(run) => (Life::Active(Operation::Collective(Box::new(run))), true),
+        Some(run) => (Life::Active(Operation::Other(Box::new(Other::Collective(run)))), true),
     };
     let handle = insert(comm, || Request { comm: Owner::of(comm), kind, peer: -1, again: None, life })?;
     if runs {
@@ -209,7 +208,7 @@ pub(super) fn of_window(
         let life = match begun {
             way::Begun::Over => Life::Over(at_rest()),
             way::Begun::Pending(ticket) => {
-                Life::Active(Operation::Window(Box::new((Arc::clone(way), ticket))))
+                Life::Active(Operation::Other(Box::new(Other::Window(Arc::clone(way), ticket))))
             }
         };
         Request { comm: Owner::of(comm), kind, peer, again: None, life }
@@ -352,12 +351,7 @@ impl Request {
                 comm.recorder.end(*ticket);
                 Ok(done.map(|done| (done, outcome(comm, (kind, peer), &done))))
             }
-            Operation::Collective(run) => {
-                let error = Error::new(DTL_ERROR_CANCELED, "it was given up before it was over");
-                run.fail(comm, &error);
-                Ok(None)
-            }
-            Operation::Window(operation) => operation.0.withdraw(operation.1).map(|()| None),
+            Operation::Other(other) => other.take_back(comm).map(|()| None),
         })
     }
 
@@ -395,21 +389,7 @@ fn poll(comm: &Comm, of: (Kind, i32), operation: &mut Operation) -> Result<Optio
             comm.recorder.end(*ticket);
             Ok(Some((done, outcome(comm, of, &done))))
         }
-        Operation::Collective(run) => match run.progress(comm) {
-            Ok(Advance::Done) => {
-                run.recycle(comm);
-                Ok(Some((p2p::NOBODY, Ok(()))))
-            }
-            Ok(_) => Ok(None),
-            Err(error) => {
-                run.fail(comm, &error);
-                Ok(Some(failed(error)))
-            }
-        },
-        Operation::Window(operation) => match operation.0.is_over(operation.1) {
-            Ok(is_over) => Ok(is_over.then(at_rest)),
-            Err(error) => Ok(Some(failed(error))),
-        },
+        Operation::Other(other) => Ok(other.poll(comm)),
     }
 }
 
@@ -442,16 +422,13 @@ pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
         Life::AtRest => {
             fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is not active", request.name())
         }
-        Life::Active(Operation::Window(..)) => fail!(
-            DTL_ERROR_NOT_SUPPORTED,
-            "an operation on a window ({}) cannot be withdrawn: wait for it",
-            request.name()
-        ),
-        Life::Active(Operation::Collective(_)) => fail!(
-            DTL_ERROR_NOT_SUPPORTED,
-            "a collective ({}) cannot be withdrawn: the other ranks are in it too",
-            request.name()
-        ),
+        Life::Active(Operation::Other(other)) => {
+            let why = match **other {
+                Other::Collective(_) => "the other ranks are in it too",
+                Other::Window(..) => "wait for it",
+            };
+            fail!(DTL_ERROR_NOT_SUPPORTED, "what was started ({}) cannot be withdrawn: {why}", request.name())
+        }
     })
 }
 
@@ -465,7 +442,7 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
         return Err(if is_alive(handle) { super::destroyed() } else { stale(handle) });
     };
     let ended = TABLE.with(handle.id, |request| {
-        if matches!(request.life, Life::Active(Operation::Collective(_) | Operation::Window(..))) {
+        if matches!(request.life, Life::Active(Operation::Other(_))) {
             let name = request.name();
             return Then::Keep(fail!(
                 DTL_ERROR_BUSY,

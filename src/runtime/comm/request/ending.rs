@@ -13,7 +13,7 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
     for id in TABLE.handles() {
         let stays = TABLE.with(id, |request| {
             let is_stuck = match &request.life {
-                Life::Active(Operation::Collective(run)) => run.is_irrevocable(),
+                Life::Active(Operation::Other(other)) => other.is_irrevocable(),
                 _ => false,
             };
             Then::Keep((is_stuck && request.comm == owner).then(|| request.name()))
