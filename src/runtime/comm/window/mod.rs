@@ -2,8 +2,7 @@
 //!
 //! Here: making one, its end, who has which part. `access` checks operations on targets and hands them to the window's
 //! `way`; `sync` has fences, locks and flushes; `epoch` what may be called when; `progress` serves what others ask of
-//! this process. The ways: `direct` where ranks share memory,
-//! else `active`.
+//! this process. The ways: `direct` where ranks share memory, else `active`.
 //!
 //! A window has a communicator of its own (`group::private`), so its messages meet nobody else's, and it lives on when
 //! the one that it was made of is destroyed.

@@ -1,8 +1,8 @@
 //! How operations reach a target's memory: what a window asks of whoever carries them out.
 //!
 //! Not here: bounds, epochs, dtypes and their operations. A way is called with what `window` has checked.
-//! Implemented by `active` (messages that the target serves, over any transport). Another one is chosen where a
-//! window is made (`window::choose`).
+//! Implemented by `direct` (loads and stores of memory that all ranks share) and `active` (messages that the target
+//! serves, over any transport); which one is decided where a window is made (`window::choose`).
 
 use crate::error::Result;
 use crate::runtime::comm::types::Reduction;
