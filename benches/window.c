@@ -7,37 +7,13 @@
 // Without an argument two threads are the ranks, and the machine's own figures are measured in turns with the
 // library's; with "shm" two processes are. Prints nanoseconds: the 10th percentile over many short batches.
 #define _GNU_SOURCE
-#include <dtl.h>
+#include "measure.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { TRIPS = 200, BATCHES = 200, BIG = 4 << 20 };
-
-#define OK(call)                                                                                     \
-    do {                                                                                             \
-        if ((call) != DTL_SUCCESS) {                                                                 \
-            fprintf(stderr, "%s: %s\n", #call, dtl_last_error());                                    \
-            exit(1);                                                                                 \
-        }                                                                                            \
-    } while (0)
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 typedef struct {
     dtl_comm_t comm;

@@ -622,7 +622,8 @@ typedef struct dtl_mem_stats_t {
     /// may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each thread.
     uint64_t peak_bytes;
     /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its pools,
-    /// and what is kept without use.
+    /// and what is kept without use. These are addresses: pages of them that were never touched, or whose
+    /// memory went back while their neighbours are used, take no memory, so a process' resident set may be smaller.
     uint64_t reserved_bytes;
     /// Allocations alive now.
     uint64_t live_count;
@@ -1006,6 +1007,249 @@ typedef struct dtl_win_info_t {
 #define DTL_WIN_INFO_INIT {sizeof(dtl_win_info_t), 0, 0, 0, 0, 0, NULL, {0}}
 
 /* -----------------------------------------------------------------------------------------------
+ * The table of function pointers of a backend that communicates, and what its slots take.
+ * -------------------------------------------------------------------------------------------- */
+
+/// What a comm table's `open` is asked for.
+typedef struct dtl_comm_open_t {
+    /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
+    uint32_t struct_size;
+    /// Flags of the dtl_comm_desc_t.
+    uint32_t flags;
+    /// Rank that the caller or launcher names, below size; -1 = none did.
+    int32_t rank;
+    /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
+    int32_t size;
+    /// The job's name: the same on all ranks and in every open of the job, and no other job on this node
+    /// has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller nor the
+    /// launcher names one, so a transport whose ranks meet by it refuses more than one rank with
+    /// DTL_ERROR_INVALID_ARGUMENT.
+    const char *job;
+    /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
+    uint64_t timeout_ns;
+    /// `native` of the dtl_comm_desc_t.
+    void *native;
+} dtl_comm_open_t;
+
+/// What a comm table's `test` tells of a completed operation.
+typedef struct dtl_comm_done_t {
+    /// A receive: the rank that sent. Zeroed before the call.
+    int32_t source;
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE …
+    dtl_status_t status;
+    /// A receive: the message's match word.
+    uint64_t match_word;
+    /// A receive: the message's true size, also when truncated.
+    uint64_t size_bytes;
+} dtl_comm_done_t;
+
+/// Most bytes of the key that a comm table's `win_create` gives.
+#define DTL_WIN_KEY_BYTES 256u
+
+/// Flag of dtl_comm_vtable_t: the slots are called in calls of the program only, never by a thread of the library's own,
+/// which nothing would keep apart from the program's calls of what is below (an MPI that gave MPI_THREAD_SERIALIZED,
+/// say). Windows are then served by the target's calls only.
+#define DTL_COMM_ONLY_IN_CALLS UINT64_C(1)
+
+/// The comm component: five required slots move bytes. The library makes all the rest of them:
+/// matching of tags, any tag and communicators in one table's messages, probing, synchronous sends,
+/// withdrawal, truncation, collectives.
+///
+/// For that it packs small messages and its own control words into frames of at most 8192 bytes,
+/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that are
+/// always posted. A larger message travels alone, straight from and to the program's buffers, under a
+/// word of its own, to a receive that names its source, has exactly its size and is posted before the
+/// message is sent. So a table sees nothing but: sends to any rank, match words below 2^28, receives
+/// of exactly one word from one rank or from any, messages that fit. A rank may send to itself (close
+/// does so, with no bytes).
+///
+/// What the slots must keep: two messages of one rank under one word are received in the order sent,
+/// by receives in the order posted, whichever of them names its source.
+///
+/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that can
+/// no longer complete, and on one or all receives from any source that are posted at that time (if none
+/// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
+/// other failure of a receive from any source, or of a frame's send, means that the transport is done
+/// for: it touches no buffer any more, and all operations end with that status.
+///
+/// Windows: two groups of slots for transports that reach other ranks' memory without their help, each
+/// whole or absent: transfers (win_create, win_attach, win_destroy, win_put, win_get, win_flush), and
+/// atomics (win_atomics, win_accumulate, win_compare_and_swap), which need the transfers. NULL: what is absent
+/// is made of messages that the target serves. So are fences and locks in any case. The slots are used for windows of
+/// all of the communicator's ranks in their order (those of dtl_comm_dup too); for windows of some of them messages
+/// are. Bounds are checked before. An operation is asked after by `test`, as any other is, and has a word of the same
+/// kind (of its result only the status is read). Operations have no order among themselves, but for what win_flush and
+/// win_accumulate say. What they need of their target's process, `test` there may do: the library calls it in all that
+/// waits, and in a thread of its own while nothing does (but see DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with DTL_ERROR_RANK_FAILURE.
+///
+/// Thread: any, but one at a time for each communicator that `open` gave. Only open, close and
+/// win_destroy may block. Must not call dtl_ functions on this communicator, must
+/// not throw. `test` also makes progress on all operations of its comm.
+typedef struct dtl_comm_vtable_t {
+    /// sizeof(dtl_comm_vtable_t).
+    uint32_t struct_size;
+    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below 2^28.
+    uint32_t match_bits;
+    /// DTL_COMM_ONLY_IN_CALLS or 0.
+    uint64_t flags;
+    /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
+    /// Collective over the ranks, and called as often as the program opens one of this kind: each is a
+    /// communicator of its own, though `args` may be the same. All ranks of a job open in one order. (dup and
+    /// split do not open: they share one.) May wait, until args->timeout_ns has passed: then DTL_ERROR_TIMEOUT,
+    /// ranks are missing; name them. A failed open leaves nothing behind. While it waits, this thread calls no
+    /// other slot. Just before, the library calls `test` some 30 times on each communicator that is open, so
+    /// what was sent on them and has room can leave. Rely on no more: a rank that waits for a message which
+    /// is still queued comes late to this open, or never. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only
+    /// once in a process.
+    dtl_status_t (*open)(void *self,
+                         const dtl_comm_open_t *args,
+                         void **out_comm,
+                         int32_t *out_rank,
+                         int32_t *out_size);
+    /// (required) Closes what open gave. No operation is pending, unless the transport has not ended them
+    /// within a second; their buffers then stay valid for ever. What was sent must still arrive: each send
+    /// that `test` called done, also at ranks that read it later. Not collective: others close when they do,
+    /// and may see a rank that closed as one that died, once they have what it sent.
+    dtl_status_t (*close)(void *self, void *comm);
+    /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
+    /// until the operation is done. *out_op is the transport's own word for it. The order of sends to one
+    /// rank under one word is the order of the calls. Move at once what there is room for: to the program a
+    /// small send is over now, and its next call may be far away, or an `open` that waits for ranks which
+    /// wait for this message. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure
+    /// is that of the send.
+    dtl_status_t (*isend)(void *self,
+                          void *comm,
+                          const void *buf,
+                          uint64_t size_bytes,
+                          int32_t dest,
+                          uint64_t match_word,
+                          uint64_t *out_op);
+    /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
+    /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
+    dtl_status_t (*irecv)(void *self,
+                          void *comm,
+                          void *buf,
+                          uint64_t size_bytes,
+                          int32_t source,
+                          uint64_t match_word,
+                          uint64_t ignore,
+                          uint64_t *out_op);
+    /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
+    /// operation is over; its word may be used for another one. A status other than success means that
+    /// asking failed and the operation lives on; a failed operation is done with its status in the result.
+    dtl_status_t (*test)(void *self,
+                         void *comm,
+                         uint64_t op,
+                         int32_t *out_done,
+                         dtl_comm_done_t *out_result);
+    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it was
+    /// withdrawn and as usual if it was too late. Used before close only. NULL: a message from this rank
+    /// to itself ends each receive that is still posted.
+    dtl_status_t (*cancel)(void *self, void *comm, uint64_t op);
+    /// (transfers) Makes memory of this rank reachable for the others: *out_win is the transport's own pointer for this
+    /// rank's side of a window, not NULL; `key` gets up to DTL_WIN_KEY_BYTES bytes with which other ranks find the
+    /// memory, *out_key_bytes how many. Not collective, must not block: the library carries the keys.
+    /// `base` has size_bytes and stays valid until win_destroy. Any memory of the program's, any alignment; NULL and 0
+    /// on a rank that has none (it puts and gets like the others, nobody reaches it).
+    /// A failure (not of this memory; no more windows): messages do it, on all ranks, and dtl_explain has the text.
+    /// Equivalents: ibv_reg_mr, ucp_mem_map with ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
+    dtl_status_t (*win_create)(void *self,
+                               void *comm,
+                               void *base,
+                               uint64_t size_bytes,
+                               void **out_win,
+                               void *key,
+                               uint32_t *out_key_bytes);
+    /// (transfers) Tells a window how a rank's memory is found: `key` is what that rank's win_create gave, the same
+    /// bytes, aligned to 8. Called once for each rank of the window (this one too), before anything else but win_destroy,
+    /// when all of them have made theirs. Ranks that it is not called for are not in the window. Must not block.
+    /// A failure: as for win_create. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
+    dtl_status_t (*win_attach)(void *self,
+                               void *comm,
+                               void *win,
+                               int32_t rank,
+                               const void *key,
+                               uint32_t key_bytes);
+    /// (transfers) Ends what win_create gave. When it returns, nobody changes the memory any more, whatever other ranks
+    /// are at, and no buffer of this rank's operations on it is touched; those that are not over never will be, and
+    /// their words are free. Usually all are over, and all ranks have come here; not so after a failure. Not
+    /// collective; may block for a moment, but not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
+    dtl_status_t (*win_destroy)(void *self, void *comm, void *win);
+    /// (transfers) Starts a copy of size_bytes (at least 1) to `offset` bytes behind the beginning of the target's
+    /// memory, inside of it; the target may be this rank. *out_op as for isend. It is done when `buf`, unchanged until
+    /// then, is needed no longer; there only with a later win_flush. DTL_ERROR_BUSY: no room now; the library
+    /// calls again later. Any other failure is that of the operation. Equivalents: IBV_WR_RDMA_WRITE, ucp_put_nbx,
+    /// fi_write, MPI_Rput.
+    dtl_status_t (*win_put)(void *self,
+                            void *comm,
+                            void *win,
+                            const void *buf,
+                            uint64_t size_bytes,
+                            int32_t target,
+                            uint64_t offset,
+                            uint64_t *out_op);
+    /// (transfers) The reverse, else as win_put: done when the bytes are in `buf`. Equivalents: IBV_WR_RDMA_READ, ucp_get_nbx,
+    /// fi_read, MPI_Rget.
+    dtl_status_t (*win_get)(void *self,
+                            void *comm,
+                            void *win,
+                            void *buf,
+                            uint64_t size_bytes,
+                            int32_t target,
+                            uint64_t offset,
+                            uint64_t *out_op);
+    /// (transfers) Starts an operation that is done when all operations on this window that this rank started before on that target
+    /// are done there: a load by the target itself, or any rank's operation that starts afterwards, finds what they left.
+    /// It fails if one of them has failed without having been reported. DTL_ERROR_BUSY as for win_put.
+    /// Equivalents: a read behind the writes, ucp_ep_flush_nbx, MPI_Win_flush.
+    dtl_status_t (*win_flush)(void *self, void *comm, void *win, int32_t target, uint64_t *out_op);
+    /// (atomics) Whether the next two slots do all of a dtype on this window: each operation of the table at
+    /// dtl_reduce_op_t, and compare and swap if it is an integer, BYTE or BOOL. *out_yes = 0 or 1. Asked when the window
+    /// is made, once for each built-in dtype; if one rank says no, the targets apply that dtype's by messages, all of
+    /// them, so the two never meet. What hardware lacks can be made here of its compare and swap. Must not block.
+    /// A failure: as for win_create.
+    dtl_status_t (*win_atomics)(void *self,
+                                void *comm,
+                                void *win,
+                                dtl_dtype_t dtype,
+                                int32_t *out_yes);
+    /// (atomics) Starts there[i] = there[i] ∘ buf[i] for `count` elements (at least 1) from `offset` bytes on, which may be no
+    /// multiple of their size. The results are those of the library's reductions (DTL_OP_SUM and its kin). `result`: NULL, or room
+    /// for what was there before, not overlapping `buf`; which may be NULL for NO_OP. Each element is changed as a whole,
+    /// whoever else uses these two slots on it with that dtype, the target itself included; those of one rank happen in
+    /// the order of the calls. Done when `buf` is needed no longer and `result` is there. DTL_ERROR_BUSY as for win_put.
+    /// Equivalents: IBV_WR_ATOMIC_FETCH_AND_ADD, ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
+    dtl_status_t (*win_accumulate)(void *self,
+                                   void *comm,
+                                   void *win,
+                                   const void *buf,
+                                   void *result,
+                                   uint64_t count,
+                                   dtl_dtype_t dtype,
+                                   dtl_reduce_op_t op,
+                                   int32_t target,
+                                   uint64_t offset,
+                                   uint64_t *out_op);
+    /// (atomics) Starts on one element: if it equals *expected, *value is stored; *result gets what it was. Else as
+    /// win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic, MPI_Compare_and_swap.
+    dtl_status_t (*win_compare_and_swap)(void *self,
+                                         void *comm,
+                                         void *win,
+                                         const void *value,
+                                         const void *expected,
+                                         void *result,
+                                         dtl_dtype_t dtype,
+                                         int32_t target,
+                                         uint64_t offset,
+                                         uint64_t *out_op);
+} dtl_comm_vtable_t;
+
+/// Initial value of a dtl_comm_vtable_t.
+#define DTL_COMM_VTABLE_INIT \
+    {sizeof(dtl_comm_vtable_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+     NULL, NULL, NULL, NULL, NULL, NULL}
+
+/* -----------------------------------------------------------------------------------------------
  * The tables of function pointers that a backend fills in, and what their slots take.
  * -------------------------------------------------------------------------------------------- */
 
@@ -1185,129 +1429,6 @@ typedef struct dtl_exec_vtable_t {
 #define DTL_EXEC_VTABLE_INIT \
     {sizeof(dtl_exec_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
      NULL, NULL, NULL, NULL, NULL, NULL, NULL}
-
-/// What a comm table's `open` is asked for.
-typedef struct dtl_comm_open_t {
-    /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
-    uint32_t struct_size;
-    /// Flags of the dtl_comm_desc_t.
-    uint32_t flags;
-    /// Rank that the caller or launcher names, below size; -1 = none did.
-    int32_t rank;
-    /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
-    int32_t size;
-    /// The job's name: the same on all ranks and in every open of the job, and no other job on this node
-    /// has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller nor the
-    /// launcher names one, so a transport whose ranks meet by it refuses more than one rank with
-    /// DTL_ERROR_INVALID_ARGUMENT.
-    const char *job;
-    /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
-    uint64_t timeout_ns;
-    /// `native` of the dtl_comm_desc_t.
-    void *native;
-} dtl_comm_open_t;
-
-/// What a comm table's `test` tells of a completed operation.
-typedef struct dtl_comm_done_t {
-    /// A receive: the rank that sent. Zeroed before the call.
-    int32_t source;
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE …
-    dtl_status_t status;
-    /// A receive: the message's match word.
-    uint64_t match_word;
-    /// A receive: the message's true size, also when truncated.
-    uint64_t size_bytes;
-} dtl_comm_done_t;
-
-/// The comm component: five required slots move bytes. The library makes all the rest of them:
-/// matching of tags, any tag and communicators in one table's messages, probing, synchronous sends,
-/// withdrawal, truncation, collectives.
-///
-/// For that it packs small messages and its own control words into frames of at most 8192 bytes,
-/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that are
-/// always posted. A larger message travels alone, straight from and to the program's buffers, under a
-/// word of its own, to a receive that names its source, has exactly its size and is posted before the
-/// message is sent. So a table sees nothing but: sends to any rank, match words below 2^28, receives
-/// of exactly one word from one rank or from any, messages that fit. A rank may send to itself (close
-/// does so, with no bytes).
-///
-/// What the slots must keep: two messages of one rank under one word are received in the order sent,
-/// by receives in the order posted, whichever of them names its source.
-///
-/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that can
-/// no longer complete, and on one or all receives from any source that are posted at that time (if none
-/// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
-/// other failure of a receive from any source, or of a frame's send, means that the transport is done
-/// for: it touches no buffer any more, and all operations end with that status.
-///
-/// Thread: any, but one at a time for each communicator that `open` gave. isend, irecv, test and
-/// cancel must not block; open and close may. Must not call dtl_ functions on this communicator, must
-/// not throw. `test` also makes progress on all operations of its comm.
-typedef struct dtl_comm_vtable_t {
-    /// sizeof(dtl_comm_vtable_t).
-    uint32_t struct_size;
-    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below 2^28.
-    uint32_t match_bits;
-    /// Must be 0.
-    uint64_t flags;
-    /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
-    /// Collective over the ranks, and called as often as the program opens one of this kind: each is a
-    /// communicator of its own, though `args` may be the same. All ranks of a job open in one order. (dup and
-    /// split do not open: they share one.) May wait, until args->timeout_ns has passed: then DTL_ERROR_TIMEOUT,
-    /// ranks are missing; name them. A failed open leaves nothing behind. While it waits, this thread calls no
-    /// other slot. Just before, the library calls `test` some 30 times on each communicator that is open, so
-    /// what was sent on them and has room can leave. Rely on no more: a rank that waits for a message which
-    /// is still queued comes late to this open, or never. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only
-    /// once in a process.
-    dtl_status_t (*open)(void *self,
-                         const dtl_comm_open_t *args,
-                         void **out_comm,
-                         int32_t *out_rank,
-                         int32_t *out_size);
-    /// (required) Closes what open gave. No operation is pending, unless the transport has not ended them
-    /// within a second; their buffers then stay valid for ever. What was sent must still arrive: each send
-    /// that `test` called done, also at ranks that read it later. Not collective: others close when they do,
-    /// and may see a rank that closed as one that died, once they have what it sent.
-    dtl_status_t (*close)(void *self, void *comm);
-    /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
-    /// until the operation is done. *out_op is the transport's own word for it. The order of sends to one
-    /// rank under one word is the order of the calls. Move at once what there is room for: to the program a
-    /// small send is over now, and its next call may be far away, or an `open` that waits for ranks which
-    /// wait for this message. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure
-    /// is that of the send.
-    dtl_status_t (*isend)(void *self,
-                          void *comm,
-                          const void *buf,
-                          uint64_t size_bytes,
-                          int32_t dest,
-                          uint64_t match_word,
-                          uint64_t *out_op);
-    /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
-    /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
-    dtl_status_t (*irecv)(void *self,
-                          void *comm,
-                          void *buf,
-                          uint64_t size_bytes,
-                          int32_t source,
-                          uint64_t match_word,
-                          uint64_t ignore,
-                          uint64_t *out_op);
-    /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
-    /// operation is over; its word may be used for another one. A status other than success means that
-    /// asking failed and the operation lives on; a failed operation is done with its status in the result.
-    dtl_status_t (*test)(void *self,
-                         void *comm,
-                         uint64_t op,
-                         int32_t *out_done,
-                         dtl_comm_done_t *out_result);
-    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it was
-    /// withdrawn and as usual if it was too late. Used before close only. NULL: a message from this rank
-    /// to itself ends each receive that is still posted.
-    dtl_status_t (*cancel)(void *self, void *comm, uint64_t op);
-} dtl_comm_vtable_t;
-
-/// Initial value of a dtl_comm_vtable_t.
-#define DTL_COMM_VTABLE_INIT {sizeof(dtl_comm_vtable_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 #define DTL_BACKEND_NO_COMPUTE UINT64_C(1)
@@ -2278,7 +2399,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
 /// @param out   yours; end it with dtl_comm_destroy.
 /// @return DTL_ERROR_NOT_FOUND: no such kind (the text lists them). DTL_ERROR_UNAVAILABLE: it
 ///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after
-///         30 s, or desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes. DTL_ERROR_ALREADY_EXISTS:
+///         30 s, or desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a limit of the system
+///         is reached (open files: "shm" takes one for each other rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS:
 ///         another process claims this rank. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 ///         A failure is one on every rank that was there; nothing stays open.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
@@ -2522,7 +2644,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
 /// @param info        NULL, or what a receive tells (also of a failed one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
 ///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT: it
-///         goes on: wait again, or cancel it.
+///         goes on: wait again, or cancel it. Of a collective, after a limit of 100 ms or more, the text tells
+///         where the other ranks are; asking them takes as long again, 0.5 s at most.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
 DTL_NODISCARD dtl_status_t dtl_request_wait(dtl_request_t request, uint64_t timeout_ns,
     dtl_recv_info_t *info);
@@ -2990,7 +3113,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 /// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of one node (kind "shm")
 /// that of dtl_win_allocate. dtl_win_info tells. Else a rank serves the others in its calls of this library, and
 /// a thread of the library does while there is none, from the first such window to the last one's end. Over an MPI below
-/// MPI_THREAD_SERIALIZED it may not: then a rank serves only within calls of this library.
+/// MPI_THREAD_MULTIPLE it may not, as it would meet the program's own calls of MPI: then a rank serves only within calls of
+/// this library, and dtl_win_info says so.
 ///
 /// @param comm        any kind.
 /// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0.
@@ -3014,10 +3138,11 @@ DTL_NODISCARD dtl_status_t dtl_win_allocate(dtl_comm_t comm, uint64_t size_bytes
 /// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the memory any more.
 /// Requests of dtl_win_rput and dtl_win_rget that were not waited for become stale. Null: nothing happens.
 ///
-/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window ends here.
+/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window ends here, and the call
+/// succeeds. So it does if one dies meanwhile.
 ///
-/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations were called. As
-///         dtl_comm_barrier if the other ranks do not come (a second call does not wait for them).
+/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations were called. DTL_ERROR_TIMEOUT:
+///         the other ranks do not come; the window lives on, and a second call does not wait for them.
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
 DTL_NODISCARD dtl_status_t dtl_win_destroy(dtl_win_t win);
 
@@ -3025,25 +3150,35 @@ DTL_NODISCARD dtl_status_t dtl_win_destroy(dtl_win_t win);
 ///
 /// @param rank      0 … ranks-1.
 /// @param out_info  start from DTL_WIN_INFO_INIT.
-/// @return DTL_ERROR_INVALID_RANK. Equivalent: MPI_Win_get_attr.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_NULL_POINTER, DTL_ERROR_INVALID_ARGUMENT (struct_size).
+/// Threads: any. Equivalent: MPI_Win_get_attr.
 DTL_NODISCARD dtl_status_t dtl_win_info(dtl_win_t win, int32_t rank, dtl_win_info_t *out_info);
 
 /// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations of the epoch that
 /// ends are done, here and at their targets; what ranks have stored to their own memory is seen by all.
 /// The epoch of the last fence needs no end if nothing is done in it: locks and dtl_win_destroy may follow.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock; or an earlier fence has failed. A failure of an operation of
-///         this epoch. Else as dtl_comm_barrier.
-/// Threads: one at a time for each window, as all calls that open or end epochs. Equivalent: MPI_Win_fence(0, win).
+/// After a failure no epoch of a fence is open, and none will be: operations need a lock, or the window ends. What was
+/// begun before may still be on its way, with its buffers in use, until an unlock or a flush of the target, or the window's
+/// end.
+///
+/// @return DTL_ERROR_INVALID_STATE: this rank has a lock, or another thread asks for one or is in a fence; or an earlier
+///         fence has failed. A failure of an operation of this epoch. Else as dtl_comm_barrier.
+/// Threads: any. Calls that open or end epochs are claimed before they wait: two for one target, or a fence and any
+///          other, do not go together, and the second is DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
 DTL_NODISCARD dtl_status_t dtl_win_fence(dtl_win_t win);
 
 /// Opens an epoch to one target, which need not call anything. Waits until the lock is granted: first come, first served,
 /// or, where ranks reach the memory by themselves, nearly so: nobody is kept out by the others' turns. Several targets may be
-/// locked at the same time. A lock of a rank that dies becomes free.
+/// locked at the same time. A lock of a rank that dies, or leaves by dtl_finalize, becomes free.
+///
+/// A lock that is granted ends the epoch of a fence in which nothing was done. One that is not leaves all as it was: if a
+/// fence's epoch was open, it still is.
 ///
 /// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: nobody else has a lock of the target meanwhile.
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, or operations since the last fence are not over.
+/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it, or operations since the
+///         last fence are not over.
 ///         DTL_ERROR_TIMEOUT: not granted within the time limit; it is not asked for any more. DTL_ERROR_RANK_FAILURE: the
 ///         target died or left. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
@@ -3051,12 +3186,14 @@ DTL_NODISCARD dtl_status_t dtl_win_lock(dtl_win_t win, int32_t type, int32_t tar
 
 /// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
 ///
+/// @param target  as for dtl_win_lock.
 /// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are not over: the epoch goes
 ///         on, call it again. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 DTL_NODISCARD dtl_status_t dtl_win_unlock(dtl_win_t win, int32_t target);
 
-/// Opens an epoch to all targets, by a shared lock of each. Not collective.
+/// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the order of ranks, so it waits
+/// in no ring with others that lock one target at a time, or several in that order.
 ///
 /// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
 DTL_NODISCARD dtl_status_t dtl_win_lock_all(dtl_win_t win);
@@ -3068,9 +3205,10 @@ DTL_NODISCARD dtl_status_t dtl_win_unlock_all(dtl_win_t win);
 
 /// Waits until this rank's operations on a target are done, here and there. The lock stays.
 ///
-/// @param target  one that this rank has a lock of, or DTL_PROC_NULL.
-/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock. DTL_ERROR_TIMEOUT: they go on, and
-///         their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE, DTL_ERROR_INVALID_RANK.
+/// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or DTL_PROC_NULL.
+/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between fences only a fence
+///         waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the
+///         target has died, as each flush of it says. DTL_ERROR_INVALID_RANK.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 DTL_NODISCARD dtl_status_t dtl_win_flush(dtl_win_t win, int32_t target);
 
@@ -3102,8 +3240,10 @@ DTL_NODISCARD dtl_status_t dtl_win_flush_local_all(dtl_win_t win);
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
 /// @param disp    where in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE: no epoch is open for the
-///         target. Both before anything moves. DTL_ERROR_INVALID_RANK, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within
-///         the time limit). A later failure is told by the flush, unlock or fence.
+///         target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`. DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf`
+///         is DTL_IN_PLACE, or `count` more than memory has. All before anything moves. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT (no room within the time limit). A later failure is told by the flush,
+///         unlock or fence.
 /// Threads: any, several at once. Equivalent: MPI_Put.
 DTL_NODISCARD dtl_status_t dtl_win_put(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp);
@@ -3117,11 +3257,12 @@ DTL_NODISCARD dtl_status_t dtl_win_get(dtl_win_t win, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp);
 
 /// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is done after
-/// a flush, unlock or fence.
+/// a flush, unlock or fence. Between fences too, where MPI has it under locks only.
 ///
-/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end. It can be neither
-///                     cancelled nor destroyed before. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_LIMIT: too many requests in flight.
+/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end. Until it is done it can be
+///                     neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY); where memory is reached by
+///                     loads and stores it is done when this call returns. Its info tells nothing.
+/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many requests in flight.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 DTL_NODISCARD dtl_status_t dtl_win_rput(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out_request);
@@ -3137,35 +3278,42 @@ DTL_NODISCARD dtl_status_t dtl_win_rget(dtl_win_t win, void *buf, uint64_t count
 /// accumulates to it meanwhile (by this or one of the next three calls, with the same dtype); operations of one rank
 /// on one target's element happen in the order of the calls.
 ///
+/// @param buf    `count` elements, as for dtl_win_put.
 /// @param dtype  a built-in one.
 /// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an atomic put.
 /// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of dtl_dtype_create or dtl_op_create.
+///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and `buf` overlaps the elements
+///         there.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
 DTL_NODISCARD dtl_status_t dtl_win_accumulate(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
 /// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each element.
 ///
-/// @param buf     may be NULL for DTL_OP_NO_OP, which makes this an atomic get.
-/// @param result  room for `count` elements, not overlapping `buf`; the library's until a flush, unlock or fence.
-/// @return as dtl_win_accumulate. Threads: any, several at once. Equivalent: MPI_Get_accumulate.
+/// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
+/// @param result  room for `count` elements, apart from `buf`; there after a flush (dtl_win_flush_local is enough), unlock
+///                or fence, until then the library's.
+/// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
+/// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf, void *result,
     uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
 /// dtl_win_get_accumulate of one element: counters, queues.
 ///
-/// @param value   one element; may be NULL for DTL_OP_NO_OP.
-/// @param result  gets what was there before: after a flush, unlock or fence.
-/// @return as dtl_win_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
+/// @param value   one element, as `buf` there.
+/// @param result  room for one element, as there.
+/// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 DTL_NODISCARD dtl_status_t dtl_win_fetch_op(dtl_win_t win, const void *value, void *result,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
 /// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets what was there before:
-/// it was stored if that equals `expected`.
+/// it was stored if that equals `expected`. Elements are equal if their bytes are; so two BOOLs that are both true
+/// need not be.
 ///
+/// @param value, expected  one element each, which must stay unchanged until a flush, unlock or fence.
+/// @param result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
 /// @param dtype   an integer dtype, BYTE or BOOL.
-/// @param result  one element, apart from the other two; there after a flush, unlock or fence.
-/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype.
+/// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
 DTL_NODISCARD dtl_status_t dtl_win_compare_and_swap(dtl_win_t win, const void *value,
     const void *expected, void *result, dtl_dtype_t dtype, int32_t target, uint64_t disp);
@@ -3284,7 +3432,7 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 138u
+#define DTL_LAYOUT_COUNT 147u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_device_info_t), DTL_LAYOUT_FIELD(dtl_device_info_t, struct_size), \
@@ -3309,8 +3457,28 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, block_index), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, thread_index), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, shared), \
-    DTL_LAYOUT_FIELD(dtl_kernel_context_t, user), DTL_LAYOUT_STRUCT(dtl_device_vtable_t), \
-    DTL_LAYOUT_FIELD(dtl_device_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_kernel_context_t, user), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), DTL_LAYOUT_FIELD(dtl_comm_open_t, size), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, job), DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, native), DTL_LAYOUT_STRUCT(dtl_comm_done_t), \
+    DTL_LAYOUT_FIELD(dtl_comm_done_t, source), DTL_LAYOUT_FIELD(dtl_comm_done_t, status), \
+    DTL_LAYOUT_FIELD(dtl_comm_done_t, match_word), \
+    DTL_LAYOUT_FIELD(dtl_comm_done_t, size_bytes), DTL_LAYOUT_STRUCT(dtl_comm_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, match_bits), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, open), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, close), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, isend), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, irecv), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, test), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, cancel), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_create), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_attach), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_destroy), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_put), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_get), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_flush), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_atomics), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_accumulate), \
+    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_compare_and_swap), \
+    DTL_LAYOUT_STRUCT(dtl_device_vtable_t), DTL_LAYOUT_FIELD(dtl_device_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_device_vtable_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_device_vtable_t, count), DTL_LAYOUT_FIELD(dtl_device_vtable_t, set), \
     DTL_LAYOUT_FIELD(dtl_device_vtable_t, get), DTL_LAYOUT_FIELD(dtl_device_vtable_t, info), \
@@ -3347,18 +3515,6 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, parallel_for), \
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, max_parallelism), \
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, suggested_parallelism), \
-    DTL_LAYOUT_STRUCT(dtl_comm_open_t), DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, size), DTL_LAYOUT_FIELD(dtl_comm_open_t, job), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), DTL_LAYOUT_FIELD(dtl_comm_open_t, native), \
-    DTL_LAYOUT_STRUCT(dtl_comm_done_t), DTL_LAYOUT_FIELD(dtl_comm_done_t, source), \
-    DTL_LAYOUT_FIELD(dtl_comm_done_t, status), DTL_LAYOUT_FIELD(dtl_comm_done_t, match_word), \
-    DTL_LAYOUT_FIELD(dtl_comm_done_t, size_bytes), DTL_LAYOUT_STRUCT(dtl_comm_vtable_t), \
-    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, struct_size), \
-    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, match_bits), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, flags), \
-    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, open), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, close), \
-    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, isend), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, irecv), \
-    DTL_LAYOUT_FIELD(dtl_comm_vtable_t, test), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, cancel), \
     DTL_LAYOUT_STRUCT(dtl_backend_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, abi_version), \

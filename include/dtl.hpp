@@ -22,5 +22,6 @@
 #include "dtl/exec.hpp"
 #include "dtl/memory.hpp"
 #include "dtl/request.hpp"
+#include "dtl/window.hpp"
 
 #endif

@@ -55,7 +55,8 @@ extern "C" {
 #define DTL_MPI_KIND "mpi-native"
 
 /// Registers the backend DTL_MPI_KIND, if it is not registered. dtl_comm_from_mpi does that by
-/// itself; call it to have the backend listed earlier. MPI need not be initialised.
+/// itself; call it to have the backend listed earlier. MPI need not be initialised; but only if it is, with
+/// MPI_THREAD_MULTIPLE, a thread of the library serves windows while the program computes (see dtl_win_create).
 ///
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken by another backend (a second copy of
 ///         dtl_mpi.c in this process?). Else as dtl_backend_register.

@@ -615,11 +615,24 @@ static dtl_status_t comm_open(void *self, const dtl_comm_open_t *args, void **ou
 
 /* ---- what dtl_mpi.h declares ---- */
 
+/* Below MPI_THREAD_MULTIPLE a thread of the library's would meet the program's own calls of MPI. What level there will be is
+ * not known before MPI runs: then it is taken for less. */
+static uint64_t flags_of_level(void)
+{
+    int initialized = 0, level = MPI_THREAD_SINGLE;
+    MPI_Initialized(&initialized);
+    if (initialized && !is_finalized()) {
+        MPI_Query_thread(&level);
+    }
+    return level < MPI_THREAD_MULTIPLE ? DTL_COMM_ONLY_IN_CALLS : 0;
+}
+
 static dtl_status_t register_table(dtl_backend_t *out)
 {
     dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
     comm.match_bits = TAG_BITS;
+    comm.flags = flags_of_level();
     comm.open = comm_open;
     comm.close = comm_close;
     comm.isend = comm_isend;

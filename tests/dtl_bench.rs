@@ -366,8 +366,23 @@ fn a_model() {
     assert_eq!(of("gatherv", 100, 1 << 20)["message_bytes"]["most"], 99 << 20);
     let memory = |ranks| of("barrier", ranks, 0)["memory_bytes"]["comm"].as_u64().unwrap();
     assert_eq!(memory(4096) - memory(2), 8 * 4094, "8 bytes for each rank");
+    let within = &all["within_node"];
+    assert_eq!(
+        (&within["latency_ns"], &within["gap_per_byte_ns"]),
+        (&300.0.into(), &0.1.into()),
+        "{within:#}"
+    );
+    // What goes over a board says so.
+    let near = ["model", "--kind", "shm", "--ranks", "64,128", "--bytes", "8", "--op", "allreduce,scan"];
+    let marked = json(&run(&[&near[..], &["--json"]].concat()));
+    let marks: Vec<_> =
+        marked["rows"].as_array().expect("rows").iter().map(|row| &row["over_a_board"]).collect();
+    assert_eq!(marks, [true, false, false, false], "{marked:#}");
+    let text = out(&run(&near));
+    assert_eq!(text.matches("recursive doubling *").count(), 1, "{text}");
+    assert!(text.contains("* goes over a board"), "{text}");
     // Slower networks, nodes.
-    let more = ["--latency", "5us", "--overhead", "1us", "--nodes", "16", "--op", "allreduce"];
+    let more = ["--latency", "5us", "--overhead", "1us", "--per-node", "16", "--op", "allreduce"];
     let text = out(&run(&[&["model", "--ranks", "64"], &more[..]].concat()));
     assert!(
         text.contains("two levels") && text.contains("L 5000 ns") && text.contains("16 ranks on each node"),
@@ -403,6 +418,11 @@ fn what_it_refuses() {
     refused(&["comm", "-n", "2", "--vs", "mpi"], 2, "mpirun -n 2 dtl-bench comm --vs mpi");
     refused(&["comm", "--kind", "threads", "--vs", "mpi"], 2, "leave --kind threads out");
     refused(&["comm", "-n", "2", "--kind", "pigeons"], 1, "pigeons");
+    refused(
+        &["comm", "-n", "2", "--kind", "self"],
+        2,
+        "--kind self has one rank, which has nobody to talk to: --kind threads",
+    );
     refused(&["alloc", "--sizes", "0"], 2, "at least 1 byte");
     refused(&["copy", "--sizes", "many"], 2, "expected a size");
     refused(&["call", "--sizes", "8"], 2, "--sizes");
@@ -416,15 +436,17 @@ fn what_it_refuses() {
     refused(&["report", "/nowhere/a.json", "--output", "/proc"], 2, "--output /proc");
     refused(&["report", "/nowhere/a.json", "--output", env!("CARGO_TARGET_TMPDIR")], 2, "/nowhere/a.json");
     refused(&["report", "a.json", "--mpirun", "mpirun"], 2, "--mpirun");
-    refused(&["model", "--op", "allredduce"], 2, "there are barrier, bcast");
-    refused(&["model", "--ranks", "1"], 2, "expected 2 to 16777216 ranks");
+    refused(&["model", "--op", "allredduce"], 2, "all, barrier, bcast");
+    refused(&["model", "--op", "fence"], 2, "all, barrier, bcast");
+    refused(&["model", "--ranks", "1"], 2, "expected 2 to 4194304 ranks");
     refused(&["model", "--ranks", "64..8"], 2, "8..64?");
     refused(&["model", "--bytes", "12"], 2, "whole elements of 8 bytes (--element)");
     refused(&["model", "--root", "2"], 2, "2 ranks have the roots 0 to 1");
     refused(&["model", "--latency", "3"], 2, "expected a time as 1.5us");
-    refused(&["model", "--within", "1us,1us,1us,1ns"], 2, "--nodes");
-    refused(&["model", "--nodes", "4", "--within", "1us,1us"], 2, "expected four times");
+    refused(&["model", "--within", "1us,1us,1us,1ns"], 2, "--per-node");
+    refused(&["model", "--per-node", "4", "--within", "1us,1us"], 2, "expected four times");
     refused(&["model", "--kind", "shm", "--ranks", "2..2048"], 2, "at most 1024 ranks");
+    refused(&["model", "--kind", "shm", "--per-node", "4"], 2, "leave --per-node out");
     refused(&["model", "--output", "/proc/x", "--ranks", "2"], 2, "--output /proc/x");
     let alone = run_by(&[DTLRUN, "-n", "1"], &["comm"]);
     assert_eq!(alone.status.code(), Some(1), "{alone:?}");

@@ -136,7 +136,7 @@ fn output_that_cannot_be_written_is_a_failure() {
     // What is not asked for is not missed.
     let mut command = dtlrun(&["-n", "1", "--prefix", "true"]);
     assert_eq!(command.stdout(full()).status().expect("starts").code(), Some(0));
-    // Closed: with a prefix dtlrun says so, without one the rank finds it closed itself.
+    // Closed: with a prefix dtlrun says so, without one the rank cannot write itself.
     let closed = |options: &[&str], script: &str| {
         let own = env!("CARGO_BIN_EXE_dtlrun");
         let line = "exec \"$@\" >&-";
@@ -147,10 +147,24 @@ fn output_that_cannot_be_written_is_a_failure() {
     };
     let (status, text) = closed(&["--prefix"], "echo 1");
     assert!(status == Some(125) && text.contains("standard output: Bad file descriptor"), "{text}");
-    let (status, text) = closed(&[], "test -e /proc/self/fd/1 || exit 9; exit 8");
+    let (status, text) = closed(&[], "echo 1 || exit 9; exit 8");
     assert_eq!(status, Some(9), "{text}");
     let (status, text) = closed(&[], "exit 0");
     assert_eq!((status, text.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_rank_has_all_its_standard_streams() {
+    let own = env!("CARGO_BIN_EXE_dtlrun");
+    for closed in ["<&- >&- 2>&-", "<&-", ">&-", "2>&-"] {
+        // Otherwise what a rank opens would be its standard error.
+        let script = "for fd in 0 1 2; do test -e /proc/self/fd/$fd || exit 9; done; echo x || exit 8";
+        let line = format!("exec \"$@\" {closed}");
+        let mut command = Command::new("sh");
+        command.args(["-c", &line, "sh", own, "-n", "2", "sh", "-c", script]);
+        let status = command.output().expect("starts").status.code();
+        assert_eq!(status, Some(if closed.contains(" >&-") || closed == ">&-" { 8 } else { 0 }), "{closed}");
+    }
 }
 
 #[test]

@@ -164,7 +164,9 @@ const HEAD: &str = r#"/* Made by tests/mpi_constants.rs. */
 
 typedef int Int, *IntOut;
 typedef const int *Ints;
+typedef MPI_Aint Aint;
 typedef const MPI_Aint *Aints;
+typedef MPI_Win Win, *WinOut;
 typedef MPI_Count Count, *CountOut;
 typedef const MPI_Count *Counts;
 typedef const void *In;

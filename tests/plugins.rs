@@ -288,7 +288,7 @@ fn with_header(folder: &Folder, name: &str, change: impl Fn(String) -> String) -
 }
 
 const ISEND: &str = "    dtl_status_t (*isend)(";
-const CANCEL: &str = "    dtl_status_t (*cancel)(void *self, void *comm, uint64_t op);\n";
+const LAST: &str = "    dtl_status_t (*win_compare_and_swap)(";
 
 #[test]
 fn a_header_with_another_layout_is_refused_by_struct_and_field() {
@@ -306,21 +306,29 @@ fn swap(header: &str, from: &str, to: &str) -> String {
     header.replace(from, to)
 }
 
+/// What begins and ends so.
+fn piece<'a>(header: &'a str, begins: &str, ends: &str) -> &'a str {
+    let begin = header.find(begins).expect("the header has changed: adapt this test");
+    let end = header[begin..].find(ends).expect("the header has changed: adapt this test");
+    &header[begin..begin + end + ends.len()]
+}
+
 /// The header with one field of the comm table more or less at its end.
 fn resized(header: &str, step: i32) -> String {
-    let init = |nulls: usize| {
-        format!("DTL_COMM_VTABLE_INIT {{sizeof(dtl_comm_vtable_t), 0, 0{}}}", ", NULL".repeat(nulls))
-    };
+    let init = piece(header, "#define DTL_COMM_VTABLE_INIT", "}\n");
+    let last = piece(header, LAST, ");\n");
     let count = header.split("#define DTL_LAYOUT_COUNT ").nth(1).unwrap().split('u').next().unwrap();
     let rows = count.parse::<i32>().unwrap() + step;
     let header = swap(header, &format!("DTL_LAYOUT_COUNT {count}u"), &format!("DTL_LAYOUT_COUNT {rows}u"));
-    let row = "DTL_LAYOUT_FIELD(dtl_comm_vtable_t, cancel),";
+    let row = "DTL_LAYOUT_FIELD(dtl_comm_vtable_t, win_compare_and_swap),";
     if step < 0 {
-        return swap(&swap(&swap(&header, row, ""), CANCEL, ""), &init(6), &init(5));
+        let header = swap(&swap(&header, row, ""), last, "");
+        return swap(&header, init, &swap(init, ", NULL}", "}"));
     }
     let header = swap(&header, row, &format!("{row} DTL_LAYOUT_FIELD(dtl_comm_vtable_t, probe),"));
-    let header = swap(&header, CANCEL, &format!("{CANCEL}    void *probe;\n"));
-    swap(&swap(&header, &init(6), &init(7)), "DTL_ABI_VERSION 1u", "DTL_ABI_VERSION 2u")
+    let header = swap(&header, last, &format!("{last}    void *probe;\n"));
+    let header = swap(&header, init, &swap(init, ", NULL}", ", NULL, NULL}"));
+    swap(&header, "DTL_ABI_VERSION 1u", "DTL_ABI_VERSION 2u")
 }
 
 #[test]

@@ -106,7 +106,8 @@ pub struct dtl_mem_stats_t {
     /// may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each thread.
     pub peak_bytes: u64,
     /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its pools,
-    /// and what is kept without use.
+    /// and what is kept without use. These are addresses: pages of them that were never touched, or whose
+    /// memory went back while their neighbours are used, take no memory, so a process' resident set may be smaller.
     pub reserved_bytes: u64,
     /// Allocations alive now.
     pub live_count: u64,

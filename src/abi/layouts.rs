@@ -46,6 +46,11 @@ layouts! {
     dtl_launch_t: struct_size shared_bytes grid block;
     dtl_kernel_context_t: struct_size shared_bytes grid block block_index thread_index shared
         user;
+    dtl_comm_open_t: struct_size flags rank size job timeout_ns native;
+    dtl_comm_done_t: source status match_word size_bytes;
+    dtl_comm_vtable_t: struct_size match_bits flags open close isend irecv test cancel win_create
+        win_attach win_destroy win_put win_get win_flush win_atomics win_accumulate
+        win_compare_and_swap;
     dtl_device_vtable_t: struct_size reserved count set get info memory_info synchronize dlpack;
     dtl_memory_vtable_t: struct_size reserved alloc free kind_info memory_info;
     dtl_transfer_vtable_t: struct_size reserved copy copy_async copy_2d fill;
@@ -53,9 +58,6 @@ layouts! {
         stream_query stream_wait_event stream_host_callback event_create event_destroy
         event_record event_query event_sync event_elapsed launch execute parallel_for
         max_parallelism suggested_parallelism;
-    dtl_comm_open_t: struct_size flags rank size job timeout_ns native;
-    dtl_comm_done_t: source status match_word size_bytes;
-    dtl_comm_vtable_t: struct_size match_bits flags open close isend irecv test cancel;
     dtl_backend_vtable_t: struct_size abi_version auto_priority reserved flags is_available
         supports destroy device memory transfer exec comm;
     dtl_host_api_t: struct_size abi_version abi_version_min reserved backend_register set_error

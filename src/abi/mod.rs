@@ -23,6 +23,8 @@ pub mod topology;
 
 pub mod window;
 
+pub mod vtable_comm;
+
 pub mod vtable;
 
 pub mod plugin;

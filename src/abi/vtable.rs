@@ -7,6 +7,8 @@ use super::status::dtl_status_t;
 use super::word::dtl_enum_word_t;
 use std::ffi::{c_char, c_void};
 
+pub use super::vtable_comm::*;
+
 // Shorthand for the slots' types would hide them from C readers, so they are spelled out.
 
 /// The device component. Slots marked (required) must be there.
@@ -265,148 +267,6 @@ pub struct dtl_exec_vtable_t {
     /// Into how many pieces a loop is best cut. NULL: max_parallelism.
     pub suggested_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
-}
-
-/// What a comm table's `open` is asked for.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct dtl_comm_open_t {
-    /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
-    pub struct_size: u32,
-    /// Flags of the dtl_comm_desc_t.
-    pub flags: u32,
-    /// Rank that the caller or launcher names, below size; -1 = none did.
-    pub rank: i32,
-    /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
-    pub size: i32,
-    /// The job's name: the same on all ranks and in every open of the job, and no other job on this node
-    /// has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller nor the
-    /// launcher names one, so a transport whose ranks meet by it refuses more than one rank with
-    /// DTL_ERROR_INVALID_ARGUMENT.
-    pub job: *const c_char,
-    /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
-    pub timeout_ns: u64,
-    /// `native` of the dtl_comm_desc_t.
-    pub native: *mut c_void,
-}
-
-/// What a comm table's `test` tells of a completed operation.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct dtl_comm_done_t {
-    /// A receive: the rank that sent. Zeroed before the call.
-    pub source: i32,
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE …
-    pub status: dtl_status_t,
-    /// A receive: the message's match word.
-    pub match_word: u64,
-    /// A receive: the message's true size, also when truncated.
-    pub size_bytes: u64,
-}
-
-/// The comm component: five required slots move bytes. The library makes all the rest of them:
-/// matching of tags, any tag and communicators in one table's messages, probing, synchronous sends,
-/// withdrawal, truncation, collectives.
-///
-/// For that it packs small messages and its own control words into frames of at most 8192 bytes,
-/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that are
-/// always posted. A larger message travels alone, straight from and to the program's buffers, under a
-/// word of its own, to a receive that names its source, has exactly its size and is posted before the
-/// message is sent. So a table sees nothing but: sends to any rank, match words below 2^28, receives
-/// of exactly one word from one rank or from any, messages that fit. A rank may send to itself (close
-/// does so, with no bytes).
-///
-/// What the slots must keep: two messages of one rank under one word are received in the order sent,
-/// by receives in the order posted, whichever of them names its source.
-///
-/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that can
-/// no longer complete, and on one or all receives from any source that are posted at that time (if none
-/// is, on the next), with `source` set to the rank that died; others take messages of the living. Any
-/// other failure of a receive from any source, or of a frame's send, means that the transport is done
-/// for: it touches no buffer any more, and all operations end with that status.
-///
-/// Thread: any, but one at a time for each communicator that `open` gave. isend, irecv, test and
-/// cancel must not block; open and close may. Must not call dtl_ functions on this communicator, must
-/// not throw. `test` also makes progress on all operations of its comm.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct dtl_comm_vtable_t {
-    /// sizeof(dtl_comm_vtable_t).
-    pub struct_size: u32,
-    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below 2^28.
-    pub match_bits: u32,
-    /// Must be 0.
-    pub flags: u64,
-    /// (required) Opens the communicator: its own pointer, this process' rank and the number of ranks.
-    /// Collective over the ranks, and called as often as the program opens one of this kind: each is a
-    /// communicator of its own, though `args` may be the same. All ranks of a job open in one order. (dup and
-    /// split do not open: they share one.) May wait, until args->timeout_ns has passed: then DTL_ERROR_TIMEOUT,
-    /// ranks are missing; name them. A failed open leaves nothing behind. While it waits, this thread calls no
-    /// other slot. Just before, the library calls `test` some 30 times on each communicator that is open, so
-    /// what was sent on them and has room can leave. Rely on no more: a rank that waits for a message which
-    /// is still queued comes late to this open, or never. DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only
-    /// once in a process.
-    pub open: Option<
-        unsafe extern "C" fn(
-            self_: *mut c_void,
-            args: *const dtl_comm_open_t,
-            out_comm: *mut *mut c_void,
-            out_rank: *mut i32,
-            out_size: *mut i32,
-        ) -> dtl_status_t,
-    >,
-    /// (required) Closes what open gave. No operation is pending, unless the transport has not ended them
-    /// within a second; their buffers then stay valid for ever. What was sent must still arrive: each send
-    /// that `test` called done, also at ranks that read it later. Not collective: others close when they do,
-    /// and may see a rank that closed as one that died, once they have what it sent.
-    pub close: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void) -> dtl_status_t>,
-    /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays untouched
-    /// until the operation is done. *out_op is the transport's own word for it. The order of sends to one
-    /// rank under one word is the order of the calls. Move at once what there is room for: to the program a
-    /// small send is over now, and its next call may be far away, or an `open` that waits for ranks which
-    /// wait for this message. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure
-    /// is that of the send.
-    pub isend: Option<
-        unsafe extern "C" fn(
-            self_: *mut c_void,
-            comm: *mut c_void,
-            buf: *const c_void,
-            size_bytes: u64,
-            dest: i32,
-            match_word: u64,
-            out_op: *mut u64,
-        ) -> dtl_status_t,
-    >,
-    /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE) under
-    /// exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls again later.
-    pub irecv: Option<
-        unsafe extern "C" fn(
-            self_: *mut c_void,
-            comm: *mut c_void,
-            buf: *mut c_void,
-            size_bytes: u64,
-            source: i32,
-            match_word: u64,
-            ignore: u64,
-            out_op: *mut u64,
-        ) -> dtl_status_t,
-    >,
-    /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result filled, the
-    /// operation is over; its word may be used for another one. A status other than success means that
-    /// asking failed and the operation lives on; a failed operation is done with its status in the result.
-    pub test: Option<
-        unsafe extern "C" fn(
-            self_: *mut c_void,
-            comm: *mut c_void,
-            op: u64,
-            out_done: *mut i32,
-            out_result: *mut dtl_comm_done_t,
-        ) -> dtl_status_t,
-    >,
-    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it was
-    /// withdrawn and as usual if it was too late. Used before close only. NULL: a message from this rank
-    /// to itself ends each receive that is still posted.
-    pub cancel: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void, op: u64) -> dtl_status_t>,
 }
 
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.

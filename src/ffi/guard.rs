@@ -24,7 +24,26 @@ const MOST_LAST_WORDS: usize = 64;
 /// to panic. `None`: it is not that case, or `body` says so; take another wrapper.
 #[inline(always)]
 pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>) -> Option<T> {
-    epoch::visit(|| if lifecycle::is_open_for(backend) { body() } else { None })
+    epoch::visit(|_| if lifecycle::is_open_for(backend) { body() } else { None })
+}
+
+/// The same for entries that use objects: `whole` is the entry for all other cases.
+#[inline(always)]
+pub(super) fn quick_or(
+    body: impl FnOnce(&Guard) -> Option<()>,
+    whole: impl FnOnce() -> dtl_status_t,
+) -> dtl_status_t {
+    match epoch::visit(|inside| if lifecycle::is_open_for_quick() { body(inside) } else { None }) {
+        Some(()) => DTL_SUCCESS,
+        None => out_of_line(whole),
+    }
+}
+
+/// So that the usual case needs no room on the stack.
+#[cold]
+#[inline(never)]
+fn out_of_line(whole: impl FnOnce() -> dtl_status_t) -> dtl_status_t {
+    whole()
 }
 
 /// The end of a quick entry that has done its work. If something is `due`, it is done here: out of

@@ -7,10 +7,27 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::window::dtl_win_info_t;
 use crate::error::Result;
 use crate::runtime::comm;
-use crate::runtime::comm::window::{self, Offer, sync};
+use crate::runtime::comm::window::{self, Offer, Window, quick, sync};
+use crate::sys::epoch::Guard;
 use std::ffi::c_void;
 
 sized!(dtl_win_info_t);
+
+/// A call on a window that may wait.
+#[inline(always)]
+pub(super) fn on(win: dtl_win_t, act: impl FnOnce(&Window) -> Result<()>) -> dtl_status_t {
+    guard::hold(|inside| window::hold(inside, win), act)
+}
+
+/// The same, out of line, for what is not done by `quick`.
+#[inline(always)]
+pub(super) fn quickly_on(
+    win: dtl_win_t,
+    quick: impl FnOnce(&Guard) -> Option<()>,
+    act: impl FnOnce(&Window) -> Result<()>,
+) -> dtl_status_t {
+    guard::quick_or(quick, move || on(win, act))
+}
 
 /// What a rank brings to a window, or why it cannot: then the other ranks hear of that, too.
 fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<Offer>) -> Result<Offer> {
@@ -34,7 +51,8 @@ fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<Offer>) -> Result<Off
 /// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of one node (kind "shm")
 /// that of dtl_win_allocate. dtl_win_info tells. Else a rank serves the others in its calls of this library, and
 /// a thread of the library does while there is none, from the first such window to the last one's end. Over an MPI below
-/// MPI_THREAD_SERIALIZED it may not: then a rank serves only within calls of this library.
+/// MPI_THREAD_MULTIPLE it may not, as it would meet the program's own calls of MPI: then a rank serves only within calls of
+/// this library, and dtl_win_info says so.
 ///
 /// @param comm        any kind.
 /// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0.
@@ -98,10 +116,11 @@ pub unsafe extern "C" fn dtl_win_allocate(
 /// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the memory any more.
 /// Requests of dtl_win_rput and dtl_win_rget that were not waited for become stale. Null: nothing happens.
 ///
-/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window ends here.
+/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window ends here, and the call
+/// succeeds. So it does if one dies meanwhile.
 ///
-/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations were called. As
-///         dtl_comm_barrier if the other ranks do not come (a second call does not wait for them).
+/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations were called. DTL_ERROR_TIMEOUT:
+///         the other ranks do not come; the window lives on, and a second call does not wait for them.
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t {
@@ -115,65 +134,75 @@ pub extern "C" fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t {
 ///
 /// @param rank      0 … ranks-1.
 /// @param out_info  start from DTL_WIN_INFO_INIT.
-/// @return DTL_ERROR_INVALID_RANK. Equivalent: MPI_Win_get_attr.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_NULL_POINTER, DTL_ERROR_INVALID_ARGUMENT (struct_size).
+/// Threads: any. Equivalent: MPI_Win_get_attr.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_info(
     win: dtl_win_t,
     rank: i32,
     out_info: *mut dtl_win_info_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| window::hold(inside, win),
-        |window| {
-            // SAFETY: the caller's contract.
-            unsafe { args::fill(out_info, |info| window::info(window, rank, info)) }
-        },
-    )
+    on(win, |window| {
+        Out::new(out_info, "out_info").map_err(|error| error.within("dtl_win_info"))?;
+        // SAFETY: the caller's contract.
+        unsafe { args::fill(out_info, |info| window::info(window, rank, info)) }
+    })
 }
 
 /// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations of the epoch that
 /// ends are done, here and at their targets; what ranks have stored to their own memory is seen by all.
 /// The epoch of the last fence needs no end if nothing is done in it: locks and dtl_win_destroy may follow.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock; or an earlier fence has failed. A failure of an operation of
-///         this epoch. Else as dtl_comm_barrier.
-/// Threads: one at a time for each window, as all calls that open or end epochs. Equivalent: MPI_Win_fence(0, win).
+/// After a failure no epoch of a fence is open, and none will be: operations need a lock, or the window ends. What was
+/// begun before may still be on its way, with its buffers in use, until an unlock or a flush of the target, or the window's
+/// end.
+///
+/// @return DTL_ERROR_INVALID_STATE: this rank has a lock, or another thread asks for one or is in a fence; or an earlier
+///         fence has failed. A failure of an operation of this epoch. Else as dtl_comm_barrier.
+/// Threads: any. Calls that open or end epochs are claimed before they wait: two for one target, or a fence and any
+///          other, do not go together, and the second is DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
-    guard::hold(|inside| window::hold(inside, win), sync::fence)
+    on(win, sync::fence)
 }
 
 /// Opens an epoch to one target, which need not call anything. Waits until the lock is granted: first come, first served,
 /// or, where ranks reach the memory by themselves, nearly so: nobody is kept out by the others' turns. Several targets may be
-/// locked at the same time. A lock of a rank that dies becomes free.
+/// locked at the same time. A lock of a rank that dies, or leaves by dtl_finalize, becomes free.
+///
+/// A lock that is granted ends the epoch of a fence in which nothing was done. One that is not leaves all as it was: if a
+/// fence's epoch was open, it still is.
 ///
 /// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: nobody else has a lock of the target meanwhile.
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, or operations since the last fence are not over.
+/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it, or operations since the
+///         last fence are not over.
 ///         DTL_ERROR_TIMEOUT: not granted within the time limit; it is not asked for any more. DTL_ERROR_RANK_FAILURE: the
 ///         target died or left. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_status_t {
-    guard::hold(|inside| window::hold(inside, win), |window| sync::lock(window, r#type, target))
+    on(win, |window| sync::lock(window, r#type, target))
 }
 
 /// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
 ///
+/// @param target  as for dtl_win_lock.
 /// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are not over: the epoch goes
 ///         on, call it again. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
-    guard::hold(|inside| window::hold(inside, win), |window| sync::unlock(window, target))
+    on(win, |window| sync::unlock(window, target))
 }
 
-/// Opens an epoch to all targets, by a shared lock of each. Not collective.
+/// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the order of ranks, so it waits
+/// in no ring with others that lock one target at a time, or several in that order.
 ///
 /// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
-    guard::hold(|inside| window::hold(inside, win), sync::lock_all)
+    on(win, sync::lock_all)
 }
 
 /// Ends the epoch of dtl_win_lock_all.
@@ -181,18 +210,20 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
 /// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
-    guard::hold(|inside| window::hold(inside, win), sync::unlock_all)
+    on(win, sync::unlock_all)
 }
 
 /// Waits until this rank's operations on a target are done, here and there. The lock stays.
 ///
-/// @param target  one that this rank has a lock of, or DTL_PROC_NULL.
-/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock. DTL_ERROR_TIMEOUT: they go on, and
-///         their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE, DTL_ERROR_INVALID_RANK.
+/// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or DTL_PROC_NULL.
+/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between fences only a fence
+///         waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the
+///         target has died, as each flush of it says. DTL_ERROR_INVALID_RANK.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
-    guard::hold(|inside| window::hold(inside, win), |window| sync::flush(window, target, false))
+    let quick = |inside: &Guard| quick::flush(inside, win, target, false);
+    quickly_on(win, quick, move |window| sync::flush(window, target, false))
 }
 
 /// Waits until this rank's operations on a target are done here: buffers may be used again, and what was fetched is
@@ -201,7 +232,8 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t {
-    guard::hold(|inside| window::hold(inside, win), |window| sync::flush(window, target, true))
+    let quick = |inside: &Guard| quick::flush(inside, win, target, true);
+    quickly_on(win, quick, move |window| sync::flush(window, target, true))
 }
 
 /// As dtl_win_flush, for all targets.
@@ -209,7 +241,7 @@ pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
-    guard::hold(|inside| window::hold(inside, win), |window| sync::flush_all(window, false))
+    on(win, |window| sync::flush_all(window, false))
 }
 
 /// As dtl_win_flush_local, for all targets.
@@ -217,5 +249,5 @@ pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local_all(win: dtl_win_t) -> dtl_status_t {
-    guard::hold(|inside| window::hold(inside, win), |window| sync::flush_all(window, true))
+    on(win, |window| sync::flush_all(window, true))
 }

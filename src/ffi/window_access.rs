@@ -1,15 +1,57 @@
 //! Operations on the memory of a window's targets.
 
 use super::args::Out;
-use super::guard;
-use super::p2p::elements;
+use super::p2p;
+use super::window::{on, quickly_on};
 use crate::abi::handle::{dtl_request_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
-use crate::runtime::comm::window;
+use crate::error::Result;
+use crate::runtime::backend::Swap;
+use crate::runtime::comm::types;
 use crate::runtime::comm::window::access::{self, Place};
-use crate::sys::buf::Region;
+use crate::runtime::comm::window::quick;
+use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
+
+/// Elements of a call that is well, for `quick`, which looks at how many bytes they have; `None`: not seen at a glance.
+#[inline(always)]
+fn few(buf: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
+    let bytes = count.checked_mul(types::builtin_size(dtype)?)?;
+    Addr::new(buf.cast_mut()).some(usize::try_from(bytes).ok()?)
+}
+
+/// `count` elements of `dtype`, `what` of the call `name`.
+///
+/// # Safety
+/// They stay valid until the operation that receives the region has ended.
+#[inline(always)]
+unsafe fn elements(
+    name: &str,
+    (buf, count, dtype): (*const c_void, u64, dtl_dtype_t),
+    what: &str,
+) -> Result<Region> {
+    // SAFETY: passed on.
+    unsafe { p2p::elements(buf, count, dtype, what) }.map_err(|error| error.within(name))
+}
+
+/// The operands of an operation: [`elements`], or none that anybody reads.
+///
+/// # Safety
+/// As for [`elements`].
+#[inline(always)]
+unsafe fn operands(
+    name: &str,
+    data: (*const c_void, u64, dtl_dtype_t),
+    op: dtl_reduce_op_t,
+    what: &str,
+) -> Result<Region> {
+    if op == DTL_OP_NO_OP {
+        return Ok(Region::EMPTY);
+    }
+    // SAFETY: passed on.
+    unsafe { elements(name, data, what) }
+}
 
 /// Copies elements to a target's part of a window. Returns at once or when there is room for one more operation. `buf`
 /// must stay unchanged until dtl_win_flush_local, dtl_win_flush, dtl_win_unlock or dtl_win_fence.
@@ -19,8 +61,10 @@ use std::ffi::c_void;
 /// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
 /// @param disp    where in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE: no epoch is open for the
-///         target. Both before anything moves. DTL_ERROR_INVALID_RANK, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within
-///         the time limit). A later failure is told by the flush, unlock or fence.
+///         target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`. DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf`
+///         is DTL_IN_PLACE, or `count` more than memory has. All before anything moves. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT (no room within the time limit). A later failure is told by the flush,
+///         unlock or fence.
 /// Threads: any, several at once. Equivalent: MPI_Put.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_put(
@@ -31,11 +75,12 @@ pub unsafe extern "C" fn dtl_win_put(
     target: i32,
     disp: u64,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| window::hold(inside, win),
-        |window| {
+    quickly_on(
+        win,
+        |inside| quick::put(inside, win, few(buf, count, dtype)?, Place { target, disp }),
+        move |window| {
             // SAFETY: the caller's contract: it stays until the operation is over.
-            let from = unsafe { elements(buf, count, dtype, "buf") }?;
+            let from = unsafe { elements("dtl_win_put", (buf, count, dtype), "buf") }?;
             access::put(window, from, Place { target, disp })
         },
     )
@@ -55,22 +100,24 @@ pub unsafe extern "C" fn dtl_win_get(
     target: i32,
     disp: u64,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| window::hold(inside, win),
-        |window| {
+    quickly_on(
+        win,
+        |inside| quick::get(inside, win, few(buf, count, dtype)?, Place { target, disp }),
+        move |window| {
             // SAFETY: the caller's contract: it stays until the operation is over.
-            let into = unsafe { elements(buf, count, dtype, "buf") }?;
+            let into = unsafe { elements("dtl_win_get", (buf, count, dtype), "buf") }?;
             access::get(window, into, Place { target, disp })
         },
     )
 }
 
 /// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is done after
-/// a flush, unlock or fence.
+/// a flush, unlock or fence. Between fences too, where MPI has it under locks only.
 ///
-/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end. It can be neither
-///                     cancelled nor destroyed before. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_LIMIT: too many requests in flight.
+/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end. Until it is done it can be
+///                     neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY); where memory is reached by
+///                     loads and stores it is done when this call returns. Its info tells nothing.
+/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many requests in flight.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_rput(
@@ -82,16 +129,13 @@ pub unsafe extern "C" fn dtl_win_rput(
     disp: u64,
     out_request: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| window::hold(inside, win),
-        |window| {
-            let out = Out::new(out_request, "out_request")?;
-            // SAFETY: the caller's contract: it stays until the operation is over.
-            let from = unsafe { elements(buf, count, dtype, "buf") }?;
-            out.set(access::rput(window, from, Place { target, disp })?);
-            Ok(())
-        },
-    )
+    on(win, |window| {
+        let out = Out::new(out_request, "out_request").map_err(|error| error.within("dtl_win_rput"))?;
+        // SAFETY: the caller's contract: it stays until the operation is over.
+        let from = unsafe { elements("dtl_win_rput", (buf, count, dtype), "buf") }?;
+        out.set(access::rput(window, from, Place { target, disp })?);
+        Ok(())
+    })
 }
 
 /// As dtl_win_get, with a request that is done when the elements are there.
@@ -108,25 +152,25 @@ pub unsafe extern "C" fn dtl_win_rget(
     disp: u64,
     out_request: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| window::hold(inside, win),
-        |window| {
-            let out = Out::new(out_request, "out_request")?;
-            // SAFETY: the caller's contract: it stays until the operation is over.
-            let into = unsafe { elements(buf, count, dtype, "buf") }?;
-            out.set(access::rget(window, into, Place { target, disp })?);
-            Ok(())
-        },
-    )
+    on(win, |window| {
+        let out = Out::new(out_request, "out_request").map_err(|error| error.within("dtl_win_rget"))?;
+        // SAFETY: the caller's contract: it stays until the operation is over.
+        let into = unsafe { elements("dtl_win_rget", (buf, count, dtype), "buf") }?;
+        out.set(access::rget(window, into, Place { target, disp })?);
+        Ok(())
+    })
 }
 
 /// Combines elements with those of a target: there[i] = there[i] ∘ buf[i]. Each element as a whole, whoever else
 /// accumulates to it meanwhile (by this or one of the next three calls, with the same dtype); operations of one rank
 /// on one target's element happen in the order of the calls.
 ///
+/// @param buf    `count` elements, as for dtl_win_put.
 /// @param dtype  a built-in one.
 /// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an atomic put.
 /// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of dtl_dtype_create or dtl_op_create.
+///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and `buf` overlaps the elements
+///         there.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_accumulate(
@@ -138,12 +182,13 @@ pub unsafe extern "C" fn dtl_win_accumulate(
     disp: u64,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| window::hold(inside, win),
-        |window| {
-            let by = access::reduction("dtl_win_accumulate", dtype, op)?;
+    quickly_on(
+        win,
+        |inside| quick::accumulate(inside, win, few(buf, count, dtype)?, (dtype, op), Place { target, disp }),
+        move |window| {
+            let by = access::change("dtl_win_accumulate", dtype, op)?;
             // SAFETY: the caller's contract: it stays until the operation is over.
-            let from = unsafe { elements(buf, count, dtype, "buf") }?;
+            let from = unsafe { elements("dtl_win_accumulate", (buf, count, dtype), "buf") }?;
             access::accumulate(window, from, Place { target, disp }, &by)
         },
     )
@@ -151,9 +196,11 @@ pub unsafe extern "C" fn dtl_win_accumulate(
 
 /// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each element.
 ///
-/// @param buf     may be NULL for DTL_OP_NO_OP, which makes this an atomic get.
-/// @param result  room for `count` elements, not overlapping `buf`; the library's until a flush, unlock or fence.
-/// @return as dtl_win_accumulate. Threads: any, several at once. Equivalent: MPI_Get_accumulate.
+/// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
+/// @param result  room for `count` elements, apart from `buf`; there after a flush (dtl_win_flush_local is enough), unlock
+///                or fence, until then the library's.
+/// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
+/// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_get_accumulate(
     win: dtl_win_t,
@@ -166,28 +213,21 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     const NAME: &str = "dtl_win_get_accumulate";
-    guard::hold(
-        |inside| window::hold(inside, win),
-        |window| {
-            let by = access::reduction(NAME, dtype, op)?;
-            let from = if op == DTL_OP_NO_OP {
-                Region::EMPTY
-            } else {
-                // SAFETY: the caller's contract: it stays until the operation is over.
-                unsafe { elements(buf, count, dtype, "buf") }?
-            };
-            // SAFETY: as above.
-            let result = unsafe { elements(result, count, dtype, "result") }?;
-            access::get_accumulate(window, NAME, (from, result), Place { target, disp }, &by)
-        },
-    )
+    on(win, |window| {
+        let by = access::change(NAME, dtype, op)?;
+        // SAFETY: the caller's contract: it stays until the operation is over.
+        let from = unsafe { operands(NAME, (buf, count, dtype), op, "buf") }?;
+        // SAFETY: as above.
+        let result = unsafe { elements(NAME, (result, count, dtype), "result") }?;
+        access::get_accumulate(window, NAME, (from, result), Place { target, disp }, &by)
+    })
 }
 
 /// dtl_win_get_accumulate of one element: counters, queues.
 ///
-/// @param value   one element; may be NULL for DTL_OP_NO_OP.
-/// @param result  gets what was there before: after a flush, unlock or fence.
-/// @return as dtl_win_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
+/// @param value   one element, as `buf` there.
+/// @param result  room for one element, as there.
+/// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_fetch_op(
     win: dtl_win_t,
@@ -198,30 +238,32 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
     disp: u64,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    const NAME: &str = "dtl_win_fetch_op";
-    guard::hold(
-        |inside| window::hold(inside, win),
-        |window| {
-            let by = access::reduction(NAME, dtype, op)?;
-            let from = if op == DTL_OP_NO_OP {
-                Region::EMPTY
-            } else {
-                // SAFETY: the caller's contract: it stays until the operation is over.
-                unsafe { elements(value, 1, dtype, "value") }?
-            };
+    quickly_on(
+        win,
+        |inside| {
+            let buffers = (Addr::new(value.cast_mut()), Addr::new(result));
+            quick::fetch_op(inside, win, buffers, (dtype, op), Place { target, disp })
+        },
+        move |window| {
+            const NAME: &str = "dtl_win_fetch_op";
+            let by = access::change(NAME, dtype, op)?;
+            // SAFETY: the caller's contract: it stays until the operation is over.
+            let from = unsafe { operands(NAME, (value, 1, dtype), op, "value") }?;
             // SAFETY: as above.
-            let result = unsafe { elements(result, 1, dtype, "result") }?;
+            let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
             access::get_accumulate(window, NAME, (from, result), Place { target, disp }, &by)
         },
     )
 }
 
 /// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets what was there before:
-/// it was stored if that equals `expected`.
+/// it was stored if that equals `expected`. Elements are equal if their bytes are; so two BOOLs that are both true
+/// need not be.
 ///
+/// @param value, expected  one element each, which must stay unchanged until a flush, unlock or fence.
+/// @param result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
 /// @param dtype   an integer dtype, BYTE or BOOL.
-/// @param result  one element, apart from the other two; there after a flush, unlock or fence.
-/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype.
+/// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_compare_and_swap(
@@ -233,17 +275,22 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
     target: i32,
     disp: u64,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| window::hold(inside, win),
-        |window| {
+    quickly_on(
+        win,
+        |inside| {
+            let buffers = (few(value, 1, dtype)?, few(expected, 1, dtype)?, few(result, 1, dtype)?);
+            quick::compare_and_swap(inside, win, dtype, buffers, Place { target, disp })
+        },
+        move |window| {
+            const NAME: &str = "dtl_win_compare_and_swap";
             access::check_swapped(dtype)?;
             // SAFETY: the caller's contract: they stay until the operation is over.
-            let value = unsafe { elements(value, 1, dtype, "value") }?;
+            let value = unsafe { elements(NAME, (value, 1, dtype), "value") }?;
             // SAFETY: as above.
-            let expected = unsafe { elements(expected, 1, dtype, "expected") }?;
+            let expected = unsafe { elements(NAME, (expected, 1, dtype), "expected") }?;
             // SAFETY: as above.
-            let result = unsafe { elements(result, 1, dtype, "result") }?;
-            access::compare_and_swap(window, (value, expected, result), Place { target, disp })
+            let result = unsafe { elements(NAME, (result, 1, dtype), "result") }?;
+            access::compare_and_swap(window, Swap { value, expected, result, dtype }, Place { target, disp })
         },
     )
 }

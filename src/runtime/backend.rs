@@ -17,9 +17,11 @@ use std::time::Duration;
 
 mod collective;
 mod near;
+mod window;
 
 pub use collective::Collective;
 pub use near::{Board, Offer, PART_WORDS, Part, PartKey, Post};
+pub use window::{Reach, Spot, Swap, Window, WindowPart, Windows};
 
 /// A backend's answer to "can you run here?": yes, or why not.
 pub type Availability = std::result::Result<(), String>;
@@ -395,6 +397,10 @@ pub trait Transport: Send + Sync {
     fn needs_progress(&self) -> bool {
         true
     }
+    /// Whether a thread of the library may call it while the program does something else, whatever that calls.
+    fn may_be_served(&self) -> bool {
+        true
+    }
     /// A transport of its own for some ranks, which include this one, in this order; all of them, and nobody
     /// else, call it, with the same number. `None`: they share this one.
     fn subset(&self, _ranks: &[i32], _number: u32) -> Option<Result<Box<dyn Transport>>> {
@@ -425,11 +431,23 @@ pub trait Transport: Send + Sync {
     fn find_part(&self, _rank: i32, _key: PartKey) -> Result<Box<dyn Part>> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the ranks of this transport share no memory")
     }
+    /// Whether it makes windows: on this rank, they are made if all ranks say so.
+    fn windows(&self) -> Windows {
+        Windows::None("")
+    }
+    /// Makes one; collective over all ranks.
+    fn window(&self, _part: WindowPart<'_>) -> Result<Box<dyn Window>> {
+        fail!(DTL_ERROR_NOT_SUPPORTED, "the transport makes no windows")
+    }
     /// Whether the ranks of this node are more than the processors that they may run on. `None`: not known.
     fn is_crowded(&self) -> Option<bool> {
         None
     }
-    /// Whether a rank is known to have died or left.
+    /// Makes progress, and looks now whether ranks have died or left: that may take some microseconds.
+    fn look_around(&self) {
+        self.progress();
+    }
+    /// Whether a rank is known to have died or left (cheap while nobody has).
     fn has_left(&self, _rank: i32) -> bool {
         false
     }

@@ -48,6 +48,13 @@ pub fn is_open_for(backend: dtl_backend_t) -> bool {
     backend.id != 0 && GATE.pass() == backend.id
 }
 
+/// Whether the library is open for calls of a few nanoseconds.
+#[inline(always)]
+#[must_use]
+pub fn is_open_for_quick() -> bool {
+    GATE.pass() != 0
+}
+
 /// Lets a call pass, initialising at the first one.
 #[cold]
 pub fn admit(builtins: Builtins) -> Result<()> {

@@ -46,6 +46,14 @@ impl Addr {
         self.0.is_null()
     }
 
+    /// So many bytes there, if the address is one that memory can have; what is there is its giver's contract.
+    #[must_use]
+    #[inline(always)]
+    pub fn some(self, bytes: usize) -> Option<Region> {
+        let is_memory = self.get().wrapping_sub(1) < isize::MAX as usize && bytes <= isize::MAX as usize;
+        is_memory.then_some(Region { addr: self, len: bytes })
+    }
+
     /// The address `bytes` further on.
     #[must_use]
     pub fn offset(self, bytes: usize) -> Addr {
@@ -173,6 +181,14 @@ impl Region {
     pub fn overlaps(self, other: Region) -> bool {
         let (a, b) = (self.addr.get(), other.addr.get());
         self.len > 0 && other.len > 0 && a < b.saturating_add(other.len) && b < a.saturating_add(self.len)
+    }
+
+    /// Whether the two, which are equally long, share no byte.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_apart(self, other: Region) -> bool {
+        let (a, b) = (self.addr.get(), other.addr.get());
+        a.abs_diff(b) >= self.len
     }
 
     /// The bytes, for reading.

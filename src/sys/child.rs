@@ -2,10 +2,11 @@
 //!
 //! For the programs. The library itself uses [`ask`] alone, and only if it is told to; it touches no signal.
 
+use super::fd;
 use super::process::PidFd;
 use super::socket::wait_readable;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,8 +18,6 @@ pub struct Setup {
     pub cpu: Option<usize>,
     /// Whether it leaves no core dump when it crashes.
     pub no_core: bool,
-    /// Whether its standard output is closed.
-    pub no_output: bool,
     /// Whether it is asked to end (SIGTERM) when this one dies: a launcher then ends its ranks, which it could not
     /// if it were killed.
     pub is_launcher: bool,
@@ -48,10 +47,6 @@ fn before_exec(parent: i32, setup: Setup) -> io::Result<()> {
     set_mask(libc::SIG_SETMASK, &[])?;
     if setup.no_core {
         forbid_cores()?;
-    }
-    if setup.no_output {
-        // SAFETY: takes an integer; nobody else uses this descriptor before the program starts.
-        unsafe { libc::close(libc::STDOUT_FILENO) };
     }
     setup.cpu.map_or(Ok(()), bind)
 }
@@ -143,12 +138,8 @@ impl Signals {
         set_mask(libc::SIG_BLOCK, signals)?;
         let set = set_of(signals)?;
         // SAFETY: `set` is a valid set; -1 asks for a new descriptor.
-        let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        Ok(Signals(unsafe { OwnedFd::from_raw_fd(fd) }))
+        fd::new(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })
+            .map(Signals)
     }
 
     /// The next one that arrived, if any.
@@ -212,7 +203,9 @@ pub struct Answer {
 /// that does with SIGCHLD or its children: the end is seen at a descriptor.
 pub fn ask(command: &mut Command, limit: Duration) -> io::Result<Answer> {
     let begin = Instant::now();
+    let streams = fd::occupy_standard()?;
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    drop(streams);
     // Without one (it is reaped already, or the kernel is older than 5.3) the end of its output is its end.
     let held = PidFd::open(i32::try_from(child.id()).unwrap_or(0)).ok();
     let mut pipe = child.stdout.take();

@@ -27,6 +27,7 @@ use crate::sys::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence, global,
     thread_local, yield_now,
 };
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -207,12 +208,12 @@ pub fn is_cheap() -> bool {
     !NEEDS_FENCE.load(Ordering::Relaxed)
 }
 
-/// As [`enter`], for a call of some nanoseconds that takes no reference and cannot unwind: `body` runs
+/// As [`enter`], for a call of some nanoseconds that cannot unwind: `body` runs
 /// inside if this thread has a record and is outside. `None`: it was not run. Only where a value read
 /// in `body` says that [`is_cheap`] held (see `gate`); then the compiler's fence is enough. Leavers'
 /// errands are left to others, or to the next entry.
 #[inline(always)]
-pub fn visit<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
+pub fn visit<T>(body: impl FnOnce(&Guard) -> Option<T>) -> Option<T> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     let record = unsafe { mine().as_ref() }?;
     let seq = record.seq.load(Ordering::Relaxed);
@@ -221,7 +222,9 @@ pub fn visit<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
     }
     record.seq.store(seq + 1, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
-    let done = body();
+    // Left by the store below instead of its drop.
+    let inside = ManuallyDrop::new(Guard { record, outermost: true });
+    let done = body(&inside);
     record.seq.store(seq.wrapping_add(2), Ordering::Release);
     done
 }

@@ -7,6 +7,7 @@ pub mod child;
 pub mod clock;
 pub mod dl;
 pub mod epoch;
+pub mod fd;
 pub mod futex;
 pub mod gate;
 pub mod heap;

@@ -3,9 +3,10 @@
 //! Not here: starting them (`sys::child`) and talking to them (`sys::socket`, `sys::shared`).
 
 use super::buf::Region;
+use super::fd;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Ends the process at once: no destructors, no atexit functions.
 pub fn exit_now(code: i32) -> ! {
@@ -100,12 +101,7 @@ impl PidFd {
     pub fn open(pid: i32) -> io::Result<Self> {
         // SAFETY: the call takes two integers and gives a new descriptor.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        let fd = RawFd::try_from(fd).unwrap_or(-1);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        Ok(PidFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+        fd::new(RawFd::try_from(fd).unwrap_or(-1)).map(PidFd)
     }
 
     /// Whether it has exited (a zombie has, a stopped process has not).
@@ -146,12 +142,7 @@ impl Watch {
     /// Watches nobody.
     pub fn new() -> io::Result<Self> {
         // SAFETY: takes an integer and gives a new descriptor.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        Ok(Watch(unsafe { OwnedFd::from_raw_fd(fd) }))
+        fd::new(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Watch)
     }
 
     /// Adds a process under a number. It is watched as long as it is held.

@@ -6,11 +6,11 @@
 //! (`extend`), which each process maps by itself (`range`) and which give their pages back (`discard`).
 
 use super::buf::{Addr, Region};
-use super::machine;
+use super::{fd, machine};
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -31,12 +31,9 @@ impl Memory {
     /// descriptor can shrink it under the others. (It may grow.)
     pub fn create(len: usize) -> io::Result<Arc<Self>> {
         // SAFETY: a literal name and flags; gives a new descriptor.
-        let fd = unsafe { libc::memfd_create(c"dtl".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let made =
+            unsafe { libc::memfd_create(c"dtl".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        let file = File::from(fd::new(made)?);
         if len as u64 > file_size_limit() {
             // Growing past it would be SIGXFSZ, which ends the process.
             return Err(io::Error::from_raw_os_error(libc::EFBIG));

@@ -3,23 +3,50 @@
 //! The sockets themselves are the standard library's, with abstract names: they are no files, and
 //! the kernel forgets them with their last descriptor.
 
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use super::fd;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 /// Listens under an abstract name; AddrInUse if somebody does already.
 pub fn listen(name: &str) -> io::Result<UnixListener> {
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    let listener = UnixListener::from(fd::keep(listener.into())?);
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
 /// Connects to an abstract name. The stream does not block.
 pub fn connect(name: &str) -> io::Result<UnixStream> {
-    let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    quiet(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?)
+}
+
+/// The next one that has connected, if any. The stream does not block.
+pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
+    match listener.accept() {
+        Ok((stream, _)) => quiet(stream).map(Some),
+        // The second: it has gone already.
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {
+            Ok(None)
+        }
+        Err(error) if error.kind() == ErrorKind::Interrupted => accept(listener),
+        Err(error) => Err(error),
+    }
+}
+
+fn quiet(stream: UnixStream) -> io::Result<UnixStream> {
+    let stream = UnixStream::from(fd::keep(stream.into())?);
     stream.set_nonblocking(true)?;
     Ok(stream)
+}
+
+/// The abstract names that are in use, as far as the system tells (/proc/net/unix).
+#[must_use]
+pub fn abstract_names() -> Vec<String> {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let name = |line: &str| line.split_ascii_whitespace().nth(7)?.strip_prefix('@').map(str::to_owned);
+    sockets.lines().filter_map(name).collect()
 }
 
 /// Waits until a descriptor is readable (or closed by its peer) or `timeout_ns` has passed; tells
@@ -33,7 +60,7 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<
     let rc = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, millis) };
     if rc < 0 {
         let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
+        if error.kind() != ErrorKind::Interrupted {
             return Err(error);
         }
         return Ok(vec![false; fds.len()]);
@@ -49,7 +76,7 @@ pub fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<()> {
         unsafe { libc::send(stream.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
     match usize::try_from(sent) {
         Ok(count) if count == bytes.len() => Ok(()),
-        Ok(_) => Err(io::Error::from(io::ErrorKind::WriteZero)),
+        Ok(_) => Err(io::Error::from(ErrorKind::WriteZero)),
         Err(_) => Err(io::Error::last_os_error()),
     }
 }
@@ -88,25 +115,27 @@ pub fn receive_descriptor(stream: &UnixStream) -> io::Result<OwnedFd> {
     let got = unsafe { libc::recvmsg(stream.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
     match got {
         1 => {}
-        0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+        0 => return Err(io::Error::from(ErrorKind::UnexpectedEof)),
         _ => return Err(io::Error::last_os_error()),
     }
     // SAFETY: the kernel filled the control buffer and told its length.
     let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    if header.is_null() && message.msg_flags & libc::MSG_CTRUNC != 0 {
+        // One came, but there is no number left for it: the kernel says it in this way only.
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
     if header.is_null() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "no descriptor came"));
+        return Err(io::Error::new(ErrorKind::InvalidData, "no descriptor came"));
     }
     // SAFETY: not null, so it lies in `control`.
     let fields = unsafe { &*header };
     if fields.cmsg_level != libc::SOL_SOCKET || fields.cmsg_type != libc::SCM_RIGHTS {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "something else than a descriptor came"));
+        return Err(io::Error::new(ErrorKind::InvalidData, "something else than a descriptor came"));
     }
     // SAFETY: a rights message holds at least one descriptor behind its header.
     let data = unsafe { libc::CMSG_DATA(header) };
     // SAFETY: as above; the buffer has room for exactly one.
-    let fd = unsafe { data.cast::<RawFd>().read_unaligned() };
-    // SAFETY: the kernel made the descriptor for this process; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    fd::new(unsafe { data.cast::<RawFd>().read_unaligned() })
 }
 
 /// Words that one control message with one descriptor takes (24 bytes on 64-bit Linux).
@@ -150,8 +179,8 @@ mod tests {
     fn a_byte_without_a_descriptor_is_refused() {
         let (mut a, b) = UnixStream::pair().expect("pair");
         a.write_all(&[1]).expect("write");
-        assert_eq!(receive_descriptor(&b).expect_err("none").kind(), io::ErrorKind::InvalidData);
+        assert_eq!(receive_descriptor(&b).expect_err("none").kind(), ErrorKind::InvalidData);
         drop(a);
-        assert_eq!(receive_descriptor(&b).expect_err("end").kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(receive_descriptor(&b).expect_err("end").kind(), ErrorKind::UnexpectedEof);
     }
 }

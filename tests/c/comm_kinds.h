@@ -1,6 +1,6 @@
 /* What the tests of communicators share: which kind a run is about, opening one, patterns of bytes.
  *
- *     program self | shm | mail RANKS | mail28 RANKS | the name of a plugin's kind
+ *     program self | shm | mail, mail28, mailput or mailwin RANKS | the name of a plugin's kind
  *
  * Ranks of "shm" and of plugins come from dtlrun (or are one), those of "mail" are forked by the program. */
 #ifndef DTL_TESTS_COMM_KINDS_H

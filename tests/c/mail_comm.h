@@ -2,7 +2,7 @@
  * forked before the library is used, messages go through byte rings in memory that they share.
  *
  * Deliberately plain: no cancel slot, no threads, everything is copied. "mail28" matches only the
- * lowest 28 bits of the match word. */
+ * lowest 28 bits of the match word. "mailwin" has the slots for windows besides, "mailput" those without atomics. */
 #ifndef DTL_TESTS_MAIL_COMM_H
 #define DTL_TESTS_MAIL_COMM_H
 
@@ -11,6 +11,7 @@
 #endif
 
 #include "check.h"
+#include "vm_window.h"
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -64,7 +65,7 @@ typedef struct mail_comm {
 } mail_comm;
 
 static mail_ring *mail_area;
-static int mail_rank, mail_size, mail_contexts, mail_children;
+static int mail_rank, mail_size, mail_contexts, mail_children, mail_refuses_windows;
 
 static inline void *mail_new(size_t size) {
     void *memory = calloc(1, size ? size : 1);
@@ -280,6 +281,11 @@ static inline dtl_status_t mail_test(void *self, void *comm, uint64_t id, int32_
     mail_op *op = (mail_op *)(uintptr_t)id;
     int rank;
     (void)self;
+    if (vm_is_word(id)) {
+        *done = 1;
+        out->status = vm_status(id);
+        return DTL_SUCCESS;
+    }
     for (rank = 0; rank < mail_size; rank++) {
         mail_push(c, rank);
         while (mail_pull(c, rank)) {
@@ -293,7 +299,77 @@ static inline dtl_status_t mail_test(void *self, void *comm, uint64_t id, int32_
     return DTL_SUCCESS;
 }
 
-/// Registers "mail" and "mail28".
+static inline dtl_status_t mail_win_create(void *self, void *comm, void *base, uint64_t size, void **out_win, void *key,
+                                           uint32_t *out_key_bytes) {
+    (void)self, (void)comm;
+    if (mail_refuses_windows) return DTL_ERROR_NOT_SUPPORTED;
+    return vm_create(mail_size, base, size, out_win, key, out_key_bytes);
+}
+
+static inline dtl_status_t mail_win_attach(void *self, void *comm, void *win, int32_t rank, const void *key,
+                                           uint32_t key_bytes) {
+    (void)self, (void)comm;
+    return vm_attach(win, rank, key, key_bytes);
+}
+
+static inline dtl_status_t mail_win_destroy(void *self, void *comm, void *win) {
+    (void)self, (void)comm;
+    return vm_destroy(win);
+}
+
+static inline dtl_status_t mail_win_put(void *self, void *comm, void *win, const void *buf, uint64_t size,
+                                        int32_t target, uint64_t offset, uint64_t *out_op) {
+    (void)self, (void)comm;
+    return vm_put(win, buf, size, target, offset, out_op);
+}
+
+static inline dtl_status_t mail_win_get(void *self, void *comm, void *win, void *buf, uint64_t size, int32_t target,
+                                        uint64_t offset, uint64_t *out_op) {
+    (void)self, (void)comm;
+    return vm_get(win, buf, size, target, offset, out_op);
+}
+
+static inline dtl_status_t mail_win_flush(void *self, void *comm, void *win, int32_t target, uint64_t *out_op) {
+    (void)self, (void)comm;
+    return vm_flush(win, target, out_op);
+}
+
+static inline dtl_status_t mail_win_atomics(void *self, void *comm, void *win, dtl_dtype_t dtype, int32_t *out_yes) {
+    (void)self, (void)comm, (void)win;
+    *out_yes = vm_element(dtype) != 0;
+    return DTL_SUCCESS;
+}
+
+static inline dtl_status_t mail_win_accumulate(void *self, void *comm, void *win, const void *buf, void *result,
+                                               uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, int32_t target,
+                                               uint64_t offset, uint64_t *out_op) {
+    (void)self, (void)comm;
+    return vm_accumulate(win, buf, result, count, dtype, op, target, offset, out_op);
+}
+
+static inline dtl_status_t mail_win_compare_and_swap(void *self, void *comm, void *win, const void *value,
+                                                     const void *expected, void *result, dtl_dtype_t dtype,
+                                                     int32_t target, uint64_t offset, uint64_t *out_op) {
+    (void)self, (void)comm;
+    return vm_compare_and_swap(win, value, expected, result, dtype, target, offset, out_op);
+}
+
+static inline void mail_add_transfers(dtl_comm_vtable_t *comm) {
+    comm->win_create = mail_win_create;
+    comm->win_attach = mail_win_attach;
+    comm->win_destroy = mail_win_destroy;
+    comm->win_put = mail_win_put;
+    comm->win_get = mail_win_get;
+    comm->win_flush = mail_win_flush;
+}
+
+static inline void mail_add_atomics(dtl_comm_vtable_t *comm) {
+    comm->win_atomics = mail_win_atomics;
+    comm->win_accumulate = mail_win_accumulate;
+    comm->win_compare_and_swap = mail_win_compare_and_swap;
+}
+
+/// Registers them all.
 static inline void mail_register(void) {
     static uint64_t masks[2] = {UINT64_MAX, DTL_TAG_MAX};
     dtl_comm_vtable_t comm = DTL_COMM_VTABLE_INIT;
@@ -308,6 +384,11 @@ static inline void mail_register(void) {
     CHECK_OK(dtl_backend_register("mail", &table, &masks[0], 0, &backend));
     comm.match_bits = 28;
     CHECK_OK(dtl_backend_register("mail28", &table, &masks[1], 0, &backend));
+    comm.match_bits = 0;
+    mail_add_transfers(&comm);
+    CHECK_OK(dtl_backend_register("mailput", &table, &masks[0], 0, &backend));
+    mail_add_atomics(&comm);
+    CHECK_OK(dtl_backend_register("mailwin", &table, &masks[0], 0, &backend));
 }
 
 #endif

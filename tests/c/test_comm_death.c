@@ -14,6 +14,23 @@ static const char *scenario;
 
 static int is(const char *name) { return strcmp(scenario, name) == 0; }
 
+/* Collectives begun and not waited for; the victim begins fewer. */
+enum { MANY = 20, ITS = 5 };
+static int64_t ones = 1, sums[MANY];
+static dtl_request_t pending[MANY];
+
+static dtl_request_t *begin_many(int count) {
+    int i;
+    for (i = 0; i < count; i++) {
+        CHECK_OK(dtl_comm_iallreduce(comm, &ones, &sums[i], 1, DTL_DTYPE_INT64, DTL_OP_SUM, &pending[i]));
+    }
+    return pending;
+}
+
+static void wait_backwards(dtl_request_t *requests, int count) {
+    while (count-- > 0) CHECK_OK(dtl_request_wait(requests[count], MILLISECONDS(20000), NULL));
+}
+
 /* ---- the victim ---- */
 
 static void *kill_soon(void *microseconds) {
@@ -32,7 +49,9 @@ static void be_the_victim(void) {
         for (i = 0; i < 3; i++) CHECK_OK(dtl_comm_send(comm, &i, 1, DTL_DTYPE_INT32, 0, i));
     }
     if (is("send") || is("barrier")) CHECK_OK(dtl_comm_send(comm, &pid, 1, DTL_DTYPE_INT32, is("send") ? 0 : 3, 99));
+    if (is("pending")) wait_backwards(begin_many(ITS), ITS);
     CHECK(pthread_create(&killer, NULL, kill_soon, &microseconds) == 0);
+    if (is("pending")) CHECK_OK(dtl_comm_recv(comm, bytes, 1, DTL_DTYPE_BYTE, 0, 0, NULL));
     if (is("barrier")) CHECK_OK(dtl_comm_barrier(comm));
     if (is("receive")) CHECK_OK(dtl_comm_recv(comm, bytes, 1, DTL_DTYPE_BYTE, 0, 0, NULL));
     if (is("send")) CHECK_OK(dtl_comm_send(comm, bytes, LARGE, DTL_DTYPE_BYTE, 0, 3));
@@ -105,6 +124,14 @@ static void see_it_die(void) {
         }
         if (me == 0) fails_for_the_dead(status, "recv");
         else fails_for_the_dead(dtl_comm_recv(comm, bytes, 1, DTL_DTYPE_BYTE, VICTIM, 4, NULL), "recv");
+    } else if (is("pending")) {
+        dtl_request_t *const requests = begin_many(MANY);
+        for (i = MANY; i-- > ITS;) {
+            fails_for_the_dead(dtl_request_wait(requests[i], MILLISECONDS(20000), NULL), "an earlier iallreduce");
+            /* Whichever is asked after, the first that the victim did not begin is to blame. (#0 is the barrier.) */
+            if (strcmp(kind, "shm") == 0) CHECK_TEXT("allreduce #6 ");
+        }
+        wait_backwards(requests, ITS);
     } else {
         dtl_status_t status = DTL_SUCCESS;
         while (status == DTL_SUCCESS) {
@@ -123,7 +150,7 @@ static void go_on(void) {
     fails_for_the_dead(dtl_comm_recv(comm, bytes, 1, DTL_DTYPE_BYTE, VICTIM, 9, NULL), "a later recv");
     fails_for_the_dead(dtl_comm_send(comm, bytes, 1, DTL_DTYPE_BYTE, VICTIM, 9), "a later send");
     fails_for_the_dead(dtl_comm_recv(comm, bytes, 1, DTL_DTYPE_BYTE, DTL_ANY_SOURCE, 9, NULL), "a later recv any");
-    if (is("barrier") || is("allreduce")) {
+    if (is("barrier") || is("allreduce") || is("pending")) {
         CHECK_STATUS(dtl_comm_allreduce(comm, bytes, bytes + 8, 1, DTL_DTYPE_INT64, DTL_OP_SUM), DTL_ERROR_INVALID_STATE);
         CHECK_TEXT("rank");
     } else {
@@ -241,7 +268,7 @@ static void drive(const char *program, const char *name, const char *environment
 }
 
 int main(int argc, char **argv) {
-    const char *scenarios[] = {"barrier", "receive", "send", "stream", "allreduce"};
+    const char *scenarios[] = {"barrier", "receive", "send", "stream", "allreduce", "pending"};
     const char *environments[] = {"", "DTL_CMA=off"};
     const int ways = getenv("DTL_COMM") == NULL ? 2 : 1; /* that shm can move data */
     int i, k;
@@ -250,7 +277,7 @@ int main(int argc, char **argv) {
         return be_a_rank();
     }
     if (getenv("DTL_TEST_DTLRUN") == NULL) SKIP("DTL_TEST_DTLRUN does not say where dtlrun is");
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < 6; i++) {
         for (k = 0; k < ways; k++) drive(argv[0], scenarios[i], environments[k]);
     }
     for (i = 0; i < 10; i++) drive(argv[0], "leave", "");

@@ -65,6 +65,59 @@ static void mismatch(const char *what, uint64_t timeout_ns) {
     CHECK_OK(dtl_comm_destroy(comm));
 }
 
+/* The same of requests: with a large one nothing is known before the time limit, a small one may fail at once. */
+static void immediate(const char *name, uint64_t count, const char *ours, const char *theirs) {
+    static int64_t in[512], out[512];
+    dtl_comm_t comm;
+    dtl_request_t request;
+    dtl_status_t status;
+    CHECK_OK(dtl_comm_barrier(meet));
+    comm = open_with(MILLISECONDS(60000));
+    CHECK_OK(dtl_comm_barrier(meet));
+    if (me == 1) status = dtl_comm_ibcast(comm, in, count, DTL_DTYPE_INT64, 0, &request);
+    else status = dtl_comm_iallreduce(comm, in, out, count, DTL_DTYPE_INT64, DTL_OP_SUM, &request);
+    if (status == DTL_SUCCESS) status = dtl_request_wait(request, MILLISECONDS(600), NULL);
+    expect(name, status, ours, theirs);
+    CHECK_OK(dtl_comm_barrier(meet));
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
+/* Many in flight, one of which is another one on rank 1: that one is named. */
+static void one_of_many(void) {
+    enum { MANY = 30, ODD = 5 };
+    int64_t in = 1, out[MANY];
+    dtl_request_t requests[MANY];
+    dtl_comm_t comm;
+    dtl_status_t status = DTL_SUCCESS;
+    int i;
+    CHECK_OK(dtl_comm_barrier(meet));
+    comm = open_with(MILLISECONDS(60000));
+    CHECK_OK(dtl_comm_barrier(meet));
+    for (i = 0; i < MANY && status == DTL_SUCCESS; i++) {
+        if (me == 1 && i == ODD) status = dtl_comm_ibarrier(comm, &requests[i]);
+        else status = dtl_comm_iallreduce(comm, &in, &out[i], 1, DTL_DTYPE_INT64, DTL_OP_SUM, &requests[i]);
+    }
+    if (status == DTL_SUCCESS) status = dtl_request_wait_all(MANY, requests, MILLISECONDS(600), NULL);
+    expect("one of many", status, "allreduce #5 (count 1, INT64, SUM)", "barrier #5");
+    CHECK_OK(dtl_comm_barrier(meet));
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
+/* The root of a bcast gives more than the others, goes on at once, and is in another one when they see it. */
+static void sizes_of_a_bcast(void) {
+    static int64_t in[512];
+    dtl_comm_t comm;
+    dtl_status_t status;
+    CHECK_OK(dtl_comm_barrier(meet));
+    comm = open_with(MILLISECONDS(600));
+    CHECK_OK(dtl_comm_barrier(meet));
+    status = dtl_comm_bcast(comm, in, me == 1 ? 400 : 8, DTL_DTYPE_INT64, 1);
+    if (status == DTL_SUCCESS) status = dtl_comm_barrier(comm);
+    expect("sizes", status, "bcast #0 (count 400, INT64, root 1)", "bcast #0 (count 8, INT64, root 1)");
+    CHECK_OK(dtl_comm_barrier(meet));
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
 /* A rank that is not in the library at all is said to be silent, with what it did last. */
 static void test_silent(void) {
     dtl_comm_t comm;
@@ -123,6 +176,10 @@ int main(int argc, char **argv) {
     /* Without a limit the ranks ask each other after a second. */
     mismatch("collective", DTL_TIMEOUT_INFINITE);
     mismatch("root", DTL_TIMEOUT_INFINITE);
+    immediate("large requests", 512, "allreduce #0 (count 512, INT64, SUM)", "bcast #0 (count 512, INT64, root 0)");
+    immediate("small requests", 8, "allreduce #0 (count 8, INT64, SUM)", "bcast #0 (count 8, INT64, root 0)");
+    one_of_many();
+    sizes_of_a_bcast();
     test_silent();
     test_dump();
     CHECK_OK(dtl_comm_barrier(meet));

@@ -68,7 +68,7 @@ static void test_required_slots(void) {
     refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.match_bits");
     comm.match_bits = 65;
     refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.match_bits");
-    comm.match_bits = 0, comm.flags = 1;
+    comm.match_bits = 0, comm.flags = 2;
     refuse(&tables, DTL_ERROR_INVALID_ARGUMENT, "comm.flags");
     tables.main.comm = NULL, tables.main.exec = &exec;
     REFUSE_EXEC(stream_create); /* half of a group */

@@ -55,6 +55,26 @@ static void test_way(dtl_comm_t of) {
     CHECK_OK(dtl_win_destroy(win));
 }
 
+/* One rank brings memory of its own, the others let the library make it. */
+static void test_mixed(dtl_comm_t of) {
+    dtl_win_t win;
+    int64_t own[2] = {0, 0}, value = me, got = -1;
+    void *base = NULL;
+    const int target = (me + 1) % ranks, from = (me + ranks - 1) % ranks;
+    if (me == 0)
+        CHECK_OK(dtl_win_create(of, own, sizeof own, 8, &win));
+    else
+        CHECK_OK(dtl_win_allocate(of, sizeof own, 8, &base, &win));
+    if (me == 0) base = own;
+    ((volatile int64_t *)base)[1] = -7; /* it is there and ours */
+    CHECK_OK(dtl_win_fence(win));
+    CHECK_OK(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, target, 0));
+    CHECK_OK(dtl_win_get(win, &got, 1, DTL_DTYPE_INT64, target, 1));
+    CHECK_OK(dtl_win_fence(win));
+    CHECK(*(volatile int64_t *)base == from && got == -7);
+    CHECK_OK(dtl_win_destroy(win));
+}
+
 /* A fork while a window lives, and with it the thread that serves it: the child has neither, the parent both. */
 static void test_fork(dtl_comm_t of) {
     dtl_win_t win;
@@ -89,6 +109,7 @@ int main(int argc, char **argv) {
     test_lives(side.comm);
     test_one_rank_fails(side.comm);
     test_way(side.comm);
+    test_mixed(side.comm);
     if (strcmp(kind, "shm") == 0 || strcmp(kind, "self") == 0) test_fork(side.comm);
     CHECK_OK(dtl_comm_barrier(side.comm));
     CHECK_OK(dtl_comm_destroy(side.comm));

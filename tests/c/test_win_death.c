@@ -1,11 +1,12 @@
-/* What the other ranks see of a window when a target is killed: real processes, real SIGKILL.
+/* What the other ranks see of a window when a target is killed, or leaves: real processes, real SIGKILL.
  *
- * Without arguments: the driver, which starts the ranks with dtlrun (DTL_TEST_DTLRUN names it). With one: a rank. Rank 1
- * is the victim; it holds a lock of rank 0 when it goes. */
+ * Without arguments: the driver, which starts the ranks with dtlrun (DTL_TEST_DTLRUN names it). With two: a rank, in a case
+ * and with a window that is made of the program's memory or allocated. Rank 1 is the victim. */
 #include "comm_kinds.h"
 
 enum { VICTIM = 1, CELLS = 4096 };
 
+/* It holds a lock of rank 0 when it goes. */
 static void be_the_victim(dtl_comm_t comm, dtl_win_t win) {
     char ready = 0;
     int i;
@@ -21,6 +22,13 @@ static void be_the_victim(dtl_comm_t comm, dtl_win_t win) {
 static void fails(dtl_status_t status) {
     CHECK_STATUS(status, DTL_ERROR_RANK_FAILURE);
     CHECK(strchr(dtl_last_error(), '0' + VICTIM) != NULL);
+}
+
+/* The two that live, 0 and 2. */
+static void meet_other(dtl_comm_t comm) {
+    char ready = 0;
+    CHECK_OK(dtl_comm_send(comm, &ready, 1, DTL_DTYPE_BYTE, 2 - me, 3));
+    CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, 2 - me, 3, NULL));
 }
 
 static void see_it_die(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
@@ -47,6 +55,7 @@ static void see_it_die(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
     status = dtl_win_unlock(win, VICTIM);
     if (status != DTL_SUCCESS) fails(status);
     fails(dtl_win_lock(win, DTL_LOCK_SHARED, VICTIM));
+    fails(dtl_win_lock_all(win));
     /* The lock that the victim held is free, and the living reach each other. */
     CHECK_OK(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, 0));
     CHECK_OK(dtl_win_fetch_op(win, &value, got, DTL_DTYPE_INT64, 0, 7, DTL_OP_SUM));
@@ -55,46 +64,181 @@ static void see_it_die(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
     CHECK_OK(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, other, (uint64_t)me));
     CHECK_OK(dtl_win_unlock(win, other));
     fails(dtl_win_fence(win));
-    CHECK_OK(dtl_comm_send(comm, &ready, 1, DTL_DTYPE_BYTE, other, 3));
-    CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, other, 3, NULL));
+    meet_other(comm);
     CHECK(base[other] == other);
     if (me == 0) CHECK(base[7] == 2); /* 0 + 2 */
     CHECK_OK(dtl_win_destroy(win)); /* without the dead */
+    CHECK_STATUS(dtl_win_destroy(win), DTL_ERROR_INVALID_HANDLE);
     printf("rank %d is well\n", me);
 }
 
-static int be_a_rank(void) {
-    int64_t *base = NULL;
+static void test_killed(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    if (me == VICTIM) be_the_victim(comm, win);
+    see_it_die(comm, win, base);
+}
+
+/* The end of the library is the end of a rank's locks. */
+static void test_leaves(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    (void)base;
+    if (me == VICTIM) {
+        CHECK_OK(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, 0));
+        CHECK_OK(dtl_win_lock(win, DTL_LOCK_SHARED, 2));
+        CHECK_OK(dtl_comm_barrier(comm));
+        CHECK_OK(dtl_finalize());
+        sleep(1); /* it lives on */
+        exit(0);
+    }
+    CHECK_OK(dtl_comm_barrier(comm));
+    CHECK_OK(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, 0));
+    CHECK_OK(dtl_win_unlock(win, 0));
+    CHECK_OK(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, 2));
+    CHECK_OK(dtl_win_unlock(win, 2));
+    meet_other(comm);
+    printf("rank %d is well\n", me);
+}
+
+/* Nobody knows of the death before the window's end. */
+static void test_at_end(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    (void)base;
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me == VICTIM) kill(getpid(), SIGKILL);
+    CHECK_OK(dtl_win_destroy(win));
+    CHECK_STATUS(dtl_win_destroy(win), DTL_ERROR_INVALID_HANDLE);
+    printf("rank %d is well\n", me);
+}
+
+/* Nothing but calls on windows is there to notice it, and not many of those. */
+static void test_quiet(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    const struct timespec moment = {0, 300000000};
+    int64_t value = me;
+    dtl_status_t status;
+    char ready = 0;
+    (void)base;
+    CHECK_OK(dtl_win_lock_all(win));
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me == VICTIM) {
+        CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, 0, 2, NULL));
+        CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, 2, 2, NULL));
+        kill(getpid(), SIGKILL);
+    }
+    CHECK_OK(dtl_comm_send(comm, &ready, 1, DTL_DTYPE_BYTE, VICTIM, 2));
+    nanosleep(&moment, NULL);
+    status = dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, VICTIM, 0);
+    if (status == DTL_SUCCESS) status = dtl_win_flush(win, VICTIM);
+    fails(status);
+    fails(dtl_win_flush(win, VICTIM));
+    CHECK_OK(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, 2 - me, 0));
+    CHECK_OK(dtl_win_flush(win, 2 - me));
+    fails(dtl_win_unlock_all(win));
+    fails(dtl_win_lock(win, DTL_LOCK_SHARED, VICTIM));
+    meet_other(comm); /* neither leaves before the other */
+    CHECK_OK(dtl_win_destroy(win));
+    printf("rank %d is well\n", me);
+}
+
+/* Amid an epoch to all: each flush that is about the dead one says so, again and again. */
+static void test_flush(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    int64_t value = 1;
+    dtl_status_t status;
+    (void)base;
+    CHECK_OK(dtl_win_lock_all(win));
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me == VICTIM) kill(getpid(), SIGKILL);
+    do {
+        status = dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, VICTIM, 0);
+        if (status == DTL_SUCCESS) status = dtl_win_flush(win, VICTIM);
+    } while (status == DTL_SUCCESS);
+    fails(status);
+    fails(dtl_win_flush(win, VICTIM));
+    fails(dtl_win_flush_all(win));
+    CHECK_OK(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, me, 0));
+    CHECK_OK(dtl_win_flush(win, me));
+    fails(dtl_win_unlock_all(win));
+    CHECK_STATUS(dtl_win_unlock_all(win), DTL_ERROR_INVALID_STATE);
+    meet_other(comm);
+    CHECK_OK(dtl_win_destroy(win));
+    printf("rank %d is well\n", me);
+}
+
+/* After a fence has failed there are locks. */
+static void test_fence(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    const int other = 2 - me;
+    int64_t value = 1;
+    CHECK_OK(dtl_win_fence(win));
+    if (me == VICTIM) kill(getpid(), SIGKILL);
+    CHECK_OK(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, other, 1));
+    fails(dtl_win_fence(win));
+    CHECK_STATUS(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, other, 2), DTL_ERROR_INVALID_STATE);
+    CHECK_STATUS(dtl_win_fence(win), DTL_ERROR_INVALID_STATE);
+    CHECK_OK(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, other));
+    CHECK_OK(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, other, 3));
+    CHECK_OK(dtl_win_unlock(win, other));
+    meet_other(comm);
+    CHECK(base[2] == 0 && base[3] == 1);
+    CHECK_OK(dtl_win_destroy(win));
+    printf("rank %d is well\n", me);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(dtl_comm_t comm, dtl_win_t win, int64_t *base);
+    int code; /* of the victim */
+} cases[] = {{"killed", test_killed, 128 + SIGKILL},
+             {"leaves", test_leaves, 0},
+             {"at_end", test_at_end, 128 + SIGKILL},
+             {"quiet", test_quiet, 128 + SIGKILL},
+             {"flush", test_flush, 128 + SIGKILL},
+             {"fence", test_fence, 128 + SIGKILL}};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static int be_a_rank(const char *name, const char *how) {
+    static int64_t own[CELLS];
+    void *base = own;
     dtl_comm_t comm;
     dtl_win_t win;
+    int i;
     kind = "shm";
     CHECK_OK(dtl_comm_rank(DTL_COMM_WORLD, &me));
     CHECK_OK(dtl_comm_size(DTL_COMM_WORLD, &ranks));
     CHECK(ranks == 3);
     comm = open_with(MILLISECONDS(20000));
-    CHECK_OK(dtl_win_allocate(comm, CELLS * 8, 8, (void **)&base, &win));
-    if (me == VICTIM) be_the_victim(comm, win);
-    see_it_die(comm, win, base);
+    if (strcmp(how, "create") == 0) {
+        CHECK_OK(dtl_win_create(comm, own, sizeof own, 8, &win));
+    } else {
+        CHECK_OK(dtl_win_allocate(comm, sizeof own, 8, &base, &win));
+    }
+    for (i = 0; i < CASES; i++)
+        if (strcmp(name, cases[i].name) == 0) cases[i].run(comm, win, (int64_t *)base);
     return 0;
 }
 
-int main(int argc, char **argv) {
+static void run_case(const char *program, int number, const char *how) {
     char command[1024], output[8192];
     size_t got;
     FILE *pipe;
     int status;
-    if (argc > 1) return be_a_rank();
-    if (getenv("DTL_TEST_DTLRUN") == NULL) SKIP("DTL_TEST_DTLRUN does not say where dtlrun is");
-    snprintf(command, sizeof command, "'%s' -n 3 --on-failure=continue '%s' rank 2>&1", getenv("DTL_TEST_DTLRUN"), argv[0]);
+    snprintf(command, sizeof command, "'%s' -n 3 --on-failure=continue '%s' %s %s 2>&1", getenv("DTL_TEST_DTLRUN"), program,
+             cases[number].name, how);
     pipe = popen(command, "r");
     CHECK(pipe != NULL);
     got = fread(output, 1, sizeof output - 1, pipe);
     output[got] = '\0';
     status = pclose(pipe);
     if (strstr(output, "rank 0 is well") == NULL || strstr(output, "rank 2 is well") == NULL) {
-        fprintf(stderr, "%s\n", output);
-        return 1;
+        fprintf(stderr, "%s, %s: %s\n", cases[number].name, how, output);
+        exit(1);
     }
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGKILL);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == cases[number].code);
+}
+
+int main(int argc, char **argv) {
+    int i;
+    if (argc > 2) return be_a_rank(argv[1], argv[2]);
+    if (getenv("DTL_TEST_DTLRUN") == NULL) SKIP("DTL_TEST_DTLRUN does not say where dtlrun is");
+    for (i = 0; i < CASES; i++) {
+        run_case(argv[0], i, "allocate");
+        run_case(argv[0], i, "create");
+    }
     return 0;
 }

@@ -59,9 +59,11 @@ static void test_bounds(dtl_win_t win) {
     TEXT("target 2");
     CHECK_STATUS(dtl_win_get(win, got, 1, DTL_DTYPE_INT64, DTL_ANY_SOURCE, 0), DTL_ERROR_INVALID_RANK);
     CHECK_STATUS(dtl_win_put(win, NULL, 1, DTL_DTYPE_INT64, 0, 0), DTL_ERROR_NULL_POINTER);
+    TEXT("dtl_win_put: buf is NULL");
     CHECK_STATUS(dtl_win_put(win, DTL_IN_PLACE, 1, DTL_DTYPE_INT64, 0, 0), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_win_put(win, value, UINT64_MAX, DTL_DTYPE_INT64, 0, 0), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_win_rget(win, got, 1, DTL_DTYPE_INT64, 0, 0, NULL), DTL_ERROR_NULL_POINTER);
+    TEXT("dtl_win_rget: out_request");
     CHECK_OK(dtl_win_put(win, value, 1, DTL_DTYPE_INT64, DTL_PROC_NULL, 99));
     CHECK_OK(dtl_win_unlock_all(win));
     CHECK(got[0] == INT64_C(0x0707070707070707));
@@ -85,6 +87,7 @@ static void test_types(dtl_win_t win) {
     TEXT("three");
     CHECK_STATUS(dtl_win_accumulate(win, value, 1, DTL_DTYPE_INT64, 1, 0, 77), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_win_put(win, value, 1, 99, 1, 0), DTL_ERROR_INVALID_ARGUMENT);
+    TEXT("dtl_win_put: ");
     CHECK_STATUS(dtl_win_compare_and_swap(win, value, value, got, DTL_DTYPE_FLOAT64, 1, 0), DTL_ERROR_TYPE);
     CHECK_STATUS(dtl_win_compare_and_swap(win, value, value, got, three, 1, 0), DTL_ERROR_TYPE);
     CHECK_STATUS(dtl_win_compare_and_swap(win, value, got, got, DTL_DTYPE_INT64, 1, 0), DTL_ERROR_INVALID_ARGUMENT);
@@ -114,6 +117,9 @@ static void test_epochs(dtl_win_t win) {
     CHECK_STATUS(dtl_win_unlock_all(win), DTL_ERROR_INVALID_STATE);
     CHECK_STATUS(dtl_win_flush(win, 1), DTL_ERROR_INVALID_STATE);
     CHECK_STATUS(dtl_win_flush_all(win), DTL_ERROR_INVALID_STATE);
+    TEXT("dtl_win_flush_all: ");
+    CHECK_STATUS(dtl_win_flush_local_all(win), DTL_ERROR_INVALID_STATE);
+    TEXT("dtl_win_flush_local_all: ");
     CHECK_STATUS(dtl_win_lock(win, 0, 1), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_win_lock(win, DTL_LOCK_SHARED, 2), DTL_ERROR_INVALID_RANK);
     CHECK_OK(dtl_win_lock(win, DTL_LOCK_SHARED, DTL_PROC_NULL));
@@ -162,7 +168,8 @@ static void test_time_limit(void) {
     CHECK_OK(dtl_win_lock(wins[1], DTL_LOCK_EXCLUSIVE, 0));
     CHECK_STATUS(dtl_win_lock(wins[0], DTL_LOCK_SHARED, 0), DTL_ERROR_TIMEOUT);
     TEXT("target 0");
-    TEXT("another rank has it");
+    TEXT("within 500 ms");
+    TEXT("another rank has it: 1");
     CHECK_STATUS(dtl_win_put(wins[0], &value, 1, DTL_DTYPE_INT64, 0, 0), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_win_unlock(wins[1], 0));
     CHECK_OK(dtl_win_lock(wins[0], DTL_LOCK_EXCLUSIVE, 0)); /* what was given up is in nobody's way */
@@ -198,6 +205,7 @@ int main(void) {
     test_time_limit();
     CHECK_STATUS(dtl_win_info(wins[0], 2, &info), DTL_ERROR_INVALID_RANK);
     CHECK_STATUS(dtl_win_info(wins[0], 0, NULL), DTL_ERROR_NULL_POINTER);
+    TEXT("dtl_win_info: out_info");
     both(unmake);
     test_finalize();
     return 0;

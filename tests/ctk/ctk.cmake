@@ -30,6 +30,11 @@ foreach(nodes 2x2 1x3 3x1 2,1)
   set_tests_properties(tests/ctk.hier-${nodes} PROPERTIES RESOURCE_LOCK ranks
     ENVIRONMENT "DTL_HIER_ACROSS=shm;DTL_FAKE_NODES=${nodes}")
 endforeach()
+# Counters and stories of many ranks at once: by shared memory, and by messages.
+foreach(kind threads shm minimal)
+  ctk(windows-${kind}-8 --kind ${kind} --ranks 8 --only "comm.window.*")
+  set_tests_properties(tests/ctk.windows-${kind}-8 PROPERTIES RESOURCE_LOCK ranks)
+endforeach()
 if(test_plugins)
   ctk(plugin --plugin "${test_plugins}/good.so")
 endif()

@@ -1,6 +1,6 @@
 # Examples that a line in a runs.txt does not describe: cg, which has several files and runs alone, under
-# dtlrun and under each installed MPI's launcher; shrink, of which a rank is killed. Included by
-# tests/CMakeLists.txt, whose functions and variables it uses.
+# dtlrun and under each installed MPI's launcher; shrink, of which a rank is killed; what uses windows, also
+# over kind "mpi". Included by tests/CMakeLists.txt, whose functions and variables it uses.
 
 set(cg_matrix "${top}/examples-c/data/bcsstk16.mtx")
 set(cg_bad "${top}/tests/data/mtx")
@@ -16,20 +16,26 @@ function(cg_tests name binary)
   endif()
 endfunction()
 
+# find_launcher MPI TEST: in ${launcher} how that MPI starts programs; if it is not installed, TEST says so.
+function(find_launcher mpi test)
+  find_program(DTL_TEST_MPIRUN_${mpi} mpirun.${mpi})
+  mark_as_advanced(DTL_TEST_MPIRUN_${mpi})
+  set(launcher "${DTL_TEST_MPIRUN_${mpi}}")
+  if(NOT launcher)
+    skipped("${test}" "mpirun.${mpi} is not installed")
+  elseif(mpi STREQUAL "openmpi")
+    list(APPEND launcher --allow-run-as-root --oversubscribe)
+  endif()
+  set(launcher "${launcher}" PARENT_SCOPE)
+endfunction()
+
 # cg_mpi_tests NAME PROGRAM: the same under each MPI's launcher.
 function(cg_mpi_tests name binary)
   foreach(mpi openmpi mpich)
-    find_program(DTL_TEST_MPIRUN_${mpi} mpirun.${mpi})
-    mark_as_advanced(DTL_TEST_MPIRUN_${mpi})
-    set(launcher "${DTL_TEST_MPIRUN_${mpi}}")
-    if(NOT launcher)
-      skipped("${name}.${mpi}" "mpirun.${mpi} is not installed")
-      continue()
+    find_launcher(${mpi} "${name}.${mpi}")
+    if(launcher)
+      cg_tests("${name}.${mpi}" "${binary}" ${launcher} -n)
     endif()
-    if(mpi STREQUAL "openmpi")
-      list(APPEND launcher --allow-run-as-root --oversubscribe)
-    endif()
-    cg_tests("${name}.${mpi}" "${binary}" ${launcher} -n)
   endforeach()
 endfunction()
 
@@ -75,4 +81,17 @@ foreach(output examples-c/shrink.gcc examples-c/shrink.clang examples-cpp/shrink
     add_test(NAME "${output}.survivors" COMMAND "${cg_scripts}/run_shrink.sh" "${bin}/${output}" "${dtlrun}")
     set_tests_properties("${output}.survivors" PROPERTIES TIMEOUT 120 PROCESSORS 4 RESOURCE_LOCK ranks)
   endif()
+endforeach()
+
+# Windows whose targets are reached by MPI's messages: launching takes its time, so one variant of each language.
+foreach(output examples-c/work_queue.gcc examples-c/hash_table.gcc examples-cpp/work_queue.gxx examples-cpp/hash_table.gxx)
+  string(REPLACE "/" "_" target "${output}")
+  foreach(mpi openmpi mpich)
+    find_launcher(${mpi} "${output}.${mpi}")
+    if(launcher AND TARGET "build_${target}")
+      add_test(NAME "${output}.${mpi}" COMMAND ${launcher} -n 3 "${bin}/${output}" 200 20)
+      set_tests_properties("${output}.${mpi}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK ranks
+        ENVIRONMENT "DTL_COMM=mpi")
+    endif()
+  endforeach()
 endforeach()

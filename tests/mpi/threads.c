@@ -1,4 +1,4 @@
-/* Calls from another thread than the one that initialised MPI, as the level in force allows.
+/* Calls from another thread than the one that initialised MPI, as the level in force allows; windows at each level.
  *     threads single | funneled | serialized | multiple */
 #include "mpi_check.h"
 
@@ -43,6 +43,32 @@ static void *another_thread(void *argument)
     return NULL;
 }
 
+/* A window while the program calls MPI itself, which it keeps apart from its calls of the library but cannot keep apart
+ * from a thread of the library: there is one at MPI_THREAD_MULTIPLE only, and dtl_win_info says so. */
+static void window_beside_own_calls(dtl_comm_t comm)
+{
+    static char mine[100000], theirs[100000];
+    const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    const int64_t one = 1;
+    int64_t *base = NULL, was = -1;
+    dtl_win_t win;
+    dtl_win_info_t info = DTL_WIN_INFO_INIT;
+    CHECK_OK(dtl_win_allocate(comm, 8, 8, (void **)&base, &win));
+    CHECK_OK(dtl_win_info(win, rank, &info));
+    CHECK((strstr(info.way, "served by the target's calls only") == NULL) == (level == MPI_THREAD_MULTIPLE));
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(dtl_win_fence(win));
+        CHECK_OK(dtl_win_fetch_op(win, &one, &was, DTL_DTYPE_INT64, next, 0, DTL_OP_SUM));
+        CHECK_OK(dtl_win_fence(win));
+        CHECK(was == i);
+        for (int k = 0; k < 20; k++) {
+            MPI_Sendrecv(mine, k % 2 ? 8 : sizeof mine, MPI_BYTE, next, 1, theirs, sizeof theirs, MPI_BYTE, previous, 1,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+    }
+    CHECK_OK(dtl_win_destroy(win));
+}
+
 int main(int argc, char **argv)
 {
     pthread_t threads[2];
@@ -67,6 +93,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
     }
+    window_beside_own_calls(jobs[2].comm);
     CHECK_OK(dtl_comm_barrier(jobs[2].comm));
     CHECK_OK(dtl_comm_destroy(jobs[2].comm));
     CHECK_OK(dtl_finalize());

@@ -3,7 +3,7 @@
 
 set(mutants "${bin}/mutants")
 file(MAKE_DIRECTORY "${mutants}")
-file(GLOB mutant_headers CONFIGURE_DEPENDS "${top}/tests/mutants/*.h")
+file(GLOB mutant_headers CONFIGURE_DEPENDS "${top}/tests/mutants/*.h" "${top}/tests/c/vm_window.h")
 
 # Compiles a plugin. The library is not linked.
 function(mutant name) # sources
@@ -21,7 +21,7 @@ if(NOT (DTL_TEST_GCC AND TARGET plugin_gcc_tcp))
   return()
 endif()
 mutant(whole plugin.c device.c memory.c transfer.c streams.c queued.c events.c launch.c loops.c fault.c)
-mutant(wire wire.c meeting.c fault.c)
+mutant(wire wire.c meeting.c window.c fault.c)
 
 # Every tenth of the list: the choice depends on nothing else.
 add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 10)

@@ -20,7 +20,7 @@ enum { OUT_OF_MEMORY = 9 };
 enum op {
     BARRIER, BCAST, REDUCE, ALLREDUCE, GATHER, GATHERV, SCATTER, SCATTERV, ALLGATHER, ALLGATHERV, ALLTOALL,
     ALLTOALLV, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN, EXSCAN, NEIGHBOR, P2P, SENDRECV, REPLACE, SSEND,
-    PROBE
+    PROBE, WINDOW, WINDOW_MIXED, WINDOW_MISUSE
 };
 typedef struct message {
     int64_t source, dest, tag, count, room, any_tag, any_source, order;
@@ -420,6 +420,12 @@ static uint64_t batch(const view *v, uint64_t before) {
     return mix(before ^ h);
 }
 
+static int64_t number(char **text) { return strtoll(*text, text, 10); }
+
+#include "window.h"
+
+static story window_story;
+
 static uint64_t run(const view *v, uint64_t h) {
     switch (v->s->op) {
         case BARRIER: MPI_Barrier(v->comm); return hash(h, NULL, 0);
@@ -431,11 +437,10 @@ static uint64_t run(const view *v, uint64_t h) {
         case ALLTOALL: case ALLTOALLV: return exchange(v, h);
         case NEIGHBOR: return neighborhood(v, h);
         case SENDRECV: case REPLACE: return shift(v, h);
+        case WINDOW: case WINDOW_MIXED: case WINDOW_MISUSE: return window(v, &window_story, h);
         default: return batch(v, h);
     }
 }
-
-static int64_t number(char **text) { return strtoll(*text, text, 10); }
 
 static void read_step(char **text, step *s) {
     int64_t i;
@@ -461,6 +466,7 @@ static void read_step(char **text, step *s) {
         m->any_source = number(text);
         m->order = number(text);
     }
+    read_story(text, &window_story);
 }
 
 /* Runs a case; this rank's hash. */

@@ -375,7 +375,10 @@ fn missing_shared_memory_is_told_to_all() {
             "ftruncate ENOSPC",
             "DTL_ERROR_UNAVAILABLE: kind \"shm\": no memory to share (memfd_create): No space left",
         ),
-        ("fallocate ENOSPC", "DTL_ERROR_OUT_OF_MEMORY: allocating shared memory: No space left on device"),
+        (
+            "fallocate ENOSPC",
+            "DTL_ERROR_OUT_OF_MEMORY: rank 0: allocating shared memory: No space left on device",
+        ),
     ];
     for (filter, expected) in all {
         let job = job(&filter.replace(' ', "-"));

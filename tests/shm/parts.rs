@@ -105,8 +105,11 @@ pub(crate) fn missing() {
     // SAFETY: reads one rlimit.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) }, 0);
     let error = refused(1 << 20);
-    assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY, "{error}");
-    assert!(error.text().contains("1048576 bytes of shared memory: File too large"), "{error}");
+    assert_eq!(error.status(), DTL_ERROR_LIMIT, "{error}");
+    assert!(
+        error.text().contains("1048576 bytes of shared memory: ") && error.text().contains("ulimit -f"),
+        "{error}"
+    );
     // SAFETY: reads one rlimit.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const before) }, 0);
     offer(1 << 20).expect("memory");

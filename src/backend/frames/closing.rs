@@ -19,6 +19,9 @@ impl Engine {
     /// it may touch them as long as the process runs.
     pub(super) fn close(mut self) -> Result<()> {
         // Asking fails in a thread that may not: then the wire ends what it has by itself.
+        while let Some(&(number, _)) = self.windows.last() {
+            drop(self.close_window(number));
+        }
         drop(self.flush());
         drop(self.end_receives());
         let closed = self.wire.close();

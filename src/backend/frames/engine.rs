@@ -15,6 +15,7 @@
 
 use super::Wire;
 use super::frame::{Frame, INLINE, Kind};
+use super::window::Open;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message, Posted};
@@ -56,6 +57,8 @@ pub(super) struct Engine {
     pub(super) broken: Option<dtl_status_t>,
     /// What the wire said of its last failure.
     pub(super) said: Option<String>,
+    /// The wire's, each with its number.
+    pub(super) windows: Vec<(u64, Open)>,
 }
 
 /// What is under way to one rank.
@@ -228,6 +231,7 @@ impl Engine {
             lost_receives: 0,
             broken: None,
             said: None,
+            windows: Vec::new(),
         }
     }
 

@@ -4,10 +4,11 @@
 //! `Wire` is what such a transport must do; `frame` is what travels on it. `engine` has the operations
 //! and how they start and are withdrawn, `taking` messages that a program looks at before it receives
 //! them, `reading` what comes in, `writing` what goes out, `failing` ranks and wires that are gone,
-//! `closing` the end. The lock is here. The library uses it for registered communicators.
+//! `closing` the end, `window` one-sided operations that the wire does itself, `face` how the library sees those. The lock is here. The library uses it for registered communicators.
 
 mod closing;
 mod engine;
+mod face;
 mod failing;
 mod frame;
 #[cfg(test)]
@@ -16,15 +17,21 @@ mod reading;
 mod taking;
 #[cfg(test)]
 mod tests;
+mod window;
 mod writing;
 
 use super::matching::Matcher;
 use super::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::backend::{
+    Done, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart, Windows,
+};
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
 use engine::Engine;
+use std::sync::Arc;
+
+pub use window::{Change, WireWindows};
 
 /// The word of every frame. Payloads travel under other words, all below 2^28.
 const FRAME_WORD: u64 = 0;
@@ -55,10 +62,18 @@ pub trait Wire: Send + Sync {
     fn can_cancel(&self) -> bool;
     /// Tries to withdraw an operation, which then completes through `test`.
     fn cancel(&self, op: OpId) -> Result<()>;
+    /// Whether a thread of the library may call it while the program does something else, whatever that calls.
+    fn may_be_served(&self) -> bool {
+        true
+    }
     /// How the data moves, for people.
     fn describe(&self) -> String;
     /// What it says of the operation that has just failed in this thread.
     fn failure_text(&self) -> Option<String>;
+    /// What it does of one-sided communication; `None`: nothing.
+    fn windows(&self) -> Option<&dyn WireWindows> {
+        None
+    }
     /// Closes it.
     fn close(&self) -> Result<()>;
 }
@@ -66,12 +81,21 @@ pub trait Wire: Send + Sync {
 /// The whole trait over a wire. Closes the wire if that is not possible.
 pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     let (rank, size, description) = (wire.rank(), wire.size(), wire.describe());
+    let may_be_served = wire.may_be_served();
     let mut engine = Engine::new(wire);
     if let Err(error) = engine.post_receives() {
         engine.close()?;
         return Err(error);
     }
-    Ok(Box::new(Endpoint { engine: Mutex::new(Some(engine)), rank, size, description }))
+    let has_windows = engine.wire.windows().is_some();
+    Ok(Box::new(Endpoint {
+        engine: Shared::new(engine),
+        rank,
+        size,
+        may_be_served,
+        description,
+        has_windows,
+    }))
 }
 
 /// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
@@ -81,22 +105,37 @@ pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
 /// Memory for each that was talked to, without what waits.
 pub const PARTNER_BYTES: usize = size_of::<engine::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 
-/// An engine behind one short lock.
+/// An engine behind one short lock; `None` when it is closed.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Option<Engine>>>);
+
+impl Shared {
+    fn new(engine: Engine) -> Shared {
+        Shared(Arc::new(Mutex::new(Some(engine))))
+    }
+
+    #[inline]
+    fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
+        match self.0.lock().as_mut() {
+            Some(engine) => act(engine),
+            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
+        }
+    }
+}
+
 struct Endpoint {
-    /// `None` when it is closed.
-    engine: Mutex<Option<Engine>>,
+    engine: Shared,
     rank: i32,
     size: i32,
+    may_be_served: bool,
     description: String,
+    has_windows: bool,
 }
 
 impl Endpoint {
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
-        match self.engine.lock().as_mut() {
-            Some(engine) => act(engine),
-            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
-        }
+        self.engine.with(act)
     }
 }
 
@@ -107,6 +146,10 @@ impl Transport for Endpoint {
 
     fn size(&self) -> i32 {
         self.size
+    }
+
+    fn may_be_served(&self) -> bool {
+        self.may_be_served
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
@@ -141,7 +184,7 @@ impl Transport for Endpoint {
 
     fn progress(&self) {
         // Who holds the lock makes progress itself; an error is told to who asks after an operation.
-        if let Some(engine) = self.engine.try_lock().as_mut().and_then(|engine| engine.as_mut()) {
+        if let Some(engine) = self.engine.0.try_lock().as_mut().and_then(|engine| engine.as_mut()) {
             drop(engine.progress());
         }
     }
@@ -161,6 +204,14 @@ impl Transport for Endpoint {
         self.with(|engine| Ok(engine.deaths)).unwrap_or(0)
     }
 
+    fn windows(&self) -> Windows {
+        if self.has_windows { Windows::OfGiven } else { Windows::None("") }
+    }
+
+    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
+        face::open(&self.engine, part)
+    }
+
     fn describe(&self) -> String {
         self.description.clone()
     }
@@ -170,7 +221,7 @@ impl Transport for Endpoint {
     }
 
     fn close(&self) -> Result<()> {
-        match self.engine.lock().take() {
+        match self.engine.0.lock().take() {
             Some(engine) => engine.close(),
             None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
         }
@@ -179,7 +230,7 @@ impl Transport for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.get_mut().take() {
+        if let Some(engine) = self.engine.0.lock().take() {
             drop(engine.close());
         }
     }

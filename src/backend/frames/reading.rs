@@ -18,6 +18,9 @@ const PAYLOADS: usize = 64;
 impl Engine {
     /// Moves everything on that can move. An error: the wire could not be asked.
     pub(super) fn progress(&mut self) -> Result<()> {
+        if !self.windows.is_empty() {
+            self.move_windows()?;
+        }
         if self.broken.is_some() {
             return Ok(());
         }

@@ -16,6 +16,8 @@ pub(super) struct Endpoint {
     nodes: Arc<Nodes>,
     rank: i32,
     size: i32,
+    /// Of the transport between the nodes.
+    may_be_served: bool,
     description: String,
     /// Shares, which keep a registered one registered.
     _kinds: [Arc<Backend>; 2],
@@ -29,7 +31,7 @@ impl Endpoint {
         nodes: Nodes,
         kinds: [Arc<Backend>; 2],
     ) -> Self {
-        let (rank, size) = (across.rank(), across.size());
+        let (rank, size, may_be_served) = (across.rank(), across.size(), across.may_be_served());
         // What matters first: a C program gets the beginning.
         let description = format!(
             "{}: {} inside, {} between ({}; {})",
@@ -41,7 +43,7 @@ impl Endpoint {
         );
         let nodes = Arc::new(nodes);
         let router = Mutex::new(Some(Router::new(node, across, Arc::clone(&nodes))));
-        Endpoint { router, nodes, rank, size, description, _kinds: kinds }
+        Endpoint { router, nodes, rank, size, may_be_served, description, _kinds: kinds }
     }
 
     #[inline]
@@ -60,6 +62,10 @@ impl Transport for Endpoint {
 
     fn size(&self) -> i32 {
         self.size
+    }
+
+    fn may_be_served(&self) -> bool {
+        self.may_be_served
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {

@@ -63,6 +63,12 @@ pub struct Constants {
     pub err_proc_failed: c_int,
     /// MPIX_ERR_PROC_FAILED_PENDING; [`abi::ABSENT`] where there is none.
     pub err_proc_failed_pending: c_int,
+    /// MPI_WIN_MODEL, the attribute's key.
+    pub win_model: c_int,
+    /// MPI_WIN_UNIFIED.
+    pub win_unified: c_int,
+    /// MPI_MODE_NOCHECK.
+    pub mode_nocheck: c_int,
     /// Size of a handle in memory.
     pub handle_size: usize,
     datatypes: [Option<Handle>; NUMBERS],
@@ -101,6 +107,9 @@ impl Constants {
             err_no_mem: int(Int::ErrNoMem),
             err_proc_failed: int(Int::ErrProcFailed),
             err_proc_failed_pending: int(Int::ErrProcFailedPending),
+            win_model: int(Int::WinModel),
+            win_unified: int(Int::WinUnified),
+            mode_nocheck: int(Int::ModeNocheck),
             status_source: abi.status_source,
             status_tag: abi.status_tag,
             handle_size: abi.handle_size,

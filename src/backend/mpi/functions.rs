@@ -62,6 +62,8 @@ pub type Int = c_int;
 pub type IntOut = *mut c_int;
 /// `const int *`, an array
 pub type Ints = *const c_int;
+/// `MPI_Aint`
+pub type Aint = isize;
 /// `const MPI_Aint *`, an array
 pub type Aints = *const isize;
 /// `MPI_Count`
@@ -104,6 +106,10 @@ pub type MessageOut = *mut Handle;
 pub type Errhandler = Handle;
 /// `MPI_Info`
 pub type Info = Handle;
+/// `MPI_Win`
+pub type Win = Handle;
+/// `MPI_Win *`
+pub type WinOut = *mut Handle;
 /// `const MPI_Status *`
 pub type StatusIn = *const Status;
 /// `MPI_Status *`
@@ -281,6 +287,27 @@ functions! {
         MPI_Ireduce_scatter(In, Out, Ints, Datatype, Op, Comm, RequestOut) -> Int;
         MPI_Iscan(In, Out, Int, Datatype, Op, Comm, RequestOut) -> Int;
         MPI_Iexscan(In, Out, Int, Datatype, Op, Comm, RequestOut) -> Int;
+
+        // windows
+        MPI_Put(In, Int, Datatype, Int, Aint, Int, Datatype, Win) -> Int;
+        MPI_Get(Out, Int, Datatype, Int, Aint, Int, Datatype, Win) -> Int;
+        MPI_Rput(In, Int, Datatype, Int, Aint, Int, Datatype, Win, RequestOut) -> Int;
+        MPI_Rget(Out, Int, Datatype, Int, Aint, Int, Datatype, Win, RequestOut) -> Int;
+        MPI_Accumulate(In, Int, Datatype, Int, Aint, Int, Datatype, Op, Win) -> Int;
+        MPI_Get_accumulate(In, Int, Datatype, Out, Int, Datatype, Int, Aint, Int, Datatype, Op, Win) -> Int;
+        MPI_Fetch_and_op(In, Out, Datatype, Int, Aint, Op, Win) -> Int;
+        MPI_Compare_and_swap(In, In, Out, Datatype, Int, Aint, Win) -> Int;
+        MPI_Win_flush(Int, Win) -> Int;
+        MPI_Win_flush_all(Win) -> Int;
+        MPI_Win_flush_local(Int, Win) -> Int;
+        MPI_Win_flush_local_all(Win) -> Int;
+        MPI_Win_create(Out, Aint, Int, Info, Comm, WinOut) -> Int;
+        MPI_Win_allocate(Aint, Int, Info, Comm, Out, WinOut) -> Int;
+        MPI_Win_lock_all(Int, Win) -> Int;
+        MPI_Win_unlock_all(Win) -> Int;
+        MPI_Win_get_attr(Win, Int, Out, IntOut) -> Int;
+        MPI_Win_set_errhandler(Win, Errhandler) -> Int;
+        MPI_Win_free(WinOut) -> Int;
     }
     optional {
         // handles of Fortran, which interface, sizes

@@ -1,4 +1,4 @@
-//! Bytes to and from MPI: of any number, where MPI's older calls count in `int`.
+//! Bytes to and from MPI: of any number, where MPI's older calls count in `int`. And up to which tag.
 
 use super::functions::{Count, Handle};
 use super::session::Mpi;
@@ -6,6 +6,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::SendMode;
 use crate::sys::buf::Region;
 use std::ffi::c_int;
+use std::ptr::null_mut;
 
 /// Most bytes that MPI's older calls take.
 pub(super) const LARGE: usize = c_int::MAX as usize;
@@ -168,4 +169,18 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     mpi.check("MPI_Type_create_struct", code)?;
     free(mpi, block)?;
     commit(mpi, whole)
+}
+
+/// MPI_TAG_UB.
+pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
+    let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
+    let at = (&raw mut value).cast();
+    // SAFETY: the attribute's value is written to a writable local.
+    let code = unsafe { (mpi.call.MPI_Comm_get_attr)(mpi.k.comm_world, mpi.k.tag_ub, at, &raw mut is_set) };
+    mpi.check("MPI_Comm_get_attr", code)?;
+    if is_set == 0 || value.is_null() {
+        return fail!(DTL_ERROR_MPI, "MPI does not tell its highest tag (MPI_TAG_UB)");
+    }
+    // SAFETY: the attribute is the address of an int that lives as long as MPI does.
+    Ok(unsafe { value.read() })
 }

@@ -2,7 +2,8 @@
 //!
 //! `find` (which library) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
 //! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `ids`, `odd`, `node` and
-//! `persistent` (MPI's own messages), `collective`, `large` and `op` (its collectives), or `wire` (the library's, for time limits).
+//! `persistent` (MPI's own messages), `collective`, `large` and `op` (its collectives), `window` (its one-sided operations),
+//! or `wire` (the library's, for time limits).
 //! Both start requests in `message` and read them in `status`.
 
 pub mod abi;
@@ -22,6 +23,7 @@ mod persistent;
 pub mod session;
 mod status;
 mod transport;
+mod window;
 mod wire;
 
 pub use adopt::place_of;

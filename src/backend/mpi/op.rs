@@ -49,9 +49,13 @@ fn mpis_pair(mpi: &Mpi, by: &Reduction) -> Option<(Handle, Handle)> {
     Some((mpi.k.datatype(by.dtype)?, mpi.k.op(by.op)?))
 }
 
-/// Whether MPI's operation of the same name gives the same as ours, also for NaN and BOOL.
+/// Whether MPI's operation of the same name gives the same as ours, also for NaN and BOOL. Open MPI 4 and 5 end sums of
+/// small integers at their largest and smallest value (op/avx), MPICH 4.0 takes the highest bit of unsigned ones for a
+/// sign in MIN and MAX.
 fn is_same(by: &Reduction) -> bool {
     match by.dtype {
+        DTL_DTYPE_INT8 | DTL_DTYPE_INT16 | DTL_DTYPE_UINT8 | DTL_DTYPE_UINT16 if by.op == DTL_OP_SUM => false,
+        DTL_DTYPE_UINT8..=DTL_DTYPE_UINT64 if [DTL_OP_MIN, DTL_OP_MAX].contains(&by.op) => false,
         DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 => (DTL_OP_SUM..=DTL_OP_BXOR).contains(&by.op),
         DTL_DTYPE_FLOAT32 | DTL_DTYPE_FLOAT64 => [DTL_OP_SUM, DTL_OP_PROD].contains(&by.op),
         DTL_DTYPE_COMPLEX64 | DTL_DTYPE_COMPLEX128 => by.op == DTL_OP_SUM,

@@ -265,6 +265,13 @@ impl Mpi {
         self.check("MPI_Comm_set_errhandler", code)
     }
 
+    /// The same for a window.
+    pub fn make_window_quiet(&self, win: Handle) -> Result<()> {
+        // SAFETY: a live window and MPI's own error handler.
+        let code = unsafe { (self.call.MPI_Win_set_errhandler)(win, self.quiet.load(Ordering::Acquire)) };
+        self.check("MPI_Win_set_errhandler", code)
+    }
+
     /// A fork has MPI's memory, but neither its connections nor its threads.
     fn check_process(&self) -> Result<()> {
         let process = self.process.load(Ordering::Relaxed);
@@ -482,6 +489,7 @@ unsafe extern "C" fn note_end(_comm: Handle, _key: c_int, value: *mut c_void, _e
     // SAFETY: the value is the `Mpi` that set the attribute; it lives for ever.
     let mpi = unsafe { &*value.cast::<Mpi>().cast_const() };
     super::op::release_all(mpi);
+    super::window::release_all(mpi);
     mpi.state.store(OVER, Ordering::Release);
     0
 }

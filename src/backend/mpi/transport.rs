@@ -11,21 +11,22 @@
 use super::collective;
 use super::functions::{Handle, Status};
 use super::ids::{self, id_of, request_of};
-use super::message::{self, LARGE};
+use super::message::{self, LARGE, tag_limit};
 use super::node::Node;
 use super::odd::{Odd, Oddities};
 use super::persistent;
 use super::session::{Hold, Mpi, OVER_TEXT};
 use super::status::Counter;
+use super::window;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Collective, Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::backend::{Window, WindowPart, Windows};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::Mutex;
 use std::cell::RefCell;
 use std::ffi::c_int;
-use std::ptr::null_mut;
 
 /// The classes of a match word (bits 28 to 31).
 const USER: u64 = 0;
@@ -279,20 +280,6 @@ pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
     mpi.check("MPI_Comm_free", code)
 }
 
-/// MPI_TAG_UB.
-pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
-    let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
-    let at = (&raw mut value).cast();
-    // SAFETY: the attribute's value is written to a writable local.
-    let code = unsafe { (mpi.call.MPI_Comm_get_attr)(mpi.k.comm_world, mpi.k.tag_ub, at, &raw mut is_set) };
-    mpi.check("MPI_Comm_get_attr", code)?;
-    if is_set == 0 || value.is_null() {
-        return fail!(DTL_ERROR_MPI, "MPI does not tell its highest tag (MPI_TAG_UB)");
-    }
-    // SAFETY: the attribute is the address of an int that lives as long as MPI does.
-    Ok(unsafe { value.read() })
-}
-
 impl Transport for Endpoint {
     fn rank(&self) -> i32 {
         self.rank
@@ -463,8 +450,21 @@ impl Transport for Endpoint {
         false
     }
 
+    /// Below that level the program's own calls of MPI would meet the library's.
+    fn may_be_served(&self) -> bool {
+        self.mpi.is_multiple()
+    }
+
     fn subset(&self, ranks: &[i32], number: u32) -> Option<Result<Box<dyn Transport>>> {
         Some(self.of_some(ranks, number).map(|endpoint| Box::new(endpoint) as Box<dyn Transport>))
+    }
+
+    fn windows(&self) -> Windows {
+        window::support(self.mpi)
+    }
+
+    fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
+        Ok(Box::new(window::make(self, part)?))
     }
 
     fn is_one_node(&self) -> bool {

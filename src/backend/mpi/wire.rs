@@ -2,10 +2,10 @@
 //! messages of it that can be withdrawn, whatever MPI can.
 
 use super::functions::{Handle, Status};
-use super::message;
+use super::message::{self, tag_limit};
 use super::session::{Hold, Mpi, OVER_TEXT};
 use super::status::Counter;
-use super::transport::{place_in, tag_limit};
+use super::transport::place_in;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
 use crate::backend::frames::{self, Wire};
@@ -57,6 +57,11 @@ impl Wire for MpiWire {
 
     fn size(&self) -> i32 {
         self.size
+    }
+
+    /// Below that level the program's own calls of MPI would meet the library's.
+    fn may_be_served(&self) -> bool {
+        self.mpi.is_multiple()
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {

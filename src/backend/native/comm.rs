@@ -1,9 +1,10 @@
 //! A C comm table as [`Comm`]: its slots are a [`Wire`], and `frames` makes a transport of that.
 
+use super::window::{self, NativeWindows};
 use super::{Owner, call, required, take_error_text};
 use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
 use crate::abi::vtable::*;
-use crate::backend::frames::{self, Wire};
+use crate::backend::frames::{self, Wire, WireWindows};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Comm, Done, OpId, OpenArgs, Transport};
 use crate::sys::buf::{Addr, Region};
@@ -25,6 +26,7 @@ struct Slots {
     isend: Isend,
     irecv: Irecv,
     test: Test,
+    windows: Option<window::Slots>,
 }
 
 pub(super) struct NativeComm {
@@ -41,13 +43,18 @@ impl NativeComm {
             isend: required!(table, "comm", isend),
             irecv: required!(table, "comm", irecv),
             test: required!(table, "comm", test),
+            windows: window::Slots::of(table)?,
         };
         let bits = table.match_bits;
         if bits != 0 && !(28..=64).contains(&bits) {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "comm.match_bits is {bits}: use 28 to 64, or 0 for 64");
         }
-        if table.flags != 0 {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "comm.flags is {:#x}: it must be 0", table.flags);
+        if table.flags & !DTL_COMM_ONLY_IN_CALLS != 0 {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "comm.flags is {:#x}: use DTL_COMM_ONLY_IN_CALLS or 0",
+                table.flags
+            );
         }
         Ok(NativeComm { owner, slots })
     }
@@ -79,13 +86,10 @@ impl Comm for NativeComm {
             &raw mut rank,
             &raw mut size
         )?;
-        let wire = NativeWire {
-            owner: Arc::clone(&self.owner),
-            slots: self.slots,
-            comm: Addr::new(comm),
-            rank,
-            size,
-        };
+        let (owner, comm) = (Arc::clone(&self.owner), Addr::new(comm));
+        let windows =
+            self.slots.windows.map(|slots| NativeWindows { owner: Arc::clone(&owner), slots, comm });
+        let wire = NativeWire { owner, slots: self.slots, comm, rank, size, windows };
         if !(0..size).contains(&rank) {
             wire.close()?;
             return fail!(
@@ -104,6 +108,7 @@ struct NativeWire {
     comm: Addr,
     rank: i32,
     size: i32,
+    windows: Option<NativeWindows>,
 }
 
 impl Wire for NativeWire {
@@ -113,6 +118,10 @@ impl Wire for NativeWire {
 
     fn size(&self) -> i32 {
         self.size
+    }
+
+    fn may_be_served(&self) -> bool {
+        self.slots.table.flags & DTL_COMM_ONLY_IN_CALLS == 0
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
@@ -193,6 +202,10 @@ impl Wire for NativeWire {
 
     fn failure_text(&self) -> Option<String> {
         Some(take_error_text()).filter(|said| !said.is_empty())
+    }
+
+    fn windows(&self) -> Option<&dyn WireWindows> {
+        self.windows.as_ref().map(|windows| windows as &dyn WireWindows)
     }
 
     fn close(&self) -> Result<()> {

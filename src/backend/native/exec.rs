@@ -1,6 +1,6 @@
 //! A C exec table as [`Exec`].
 
-use super::{Owner, call};
+use super::{Owner, call, whole};
 use crate::abi::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::{DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NATIVE_BACKEND, DTL_ERROR_NOT_SUPPORTED};
@@ -19,6 +19,7 @@ pub(super) struct NativeExec {
 impl NativeExec {
     pub(super) fn new(owner: Arc<Owner>, table: &dtl_exec_vtable_t) -> Result<Self> {
         let streams = whole(
+            "exec",
             "streams",
             &[
                 ("stream_create", table.stream_create.is_some()),
@@ -27,6 +28,7 @@ impl NativeExec {
             ],
         )?;
         let events = whole(
+            "exec",
             "events",
             &[
                 ("event_create", table.event_create.is_some()),
@@ -36,6 +38,7 @@ impl NativeExec {
             ],
         )?;
         let host = whole(
+            "exec",
             "host execution",
             &[
                 ("execute", table.execute.is_some()),
@@ -65,19 +68,6 @@ impl NativeExec {
     #[cold]
     fn absent(&self, slot: &str) -> Error {
         Error::new(DTL_ERROR_NOT_SUPPORTED, format!("backend {} has no exec.{slot}", self.owner.name))
-    }
-}
-
-/// A group is whole or absent; half of one names its first missing slot.
-fn whole(group: &str, slots: &[(&str, bool)]) -> Result<bool> {
-    let missing = slots.iter().find(|(_, present)| !present);
-    match missing {
-        None => Ok(true),
-        Some(_) if slots.iter().all(|(_, present)| !present) => Ok(false),
-        Some((name, _)) => Err(Error::new(
-            DTL_ERROR_INVALID_ARGUMENT,
-            format!("exec.{name} is NULL: the {group} slots come all together or not at all"),
-        )),
     }
 }
 

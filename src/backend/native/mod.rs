@@ -7,6 +7,7 @@ mod comm;
 mod device;
 mod exec;
 mod memory;
+mod window;
 
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;
@@ -139,6 +140,19 @@ macro_rules! required {
     };
 }
 use required;
+
+/// A group is whole or absent; half of one names its first missing slot.
+fn whole(component: &str, group: &str, slots: &[(&str, bool)]) -> Result<bool> {
+    let missing = slots.iter().find(|(_, present)| !present);
+    match missing {
+        None => Ok(true),
+        Some(_) if slots.iter().all(|(_, present)| !present) => Ok(false),
+        Some((name, _)) => Err(Error::new(
+            DTL_ERROR_INVALID_ARGUMENT,
+            format!("{component}.{name} is NULL: the {group} slots come all together or not at all"),
+        )),
+    }
+}
 
 /// Makes a backend of tables. Fails with the first fault; `destroy` is not called then.
 pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<Owner>)> {

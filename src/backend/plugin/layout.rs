@@ -85,7 +85,7 @@ mod tests {
     fn older_and_newer_headers_pass() {
         assert_eq!(text(row("dtl_comm_vtable_t", None, 0, 48)), "");
         assert_eq!(text(row("dtl_comm_vtable_t", None, 0, 500)), "");
-        assert_eq!(text(row("dtl_comm_vtable_t", Some("probe"), 64, 8)), "");
+        assert_eq!(text(row("dtl_comm_vtable_t", Some("probe"), 136, 8)), "");
         assert_eq!(text(row("dtl_future_t", Some("x"), 1, 1)), "");
     }
 

@@ -1,7 +1,8 @@
 //! Boards in a communicator's shared memory. What a board is: `backend::board`. Who waits for a post sleeps by
 //! the clock; nobody wakes processes.
 
-use super::segment::{Segment, State, memory_error};
+use super::segment::{Segment, State};
+use super::shortage::memory_error;
 use crate::backend::board::{Board, Places, ROOM};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{self, Post};

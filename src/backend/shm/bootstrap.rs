@@ -6,13 +6,15 @@
 //! cookie; others are dropped and cost a place in a bounded list. Nothing is left behind: the names
 //! are abstract and the memory has none.
 
-use super::identity::{Identity, holder};
+use super::absence::turn_away;
+use super::identity::{Identity, holder, other_users};
 use super::segment::Segment;
+use super::shortage::os_error;
 use super::wire::{self, Frame, HELLO_BYTES, Hello};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::clock::Deadline;
-use crate::sys::{process, socket};
+use crate::sys::{fd, process, socket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
@@ -35,7 +37,24 @@ pub(super) struct Place<'a> {
 /// How long an answer may take beyond the time limit: rank 0 answers at its own limit.
 const GRACE_NS: u64 = 2_000_000_000;
 /// How long rank 0 waits for the others after a failure, to tell them too.
-const LINGER_NS: u64 = 2_000_000_000;
+pub(super) const LINGER_NS: u64 = 2_000_000_000;
+
+impl Place<'_> {
+    /// What this rank says first.
+    pub(super) fn hello(&self, deadline: Deadline) -> Vec<u8> {
+        Hello {
+            cookie: self.identity.cookie,
+            rank: self.rank as u64,
+            size: self.size as u64,
+            left_ns: deadline.left_ns(),
+            namespace: process::pid_namespace().unwrap_or(UNKNOWN),
+        }
+        .bytes()
+    }
+}
+
+/// Of a process without /proc.
+const UNKNOWN: u64 = 0;
 
 /// Meets the other ranks. `prepare` is each rank's own part, done when the memory is there; its
 /// failure is everybody's.
@@ -49,46 +68,42 @@ fn visit(place: &Place<'_>, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> 
     let stream = find_host(place, deadline)?;
     let late = Deadline::after(deadline.left_ns().saturating_add(GRACE_NS));
     let lost = |error: Error| error.within("waiting for rank 0");
-    let hello = Hello {
-        cookie: place.identity.cookie,
-        rank: place.rank as u64,
-        size: place.size as u64,
-        left_ns: deadline.left_ns(),
-        namespace: process::pid_namespace().unwrap_or(0),
-    };
-    wire::send(&stream, &hello.bytes()).map_err(lost)?;
+    // Rank 0 may have said why it gave up, and gone: that is read, whether or not it heard this.
+    let _ = wire::send(&stream, &place.hello(deadline));
     let pids = wire::read_frame(&stream, late).map_err(lost)?.pids()?;
-    let fd = wire::read_descriptor(&stream, late).map_err(lost)?;
-    let meeting = Segment::attach(fd, place.size).map(|segment| Meeting { segment, pids });
+    let memory = wire::read_descriptor(&stream, late).map_err(lost);
+    let meeting =
+        memory.and_then(|fd| Segment::attach(fd, place.size)).map(|segment| Meeting { segment, pids });
     let prepared = meeting.and_then(|meeting| prepare(&meeting).map(|()| meeting));
     let own = format!("rank {}", place.rank);
-    wire::send(&stream, &Frame::of(prepared.as_ref().err(), Some(&own)).bytes()).map_err(lost)?;
-    wire::read_frame(&stream, late).map_err(lost)?.success()?;
-    prepared
+    let _ = wire::send(&stream, &Frame::of(prepared.as_ref().err(), Some(&own)).bytes());
+    let verdict = wire::read_frame(&stream, late).map_err(lost).and_then(|frame| frame.success());
+    match (prepared, verdict) {
+        // Rank 0 knows better why another one has ended.
+        (Err(own), Err(verdict)) if own.status() == DTL_ERROR_RANK_FAILURE => Err(verdict),
+        (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+        (Ok(meeting), Ok(())) => Ok(meeting),
+    }
 }
 
 /// Connects to rank 0, which may not have started yet.
-fn find_host(place: &Place<'_>, deadline: Deadline) -> Result<UnixStream> {
+pub(super) fn find_host(place: &Place<'_>, deadline: Deadline) -> Result<UnixStream> {
     let mut pause = Duration::from_micros(100);
+    let mut others = Others::of(place);
     loop {
-        if let Ok(stream) = socket::connect(&place.identity.meeting) {
-            let peer = process::peer_of(stream.as_raw_fd()).map_err(wire::failed)?;
-            if peer.uid == process::own_uid() {
-                return Ok(stream);
-            }
-            return fail!(
-                DTL_ERROR_UNAVAILABLE,
-                "process {} of user {} listens under this job's name; choose another job name",
-                peer.pid,
-                peer.uid
-            );
+        others.look();
+        match socket::connect(&place.identity.meeting) {
+            Ok(stream) => return of_this_user(stream),
+            Err(error) if fd::shortage(&error).is_some() => return Err(wire::failed(error)),
+            Err(_) => {}
         }
         if deadline.passed() {
             return fail!(
                 DTL_ERROR_TIMEOUT,
-                "rank 0 is missing after {}: it did not open the communicator on this node; start all {} ranks with \
-                 the same job name, or raise the time limit",
+                "rank 0 is missing after {}: it did not open the communicator on this node{}; start all {} ranks with \
+                 the same job name, see its own output, or raise the time limit",
                 seconds(place.timeout_ns),
+                others.found,
                 place.size
             );
         }
@@ -97,8 +112,55 @@ fn find_host(place: &Place<'_>, deadline: Deadline) -> Result<UnixStream> {
     }
 }
 
+/// Looks for other users under the same job name, once, at half time: then those who wait in vain are all there.
+struct Others<'a> {
+    identity: &'a Identity,
+    at: Deadline,
+    /// In words; empty if there are none.
+    found: String,
+}
+
+impl<'a> Others<'a> {
+    fn of(place: &Place<'a>) -> Self {
+        Others { identity: place.identity, at: Deadline::after(place.timeout_ns / 2), found: String::new() }
+    }
+
+    fn look(&mut self) {
+        if self.at.passed() {
+            self.at = Deadline::NEVER;
+            self.found = other_users(self.identity);
+        }
+    }
+}
+
+fn of_this_user(stream: UnixStream) -> Result<UnixStream> {
+    let peer = process::peer_of(stream.as_raw_fd()).map_err(wire::failed)?;
+    if peer.uid == process::own_uid() {
+        return Ok(stream);
+    }
+    fail!(
+        DTL_ERROR_UNAVAILABLE,
+        "process {} of user {} listens under this job's name; choose another job name",
+        peer.pid,
+        peer.uid
+    )
+}
+
 fn seconds(ns: u64) -> String {
     if ns < 1_000_000_000 { format!("{} ms", ns / 1_000_000) } else { format!("{:.1} s", ns as f64 / 1e9) }
+}
+
+/// Why a rank that knows another PID namespace than rank 0 cannot take part: process ids would mean others.
+fn elsewhere(rank: u64, its: u64, own: u64) -> Error {
+    let unknown = |whose: String| {
+        format!("{whose} cannot tell in which PID namespace it lives: /proc is not mounted there; mount it")
+    };
+    let text = match (own, its) {
+        (UNKNOWN, _) => unknown("rank 0".to_owned()),
+        (_, UNKNOWN) => unknown(format!("rank {rank}")),
+        _ => format!("rank {rank} lives in another PID namespace (container) than rank 0; start them in one"),
+    };
+    Error::new(DTL_ERROR_UNAVAILABLE, text)
 }
 
 /// A connection that has not said who it is.
@@ -119,6 +181,9 @@ struct Host<'a> {
     /// Who cannot be seated but must hear why.
     turned_away: Vec<UnixStream>,
     failure: Option<Error>,
+    /// Nobody else can be let in.
+    is_full: bool,
+    others: Others<'a>,
 }
 
 impl<'a> Host<'a> {
@@ -129,11 +194,8 @@ impl<'a> Host<'a> {
             Err(error) => {
                 let who = holder(name)
                     .map_or(String::new(), |p| format!(", held by process {} of user {}", p.pid, p.uid));
-                let advice = match error.kind() {
-                    std::io::ErrorKind::AddrInUse => "choose another job name",
-                    _ => "raise that limit of this process",
-                };
-                return fail!(DTL_ERROR_UNAVAILABLE, "socket \"@{name}\": {error}{who}; {advice}");
+                let what = format!("socket \"@{name}\"{who} (choose another job name where it is in use)");
+                return Err(os_error(DTL_ERROR_UNAVAILABLE, &what, &error));
             }
         };
         let mut pids = vec![0; place.size];
@@ -149,6 +211,8 @@ impl<'a> Host<'a> {
             pids,
             turned_away: Vec::new(),
             failure: None,
+            is_full: false,
+            others: Others::of(place),
         })
     }
 
@@ -169,21 +233,26 @@ impl<'a> Host<'a> {
     /// Until all ranks have said hello.
     fn gather(&mut self) -> Result<()> {
         while self.missing().next().is_some() && !self.deadline.passed() {
-            self.listen()?;
+            self.others.look();
+            if let Err(error) = self.listen() {
+                self.is_full = true;
+                self.give_up(error.within("rank 0"));
+            }
         }
         let missing: Vec<String> = self.missing().map(|rank| rank.to_string()).collect();
         match self.failure.take() {
-            Some(error) => Err(self.tell(error)),
+            Some(error) => Err(self.tell_all(error)),
             None if missing.is_empty() => Ok(()),
             None => {
                 let error = Error::new(
                     DTL_ERROR_TIMEOUT,
                     format!(
-                        "rank {} of {} missing after {}: not started, started with another job name, or on another \
-                         node; start all ranks, or raise the time limit",
+                        "rank {} of {} missing after {}: not started, started with another job name, on another node, or \
+                         failed (see its own output){}; start all ranks, or raise the time limit",
                         missing.join(", "),
                         self.place.size,
-                        seconds(self.place.timeout_ns)
+                        seconds(self.place.timeout_ns),
+                        self.others.found
                     ),
                 );
                 Err(self.tell(error))
@@ -192,7 +261,8 @@ impl<'a> Host<'a> {
     }
 
     fn missing(&self) -> impl Iterator<Item = usize> + '_ {
-        self.seats.iter().enumerate().skip(1).filter(|(_, seat)| seat.is_none()).map(|(rank, _)| rank)
+        // Who excused itself has a process id, but no seat any more.
+        self.pids.iter().enumerate().skip(1).filter(|(_, pid)| **pid == 0).map(|(rank, _)| rank)
     }
 
     /// Waits for something to happen and handles it.
@@ -202,15 +272,12 @@ impl<'a> Host<'a> {
         let mut fds = vec![self.listener.as_fd()];
         fds.extend(self.guests.iter().map(|guest| guest.stream.as_fd()));
         fds.extend(self.seats.iter().flatten().map(AsFd::as_fd));
-        let ready = socket::wait_readable(&fds, self.deadline.left_ns()).map_err(wire::failed)?;
+        let limit = self.deadline.left_ns().min(self.others.at.left_ns());
+        let ready = socket::wait_readable(&fds, limit).map_err(wire::failed)?;
         let (knock, rest) = ready.split_first().map_or((false, &[][..]), |(first, rest)| (*first, rest));
         let (guests, seats) = rest.split_at(self.guests.len().min(rest.len()));
-        // Who is seated has nothing to say now: it is the end of its connection.
         if let Some((&rank, _)) = seated.iter().zip(seats).find(|(_, ready)| **ready) {
-            self.give_up(Error::new(
-                DTL_ERROR_RANK_FAILURE,
-                format!("rank {rank} ended while the communicator was opened; see its own output"),
-            ));
+            self.lose(rank);
             return Ok(());
         }
         let speaking: Vec<usize> =
@@ -219,15 +286,24 @@ impl<'a> Host<'a> {
             self.hear(index);
         }
         if knock {
-            self.admit();
+            self.admit()?;
         }
         Ok(())
     }
 
-    fn admit(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+    /// Who is seated has nothing to say now but that it cannot go on; else it is the end of its connection.
+    fn lose(&mut self, rank: usize) {
+        let stream = self.seats.get_mut(rank).and_then(Option::take);
+        let said = stream.and_then(|stream| wire::read_frame(&stream, Deadline::after(GRACE_NS)).ok());
+        let excuse = said.and_then(|frame| frame.success().err());
+        let text = format!("rank {rank} ended while the communicator was opened; see its own output");
+        self.give_up(excuse.unwrap_or_else(|| Error::new(DTL_ERROR_RANK_FAILURE, text)));
+    }
+
+    fn admit(&mut self) -> Result<()> {
+        while let Some(stream) = socket::accept(&self.listener).map_err(wire::failed)? {
             let known = process::peer_of(stream.as_raw_fd()).is_ok_and(|peer| peer.uid == process::own_uid());
-            if !known || stream.set_nonblocking(true).is_err() {
+            if !known {
                 continue;
             }
             if self.guests.len() > 4 * self.place.size + 64 {
@@ -235,6 +311,7 @@ impl<'a> Host<'a> {
             }
             self.guests.push(Guest { stream, said: Vec::with_capacity(HELLO_BYTES) });
         }
+        Ok(())
     }
 
     /// Reads on from a guest; seats it or drops it when it has said enough.
@@ -269,23 +346,24 @@ impl<'a> Host<'a> {
             ));
             return;
         }
-        if Some(hello.namespace) != process::pid_namespace().ok() {
+        let own = process::pid_namespace().unwrap_or(UNKNOWN);
+        if hello.namespace != own || own == UNKNOWN {
             self.turned_away.push(stream);
-            self.give_up(Error::new(
-                DTL_ERROR_UNAVAILABLE,
-                format!(
-                    "rank {} lives in another PID namespace (container) than rank 0; start them in one",
-                    hello.rank
-                ),
-            ));
+            self.give_up(elsewhere(hello.rank, hello.namespace, own));
             return;
         }
         let rank = usize::try_from(hello.rank).unwrap_or(0);
         let pid = process::peer_of(stream.as_raw_fd()).map_or(0, |peer| peer.pid);
         match (self.seats.get_mut(rank), self.pids.get_mut(rank)) {
             (Some(seat), Some(known)) if rank > 0 && seat.is_none() => {
+                // An excuse comes with the hello, and must be heard before others notice that its rank has ended.
+                let speaks =
+                    socket::wait_readable(&[stream.as_fd()], 0).is_ok_and(|ready| ready.contains(&true));
                 *seat = Some(stream);
                 *known = pid;
+                if speaks {
+                    self.lose(rank);
+                }
             }
             _ => {
                 let text = format!("process {pid} says it is rank {rank}, but that rank is here already");
@@ -302,11 +380,9 @@ impl<'a> Host<'a> {
         if self.failure.is_none() {
             self.failure = Some(error);
         }
-        let linger = if self.failure.as_ref().is_some_and(|e| e.status() == DTL_ERROR_RANK_FAILURE) {
-            0
-        } else {
-            LINGER_NS
-        };
+        // A death needs no others to come; and whoever cannot let them in tells them one by one.
+        let is_final = |error: &Error| error.status() == DTL_ERROR_RANK_FAILURE || self.is_full;
+        let linger = if self.failure.as_ref().is_some_and(is_final) { 0 } else { LINGER_NS };
         if linger < self.deadline.left_ns() {
             self.deadline = Deadline::after(linger);
         }
@@ -315,15 +391,32 @@ impl<'a> Host<'a> {
     /// Tells everybody who is here why it failed.
     fn tell(&self, error: Error) -> Error {
         let frame = Frame::of(Some(&error), None).bytes();
-        for stream in self.seats.iter().flatten().chain(&self.turned_away) {
+        let guests = self.guests.iter().map(|guest| &guest.stream);
+        for stream in self.seats.iter().flatten().chain(&self.turned_away).chain(guests) {
             let _ = wire::send(stream, &frame);
+        }
+        error
+    }
+
+    /// The same; and if there was no descriptor to let the others in, then one by one now.
+    fn tell_all(&mut self, error: Error) -> Error {
+        let error = self.tell(error);
+        if self.is_full {
+            let told = self.seats.iter().flatten().count() + self.guests.len() + self.turned_away.len();
+            self.seats.clear();
+            self.guests.clear();
+            self.turned_away.clear();
+            let left = (self.place.size - 1).saturating_sub(told);
+            turn_away(&self.listener, left, &Frame::of(Some(&error), None), Deadline::after(LINGER_NS));
         }
         error
     }
 
     /// Makes the memory, hands it out, and hears from each whether it could use it.
     fn share(&self, prepare: &mut dyn FnMut(&Meeting) -> Result<()>) -> Result<Meeting> {
-        let meeting = Meeting { segment: Segment::create(self.place.size)?, pids: self.pids.clone() };
+        let own = |error: Error| error.within("rank 0");
+        let segment = Segment::create(self.place.size).map_err(own)?;
+        let meeting = Meeting { segment, pids: self.pids.clone() };
         let roster = Frame::roster(&self.pids).bytes();
         let died = |rank: usize, error: Error| {
             // A rank that does not answer in time may be stopped; any other failure is its end.
@@ -338,12 +431,17 @@ impl<'a> Host<'a> {
             let sent = meeting.segment.descriptor().map(|memory| socket::send_descriptor(stream, memory));
             sent.unwrap_or(Ok(())).map_err(|e| died(rank, wire::failed(e)))?;
         }
-        prepare(&meeting)?;
+        prepare(&meeting).map_err(own)?;
         let deadline = Deadline::after(self.deadline.left_ns().max(GRACE_NS / 2));
+        let mut failure: Option<Error> = None;
         for (rank, stream) in seated() {
-            let frame = wire::read_frame(stream, deadline).map_err(|error| died(rank, error))?;
-            frame.success()?;
+            let said = wire::read_frame(stream, deadline).map_err(|error| died(rank, error));
+            let Err(error) = said.and_then(|frame| frame.success()) else { continue };
+            // One that could not go on has ended by now: that is what the others say of it.
+            if failure.as_ref().is_none_or(|known| known.status() == DTL_ERROR_RANK_FAILURE) {
+                failure = Some(error);
+            }
         }
-        Ok(meeting)
+        failure.map_or(Ok(meeting), Err)
     }
 }

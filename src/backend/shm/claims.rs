@@ -26,6 +26,9 @@ const PAIR: usize = 16;
 pub(super) const BYTES: usize = PAIR * CLAIMS as usize;
 pub(super) const FIRST_BYTES: usize = PAIR * FIRST_CLAIMS as usize;
 
+/// Time between two tries to get memory for more.
+const ASK_AGAIN_NS: u64 = 10_000_000;
+
 const FREE: u64 = 0;
 const OFFERED: u64 = 1;
 const TAKEN: u64 = 2;
@@ -88,6 +91,8 @@ pub(super) struct Offers {
     is_asked: bool,
     /// All words have memory.
     is_grown: bool,
+    /// When memory for them may be asked for again, after there was none.
+    not_before_ns: u64,
 }
 
 impl Offers {
@@ -98,12 +103,19 @@ impl Offers {
             withdrawn: Vec::with_capacity(FIRST_CLAIMS.into()),
             is_asked: false,
             is_grown: false,
+            not_before_ns: 0,
         }
     }
 
-    /// Whether there would be more claims if all words had memory.
-    pub(super) fn can_grow(&self) -> bool {
-        !self.is_grown && CLAIMS > FIRST_CLAIMS && self.withdrawn.is_empty()
+    /// Whether there would be more claims if all words had memory, and it is time to ask for that.
+    pub(super) fn can_grow(&self, now_ns: u64) -> bool {
+        let is_wanted = !self.is_grown && CLAIMS > FIRST_CLAIMS && self.withdrawn.is_empty();
+        is_wanted && now_ns >= self.not_before_ns
+    }
+
+    /// There is no memory for all words. Sends that wait look often, and the system takes long to say no.
+    pub(super) fn refused(&mut self, now_ns: u64) {
+        self.not_before_ns = now_ns + ASK_AGAIN_NS;
     }
 
     /// All words have memory now.
@@ -237,10 +249,10 @@ mod tests {
         offers.close(claim);
         let all: Vec<_> = std::iter::from_fn(|| offers.open()).collect();
         assert_eq!(all.len(), usize::from(FIRST_CLAIMS));
-        assert!(offers.can_grow() && !offers.should_ask());
+        assert!(offers.can_grow(0) && !offers.should_ask());
         assert!(offers.withdraw(all[0]));
         assert_eq!(offers.open(), None, "the receiver has not seen it");
-        assert!(!offers.can_grow() && offers.should_ask(), "there is something to wait for");
+        assert!(!offers.can_grow(0) && offers.should_ask(), "there is something to wait for");
         offers.asked();
         assert!(!offers.should_ask());
         assert!(!offered.take(all[0]));
@@ -248,6 +260,9 @@ mod tests {
         assert!(offers.withdraw(all[1]) && offers.should_ask());
         assert!(offered.release_withdrawn(all[1]) && !offered.release_withdrawn(all[2]));
         assert_eq!((offers.open(), offers.open()), (Some(all[1]), None));
+        offers.refused(5);
+        assert!(!offers.can_grow(4 + ASK_AGAIN_NS), "there was no memory a moment ago");
+        assert!(offers.can_grow(5 + ASK_AGAIN_NS));
         offers.grow();
         assert_eq!(std::iter::from_fn(|| offers.open()).count(), usize::from(CLAIMS - FIRST_CLAIMS));
     }

@@ -5,6 +5,8 @@
 //! So opens of one job must be in the same order on all ranks, as collective calls are anyway. What is
 //! counted stays as long as the process, so a name that serves one open only is not.
 
+use super::shortage::os_error;
+use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::error::{Result, fail};
 use crate::sys::lock::Mutex;
 use crate::sys::{process, socket};
@@ -20,8 +22,6 @@ pub(super) struct Identity {
     pub(super) meeting: String,
     /// Known to the processes of the job only.
     pub(super) cookie: u64,
-    /// Held as long as the communicator is open.
-    pub(super) claim: Arc<Claim>,
 }
 
 /// "This process is rank r of the job": an abstract name that the kernel gives out once and takes
@@ -39,11 +39,12 @@ struct Membership {
 
 static MEMBERSHIPS: Mutex<BTreeMap<(u64, i32), Membership>> = Mutex::new(BTreeMap::new());
 
-/// Claims the rank and counts the open; `is_only_open`: there is nothing to count, and nothing is remembered.
-pub(super) fn claim(job: &[u8], rank: i32, is_only_open: bool) -> Result<Identity> {
+/// Counts the open and claims the rank; `is_only_open`: there is nothing to count, and nothing is remembered. The claim is
+/// held as long as the communicator is open.
+pub(super) fn take(job: &[u8], rank: i32, is_only_open: bool) -> (Identity, Result<Arc<Claim>>) {
     let key = hash(job, 0);
     if is_only_open {
-        return Ok(identity(job, 1, Arc::new(new_claim(key, rank)?)));
+        return (identity(job, 1), new_claim(key, rank).map(Arc::new));
     }
     let pid = process::own_pid();
     let mut memberships = MEMBERSHIPS.lock();
@@ -52,18 +53,42 @@ pub(super) fn claim(job: &[u8], rank: i32, is_only_open: bool) -> Result<Identit
     if member.pid != pid {
         *member = Membership { opens: 0, claim: Weak::new(), pid };
     }
-    let claim = match member.claim.upgrade() {
-        Some(claim) => claim,
-        None => Arc::new(new_claim(key, rank)?),
-    };
-    member.claim = Arc::downgrade(&claim);
     member.opens += 1;
-    Ok(identity(job, member.opens, claim))
+    let claim = match member.claim.upgrade() {
+        Some(claim) => Ok(claim),
+        None => new_claim(key, rank).map(Arc::new),
+    };
+    if let Ok(claim) = &claim {
+        member.claim = Arc::downgrade(claim);
+    }
+    (identity(job, member.opens), claim)
 }
 
-fn identity(job: &[u8], open: u64, claim: Arc<Claim>) -> Identity {
+fn identity(job: &[u8], open: u64) -> Identity {
     let (uid, key) = (process::own_uid(), hash(job, 0));
-    Identity { meeting: format!("dtl-{uid}-{key:016x}-open{open}"), cookie: hash(job, 1), claim }
+    Identity { meeting: format!("dtl-{uid}-{key:016x}-open{open}"), cookie: hash(job, 1) }
+}
+
+/// Other users with ranks under the same job name, in words; empty if there are none.
+pub(super) fn other_users(identity: &Identity) -> String {
+    let Some((own, rest)) = identity.meeting.strip_prefix("dtl-").and_then(|name| name.split_once('-'))
+    else {
+        return String::new();
+    };
+    let key = rest.split('-').next().unwrap_or_default();
+    let user_of = |name: &String| {
+        let (uid, rest) = name.strip_prefix("dtl-")?.split_once('-')?;
+        (rest.split('-').next() == Some(key) && uid != own).then(|| uid.to_owned())
+    };
+    let mut users: Vec<String> = socket::abstract_names().iter().filter_map(user_of).collect();
+    users.sort();
+    users.dedup();
+    match users.is_empty() {
+        true => String::new(),
+        false => {
+            format!("; user {} has ranks under this job name, but all must be one user's", users.join(", "))
+        }
+    }
 }
 
 fn new_claim(key: u64, rank: i32) -> Result<Claim> {
@@ -86,7 +111,7 @@ fn take_rank(name: &str, rank: i32) -> Result<Option<UnixListener>> {
             ),
             None => fail!(DTL_ERROR_ALREADY_EXISTS, "another process is rank {rank} of this job already"),
         },
-        Err(error) => fail!(DTL_ERROR_BACKEND, "socket \"@{name}\": {error}"),
+        Err(error) => Err(os_error(DTL_ERROR_BACKEND, &format!("socket \"@{name}\""), &error)),
     }
 }
 
@@ -107,29 +132,45 @@ fn hash(bytes: &[u8], seed: u8) -> u64 {
 mod tests {
     use super::*;
 
+    fn claimed(job: &[u8], rank: i32, is_only_open: bool) -> (Identity, Arc<Claim>) {
+        let (identity, claim) = take(job, rank, is_only_open);
+        (identity, claim.expect("claim"))
+    }
+
     #[test]
     fn opens_are_counted_per_rank_and_job() {
         let job = format!("identity-{}", process::own_pid());
-        let first = claim(job.as_bytes(), 0, false).expect("claim");
-        let second = claim(job.as_bytes(), 0, false).expect("claim");
-        let other = claim(job.as_bytes(), 1, false).expect("claim");
-        assert!(Arc::ptr_eq(&first.claim, &second.claim));
+        let (first, one) = claimed(job.as_bytes(), 0, false);
+        let (second, two) = claimed(job.as_bytes(), 0, false);
+        let (other, _claim) = claimed(job.as_bytes(), 1, false);
+        assert!(Arc::ptr_eq(&one, &two));
         assert!(first.meeting.ends_with("-open1") && second.meeting.ends_with("-open2"));
         assert_eq!((&first.meeting, first.cookie), (&other.meeting, other.cookie));
-        assert_ne!(first.cookie, claim(b"other", 0, false).expect("claim").cookie);
+        assert_ne!(first.cookie, claimed(b"other", 0, false).0.cookie);
     }
     #[test]
     fn a_name_for_one_open_is_not_remembered() {
         let job = format!("once-{}", process::own_pid());
         let known = || MEMBERSHIPS.lock().contains_key(&(hash(job.as_bytes(), 0), 3));
-        let only = claim(job.as_bytes(), 3, true).expect("claim");
+        let (only, claim) = claimed(job.as_bytes(), 3, true);
         assert!(only.meeting.ends_with("-open1") && !known());
         // The rank is claimed all the same.
         assert!(
             holder(&format!("dtl-{}-{:016x}-rank3", process::own_uid(), hash(job.as_bytes(), 0))).is_some()
         );
-        drop(only);
-        claim(job.as_bytes(), 3, false).expect("claim");
+        drop(claim);
+        claimed(job.as_bytes(), 3, false);
         assert!(known());
+    }
+
+    #[test]
+    fn ranks_of_another_user_are_seen() {
+        let (own, job) = (process::own_uid(), format!("two-users-{}", process::own_pid()));
+        let identity = identity(job.as_bytes(), 1);
+        assert_eq!(other_users(&identity), "");
+        let _rank = socket::listen(&format!("dtl-{}-{:016x}-rank1", own + 7, hash(job.as_bytes(), 0)))
+            .expect("listen");
+        let text = other_users(&identity);
+        assert!(text.contains(&format!("user {} has ranks", own + 7)), "{text}");
     }
 }

@@ -30,7 +30,7 @@ impl Engine {
         }
     }
 
-    fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         // A rank that closed before it ended has said so: the first word counts.
         self.liveness.watch.look(|rank| self.segment.mark(rank as usize, State::Dead));
         self.settle_changes();

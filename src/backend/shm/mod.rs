@@ -1,11 +1,12 @@
 //! Kind "shm": ranks of one node as processes that share memory. No MPI, no files, no threads.
 //!
-//! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`) -> `segment` (the memory).
+//! Opening: `identity` (names) -> `bootstrap` (ranks meet, over `wire`; `absence`: who cannot) -> `segment` (the memory).
 //! Running: `transport` (what runtime calls) -> `engine` with `reading`, `writing`, `streaming`, `helping` and
 //! `taking` (protocol) -> `ring` (records), `claims` and `cells`, beside them `board` (small collectives) and `part`
 //! (memory of windows), with `peer`
 //! (what is known of each rank) and `liveness` (who is gone).
 
+mod absence;
 mod board;
 mod bootstrap;
 mod cells;
@@ -20,6 +21,7 @@ mod prompt;
 mod reading;
 mod ring;
 mod segment;
+mod shortage;
 mod streaming;
 mod taking;
 mod transport;
@@ -30,10 +32,12 @@ pub use segment::MOST_RANKS;
 
 use super::matching::Matcher;
 use super::sparse::BYTES_PER_RANK;
-use crate::error::{Result, fail};
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Availability, Comm, OpId, OpenArgs, Presence, Transport};
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
+use crate::sys::fd;
 use crate::sys::process::{self, PidFd, Watch};
 use crate::sys::shared::Memory;
 use bootstrap::{Meeting, Place};
@@ -48,6 +52,11 @@ pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
 pub const PARTNER_BYTES: usize = size_of::<peer::Link>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 /// Shared memory of the ring of one direction between two ranks.
 pub const RING_BYTES: usize = ring::STRIDE;
+
+/// The most ranks of a communicator that has a board.
+pub const BOARD_RANKS: usize = super::board::MOST_RANKS;
+/// Room for a rank's data on it.
+pub const BOARD_ROOM: usize = super::board::ROOM;
 
 /// The kind "shm".
 pub struct Shm;
@@ -65,26 +74,51 @@ const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 
 impl Presence for Shm {
     fn available(&self) -> Availability {
-        Memory::create(4096).map_err(|error| format!("no memory to share (memfd_create): {error}"))?;
-        PidFd::open(process::own_pid())
-            .map_err(|error| format!("no process descriptors (pidfd_open, Linux 5.3): {error}"))?;
-        Ok(())
+        match check() {
+            // That this process has no descriptors left says nothing of the system: opening fails by its own status.
+            Err(error) if error.status() != DTL_ERROR_LIMIT => Err(error.text().to_owned()),
+            _ => Ok(()),
+        }
     }
+}
+
+/// Whether the kernel lets processes do what ranks need.
+fn check() -> Result<()> {
+    let missing = |what: &str, error| shortage::os_error(DTL_ERROR_UNAVAILABLE, what, &error);
+    Memory::create(4096).map_err(|error| missing("no memory to share (memfd_create)", error))?;
+    PidFd::open(process::own_pid())
+        .map_err(|error| missing("no process descriptors (pidfd_open, Linux 5.3)", error))?;
+    Ok(())
+}
+
+/// Whether this process can have the descriptors that opening takes: one for each other rank, and for rank 0 two.
+fn check_room(place: &Place<'_>) -> Result<()> {
+    let size = place.size;
+    let count = if place.rank == 0 { 2 * size + 1 } else { size + 2 };
+    let what = format!("{count} more descriptors for a communicator of {size} ranks");
+    fd::room_for(count).map_err(|error| shortage::os_error(DTL_ERROR_UNAVAILABLE, &what, &error))
 }
 
 impl Comm for Shm {
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let job = Job::of(args)?;
         let mode = Mode::parse(std::env::var("DTL_CMA").ok().as_deref())?;
-        if let Err(why) = self.available() {
-            return fail!(DTL_ERROR_UNAVAILABLE, "kind \"shm\": {why}");
-        }
         let opener = transport::enter()?;
-        let identity =
-            identity::claim(&job.name, i32::try_from(job.rank).unwrap_or(i32::MAX), args.is_only_open)?;
+        let number = i32::try_from(job.rank).unwrap_or(i32::MAX);
+        let (identity, claim) = identity::take(&job.name, number, args.is_only_open);
         let unlimited = args.timeout_ns == 0 || args.timeout_ns == u64::MAX;
         let timeout_ns = if unlimited { DEFAULT_TIMEOUT_NS } else { args.timeout_ns };
         let place = Place { identity: &identity, rank: job.rank, size: job.size, timeout_ns };
+        let ready = claim.and_then(|claim| {
+            check().map_err(|error| error.within("kind \"shm\""))?;
+            check_room(&place).map(|()| claim)
+        });
+        // Another process that is this rank does not keep the others waiting.
+        let is_other = |error: &Error| error.status() == DTL_ERROR_ALREADY_EXISTS;
+        let claim = ready.inspect_err(|error| match is_other(error) {
+            true => {}
+            false => absence::excuse(&place, error),
+        })?;
         let mut prepared = None;
         let meeting = bootstrap::meet(&place, &mut |meeting| {
             prepared = Some(prepare(meeting, job.rank, mode)?);
@@ -96,7 +130,7 @@ impl Comm for Shm {
         let how = try_reading(&meeting, job.rank, &mut peers, mode);
         let description = describe(job.size, &how);
         let engine = Engine::new(job.rank, meeting.segment, Peers::new(peers), watch, mode != Mode::Off);
-        Ok(Box::new(transport::Endpoint::new(engine, identity.claim, probe, description, opener)?))
+        Ok(Box::new(transport::Endpoint::new(engine, claim, probe, description, opener)?))
     }
 }
 
@@ -157,15 +191,8 @@ fn prepare(meeting: &Meeting, rank: usize, mode: Mode) -> Result<(Vec<Peer>, Wat
         // Without the Yama module there is nothing to allow, and the call says so.
         let _ = process::allow_readers();
     }
-    let watch = match Watch::new() {
-        Ok(watch) => watch,
-        Err(error) => {
-            return fail!(
-                DTL_ERROR_BACKEND,
-                "watching the ranks (epoll_create): {error}; is the limit of open files (ulimit -n) too low?"
-            );
-        }
-    };
+    let failed = |error| shortage::os_error(DTL_ERROR_BACKEND, "watching the ranks (epoll_create)", &error);
+    let watch = Watch::new().map_err(failed)?;
     let mut peers = Vec::with_capacity(meeting.pids.len());
     for (other, &pid) in meeting.pids.iter().enumerate() {
         let held = if other == rank { None } else { Some(hold(&watch, other, pid)?) };
@@ -188,10 +215,16 @@ fn hold(watch: &Watch, rank: usize, pid: i32) -> Result<PidFd> {
                 "rank {rank} (process {pid}) ended while the communicator was opened"
             )
         }
-        Err(error) => fail!(
-            DTL_ERROR_BACKEND,
-            "watching rank {rank} (process {pid}): {error}; a descriptor per rank is needed (ulimit -n)"
-        ),
+        Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
+            fail!(
+                DTL_ERROR_LIMIT,
+                "watching rank {rank} (process {pid}): this user watches as much as it may; raise fs.epoll.max_user_watches"
+            )
+        }
+        Err(error) => {
+            let what = format!("watching rank {rank} (process {pid})");
+            Err(shortage::os_error(DTL_ERROR_BACKEND, &what, &error))
+        }
     }
 }
 

@@ -7,7 +7,8 @@
 //! little: when only dead ranks are left. Each bit is cleared before the count goes down, and whoever takes it down to the dead
 //! alone is the last: nobody looks at the header afterwards.
 
-use super::segment::{MOST_RANKS, Segment, State, memory_error};
+use super::segment::{MOST_RANKS, Segment, State};
+use super::shortage::memory_error;
 use super::transport;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{self, PART_WORDS, PartKey};
@@ -61,6 +62,11 @@ fn room(bytes: usize) -> Option<usize> {
 impl Parts {
     pub(super) fn new(segment: Segment, rank: usize, opener: u32) -> Self {
         Parts { segment: Arc::new(segment), rank, opener }
+    }
+
+    /// The memory, for who does not want to wait for the engine's lock.
+    pub(super) fn segment(&self) -> &Segment {
+        &self.segment
     }
 
     /// Whether no rank has left or died so far, as far as anybody has noticed.

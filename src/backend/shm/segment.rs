@@ -10,8 +10,9 @@
 
 use super::cells::{self, Cells, Pool};
 use super::ring::{self, Consumer, Producer, STRIDE};
+use super::shortage::memory_error;
 use crate::backend::board;
-use crate::error::{Error, Result, fail};
+use crate::error::{Result, fail};
 use crate::sys::machine;
 use crate::sys::shared::{Memory, Span, page_size};
 use std::io;
@@ -82,14 +83,6 @@ fn has_boards(size: usize) -> bool {
 fn total(size: usize) -> usize {
     let places = if has_boards(size) { board::PLACES } else { 0 };
     boards_at(size) + places * board::place_bytes(size)
-}
-
-pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
-    use crate::abi::status::{DTL_ERROR_BACKEND, DTL_ERROR_OUT_OF_MEMORY};
-    let short = [libc::ENOMEM, libc::ENOSPC, libc::EFBIG, libc::EMFILE, libc::ENFILE];
-    let is_short = error.raw_os_error().is_some_and(|code| short.contains(&code));
-    let status = if is_short { DTL_ERROR_OUT_OF_MEMORY } else { DTL_ERROR_BACKEND };
-    Error::new(status, format!("{what}: {error}; free memory or raise the limit (ulimit, cgroup)"))
 }
 
 impl Segment {

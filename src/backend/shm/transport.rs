@@ -185,6 +185,13 @@ impl Transport for Endpoint {
         }
     }
 
+    fn look_around(&self) {
+        self.progress();
+        if let Some(mut open) = self.engine.try_lock().filter(|open| open.claim.is_some()) {
+            open.engine.look();
+        }
+    }
+
     fn cancel(&self, op: OpId) -> Result<()> {
         self.with(|engine| {
             engine.cancel(op);
@@ -197,16 +204,16 @@ impl Transport for Endpoint {
     }
 
     fn free_boards(&self) -> u64 {
-        self.with(|engine| Ok(board::free(&engine.segment, &self.boards.lock()))).unwrap_or(0)
+        let free = || board::free(self.parts.segment(), &self.boards.lock());
+        self.with(|_| Ok(())).map_or(0, |()| free())
     }
 
     fn board(&self, place: u32, context: u32, ranks: &[i32]) -> Option<Result<Box<dyn Board>>> {
         let at = (place as usize, context);
-        let open = |engine: &mut Engine| match engine.segment.has_boards() {
-            true => board::open(&engine.segment, &mut self.boards.lock(), engine.rank, at, ranks).map(Some),
-            false => Ok(None),
-        };
-        self.with(open).transpose()
+        let (segment, own) = (self.parts.segment(), usize::try_from(self.rank).unwrap_or(0));
+        // As of a part: pages may be long in coming, and other threads' messages do not wait for them.
+        let open = || board::open(segment, &mut self.boards.lock(), own, at, ranks);
+        segment.has_boards().then(|| self.with(|_| Ok(())).and_then(|()| open()))
     }
 
     /// Memory that the program has already is not the segment's. The engine's lock is not held while pages come.
@@ -224,6 +231,9 @@ impl Transport for Endpoint {
     }
 
     fn has_left(&self, rank: i32) -> bool {
+        if self.parts.is_quiet() {
+            return false;
+        }
         let is_gone = |engine: &mut Engine| {
             let rank = engine.rank_of(rank)?;
             Ok(engine.peers.get(rank).is_some_and(|peer| peer.state != State::Present))

@@ -3,7 +3,7 @@
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, is_status};
 use crate::sys::clock::Deadline;
-use crate::sys::socket;
+use crate::sys::{fd, socket};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -96,7 +96,10 @@ impl Frame {
 
 /// An operating system's error as ours.
 pub(super) fn failed(error: io::Error) -> Error {
-    Error::new(DTL_ERROR_COMMUNICATION, format!("{error}; see the other ranks' output"))
+    match fd::shortage(&error) {
+        Some(text) => Error::new(DTL_ERROR_LIMIT, text),
+        None => Error::new(DTL_ERROR_COMMUNICATION, format!("{error}; see the other ranks' output")),
+    }
 }
 
 pub(super) fn send(stream: &UnixStream, bytes: &[u8]) -> Result<()> {

@@ -7,6 +7,7 @@ use super::streaming::LONG;
 use crate::abi::status::DTL_SUCCESS;
 use crate::runtime::backend::{OpId, SendMode};
 use crate::sys::buf::Region;
+use crate::sys::clock::now_ns;
 
 impl Engine {
     pub(super) fn write_on(&mut self) -> bool {
@@ -125,9 +126,9 @@ impl Engine {
     /// if it is asked; without any there are more.
     #[cold]
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
-        let own = self.rank;
+        let (own, now) = (self.rank, now_ns());
         let offers = &self.peers.link_mut(dest)?.producer.as_mut()?.offers;
-        let (should_ask, can_grow) = (offers.should_ask(), offers.can_grow());
+        let (should_ask, can_grow) = (offers.should_ask(), offers.can_grow(now));
         if should_ask && !self.push(dest, Kind::Sweep, 0, 0, Payload::Words([0; 4])) {
             return None;
         }
@@ -138,6 +139,8 @@ impl Engine {
         }
         if is_grown {
             offers.grow();
+        } else if can_grow {
+            offers.refused(now);
         }
         offers.open()
     }

@@ -7,6 +7,7 @@ use crate::stats::{Regime, Samples, Summary};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::io::IsTerminal;
+use std::time::Duration;
 
 /// How nanoseconds per operation are shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -166,7 +167,18 @@ impl Progress {
         Progress(Some(bar))
     }
 
-    /// The next step begins. Drawn by this call only: nothing runs besides what is measured.
+    /// Shows while a step takes long that it goes on; for where nothing is measured.
+    pub(crate) fn ticking(self) -> Progress {
+        if let Some(bar) = &self.0 {
+            if let Ok(style) = ProgressStyle::with_template("{elapsed}, row {pos} of {len}: {msg}") {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(500));
+        }
+        self
+    }
+
+    /// The next step begins. Drawn by this call only, if it does not tick: nothing runs besides what is measured.
     pub(crate) fn next(&mut self, what: &str) {
         if let Some(bar) = &self.0 {
             bar.set_message(what.to_owned());

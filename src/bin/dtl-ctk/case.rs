@@ -2,6 +2,7 @@
 //! it means for one rank, `shrink` makes it smaller. Written as a line of numbers for the MPI oracle.
 
 use crate::data::{self, Type};
+use crate::window::Story;
 use dtl::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use std::fmt::Write;
 
@@ -30,10 +31,13 @@ pub(crate) enum Op {
     Replace,
     Ssend,
     Probe,
+    Window,
+    WindowMixed,
+    WindowMisuse,
 }
 
 /// Every operation: its name (also for --only) and what is checked.
-pub(crate) const OPS: [(Op, &str, &str); 22] = [
+pub(crate) const OPS: [(Op, &str, &str); 25] = [
     (Op::Barrier, "barrier", "dtl_comm_barrier, _ibarrier"),
     (Op::Bcast, "bcast", "dtl_comm_bcast, _ibcast: every root, 0 elements too"),
     (Op::Reduce, "reduce", "dtl_comm_reduce, _ireduce: every operation and dtype, in place or not"),
@@ -56,6 +60,21 @@ pub(crate) const OPS: [(Op, &str, &str); 22] = [
     (Op::Replace, "sendrecv_replace", "dtl_comm_sendrecv_replace, likewise"),
     (Op::Ssend, "ssend", "p2p with dtl_comm_ssend and _issend"),
     (Op::Probe, "probe", "p2p with dtl_comm_probe, _iprobe, _mprobe, _improbe, _mrecv, _imrecv"),
+    (
+        Op::Window,
+        "window",
+        "one-sided: every dtype and operation, fences, locks of one, several or all targets",
+    ),
+    (
+        Op::WindowMixed,
+        "window_mixed",
+        "fetch_op and compare_and_swap on one element at once: wider than MPI's rule",
+    ),
+    (
+        Op::WindowMisuse,
+        "window_misuse",
+        "what one-sided calls refuse, in the middle of others that are right",
+    ),
 ];
 
 impl Op {
@@ -76,6 +95,11 @@ impl Op {
     /// A batch of messages.
     pub(crate) fn is_batch(self) -> bool {
         matches!(self, Op::P2p | Op::Ssend | Op::Probe)
+    }
+
+    /// A window, which is made, used and destroyed.
+    pub(crate) fn is_window(self) -> bool {
+        matches!(self, Op::Window | Op::WindowMixed | Op::WindowMisuse)
     }
 
     /// Messages of the user's, not a collective.
@@ -168,6 +192,7 @@ pub(crate) struct Step {
     /// One count, one for each rank, or one for each pair (row: from; -1: no edge).
     pub(crate) counts: Vec<i64>,
     pub(crate) messages: Vec<Message>,
+    pub(crate) window: Story,
 }
 
 impl Step {
@@ -299,11 +324,16 @@ impl Step {
             put(line, &[m.source as i64, m.dest as i64, i64::from(m.tag), m.count as i64, m.room as i64]);
             put(line, &[i64::from(m.any_tag), i64::from(m.any_source), m.order as i64]);
         }
+        self.window.put(line);
     }
 
     /// In words.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!("{}{}", if self.nonblocking { "i" } else { "" }, self.op.name());
+        if self.op.is_window() {
+            text.push_str(&self.window.describe());
+            return text;
+        }
         if self.op != Op::Barrier {
             let _ = write!(text, " {}", self.ty.name);
         }

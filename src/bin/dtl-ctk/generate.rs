@@ -3,6 +3,7 @@
 
 use crate::case::*;
 use crate::data::{self, Class, Random, Type};
+use crate::window::{Story, story};
 
 /// What cases may have in them.
 #[derive(Clone, Debug)]
@@ -26,12 +27,16 @@ pub(crate) fn case(space: &Space, number: u64) -> Case {
     let count = if random.chance(50) { 1 } else { 2 + random.below(3) };
     let mut steps: Vec<Step> = Vec::new();
     for _ in 0..count {
-        let op = random.pick(&space.ops);
+        let mut op = random.pick(&space.ops);
+        // They take longer than most others together.
+        if op.is_window() && !space.ops.iter().all(|op| op.is_window()) && random.chance(70) {
+            op = random.pick(&space.ops);
+        }
         // Messages of two batches could meet.
         if op.is_p2p() && steps.iter().any(|step| step.op.is_p2p()) {
             continue;
         }
-        let nonblocking = !op.is_p2p() && random.chance(if count > 1 { 70 } else { 40 });
+        let nonblocking = !op.is_p2p() && !op.is_window() && random.chance(if count > 1 { 70 } else { 40 });
         steps.push(step(&mut random, space, op, nonblocking));
     }
     Case { number, ranks: space.ranks, group, finish: random.below(6), steps }
@@ -50,6 +55,7 @@ fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
         order: Vec::new(),
         counts: Vec::new(),
         messages: Vec::new(),
+        window: Story::default(),
     };
     let ranks = space.ranks;
     let elements = random.spread(space.max_bytes) / ty.size as u64;
@@ -67,6 +73,7 @@ fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
             step.counts = (0..ranks * ranks).map(|_| block(random, elements / ranks)).collect();
         }
         P2p | Ssend | Probe => step.messages = messages(random, op, ranks, elements),
+        Window | WindowMixed | WindowMisuse => step.window = story(random, op, ranks, space.max_bytes),
     }
     if matches!(op, Gatherv | Scatterv | Allgatherv | Alltoallv | Neighbor) && random.chance(60) {
         step.order = random.permutation(ranks);
@@ -80,7 +87,7 @@ fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
             }
         }
         Sendrecv | Replace => step.gap = random.below(1 << 28),
-        Barrier | Bcast | P2p | Ssend | Probe => step.in_place = false,
+        Barrier | Bcast | P2p | Ssend | Probe | Window | WindowMixed | WindowMisuse => step.in_place = false,
         _ => {}
     }
     step

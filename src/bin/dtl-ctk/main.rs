@@ -24,6 +24,7 @@ mod shrink;
 mod stop;
 mod tests;
 mod user;
+mod window;
 mod worker;
 
 use clap::Parser;

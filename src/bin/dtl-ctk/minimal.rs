@@ -5,7 +5,8 @@
 //! fast. docs/how-to/register-a-backend.md is about real ones.
 
 use crate::api::{Failure, check};
-use crate::sample::fault;
+use crate::sample::window::Waiting;
+use crate::sample::{fault, window_work};
 use dtl::abi::comm::DTL_ANY_SOURCE;
 use dtl::abi::handle::dtl_backend_t;
 use dtl::abi::runtime::DTL_ABI_VERSION;
@@ -25,6 +26,8 @@ const FAULTY_BYTES: u64 = 1000;
 /// What is registered.
 pub(crate) struct Job {
     queues: Vec<Mutex<VecDeque<Message>>>,
+    /// By rank: held while an element of its windows is changed.
+    locks: Vec<Mutex<()>>,
     is_faulty: bool,
 }
 
@@ -89,19 +92,24 @@ struct Posted {
     ignore: u64,
 }
 
-/// What one rank knows; only its own thread uses it.
-struct Rank {
-    rank: i32,
+/// What one rank knows; one thread at a time uses it.
+pub(crate) struct Rank {
+    pub(crate) rank: i32,
     job: &'static Job,
     arrived: VecDeque<Message>,
     posted: VecDeque<Posted>,
     done: HashMap<u64, dtl_comm_done_t>,
     last_op: u64,
+    /// One-sided operations, of the backend "sample" only.
+    pub(crate) waiting: VecDeque<Waiting>,
+    /// Calls of `test`.
+    pub(crate) turns: u64,
 }
 
 impl Job {
     pub(crate) fn new(ranks: u64, is_faulty: bool) -> Job {
-        Job { queues: (0..ranks).map(|_| Mutex::default()).collect(), is_faulty }
+        let locks = (0..ranks).map(|_| Mutex::default()).collect();
+        Job { queues: (0..ranks).map(|_| Mutex::default()).collect(), locks, is_faulty }
     }
 }
 
@@ -117,6 +125,15 @@ pub(crate) fn table() -> dtl_comm_vtable_t {
         irecv: Some(irecv),
         test: Some(test),
         cancel: None,
+        win_create: None,
+        win_attach: None,
+        win_destroy: None,
+        win_put: None,
+        win_get: None,
+        win_flush: None,
+        win_atomics: None,
+        win_accumulate: None,
+        win_compare_and_swap: None,
     }
 }
 
@@ -167,8 +184,8 @@ unsafe extern "C" fn open(
     if rank < 0 || rank as usize >= job.queues.len() {
         return DTL_ERROR_INVALID_ARGUMENT;
     }
-    let (arrived, posted, done) = Default::default();
-    let opened = Box::new(Rank { rank, job, arrived, posted, done, last_op: 0 });
+    let (arrived, posted, done, waiting) = Default::default();
+    let opened = Box::new(Rank { rank, job, arrived, posted, done, last_op: 0, waiting, turns: 0 });
     // SAFETY: the library's own place for it.
     unsafe { *out_comm = Box::into_raw(opened).cast() };
     // SAFETY: as above.
@@ -186,7 +203,7 @@ unsafe extern "C" fn close(_: *mut c_void, comm: *mut c_void) -> dtl_status_t {
 
 /// # Safety
 /// `comm` is what `open` gave, and the library calls one function at a time on it.
-unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
+pub(crate) unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { &mut *comm.cast::<Rank>() }
 }
@@ -269,6 +286,7 @@ unsafe extern "C" fn test(
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
     rank.take_in();
+    window_work::go_on(rank);
     if fault::is("comm.test.done_early") {
         if let Some(at) = rank.posted.iter().position(|posted| posted.op == op && posted.room > 10_000) {
             let posted = rank.posted.remove(at);
@@ -298,7 +316,19 @@ impl Posted {
 }
 
 impl Rank {
-    fn next_op(&mut self) -> u64 {
+    pub(crate) fn ranks(&self) -> usize {
+        self.job.queues.len()
+    }
+
+    pub(crate) fn lock_of(&self, rank: i32) -> Option<&'static Mutex<()>> {
+        self.job.locks.get(usize::try_from(rank).ok()?)
+    }
+
+    pub(crate) fn last_op(&self) -> u64 {
+        self.last_op
+    }
+
+    pub(crate) fn next_op(&mut self) -> u64 {
         self.last_op += 1;
         self.last_op
     }
@@ -332,7 +362,12 @@ impl Rank {
         self.finish(posted.op, (source, message.word, size as u64), status);
     }
 
-    fn finish(&mut self, op: u64, (source, match_word, size_bytes): (i32, u64, u64), status: dtl_status_t) {
+    pub(crate) fn finish(
+        &mut self,
+        op: u64,
+        (source, match_word, size_bytes): (i32, u64, u64),
+        status: dtl_status_t,
+    ) {
         self.done.insert(op, dtl_comm_done_t { source, status, match_word, size_bytes });
     }
 }

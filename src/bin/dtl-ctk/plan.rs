@@ -125,7 +125,7 @@ impl View<'_> {
         use Op::*;
         let mut plan = Plan { count: self.step.count(), root: self.root() as i32, ..Plan::default() };
         match self.step.op {
-            Barrier | P2p | Ssend | Probe => {}
+            Barrier | P2p | Ssend | Probe | Window | WindowMixed | WindowMisuse => {}
             Bcast => {
                 plan.recv = self.filler(plan.count);
                 if self.is_root() {

@@ -11,6 +11,7 @@ use crate::options::Run;
 use crate::plan::{GUARD, Plan, View};
 use crate::reference;
 use crate::shrink;
+use crate::window;
 use dtl::abi::handle::dtl_request_t;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -158,6 +159,12 @@ impl Rank<'_> {
                 let batch = Batch::new(comm, *view, self.run.timeout_ns());
                 // After a wrong outcome the other steps go on: the other ranks are in them.
                 match batch.run(0) {
+                    Err(failure) if failure.out_of_step => return Err(within(failure)),
+                    Err(failure) => wrong = Some(within(failure)),
+                    Ok(hash) => messages[index] = Some(hash),
+                }
+            } else if step.op.is_window() {
+                match window::run::run(comm, *view, finish, self.run.timeout_ns()) {
                     Err(failure) if failure.out_of_step => return Err(within(failure)),
                     Err(failure) => wrong = Some(within(failure)),
                     Ok(hash) => messages[index] = Some(hash),

@@ -25,7 +25,7 @@ pub(crate) fn expected(view: &View, plan: &Plan) -> Expected {
     let mut digested = recv.len();
     let mut compared = recv.len();
     match view.step.op {
-        Barrier | P2p | Ssend | Probe => {}
+        Barrier | P2p | Ssend | Probe | Window | WindowMixed | WindowMisuse => {}
         Bcast => view.put_input(view.part(&mut recv, 0, plan.count), view.root(), 0),
         Reduce | Allreduce if recv.is_empty() => {}
         Reduce | Allreduce => put_fold(view, &mut recv, 0, plan.count, view.place.size),
@@ -97,7 +97,8 @@ fn put_fold(view: &View, recv: &mut [u8], first: u64, count: u64, ranks: u64) {
     recv[..bytes].copy_from_slice(&result[from..]);
 }
 
-fn fold(op: dtl_reduce_op_t, class: Class, left: i64, right: i64) -> i64 {
+/// What an operation makes of two values.
+pub(crate) fn fold(op: dtl_reduce_op_t, class: Class, left: i64, right: i64) -> i64 {
     let ((a, b), (c, d)) = (data::parts(left), data::parts(right));
     match (class, op) {
         (_, DTL_OP_REPLACE) => return right,

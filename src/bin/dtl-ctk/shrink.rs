@@ -1,8 +1,9 @@
 //! Makes a case smaller while it still fails: a list of small changes, applied in order. The list is
 //! what --shrink takes, so the smallest case can be repeated.
 
-use crate::case::{Case, Group, Op};
+use crate::case::{Case, Group, Step};
 use crate::data::{self, TYPES};
+use crate::window::Story;
 use dtl::abi::word::DTL_OP_SUM;
 use std::fmt;
 use std::str::FromStr;
@@ -30,11 +31,20 @@ pub(crate) enum Change {
     Simple,
     /// o: root 0.
     Root,
+    /// e0, e1 …: without this epoch of a window.
+    Epoch(usize),
+    /// a0, a1 …: without this act on a window.
+    Act(usize),
+    /// k: each act on a window once.
+    Once,
+    /// x: without the misuse of windows.
+    Proper,
 }
 
 /// What --shrink says of itself.
 pub(crate) const HELP: &str = "d0 d1 … drops a step, m0 m1 … a message; r1 r2 … keeps the first ranks; h halves counts; \
-w world; b blocking; i not in place; p packed blocks; t int32 and sum; o root 0";
+w world; b blocking; i not in place; p packed blocks; t int32 and sum; o root 0; \
+e0 e1 … drops an epoch of a window, a0 a1 … an act; k does acts once; x without misuse";
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -42,6 +52,10 @@ impl fmt::Display for Change {
             Change::Drop(step) => write!(f, "d{step}"),
             Change::Ranks(ranks) => write!(f, "r{ranks}"),
             Change::Message(message) => write!(f, "m{message}"),
+            Change::Epoch(epoch) => write!(f, "e{epoch}"),
+            Change::Act(act) => write!(f, "a{act}"),
+            Change::Once => f.write_str("k"),
+            Change::Proper => f.write_str("x"),
             Change::World => f.write_str("w"),
             Change::Halve => f.write_str("h"),
             Change::Blocking => f.write_str("b"),
@@ -63,6 +77,10 @@ impl FromStr for Change {
             (Some('d'), rest) => number(rest).map(Change::Drop),
             (Some('m'), rest) => number(rest).map(Change::Message),
             (Some('r'), rest) => number(rest).map(|ranks| Change::Ranks(ranks as u64)),
+            (Some('e'), rest) => number(rest).map(Change::Epoch),
+            (Some('a'), rest) => number(rest).map(Change::Act),
+            (Some('k'), "") => Ok(Change::Once),
+            (Some('x'), "") => Ok(Change::Proper),
             (Some('w'), "") => Ok(Change::World),
             (Some('h'), "") => Ok(Change::Halve),
             (Some('b'), "") => Ok(Change::Blocking),
@@ -101,12 +119,18 @@ fn apply_one(case: &mut Case, change: Change) {
         _ => case.steps.iter_mut().for_each(|step| match change {
             Change::Blocking => step.nonblocking = false,
             Change::OutOfPlace if !step.op.is_p2p() => step.in_place = false,
-            Change::Packed if !step.op.is_p2p() => {
+            Change::Packed if !step.op.is_p2p() && !step.op.is_window() => {
                 step.order.clear();
                 step.gap = 0;
             }
+            Change::Packed => step.window.pack(),
             Change::Root => step.root = 0,
+            Change::Epoch(epoch) => step.window.drop_phase(epoch),
+            Change::Act(act) => step.window.drop_act(act),
+            Change::Once => step.window.each_act(|act| act.repeats = 1),
+            Change::Proper => step.window.phases.iter_mut().for_each(|phase| phase.misuse.clear()),
             Change::Simple => {
+                step.window.simplify();
                 step.ty = TYPES[2];
                 step.reduction = DTL_OP_SUM;
             }
@@ -119,6 +143,7 @@ fn halve(case: &mut Case) {
     for step in &mut case.steps {
         // -1 means that there is no edge.
         step.counts.iter_mut().filter(|count| **count > 0).for_each(|count| *count /= 2);
+        step.window.each_act(|act| act.count /= 2);
         for message in &mut step.messages {
             let cut = message.room < message.count;
             message.count /= 2;
@@ -152,19 +177,32 @@ pub(crate) fn candidates(case: &Case) -> Vec<Change> {
     if messages > 1 {
         list.extend((0..messages).map(Change::Message));
     }
+    let windows = || steps.iter().map(|step| &step.window);
+    let epochs = windows().map(|window| window.phases.len()).max().unwrap_or(0);
+    let acts = windows().map(|window| window.acts().count()).max().unwrap_or(0);
+    if epochs > 1 {
+        list.extend((0..epochs).map(Change::Epoch));
+    }
+    if acts > 1 {
+        list.extend((0..acts).map(Change::Act));
+    }
     let has_counts = steps.iter().any(|step| {
-        step.counts.iter().any(|&count| count > 0) || step.messages.iter().any(|message| message.count > 0)
+        step.counts.iter().any(|&count| count > 0)
+            || step.messages.iter().any(|message| message.count > 0)
+            || step.window.acts().any(|act| act.count > 0)
     });
-    let simple = |op: Op, reduction| !op.reduces() || reduction == DTL_OP_SUM;
+    let is_simple = |step: &Step| {
+        let folds_simply = !step.op.reduces() || step.reduction == DTL_OP_SUM;
+        step.ty == data::TYPES[2] && folds_simply && step.window.is_simple()
+    };
     let more = [
+        (Change::Proper, windows().any(Story::has_misuse)),
         (Change::Halve, has_counts),
+        (Change::Once, windows().flat_map(Story::acts).any(|act| act.repeats > 1)),
         (Change::Blocking, steps.iter().any(|step| step.nonblocking)),
         (Change::OutOfPlace, steps.iter().any(|step| step.in_place && !step.op.is_p2p())),
-        (Change::Packed, steps.iter().any(|step| !step.order.is_empty())),
-        (
-            Change::Simple,
-            steps.iter().any(|step| step.ty != data::TYPES[2] || !simple(step.op, step.reduction)),
-        ),
+        (Change::Packed, steps.iter().any(|step| !step.order.is_empty() || !step.window.is_packed())),
+        (Change::Simple, !steps.iter().all(is_simple)),
         (Change::Root, steps.iter().any(|step| step.op.is_rooted() && step.root != 0)),
     ];
     list.extend(more.into_iter().filter(|(_, useful)| *useful).map(|(change, _)| change));
@@ -179,10 +217,10 @@ mod tests {
 
     #[test]
     fn changes_are_read_as_they_are_written() {
-        for text in ["d0", "r3", "m12", "w", "h", "b", "i", "p", "t", "o"] {
+        for text in ["d0", "r3", "m12", "e1", "a7", "k", "x", "w", "h", "b", "i", "p", "t", "o"] {
             assert_eq!(text.parse::<Change>().unwrap().to_string(), text);
         }
-        for bad in ["", "x", "d", "dx", "hh"] {
+        for bad in ["", "y", "d", "dx", "hh"] {
             assert!(bad.parse::<Change>().is_err(), "{bad}");
         }
     }

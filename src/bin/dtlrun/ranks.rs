@@ -6,6 +6,7 @@ use crate::output;
 use dtl::sys::child::{self, Setup};
 use dtl::sys::process;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::ErrorKind;
 use std::process::{Child, Command, Stdio};
 
@@ -35,9 +36,10 @@ pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
         command.stdin(if number == 0 { Stdio::inherit() } else { Stdio::null() });
         if options.prefix {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        } else if output::was_closed() {
+            command.stdout(no_output()?);
         }
-        let no_output = !options.prefix && output::was_closed();
-        let setup = Setup { cpu: cpus.get(number as usize).copied(), no_output, ..Setup::default() };
+        let setup = Setup { cpu: cpus.get(number as usize).copied(), ..Setup::default() };
         child::prepare(&mut command, setup);
         match command.spawn() {
             Ok(child) => ranks.push(Rank { number, child, runs: true }),
@@ -48,6 +50,12 @@ pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
         }
     }
     Ok(ranks)
+}
+
+/// For ranks whose standard output is closed: writing to it fails, as it would, but what a rank opens next does not
+/// come in its place. (The other two are /dev/null by now: Rust's own start has seen to that.)
+fn no_output() -> Result<Stdio, Failure> {
+    File::open("/dev/null").map(Stdio::from).map_err(|error| Failure::own("/dev/null", &error))
 }
 
 /// Ends ranks that have been started in vain.

@@ -163,9 +163,9 @@ fn finish(comm: &Comm, started: Started, deadline: Deadline) -> Result<bool> {
         }
         if backoff.is_long() && deadline.passed() {
             comm.take_back(started)?;
-            report::gather(comm);
+            report::gather(comm, None);
             let error = Error::new(DTL_ERROR_TIMEOUT, "not every survivor called dtl_comm_shrink in time");
-            return Err(report::attach(comm, &error));
+            return Err(report::attach(comm, &error, None));
         }
         if backoff.is_long() {
             report::serve(comm);

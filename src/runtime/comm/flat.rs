@@ -37,14 +37,19 @@ const MOST_BYTES: usize = 32 << 10;
 /// For the partial results of a tree's levels: its ranks' logarithm, of which the parts of 16 ranks are the most.
 const PARTIAL_BYTES: usize = 8 << 10;
 
+/// Most bytes of each rank, on a board with so much room for them.
+pub(super) fn most_bytes(room: usize, ranks: i32) -> usize {
+    let ranks = ranks.unsigned_abs().max(1);
+    let levels = ranks.ilog2().max(1) as usize;
+    room.min(MOST_BYTES / ranks as usize).min(PARTIAL_BYTES / levels)
+}
+
 impl Flat {
     pub(super) fn new(board: Box<dyn Board>, ranks: i32) -> Result<Self> {
         let Some(room) = Scratch::unwritten(PARTIAL_BYTES) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for partial results of small collectives");
         };
-        let ranks = ranks.unsigned_abs().max(1);
-        let levels = ranks.ilog2().max(1) as usize;
-        let most = board.room().min(MOST_BYTES / ranks as usize).min(PARTIAL_BYTES / levels);
+        let most = most_bytes(board.room(), ranks);
         let (begun, over) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Flat { board, most, begun, over, is_moving: AtomicBool::new(false), room })
     }
@@ -131,6 +136,11 @@ impl Steps {
         Ok(Advance::Done)
     }
 
+    /// Whether those before it are over.
+    pub(super) fn is_next(&self, flat: &Flat) -> bool {
+        self.is_posted || self.is_its_turn(flat)
+    }
+
     fn is_its_turn(&self, flat: &Flat) -> bool {
         flat.over.load(Ordering::Acquire) + 1 == self.number
     }
@@ -139,11 +149,7 @@ impl Steps {
     fn post(&mut self, comm: &Comm, flat: &Flat) -> Result<bool> {
         if !self.is_its_turn(flat) {
             // One before it has failed: it never comes to its turn.
-            return if comm.is_broken() {
-                Err(comm.refuse("a collective that was begun"))
-            } else {
-                Ok(false)
-            };
+            return if comm.is_broken() { Err(comm.fail_with_first()) } else { Ok(false) };
         }
         let data = match self.shape {
             Shape::Barrier => Region::EMPTY,

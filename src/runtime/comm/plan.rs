@@ -8,14 +8,15 @@
 use super::Comm;
 use super::algorithms as algorithm;
 use super::algorithms::any::{self, Way};
-use super::algorithms::choice::{Algorithm, Allowed, choose};
+use super::algorithms::choice::{Algorithm, Allowed, choose, has_algorithms};
 use super::algorithms::levels::Levels;
 use super::algorithms::{Folding, Group};
+use super::flat;
 use super::members::Members;
 use super::recorder::{KINDS, Kind, Recorder};
 use super::schedule;
 use super::steps::Steps;
-use crate::error::Result;
+use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
 
 /// What a collective is called with, and on how many ranks.
@@ -70,18 +71,14 @@ pub struct Size {
 /// Memory of one step in the list that a collective keeps while it runs.
 pub const STEP_BYTES: usize = schedule::STEP_BYTES;
 
-/// The names of the collectives.
+/// The names of the collectives that are lists of steps. What is made of several (a fence is a flush and a barrier, a
+/// split an allgather and what follows from it) is none of them.
 pub fn collectives() -> impl Iterator<Item = &'static str> {
     known().map(|(_, name)| name)
 }
 
 fn known() -> impl Iterator<Item = (Kind, &'static str)> {
-    let is_made_of_steps = |kind: Kind| {
-        use Kind::*;
-        kind.is_collective()
-            && !matches!(kind, Split | Dup | Shrink | GroupCreate | WinCreate | WinDestroy | Fence)
-    };
-    KINDS.iter().copied().filter(move |(kind, _)| is_made_of_steps(*kind))
+    KINDS.iter().copied().filter(|(kind, _)| has_algorithms(*kind))
 }
 
 /// Whether it folds data with an operation.
@@ -114,19 +111,37 @@ impl Plan {
             0 => None,
             each => Levels::new(0, (0..job.ranks).map(|rank| rank / each)),
         };
-        let allowed = Allowed {
-            two_level: levels.as_ref().is_some_and(|levels| levels.suit(kind, job.commutes, false)),
-            flat: false,
-        };
-        // What ranks may have different numbers of is not asked after.
-        let bytes = match kind {
-            Kind::Gatherv | Kind::Scatterv | Kind::Allgatherv | Kind::Alltoallv | Kind::NeighborAlltoallv => {
-                0
-            }
-            _ => job.bytes,
-        };
-        let how = choose(kind, job.ranks, bytes, job.commutes || !folds(kind), allowed);
-        Some(Plan { kind, how, job, levels })
+        let plan = Plan { kind, how: Algorithm::Linear, job, levels };
+        Some(Plan { how: plan.choose(false), ..plan })
+    }
+
+    /// The algorithm; among them that over a board, if there is one.
+    fn choose(&self, flat: bool) -> Algorithm {
+        let (kind, job) = (self.kind, &self.job);
+        let two_level = self.levels.as_ref().is_some_and(|levels| levels.suit(kind, job.commutes, false));
+        let commutes = job.commutes || !folds(kind);
+        choose(kind, job.ranks, self.bytes(), commutes, Allowed { two_level, flat })
+    }
+
+    /// Bytes that decide; what ranks may have different numbers of is not asked after.
+    fn bytes(&self) -> usize {
+        match self.kind {
+            Kind::Barrier
+            | Kind::Gatherv
+            | Kind::Scatterv
+            | Kind::Allgatherv
+            | Kind::Alltoallv
+            | Kind::NeighborAlltoallv => 0,
+            _ => self.job.bytes,
+        }
+    }
+
+    /// Whether a communicator does it over its board, if it has one with so much room for a rank's data: then no
+    /// message of this plan is sent.
+    #[must_use]
+    pub fn prefers_board(&self, room: usize) -> bool {
+        let takes = self.bytes() <= flat::most_bytes(room, self.job.ranks);
+        self.choose(takes) == Algorithm::Flat
     }
 
     /// The algorithm's name.
@@ -196,13 +211,14 @@ impl Plan {
             Kind::Scatterv => algorithm::scatterv(s, g, root, of(send), own),
             Kind::Allgatherv => algorithm::allgatherv(s, g, own, of(recv)),
             Kind::Alltoallv => any::alltoallv(s, g, of(send), of(recv)),
-            _ => {
+            Kind::NeighborAlltoallv => {
                 // With the two neighbours in a ring.
                 let both = [(g.rank + g.size - 1) % g.size, (g.rank + 1) % g.size];
                 let pairs = |all| both.into_iter().map(move |rank| (rank, of(all)(rank)));
                 algorithm::exchange(s, g, pairs(send), pairs(recv));
                 s.round();
             }
+            other => return fail!(DTL_ERROR_INTERNAL, "no steps are known of {}", other.name()),
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ kinds! {
     Allgatherv "allgatherv", Alltoall "alltoall", Alltoallv "alltoallv",
     ReduceScatter "reduce_scatter", ReduceScatterBlock "reduce_scatter_block", Scan "scan",
     Exscan "exscan", NeighborAlltoallv "neighbor_alltoallv", Split "split", Dup "dup", Shrink "shrink",
-    GroupCreate "group_create", WinCreate "win_create", WinDestroy "win_destroy", Fence "fence",
+    GroupCreate "group_create", WinCreate "win_create/allocate", WinDestroy "win_destroy", Fence "fence",
 }
 
 impl Kind {
@@ -306,6 +306,19 @@ impl Recorder {
             Some((noted.call, noted.is_over))
         })
     }
+
+    /// The first collective that is not over, of those kept: the one that the others wait for.
+    pub(super) fn stuck(&self) -> Option<Call> {
+        self.latest()
+            .filter(|(call, is_over)| !is_over && call.kind.is_collective())
+            .last()
+            .map(|(call, _)| call)
+    }
+
+    /// The collective of a number, if it is kept, and whether it is over.
+    pub(super) fn collective(&self, number: i32) -> Option<(Call, bool)> {
+        self.latest().find(|(call, _)| call.kind.is_collective() && call.tag == number)
+    }
 }
 
 #[cfg(test)]
@@ -330,6 +343,7 @@ mod tests {
         let tickets: Vec<_> = (0..100_u64)
             .map(|count| recorder.begin(&Call::new(Kind::Bcast).with(count, 2).root(1)))
             .collect();
+        assert_eq!(recorder.stuck().map(|call| call.count), Some(36), "the oldest of 64");
         recorder.end(tickets[98]);
         recorder.end(tickets[1]); // its entry serves another one by now
         let kept: Vec<_> = recorder.latest().collect();

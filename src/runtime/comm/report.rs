@@ -44,7 +44,7 @@ enum Why {
 struct Notice {
     why: Why,
     status: dtl_status_t,
-    /// The collective that was given up.
+    /// The collective that was given up, or that it is about.
     number: u64,
     /// Latest first, and whether each is over.
     calls: Vec<(Call, bool)>,
@@ -75,6 +75,35 @@ impl Notice {
     fn present(&self) -> Option<&Call> {
         self.calls.iter().find(|(_, over)| !over).map(|(call, _)| call)
     }
+
+    /// The first collective that is not over.
+    fn stuck(&self) -> Option<&Call> {
+        let unfinished = self.calls.iter().filter(|(call, over)| !over && call.kind.is_collective());
+        unfinished.map(|(call, _)| call).min_by_key(|call| call.tag)
+    }
+
+    /// Where it is, in words: the latest operation that is not over; the first collective that is not, if it is another
+    /// one; and the one of number `about`, if that is over.
+    fn place(&self, about: Option<i32>) -> String {
+        let is_collective = |(call, _): &&(Call, bool)| call.kind.is_collective();
+        let stuck = self.stuck();
+        let meant =
+            self.calls.iter().filter(is_collective).find(|(call, over)| *over && Some(call.tag) == about);
+        let mut text = match (self.present(), self.calls.first()) {
+            (Some(call), _) => format!("in {call}"),
+            (None, Some((last, _))) => {
+                format!("in no operation of this communicator (the last one was {last})")
+            }
+            (None, None) => "in no operation of this communicator (and was in none)".to_owned(),
+        };
+        if let Some(call) = stuck.filter(|call| self.present() != Some(*call)) {
+            let _ = write!(text, ", begun before: {call}");
+        }
+        if let Some((call, _)) = meant.filter(|_| self.present().is_some()) {
+            let _ = write!(text, ", after {call}");
+        }
+        text
+    }
 }
 
 /// What a communicator knows of the others' operations.
@@ -92,27 +121,37 @@ pub(super) struct Reports {
 struct Heard {
     latest: BTreeMap<i32, Notice>,
     since_asked: BTreeSet<i32>,
-    /// The first collective that some rank gave up: number, who, status.
-    given_up: Option<(u64, i32, dtl_status_t)>,
+    /// The first one.
+    given_up: Option<GivenUp>,
+    /// The first one that this rank has given up itself.
+    own: Option<u64>,
 }
+
+/// A collective that a rank has given up: number, who, status.
+pub(super) type GivenUp = (u64, i32, dtl_status_t);
 
 impl Reports {
     pub(super) fn news(&self) -> u64 {
         self.news.load(Ordering::Relaxed)
     }
 
-    /// Who gave up the collective of this number, or one before it, and with which status.
-    pub(super) fn given_up(&self, number: u64) -> Option<(i32, dtl_status_t)> {
-        self.heard
-            .lock()
-            .given_up
-            .filter(|(first, ..)| *first <= number)
-            .map(|(_, who, status)| (who, status))
+    /// Who gave up the collective of this number, or one before it.
+    pub(super) fn given_up(&self, number: u64) -> Option<GivenUp> {
+        self.heard.lock().given_up.filter(|(first, ..)| *first <= number)
     }
 }
 
 fn own(comm: &Comm, why: Why, status: dtl_status_t, number: u64) -> Notice {
-    Notice { why, status, number, calls: comm.recorder.latest().take(TOLD).collect() }
+    let mut calls: Vec<_> = comm.recorder.latest().take(TOLD - 2).collect();
+    // Many may have begun since: what they wait for is told in any case, and what it is about.
+    let stuck = comm.recorder.stuck().map(|call| (call, false));
+    let meant = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
+    for more in [stuck, meant].into_iter().flatten() {
+        if !calls.contains(&more) {
+            calls.push(more);
+        }
+    }
+    Notice { why, status, number, calls }
 }
 
 fn tell(comm: &Comm, rank: i32, notice: &Notice) {
@@ -131,21 +170,29 @@ fn tell_all(comm: &Comm, notice: &Notice) {
     (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| tell(comm, rank, notice));
 }
 
+/// Of no collective.
+const NONE: u64 = u64::MAX;
+
 /// Asks the ranks that this one waits for; they answer when they are in a call. Not all ranks: of those
 /// that wait in vain, some wait for one that is elsewhere, and they tell the others.
 pub(super) fn ask(comm: &Comm, awaited: impl Iterator<Item = i32>) {
-    let notice = own(comm, Why::Ask, DTL_SUCCESS, 0);
+    let notice = own(comm, Why::Ask, DTL_SUCCESS, NONE);
     awaited.collect::<BTreeSet<_>>().into_iter().for_each(|rank| tell(comm, rank, &notice));
 }
 
-/// Tells all others that this rank does not go on with a collective.
+/// Tells all others that this rank does not go on with a collective. Those begun after it are given up with it.
 pub(super) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
+    let first = comm.reports.heard.lock().own.replace(number);
+    if let Some(first) = first.filter(|first| *first <= number) {
+        comm.reports.heard.lock().own = Some(first);
+        return;
+    }
     tell_all(comm, &own(comm, Why::GaveUp, status, number));
 }
 
 /// Tells all others that the communicator is being shrunk.
 pub(super) fn revoke(comm: &Comm) {
-    tell_all(comm, &own(comm, Why::Revoke, DTL_SUCCESS, 0));
+    tell_all(comm, &own(comm, Why::Revoke, DTL_SUCCESS, NONE));
 }
 
 /// Hears what others tell and answers who asks.
@@ -160,7 +207,7 @@ pub(super) fn serve(comm: &Comm) {
     }
     while let Some((from, notice)) = next_notice(comm) {
         if notice.why == Why::Ask {
-            tell(comm, from, &own(comm, Why::Answer, DTL_SUCCESS, 0));
+            tell(comm, from, &own(comm, Why::Answer, DTL_SUCCESS, notice.number));
         }
         hear(comm, from, notice);
     }
@@ -206,11 +253,17 @@ pub(super) fn mismatch(comm: &Comm, call: &Call) -> bool {
     calls.into_iter().any(|other| same_number(other) && !other.goes_with(call))
 }
 
-/// Asks all and waits a moment for their answers.
-pub(super) fn gather(comm: &Comm) {
+/// Asks all, also how they called the collective of number `about`, and waits a moment for their answers.
+pub(super) fn gather(comm: &Comm, about: Option<i32>) {
+    gather_for(comm, about, PATIENCE_NS);
+}
+
+/// The same, for a time limit at most.
+pub(super) fn gather_for(comm: &Comm, about: Option<i32>, limit_ns: u64) {
     comm.reports.heard.lock().since_asked.clear();
-    tell_all(comm, &own(comm, Why::Ask, DTL_SUCCESS, 0));
-    let deadline = Deadline::after(PATIENCE_NS);
+    let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
+    tell_all(comm, &own(comm, Why::Ask, DTL_SUCCESS, number));
+    let deadline = Deadline::after(limit_ns.min(PATIENCE_NS));
     let mut backoff = Backoff::new();
     let failed: BTreeSet<i32> = comm.failed_ranks().into_iter().collect();
     let expected = (0..comm.size).filter(|rank| *rank != comm.rank && !failed.contains(rank)).count();
@@ -221,10 +274,10 @@ pub(super) fn gather(comm: &Comm) {
     }
 }
 
-/// One line: which ranks are in which operation.
-pub(super) fn summary(comm: &Comm) -> String {
+/// One line: which ranks are in which operation, and how they called the collective of number `about`.
+pub(super) fn summary(comm: &Comm, about: Option<i32>) -> String {
     let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
-    for (rank, text) in states(comm) {
+    for (rank, text) in states(comm, about) {
         match groups.iter_mut().find(|(known, _)| *known == text) {
             Some((_, ranks)) => ranks.push(rank),
             None => groups.push((text, vec![rank])),
@@ -241,19 +294,18 @@ pub(super) fn summary(comm: &Comm) -> String {
 const SILENT: &str = "silent (in no call of this library, or done with this communicator)";
 
 /// What each rank is in, as far as it is known.
-fn states(comm: &Comm) -> Vec<(i32, String)> {
+fn states(comm: &Comm, about: Option<i32>) -> Vec<(i32, String)> {
     let failed = comm.failed_ranks();
     let heard = comm.reports.heard.lock();
-    let own = own(comm, Why::Answer, DTL_SUCCESS, 0);
+    // Who is behind is in the one where the ranks parted.
+    let answers = heard.latest.iter().filter(|(rank, _)| heard.since_asked.contains(rank));
+    let behind = answers.filter_map(|(_, notice)| notice.stuck()).map(|call| call.tag).min();
+    let about = about.map(|number| behind.map_or(number, |behind| number.min(behind)));
+    let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
+    let own = own(comm, Why::Answer, DTL_SUCCESS, number);
     let state = |rank: i32| {
         let notice = if rank == comm.rank { Some(&own) } else { heard.latest.get(&rank) };
-        let place = notice.map(|notice| match (notice.present(), notice.calls.first()) {
-            (Some(call), _) => format!("in {call}"),
-            (None, Some((last, _))) => {
-                format!("in no operation of this communicator (the last one was {last})")
-            }
-            (None, None) => "in no operation of this communicator (and was in none)".to_owned(),
-        });
+        let place = notice.map(|notice| notice.place(about));
         let answers = rank == comm.rank || heard.since_asked.contains(&rank);
         match place {
             Some(place) if failed.contains(&rank) => format!("gone (died or left; last heard of {place})"),
@@ -283,15 +335,15 @@ fn ranges(ranks: &[i32]) -> String {
 
 /// The full report: where each rank is, and each rank's last operations.
 pub fn dump(comm: &Comm) -> String {
-    gather(comm);
+    gather(comm, None);
     let kind = comm.link.kind.to_string_lossy();
     let mut text =
         format!("communicator of kind {kind} with {} ranks, seen by rank {}:\n", comm.size, comm.rank);
-    for line in summary(comm).split("; ").filter(|line| !line.is_empty()) {
+    for line in summary(comm, None).split("; ").filter(|line| !line.is_empty()) {
         let _ = writeln!(text, "  {line}");
     }
     let heard = comm.reports.heard.lock();
-    let own = own(comm, Why::Answer, DTL_SUCCESS, 0);
+    let own = own(comm, Why::Answer, DTL_SUCCESS, NONE);
     let known = heard.latest.iter().map(|(rank, notice)| (*rank, notice)).chain([(comm.rank, &own)]);
     let _ = writeln!(text, "last operations, the latest first (* = not over):");
     for (rank, notice) in known.collect::<BTreeMap<_, _>>() {
@@ -302,9 +354,9 @@ pub fn dump(comm: &Comm) -> String {
     text
 }
 
-/// An error with the report after its text.
-pub(super) fn attach(comm: &Comm, error: &Error) -> Error {
-    Error::new(error.status(), format!("{}: {}", error.text(), summary(comm)))
+/// An error with the report after its text; `about`: the number of the collective that it is about.
+pub(super) fn attach(comm: &Comm, error: &Error, about: Option<i32>) -> Error {
+    Error::new(error.status(), format!("{}: {}", error.text(), summary(comm, about)))
 }
 
 /// Withdraws what is still on its way. For a communicator that goes.
@@ -332,6 +384,25 @@ mod tests {
         assert_eq!(again.calls, notice.calls);
         assert_eq!(again.present(), Some(&call));
         assert!(Notice::parse(&[9, 0, 0]).is_none() && Notice::parse(&[1]).is_none());
+    }
+
+    #[test]
+    fn a_place_names_what_is_stuck_and_what_is_meant() {
+        let call = |kind, tag| Call { tag, ..Call::new(kind) };
+        let (barrier, bcast, scan) = (call(Kind::Barrier, 9), call(Kind::Bcast, 5), call(Kind::Scan, 3));
+        let of = |calls: &[(Call, bool)], about| {
+            Notice { why: Why::Answer, status: 0, number: 0, calls: calls.to_vec() }.place(about)
+        };
+        assert_eq!(of(&[(barrier, false)], Some(9)), "in barrier #9");
+        assert_eq!(of(&[(barrier, false), (bcast, false)], Some(5)), "in barrier #9, begun before: bcast #5");
+        assert_eq!(
+            of(&[(barrier, false), (bcast, true), (scan, true)], Some(5)),
+            "in barrier #9, after bcast #5"
+        );
+        assert_eq!(
+            of(&[(barrier, false), (bcast, false), (scan, true)], Some(3)),
+            "in barrier #9, begun before: bcast #5, after scan #3"
+        );
     }
 
     #[test]

@@ -278,10 +278,10 @@ pub(super) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
     super::TABLE.pin(&epoch::enter(), owner.handle.id).filter(|found| Owner::of(found) == owner)
 }
 
-/// What a request is, for error texts; and whether it is a collective.
-pub(super) fn name_of(handle: dtl_request_t) -> (String, bool) {
-    let name = TABLE.with(handle.id, |request| Then::Keep((request.name(), request.kind.is_collective())));
-    name.unwrap_or_else(|| ("completed meanwhile".to_owned(), false))
+/// What a request is, for error texts.
+pub(super) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
+    let name = TABLE.with(handle.id, |request| Then::Keep((request.name(), Some(request.kind))));
+    name.unwrap_or_else(|| ("completed meanwhile".to_owned(), None))
 }
 
 /// Looks at a live request, waiting for who is at it just now.
@@ -357,6 +357,11 @@ impl Request {
 
     /// What it is, for error texts.
     fn name(&self) -> String {
+        if let Life::Active(Operation::Other(other)) = &self.life {
+            if let Some(call) = other.call() {
+                return call.to_string();
+            }
+        }
         if self.kind.is_collective() {
             self.kind.name().to_owned()
         } else if self.peer == DTL_ANY_SOURCE {

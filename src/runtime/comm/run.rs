@@ -109,6 +109,13 @@ impl Comm {
         )
     }
 
+    /// Of one that was begun after the one that failed first: with a death all fail alike.
+    #[cold]
+    pub(super) fn fail_with_first(&self) -> Error {
+        let error = self.refuse("it was begun, but cannot go on");
+        if self.has_died() { Error::new(DTL_ERROR_RANK_FAILURE, error.text()) } else { error }
+    }
+
     /// Whether a collective has failed.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
@@ -236,7 +243,7 @@ impl Run {
 
     /// For a request: moves it on, and fails it if it cannot come to its end any more.
     pub(super) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
-        let advance = self.advance(comm)?;
+        let advance = self.advance(comm).map_err(|error| self.placed(comm, error))?;
         if advance == Advance::Waiting {
             self.check_hope(comm)?;
             if let (Work::Flat(steps), Some(flat)) = (&self.work, &comm.flat) {
@@ -257,10 +264,20 @@ impl Run {
             }
             Ok(_) => Ok(Some(self)),
             Err(error) => {
+                let error = self.placed(comm, error);
                 self.fail(comm, &error);
                 Err(error)
             }
         }
+    }
+
+    /// Of a mismatch, with where the ranks are.
+    fn placed(&self, comm: &Comm, error: Error) -> Error {
+        if error.status() == DTL_ERROR_INVALID_ARGUMENT { self.report(comm, &error) } else { error }
+    }
+
+    pub(super) fn call(&self) -> &Call {
+        &self.call
     }
 
     /// Keeps its lists' memory for the next one.
@@ -300,8 +317,7 @@ impl Run {
                 Ok(Advance::Moved) => backoff = Backoff::new(),
                 Ok(Advance::Waiting) => {}
                 Err(error) if error.status() == DTL_ERROR_INVALID_ARGUMENT => {
-                    report::gather(comm);
-                    return Err(report::attach(comm, &error));
+                    return Err(self.report(comm, &error));
                 }
                 Err(error) => return Err(error),
             }
@@ -328,10 +344,9 @@ impl Run {
         if !deadline.passed() {
             return Ok(());
         }
-        report::gather(comm);
         let millis = comm.timeout_ns / 1_000_000;
         let text = format!("{} is not over after {millis} ms (the communicator's time limit)", self.call);
-        Err(report::attach(comm, &Error::new(DTL_ERROR_TIMEOUT, text)))
+        Err(self.report(comm, &Error::new(DTL_ERROR_TIMEOUT, text)))
     }
 
     /// Whether it can still come to its end.
@@ -340,18 +355,33 @@ impl Run {
         if self.is_lost(comm) {
             return self.cannot_complete(comm);
         }
-        if let Some((who, status)) = comm.reports.given_up(self.number) {
-            report::gather(comm);
-            let text = format!("rank {who} gave up {}, or a collective before it", self.call);
-            return Err(report::attach(comm, &Error::new(status, text)));
+        if let Some((number, who, status)) = comm.reports.given_up(self.number) {
+            let text = match number == self.number {
+                true => format!("rank {who} gave up {}", self.call),
+                false => format!("rank {who} gave up collective #{number}, before {}", self.call),
+            };
+            return Err(report_on(comm, &Error::new(status, text), i32::try_from(number).ok()));
         }
-        if comm.has_died() {
+        if comm.has_died() && self.is_next(comm) {
             let since = *self.death_seen.get_or_insert_with(now_ns);
             if now_ns() - since > GRACE_NS {
                 return self.cannot_complete(comm);
             }
         }
         Ok(())
+    }
+
+    /// Whether it is this one that the ranks are at: one begun later fails with it, and names it.
+    fn is_next(&self, comm: &Comm) -> bool {
+        match (&self.work, &comm.flat) {
+            (Work::Flat(steps), Some(flat)) => steps.is_next(flat),
+            _ => true,
+        }
+    }
+
+    /// An error with where the ranks are.
+    fn report(&self, comm: &Comm, error: &Error) -> Error {
+        report_on(comm, error, Some(self.call.tag))
     }
 
     /// Whether a rank has gone without its part.
@@ -381,6 +411,16 @@ impl Run {
         report::give_up(comm, self.number, error.status());
         comm.recorder.end(self.ticket);
     }
+}
+
+/// An error with where the ranks are. They are asked after the first failure; those that follow from it would only
+/// wait for the same answers.
+#[cold]
+fn report_on(comm: &Comm, error: &Error, about: Option<i32>) -> Error {
+    if !comm.is_broken() {
+        report::gather(comm, about);
+    }
+    report::attach(comm, error, about)
 }
 
 /// Starts it if it is not in flight, and asks after it.
@@ -423,9 +463,9 @@ impl Questions {
         if news != self.news {
             self.news = news;
             if report::mismatch(comm, call) {
-                report::gather(comm);
                 let text = format!("the ranks are in different collectives (this one in {call})");
-                return Err(report::attach(comm, &Error::new(DTL_ERROR_INVALID_ARGUMENT, text)));
+                let error = Error::new(DTL_ERROR_INVALID_ARGUMENT, text);
+                return Err(report_on(comm, &error, Some(call.tag)));
             }
         }
         Ok(())

@@ -97,6 +97,13 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
     }
 }
 
+/// Size of a built-in dtype's element in bytes.
+#[inline(always)]
+#[must_use]
+pub fn builtin_size(dtype: dtl_dtype_t) -> Option<u64> {
+    reduce::dtype_size(dtype).map(|size| size as u64)
+}
+
 /// Size of a dtype's element in bytes.
 #[inline]
 pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {

@@ -1,7 +1,8 @@
 //! Waiting for requests: one, all, any, some; and asking without waiting.
 
-use super::progress;
+use super::recorder::Kind;
 use super::request::{self, Asked, Outcome, Standing};
+use super::{Comm, progress, report};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -56,7 +57,7 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
             }
             progress::others(&comm);
             if deadline.passed() {
-                return Err(late(handle, timeout_ns));
+                return Err(late(&comm, handle, timeout_ns));
             }
         }
         let asked = request::ask(&epoch::enter(), handle, told)?;
@@ -74,16 +75,29 @@ fn completed_elsewhere() -> Error {
     Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
 }
 
+/// Who waited that long for a collective waits as long again, half a second at most, to hear where the others are.
+const REPORTED_NS: u64 = 100_000_000;
+
 #[cold]
-fn late(handle: dtl_request_t, timeout_ns: u64) -> Error {
-    let (name, is_collective) = request::name_of(handle);
-    let advice =
-        if is_collective { "; dtl_comm_dump tells where the other ranks are" } else { " or cancel it" };
+fn late(comm: &Comm, handle: dtl_request_t, timeout_ns: u64) -> Error {
+    let (name, kind) = request::name_of(handle);
+    let is_collective = kind.is_some_and(Kind::is_collective);
+    let is_reported = is_collective && timeout_ns >= REPORTED_NS;
+    let advice = match kind {
+        _ if is_reported => "",
+        _ if is_collective => "; dtl_comm_dump tells where the other ranks are",
+        // Nothing of a window is cancelled.
+        Some(Kind::Put | Kind::Get) => "",
+        _ => " or cancel it",
+    };
     let millis = timeout_ns / 1_000_000;
-    Error::new(
-        DTL_ERROR_TIMEOUT,
-        format!("the request ({name}) is not done after {millis} ms: it goes on, wait again{advice}"),
-    )
+    let text = format!("the request ({name}) is not done after {millis} ms: it goes on, wait again{advice}");
+    let error = Error::new(DTL_ERROR_TIMEOUT, text);
+    if !is_reported {
+        return error;
+    }
+    report::gather_for(comm, None, timeout_ns);
+    report::attach(comm, &error, None)
 }
 
 /// Waits for all of them; finished ones' handles become null in the array (unless persistent) and
@@ -259,7 +273,7 @@ pub fn wait_some(
             if deadline.passed() {
                 return fail!(
                     DTL_ERROR_TIMEOUT,
-                    "none of {active} active requests is done after {} ms: they go on, wait again or cancel them",
+                    "none of {active} active requests is done after {} ms: they go on, wait again or cancel those that can be cancelled",
                     timeout_ns / 1_000_000
                 );
             }

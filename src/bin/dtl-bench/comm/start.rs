@@ -35,6 +35,13 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
         only = if only.is_empty() { can.to_vec() } else { only };
     }
     let rows = Row::list(&only, &wanted.sizes).map_err(Stop::Misused)?;
+    if wanted.kind == "self" {
+        return Err(Stop::Misused(
+            "--kind self has one rank, which has nobody to talk to: --kind threads measures ranks of one process, --kind \
+             shm (or none named) processes of this node"
+                .to_owned(),
+        ));
+    }
     let is_threaded = wanted.kind == "threads";
     if is_threaded && wanted.vs.is_some() {
         return Err(Stop::Misused("--vs wants processes: leave --kind threads out".to_owned()));

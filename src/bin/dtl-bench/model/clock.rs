@@ -7,7 +7,7 @@
 //! are out and in. Copies, sums and waiting for each other's processors cost nothing.
 
 use super::count::{Counts, chosen};
-use super::wanted::Network;
+use super::wanted::{MOST_RANKS, Network};
 use crate::out::Outcome;
 use dtl::runtime::comm::plan::{Job, Plan, Step};
 use std::collections::hash_map::Entry;
@@ -15,7 +15,9 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Messages of all ranks up to which all are gone through.
-const MOST_MESSAGES: u128 = 4_000_000;
+const MOST_MESSAGES: u128 = 1 << 23;
+// In a tree no rank is like the others, so none can be told from some.
+const _: () = assert!(MOST_MESSAGES >= 2 * MOST_RANKS as u128);
 
 /// What came out.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -39,6 +39,10 @@ impl Counts {
     fn add(&mut self, rank: Rank) {
         self.messages += u128::from(rank.sent);
         self.bytes += u128::from(rank.sent_bytes);
+        self.most(&rank);
+    }
+
+    fn most(&mut self, rank: &Rank) {
         self.most_messages = self.most_messages.max(rank.sent).max(rank.received);
         self.most_bytes = self.most_bytes.max(rank.sent_bytes).max(rank.received_bytes);
         self.most_partners = self.most_partners.max(rank.partners);
@@ -118,12 +122,56 @@ pub(crate) fn count(plan: &mut Plan, job: &Job) -> Outcome<Counts> {
     }
     let mut counts = Counts::default();
     ranks.iter().for_each(|(_, all)| counts.add(*all));
-    // The others are as those that were looked at are in the middle.
-    let others = (job.ranks as usize - ranks.len()) as u128;
-    let (number, sum) = usual().fold((0, (0, 0)), |(number, (messages, bytes)), all| {
-        (number + 1, (messages + u128::from(all.sent), bytes + u128::from(all.sent_bytes)))
-    });
-    counts.messages += others * sum.0 / number;
-    counts.bytes += others * sum.1 / number;
+    // The others are as many of them are, or if that took too long, as those that were looked at.
+    let mut others: Vec<Rank> = usual().copied().collect();
+    let many = spread(job, SPREAD_STEPS / most.max(1));
+    if many.len() > 10 * others.len() {
+        let counted: Outcome<Vec<Rank>> = many.into_iter().map(|rank| counter.count(plan, rank)).collect();
+        others = counted?;
+        others.iter().for_each(|all| counts.most(all));
+    }
+    let number = others.len() as u128;
+    let sum = |of: fn(&Rank) -> u64| others.iter().map(|all| u128::from(of(all))).sum::<u128>();
+    let left = (job.ranks as usize - ranks.len()) as u128;
+    counts.messages += left * sum(|all| all.sent) / number;
+    counts.bytes += left * sum(|all| all.sent_bytes) / number;
     Ok(counts)
+}
+
+/// Steps of the ranks together that stand for all others.
+const SPREAD_STEPS: u64 = ALL_STEPS / 30;
+
+/// So many ranks without 0 and the root, evenly spread, and at no fixed distance, as there may be a pattern in them.
+fn spread(job: &Job, number: u64) -> Vec<i32> {
+    let ranks = u64::from(job.ranks.unsigned_abs());
+    // Multiples of the golden ratio's fraction.
+    let place = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let all = (0..number.min(ranks)).map(|at| ((place(at) * ranks) >> 32) as i32);
+    all.filter(|rank| ![0, job.root].contains(rank)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where ranks are not alike: all counted, and told from some.
+    #[test]
+    fn some_ranks_tell_about_all() {
+        for (op, per_node) in [("allreduce", 16), ("barrier", 64), ("bcast", 0), ("scan", 0)] {
+            let job = Job { ranks: 20_000, bytes: 8, root: 3, element: 8, commutes: true, per_node };
+            let mut plan = Plan::new(op, job).expect("a collective");
+            let mut counter = Counter::new(job.ranks);
+            let mut mean = |ranks: Vec<i32>| {
+                let number = ranks.len() as f64;
+                ranks
+                    .into_iter()
+                    .map(|rank| counter.count(&mut plan, rank).expect("counts").sent as f64)
+                    .sum::<f64>()
+                    / number
+            };
+            let all = mean((0..job.ranks).filter(|rank| ![0, 3].contains(rank)).collect());
+            let ratio = mean(spread(&job, 2000)) / all;
+            assert!((0.97..1.03).contains(&ratio), "{op}: {ratio}");
+        }
+    }
 }

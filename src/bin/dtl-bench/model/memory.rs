@@ -4,10 +4,16 @@
 use super::count::Counts;
 use super::wanted::Kind;
 use dtl::backend::{frames, hier, shm};
-use dtl::runtime::comm::plan::{Job, STEP_BYTES, comm_bytes};
+use dtl::runtime::comm::plan::{Job, Plan, STEP_BYTES, comm_bytes};
 
 /// The most ranks of kind shm.
 pub(crate) const SHM_RANKS: i32 = shm::MOST_RANKS as i32;
+
+/// Whether a board of this kind, on so many ranks, is used for a collective.
+pub(crate) fn has_board(kind: Kind, job: &Job, plan: &Plan) -> bool {
+    let ranks = job.ranks.unsigned_abs() as usize;
+    kind == Kind::Shm && ranks <= shm::BOARD_RANKS && plan.prefers_board(shm::BOARD_ROOM)
+}
 
 /// Bytes of one rank.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -30,35 +30,42 @@ pub(crate) struct Row {
     pub(crate) counts: Counts,
     pub(crate) times: Times,
     pub(crate) memory: Memory,
+    /// Whether the kind has a board for it, so that these messages are sent only where a communicator has none.
+    pub(crate) has_board: bool,
 }
 
 /// Models as the command line says.
 pub(crate) fn run(wanted: &Model) -> Result<(), Stop> {
     let ranks = wanted.all_ranks();
     check(wanted, &ranks)?;
-    let (ops, sizes) = (wanted.ops(), &wanted.bytes);
     if let Some(folder) = &wanted.output {
         let made = std::fs::create_dir_all(folder);
         made.map_err(|error| Stop::Misused(format!("--output {}: {error}", folder.display())))?;
     }
-    let mut progress = Progress::new(ops.len() * ranks.len() * sizes.len());
-    let mut rows: Vec<Row> = Vec::new();
-    for op in &ops {
-        // A barrier has no data.
-        for bytes in if *op == "barrier" { &[0] } else { &sizes[..] } {
-            for ranks in &ranks {
-                progress.next(&format!("{op}, {ranks} ranks, {bytes} bytes"));
-                rows.push(row(wanted, op, *ranks, *bytes)?);
-            }
-        }
-    }
-    drop(progress);
+    let rows = rows(wanted, &ranks)?;
     match &wanted.output {
         Some(folder) => show::write(folder, wanted, &rows)?,
         None if wanted.json => say!("{:#}", show::json(wanted, &rows)),
         None => say!("{}", show::text(wanted, &rows).trim_end()),
     }
     Ok(())
+}
+
+/// All rows, by collective and size.
+fn rows(wanted: &Model, ranks: &[i32]) -> Outcome<Vec<Row>> {
+    let sizes = wanted.sizes();
+    let mut jobs = Vec::new();
+    for op in wanted.ops() {
+        // A barrier has no data.
+        let sizes = if op == "barrier" { &[0] } else { &sizes[..] };
+        jobs.extend(sizes.iter().flat_map(|bytes| ranks.iter().map(move |ranks| (op, *ranks, *bytes))));
+    }
+    let mut progress = Progress::new(jobs.len()).ticking();
+    let row = |(op, ranks, bytes)| {
+        progress.next(&format!("{op}, {ranks} ranks, {bytes} bytes"));
+        row(wanted, op, ranks, bytes)
+    };
+    jobs.into_iter().map(row).collect()
 }
 
 fn check(wanted: &Model, ranks: &[i32]) -> Result<(), Stop> {
@@ -73,10 +80,13 @@ fn check(wanted: &Model, ranks: &[i32]) -> Result<(), Stop> {
             memory::SHM_RANKS
         ));
     }
+    if wanted.kind == Kind::Shm && wanted.per_node.is_some() {
+        return misused("--kind shm is one node: leave --per-node out".to_owned());
+    }
     let element = wanted.element as usize;
     let folded = ["reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"];
     let folds = wanted.ops().iter().any(|op| folded.contains(op));
-    match wanted.bytes.iter().find(|bytes| folds && **bytes % element != 0) {
+    match wanted.sizes().iter().find(|bytes| folds && **bytes % element != 0) {
         Some(bytes) => {
             misused(format!("--bytes {bytes}: reductions take whole elements of {element} bytes (--element)"))
         }
@@ -85,14 +95,15 @@ fn check(wanted: &Model, ranks: &[i32]) -> Result<(), Stop> {
 }
 
 /// One row.
-pub(crate) fn row(wanted: &Model, op: &'static str, ranks: i32, bytes: usize) -> Outcome<Row> {
-    let per_node = wanted.nodes.unwrap_or(0);
+fn row(wanted: &Model, op: &'static str, ranks: i32, bytes: usize) -> Outcome<Row> {
+    let per_node = wanted.per_node.unwrap_or(0);
     let (root, element, commutes) = (wanted.root, wanted.element as usize, !wanted.ordered);
     let job = Job { ranks, bytes, root, element, commutes, per_node };
     let mut plan = Plan::new(op, job).ok_or_else(|| format!("no collective is named {op}"))?;
     let counts = count::count(&mut plan, &job)?;
-    let costs = Costs { network: wanted.network(), within: wanted.within(), per_node };
+    let costs = Costs { network: wanted.network(), within: wanted.within, per_node };
     let times = clock::times(&mut plan, &job, &counts, &costs)?;
     let memory = Memory::of(wanted.kind, &job, &counts);
-    Ok(Row { op, ranks, bytes, algorithm: plan.algorithm(), counts, times, memory })
+    let has_board = memory::has_board(wanted.kind, &job, &plan);
+    Ok(Row { op, ranks, bytes, algorithm: plan.algorithm(), counts, times, memory, has_board })
 }

@@ -1,27 +1,28 @@
 //! What `model` takes: numbers of ranks, sizes, and the parameters of a network.
 
 use crate::options::parse_bytes;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use dtl::runtime::comm::plan;
 use std::path::PathBuf;
 
-/// The most ranks.
-const MOST_RANKS: i32 = 1 << 24;
+/// The most ranks: trees on so many are gone through (`clock`).
+pub(crate) const MOST_RANKS: i32 = 1 << 22;
 
 /// What `model` takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Model {
-    /// Only these collectives [default: all]
-    #[arg(long, value_name = "OP,…", value_delimiter = ',', value_parser = parse_op)]
-    pub(crate) op: Vec<&'static str>,
+    /// Only these collectives. neighbor_alltoallv is modelled with two neighbours, those beside a rank in a ring
+    #[arg(long, value_name = "OP,…", value_delimiter = ',', value_parser = known_ops(), default_value = ALL)]
+    op: Vec<String>,
 
     /// Numbers of ranks: 64, or 2..1000000 for both ends and the powers of two between them
     #[arg(long, value_name = "RANKS,…", value_delimiter = ',', value_parser = parse_ranks, default_value = "2..1024")]
-    pub(crate) ranks: Vec<Vec<i32>>,
+    ranks: Vec<Vec<i32>>,
 
     /// Sizes: of a rank's data or, where there are blocks, of a block
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_bytes, default_value = "8,64KiB,1MiB")]
-    pub(crate) bytes: Vec<usize>,
+    bytes: Vec<usize>,
 
     /// Root of those that have one
     #[arg(long, value_name = "RANK", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
@@ -35,9 +36,10 @@ pub(crate) struct Model {
     #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) element: u32,
 
-    /// Ranks on each node: collectives of two levels are used where the library uses them
+    /// Ranks on each node (there are as many nodes as it takes); collectives of two levels are used where the library
+    /// uses them
     #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(i32).range(1..=65536))]
-    pub(crate) nodes: Option<i32>,
+    pub(crate) per_node: Option<i32>,
 
     /// LogGP's L: from the end of the sender's part to the arrival of the first byte
     #[arg(long, value_name = "TIME", default_value = "1us", value_parser = parse_time)]
@@ -56,10 +58,10 @@ pub(crate) struct Model {
     gap_per_byte: f64,
 
     /// The same four within a node: L,o,g,G
-    #[arg(long, value_name = "L,o,g,G", default_value = "0.3us,0.1us,0.05us,0.1ns", value_parser = parse_network, requires = "nodes")]
-    within: Network,
+    #[arg(long, value_name = "L,o,g,G", default_value = "0.3us,0.1us,0.05us,0.1ns", value_parser = parse_network, requires = "per_node")]
+    pub(crate) within: Network,
 
-    /// Whose tables are counted as memory: mpi (with a time limit), or shm, which has up to 1024 ranks
+    /// Whose tables are counted as memory: mpi (with a time limit), or shm, which is one node and up to 1024 ranks
     #[arg(long, value_enum, default_value = "mpi")]
     pub(crate) kind: Kind,
 
@@ -103,14 +105,9 @@ impl Network {
 }
 
 impl Model {
-    /// Between nodes, or all ranks.
+    /// Between nodes, or all ranks if nothing is said of nodes.
     pub(crate) fn network(&self) -> Network {
         Network { latency: self.latency, overhead: self.overhead, gap: self.gap, per_byte: self.gap_per_byte }
-    }
-
-    /// Within a node; like the other if there are no nodes.
-    pub(crate) fn within(&self) -> Network {
-        if self.nodes.is_some() { self.within } else { self.network() }
     }
 
     /// All numbers of ranks, ascending.
@@ -121,17 +118,34 @@ impl Model {
         all
     }
 
-    /// All collectives.
+    /// Sizes, each once.
+    pub(crate) fn sizes(&self) -> Vec<usize> {
+        once(self.bytes.iter().copied())
+    }
+
+    /// Collectives, each once.
     pub(crate) fn ops(&self) -> Vec<&'static str> {
-        if self.op.is_empty() { plan::collectives().collect() } else { self.op.clone() }
+        let known: Vec<_> = plan::collectives().collect();
+        let of = |name| known.iter().copied().filter(move |op| name == ALL || *op == name);
+        once(self.op.iter().map(String::as_str).flat_map(of))
     }
 }
 
-fn parse_op(text: &str) -> Result<&'static str, String> {
-    plan::collectives().find(|name| *name == text).ok_or_else(|| {
-        let known: Vec<_> = plan::collectives().collect();
-        format!("no collective has that name; there are {}", known.join(", "))
+/// Each once, where it comes first.
+fn once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.fold(Vec::new(), |mut kept, one| {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+        kept
     })
+}
+
+/// All collectives.
+const ALL: &str = "all";
+
+fn known_ops() -> PossibleValuesParser {
+    PossibleValuesParser::new([ALL].into_iter().chain(plan::collectives()))
 }
 
 fn parse_ranks(text: &str) -> Result<Vec<i32>, String> {
@@ -169,8 +183,30 @@ fn parse_network(text: &str) -> Result<Network, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::options::{Command, Options};
+    use clap::Parser;
+
+    /// As from the command line.
+    pub(crate) fn wanted(words: &str) -> Model {
+        match Options::parse_from(["dtl-bench", "model"].into_iter().chain(words.split_whitespace())).command
+        {
+            Command::Model(wanted) => wanted,
+            _ => panic!("no model"),
+        }
+    }
+
+    #[test]
+    fn each_once() {
+        let some = wanted("--op bcast,barrier,bcast --bytes 64KiB,8,65536 --ranks 8,2..16");
+        assert_eq!(some.ops(), ["bcast", "barrier"]);
+        assert_eq!((some.sizes(), some.all_ranks()), (vec![65536, 8], vec![2, 4, 8, 16]));
+        let all: Vec<_> = plan::collectives().collect();
+        assert_eq!(wanted("").ops(), all);
+        assert_eq!(wanted("--op all").ops(), all);
+        assert_eq!(wanted("--op scan,all").ops().len(), all.len());
+    }
 
     #[test]
     fn ranks() {

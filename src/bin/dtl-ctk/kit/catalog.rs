@@ -151,6 +151,7 @@ pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
         tests::abi::GROUPS,
         tests::abi_answers::GROUPS,
         tests::abi_calls::GROUPS,
+        tests::abi_windows::GROUPS,
         tests::presence::BEFORE,
         tests::device::GROUPS,
         tests::device_info::GROUPS,
@@ -172,6 +173,10 @@ pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
         tests::leak::GROUPS,
         tests::matching::GROUPS,
         tests::collective::GROUPS,
+        tests::window::GROUPS,
+        tests::win::GROUPS,
+        tests::win_life::GROUPS,
+        tests::win_atomics::GROUPS,
     ]
     .into_iter()
     .flatten()

@@ -1,6 +1,6 @@
 //! The named tests' machinery, in the order in which a run goes through it: `options` (what is wanted),
 //! `catalog` (which tests there are), `drive` (starts worker processes and watches them), `worker` (runs
-//! tests and reports), `report` (what the user gets). `calls`, `exec_calls` and `peer` are the library as
+//! tests and reports), `report` (what the user gets). `calls`, `exec_calls`, `peer` and `win` are the library as
 //! tests see it: safe, with statuses as values.
 //!
 //! The tests themselves are in `crate::tests`.
@@ -19,4 +19,5 @@ pub(crate) mod show;
 pub(crate) mod stress;
 pub(crate) mod subject;
 pub(crate) mod timing;
+pub(crate) mod win;
 pub(crate) mod worker;

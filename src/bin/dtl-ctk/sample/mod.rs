@@ -1,12 +1,17 @@
 //! The backend "sample": all five components as C tables, over host memory. Two devices, DEVICE memory that
-//! the host is told not to touch, streams with a thread each, the comm table of `crate::minimal`.
+//! the host is told not to touch, streams with a thread each, the comm table of `crate::minimal` and the slots for
+//! windows.
 //!
 //! It is what the tests of registration take apart, and the registered backend that passes all tests.
 
+mod arithmetic;
 mod exec;
 pub(crate) mod fault;
 mod launch;
 mod memory;
+pub(crate) mod window;
+pub(crate) mod window_work;
+pub(crate) mod window_wrong;
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, call};
@@ -66,13 +71,15 @@ impl Parts {
     /// With a communicator of so many ranks in this process.
     pub(crate) fn for_ranks(ranks: u64) -> Parts {
         let (allocations, destroyed) = Default::default();
+        let mut comm = minimal::table();
+        window::add_to(&mut comm);
         Parts {
             main: main_table(),
             device: device_table(),
             memory: memory::memory_table(),
             transfer: memory::transfer_table(),
             exec: exec::table(),
-            comm: minimal::table(),
+            comm,
             has: [true; 5],
             size: None,
             tail: None,
@@ -93,6 +100,7 @@ impl Parts {
         (self.exec.stream_host_callback, self.exec.launch) = (None, None);
         (self.exec.event_sync, self.exec.event_elapsed) = (None, None);
         self.exec.suggested_parallelism = None;
+        self.comm = minimal::table();
     }
 
     pub(crate) fn register(&self, name: &str, flags: u64) -> Called<Backend> {

@@ -147,7 +147,7 @@ pub(crate) const GROUPS: &[Group] = &[
                 events_alone,
             ),
             tables("abi.required.match_bits_out_of_range_refused", "27 and 65 match bits", match_bits),
-            tables("abi.required.comm_flags_refused", "comm.flags is not 0", comm_flags),
+            tables("abi.required.comm_flags_refused", "comm.flags has an unknown bit", comm_flags),
         ],
     },
 ];
@@ -166,7 +166,7 @@ pub(crate) fn unregister(backend: Backend) -> Called {
 }
 
 /// The registration must fail, and the text name the field.
-fn named(parts: &mut Parts, field: &str) -> Outcome {
+pub(crate) fn named(parts: &mut Parts, field: &str) -> Outcome {
     match parts.register("ctk.abi", 0) {
         Err(refused) if refused.status == DTL_ERROR_INVALID_ARGUMENT => {
             ensure!(refused.text.contains(field), "the text does not name {field}: {}", refused.text);
@@ -419,6 +419,6 @@ fn match_bits() -> Outcome {
 
 fn comm_flags() -> Outcome {
     let mut parts = Parts::new();
-    parts.comm.flags = 1;
+    parts.comm.flags = 1 << 40;
     named(&mut parts, "comm.flags")
 }

@@ -95,7 +95,7 @@ pub(crate) const GROUPS: &[Group] = &[
 ];
 
 /// Random cases of one operation on a duplicate.
-fn random<const OP: usize>(p: &Peer) -> Outcome {
+pub(crate) fn random<const OP: usize>(p: &Peer) -> Outcome {
     let run = Run {
         kind: p.kind.clone(),
         ranks: p.size as u64,

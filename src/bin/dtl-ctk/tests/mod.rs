@@ -4,6 +4,7 @@
 pub(crate) mod abi;
 pub(crate) mod abi_answers;
 pub(crate) mod abi_calls;
+pub(crate) mod abi_windows;
 pub(crate) mod collective;
 pub(crate) mod device;
 pub(crate) mod device_info;
@@ -24,3 +25,7 @@ pub(crate) mod stream;
 pub(crate) mod stream_wait;
 pub(crate) mod transfer;
 pub(crate) mod transfer_pitched;
+pub(crate) mod win;
+pub(crate) mod win_atomics;
+pub(crate) mod win_life;
+pub(crate) mod window;

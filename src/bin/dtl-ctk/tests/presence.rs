@@ -105,7 +105,7 @@ extern "C" fn note(_level: i32, text: *const c_char, _user: *mut c_void) {
 }
 
 /// Fails if the work makes the library log a warning of this beginning.
-fn without_warning(begins: &str, work: impl FnOnce() -> Outcome) -> Outcome {
+pub(crate) fn without_warning(begins: &str, work: impl FnOnce() -> Outcome) -> Outcome {
     let listen = |function: dtl_log_fn_t| {
         called("dtl_log_set_callback", dtl_log_set_callback(function, ptr::null_mut(), DTL_LOG_WARN))
     };

@@ -88,6 +88,15 @@ dtl_comm_vtable_t @ID@_comm_table(void)
      *       Withdraws a receive, which then ends in test with DTL_ERROR_CANCELED (or as usual, if it was too
      *       late). Used before close only.       NULL: a message of this rank to itself ends each of them.
      *
+     * Slots for windows, if your hardware reads and writes other ranks' memory without their help; the contracts are
+     * in dtl.h. Each group whole or absent. NULL: messages that the target serves do it.
+     *
+     *   win_create, win_attach, win_destroy, win_put, win_get, win_flush
+     *       Memory of this rank, found by a key that the library carries to the others; copies to and from a
+     *       target; an operation that is done when the ones before it are done at the target.
+     *   win_atomics, win_accumulate, win_compare_and_swap
+     *       Which dtypes you change as a whole, whoever else does; changing them.
+     *
      * table.match_bits: how many bits of the match word you compare, 28 to 64; 0 = 64. */
     return table;
 }

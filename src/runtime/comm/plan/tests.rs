@@ -314,5 +314,46 @@ fn a_plan_of_a_million_ranks_takes_no_memory_of_theirs() {
         assert_eq!(size.unwrap().steps, steps, "{name}");
         assert!(steps > 0 && (sent > 0 || has_root(name)), "{name}");
     }
-    assert!(Plan::new("send", job).is_none() && Plan::new("split", job).is_none());
+}
+
+/// What is offered is a list of steps of its own, which the test above compares with what is sent under that name.
+#[test]
+fn only_what_is_one_list_of_steps_is_offered() {
+    let job = Job { ranks: 16, bytes: 8, root: 0, element: 8, commutes: true, per_node: 0 };
+    let others = [
+        "send",
+        "put",
+        "split",
+        "dup",
+        "shrink",
+        "group_create",
+        "win_create/allocate",
+        "win_destroy",
+        "fence",
+    ];
+    for name in others {
+        assert!(KINDS.iter().any(|(_, known)| *known == name), "{name}");
+        assert!(Plan::new(name, job).is_none() && collectives().all(|offered| offered != name), "{name}");
+    }
+    for name in collectives() {
+        let is_all_at_once = Plan::new(name, job).unwrap().algorithm() == "all at once";
+        assert_eq!(is_all_at_once, ["alltoallv", "neighbor_alltoallv"].contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn few_bytes_of_few_ranks_go_over_a_board() {
+    let prefers = |name: &str, ranks, bytes, commutes| {
+        let job = Job { ranks, bytes, root: 0, element: 8, commutes, per_node: 0 };
+        Plan::new(name, job).unwrap().prefers_board(2048)
+    };
+    for name in ["barrier", "bcast", "reduce", "allreduce", "allgather"] {
+        assert!(prefers(name, 2, 8, true) && prefers(name, 64, 512, false), "{name}");
+        // At most 32 KiB of all ranks together; a barrier has none.
+        assert_eq!(prefers(name, 64, 520, true), name == "barrier");
+    }
+    for name in ["gather", "scan", "allgatherv", "alltoall", "neighbor_alltoallv", "reduce_scatter"] {
+        assert!(!prefers(name, 4, 8, true), "{name}");
+    }
+    assert!(prefers("allreduce", 2, 2040, true) && !prefers("allreduce", 2, 2048, true));
 }

@@ -1,5 +1,6 @@
 //! What a request may be besides a message: a collective that was started, an operation on a window.
 
+use super::super::recorder::Call;
 use super::super::run::Run;
 use super::super::schedule::Advance;
 use super::super::window::way;
@@ -46,6 +47,14 @@ impl Other {
                 Ok(())
             }
             Other::Window(way, ticket) => way.withdraw(*ticket),
+        }
+    }
+
+    /// What was called, of a collective.
+    pub(super) fn call(&self) -> Option<&Call> {
+        match self {
+            Other::Collective(run) => Some(run.call()),
+            Other::Window(..) => None,
         }
     }
 

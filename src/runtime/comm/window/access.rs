@@ -1,16 +1,19 @@
 //! Operations on targets: checked against the target's part and this rank's epochs, then handed to the window's way.
 //! What is wrong is found before anything moves.
 
-use super::Window;
-use super::way::{Begun, Spot, Swap};
+use super::way::{Begun, Change, Spot};
+use super::{Part, Window};
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::handle::dtl_request_t;
+use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_TYPE};
 use crate::abi::word::*;
-use crate::error::{Result, fail};
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::Swap;
 use crate::runtime::comm::recorder::Kind;
 use crate::runtime::comm::request;
-use crate::runtime::comm::types::{self, Reduction};
+use crate::runtime::comm::types;
 use crate::sys::buf::Region;
+use crate::sys::rmw;
 
 /// Where at which target.
 #[derive(Clone, Copy)]
@@ -22,83 +25,117 @@ pub struct Place {
 }
 
 impl Window {
-    /// The bytes at the target; `None`: nobody's, or none.
-    #[inline]
+    /// The bytes at the target, if the window is open, has them, and an epoch for them.
+    #[inline(always)]
+    pub(super) fn find(&self, Place { target, disp }: Place, len: usize) -> Option<Spot> {
+        let part = self.part(target)?;
+        let offset = disp.checked_mul(part.disp_unit)?;
+        let is_inside = offset.checked_add(len as u64)? <= part.size;
+        // Not more than the target has, which fits its memory, and for a length also ours.
+        let spot = Spot { target, offset: offset as usize, len };
+        (is_inside && self.comm.is_open() && self.epochs.admits(target)).then_some(spot)
+    }
+
+    /// The same; `None`: nobody's, or none.
     fn spot(&self, name: &str, place: Place, len: usize) -> Result<Option<Spot>> {
-        let Place { target, disp } = place;
-        self.comm.check_open()?;
-        if target == DTL_PROC_NULL {
-            return Ok(None);
+        if place.target == DTL_PROC_NULL {
+            return self.comm.check_open().map(|()| None);
         }
-        let part = self.check_target(name, target)?;
-        self.epochs.check_access(name, target)?;
-        let offset = disp.checked_mul(part.disp_unit);
-        let end = offset.and_then(|offset| offset.checked_add(len as u64));
-        match (offset, end) {
-            (Some(offset), Some(end)) if end <= part.size => {
-                // Not more than the target has, which fits its memory, and for a length also ours.
-                Ok((len > 0).then_some(Spot { target, offset: offset as usize, len }))
-            }
-            _ => fail!(
-                DTL_ERROR_OUT_OF_BOUNDS,
-                "{name}: {len} bytes at displacement {disp} of target {target} (steps of {} bytes) are not in its window, \
-                 which has {} bytes",
-                part.disp_unit,
-                part.size
-            ),
+        match self.find(place, len) {
+            Some(spot) => Ok((len > 0).then_some(spot)),
+            None => Err(self.why_not(name, place, len)),
         }
     }
+
+    #[cold]
+    fn why_not(&self, name: &str, place: Place, len: usize) -> Error {
+        let part = self.comm.check_open().and_then(|()| self.check_target(name, place.target));
+        match part {
+            Err(error) => error,
+            Ok(_) if !self.epochs.would_admit(place.target) => no_epoch(name, place.target),
+            Ok(part) => outside(name, place, len, part),
+        }
+    }
+}
+
+#[cold]
+fn no_epoch(name: &str, target: i32) -> Error {
+    let text = format!(
+        "{name}: no epoch is open for target {target}: call dtl_win_fence (all ranks), dtl_win_lock or dtl_win_lock_all first"
+    );
+    Error::new(DTL_ERROR_INVALID_STATE, text)
+}
+
+#[cold]
+fn outside(
+    name: &str,
+    Place { target, disp }: Place,
+    len: usize,
+    Part { size, disp_unit, .. }: Part,
+) -> Error {
+    let text = format!(
+        "{name}: {len} bytes at displacement {disp} of target {target} (steps of {disp_unit} bytes) are not in its window, \
+         which has {size} bytes"
+    );
+    Error::new(DTL_ERROR_OUT_OF_BOUNDS, text)
 }
 
 /// Copies to the target; `from` is the caller's until a flush, unlock or fence.
 pub fn put(window: &Window, from: Region, place: Place) -> Result<()> {
-    match window.spot("dtl_win_put", place, from.len())? {
-        Some(spot) => window.way.put(spot, from, false).map(drop),
-        None => Ok(()),
-    }
+    const NAME: &str = "dtl_win_put";
+    let Some(spot) = window.spot(NAME, place, from.len())? else { return Ok(()) };
+    window.way.put(spot, from, false).map(drop).map_err(|error| error.within(NAME))
 }
 
 /// Copies from the target; `into` is the library's until a flush, unlock or fence.
 pub fn get(window: &Window, into: Region, place: Place) -> Result<()> {
-    match window.spot("dtl_win_get", place, into.len())? {
-        Some(spot) => window.way.get(into, spot, false).map(drop),
-        None => Ok(()),
-    }
+    const NAME: &str = "dtl_win_get";
+    let Some(spot) = window.spot(NAME, place, into.len())? else { return Ok(()) };
+    window.way.get(into, spot, false).map(drop).map_err(|error| error.within(NAME))
 }
 
 /// The same as requests.
 pub fn rput(window: &Window, from: Region, place: Place) -> Result<dtl_request_t> {
-    let spot = window.spot("dtl_win_rput", place, from.len())?;
-    let begun = spot.map_or(Ok(Begun::Over), |spot| window.way.put(spot, from, true))?;
+    const NAME: &str = "dtl_win_rput";
+    let spot = window.spot(NAME, place, from.len())?;
+    let begun = spot.map_or(Ok(Begun::Over), |spot| window.way.put(spot, from, true));
+    let begun = begun.map_err(|error| error.within(NAME))?;
     request::of_window(&window.comm, (Kind::Put, place.target), &window.way, begun)
 }
 
 /// As `rput`.
 pub fn rget(window: &Window, into: Region, place: Place) -> Result<dtl_request_t> {
-    let spot = window.spot("dtl_win_rget", place, into.len())?;
-    let begun = spot.map_or(Ok(Begun::Over), |spot| window.way.get(into, spot, true))?;
+    const NAME: &str = "dtl_win_rget";
+    let spot = window.spot(NAME, place, into.len())?;
+    let begun = spot.map_or(Ok(Begun::Over), |spot| window.way.get(into, spot, true));
+    let begun = begun.map_err(|error| error.within(NAME))?;
     request::of_window(&window.comm, (Kind::Get, place.target), &window.way, begun)
 }
 
 /// A dtype and operation that a target applies: built-in ones.
-pub fn reduction(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
-    let by = types::reduction(dtype, op).map_err(|error| error.within(name))?;
-    if by.is_own() {
-        return fail!(
-            DTL_ERROR_TYPE,
+pub fn change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
+    match rmw::update(dtype, op) {
+        Some(update) => Ok(Change { dtype, op, update }),
+        None => Err(no_change(name, dtype, op)),
+    }
+}
+
+/// Why there is none.
+#[cold]
+fn no_change(name: &str, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
+    let text = match types::reduction(dtype, op) {
+        Err(error) => return error.within(name),
+        Ok(by) if by.is_own() => format!(
             "{name}: {} is an operation of this program, which the target may not know: use a built-in one",
             types::op_text(op)
-        );
-    }
-    if dtype > DTL_DTYPE_INT64_INT64 {
-        return fail!(
-            DTL_ERROR_TYPE,
+        ),
+        Ok(_) => format!(
             "{name}: {} is a dtype of this program, which the target may not know: use a built-in one (dtl_win_put and \
              dtl_win_get take any)",
             types::dtype_text(dtype)
-        );
-    }
-    Ok(by)
+        ),
+    };
+    Error::new(DTL_ERROR_TYPE, text)
 }
 
 impl Window {
@@ -116,14 +153,12 @@ impl Window {
 }
 
 /// `target = target ∘ from`.
-pub fn accumulate(window: &Window, from: Region, place: Place, by: &Reduction) -> Result<()> {
-    let spot = window.spot("dtl_win_accumulate", place, from.len())?;
-    window.check_apart("dtl_win_accumulate", spot, from)?;
-    match spot {
-        Some(_) if by.op == DTL_OP_NO_OP => Ok(()),
-        Some(spot) => window.way.accumulate(spot, from, by).map(drop),
-        None => Ok(()),
-    }
+pub fn accumulate(window: &Window, from: Region, place: Place, by: &Change) -> Result<()> {
+    const NAME: &str = "dtl_win_accumulate";
+    let spot = window.spot(NAME, place, from.len())?;
+    window.check_apart(NAME, spot, from)?;
+    let Some(spot) = spot.filter(|_| by.op != DTL_OP_NO_OP) else { return Ok(()) };
+    window.way.accumulate(spot, from, by).map(drop).map_err(|error| error.within(NAME))
 }
 
 /// The same, and what was there before goes to `result`.
@@ -132,7 +167,7 @@ pub fn get_accumulate(
     name: &str,
     (from, result): (Region, Region),
     place: Place,
-    by: &Reduction,
+    by: &Change,
 ) -> Result<()> {
     if from.overlaps(result) {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: the buffers overlap: use two");
@@ -140,33 +175,32 @@ pub fn get_accumulate(
     let spot = window.spot(name, place, result.len())?;
     window.check_apart(name, spot, from)?;
     window.check_apart(name, spot, result)?;
-    match spot {
-        Some(spot) => window.way.get_accumulate(spot, from, result, by).map(drop),
-        None => Ok(()),
-    }
+    let Some(spot) = spot else { return Ok(()) };
+    window.way.get_accumulate(spot, from, result, by).map(drop).map_err(|error| error.within(name))
 }
 
 /// Whether elements of a dtype are compared and swapped: integers and bytes.
+#[inline(always)]
+pub(super) fn is_swapped(dtype: dtl_dtype_t) -> bool {
+    matches!(dtype, DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 | DTL_DTYPE_BYTE | DTL_DTYPE_BOOL)
+}
+
+/// The same as a check.
 pub fn check_swapped(dtype: dtl_dtype_t) -> Result<()> {
-    match dtype {
-        DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 | DTL_DTYPE_BYTE | DTL_DTYPE_BOOL => Ok(()),
-        _ => {
-            types::element_size(dtype)?;
-            fail!(
-                DTL_ERROR_TYPE,
-                "dtl_win_compare_and_swap: {} is not compared: use an integer dtype, BYTE or BOOL",
-                types::dtype_text(dtype)
-            )
-        }
+    if is_swapped(dtype) {
+        return Ok(());
     }
+    types::element_size(dtype).map_err(|error| error.within("dtl_win_compare_and_swap"))?;
+    fail!(
+        DTL_ERROR_TYPE,
+        "dtl_win_compare_and_swap: {} is not compared: use an integer dtype, BYTE or BOOL",
+        types::dtype_text(dtype)
+    )
 }
 
 /// Stores `value` if the target holds `expected`; `result` gets what it held.
-pub fn compare_and_swap(
-    window: &Window,
-    (value, expected, result): (Region, Region, Region),
-    place: Place,
-) -> Result<()> {
+pub fn compare_and_swap(window: &Window, swap: Swap, place: Place) -> Result<()> {
+    let Swap { value, expected, result, .. } = swap;
     if result.overlaps(value) || result.overlaps(expected) {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -176,8 +210,6 @@ pub fn compare_and_swap(
     const NAME: &str = "dtl_win_compare_and_swap";
     let spot = window.spot(NAME, place, result.len())?;
     [value, expected, result].into_iter().try_for_each(|buffer| window.check_apart(NAME, spot, buffer))?;
-    match spot {
-        Some(spot) => window.way.compare_and_swap(spot, Swap { value, expected, result }).map(drop),
-        None => Ok(()),
-    }
+    let Some(spot) = spot else { return Ok(()) };
+    window.way.compare_and_swap(spot, swap).map(drop).map_err(|error| error.within(NAME))
 }

@@ -5,17 +5,17 @@
 //! who synchronises with this rank afterwards sees it. Locks are in the words of the target's part; those of ranks that
 //! have died are taken over. Nobody has to serve anybody.
 
-use super::way::{Asked, Begun, Reach, Spot, Swap, Ticket, Way};
+use super::way::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{PART_WORDS, Part, PartKey};
-use crate::runtime::comm::types::Reduction;
 use crate::runtime::comm::{Comm, progress};
 use crate::sys::buf::Region;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::park::Backoff;
-use crate::sys::rmw::{self, Update};
+use crate::sys::rmw;
 use crate::sys::shared_lock::{self, NamedLock, SharedLock};
 use crate::sys::sync::Ordering::{Relaxed, SeqCst};
-use crate::sys::sync::{AtomicU32, fence};
+use crate::sys::sync::{AtomicU64, fence};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,16 +27,16 @@ const LONG: usize = 4096;
 /// Polls for which one that comes to share gives way to those that wish to write, and polls between two wishes.
 const POLITE: u32 = 2_000;
 const WISH_EVERY: u32 = 32;
-/// Flushes from one to the next that looks whether ranks have died.
-const LOOK_EVERY: u32 = 1024;
+/// Time between two looks whether ranks have died.
+const LOOK_EVERY_NS: u64 = 5_000_000;
 
 /// See the module's text.
 pub(super) struct Direct {
     comm: Arc<Comm>,
     /// By rank.
     targets: Vec<Target>,
-    /// Questions after the targets' health. (Some are not counted where threads ask at once.)
-    looks: AtomicU32,
+    /// When this rank has last looked after the others, by the coarse clock.
+    looked_ns: AtomicU64,
 }
 
 struct Target {
@@ -82,7 +82,7 @@ impl Direct {
             Ok(Target { memory: part.region(), part })
         };
         let targets = (0..).zip(keys).map(&mut find).collect::<Result<_>>()?;
-        Ok(Direct { comm, targets, looks: AtomicU32::new(0) })
+        Ok(Direct { comm, targets, looked_ns: AtomicU64::new(0) })
     }
 
     #[inline(always)]
@@ -93,9 +93,14 @@ impl Direct {
         }
     }
 
-    #[inline(always)]
     fn memory(&self, spot: Spot) -> Result<Region> {
         Ok(self.target(spot.target)?.memory.part(spot.offset, spot.len))
+    }
+
+    /// The same for who has looked whether there is such a target.
+    #[inline(always)]
+    pub(super) fn find(&self, spot: Spot) -> Option<Region> {
+        Some(self.targets.get(spot.target as usize)?.memory.part(spot.offset, spot.len))
     }
 
     fn own(&self) -> usize {
@@ -106,15 +111,17 @@ impl Direct {
         i32::try_from(rank).is_ok_and(|rank| self.comm.link.transport.has_left(self.comm.outer(rank)))
     }
 
-    /// Tries until it succeeds; `take_over` does if only dead ranks are in the way.
+    /// Tries until it succeeds; `take_over` does if only ranks that are gone are in the way. `what` is tried, `who` has it:
+    /// for the error.
     #[cold]
     fn wait(
         &self,
-        what: &str,
+        deadline: Deadline,
+        (what, who): (impl Fn() -> String, impl Fn() -> String),
         mut attempt: impl FnMut(u32) -> bool,
         take_over: impl Fn() -> bool,
     ) -> Result<()> {
-        let (deadline, mut backoff, mut polls) = (self.comm.deadline(), Backoff::new(), 0_u32);
+        let (mut backoff, mut polls) = (Backoff::new(), 0_u32);
         loop {
             // Nobody wakes who waits for a word: it sleeps by the clock.
             self.comm.link.pause_with(&mut backoff, |_, _| false);
@@ -127,13 +134,16 @@ impl Direct {
             }
             self.comm.check_open()?;
             self.look_around();
-            if self.comm.link.transport.failed_count() > 0 && take_over() {
+            if take_over() {
                 return Ok(());
             }
             if deadline.passed() {
                 return fail!(
                     DTL_ERROR_TIMEOUT,
-                    "{what} did not become free within the communicator's time limit: another rank has it"
+                    "{} did not become free within {} ms (the communicator's time limit): {}",
+                    what(),
+                    self.comm.timeout_ns / 1_000_000,
+                    who()
                 );
             }
         }
@@ -141,11 +151,11 @@ impl Direct {
 
     /// Moves everything on; that ranks have died is seen on the way.
     fn look_around(&self) {
-        self.comm.link.transport.progress();
+        self.comm.link.transport.look_around();
         progress::others(&self.comm);
     }
 
-    fn lock_one(&self, rank: i32, exclusive: bool) -> Result<()> {
+    fn lock_one(&self, rank: i32, exclusive: bool, deadline: Deadline) -> Result<()> {
         let own = self.own();
         let Some(lock) = self.target(rank)?.lock() else { return Err(no_words()) };
         let attempt = |polls: u32| match exclusive {
@@ -162,7 +172,11 @@ impl Direct {
             attempt(polls)
         };
         let take_over = || lock.take_over(own, exclusive, |other| self.has_left(other));
-        let waited = self.wait(&format!("the lock of target {rank}"), attempt_again, take_over);
+        let told = (
+            || format!("the lock of target {rank}"),
+            || who((0..self.targets.len()).filter(|other| lock.is_in_the_way(*other, exclusive))),
+        );
+        let waited = self.wait(deadline, told, attempt_again, take_over);
         match (exclusive, &waited) {
             (true, _) => lock.forget_wish(own),
             (false, Err(_)) => lock.leave_line(own),
@@ -171,19 +185,17 @@ impl Direct {
         waited
     }
 
-    fn leave(&self, targets: Range<i32>) {
-        let locks = targets.filter_map(|rank| self.target(rank).ok()?.lock());
-        locks.for_each(|lock| lock.leave(self.own()));
-    }
-
     /// Does something with elements that need a lock.
     fn locked(&self, rank: i32, act: impl FnOnce()) -> Result<()> {
         let own = self.own();
         let Some(lock) = self.target(rank)?.elements() else { return Err(no_words()) };
         if !lock.try_take(own) {
-            let what = format!("the lock for large elements of target {rank}");
+            let told = (
+                || format!("the lock for large elements of target {rank}"),
+                || who(lock.holder().into_iter()),
+            );
             let take_over = || lock.take_over(own, |other| self.has_left(other));
-            self.wait(&what, |_| lock.try_take(own), take_over)?;
+            self.wait(self.comm.deadline(), told, |_| lock.try_take(own), take_over)?;
         }
         act();
         lock.leave();
@@ -199,9 +211,9 @@ impl Direct {
         Ok(Begun::Over)
     }
 
-    #[inline]
-    fn change(&self, to: Spot, from: Region, result: Region, by: &Reduction) -> Result<Begun> {
-        let (memory, update) = (self.memory(to)?, update_of(by)?);
+    #[inline(always)]
+    fn change(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
+        let (memory, update) = (self.memory(to)?, by.update);
         if update.is_lock_free(memory) {
             update.apply(memory, from, result);
         } else {
@@ -210,18 +222,28 @@ impl Direct {
         Ok(Begun::Over)
     }
 
-    /// Whether targets are there, as far as is known. Their memory is, in any case.
-    #[inline]
-    fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
-        let looks = self.looks.load(Relaxed);
-        self.looks.store(looks.wrapping_add(1), Relaxed);
-        if looks % LOOK_EVERY == 0 {
-            self.look_around();
-        }
-        if self.comm.link.transport.failed_count() == 0 { Ok(()) } else { self.find_dead(targets) }
+    /// A flush of one target that finds nothing wrong; false: look closer.
+    #[inline(always)]
+    pub(super) fn flush_at_once(&self, target: i32) -> bool {
+        fence(SeqCst);
+        !self.is_due(clock::coarse_ns()) && !self.comm.link.transport.has_left(self.comm.outer(target))
     }
 
-    #[cold]
+    #[inline(always)]
+    fn is_due(&self, now: u64) -> bool {
+        now.wrapping_sub(self.looked_ns.load(Relaxed)) >= LOOK_EVERY_NS
+    }
+
+    /// Whether targets are there, as far as is known. Their memory is, in any case.
+    fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
+        let now = clock::coarse_ns();
+        if self.is_due(now) {
+            self.looked_ns.store(now, Relaxed);
+            self.look_around();
+        }
+        self.find_dead(targets)
+    }
+
     fn find_dead(&self, targets: &Range<i32>) -> Result<()> {
         let mut targets = targets.clone().filter_map(|rank| usize::try_from(rank).ok());
         match targets.find(|rank| self.has_left(*rank)) {
@@ -231,18 +253,18 @@ impl Direct {
     }
 }
 
+/// Ranks that have a lock, for people.
+fn who(ranks: impl Iterator<Item = usize>) -> String {
+    match ranks.map(|rank| rank.to_string()).collect::<Vec<_>>() {
+        ranks if ranks.is_empty() => "another rank has it".to_owned(),
+        ranks => format!("another rank has it: {}", ranks.join(", ")),
+    }
+}
+
 #[cold]
 fn no_words() -> Error {
     use crate::abi::status::DTL_ERROR_INTERNAL;
     Error::new(DTL_ERROR_INTERNAL, "a part of the window has too few words for its locks")
-}
-
-#[inline]
-fn update_of(by: &Reduction) -> Result<&'static Update> {
-    match rmw::update(by.dtype, by.op) {
-        Some(update) => Ok(update),
-        None => fail!(DTL_ERROR_INTERNAL, "{by:?} is not built in"),
-    }
 }
 
 impl Way for Direct {
@@ -250,23 +272,23 @@ impl Way for Direct {
         "loads, stores and atomics on memory that all ranks share"
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun> {
         copy(self.memory(to)?, from);
         self.over(to.target, asked)
     }
 
-    #[inline]
+    #[inline(always)]
     fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun> {
         copy(into, self.memory(from)?);
         self.over(from.target, asked)
     }
 
-    fn accumulate(&self, to: Spot, from: Region, by: &Reduction) -> Result<Begun> {
+    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun> {
         self.change(to, from, Region::EMPTY, by)
     }
 
-    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Reduction) -> Result<Begun> {
+    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
         self.change(to, from, result, by)
     }
 
@@ -283,8 +305,10 @@ impl Way for Direct {
 
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
         self.check_alive(&targets)?;
+        let deadline = self.comm.deadline();
+        // One after the other: whoever waits has locks of lower ranks only, so nobody waits in a ring.
         for rank in targets.clone() {
-            if let Err(error) = self.lock_one(rank, exclusive) {
+            if let Err(error) = self.lock_one(rank, exclusive, deadline) {
                 self.leave(targets.start..rank);
                 return Err(error);
             }
@@ -298,8 +322,13 @@ impl Way for Direct {
         flushed
     }
 
+    fn leave(&self, targets: Range<i32>) {
+        let locks = targets.filter_map(|rank| self.target(rank).ok()?.lock());
+        locks.for_each(|lock| lock.leave(self.own()));
+    }
+
     /// Every operation was over with its call; what is left is that the others see it, whatever they look at.
-    #[inline]
+    #[inline(always)]
     fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
         if reach == Reach::Local {
             return Ok(());
@@ -317,5 +346,5 @@ impl Way for Direct {
     }
 
     /// What has a share of it may not call any more; the memory goes with the last share.
-    fn close(&self) {}
+    fn close(&self, _together: bool) {}
 }

@@ -2,70 +2,99 @@
 //! itself, before anything is sent.
 //!
 //! A fence opens an epoch to all targets, a lock one to its target. Of the two kinds one is open at a time: a lock
-//! ends the epoch of a fence in which nothing was done. Reading and changing the state is a few loads and stores: calls
-//! that change it are not made by several threads at once.
+//! ends the epoch of a fence in which nothing was done. Any thread may call anything: who opens or ends an epoch
+//! claims it first (a compare-and-swap), then waits for what it asks of others, so that a second one is refused instead
+//! of waiting or doing it twice. Operations look only, by a load or two.
 
-use crate::error::{Result, fail};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use crate::abi::status::DTL_ERROR_INVALID_STATE;
+use crate::error::{Error, Result, fail};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
-/// No fence was called since the last lock.
+/// No fence was called since the last lock, or it has failed.
 const NONE: u8 = 0;
 /// A fence has opened an epoch, in which nothing was done yet.
 const OPEN: u8 = 1;
 /// The same, and something was done.
 const USED: u8 = 2;
 
+/// A lock: this rank has none.
+const FREE: u8 = 0;
+/// It has it.
+const HELD: u8 = 1;
+/// A call is about to get it or to give it back.
+const MOVING: u8 = 2;
+
+/// What calls have claimed: so many targets, or one of these.
+const ALL: u32 = u32::MAX;
+const FENCE: u32 = u32::MAX - 1;
+
 pub(super) struct Epochs {
     fence: AtomicU8,
+    /// A fence, or the window's end, has failed: the ranks are out of step.
+    is_broken: AtomicBool,
+    claimed: AtomicU32,
     /// dtl_win_lock_all.
-    all: AtomicBool,
-    /// By target, 1: it is locked.
+    all: AtomicU8,
+    /// By target.
     locked: Vec<AtomicU8>,
-    /// How many are.
-    count: AtomicU32,
 }
 
 impl Epochs {
     pub(super) fn new(ranks: usize) -> Epochs {
-        let locked = (0..ranks).map(|_| AtomicU8::new(0)).collect();
-        Epochs { fence: AtomicU8::new(NONE), all: AtomicBool::new(false), locked, count: AtomicU32::new(0) }
+        Epochs {
+            fence: AtomicU8::new(NONE),
+            is_broken: AtomicBool::new(false),
+            claimed: AtomicU32::new(0),
+            all: AtomicU8::new(FREE),
+            locked: (0..ranks).map(|_| AtomicU8::new(FREE)).collect(),
+        }
     }
 
+    #[inline(always)]
     fn slot(&self, target: i32) -> Option<&AtomicU8> {
         self.locked.get(usize::try_from(target).ok()?)
     }
 
+    /// The state of a target's lock; `None`: that of all.
+    fn lock(&self, target: Option<i32>) -> Option<&AtomicU8> {
+        target.map_or(Some(&self.all), |target| self.slot(target))
+    }
+
+    #[inline(always)]
     fn has(&self, target: i32) -> bool {
-        self.slot(target).is_some_and(|slot| slot.load(Ordering::Relaxed) != 0)
+        self.slot(target).is_some_and(|slot| slot.load(Relaxed) == HELD)
     }
 
-    fn is_locked(&self) -> bool {
-        self.all.load(Ordering::Relaxed) || self.count.load(Ordering::Relaxed) != 0
-    }
-
-    /// Before an operation on a target.
-    #[inline]
-    pub(super) fn check_access(&self, name: &str, target: i32) -> Result<()> {
-        match self.fence.load(Ordering::Relaxed) {
-            USED => Ok(()),
-            OPEN => {
-                self.fence.store(USED, Ordering::Relaxed);
-                Ok(())
+    /// Whether an operation on a target is in an epoch, which is then one that was used.
+    #[inline(always)]
+    pub(super) fn admits(&self, target: i32) -> bool {
+        match self.fence.load(Relaxed) {
+            NONE => self.has_lock(target),
+            USED => true,
+            _ => {
+                self.fence.store(USED, Relaxed);
+                true
             }
-            _ if self.all.load(Ordering::Relaxed) || self.has(target) => Ok(()),
-            _ => fail!(
-                DTL_ERROR_INVALID_STATE,
-                "{name}: no epoch is open for target {target}: call dtl_win_fence (all ranks), dtl_win_lock or dtl_win_lock_all first"
-            ),
         }
+    }
+
+    /// The same, which leaves the epoch as it is.
+    pub(super) fn would_admit(&self, target: i32) -> bool {
+        self.fence.load(Relaxed) != NONE || self.has_lock(target)
+    }
+
+    /// Whether this rank has a lock of a target.
+    #[inline(always)]
+    pub(super) fn has_lock(&self, target: i32) -> bool {
+        self.all.load(Relaxed) == HELD || self.has(target)
     }
 
     /// Before a flush of a target; `None`: of all.
     pub(super) fn check_flush(&self, name: &str, target: Option<i32>) -> Result<()> {
         let is_open = match target {
-            _ if self.all.load(Ordering::Relaxed) => true,
-            Some(target) => self.has(target),
-            None => self.is_locked(),
+            Some(target) => self.has_lock(target),
+            None => !matches!(self.claimed.load(Relaxed), 0 | FENCE),
         };
         if is_open {
             return Ok(());
@@ -77,23 +106,27 @@ impl Epochs {
         )
     }
 
-    /// Before a fence, and before the end of the window.
+    /// Before the end of the window.
     pub(super) fn check_unlocked(&self, name: &str) -> Result<()> {
-        if self.all.load(Ordering::Relaxed) {
-            return fail!(
-                DTL_ERROR_INVALID_STATE,
-                "{name} between dtl_win_lock_all and dtl_win_unlock_all: unlock first"
-            );
+        match self.claimed.load(Acquire) {
+            0 => Ok(()),
+            claimed => Err(self.is_locked(name, claimed)),
         }
-        if self.count.load(Ordering::Relaxed) != 0 {
-            let is_locked = |slot: &AtomicU8| slot.load(Ordering::Relaxed) != 0;
-            let first = self.locked.iter().position(is_locked).unwrap_or(0);
-            return fail!(
-                DTL_ERROR_INVALID_STATE,
-                "{name} while this rank has a lock of target {first}: unlock it first"
-            );
-        }
-        Ok(())
+    }
+
+    /// Why a fence, or the window's end, is refused.
+    #[cold]
+    fn is_locked(&self, name: &str, claimed: u32) -> Error {
+        let text = match claimed {
+            ALL => format!("{name} between dtl_win_lock_all and dtl_win_unlock_all: unlock first"),
+            FENCE => format!("{name} while dtl_win_fence of another thread lasts: call it after that"),
+            _ => {
+                let is_locked = |slot: &AtomicU8| slot.load(Relaxed) != FREE;
+                let first = self.locked.iter().position(is_locked).unwrap_or(0);
+                format!("{name} while this rank has a lock of target {first}: unlock it first")
+            }
+        };
+        Error::new(DTL_ERROR_INVALID_STATE, text)
     }
 
     /// Before the end of the window.
@@ -103,7 +136,7 @@ impl Epochs {
     }
 
     fn check_fence(&self, name: &str) -> Result<()> {
-        if self.fence.load(Ordering::Relaxed) == USED {
+        if self.fence.load(Relaxed) == USED {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
                 "{name}: operations since the last dtl_win_fence are not over: call dtl_win_fence (all ranks) first"
@@ -112,30 +145,88 @@ impl Epochs {
         Ok(())
     }
 
-    /// Before a lock of a target; `None`: of all.
-    pub(super) fn check_lock(&self, name: &str, target: Option<i32>) -> Result<()> {
-        let is_twice = match target {
-            _ if self.all.load(Ordering::Relaxed) => true,
-            Some(target) => self.has(target),
-            None => self.is_locked(),
-        };
-        if is_twice {
-            let whose = target.map_or_else(|| "a target".to_owned(), |target| format!("target {target}"));
-            return fail!(
-                DTL_ERROR_INVALID_STATE,
-                "{name}: this rank has a lock of {whose} already: unlock it first"
-            );
-        }
-        self.check_fence(name)
+    /// A fence, or the window's end, has failed: from here on there are locks only.
+    pub(super) fn set_broken(&self) {
+        self.is_broken.store(true, Release);
     }
 
-    /// Before an unlock of a target; `None`: of all.
-    pub(super) fn check_unlock(&self, name: &str, target: Option<i32>) -> Result<()> {
-        let is_all = self.all.load(Ordering::Relaxed);
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken.load(Acquire)
+    }
+
+    /// Claims a fence; `end_fence` follows.
+    pub(super) fn begin_fence(&self, name: &str) -> Result<()> {
+        if let Err(claimed) = self.claimed.compare_exchange(0, FENCE, AcqRel, Acquire) {
+            return Err(self.is_locked(name, claimed));
+        }
+        if self.is_broken() {
+            self.claimed.store(0, Release);
+            return fail!(
+                DTL_ERROR_INVALID_STATE,
+                "{name}: an earlier one has failed, so the ranks are out of step: use locks, or destroy the window"
+            );
+        }
+        Ok(())
+    }
+
+    /// It is over. After a failure its epoch is, too: what was done in it may go on, but no more is.
+    pub(super) fn end_fence(&self, is_well: bool) {
+        if !is_well {
+            self.set_broken();
+        }
+        self.fence.store(if is_well { OPEN } else { NONE }, Relaxed);
+        self.claimed.store(0, Release);
+    }
+
+    /// Claims the lock of a target (`None`: of all) that is to be asked for; `locked` or `unlocked` follows.
+    pub(super) fn begin_lock(&self, name: &str, target: Option<i32>) -> Result<()> {
+        self.check_fence(name)?;
+        let is_claimed = match target {
+            None => self.claimed.compare_exchange(0, ALL, AcqRel, Acquire).map(drop),
+            Some(target) => self.claim(target),
+        };
+        is_claimed.map_err(|claimed| is_twice(name, target, claimed))?;
+        self.lock(target).into_iter().for_each(|lock| lock.store(MOVING, Relaxed));
+        Ok(())
+    }
+
+    /// Claims one target. The error: what was claimed before.
+    fn claim(&self, target: i32) -> std::result::Result<(), u32> {
+        let one_more = |claimed| if claimed < FENCE { Some(claimed + 1) } else { None };
+        self.claimed.fetch_update(AcqRel, Acquire, one_more)?;
+        let is_free = |slot: &AtomicU8| slot.compare_exchange(FREE, MOVING, AcqRel, Relaxed).is_ok();
+        if self.slot(target).is_some_and(is_free) {
+            return Ok(());
+        }
+        self.claimed.fetch_sub(1, AcqRel);
+        Err(1)
+    }
+
+    /// What was claimed is locked, or not unlocked after all.
+    pub(super) fn locked(&self, target: Option<i32>) {
+        // If another thread has used the fence's epoch meanwhile, it goes on until the next fence.
+        let _ = self.fence.compare_exchange(OPEN, NONE, Relaxed, Relaxed);
+        self.lock(target).into_iter().for_each(|lock| lock.store(HELD, Release));
+    }
+
+    /// What was claimed is not locked.
+    pub(super) fn unlocked(&self, target: Option<i32>) {
+        self.lock(target).into_iter().for_each(|lock| lock.store(FREE, Release));
         match target {
-            None if is_all => Ok(()),
+            None => self.claimed.store(0, Release),
+            Some(_) => drop(self.claimed.fetch_sub(1, AcqRel)),
+        }
+    }
+
+    /// Claims the end of a target's epoch (`None`: of that to all); `unlocked` or `locked` follows.
+    pub(super) fn begin_unlock(&self, name: &str, target: Option<i32>) -> Result<()> {
+        let is_held = |lock: &AtomicU8| lock.compare_exchange(HELD, MOVING, AcqRel, Relaxed).is_ok();
+        if self.lock(target).is_some_and(is_held) {
+            return Ok(());
+        }
+        let is_all = self.all.load(Relaxed) == HELD;
+        match target {
             None => fail!(DTL_ERROR_INVALID_STATE, "{name} without dtl_win_lock_all before it"),
-            Some(target) if self.has(target) => Ok(()),
             Some(_) if is_all => {
                 fail!(DTL_ERROR_INVALID_STATE, "{name} after dtl_win_lock_all: call dtl_win_unlock_all")
             }
@@ -145,63 +236,110 @@ impl Epochs {
         }
     }
 
-    /// A fence is over.
-    pub(super) fn fenced(&self) {
-        self.fence.store(OPEN, Ordering::Relaxed);
-    }
-
-    /// A target was locked; `None`: all.
-    pub(super) fn locked(&self, target: Option<i32>) {
-        self.fence.store(NONE, Ordering::Relaxed);
-        match target.map(|target| self.slot(target)) {
-            None => self.all.store(true, Ordering::Relaxed),
-            Some(slot) => {
-                slot.into_iter().for_each(|slot| slot.store(1, Ordering::Relaxed));
-                self.count.fetch_add(1, Ordering::Relaxed);
-            }
+    /// Takes the locks that this rank has, to give them back: it goes.
+    pub(super) fn take_all(&self, mut give_back: impl FnMut(std::ops::Range<i32>)) {
+        let ranks = i32::try_from(self.locked.len()).unwrap_or(i32::MAX);
+        if self.begin_unlock("", None).is_ok() {
+            give_back(0..ranks);
+        }
+        for target in (0..ranks).filter(|target| self.begin_unlock("", Some(*target)).is_ok()) {
+            give_back(target..target + 1);
         }
     }
+}
 
-    /// The reverse.
-    pub(super) fn unlocked(&self, target: Option<i32>) {
-        match target.map(|target| self.slot(target)) {
-            None => self.all.store(false, Ordering::Relaxed),
-            Some(slot) => {
-                slot.into_iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
-                self.count.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
+/// Why a lock is refused.
+#[cold]
+fn is_twice(name: &str, target: Option<i32>, claimed: u32) -> Error {
+    if claimed == FENCE {
+        let text = format!("{name} while dtl_win_fence of another thread lasts: call it after that");
+        return Error::new(DTL_ERROR_INVALID_STATE, text);
     }
+    let whose = target.map_or_else(|| "a target".to_owned(), |target| format!("target {target}"));
+    let text = format!(
+        "{name}: this rank has a lock of {whose} already, or a call of another thread asks for it: unlock it first"
+    );
+    Error::new(DTL_ERROR_INVALID_STATE, text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// As a lock that is granted.
+    fn lock(epochs: &Epochs, target: Option<i32>) -> bool {
+        let begun = epochs.begin_lock("lock", target).is_ok();
+        if begun {
+            epochs.locked(target);
+        }
+        begun
+    }
+
+    fn unlock(epochs: &Epochs, target: Option<i32>) -> bool {
+        let begun = epochs.begin_unlock("unlock", target).is_ok();
+        if begun {
+            epochs.unlocked(target);
+        }
+        begun
+    }
+
+    fn fence(epochs: &Epochs) -> bool {
+        let begun = epochs.begin_fence("fence").is_ok();
+        if begun {
+            epochs.end_fence(true);
+        }
+        begun
+    }
+
     #[test]
     fn a_fence_opens_all_and_a_lock_one() {
         let epochs = Epochs::new(3);
-        assert!(epochs.check_access("put", 1).is_err() && epochs.check_ended("destroy").is_ok());
-        epochs.fenced();
-        assert!(epochs.check_lock("lock", Some(0)).is_ok() && epochs.check_ended("destroy").is_ok());
-        assert!(epochs.check_access("put", 2).is_ok() && epochs.check_ended("destroy").is_err());
-        assert!(epochs.check_lock("lock", Some(0)).is_err() && epochs.check_flush("flush", None).is_err());
-        epochs.fenced();
-        epochs.locked(Some(1));
-        assert!(epochs.check_access("put", 1).is_ok() && epochs.check_access("put", 2).is_err());
-        assert!(epochs.check_lock("lock", Some(1)).is_err() && epochs.check_lock("lock", Some(2)).is_ok());
-        assert!(epochs.check_lock("lock_all", None).is_err() && epochs.check_unlock("unlock", None).is_err());
-        assert!(epochs.check_unlocked("fence").is_err() && epochs.check_unlock("unlock", Some(2)).is_err());
+        assert!(!epochs.admits(1) && epochs.check_ended("destroy").is_ok());
+        assert!(fence(&epochs) && epochs.check_ended("destroy").is_ok());
+        assert!(epochs.admits(2) && epochs.check_ended("destroy").is_err());
+        assert!(!lock(&epochs, Some(0)) && epochs.check_flush("flush", None).is_err());
+        assert!(fence(&epochs) && lock(&epochs, Some(1)));
+        assert!(epochs.admits(1) && !epochs.admits(2));
+        assert!(!lock(&epochs, Some(1)) && !lock(&epochs, None) && !unlock(&epochs, None));
+        assert!(lock(&epochs, Some(2)) && unlock(&epochs, Some(2)));
+        assert!(!fence(&epochs) && !unlock(&epochs, Some(2)) && epochs.check_unlocked("destroy").is_err());
         assert!(
             epochs.check_flush("flush", Some(1)).is_ok() && epochs.check_flush("flush", Some(0)).is_err()
         );
+        assert!(unlock(&epochs, Some(1)) && lock(&epochs, None));
+        assert!(epochs.admits(0) && !lock(&epochs, Some(0)) && !lock(&epochs, None));
+        assert!(!unlock(&epochs, Some(0)) && unlock(&epochs, None));
+        assert!(!epochs.admits(0) && epochs.check_ended("destroy").is_ok());
+    }
+
+    #[test]
+    fn what_one_thread_claims_no_other_gets() {
+        let epochs = Epochs::new(3);
+        assert!(epochs.begin_lock("lock", Some(1)).is_ok());
+        assert!(!epochs.admits(1) && !lock(&epochs, Some(1)) && !lock(&epochs, None) && !fence(&epochs));
+        assert!(lock(&epochs, Some(2)) && !unlock(&epochs, Some(1)));
         epochs.unlocked(Some(1));
-        epochs.locked(None);
-        assert!(epochs.check_access("put", 0).is_ok() && epochs.check_lock("lock", Some(0)).is_err());
-        assert!(
-            epochs.check_unlock("unlock", Some(0)).is_err() && epochs.check_unlock("unlock", None).is_ok()
-        );
+        assert!(lock(&epochs, Some(1)) && epochs.begin_unlock("unlock", Some(1)).is_ok());
+        assert!(!unlock(&epochs, Some(1)) && !epochs.admits(1));
+        epochs.locked(Some(1));
+        assert!(unlock(&epochs, Some(1)) && unlock(&epochs, Some(2)) && epochs.begin_fence("fence").is_ok());
+        assert!(!lock(&epochs, Some(0)) && !lock(&epochs, None) && !fence(&epochs));
+        epochs.end_fence(true);
+        assert!(epochs.begin_lock("lock", None).is_ok() && !fence(&epochs) && !unlock(&epochs, None));
         epochs.unlocked(None);
-        assert!(epochs.check_access("put", 0).is_err() && epochs.check_ended("destroy").is_ok());
+        assert!(epochs.admits(0), "a lock that was not granted leaves the fence's epoch");
+    }
+
+    #[test]
+    fn after_a_failed_fence_there_are_locks() {
+        let epochs = Epochs::new(2);
+        assert!(fence(&epochs) && epochs.admits(0) && epochs.begin_fence("fence").is_ok());
+        epochs.end_fence(false);
+        assert!(!epochs.admits(0) && epochs.is_broken() && !fence(&epochs));
+        assert!(lock(&epochs, Some(0)) && lock(&epochs, Some(1)));
+        let mut taken = Vec::new();
+        epochs.take_all(|targets| taken.push(targets));
+        assert_eq!(taken, [0..1, 1..2]);
+        assert!(!unlock(&epochs, Some(0)), "they are taken once");
     }
 }

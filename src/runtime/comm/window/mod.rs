@@ -1,17 +1,21 @@
 //! Windows: memory of each rank that the others read and change without its taking part.
 //!
 //! Here: making one, its end, who has which part. `access` checks operations on targets and hands them to the window's
-//! `way`; `sync` has fences, locks and flushes; `epoch` what may be called when; `progress` serves what others ask of
-//! this process. The ways: `direct` where ranks share memory, else `active`.
+//! `way`; `sync` has fences, locks and flushes; `quick` the shortest of both; `epoch` what may be called when; `progress`
+//! serves what others ask of this process. The ways: `direct` where ranks share memory, `own` where the transport has
+//! windows, else `active`; `choose` decides.
 //!
 //! A window has a communicator of its own (`group::private`), so its messages meet nobody else's, and it lives on when
 //! the one that it was made of is destroyed.
 
 pub mod access;
 mod active;
+mod choose;
 mod direct;
 mod epoch;
+mod own;
 pub(super) mod progress;
+pub mod quick;
 pub mod sync;
 pub(super) mod way;
 
@@ -20,13 +24,13 @@ use super::{Comm, collective, group, run};
 use crate::abi::handle::dtl_win_t;
 use crate::abi::status::*;
 use crate::abi::window::dtl_win_info_t;
-use crate::error::{self, Error, Result, fail};
-use crate::runtime::{backend, copy_text, explain, invalid_handle};
-use crate::sys::buf::{Addr, Region, Scratch};
+use crate::error::{Error, Result, fail};
+use crate::runtime::{backend, copy_text, invalid_handle};
+use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch as inside_out;
 use crate::sys::epoch::Guard;
 use crate::sys::slab::{Held, Table};
-use active::Active;
+use choose::{Chosen, Had, Kept};
 use direct::Direct;
 use epoch::Epochs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -52,11 +56,13 @@ pub struct Window {
     /// Its own.
     comm: Arc<Comm>,
     way: Arc<dyn Way>,
+    /// The same, if it is that one: known by name, so that what takes some ten nanoseconds calls nothing.
+    direct: Option<Arc<Direct>>,
     /// By rank.
     parts: Vec<Part>,
-    /// This rank's memory, and the same if the library has allocated it.
+    /// This rank's memory, and what keeps it.
     memory: Region,
-    _allocated: Option<Scratch>,
+    _kept: Kept,
     epochs: Epochs,
 }
 
@@ -91,40 +97,6 @@ fn no_memory(size: impl std::fmt::Display) -> Error {
     Error::new(DTL_ERROR_OUT_OF_MEMORY, text)
 }
 
-/// An offer that there is memory for.
-struct Own {
-    memory: Region,
-    disp_unit: u64,
-    /// What the ranks of this node can use by themselves.
-    part: Option<Box<dyn backend::Part>>,
-    allocated: Option<Scratch>,
-}
-
-impl Own {
-    fn of(comm: &Comm, Offer { memory, disp_unit }: Offer) -> Result<Own> {
-        let can_share = direct::has_room(comm.size.unsigned_abs() as usize);
-        if let Some(part) = can_share.then(|| comm.link.transport.offer_part(memory)).flatten().transpose()? {
-            let memory = if part.region().is_empty() { Region::EMPTY } else { part.region() };
-            return Ok(Own { memory, disp_unit, part: Some(part), allocated: None });
-        }
-        match memory {
-            backend::Offer::Own(memory) => Ok(Own { memory, disp_unit, part: None, allocated: None }),
-            backend::Offer::Fresh(0) => {
-                Ok(Own { memory: Region::EMPTY, disp_unit, part: None, allocated: None })
-            }
-            backend::Offer::Fresh(size) => {
-                let Some(scratch) = Scratch::new(size) else { return Err(no_memory(size)) };
-                Ok(Own { memory: scratch.region(), disp_unit, part: None, allocated: Some(scratch) })
-            }
-        }
-    }
-
-    /// Where the others find it; zeros: nowhere.
-    fn key(&self) -> backend::PartKey {
-        self.part.as_ref().map_or([0; 2], |part| part.key())
-    }
-}
-
 fn check_unit(disp_unit: u64) -> Result<()> {
     if disp_unit == 0 {
         return fail!(
@@ -145,13 +117,12 @@ fn process_mark() -> u64 {
 
 /// Makes a window of what each rank offers. All ranks call it; if one has nothing to offer (its error), it fails on all.
 pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
-    let offer = offer.and_then(|offer| Own::of(comm, offer));
-    let status = offer.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
-    let (size, unit) = offer.as_ref().map_or((0, 0), |offer| (offer.memory.len() as u64, offer.disp_unit));
-    let [place, check] = offer.as_ref().map_or([0; 2], Own::key);
-    let says = [status as u32 as u64, size, unit, process_mark(), place, check];
+    let had = offer.and_then(|offer| Had::of(comm, offer));
+    let status = had.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
+    let [size, unit, place, check, windows] = had.as_ref().map_or([0; 5], Had::words);
+    let says = [status as u32 as u64, process_mark(), size, unit, place, check, windows];
     let (own, said) = group::private(comm, Kind::WinCreate, says)?;
-    match build(&own, offer, &said) {
+    match build(&own, had, &said) {
         Ok(window) => Ok(window),
         Err(error) => {
             drop(super::destroy(&own));
@@ -160,19 +131,19 @@ pub fn create(comm: &Comm, offer: Result<Offer>) -> Result<(dtl_win_t, Addr)> {
     }
 }
 
-type Said = [u64; 6];
+type Said = [u64; 7];
 
-fn build(own: &Arc<Comm>, offer: Result<Own>, said: &[Said]) -> Result<(dtl_win_t, Addr)> {
-    let Own { memory, disp_unit: _, part, allocated } = offer?;
-    check_all("make its part of the window", said.iter().map(|[status, ..]| *status))?;
+fn build(own: &Arc<Comm>, had: Result<Had>, said: &[Said]) -> Result<(dtl_win_t, Addr)> {
+    let had = had?;
+    choose::check_all("make its part of the window", said.iter().map(|[status, ..]| *status))?;
     let parts: Vec<Part> =
-        said.iter().map(|&[_, size, disp_unit, process, ..]| Part { size, disp_unit, process }).collect();
-    let keys: Vec<_> = said.iter().map(|&[.., place, check]| [place, check]).collect();
-    let way = choose(own, (memory, part), &parts, &keys)?;
+        said.iter().map(|&[_, process, size, disp_unit, ..]| Part { size, disp_unit, process }).collect();
+    let words: Vec<choose::Words> = said.iter().map(|&[_, _, a, b, c, d, e]| [a, b, c, d, e]).collect();
+    let Chosen { way, direct, memory, kept } = choose::choose(own, had, &parts, &words)?;
     let epochs = Epochs::new(parts.len());
     let needs_thread = way.needs_thread();
     let served = Arc::clone(&way);
-    let window = Window { comm: Arc::clone(own), way, parts, memory, _allocated: allocated, epochs };
+    let window = Window { comm: Arc::clone(own), way, direct, parts, memory, _kept: kept, epochs };
     let Some(id) = TABLE.insert(Arc::new(window)) else {
         return fail!(DTL_ERROR_LIMIT, "no handle left for another window: destroy some");
     };
@@ -181,48 +152,6 @@ fn build(own: &Arc<Comm>, offer: Result<Own>, said: &[Said]) -> Result<(dtl_win_
         return Err(error);
     }
     Ok((dtl_win_t { id }, memory.addr()))
-}
-
-/// By rank, the status with which each did something: the first failure is that of all.
-fn check_all(what: &str, said: impl Iterator<Item = u64>) -> Result<()> {
-    for (rank, status) in said.enumerate() {
-        let status = status as u32 as i32;
-        if status != DTL_SUCCESS {
-            let name = error::status_name(status).to_string_lossy();
-            return Err(Error::new(
-                status,
-                format!("rank {rank} could not {what} ({name}), so no rank has one"),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// How operations reach the targets: decided from what is equal on all ranks.
-fn choose(
-    own: &Arc<Comm>,
-    (memory, part): (Region, Option<Box<dyn backend::Part>>),
-    parts: &[Part],
-    keys: &[backend::PartKey],
-) -> Result<Arc<dyn Way>> {
-    let way: Arc<dyn Way> = match part {
-        Some(part) if keys.iter().all(|key| *key != [0; 2]) => {
-            let direct = Direct::new(Arc::clone(own), part, keys);
-            let status = direct.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
-            // A rank may have no room for the others' memory: then no rank goes on.
-            let all = group::allgather_words(own, Kind::WinCreate, &[status as u32 as u64])?;
-            let direct = direct?;
-            check_all("reach all parts of the window", all.into_iter())?;
-            Arc::new(direct)
-        }
-        _ => {
-            let is_one_process =
-                parts.iter().all(|part| parts.first().is_some_and(|first| part.process == first.process));
-            Arc::new(Active::new(Arc::clone(own), memory, is_one_process)?)
-        }
-    };
-    explain::chose("window", way.describe());
-    Ok(way)
 }
 
 /// A handle's window for a call that may wait.
@@ -242,21 +171,31 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Wi
 /// Ends a window: all ranks call it. If a rank has died, or a fence has failed, the others are not waited for.
 pub fn destroy(window: &Window, handle: dtl_win_t) -> Result<()> {
     window.comm.check_open()?;
-    if window.comm.is_broken() || window.comm.has_died() {
+    let mut is_whole = !window.epochs.is_broken() && !window.comm.has_died();
+    if !is_whole {
         window.epochs.check_unlocked("dtl_win_destroy")?;
     } else {
         window.epochs.check_ended("dtl_win_destroy")?;
-        let met = run::wait(&window.comm, collective::meet(&window.comm, Kind::WinDestroy));
-        met.map_err(|error| {
-            error.within("dtl_win_destroy (a second call does not wait for the other ranks)")
-        })?;
+        is_whole = meet_last(window)?;
     }
     if TABLE.remove(&inside_out::enter(), handle.id).is_none() {
         return Err(invalid_handle("window", TAG, handle.id));
     }
     progress::remove(&window.way);
-    window.way.close();
+    window.way.close(is_whole);
     super::destroy(&window.comm)
+}
+
+/// Waits for the other ranks at a window's end. False: one has died meanwhile, so there is nobody to wait for.
+fn meet_last(window: &Window) -> Result<bool> {
+    match run::wait(&window.comm, collective::meet(&window.comm, Kind::WinDestroy)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => Ok(false),
+        Err(error) => {
+            window.epochs.set_broken();
+            Err(error.within("dtl_win_destroy (a second call does not wait for the other ranks)"))
+        }
+    }
 }
 
 impl Window {
@@ -279,7 +218,7 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         // What still has a share of it must not touch the memory any more.
-        self.way.close();
+        self.way.close(false);
     }
 }
 
@@ -301,7 +240,9 @@ pub fn destroy_all() {
     let inside = inside_out::enter();
     for id in TABLE.handles() {
         if let Some(window) = TABLE.remove(&inside, id) {
-            window.way.close();
+            // The others are not to wait for locks of a rank that is gone.
+            window.epochs.take_all(|targets| window.way.leave(targets));
+            window.way.close(false);
         }
     }
 }

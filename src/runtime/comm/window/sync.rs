@@ -25,9 +25,24 @@ impl Window {
         Ok(Some(target..target + 1))
     }
 
-    fn unlock(&self, name: &str, targets: Range<i32>, target: Option<i32>) -> Result<()> {
+    fn lock(&self, name: &str, target: Option<i32>, exclusive: bool) -> Result<()> {
+        self.epochs.begin_lock(name, target)?;
+        let targets = target.map_or_else(|| self.all(), |target| target..target + 1);
+        let locked = self.way.lock(targets, exclusive);
+        match locked {
+            Ok(()) => self.epochs.locked(target),
+            Err(_) => self.epochs.unlocked(target),
+        }
+        locked.map_err(|error| error.within(name))
+    }
+
+    fn unlock(&self, name: &str, target: Option<i32>) -> Result<()> {
+        self.epochs.begin_unlock(name, target)?;
+        let targets = target.map_or_else(|| self.all(), |target| target..target + 1);
         let unlocked = self.way.unlock(targets);
-        if unlocked.as_ref().map_or_else(Error::status, |()| DTL_SUCCESS) != DTL_ERROR_TIMEOUT {
+        if unlocked.as_ref().map_or_else(Error::status, |()| DTL_SUCCESS) == DTL_ERROR_TIMEOUT {
+            self.epochs.locked(target);
+        } else {
             self.epochs.unlocked(target);
         }
         unlocked.map_err(|error| error.within(name))
@@ -38,12 +53,11 @@ impl Window {
 pub fn fence(window: &Window) -> Result<()> {
     const NAME: &str = "dtl_win_fence";
     window.comm.check_open()?;
-    window.epochs.check_unlocked(NAME)?;
-    window.way.flush(window.all(), Reach::Target).map_err(|error| error.within(NAME))?;
-    run::wait(&window.comm, collective::meet(&window.comm, Kind::Fence))
-        .map_err(|error| error.within(NAME))?;
-    window.epochs.fenced();
-    Ok(())
+    window.epochs.begin_fence(NAME)?;
+    let flushed = window.way.flush(window.all(), Reach::Target);
+    let met = flushed.and_then(|()| run::wait(&window.comm, collective::meet(&window.comm, Kind::Fence)));
+    window.epochs.end_fence(met.is_ok());
+    met.map_err(|error| error.within(NAME))
 }
 
 /// Opens an epoch to one target.
@@ -59,42 +73,39 @@ pub fn lock(window: &Window, how: i32, target: i32) -> Result<()> {
             );
         }
     };
-    let Some(targets) = window.one(NAME, target)? else { return Ok(()) };
-    window.epochs.check_lock(NAME, Some(target))?;
-    window.way.lock(targets, exclusive).map_err(|error| error.within(NAME))?;
-    window.epochs.locked(Some(target));
-    Ok(())
+    match window.one(NAME, target)? {
+        Some(_) => window.lock(NAME, Some(target), exclusive),
+        None => Ok(()),
+    }
 }
 
 /// Ends the epoch: all that was done in it is done at the target.
 pub fn unlock(window: &Window, target: i32) -> Result<()> {
     const NAME: &str = "dtl_win_unlock";
-    let Some(targets) = window.one(NAME, target)? else { return Ok(()) };
-    window.epochs.check_unlock(NAME, Some(target))?;
-    window.unlock(NAME, targets, Some(target))
+    match window.one(NAME, target)? {
+        Some(_) => window.unlock(NAME, Some(target)),
+        None => Ok(()),
+    }
 }
 
 /// Opens an epoch to all targets, by shared locks.
 pub fn lock_all(window: &Window) -> Result<()> {
-    const NAME: &str = "dtl_win_lock_all";
     window.comm.check_open()?;
-    window.epochs.check_lock(NAME, None)?;
-    window.way.lock(window.all(), false).map_err(|error| error.within(NAME))?;
-    window.epochs.locked(None);
-    Ok(())
+    window.lock("dtl_win_lock_all", None, false)
 }
 
 /// Ends it.
 pub fn unlock_all(window: &Window) -> Result<()> {
-    const NAME: &str = "dtl_win_unlock_all";
     window.comm.check_open()?;
-    window.epochs.check_unlock(NAME, None)?;
-    window.unlock(NAME, window.all(), None)
+    window.unlock("dtl_win_unlock_all", None)
 }
 
 /// Waits for this rank's operations on one target.
 pub fn flush(window: &Window, target: i32, is_local: bool) -> Result<()> {
-    let (name, reach) = of_flush(is_local);
+    let (name, reach) = match is_local {
+        true => ("dtl_win_flush_local", Reach::Local),
+        false => ("dtl_win_flush", Reach::Target),
+    };
     let Some(targets) = window.one(name, target)? else { return Ok(()) };
     window.epochs.check_flush(name, Some(target))?;
     window.way.flush(targets, reach).map_err(|error| error.within(name))
@@ -102,12 +113,11 @@ pub fn flush(window: &Window, target: i32, is_local: bool) -> Result<()> {
 
 /// The same for all targets.
 pub fn flush_all(window: &Window, is_local: bool) -> Result<()> {
-    let (name, reach) = of_flush(is_local);
+    let (name, reach) = match is_local {
+        true => ("dtl_win_flush_local_all", Reach::Local),
+        false => ("dtl_win_flush_all", Reach::Target),
+    };
     window.comm.check_open()?;
     window.epochs.check_flush(name, None)?;
     window.way.flush(window.all(), reach).map_err(|error| error.within(name))
-}
-
-fn of_flush(is_local: bool) -> (&'static str, Reach) {
-    if is_local { ("dtl_win_flush_local", Reach::Local) } else { ("dtl_win_flush", Reach::Target) }
 }

@@ -1,23 +1,16 @@
 //! How operations reach a target's memory: what a window asks of whoever carries them out.
 //!
 //! Not here: bounds, epochs, dtypes and their operations. A way is called with what `window` has checked.
-//! Implemented by `direct` (loads and stores of memory that all ranks share) and `active` (messages that the target
-//! serves, over any transport); which one is decided where a window is made (`window::choose`).
+//! Implemented by `direct` (loads and stores of memory that all ranks share), `own` (what the transport does itself) and
+//! `active` (messages that the target serves, over any transport); which one is decided where a window is made
+//! (`window::choose`).
 
+use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-use crate::runtime::comm::types::Reduction;
+pub(in crate::runtime::comm) use crate::runtime::backend::{Reach, Spot, Swap};
 use crate::sys::buf::Region;
+use crate::sys::rmw::Update;
 use std::ops::Range;
-
-/// Bytes at a target, inside of its part of the window.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::runtime::comm) struct Spot {
-    /// A rank of the window, this one included.
-    pub(in crate::runtime::comm) target: i32,
-    /// From the beginning of its memory.
-    pub(in crate::runtime::comm) offset: usize,
-    pub(in crate::runtime::comm) len: usize,
-}
 
 /// Names an operation that is not over locally, for who asks after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,23 +28,22 @@ pub(in crate::runtime::comm) enum Begun {
 /// Whether somebody will ask after an operation by its ticket: else only flushes care.
 pub(in crate::runtime::comm) type Asked = bool;
 
-/// The buffers of a compare_and_swap, of one element each.
+/// How elements are changed: a built-in dtype and an operation that goes with it.
 #[derive(Clone, Copy)]
-pub(in crate::runtime::comm) struct Swap {
-    /// What is stored if the target holds `expected`.
-    pub(in crate::runtime::comm) value: Region,
-    pub(in crate::runtime::comm) expected: Region,
-    /// Gets what the target held.
-    pub(in crate::runtime::comm) result: Region,
+pub struct Change {
+    pub(in crate::runtime::comm) dtype: dtl_dtype_t,
+    pub(in crate::runtime::comm) op: dtl_reduce_op_t,
+    /// What the processor does.
+    pub(in crate::runtime::comm) update: &'static Update,
 }
 
-/// What a flush waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::runtime::comm) enum Reach {
-    /// The caller's buffers.
-    Local,
-    /// The target's memory too.
-    Target,
+impl Change {
+    /// Bytes of an element.
+    #[inline(always)]
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.update.size()
+    }
 }
 
 /// Operations on the memory of targets. Called by several threads at once. An operation fails at once, or with the
@@ -67,10 +59,10 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun>;
     /// Copies from the target.
     fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun>;
-    /// `target = target ∘ from`, element by element. A built-in dtype and operation.
-    fn accumulate(&self, to: Spot, from: Region, by: &Reduction) -> Result<Begun>;
+    /// `target = target ∘ from`, element by element.
+    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun>;
     /// The same, and what was there before goes to `result`. For NO_OP, `from` may be empty.
-    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Reduction) -> Result<Begun>;
+    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun>;
     /// One element of 1, 2, 4 or 8 bytes (the length of the spot).
     fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<Begun>;
     /// Waits for the locks of these targets, of which this rank has none.
@@ -78,6 +70,8 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     /// Flushes (`Reach::Target`) and gives the locks back. After TIMEOUT they are held still, after
     /// another failure none is: that of a rank, say, which has no locks any more.
     fn unlock(&self, targets: Range<i32>) -> Result<()>;
+    /// Gives the locks back, without a flush and without waiting: this rank goes.
+    fn leave(&self, targets: Range<i32>);
     /// Waits until this rank's operations on these targets are over.
     fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()>;
     /// Whether an operation that is asked after is over; after true or an error the ticket means nothing any more.
@@ -92,6 +86,7 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     fn needs_thread(&self) -> bool {
         false
     }
-    /// No call follows, and nothing touches the window's memory or a buffer any more.
-    fn close(&self);
+    /// No call follows, and nothing touches the window's memory or a buffer any more. Nobody waits for other ranks, but
+    /// for those that close it `together` now, all of them.
+    fn close(&self, together: bool);
 }

@@ -23,6 +23,15 @@ impl Locks {
         self.waiting.push_back(asker);
     }
 
+    /// Shares the lock at once, if nobody has it alone or waits for it.
+    pub(super) fn share_if_free(&mut self, asker: Asker) -> bool {
+        let is_free = self.waiting.is_empty() && self.holders.iter().all(|holder| !holder.exclusive);
+        if is_free {
+            self.holders.push(asker);
+        }
+        is_free
+    }
+
     /// The next one to get the lock, who has it now. Call until there is none.
     pub(super) fn grant(&mut self) -> Option<Asker> {
         let next = *self.waiting.front()?;
@@ -43,11 +52,24 @@ impl Locks {
         }
     }
 
-    /// A rank does not want the lock any more that it asked for under this tag; it may have got it.
-    pub(super) fn forget(&mut self, origin: i32, tag: i32) {
+    /// A rank does not want the lock any more that it asked for under this tag; it may have got it. True: it was waiting.
+    pub(super) fn forget(&mut self, origin: i32, tag: i32) -> bool {
         let is_it = |asker: &Asker| asker.origin == origin && asker.tag == tag;
+        let before = self.waiting.len();
         self.waiting.retain(|asker| !is_it(asker));
         self.holders.retain(|asker| !is_it(asker));
+        self.waiting.len() < before
+    }
+
+    /// Those that have the lock while others wait for it.
+    pub(super) fn in_the_way(&self) -> impl Iterator<Item = i32> {
+        let holders = if self.waiting.is_empty() { &[][..] } else { &self.holders[..] };
+        holders.iter().map(|holder| holder.origin)
+    }
+
+    /// Nobody has the lock or waits for it.
+    pub(super) fn are_free(&self) -> bool {
+        self.holders.is_empty() && self.waiting.is_empty()
     }
 
     /// Ranks died: what they had is free.
@@ -82,6 +104,16 @@ mod tests {
         assert_eq!(granted(&mut locks), [2]);
         locks.release(2);
         assert_eq!(granted(&mut locks), [3]);
+        assert!(locks.share_if_free(asker(4, false)), "it is shared");
+        assert_eq!(locks.in_the_way().count(), 0, "nobody waits");
+        locks.ask(asker(5, true));
+        assert!(!locks.share_if_free(asker(6, false)), "one waits");
+        assert_eq!(locks.in_the_way().collect::<Vec<_>>(), [3, 4]);
+        [3, 4].into_iter().for_each(|origin| locks.release(origin));
+        assert_eq!(granted(&mut locks), [5]);
+        assert!(!locks.share_if_free(asker(6, false)), "one has it alone");
+        locks.release(5);
+        assert!(locks.are_free());
     }
 
     #[test]
@@ -89,12 +121,12 @@ mod tests {
         let mut locks = Locks::default();
         (0..5).for_each(|origin| locks.ask(asker(origin, true)));
         assert_eq!(granted(&mut locks), [0]);
-        locks.forget(1, 2);
-        locks.forget(0, 1);
+        assert!(locks.forget(1, 2) && !locks.forget(0, 1));
         assert_eq!(granted(&mut locks), [2]);
         locks.bury(&[2, 3]);
         assert_eq!(granted(&mut locks), [4]);
         locks.release(9);
         assert_eq!(granted(&mut locks), []);
+        assert!(!locks.are_free());
     }
 }

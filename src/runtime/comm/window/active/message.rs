@@ -32,14 +32,16 @@ pub(super) enum What {
     Swap,
     /// Shared, or exclusive if `op` is 1.
     Lock,
+    /// Shared, if nobody is in its way; else the answer is no.
+    LockIfFree,
     Unlock,
-    /// A lock that was asked for under that tag is not wanted any more.
+    /// A lock that was asked for under that tag is not wanted any more. If that was not answered, now it is.
     Forget,
     /// An answer when all that came before is done.
     Flush,
 }
 
-const ALL: [What; 10] = [
+const ALL: [What; 11] = [
     What::Put,
     What::PutLarge,
     What::Get,
@@ -47,6 +49,7 @@ const ALL: [What; 10] = [
     What::GetAccumulate,
     What::Swap,
     What::Lock,
+    What::LockIfFree,
     What::Unlock,
     What::Forget,
     What::Flush,

@@ -1,28 +1,29 @@
 //! The way that needs nothing of a transport but messages: an origin asks, the target does it when it serves.
 //!
-//! `message` is what is asked, `origin` the asking side, `serve` the serving one, `locks` who has the lock. A target
+//! `message` is what is asked, `origin` the asking side, `asking` how it gets locks, `serve` the serving side, `locks` who has the lock. A target
 //! serves in every call of its process that waits, and in a thread while there is none (`window::progress`); where
 //! all ranks are in one process, whoever waits serves for all.
 //!
 //! Small data travel with the request. A large put sends a request, then its data from where they are to where they go;
 //! what is fetched comes as a message into the caller's buffer. Only accumulated data go in pieces through buffers.
 
+mod asking;
 mod locks;
 mod message;
 mod origin;
 mod serve;
 
 use super::progress as serving;
-use super::way::{Asked, Begun, Reach, Spot, Swap, Ticket, Way};
+use super::way::{Asked, Begun, Change, Reach, Spot, Swap, Ticket, Way};
 use crate::abi::status::*;
 use crate::abi::word::DTL_OP_NO_OP;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fail};
 use crate::runtime::backend::SendMode;
 use crate::runtime::comm::link::Class;
 use crate::runtime::comm::p2p::Started;
-use crate::runtime::comm::types::Reduction;
 use crate::runtime::comm::{Comm, progress};
-use crate::sys::buf::Region;
+use crate::sys::buf::{Region, Scratch};
+use crate::sys::clock::Deadline;
 use crate::sys::lock::{Mutex, MutexGuard};
 use crate::sys::park::Backoff;
 use message::{Head, INLINE, PIECE, What, answer_tag, data_tag};
@@ -40,6 +41,8 @@ pub(super) struct Active {
     origin: Mutex<Origin>,
     server: Mutex<Server>,
     is_closed: AtomicBool,
+    /// Room for the byte of a refusal, which nobody reads.
+    refusal: Scratch,
 }
 
 /// An answer that is waited for.
@@ -50,13 +53,19 @@ struct Answer {
     /// What is done at the target when it is there.
     goal: u64,
     is_there: bool,
+    /// It is a no.
+    is_refused: bool,
 }
 
 impl Active {
     pub(super) fn new(comm: Arc<Comm>, memory: Region, is_one_process: bool) -> Result<Active> {
         let origin = Mutex::new(Origin::new(comm.size.unsigned_abs() as usize));
         let server = Mutex::new(Server::new(memory)?);
-        Ok(Active { comm, memory, is_one_process, origin, server, is_closed: AtomicBool::new(false) })
+        let Some(refusal) = Scratch::new(1) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a window");
+        };
+        let is_closed = AtomicBool::new(false);
+        Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal })
     }
 
     /// This rank's own memory, if it is the target.
@@ -81,9 +90,19 @@ impl Active {
         }
     }
 
-    /// Waits, serving others, until `look` is true; what is waited for is told by `what`.
-    fn until(&self, what: impl Fn() -> String, mut look: impl FnMut() -> Result<bool>) -> Result<()> {
-        let (deadline, mut backoff) = (self.comm.deadline(), Backoff::new());
+    /// Waits, serving others, as long as the communicator's time limit lets it; `what` did not happen then.
+    pub(super) fn wait(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
+        self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
+    }
+
+    /// The same until a time, with a text that `what` makes of the limit's.
+    fn until(
+        &self,
+        deadline: Deadline,
+        what: impl Fn(&str) -> String,
+        mut look: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let mut backoff = Backoff::new();
         while !look()? {
             self.serve_here();
             self.comm.pause(&mut backoff);
@@ -91,8 +110,8 @@ impl Active {
                 self.comm.check_open()?;
                 if deadline.passed() {
                     let millis = self.comm.timeout_ns / 1_000_000;
-                    let text = format!("{} within {millis} ms (the communicator's time limit)", what());
-                    return Err(Error::new(DTL_ERROR_TIMEOUT, text));
+                    let limit = format!("within {millis} ms (the communicator's time limit)");
+                    return Err(Error::new(DTL_ERROR_TIMEOUT, what(&limit)));
                 }
                 progress::others(&self.comm);
             }
@@ -107,22 +126,26 @@ impl Active {
             Room::Free => Ok(()),
             Room::Flush => self.finish(target..target + 1, Reach::Target),
             Room::Later => {
-                let what = || format!("operations before it, of target {target} among others, did not end");
-                self.until(what, || Ok(room()? != Room::Later))
+                let what = |limit: &str| {
+                    format!(
+                        "no room for it: operations before it, of target {target} among others, did not end {limit}"
+                    )
+                };
+                self.until(self.comm.deadline(), what, || Ok(room()? != Room::Later))
             }
         }
     }
 
-    /// Asks a target for something that it answers by a message without data.
+    /// Asks a target for something that it answers by yes (a message without data) or no (a byte).
     fn ask(&self, target: i32, head: Head, goal: u64) -> Result<Answer> {
         let mut origin = self.asking()?;
         let tag = answer_tag(origin.next());
-        let started = self.comm.start_recv(Class::User, Region::EMPTY, target, tag)?;
+        let started = self.comm.start_recv(Class::User, self.refusal.region(), target, tag)?;
         if let Err(error) = origin.post(&self.comm, target, &Head { tag, ..head }, &[]) {
             self.comm.take_back(started)?;
             return Err(error);
         }
-        Ok(Answer { target, tag, started, goal, is_there: false })
+        Ok(Answer { target, tag, started, goal, is_there: false, is_refused: false })
     }
 
     /// Whether an answer is there, or will never be.
@@ -132,7 +155,10 @@ impl Active {
         }
         let end = match self.comm.poll(answer.started) {
             Ok(None) => return false,
-            Ok(Some(done)) => self.comm.check_done(&done, what, answer.target),
+            Ok(Some(done)) => {
+                answer.is_refused = done.size > 0;
+                self.comm.check_done(&done, what, answer.target)
+            }
             Err(error) => Err(error),
         };
         answer.is_there = true;
@@ -156,7 +182,11 @@ impl Active {
             }
         }
         let waited = self.until(
-            || format!("operations on {} did not end", text(&targets)),
+            self.comm.deadline(),
+            |limit| {
+                let whose = text(&targets);
+                format!("operations on {whose} did not end {limit}: they go on, and their buffers stay in use until a flush, unlock or fence succeeds")
+            },
             || {
                 let is_local = self.origin.lock().collect(&self.comm, &targets, false)?;
                 let mut answers = answers.iter_mut();
@@ -164,16 +194,29 @@ impl Active {
                 Ok(is_local && all)
             },
         );
+        let mut origin = self.origin.lock();
         for answer in &answers {
             if answer.is_there {
-                self.origin.lock().answered(answer.target, answer.goal);
+                origin.answered(answer.target, answer.goal);
             } else {
-                self.comm.take_back(answer.started)?;
+                origin.abandon(answer.started);
             }
         }
         waited?;
-        note_first(&mut failed, self.origin.lock().failure(&targets));
-        failed
+        note_first(&mut failed, origin.failure(&targets));
+        drop(origin);
+        failed.and_then(|()| if reach == Reach::Target { self.check_alive(&targets) } else { Ok(()) })
+    }
+
+    /// Whether one of them is known to have died: then a flush says so even if nothing was on its way there.
+    fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
+        if !self.comm.has_died() {
+            return Ok(());
+        }
+        match self.comm.failed_ranks().into_iter().find(|rank| targets.contains(rank)) {
+            Some(rank) => fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left"),
+            None => Ok(()),
+        }
     }
 
     /// Sends a request that is answered by data.
@@ -201,18 +244,6 @@ impl Active {
         let most = PIECE / element.max(1) * element.max(1);
         (0..to.len).step_by(most.max(1)).try_for_each(|at| each(at, most.min(to.len - at)))
     }
-
-    /// Gives up locks that were asked for; those that were granted are given back.
-    fn forget_locks(&self, answers: &[Answer]) {
-        for answer in answers {
-            if !answer.is_there {
-                // Of one that has died nothing is wanted any more.
-                drop(self.comm.take_back(answer.started));
-            }
-            let head = Head { tag: answer.tag, ..Head::new(What::Forget) };
-            drop(self.asking().and_then(|mut origin| origin.post(&self.comm, answer.target, &head, &[])));
-        }
-    }
 }
 
 fn note_first(first: &mut Result<()>, next: Result<()>) {
@@ -229,7 +260,7 @@ fn text(targets: &Range<i32>) -> String {
     }
 }
 
-fn of(what: What, by: &Reduction) -> Head {
+fn of(what: What, by: &Change) -> Head {
     Head { op: by.op, dtype: by.dtype, ..Head::new(what) }
 }
 
@@ -237,8 +268,10 @@ impl Way for Active {
     fn describe(&self) -> &'static str {
         if self.needs_thread() {
             "messages, served by the target's calls and a thread"
-        } else {
+        } else if self.is_one_process {
             "messages, served by whoever waits in this process"
+        } else {
+            "messages, served by the target's calls only"
         }
     }
 
@@ -273,13 +306,13 @@ impl Way for Active {
         self.fetch((head, &[], from.target), into, "get from", asked)
     }
 
-    fn accumulate(&self, to: Spot, from: Region, by: &Reduction) -> Result<Begun> {
+    fn accumulate(&self, to: Spot, from: Region, by: &Change) -> Result<Begun> {
         if let Some(own) = self.own(to) {
             let _alone = self.server.lock();
-            by.apply(own, from);
+            by.update.apply_locked(own, from, Region::EMPTY);
             return Ok(Begun::Over);
         }
-        Self::in_pieces(to, by.element, |at, len| {
+        Self::in_pieces(to, by.size(), |at, len| {
             self.make_room(to.target)?;
             let head = of(What::Accumulate, by).at(to.offset + at, len);
             let mut origin = self.asking()?;
@@ -290,15 +323,14 @@ impl Way for Active {
         Ok(Begun::Over)
     }
 
-    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Reduction) -> Result<Begun> {
+    fn get_accumulate(&self, to: Spot, from: Region, result: Region, by: &Change) -> Result<Begun> {
         if let Some(own) = self.own(to) {
             let _alone = self.server.lock();
-            result.copy_from(own);
-            by.apply(own, from);
+            by.update.apply_locked(own, from, result);
             return Ok(Begun::Over);
         }
         let mut begun = Begun::Over;
-        Self::in_pieces(to, by.element, |at, len| {
+        Self::in_pieces(to, by.size(), |at, len| {
             let head = of(What::GetAccumulate, by).at(to.offset + at, len);
             let data = if by.op == DTL_OP_NO_OP { Region::EMPTY } else { from.part(at, len) };
             let (request, into) = ((head, &[data][..], to.target), result.part(at, len));
@@ -320,34 +352,12 @@ impl Way for Active {
     }
 
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()> {
-        let (mut answers, mut failed) = (Vec::new(), Ok(()));
-        for target in targets.clone() {
-            let head = Head { op: i32::from(exclusive), ..Head::new(What::Lock) };
-            match self.ask(target, head, 0) {
-                Ok(answer) => answers.push(answer),
-                Err(error) => {
-                    note_first(&mut failed, Err(error));
-                    break;
-                }
-            }
+        let deadline = self.comm.deadline();
+        if targets.len() == 1 {
+            self.lock_one(targets.start, exclusive, deadline)
+        } else {
+            self.lock_all(targets, deadline)
         }
-        let waited = self.until(
-            || {
-                format!(
-                    "{} did not grant the lock (another rank has it, or the target serves nobody)",
-                    text(&targets)
-                )
-            },
-            || {
-                let all = answers.iter_mut().all(|answer| self.is_answered(answer, "lock of", &mut failed));
-                Ok(all || failed.is_err())
-            },
-        );
-        note_first(&mut failed, waited);
-        if failed.is_err() {
-            self.forget_locks(&answers);
-        }
-        failed
     }
 
     fn unlock(&self, targets: Range<i32>) -> Result<()> {
@@ -355,12 +365,13 @@ impl Way for Active {
         if finished.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT) {
             return finished;
         }
-        for target in targets {
-            let head = Head::new(What::Unlock);
-            let posted = self.asking().and_then(|mut origin| origin.post(&self.comm, target, &head, &[]));
-            note_first(&mut finished, posted);
-        }
+        note_first(&mut finished, self.give_back(targets));
         finished
+    }
+
+    fn leave(&self, targets: Range<i32>) {
+        // Who cannot be told finds out that this rank is gone.
+        drop(self.give_back(targets));
     }
 
     fn flush(&self, targets: Range<i32>, reach: Reach) -> Result<()> {
@@ -390,10 +401,20 @@ impl Way for Active {
     }
 
     fn needs_thread(&self) -> bool {
-        !self.is_one_process
+        !self.is_one_process && self.comm.link.transport.may_be_served()
     }
 
-    fn close(&self) {
+    fn close(&self, together: bool) {
+        if together {
+            // What was sent to this rank is on its way, also the unlocks and the answers which nobody waits for. They are
+            // taken: left behind, the transport could give them to whoever comes next in the place of this communicator.
+            let what = |limit: &str| format!("ranks did not give their locks back {limit}");
+            let is_all = || {
+                let is_unlocked = !self.serve() && self.server.lock().is_unlocked();
+                Ok(is_unlocked && self.origin.lock().is_answered(&self.comm))
+            };
+            drop(self.until(self.comm.deadline(), what, is_all));
+        }
         let mut server = self.server.lock();
         if !self.is_closed.swap(true, Ordering::AcqRel) {
             server.close(&self.comm);

@@ -47,6 +47,8 @@ pub(super) struct Origin {
     failed: Vec<(i32, Error)>,
     peers: Vec<Peer>,
     number: u64,
+    /// Receives of answers that nobody waits for any more.
+    abandoned: Vec<Started>,
 }
 
 /// Why a request has to wait.
@@ -69,6 +71,7 @@ impl Origin {
             failed: Vec::new(),
             peers: vec![Peer::default(); ranks],
             number: 0,
+            abandoned: Vec::new(),
         }
     }
 
@@ -136,6 +139,17 @@ impl Origin {
         sent.map(drop)
     }
 
+    /// Whether all answers are there that nobody waits for any more.
+    pub(super) fn is_answered(&mut self, comm: &Comm) -> bool {
+        self.abandoned.retain(|started| matches!(comm.poll(*started), Ok(None)));
+        self.abandoned.is_empty()
+    }
+
+    /// Leaves an answer alone that will come.
+    pub(super) fn abandon(&mut self, started: Started) {
+        self.abandoned.push(started);
+    }
+
     fn keep(&mut self, scratch: Scratch) {
         if self.spare.len() < SPARE {
             self.spare.push(scratch);
@@ -144,6 +158,7 @@ impl Origin {
 
     /// Takes back the buffers of requests that are on their way no more.
     fn collect_staged(&mut self, comm: &Comm) {
+        self.is_answered(comm);
         let mut at = 0;
         while let Some((op, _)) = self.staged.get(at) {
             // That a target has died is found out by whoever waits for it.
@@ -232,8 +247,9 @@ impl Origin {
         for (op, scratch) in self.staged.drain(..) {
             withdraw(comm, op, Some(scratch));
         }
-        for pending in self.pending.drain(..) {
-            if let Started::Op(op) = pending.started {
+        let pending = self.pending.drain(..).map(|pending| pending.started);
+        for started in pending.chain(self.abandoned.drain(..)) {
+            if let Started::Op(op) = started {
                 withdraw(comm, op, None);
             }
         }

@@ -36,11 +36,13 @@ pub(super) struct Server {
     locks: Locks,
     /// Deaths that the locks know of.
     deaths: usize,
+    /// The byte of a no.
+    refusal: Scratch,
 }
 
 impl Server {
     pub(super) fn new(memory: Region) -> Result<Server> {
-        let Some(room) = Scratch::unwritten(ROOM) else {
+        let (Some(room), Some(refusal)) = (Scratch::unwritten(ROOM), Scratch::new(1)) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {ROOM} bytes for what other ranks ask of a window");
         };
         Ok(Server {
@@ -53,6 +55,7 @@ impl Server {
             flushing: Vec::new(),
             locks: Locks::default(),
             deaths: 0,
+            refusal,
         })
     }
 
@@ -69,13 +72,21 @@ impl Server {
                 self.take(comm, comm.inner(done));
             }
         }
-        let deaths = comm.link.transport.failed_count();
-        if deaths != self.deaths {
+        self.look_for_gone(comm, moved);
+        moved
+    }
+
+    /// Locks of ranks that have died are free; those of ranks that have left, too, if others wait for them (leaving,
+    /// they give them back, but may have found no way to say so).
+    fn look_for_gone(&mut self, comm: &Comm, moved: bool) {
+        let transport = &comm.link.transport;
+        let deaths = transport.failed_count();
+        let has_left = |rank| transport.has_left(comm.outer(rank));
+        if deaths != self.deaths || (!moved && self.locks.in_the_way().any(has_left)) {
             self.deaths = deaths;
             self.locks.bury(&comm.failed_ranks());
             self.grant(comm);
         }
-        moved
     }
 
     /// The next request, in `room`.
@@ -157,12 +168,20 @@ impl Server {
                 self.locks.ask(Asker { origin, tag: head.tag, exclusive: head.op == 1 });
                 self.grant(comm);
             }
+            What::LockIfFree => {
+                let asker = Asker { origin, tag: head.tag, exclusive: false };
+                let is_shared = self.locks.share_if_free(asker);
+                let data = if is_shared { Region::EMPTY } else { self.refusal.region() };
+                self.answer(comm, (origin, head.tag), data, None);
+            }
             What::Unlock => {
                 self.locks.release(origin);
                 self.grant(comm);
             }
             What::Forget => {
-                self.locks.forget(origin, head.tag);
+                if self.locks.forget(origin, head.tag) {
+                    self.answer(comm, (origin, head.tag), Region::EMPTY, None);
+                }
                 self.grant(comm);
             }
             What::Flush if self.receiving.iter().any(|(_, of)| *of == origin) => {
@@ -193,6 +212,11 @@ impl Server {
         while let Some(asker) = self.locks.grant() {
             self.answer(comm, (asker.origin, asker.tag), Region::EMPTY, None);
         }
+    }
+
+    /// Nobody has a lock or waits for one.
+    pub(super) fn is_unlocked(&self) -> bool {
+        self.locks.are_free()
     }
 
     /// Withdraws everything.

@@ -1,0 +1,402 @@
+//! One-sided operations as MPI's own: a window of MPI's for each of the library's, of memory that MPI allocates where it
+//! may, as it then can be shared by the ranks of a node.
+//!
+//! The window is locked for all ranks (shared) from its making to its end, so every operation is allowed at any time and
+//! MPI waits for others in flushes only. The library's own locks and fences are its own, over it.
+//!
+//! Only where all threads may call MPI: a thread has to move MPI on while the program computes, and calls wait here.
+
+use super::functions::{Handle, Status};
+use super::message::Bytes;
+use super::session::{Hold, Mpi, OVER_TEXT};
+use super::transport::Endpoint;
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{OpId, Reach, Spot, Swap, Transport, Window, WindowPart, Windows};
+use crate::runtime::comm::types::Reduction;
+use crate::runtime::log;
+use crate::sys::buf::{Addr, Region, Scratch};
+use crate::sys::lock::Mutex;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+/// What `dtl_win_allocate` promises.
+const ALIGN: usize = 64;
+/// MPICH 4.0 takes the address of memory that it is given as if it were a multiple of 16, and puts before it if not.
+const ALIGN_OF_GIVEN: usize = 16;
+/// Most elements of one accumulating call.
+const PIECE: usize = 1 << 28;
+/// The same where they are swapped one by one.
+const SWAPPED_PIECE: usize = 1 << 10;
+
+/// Whether this MPI's windows are used.
+pub(super) fn support(mpi: &Mpi) -> Windows {
+    if !mpi.is_multiple() {
+        return Windows::None("MPI's windows need MPI_THREAD_MULTIPLE");
+    }
+    match open_mpi_major(mpi) {
+        // Between ranks of a node MPI_Compare_and_swap of 4.1 calls a NULL (osc/rdma over btl/vader), and osc/pt2pt
+        // refuses MPI_THREAD_MULTIPLE.
+        Some(major) if major < 5 => Windows::None("MPI's windows are used from Open MPI 5 on"),
+        _ => Windows::OfItsOwn,
+    }
+}
+
+/// The first number of Open MPI's version.
+fn open_mpi_major(mpi: &Mpi) -> Option<u32> {
+    mpi.is_open_mpi().then(|| major_of(&mpi.version))
+}
+
+fn major_of(version: &str) -> u32 {
+    let number = version.split(|other: char| !other.is_ascii_digit()).find(|digits| !digits.is_empty());
+    number.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// One of MPI's windows, and this rank's memory of it.
+pub(super) struct MpiWindow {
+    mpi: &'static Mpi,
+    win: Handle,
+    memory: Region,
+    rank: c_int,
+    _hold: Hold,
+}
+
+/// Makes one; collective over the endpoint's ranks.
+pub(super) fn make(endpoint: &Endpoint, part: WindowPart<'_>) -> Result<MpiWindow> {
+    let (mpi, comm) = (endpoint.mpi, endpoint.user);
+    let _turn = mpi.enter()?;
+    let rank = endpoint.rank();
+    let is_off = |memory: Region, by: usize| memory.addr().get() % by != 0;
+    let (win, memory) = match part.memory {
+        Some(memory) if super::agree(mpi, comm, is_off(memory, ALIGN_OF_GIVEN))? => {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "memory for MPI's windows is to be {ALIGN_OF_GIVEN}-byte aligned, on all ranks"
+            );
+        }
+        Some(memory) => (create(mpi, comm, memory)?, memory),
+        None => {
+            let size = usize::try_from(rank).ok().and_then(|rank| part.sizes.get(rank)).copied();
+            allocate(mpi, comm, usize::try_from(size.unwrap_or(0)).unwrap_or(usize::MAX))?
+        }
+    };
+    mpi.make_window_quiet(win)?;
+    let is_wrong = !is_unified(mpi, win)? || (part.memory.is_none() && is_off(memory, ALIGN));
+    if super::agree(mpi, comm, is_wrong)? {
+        free(mpi, win)?;
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "this MPI's windows are not MPI_WIN_UNIFIED, or their memory is not {ALIGN}-byte aligned"
+        );
+    }
+    if part.memory.is_none() {
+        memory.fill(0);
+    }
+    // SAFETY: our window, which nobody locks otherwise.
+    let code = unsafe { (mpi.call.MPI_Win_lock_all)(mpi.k.mode_nocheck, win) };
+    mpi.check("MPI_Win_lock_all", code)?;
+    Ok(MpiWindow { mpi, win, memory, rank, _hold: Hold::new() })
+}
+
+/// Collective, as the others here, and in a turn.
+fn create(mpi: &Mpi, comm: Handle, memory: Region) -> Result<Handle> {
+    let (at, len, mut win) = (memory.addr().ptr(), memory.len() as isize, 0);
+    // SAFETY: the memory stays valid until the window is closed, by `WindowPart`.
+    let code = unsafe { (mpi.call.MPI_Win_create)(at, len, 1, mpi.k.info_null, comm, &raw mut win) };
+    mpi.check("MPI_Win_create", code).map(|()| win)
+}
+
+fn allocate(mpi: &Mpi, comm: Handle, len: usize) -> Result<(Handle, Region)> {
+    // Ranks of a node get one piece of memory, one part after the other.
+    let room = len.checked_next_multiple_of(ALIGN).and_then(|room| isize::try_from(room).ok());
+    let (mut at, mut win): (*mut c_void, Handle) = (null_mut(), 0);
+    let (room, base) = (room.unwrap_or(isize::MAX), (&raw mut at).cast::<c_void>());
+    // SAFETY: MPI writes an address and a handle to writable locals.
+    let code = unsafe { (mpi.call.MPI_Win_allocate)(room, 1, mpi.k.info_null, comm, base, &raw mut win) };
+    mpi.check("MPI_Win_allocate", code)?;
+    let memory = if len == 0 { Region::EMPTY } else { Region::allocated(Addr::new(at), len) };
+    Ok((win, memory))
+}
+
+fn free(mpi: &Mpi, mut win: Handle) -> Result<()> {
+    // SAFETY: our window, freed once.
+    let code = unsafe { (mpi.call.MPI_Win_free)(&raw mut win) };
+    mpi.check("MPI_Win_free", code)
+}
+
+/// Whether there is one copy of the memory, which loads and stores see too.
+fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
+    let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
+    let at = (&raw mut value).cast();
+    // SAFETY: the attribute's value is written to a writable local.
+    let code = unsafe { (mpi.call.MPI_Win_get_attr)(win, mpi.k.win_model, at, &raw mut is_set) };
+    mpi.check("MPI_Win_get_attr", code)?;
+    // SAFETY: an attribute that is set is the address of a number that lives as long as the window does.
+    Ok(is_set != 0 && !value.is_null() && unsafe { value.read() } == mpi.k.win_unified)
+}
+
+/// What an accumulating call of MPI's takes, but for its buffers.
+struct Element {
+    datatype: Handle,
+    op: Handle,
+}
+
+impl MpiWindow {
+    /// This rank's own memory, if it is the target.
+    fn own(&self, spot: Spot) -> Option<Region> {
+        (spot.target == self.rank).then(|| self.memory.part(spot.offset, spot.len))
+    }
+
+    fn element(&self, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Element> {
+        match (self.mpi.k.datatype(dtype), self.mpi.k.op(op)) {
+            (Some(datatype), Some(op)) => Ok(Element { datatype, op }),
+            _ => fail!(DTL_ERROR_INTERNAL, "MPI has no datatype {dtype} or operation {op}"),
+        }
+    }
+
+    fn accumulate_piece(&self, to: Spot, from: Region, count: c_int, by: &Element) -> Result<()> {
+        let (at, place, &Element { datatype, op }) = (from.addr().ptr(), to.offset as isize, by);
+        let (target, win) = (to.target, self.win);
+        // SAFETY: `count` elements at both places, which are valid until the flush, by `Window`.
+        let code = unsafe {
+            (self.mpi.call.MPI_Accumulate)(at, count, datatype, target, place, count, datatype, op, win)
+        };
+        self.mpi.check("MPI_Accumulate", code)
+    }
+
+    /// Where `from` is not read it may be empty; MPI gets an address all the same.
+    fn fetch_piece(&self, to: Spot, from: Region, result: Region, count: c_int, by: &Element) -> Result<()> {
+        let (into, place, &Element { datatype, op }) = (result.addr().ptr(), to.offset as isize, by);
+        let at = if from.is_empty() { into } else { from.addr().ptr() };
+        let (target, win) = (to.target, self.win);
+        if count == 1 {
+            // SAFETY: one element at all places, which are valid until the flush, by `Window`.
+            let code =
+                unsafe { (self.mpi.call.MPI_Fetch_and_op)(at, into, datatype, target, place, op, win) };
+            return self.mpi.check("MPI_Fetch_and_op", code);
+        }
+        // SAFETY: as above, of `count` elements.
+        let code = unsafe {
+            (self.mpi.call.MPI_Get_accumulate)(
+                at, count, datatype, into, count, datatype, target, place, count, datatype, op, win,
+            )
+        };
+        self.mpi.check("MPI_Get_accumulate", code)
+    }
+
+    /// Does an operation by MPI_Compare_and_swap, and waits for it: looks at the elements, and swaps those that have not
+    /// changed meanwhile, until all are swapped.
+    fn by_swaps(&self, to: Spot, from: Region, result: Option<Region>, by: &Reduction) -> Result<()> {
+        let Some(cells) = Scratch::new(3 * to.len) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for an operation at a target", 3 * to.len);
+        };
+        let part = |number: usize| cells.region().part(number * to.len, to.len);
+        let (held, expected, value) = (part(0), part(1), part(2));
+        let look = self.element(by.dtype, DTL_OP_NO_OP)?;
+        self.fetch_piece(to, Region::EMPTY, held, (to.len / by.element) as c_int, &look)?;
+        self.flush(Some(to.target), Reach::Target)?;
+        let mut left: Vec<usize> = (0..to.len).step_by(by.element).collect();
+        while !left.is_empty() {
+            expected.copy_from(held);
+            value.copy_from(held);
+            by.apply(value, from);
+            for at in &left {
+                let one = |of: Region| of.part(*at, by.element);
+                let spot = Spot { offset: to.offset + at, len: by.element, ..to };
+                let (value, expected, result) = (one(value), one(expected), one(held));
+                self.compare_and_swap(spot, Swap { value, expected, result, dtype: by.dtype })?;
+            }
+            self.flush(Some(to.target), Reach::Target)?;
+            left.retain(|at| !are_same(held.part(*at, by.element), expected.part(*at, by.element)));
+        }
+        result.into_iter().for_each(|result| result.copy_from(held));
+        Ok(())
+    }
+
+    /// Whether MPI's operation is done as ours by this MPI, on integers of 4 and 8 bytes.
+    fn is_right(&self, by: &Reduction) -> bool {
+        match by.op {
+            DTL_OP_SUM | DTL_OP_PROD | DTL_OP_REPLACE | DTL_OP_NO_OP => true,
+            // Of unsigned ones MPICH 4.0 and Open MPI 5.0 (osc/rdma) take the highest bit for a sign.
+            DTL_OP_MIN | DTL_OP_MAX => [DTL_DTYPE_INT32, DTL_DTYPE_INT64].contains(&by.dtype),
+            // On one element, where btl/sm does the network's atomics, Open MPI 5.0 mistakes one of them for another: its
+            // MPI_BXOR with 0 gives 0.
+            _ => !self.mpi.is_open_mpi(),
+        }
+    }
+}
+
+fn are_same(one: Region, other: Region) -> bool {
+    // SAFETY: memory of `by_swaps`, after a flush of what wrote to it.
+    let one = unsafe { one.as_slice() };
+    // SAFETY: as above.
+    one == unsafe { other.as_slice() }
+}
+
+impl Window for MpiWindow {
+    fn describe(&self) -> &'static str {
+        "MPI's windows; locks and some atomics by messages"
+    }
+
+    fn memory(&self) -> Region {
+        self.memory
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn put(&self, to: Spot, from: Region, asked: bool) -> Result<Option<OpId>> {
+        if let Some(own) = self.own(to) {
+            own.copy_from(from);
+            return Ok(None);
+        }
+        let _turn = self.mpi.enter()?;
+        let bytes = Bytes::of(self.mpi, to.len)?;
+        let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
+        let (at, place, rank, win) = (from.addr().ptr(), to.offset as isize, to.target, self.win);
+        let code = if asked {
+            // SAFETY: both places are valid until the operation is over, by `Window`.
+            unsafe { (call.MPI_Rput)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
+        } else {
+            // SAFETY: as above.
+            unsafe { (call.MPI_Put)(at, n, kind, rank, place, n, kind, win) }
+        };
+        bytes.release(self.mpi)?;
+        self.mpi.check("MPI_Put", code).map(|()| asked.then_some(OpId(request)))
+    }
+
+    #[inline]
+    fn get(&self, into: Region, from: Spot, asked: bool) -> Result<Option<OpId>> {
+        if let Some(own) = self.own(from) {
+            into.copy_from(own);
+            return Ok(None);
+        }
+        let _turn = self.mpi.enter()?;
+        let bytes = Bytes::of(self.mpi, from.len)?;
+        let (n, kind, call, mut request) = (bytes.count, bytes.datatype, &self.mpi.call, 0);
+        let (at, place, rank, win) = (into.addr().ptr(), from.offset as isize, from.target, self.win);
+        let code = if asked {
+            // SAFETY: both places are valid until the operation is over, by `Window`.
+            unsafe { (call.MPI_Rget)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
+        } else {
+            // SAFETY: as above.
+            unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) }
+        };
+        bytes.release(self.mpi)?;
+        self.mpi.check("MPI_Get", code).map(|()| asked.then_some(OpId(request)))
+    }
+
+    fn test(&self, OpId(mut request): OpId) -> Result<bool> {
+        let Some(_turn) = self.mpi.enter_unless_over()? else {
+            return fail!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}");
+        };
+        let (mut over, mut status) = (0, Status::new());
+        // SAFETY: a request of ours that nobody else asks after now; writable locals.
+        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
+        self.mpi.check("MPI_Test", code).map(|()| over != 0)
+    }
+
+    #[inline]
+    fn flush(&self, target: Option<i32>, reach: Reach) -> Result<Option<OpId>> {
+        let _turn = self.mpi.enter()?;
+        let (win, call) = (self.win, &self.mpi.call);
+        let code = match (target, reach) {
+            // SAFETY: our window, in an epoch to all targets.
+            (Some(target), Reach::Target) => unsafe { (call.MPI_Win_flush)(target, win) },
+            // SAFETY: as above.
+            (Some(target), Reach::Local) => unsafe { (call.MPI_Win_flush_local)(target, win) },
+            // SAFETY: as above.
+            (None, Reach::Target) => unsafe { (call.MPI_Win_flush_all)(win) },
+            // SAFETY: as above.
+            (None, Reach::Local) => unsafe { (call.MPI_Win_flush_local_all)(win) },
+        };
+        self.mpi.check("MPI_Win_flush", code).map(|()| None)
+    }
+
+    /// Integers of 4 and 8 bytes. Of smaller ones Open MPI's sums end at the largest value (op/avx), of floats MPI leaves
+    /// open what MIN and MAX make of NaN, half of the others it does not have: of such dtypes nothing is MPI's, so that
+    /// all is atomic.
+    #[inline]
+    fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
+        matches!(dtype, DTL_DTYPE_INT32 | DTL_DTYPE_INT64 | DTL_DTYPE_UINT32 | DTL_DTYPE_UINT64)
+    }
+
+    fn accumulate(&self, to: Spot, from: Region, result: Option<Region>, by: &Reduction) -> Result<()> {
+        let _turn = self.mpi.enter()?;
+        let element = self.element(by.dtype, by.op)?;
+        let is_right = self.is_right(by);
+        let most = by.element * if is_right { PIECE } else { SWAPPED_PIECE };
+        for at in (0..to.len).step_by(most) {
+            let len = (to.len - at).min(most);
+            let spot = Spot { offset: to.offset + at, len, ..to };
+            let (from, count) = (from.part(at, len), (len / by.element) as c_int);
+            match result.map(|result| result.part(at, len)) {
+                result if !is_right => self.by_swaps(spot, from, result, by)?,
+                Some(result) => self.fetch_piece(spot, from, result, count, &element)?,
+                None => self.accumulate_piece(spot, from, count, &element)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_and_swap(&self, to: Spot, swap: Swap) -> Result<()> {
+        let _turn = self.mpi.enter()?;
+        let Some(datatype) = self.mpi.k.datatype(swap.dtype) else {
+            return fail!(DTL_ERROR_INTERNAL, "MPI has no datatype {}", swap.dtype);
+        };
+        let [value, expected, result] = [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
+        let (place, target, win) = (to.offset as isize, to.target, self.win);
+        // SAFETY: one element at all places, which are valid until the flush, by `Window`.
+        let code = unsafe {
+            (self.mpi.call.MPI_Compare_and_swap)(value, expected, result, datatype, target, place, win)
+        };
+        self.mpi.check("MPI_Compare_and_swap", code)
+    }
+
+    /// Alone, MPI's window stays until MPI ends: who frees it waits for the others.
+    fn close(&self, together: bool) {
+        if !together {
+            LEFT.lock().push(self.win);
+            return;
+        }
+        let Ok(Some(_turn)) = self.mpi.enter_unless_over() else { return };
+        if let Err(error) = end(self.mpi, self.win) {
+            log::warning!("a window of MPI's could not be freed: {error}");
+        }
+    }
+}
+
+/// Windows that their ranks have not closed together, the oldest first.
+static LEFT: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
+
+/// Frees them, as all ranks do when MPI is about to end.
+pub(super) fn release_all(mpi: &Mpi) {
+    let left = std::mem::take(&mut *LEFT.lock());
+    for win in left {
+        // What MPI refuses to free now goes with it.
+        let _ = end(mpi, win);
+    }
+}
+
+fn end(mpi: &Mpi, win: Handle) -> Result<()> {
+    // SAFETY: our window, locked by `make`.
+    let code = unsafe { (mpi.call.MPI_Win_unlock_all)(win) };
+    mpi.check("MPI_Win_unlock_all", code)?;
+    free(mpi, win)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_read() {
+        for (text, major) in
+            [("Open MPI v4.1.4, package: Debian", 4), ("Open MPI v5.0.11", 5), ("Open MPI", 0)]
+        {
+            assert_eq!(major_of(text), major, "{text}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A rank that cannot come: it tells the others why, as far as they are there, so that they need not wait for it and
+//! guess. With luck: where even one descriptor for that is missing, they find it absent when their time is up.
+
+use super::bootstrap::{LINGER_NS, Place, find_host};
+use super::wire::{self, Frame};
+use crate::error::Error;
+use crate::sys::clock::Deadline;
+use crate::sys::{process, socket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixListener;
+
+/// Says why this rank does not take part.
+pub(super) fn excuse(place: &Place<'_>, why: &Error) {
+    let deadline = Deadline::after(LINGER_NS.min(place.timeout_ns));
+    let said = Frame::of(Some(why), Some(&format!("rank {}", place.rank)));
+    if place.rank > 0 {
+        if let Ok(stream) = find_host(place, deadline) {
+            // In one piece: rank 0 reads the second half when it knows who speaks. Nobody there is told nothing.
+            let _ = wire::send(&stream, &[place.hello(deadline), said.bytes()].concat());
+        }
+    } else if let Ok(listener) = socket::listen(&place.identity.meeting) {
+        turn_away(&listener, place.size - 1, &said, deadline);
+    }
+}
+
+/// Tells so many of those who come. It takes one descriptor at a time.
+pub(super) fn turn_away(listener: &UnixListener, mut count: usize, said: &Frame, deadline: Deadline) {
+    let said = said.bytes();
+    while count > 0 && !deadline.passed() {
+        if socket::wait_readable(&[listener.as_fd()], deadline.left_ns()).is_err() {
+            return;
+        }
+        let stream = match socket::accept(listener) {
+            Ok(Some(stream)) => stream,
+            Ok(None) => continue,
+            Err(_) => return,
+        };
+        if process::peer_of(stream.as_raw_fd()).is_ok_and(|peer| peer.uid == process::own_uid()) {
+            // Who has gone already needs no answer.
+            let _ = wire::send(&stream, &said);
+            count -= 1;
+        }
+    }
+}

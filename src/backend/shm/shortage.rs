@@ -1,0 +1,55 @@
+//! What errors of the operating system mean: a limit is a limit, and only missing memory is called that.
+
+use crate::abi::status::{DTL_ERROR_BACKEND, DTL_ERROR_LIMIT, DTL_ERROR_OUT_OF_MEMORY, dtl_status_t};
+use crate::error::Error;
+use crate::sys::fd;
+use std::io;
+
+/// `what` failed: DTL_ERROR_LIMIT with what to do if there are no descriptors left, else `status`.
+pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> Error {
+    match fd::shortage(error) {
+        Some(text) => Error::new(DTL_ERROR_LIMIT, format!("{what}: {text}")),
+        None => Error::new(status, format!("{what}: {error}")),
+    }
+}
+
+/// Memory that could not be had.
+pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::ENOMEM | libc::ENOSPC) => Error::new(
+            DTL_ERROR_OUT_OF_MEMORY,
+            format!(
+                "{what}: {error}; free memory, or raise the limit (ulimit -v, memory.max of the control group)"
+            ),
+        ),
+        Some(libc::EFBIG) => Error::new(
+            DTL_ERROR_LIMIT,
+            format!(
+                "{what}: more than the largest file that this process may make; raise that limit (ulimit -f)"
+            ),
+        ),
+        _ => os_error(DTL_ERROR_BACKEND, what, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_no_missing_memory() {
+        let of = |code| memory_error("x", &io::Error::from_raw_os_error(code));
+        for (code, status, hint) in [
+            (libc::ENOMEM, DTL_ERROR_OUT_OF_MEMORY, "free memory"),
+            (libc::ENOSPC, DTL_ERROR_OUT_OF_MEMORY, "memory.max"),
+            (libc::EFBIG, DTL_ERROR_LIMIT, "ulimit -f"),
+            (libc::EMFILE, DTL_ERROR_LIMIT, "ulimit -n"),
+            (libc::ENFILE, DTL_ERROR_LIMIT, "fs.file-max"),
+            (libc::EPERM, DTL_ERROR_BACKEND, "not permitted"),
+        ] {
+            let error = of(code);
+            assert!(error.status() == status && error.text().contains(hint), "{code}: {error}");
+            assert!(error.text().starts_with("x: "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! The win_ slots of the backend "sample": ranks are threads of this process, so another's memory is a pointer away.
+//!
+//! As lazy as the header allows, so that whoever relies on more is found out: an operation only queues, at most `ROOM` of
+//! them, and calls of `test` do a few. Puts and gets overtake each other; a short put is over long before it is there.
+
+use super::arithmetic::{self, Update};
+use super::{fault, put};
+use crate::minimal::{self, Rank};
+use dtl::abi::status::*;
+use dtl::abi::vtable::*;
+use dtl::abi::word::*;
+use std::ffi::c_void;
+use std::ptr;
+
+/// Operations of one rank that wait.
+const ROOM: usize = 24;
+/// How many of them a call of `test` does.
+pub(super) const TURN: usize = 3;
+/// Most bytes of a put that is over at once.
+const SHORT: usize = 128;
+/// Most bytes of an element.
+pub(super) const ELEMENT: usize = 8;
+
+/// A rank's memory, as keys have it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Place {
+    rank: u64,
+    base: usize,
+    size: u64,
+}
+
+/// One rank's side of a window.
+struct Side {
+    own: Place,
+    /// By rank.
+    all: Vec<Option<Place>>,
+}
+
+/// An operation that waits. The addresses belong to the caller of the slot until it is over.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting {
+    pub(super) op: u64,
+    window: *mut c_void,
+    pub(super) target: i32,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum What {
+    /// From here to there: so many bytes.
+    Copy {
+        from: *const u8,
+        to: *mut u8,
+        size: usize,
+    },
+    /// The same of bytes that are here; nobody waits for it but a flush.
+    Short {
+        bytes: [u8; SHORT],
+        to: *mut u8,
+        size: usize,
+    },
+    Change {
+        from: *const u8,
+        result: *mut u8,
+        there: *mut u8,
+        count: usize,
+        update: Update,
+    },
+    Swap {
+        value: *const u8,
+        expected: *const u8,
+        result: *mut u8,
+        there: *mut u8,
+        size: usize,
+    },
+    Flush,
+}
+
+/// Adds the two groups to a table whose `self` begins with a job.
+pub(super) fn add_to(table: &mut dtl_comm_vtable_t) {
+    table.win_create = Some(create);
+    table.win_attach = Some(attach);
+    table.win_destroy = Some(destroy);
+    table.win_put = Some(put_there);
+    table.win_get = Some(get_from);
+    table.win_flush = Some(flush);
+    table.win_atomics = Some(atomics);
+    table.win_accumulate = Some(accumulate);
+    table.win_compare_and_swap = Some(compare_and_swap);
+}
+
+/// The same without the second group.
+pub(crate) fn transfers_only(table: &mut dtl_comm_vtable_t) {
+    (table.win_atomics, table.win_accumulate, table.win_compare_and_swap) = (None, None, None);
+}
+
+/// # Safety
+/// `window` is what `create` gave, and not destroyed.
+unsafe fn side<'a>(window: *mut c_void) -> &'a mut Side {
+    // SAFETY: the caller's contract.
+    unsafe { &mut *window.cast::<Side>() }
+}
+
+/// # Safety
+/// `comm` is what `open` gave, and the library calls one function at a time on it.
+pub(super) unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
+    // SAFETY: the caller's contract.
+    unsafe { minimal::rank(comm) }
+}
+
+/// # Safety
+/// As for the two.
+unsafe fn both<'a>(comm: *mut c_void, window: *mut c_void) -> (&'a mut Rank, &'a mut Side) {
+    // SAFETY: the caller's contract.
+    let rank = unsafe { rank(comm) };
+    // SAFETY: as above.
+    (rank, unsafe { side(window) })
+}
+
+pub(super) unsafe extern "C" fn create(
+    _: *mut c_void,
+    comm: *mut c_void,
+    base: *mut c_void,
+    size_bytes: u64,
+    out_win: *mut *mut c_void,
+    key: *mut c_void,
+    out_key_bytes: *mut u32,
+) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let rank = unsafe { rank(comm) };
+    let shift = usize::from(fault::is("comm.win_create.wrong_base") && size_bytes > 0);
+    let own = Place { rank: rank.rank as u64, base: base.expose_provenance() + shift, size: size_bytes };
+    let all = vec![None; rank.ranks()];
+    put(out_win, Box::into_raw(Box::new(Side { own, all })).cast());
+    // SAFETY: there is room for DTL_WIN_KEY_BYTES, any alignment.
+    unsafe { key.cast::<Place>().write_unaligned(own) };
+    put(out_key_bytes, size_of::<Place>() as u32)
+}
+
+unsafe extern "C" fn attach(
+    _: *mut c_void,
+    _: *mut c_void,
+    window: *mut c_void,
+    rank: i32,
+    key: *const c_void,
+    key_bytes: u32,
+) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let side = unsafe { side(window) };
+    if key_bytes as usize != size_of::<Place>() {
+        return DTL_ERROR_INVALID_ARGUMENT;
+    }
+    // SAFETY: so many bytes are there.
+    let place = unsafe { key.cast::<Place>().read_unaligned() };
+    let shift = usize::from(fault::is("comm.win_attach.next_rank"));
+    let index = (rank as usize + shift) % side.all.len();
+    match side.all.get_mut(index) {
+        Some(slot) if shift == 1 || place.rank == rank as u64 => *slot = Some(place),
+        _ => return DTL_ERROR_INVALID_RANK,
+    }
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn destroy(_: *mut c_void, comm: *mut c_void, window: *mut c_void) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let rank = unsafe { rank(comm) };
+    // Those that are not over never will be.
+    rank.waiting.retain(|waiting| waiting.window != window);
+    if !fault::is("comm.win_destroy.leaks") {
+        // SAFETY: what `create` gave, destroyed once.
+        drop(unsafe { Box::from_raw(window.cast::<Side>()) });
+    }
+    if fault::is("comm.win_destroy.fails") { DTL_ERROR_BACKEND } else { DTL_SUCCESS }
+}
+
+/// The address of a place in a target's memory.
+fn address(side: &Side, target: i32, offset: u64, size: u64) -> Result<*mut u8, dtl_status_t> {
+    let place = side.all.get(target as usize).copied().flatten().ok_or(DTL_ERROR_INVALID_RANK)?;
+    match offset.checked_add(size) {
+        Some(end) if end <= place.size && size > 0 => {
+            Ok(ptr::with_exposed_provenance_mut(place.base + offset as usize))
+        }
+        _ => Err(DTL_ERROR_OUT_OF_BOUNDS),
+    }
+}
+
+/// Queues an operation.
+fn queue(rank: &mut Rank, window: *mut c_void, target: i32, what: What, out_op: *mut u64) -> dtl_status_t {
+    if rank.waiting.len() >= ROOM {
+        return DTL_ERROR_BUSY;
+    }
+    let op = rank.next_op();
+    rank.waiting.push_back(Waiting { op, window, target, what });
+    put(out_op, op)
+}
+
+pub(super) unsafe extern "C" fn put_there(
+    _: *mut c_void,
+    comm: *mut c_void,
+    window: *mut c_void,
+    buffer: *const c_void,
+    size_bytes: u64,
+    target: i32,
+    offset: u64,
+    out_op: *mut u64,
+) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let (rank, side) = unsafe { both(comm, window) };
+    if fault::is("comm.win_put.fails") {
+        return DTL_ERROR_BACKEND;
+    }
+    if fault::is("comm.win_put.always_busy") {
+        return DTL_ERROR_BUSY;
+    }
+    let target = if fault::is("comm.win_put.to_itself") { side.own.rank as i32 } else { target };
+    let to = match address(side, target, offset, size_bytes) {
+        Ok(to) => to,
+        Err(status) => return status,
+    };
+    let (mut from, mut to, mut size) = (buffer.cast::<u8>(), to, size_bytes as usize);
+    if fault::is("comm.win_put.wrong_offset") && offset > 0 {
+        to = to.wrapping_sub(1);
+    }
+    if fault::is("comm.win_put.one_short") {
+        size -= 1;
+    }
+    if fault::is("comm.win_put.words_only") && size > 8 {
+        size = size / 8 * 8;
+    }
+    if fault::is("comm.win_put.one_long") {
+        size += 1;
+    }
+    if fault::is("comm.win_put.cut_at_64_kib") {
+        size = size.min(65_536);
+    }
+    if fault::is("comm.win_put.swapped") {
+        (from, to) = (to.cast_const(), from.cast_mut());
+    }
+    if fault::is("comm.win_put.lost") && rank.next_op() % 50 == 0 {
+        size = 0;
+    }
+    let late = fault::is("comm.win_put.reads_late");
+    if size <= SHORT && !late && !fault::is("comm.win_put.swapped") {
+        let mut bytes = [0; SHORT];
+        // SAFETY: so many bytes are there.
+        unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), size) };
+        let answer = queue(rank, window, target, What::Short { bytes, to, size }, out_op);
+        if answer == DTL_SUCCESS {
+            rank.finish(rank.last_op(), (0, 0, 0), ended());
+        }
+        return if fault::is("comm.win_put.odd_status") { 31_337 } else { answer };
+    }
+    let answer = queue(rank, window, target, What::Copy { from, to, size }, out_op);
+    if late && answer == DTL_SUCCESS {
+        // It is over for the library, which lets the program write the buffer.
+        let op = rank.next_op();
+        rank.finish(op, (0, 0, 0), DTL_SUCCESS);
+        return put(out_op, op);
+    }
+    if fault::is("comm.win_put.odd_status") { 31_337 } else { answer }
+}
+
+unsafe extern "C" fn get_from(
+    _: *mut c_void,
+    comm: *mut c_void,
+    window: *mut c_void,
+    buffer: *mut c_void,
+    size_bytes: u64,
+    target: i32,
+    offset: u64,
+    out_op: *mut u64,
+) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let (rank, side) = unsafe { both(comm, window) };
+    let from = match address(side, target, offset, size_bytes) {
+        Ok(from) => from,
+        Err(status) => return status,
+    };
+    let (mut from, mut to, mut size) = (from.cast_const(), buffer.cast::<u8>(), size_bytes as usize);
+    if fault::is("comm.win_get.wrong_offset") && offset > 0 {
+        from = from.wrapping_sub(1);
+    }
+    if fault::is("comm.win_get.one_short") {
+        size -= 1;
+    }
+    if fault::is("comm.win_get.swapped") {
+        (from, to) = (to.cast_const(), from.cast_mut());
+    }
+    let answer = queue(rank, window, target, What::Copy { from, to, size }, out_op);
+    if fault::is("comm.win_get.done_early") && answer == DTL_SUCCESS {
+        let op = rank.next_op();
+        rank.finish(op, (0, 0, 0), DTL_SUCCESS);
+        return put(out_op, op);
+    }
+    answer
+}
+
+unsafe extern "C" fn flush(
+    _: *mut c_void,
+    comm: *mut c_void,
+    window: *mut c_void,
+    target: i32,
+    out_op: *mut u64,
+) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let rank = unsafe { rank(comm) };
+    if fault::is("comm.win_flush.fails") {
+        return DTL_ERROR_BACKEND;
+    }
+    if fault::is("comm.win_flush.never_done") {
+        return put(out_op, rank.next_op());
+    }
+    if fault::is("comm.win_flush.forgets_others") && rank.waiting.len() > 1 {
+        // Only what began last is seen to: the flush goes in front of it.
+        let op = rank.next_op();
+        let last = rank.waiting.len() - 1;
+        rank.waiting.insert(last, Waiting { op, window, target, what: What::Flush });
+        return put(out_op, op);
+    }
+    queue(rank, window, target, What::Flush, out_op)
+}
+
+unsafe extern "C" fn atomics(
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    dtype: dtl_dtype_t,
+    out_yes: *mut i32,
+) -> dtl_status_t {
+    let all = fault::is("comm.win_atomics.says_yes_to_all");
+    put(out_yes, i32::from(all || arithmetic::size_of_element(dtype).is_some()))
+}
+
+unsafe extern "C" fn accumulate(
+    _: *mut c_void,
+    comm: *mut c_void,
+    window: *mut c_void,
+    buffer: *const c_void,
+    result: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+    target: i32,
+    offset: u64,
+    out_op: *mut u64,
+) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let (rank, side) = unsafe { both(comm, window) };
+    let all = fault::is("comm.win_atomics.says_yes_to_all");
+    let dtype = match arithmetic::size_of_element(dtype) {
+        None if all => DTL_DTYPE_UINT8,
+        _ if fault::is("comm.win_accumulate.always_int64") => DTL_DTYPE_INT64,
+        _ if fault::is("comm.win_accumulate.unsigned") => arithmetic::unsigned(dtype),
+        _ => dtype,
+    };
+    let Some(size) = arithmetic::size_of_element(dtype) else { return DTL_ERROR_TYPE };
+    let there = match address(side, target, offset, 1) {
+        Ok(there) => there,
+        Err(status) => return status,
+    };
+    let op = match op {
+        _ if fault::is("comm.win_accumulate.always_sums") => DTL_OP_SUM,
+        DTL_OP_NO_OP if fault::is("comm.win_accumulate.no_op_clears") => DTL_OP_REPLACE,
+        op => op,
+    };
+    let count = if fault::is("comm.win_accumulate.first_only") { 1 } else { count as usize };
+    let result = if fault::is("comm.win_accumulate.no_result") { ptr::null_mut() } else { result };
+    let update = Update { dtype, op, size };
+    let what = What::Change { from: buffer.cast(), result: result.cast(), there, count, update };
+    let answer = queue(rank, window, target, what, out_op);
+    if fault::is("comm.win_accumulate.reads_late") && answer == DTL_SUCCESS {
+        let op = rank.next_op();
+        rank.finish(op, (0, 0, 0), DTL_SUCCESS);
+        return put(out_op, op);
+    }
+    if fault::is("comm.win_accumulate.overtakes") && answer == DTL_SUCCESS && rank.waiting.len() > 1 {
+        let last = rank.waiting.len() - 1;
+        rank.waiting.swap(last, last - 1);
+    }
+    answer
+}
+
+unsafe extern "C" fn compare_and_swap(
+    _: *mut c_void,
+    comm: *mut c_void,
+    window: *mut c_void,
+    value: *const c_void,
+    expected: *const c_void,
+    result: *mut c_void,
+    dtype: dtl_dtype_t,
+    target: i32,
+    offset: u64,
+    out_op: *mut u64,
+) -> dtl_status_t {
+    // SAFETY: the library's call.
+    let (rank, side) = unsafe { both(comm, window) };
+    let Some(mut size) = arithmetic::size_of_element(dtype) else { return DTL_ERROR_TYPE };
+    let there = match address(side, target, offset, size as u64) {
+        Ok(there) => there,
+        Err(status) => return status,
+    };
+    if fault::is("comm.win_compare_and_swap.first_byte_only") {
+        size = 1;
+    }
+    let (value, expected, result) = (value.cast(), expected.cast(), result.cast());
+    queue(rank, window, target, What::Swap { value, expected, result, there, size }, out_op)
+}
+
+/// With what operations end.
+pub(super) fn ended() -> dtl_status_t {
+    if fault::is("comm.test.ends_with_failure") { DTL_ERROR_BACKEND } else { DTL_SUCCESS }
+}

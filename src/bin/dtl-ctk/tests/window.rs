@@ -1,0 +1,207 @@
+//! Tests of windows: counters that all ranks fetch from at once, and fixed stories (`crate::window`): every dtype and
+//! operation on all targets, every kind of epoch, everything that must be refused. Those called `random` run small
+//! cases of the generator.
+
+use crate::case::{Op, Place, Step};
+use crate::data::{self, Class, REDUCTIONS, TYPES, Type};
+use crate::kit::catalog::{Group, tests_of_ranks};
+use crate::kit::outcome::{Outcome, Stop, call, called, ensure, wrong};
+use crate::kit::peer::Peer;
+use crate::plan::View;
+use crate::tests::collective::random;
+use crate::window::{self, Act, Kind, MISUSES, Phase, Story, Sync};
+use dtl::abi::handle::dtl_win_t;
+use dtl::abi::word::*;
+use dtl::ffi::collective::dtl_comm_allreduce;
+use dtl::ffi::window::*;
+use dtl::ffi::window_access::dtl_win_fetch_op;
+use std::ptr;
+
+/// Values that each rank fetches from a counter.
+const EACH: u64 = 150;
+/// Acts of one epoch.
+const AT_ONCE: usize = 40;
+
+pub(crate) const GROUPS: &[Group] = &[Group {
+    slot: "comm.isend, irecv, test under windows",
+    needs: &[],
+    rule: "One-sided operations are checked against the target's part and the rank's own epochs before anything moves; \
+           accumulating ones are single steps, whoever else does one there.",
+    usually: "Messages between the same ranks are lost, reordered or cut, or a request is told done too early; \
+              `dtl-ctk run --kind K --cases 1000 --only window` makes the case small.",
+    tests: tests_of_ranks![
+        1 "comm.window.counters_are_exact": "all ranks fetch from one counter: each value is given once" => counters;
+        1 "comm.window.counters_in_memory_of_the_program": "the same in dtl_win_create's" => own_counters;
+        1 "comm.window.every_dtype_and_operation": "accumulated by all ranks to all targets, between fences" => every_pair;
+        1 "comm.window.every_dtype_and_operation_fetched": "the same by get_accumulate and fetch_op, with locks" => every_pair_fetched;
+        1 "comm.window.every_epoch": "each act in each kind of epoch" => every_epoch;
+        1 "comm.window.fetch_op_and_compare_and_swap": "half of the ranks by each, on one element at once" => mixed;
+        1 "comm.window.misuse_is_refused": "bounds, epochs, ranks, types, buffers: refused, and nothing is written" => misuse;
+        1 "comm.window.random_cases": "12 random stories" => random::<{ Op::Window as usize }>;
+    ],
+}];
+
+fn counters(p: &Peer) -> Outcome {
+    let (mut win, mut base) = (dtl_win_t::NULL, ptr::null_mut());
+    call!(dtl_win_allocate(p.comm.handle, 16, 4, &raw mut base, &raw mut win))?;
+    count_up(p, win)
+}
+
+fn own_counters(p: &Peer) -> Outcome {
+    let mut memory = Box::new([0_u64; 2]);
+    let mut win = dtl_win_t::NULL;
+    call!(dtl_win_create(p.comm.handle, ptr::from_mut(&mut *memory).cast(), 16, 4, &raw mut win))?;
+    count_up(p, win).inspect_err(|_| std::mem::forget(memory))
+}
+
+/// Everybody takes numbers at every target, of 4 bytes and of 8.
+fn count_up(p: &Peer, win: dtl_win_t) -> Outcome {
+    let all = EACH * p.size as u64;
+    let mut seen = vec![0_u8; all as usize * 2];
+    let target = p.size - 1;
+    called("dtl_win_lock_all", dtl_win_lock_all(win))?;
+    let mut last = [-1_i64; 2];
+    for _ in 0..EACH {
+        let (one, mut small, mut large) = (1_u64, 0_i32, 0_i64);
+        let from = ptr::from_ref(&one).cast();
+        let (int, long, sum) = (DTL_DTYPE_INT32, DTL_DTYPE_INT64, DTL_OP_SUM);
+        call!(dtl_win_fetch_op(win, from, ptr::from_mut(&mut small).cast(), int, target, 1, sum))?;
+        call!(dtl_win_fetch_op(win, from, ptr::from_mut(&mut large).cast(), long, target, 2, sum))?;
+        called("dtl_win_flush", dtl_win_flush(win, target))?;
+        for (which, value) in [i64::from(small), large].into_iter().enumerate() {
+            let in_range = value > last[which] && (value as u64) < all;
+            ensure!(in_range, "fetched {value} after {}; {all} are given", last[which]);
+            last[which] = value;
+            seen[which * all as usize + value as usize] += 1;
+        }
+    }
+    called("dtl_win_unlock_all", dtl_win_unlock_all(win))?;
+    called("dtl_win_destroy", dtl_win_destroy(win))?;
+    let (from, into) = (crate::collective::in_place().cast_const(), seen.as_mut_ptr().cast());
+    let count = seen.len() as u64;
+    call!(dtl_comm_allreduce(p.comm.handle, from, into, count, DTL_DTYPE_UINT8, DTL_OP_SUM))?;
+    match seen.iter().position(|times| *times != 1) {
+        Some(value) => wrong!("{} was given {} times", value as u64 % all, seen[value]),
+        None => Ok(()),
+    }
+}
+
+/// Runs a story on all ranks.
+fn tell(p: &Peer, phases: Vec<Phase>) -> Outcome {
+    for allocated in [true, false] {
+        let ranks = 0..p.size as u64;
+        let units = ranks.clone().map(|rank| [1, 4, 3, 8][rank as usize % 4]).collect();
+        let tails = ranks.map(|rank| 5 * (rank % 3)).collect();
+        let step = Step {
+            op: Op::Window,
+            ty: TYPES[2],
+            reduction: DTL_OP_SUM,
+            nonblocking: false,
+            in_place: false,
+            root: 0,
+            gap: 0,
+            order: Vec::new(),
+            counts: Vec::new(),
+            messages: Vec::new(),
+            window: Story { allocated, units, tails, phases: phases.clone() },
+        };
+        let place = Place { rank: p.rank as u64, size: p.size as u64, color: 0 };
+        let view = View { step: &step, place, ranks: p.size as u64, key: 7 };
+        let told = window::run::run(p.comm.handle, view, u64::from(allocated), p.timeout_ns);
+        told.map_err(|failure| Stop::Failed(failure.text))?;
+    }
+    Ok(())
+}
+
+fn phase(sync: Sync, acts: Vec<Act>) -> Phase {
+    Phase { sync, exclusive: false, stagger: 1, misuse: Vec::new(), acts }
+}
+
+fn act(kind: Kind, ty: Type, op: dtl_reduce_op_t, number: usize) -> Act {
+    Act {
+        kind,
+        ty,
+        op,
+        target: number as u64,
+        origin: number as u64 / 2,
+        count: 1 + number as u64 % 3,
+        repeats: 2,
+        form: 0,
+        gap: number as u64 % 4,
+        aligned: number % 5 != 0,
+        flush: 0,
+    }
+}
+
+/// An act for each pair of a dtype and an operation: of all ranks at once, or of one where the order counts.
+fn pairs(form: impl Fn(usize) -> u64) -> Vec<Act> {
+    let types = TYPES.into_iter().filter(|ty| ty.class != Class::User);
+    let pairs = types.flat_map(|ty| REDUCTIONS.map(|(op, _)| (ty, op)));
+    let pairs = pairs.filter(|(ty, op)| data::go_together(*op, ty.class));
+    let act = |(number, (ty, op)): (usize, (Type, dtl_reduce_op_t))| {
+        let kind = if op == DTL_OP_REPLACE { Kind::Ordered } else { Kind::Accumulate };
+        Act { form: form(number), ..act(kind, ty, op, number) }
+    };
+    pairs.enumerate().map(act).collect()
+}
+
+fn every_pair(p: &Peer) -> Outcome {
+    let acts = pairs(|_| 0);
+    tell(p, acts.chunks(AT_ONCE).map(|acts| phase(Sync::Fence, acts.to_vec())).collect())
+}
+
+fn every_pair_fetched(p: &Peer) -> Outcome {
+    let acts = pairs(|number| 1 + number as u64 % 2);
+    tell(p, acts.chunks(AT_ONCE).map(|acts| phase(Sync::LockAll, acts.to_vec())).collect())
+}
+
+fn every_epoch(p: &Peer) -> Outcome {
+    use Kind::*;
+    let kinds = [Put, Get, Accumulate, Ordered, Claim, Watch, Locked];
+    let acts = |sync: Sync| -> Vec<Act> {
+        let numbered = kinds.into_iter().cycle().take(21).enumerate();
+        let acts = numbered.map(|(number, kind)| {
+            let ty = TYPES[if kind == Watch { 15 } else { number % 4 }];
+            let form = number as u64 / 7 % if matches!(kind, Put) { 2 } else { 3 };
+            let repeats = if sync == Sync::Fence && kind == Put { 1 } else { 3 };
+            let flush = if sync == Sync::Fence { 0 } else { number as u64 % 5 };
+            Act { form, repeats, flush, ..act(kind, ty, DTL_OP_SUM, number) }
+        });
+        acts.filter(|act| sync == Sync::Each || act.kind != Locked).collect()
+    };
+    let syncs = [Sync::Each, Sync::Fence, Sync::LockAll, Sync::Nested, Sync::Fence];
+    let mut phases: Vec<Phase> = syncs.map(|sync| phase(sync, acts(sync))).into();
+    for sync in [Sync::Each, Sync::Nested] {
+        phases.push(Phase { exclusive: true, ..phase(sync, acts(sync)) });
+    }
+    tell(p, phases)
+}
+
+fn mixed(p: &Peer) -> Outcome {
+    let types = [DTL_DTYPE_INT32, DTL_DTYPE_UINT64, DTL_DTYPE_INT8].map(|dtype| TYPES[dtype as usize]);
+    let acts = types.into_iter().enumerate().map(|(number, ty)| Act {
+        repeats: 8,
+        form: 2,
+        ..act(Kind::Mixed, ty, DTL_OP_SUM, number)
+    });
+    tell(p, vec![phase(Sync::LockAll, acts.collect())])
+}
+
+fn misuse(p: &Peer) -> Outcome {
+    let acts =
+        |sync| vec![act(Kind::Put, TYPES[2], DTL_OP_SUM, 1), act(Kind::Accumulate, sync, DTL_OP_SUM, 0)];
+    let all = |sync, ty| Phase { misuse: (0..MISUSES).collect(), ..phase(sync, acts(ty)) };
+    let put_once = |mut phase: Phase| {
+        phase.acts[0].repeats = 1;
+        phase
+    };
+    tell(
+        p,
+        vec![
+            all(Sync::LockAll, TYPES[3]),
+            put_once(all(Sync::Fence, TYPES[9])),
+            all(Sync::Nested, TYPES[15]),
+            all(Sync::Each, TYPES[0]),
+        ],
+    )
+}

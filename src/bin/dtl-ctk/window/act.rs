@@ -1,0 +1,331 @@
+//! One rank's calls in one epoch: the operations of the acts, and the buffers that the library has meanwhile.
+
+use super::layout::{At, Layout, ordered_op};
+use super::{Act, Kind, Sync};
+use crate::api::{self, Failure, check};
+use crate::data::{self, Type};
+use crate::user;
+use dtl::abi::handle::{dtl_request_t, dtl_win_t};
+use dtl::abi::status::DTL_SUCCESS;
+use dtl::abi::window::DTL_LOCK_EXCLUSIVE;
+use dtl::abi::word::{DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM, dtl_reduce_op_t};
+use dtl::ffi::window::*;
+use dtl::ffi::window_access::*;
+use std::ffi::c_void;
+use std::ptr;
+
+/// The buffers of one operation. They stay where they are until the epoch is over.
+pub(super) struct Held {
+    /// The number of the act, and how often it was done before.
+    pub(super) number: usize,
+    pub(super) repeat: u64,
+    pub(super) op: dtl_reduce_op_t,
+    pub(super) input: Vec<u8>,
+    /// Of a compare-and-swap.
+    pub(super) expected: Option<Vec<u8>>,
+    /// What was fetched.
+    pub(super) result: Option<Vec<u8>>,
+}
+
+/// An epoch of a rank.
+pub(super) struct Epoch<'a> {
+    pub(super) layout: &'a Layout<'a>,
+    pub(super) win: dtl_win_t,
+    pub(super) phase: usize,
+    pub(super) timeout_ns: u64,
+    pub(super) held: Vec<Held>,
+    pub(super) requests: Vec<dtl_request_t>,
+    pub(super) wrong: Option<Failure>,
+}
+
+/// Where an operation goes.
+#[derive(Clone, Copy)]
+struct Goal {
+    ty: Type,
+    count: u64,
+    target: i32,
+    disp: u64,
+    /// Steps from one element to the next.
+    stride: u64,
+}
+
+fn start(bytes: &[u8]) -> *const c_void {
+    if bytes.is_empty() { ptr::null() } else { bytes.as_ptr().cast() }
+}
+
+fn start_mut(bytes: &mut [u8]) -> *mut c_void {
+    if bytes.is_empty() { ptr::null_mut() } else { bytes.as_mut_ptr().cast() }
+}
+
+impl<'a> Epoch<'a> {
+    fn sync(&self) -> Sync {
+        self.layout.story.phases[self.phase].sync
+    }
+
+    fn act(&self, number: usize) -> &'a Act {
+        let layout: &'a Layout<'a> = self.layout;
+        layout.act((self.phase, number))
+    }
+
+    fn at(&self, number: usize) -> At {
+        (self.phase, number)
+    }
+
+    fn goal(&self, number: usize) -> Goal {
+        let (act, at) = (self.act(number), self.at(number));
+        let stride = act.ty.size as u64 / self.layout.unit(at);
+        Goal { ty: act.ty, count: act.count, target: act.target as i32, disp: self.layout.disp(at), stride }
+    }
+
+    /// Whether this rank has a part in an act.
+    pub(super) fn has_part(&self, number: usize) -> bool {
+        let act = self.act(number);
+        !matches!(act.kind, Kind::Put | Kind::Ordered) || act.origin == self.layout.me()
+    }
+
+    /// Does an act, in an open epoch.
+    pub(super) fn perform(&mut self, number: usize) -> Result<(), Failure> {
+        if !self.has_part(number) {
+            return Ok(());
+        }
+        let act = self.act(number);
+        let writes = act.origin == self.layout.me();
+        for repeat in 0..act.repeats {
+            match act.kind {
+                Kind::Put => self.put(number, repeat)?,
+                Kind::Get => self.get(number, repeat)?,
+                Kind::Accumulate => self.accumulate(number, repeat, act.op, act.form)?,
+                Kind::Ordered => {
+                    let op = ordered_op(act, repeat);
+                    let form = if op == DTL_OP_NO_OP { act.form.max(1) } else { act.form };
+                    self.accumulate(number, repeat, op, form)?;
+                }
+                Kind::Watch if writes => self.accumulate(number, repeat, DTL_OP_REPLACE, act.form)?,
+                Kind::Watch => self.accumulate(number, repeat, DTL_OP_NO_OP, act.form.max(1))?,
+                Kind::Claim => self.claim(number, repeat)?,
+                Kind::Mixed if self.layout.me() % 2 == 0 => {
+                    self.accumulate(number, repeat, DTL_OP_SUM, 2)?;
+                }
+                Kind::Mixed => self.swap_until_it_is_so(number, repeat)?,
+                Kind::Locked => self.add_locked(number, repeat)?,
+            }
+            self.flush(act)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self, act: &Act) -> Result<(), Failure> {
+        if self.sync() == Sync::Fence || act.kind == Kind::Locked {
+            return Ok(());
+        }
+        let target = act.target as i32;
+        match act.flush {
+            1 => check("dtl_win_flush", dtl_win_flush(self.win, target)),
+            2 => check("dtl_win_flush_local", dtl_win_flush_local(self.win, target)),
+            3 => check("dtl_win_flush_all", dtl_win_flush_all(self.win)),
+            4 => check("dtl_win_flush_local_all", dtl_win_flush_local_all(self.win)),
+            _ => Ok(()),
+        }
+    }
+
+    fn put(&mut self, number: usize, repeat: u64) -> Result<(), Failure> {
+        let (act, goal, win) = (self.act(number), self.goal(number), self.win);
+        let input = self.layout.input(self.at(number), self.layout.me(), repeat);
+        let (from, dtype) = (start(&input), user::dtype(goal.ty.dtype));
+        if act.form == 0 {
+            // SAFETY: the input has `count` elements and stays until the epoch is over.
+            let status = unsafe { dtl_win_put(win, from, goal.count, dtype, goal.target, goal.disp) };
+            check("dtl_win_put", status)?;
+        } else {
+            let mut request = dtl_request_t::NULL;
+            let out = &raw mut request;
+            // SAFETY: likewise; `request` is a local.
+            let status = unsafe { dtl_win_rput(win, from, goal.count, dtype, goal.target, goal.disp, out) };
+            check("dtl_win_rput", status)?;
+            self.requests.push(request);
+        }
+        self.hold(number, repeat, DTL_OP_REPLACE, input);
+        if act.repeats == 1 || self.sync() == Sync::Fence {
+            return Ok(());
+        }
+        self.read_back(goal)
+    }
+
+    /// What was put last is there after a flush.
+    fn read_back(&mut self, goal: Goal) -> Result<(), Failure> {
+        check("dtl_win_flush", dtl_win_flush(self.win, goal.target))?;
+        api::finish(&mut self.requests, 0, self.timeout_ns)?;
+        self.requests.clear();
+        let Some(put) = self.held.last() else { return Ok(()) };
+        let mut back = vec![0; put.input.len()];
+        let (into, dtype) = (start_mut(&mut back), user::dtype(goal.ty.dtype));
+        // SAFETY: `back` has `count` elements and stays until the flush.
+        let status = unsafe { dtl_win_get(self.win, into, goal.count, dtype, goal.target, goal.disp) };
+        check("dtl_win_get", status)?;
+        check("dtl_win_flush_local", dtl_win_flush_local(self.win, goal.target))?;
+        if back != put.input {
+            self.wrong =
+                Some(Failure::wrong(format!("target {} has not what was put and flushed", goal.target)));
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, number: usize, repeat: u64) -> Result<(), Failure> {
+        let (act, goal, win) = (self.act(number), self.goal(number), self.win);
+        let Goal { count, target, disp, .. } = goal;
+        let mut result = vec![data::FILLER; count as usize * goal.ty.size];
+        let (into, dtype) = (start_mut(&mut result), user::dtype(goal.ty.dtype));
+        match act.form {
+            0 => {
+                // SAFETY: the result has `count` elements and stays until the epoch is over.
+                check("dtl_win_get", unsafe { dtl_win_get(win, into, count, dtype, target, disp) })?;
+            }
+            1 => {
+                let mut request = dtl_request_t::NULL;
+                let out = &raw mut request;
+                // SAFETY: likewise; `request` is a local.
+                check("dtl_win_rget", unsafe { dtl_win_rget(win, into, count, dtype, target, disp, out) })?;
+                self.requests.push(request);
+            }
+            _ => {
+                let (none, op) = (ptr::null(), DTL_OP_NO_OP);
+                // SAFETY: likewise; nothing is read of what NO_OP does not take.
+                let status =
+                    unsafe { dtl_win_get_accumulate(win, none, into, count, dtype, target, disp, op) };
+                check("dtl_win_get_accumulate", status)?;
+            }
+        }
+        self.hold(number, repeat, DTL_OP_NO_OP, Vec::new()).result = Some(result);
+        Ok(())
+    }
+
+    fn hold(&mut self, number: usize, repeat: u64, op: dtl_reduce_op_t, input: Vec<u8>) -> &mut Held {
+        self.held.push(Held { number, repeat, op, input, expected: None, result: None });
+        let last = self.held.len() - 1;
+        &mut self.held[last]
+    }
+
+    /// Forms: 0 accumulate, 1 get_accumulate, 2 fetch_op for each element.
+    fn accumulate(
+        &mut self,
+        number: usize,
+        repeat: u64,
+        op: dtl_reduce_op_t,
+        form: u64,
+    ) -> Result<(), Failure> {
+        let (goal, win, is_watch) = (self.goal(number), self.win, self.act(number).kind == Kind::Watch);
+        let Goal { ty, count, target, disp, stride } = goal;
+        let input = self.layout.input(self.at(number), self.layout.me(), repeat);
+        let mut result = vec![data::FILLER; input.len()];
+        let looks = is_watch && op == DTL_OP_NO_OP;
+        let (from, into) = (if looks { ptr::null() } else { start(&input) }, start_mut(&mut result));
+        match form {
+            0 => {
+                // SAFETY: the input has `count` elements and stays until the epoch is over.
+                let status = unsafe { dtl_win_accumulate(win, from, count, ty.dtype, target, disp, op) };
+                check("dtl_win_accumulate", status)?;
+            }
+            1 => {
+                // SAFETY: likewise, and so does the result.
+                let status =
+                    unsafe { dtl_win_get_accumulate(win, from, into, count, ty.dtype, target, disp, op) };
+                check("dtl_win_get_accumulate", status)?;
+            }
+            _ => {
+                for index in 0..count {
+                    let bytes = index as usize * ty.size;
+                    let from = if from.is_null() { from } else { from.wrapping_byte_add(bytes) };
+                    let (into, disp) = (into.wrapping_byte_add(bytes), disp + index * stride);
+                    // SAFETY: likewise, of one element each.
+                    let status = unsafe { dtl_win_fetch_op(win, from, into, ty.dtype, target, disp, op) };
+                    check("dtl_win_fetch_op", status)?;
+                }
+            }
+        }
+        let held = self.hold(number, repeat, op, input);
+        held.result = (form > 0).then_some(result);
+        Ok(())
+    }
+
+    fn claim(&mut self, number: usize, repeat: u64) -> Result<(), Failure> {
+        let (goal, win) = (self.goal(number), self.win);
+        let input = self.layout.input(self.at(number), self.layout.me(), repeat);
+        let (zeros, mut result) = (vec![0; input.len()], vec![data::FILLER; input.len()]);
+        for index in 0..goal.count {
+            let bytes = index as usize * goal.ty.size;
+            let (value, zero) = (start(&input[bytes..]), start(&zeros[bytes..]));
+            let (found, disp) = (start_mut(&mut result[bytes..]), goal.disp + index * goal.stride);
+            // SAFETY: an element each, which stay until the epoch is over.
+            let status = unsafe {
+                dtl_win_compare_and_swap(win, value, zero, found, goal.ty.dtype, goal.target, disp)
+            };
+            check("dtl_win_compare_and_swap", status)?;
+        }
+        let held = self.hold(number, repeat, DTL_OP_REPLACE, input);
+        (held.expected, held.result) = (Some(zeros), Some(result));
+        Ok(())
+    }
+
+    /// Adds one to each element by compare_and_swap.
+    fn swap_until_it_is_so(&mut self, number: usize, repeat: u64) -> Result<(), Failure> {
+        let (goal, win) = (self.goal(number), self.win);
+        let input = self.layout.input(self.at(number), self.layout.me(), repeat);
+        let mut result = vec![0; input.len()];
+        for index in 0..goal.count {
+            let (mut was, mut next) = (vec![0; goal.ty.size], vec![0; goal.ty.size]);
+            let place = index as usize * goal.ty.size;
+            loop {
+                let found = &mut result[place..place + goal.ty.size];
+                data::encode(&mut next, goal.ty, data::decode(&was, goal.ty) + 1);
+                let (value, expected, disp) = (start(&next), start(&was), goal.disp + index * goal.stride);
+                let found_at = start_mut(found);
+                // SAFETY: an element each, which stay until the flush.
+                let status = unsafe {
+                    dtl_win_compare_and_swap(win, value, expected, found_at, goal.ty.dtype, goal.target, disp)
+                };
+                check("dtl_win_compare_and_swap", status)?;
+                check("dtl_win_flush_local", dtl_win_flush_local(win, goal.target))?;
+                if *found == was[..] {
+                    break;
+                }
+                was.copy_from_slice(found);
+            }
+        }
+        self.hold(number, repeat, DTL_OP_SUM, input).result = Some(result);
+        Ok(())
+    }
+
+    /// Adds one to each element by get and put, with a lock of its own.
+    fn add_locked(&mut self, number: usize, repeat: u64) -> Result<(), Failure> {
+        let (goal, win) = (self.goal(number), self.win);
+        let Goal { ty, count, target, disp, .. } = goal;
+        let mut values = vec![0; count as usize * ty.size];
+        let buffer = start_mut(&mut values);
+        check("dtl_win_lock", dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, target))?;
+        // SAFETY: the buffer has `count` elements and stays until the flush.
+        check("dtl_win_get", unsafe { dtl_win_get(win, buffer, count, ty.dtype, target, disp) })?;
+        check("dtl_win_flush_local", dtl_win_flush_local(win, target))?;
+        for value in values.chunks_exact_mut(ty.size) {
+            let next = data::decode(value, ty) + 1;
+            data::encode(value, ty, next);
+        }
+        // Who should be kept out has its chance here.
+        std::thread::yield_now();
+        let buffer = start(&values);
+        // SAFETY: the buffer has `count` elements and stays until the unlock.
+        check("dtl_win_put", unsafe { dtl_win_put(win, buffer, count, ty.dtype, target, disp) })?;
+        self.hold(number, repeat, DTL_OP_REPLACE, Vec::new());
+        check("dtl_win_unlock", dtl_win_unlock(win, target))
+    }
+
+    /// Waits for what rput and rget have begun.
+    pub(super) fn finish(&mut self, how: u64) -> Result<(), Failure> {
+        if self.requests.len() == 1 {
+            api::wait(self.requests[0], self.timeout_ns, DTL_SUCCESS)?;
+        } else if !self.requests.is_empty() {
+            api::finish(&mut self.requests, how, self.timeout_ns)?;
+        }
+        self.requests.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! What the ranks have fetched, and what is in their parts after an epoch, against the rules.
+
+use super::act::{Epoch, Held};
+use super::layout::{At, Layout, folded, watched};
+use super::{Act, Kind};
+use crate::api::Failure;
+use crate::data::{self, FILLER, show};
+use dtl::abi::word::DTL_OP_NO_OP;
+
+/// What is known of an epoch on one rank.
+pub(super) struct Verdict {
+    /// Continues the hash with everything that must be the same everywhere.
+    pub(super) hash: u64,
+    /// Of each act: zero if the sum over all ranks is (see `balance`).
+    pub(super) balance: Vec<u64>,
+    pub(super) wrong: Option<Failure>,
+}
+
+/// Looks at an epoch that is over. `is`: this rank's part.
+pub(super) fn judge(epoch: &mut Epoch, mut is: Vec<u8>, before: u64) -> Verdict {
+    let (layout, phase) = (epoch.layout, epoch.phase);
+    let mut balance = vec![0_u64; layout.acts[phase].len()];
+    let mut wrong = epoch.wrong.take();
+    let mut should = layout.after(phase, layout.me());
+    for (number, act) in layout.acts_of(phase, layout.me()) {
+        let place = layout.place((phase, number));
+        if act.folds() || act.kind == Kind::Watch {
+            data::settle_padding(&mut is[place.clone()], &should[place.clone()], act.ty);
+        }
+        if act.tells() {
+            let was = layout.before(phase, layout.me());
+            let there = number_of(&is[place.clone()], act).wrapping_sub(number_of(&was[place.clone()], act));
+            balance[number] = balance[number].wrapping_add(there);
+        }
+        if act.is_a_race() {
+            is[place.clone()].fill(0);
+            should[place].fill(0);
+        }
+    }
+    wrong = wrong.or_else(|| differs(layout, phase, &is, &should));
+    let mut hash = data::hash(before, &is);
+    epoch.held.sort_by_key(|held| (held.number, held.repeat));
+    for held in &mut epoch.held {
+        let act = layout.act((phase, held.number));
+        if let Some(certain) = certain(layout, (phase, held.number), held) {
+            let result = held.result.get_or_insert_default();
+            data::settle_padding(result, &certain, act.ty);
+            hash = data::hash(hash, result);
+            if *result != certain && wrong.is_none() {
+                let text = first_difference(result, &certain, act);
+                wrong = Some(Failure::wrong(format!("act {}, {}: {text}", held.number, act.describe())));
+            }
+        } else if act.tells() {
+            balance[held.number] = balance[held.number].wrapping_add(balance_of(held, act));
+        }
+    }
+    let late = (0..balance.len()).find_map(|number| unseen(epoch, number));
+    Verdict { hash, balance, wrong: wrong.or(late) }
+}
+
+/// What an operation must have fetched, if that does not depend on the others.
+fn certain(layout: &Layout, at: At, held: &Held) -> Option<Vec<u8>> {
+    held.result.as_ref()?;
+    match layout.act(at).kind {
+        Kind::Get => Some(layout.found(at, 0)),
+        Kind::Ordered => Some(layout.found(at, held.repeat)),
+        Kind::Accumulate if held.op == DTL_OP_NO_OP => Some(layout.found(at, 0)),
+        _ => None,
+    }
+}
+
+/// Elements as one number each, added up: equal sets of values have equal sums.
+fn number_of(bytes: &[u8], act: &Act) -> u64 {
+    let values = bytes.chunks_exact(act.ty.size).map(|element| data::decode(element, act.ty));
+    values.zip(1..).fold(0, |sum, (value, index)| sum.wrapping_add(weight(index, value)))
+}
+
+fn weight(index: u64, value: i64) -> u64 {
+    data::hash_number(data::mix(index), value as u64)
+}
+
+/// Each operation finds what another has left, but the first, which finds what was there before; and what the last one
+/// leaves is there in the end. So what was found and the last value are together what was left and the first
+/// value: the difference, over all operations of all ranks, is zero.
+fn balance_of(held: &Held, act: &Act) -> u64 {
+    let size = act.ty.size;
+    let Some(result) = &held.result else { return 0 };
+    let mut sum = 0_u64;
+    for (at, index) in (0..result.len()).step_by(size).zip(1..) {
+        let (found, operand) = (&result[at..at + size], &held.input[at..at + size]);
+        let was = data::decode(found, act.ty);
+        let left = match &held.expected {
+            Some(expected) if expected[at..at + size] == *found => data::decode(operand, act.ty),
+            Some(_) => was,
+            None => data_cut(folded(found, operand, act.ty, held.op), act),
+        };
+        sum = sum.wrapping_add(weight(index, was)).wrapping_sub(weight(index, left));
+    }
+    sum
+}
+
+/// A value as an element can hold it.
+fn data_cut(value: i64, act: &Act) -> i64 {
+    let mut element = vec![0; act.ty.size];
+    data::encode(&mut element, act.ty, value);
+    data::decode(&element, act.ty)
+}
+
+/// Whether one who watches has seen a value that was never there, or one that was over.
+fn unseen(epoch: &Epoch, number: usize) -> Option<Failure> {
+    let act = epoch.layout.act((epoch.phase, number));
+    if act.kind != Kind::Watch || act.origin == epoch.layout.me() {
+        return None;
+    }
+    let mut last = vec![0; act.count as usize];
+    for held in epoch.held.iter().filter(|held| held.number == number) {
+        let elements = held.result.iter().flat_map(|result| result.chunks_exact(act.ty.size));
+        for (element, last) in elements.zip(&mut last) {
+            let value = data::decode(element, act.ty);
+            let is_known = |version: &u64| watched(act.ty, *version) == value;
+            let version = (0..=act.repeats).find(is_known);
+            if version.is_none_or(|version| version < *last) {
+                let text = format!(
+                    "act {number}, {}: saw {} after version {last}",
+                    act.describe(),
+                    show(element, act.ty)
+                );
+                return Some(Failure::wrong(text));
+            }
+            *last = version.unwrap_or(*last);
+        }
+    }
+    None
+}
+
+/// This rank's part against what must be in it.
+fn differs(layout: &Layout, phase: usize, is: &[u8], should: &[u8]) -> Option<Failure> {
+    let at = is.iter().zip(should).position(|(is, should)| is != should)?;
+    let whose =
+        layout.acts_of(phase, layout.me()).find(|(number, _)| layout.place((phase, *number)).contains(&at));
+    let text = match whose {
+        None => {
+            format!("byte {at} of this rank's part is {}, which belongs to no act, expected {FILLER}", is[at])
+        }
+        Some((number, act)) => {
+            let place = layout.place((phase, number));
+            let text = first_difference(&is[place.clone()], &should[place], act);
+            format!("act {number}, {}, at its target: {text}", act.describe())
+        }
+    };
+    Some(Failure::wrong(text))
+}
+
+fn first_difference(is: &[u8], should: &[u8], act: &Act) -> String {
+    let size = act.ty.size;
+    let pairs = is.chunks(size).zip(should.chunks(size)).zip(0_u64..);
+    let mut different = pairs.filter(|((is, should), _)| is != should);
+    different.next().map_or_else(
+        || "lengths differ".to_owned(),
+        |((is, should), element)| {
+            format!("element {element} is {}, expected {}", show(is, act.ty), show(should, act.ty))
+        },
+    )
+}

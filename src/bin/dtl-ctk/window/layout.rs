@@ -1,0 +1,202 @@
+//! Where the acts of a story lie in the parts of a window, what is there before an epoch and what must be
+//! there after it. It calls nothing of the library.
+
+use super::{Act, Kind, Story};
+use crate::data::{self, FILLER, Origin, Type};
+use crate::plan::View;
+use crate::reference::fold;
+use dtl::abi::word::{DTL_OP_NO_OP, dtl_reduce_op_t};
+use std::ops::Range;
+
+/// An epoch and an act in it.
+pub(super) type At = (usize, usize);
+
+/// Who gives what is there before: nobody's rank.
+const NOBODY: u64 = 1000;
+
+/// A story in a communicator of so many ranks.
+pub(super) struct Layout<'a> {
+    pub(super) story: &'a Story,
+    view: View<'a>,
+    /// By epoch. Target and origin are ranks of the communicator.
+    pub(super) acts: Vec<Vec<Act>>,
+    /// Of each rank's part.
+    pub(super) sizes: Vec<u64>,
+    /// By epoch and act: the first byte in the target's part.
+    offsets: Vec<Vec<u64>>,
+}
+
+impl<'a> Layout<'a> {
+    pub(super) fn new(view: View<'a>) -> Layout<'a> {
+        let story = &view.step.window;
+        let ranks = view.place.size;
+        let here = |act: &Act| {
+            let (target, origin) = (act.target % ranks, act.origin % ranks);
+            // A call for each element can reach only the first if the next ones lie between steps.
+            let reaches = !act.is_single() || act.ty.size as u64 % story.units[target as usize] == 0;
+            Act { target, origin, count: if reaches { act.count } else { act.count.min(1) }, ..*act }
+        };
+        let acts: Vec<Vec<Act>> =
+            story.phases.iter().map(|phase| phase.acts.iter().map(here).collect()).collect();
+        let mut sizes = story.tails[..ranks as usize].to_vec();
+        let place = |acts: &Vec<Act>| {
+            let mut ends = vec![0; ranks as usize];
+            let place_one = |act: &Act| {
+                let (target, size) = (act.target as usize, act.ty.size as u64);
+                let is_there = |at: &u64| at % story.units[target] == 0 && (!act.aligned || at % size == 0);
+                let first = (ends[target] + act.gap..).find(is_there).unwrap_or(0);
+                ends[target] = first + act.count * size;
+                first
+            };
+            let offsets = acts.iter().map(place_one).collect();
+            let with_tails = ends.iter().zip(&story.tails).map(|(end, tail)| end + tail);
+            sizes.iter_mut().zip(with_tails).for_each(|(size, end)| *size = end.max(*size));
+            offsets
+        };
+        let offsets = acts.iter().map(place).collect();
+        Layout { story, view, acts, sizes, offsets }
+    }
+
+    pub(super) fn ranks(&self) -> u64 {
+        self.view.place.size
+    }
+
+    pub(super) fn me(&self) -> u64 {
+        self.view.place.rank
+    }
+
+    pub(super) fn act(&self, (phase, number): At) -> &Act {
+        &self.acts[phase][number]
+    }
+
+    /// Where an act lies, in the target's steps.
+    pub(super) fn disp(&self, at: At) -> u64 {
+        self.offsets[at.0][at.1] / self.unit(at)
+    }
+
+    /// Bytes of a step there.
+    pub(super) fn unit(&self, at: At) -> u64 {
+        self.story.units[self.act(at).target as usize]
+    }
+
+    /// What a rank gives when it does an act for the `repeat`-th time.
+    pub(super) fn input(&self, at: At, rank: u64, repeat: u64) -> Vec<u8> {
+        let act = self.act(at);
+        let constant = match act.kind {
+            Kind::Claim => Some(1 + rank as i64),
+            Kind::Watch => Some(watched(act.ty, 1 + repeat)),
+            Kind::Locked | Kind::Mixed => Some(1),
+            _ => None,
+        };
+        let mut bytes = vec![0; (act.count * act.ty.size as u64) as usize];
+        match constant {
+            Some(value) => {
+                bytes.chunks_exact_mut(act.ty.size).for_each(|one| data::encode(one, act.ty, value))
+            }
+            None => self.fill(&mut bytes, act, rank, block(at, repeat)),
+        }
+        bytes
+    }
+
+    fn fill(&self, out: &mut [u8], act: &Act, source: u64, block: u64) {
+        // All repeats of all ranks, and what was there: so many operands have their result exactly.
+        let from = Origin { key: self.view.key, source, ranks: self.view.ranks * act.repeats + 1 };
+        data::fill(out, act.ty, act.folds().then_some(act.op), from, block);
+    }
+
+    /// What is in a rank's part before an epoch.
+    pub(super) fn before(&self, phase: usize, rank: u64) -> Vec<u8> {
+        let mut image = vec![FILLER; self.sizes[rank as usize] as usize];
+        for (number, act) in self.acts_of(phase, rank) {
+            let place = self.place((phase, number));
+            match act.kind {
+                Kind::Put => {}
+                Kind::Get | Kind::Accumulate | Kind::Ordered => {
+                    self.fill(&mut image[place], act, NOBODY, block((phase, number), 0));
+                }
+                _ => image[place].fill(0),
+            }
+        }
+        image
+    }
+
+    /// The acts on a rank's part.
+    pub(super) fn acts_of(&self, phase: usize, rank: u64) -> impl Iterator<Item = (usize, &Act)> {
+        self.acts[phase].iter().enumerate().filter(move |(_, act)| act.target == rank)
+    }
+
+    /// The bytes of an act in the target's part.
+    pub(super) fn place(&self, (phase, number): At) -> Range<usize> {
+        let act = self.act((phase, number));
+        let first = self.offsets[phase][number] as usize;
+        first..first + act.count as usize * act.ty.size
+    }
+
+    /// What must be in a rank's part after an epoch. Of an act that is a race: what was there before.
+    pub(super) fn after(&self, phase: usize, rank: u64) -> Vec<u8> {
+        let mut image = self.before(phase, rank);
+        for (number, act) in self.acts_of(phase, rank) {
+            let there = &mut image[self.place((phase, number))];
+            let at = (phase, number);
+            let last = act.repeats - 1;
+            match act.kind {
+                Kind::Get | Kind::Claim => {}
+                Kind::Put => there.copy_from_slice(&self.input(at, act.origin, last)),
+                Kind::Watch => there.copy_from_slice(&self.input(at, 0, last)),
+                Kind::Ordered => (0..act.repeats).for_each(|repeat| {
+                    apply(there, &self.input(at, act.origin, repeat), act.ty, ordered_op(act, repeat));
+                }),
+                Kind::Accumulate | Kind::Locked | Kind::Mixed => {
+                    for origin in 0..self.ranks() {
+                        (0..act.repeats)
+                            .for_each(|repeat| apply(there, &self.input(at, origin, repeat), act.ty, act.op));
+                    }
+                }
+            }
+        }
+        image
+    }
+
+    /// What an ordered act must find when it is done for the `repeat`-th time.
+    pub(super) fn found(&self, at: At, repeat: u64) -> Vec<u8> {
+        let act = self.act(at);
+        let mut there = vec![0; (act.count * act.ty.size as u64) as usize];
+        self.fill(&mut there, act, NOBODY, block(at, 0));
+        for earlier in 0..repeat {
+            let operand = self.input(at, act.origin, earlier);
+            apply(&mut there, &operand, act.ty, ordered_op(act, earlier));
+        }
+        there
+    }
+}
+
+/// An ordered act looks every other time.
+pub(super) fn ordered_op(act: &Act, repeat: u64) -> dtl_reduce_op_t {
+    if repeat % 2 == 1 { DTL_OP_NO_OP } else { act.op }
+}
+
+/// What a watched element becomes: all of it tells the number.
+pub(super) fn watched(ty: Type, number: u64) -> i64 {
+    let number = number as i64;
+    if matches!(ty.class, data::Class::Complex | data::Class::Pair) {
+        data::join(number, number)
+    } else {
+        number
+    }
+}
+
+fn block((phase, number): At, repeat: u64) -> u64 {
+    ((phase as u64 * 64) + number as u64) * 16 + repeat
+}
+
+fn apply(there: &mut [u8], operand: &[u8], ty: Type, op: dtl_reduce_op_t) {
+    for (left, right) in there.chunks_exact_mut(ty.size).zip(operand.chunks_exact(ty.size)) {
+        let value = folded(left, right, ty, op);
+        data::encode(left, ty, value);
+    }
+}
+
+/// An element after an operation.
+pub(super) fn folded(there: &[u8], operand: &[u8], ty: Type, op: dtl_reduce_op_t) -> i64 {
+    fold(op, ty.class, data::decode(there, ty), data::decode(operand, ty))
+}

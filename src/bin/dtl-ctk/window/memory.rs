@@ -1,0 +1,62 @@
+//! Memory of the program's that others change while it is here: reached only by its address, never as a
+//! slice.
+
+use crate::data::FILLER;
+use std::ffi::c_void;
+use std::ptr;
+
+/// Bytes before and behind that nobody may write.
+const APRON: usize = 64;
+
+/// A part of a window: the program's own bytes, or those that the library has allocated.
+pub(super) struct Memory {
+    start: *mut u8,
+    size: usize,
+    /// All of it, if it is the program's own.
+    own: Option<Vec<u8>>,
+}
+
+impl Memory {
+    /// Memory of the program's own.
+    pub(super) fn of_program(size: u64) -> Memory {
+        let mut own = vec![FILLER; size as usize + 2 * APRON + 16];
+        // Where elements are to be aligned, that is counted from the part's beginning.
+        let to_16 = own.as_ptr().align_offset(16).min(15);
+        let start = own.as_mut_ptr().wrapping_add(APRON + to_16);
+        Memory { start, size: size as usize, own: Some(own) }
+    }
+
+    /// Memory that lives as long as its window.
+    pub(super) fn of_library(start: *mut c_void, size: u64) -> Memory {
+        Memory { start: start.cast(), size: size as usize, own: None }
+    }
+
+    /// What dtl_win_create gets.
+    pub(super) fn base(&self) -> *mut c_void {
+        if self.size == 0 { ptr::null_mut() } else { self.start.cast() }
+    }
+
+    pub(super) fn store(&self, bytes: &[u8]) {
+        if self.size > 0 {
+            // SAFETY: so many bytes are this rank's part, and no other rank touches them now: an epoch has ended.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start, self.size.min(bytes.len())) }
+        }
+    }
+
+    pub(super) fn load(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.size];
+        if self.size > 0 {
+            // SAFETY: as in `store`.
+            unsafe { ptr::copy_nonoverlapping(self.start, bytes.as_mut_ptr(), self.size) }
+        }
+        bytes
+    }
+
+    /// After the window's end: whether the bytes around it are as they were.
+    pub(super) fn is_whole(&self) -> bool {
+        let Some(own) = &self.own else { return true };
+        let first = self.start.addr() - own.as_ptr().addr();
+        let (before, rest) = own.split_at(first);
+        before.iter().chain(&rest[self.size..]).all(|byte| *byte == FILLER)
+    }
+}

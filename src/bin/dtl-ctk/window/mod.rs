@@ -1,0 +1,260 @@
+//! One-sided cases: a window, and a sequence of epochs with operations whose outcome the rules of `dtl.h` decide.
+//! `generate` makes them, `layout` says where everything lies and what must be there in the end, `act` and `run` call the
+//! library, `judge` compares, `misuse` has what must be refused.
+//!
+//! The acts of an epoch lie apart from each other, so their order does not matter; within one act it does, or
+//! all ranks change the same elements in a way that commutes.
+
+mod act;
+mod generate;
+mod judge;
+mod layout;
+mod memory;
+mod misuse;
+pub(crate) mod run;
+
+pub(crate) use generate::story;
+pub(crate) use misuse::COUNT as MISUSES;
+
+use crate::data::{self, Class, TYPES, Type};
+use dtl::abi::word::{DTL_OP_SUM, dtl_reduce_op_t};
+use std::fmt::Write;
+
+/// How an epoch is opened and closed. The numbers are those of the case file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sync {
+    Fence,
+    LockAll,
+    /// One target after the other, a lock for each act.
+    Each,
+    /// All targets that a rank needs at the same time.
+    Nested,
+}
+
+/// What an act does. The numbers are those of the case file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// One rank puts, again and again, and gets back what it has put.
+    Put,
+    /// All ranks get the same.
+    Get,
+    /// All ranks accumulate to the same elements.
+    Accumulate,
+    /// One rank accumulates to the same elements and looks at them, without a flush in between.
+    Ordered,
+    /// All ranks wish to replace a zero by their number: one does.
+    Claim,
+    /// One rank replaces elements by ever higher ones, which the others see: whole, and never an earlier one again.
+    Watch,
+    /// All ranks add with get and put, under an exclusive lock.
+    Locked,
+    /// Half of the ranks add with fetch_op, half with compare_and_swap.
+    Mixed,
+}
+
+pub(crate) const KINDS: [(Kind, &str); 8] = [
+    (Kind::Put, "put"),
+    (Kind::Get, "get"),
+    (Kind::Accumulate, "accumulate"),
+    (Kind::Ordered, "ordered"),
+    (Kind::Claim, "claim"),
+    (Kind::Watch, "watch"),
+    (Kind::Locked, "locked"),
+    (Kind::Mixed, "mixed"),
+];
+
+/// Something done to some elements of one target.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Act {
+    pub(crate) kind: Kind,
+    pub(crate) ty: Type,
+    pub(crate) op: dtl_reduce_op_t,
+    /// Modulo the number of ranks, as `origin`.
+    pub(crate) target: u64,
+    /// Who does it, if one does.
+    pub(crate) origin: u64,
+    pub(crate) count: u64,
+    /// How often each rank does it.
+    pub(crate) repeats: u64,
+    /// By which calls. Put, Get: 0 plain, 1 with a request; Get: 2 get_accumulate. Else: 0 without results, 1
+    /// get_accumulate, 2 fetch_op for each element.
+    pub(crate) form: u64,
+    /// Bytes of nobody's before it.
+    pub(crate) gap: u64,
+    /// It lies at a multiple of the element's size.
+    pub(crate) aligned: bool,
+    /// After each operation: nothing, flush, flush_local, flush_all, flush_local_all.
+    pub(crate) flush: u64,
+}
+
+impl Act {
+    /// One call for each element.
+    pub(crate) fn is_single(&self) -> bool {
+        let calls_once = matches!(self.kind, Kind::Put | Kind::Get);
+        matches!(self.kind, Kind::Claim | Kind::Locked | Kind::Mixed) || !calls_once && self.form == 2
+    }
+
+    /// Its calls give what was there before, so that it shows whether each was one step.
+    pub(crate) fn tells(&self) -> bool {
+        matches!(self.kind, Kind::Claim | Kind::Mixed) || self.kind == Kind::Accumulate && self.form > 0
+    }
+
+    /// Folds values.
+    pub(crate) fn folds(&self) -> bool {
+        matches!(self.kind, Kind::Accumulate | Kind::Ordered)
+    }
+
+    /// Its outcome at the target depends on who comes first.
+    pub(crate) fn is_a_race(&self) -> bool {
+        self.kind == Kind::Claim
+    }
+
+    fn describe(&self) -> String {
+        let name = KINDS[self.kind as usize].1;
+        let op = if self.folds() { format!(" {}", data::reduction_name(self.op)) } else { String::new() };
+        let repeats = if self.repeats > 1 { format!(" {} times", self.repeats) } else { String::new() };
+        format!(
+            "{name} {}{op} count {}{repeats} to {} form {} flush {}",
+            self.ty.name, self.count, self.target, self.form, self.flush
+        )
+    }
+
+    /// int32 and the sum, where the act allows it.
+    fn simple(&self) -> Act {
+        let ty = if self.ty.class == Class::User { self.ty } else { TYPES[2] };
+        Act { ty, op: DTL_OP_SUM, aligned: true, ..*self }
+    }
+}
+
+/// An epoch.
+#[derive(Clone, Debug)]
+pub(crate) struct Phase {
+    pub(crate) sync: Sync,
+    /// The locks are exclusive.
+    pub(crate) exclusive: bool,
+    /// Where each rank begins with the acts: at that of its number times this.
+    pub(crate) stagger: u64,
+    /// What every rank tries before the acts, and must not be let: numbers of `misuse`.
+    pub(crate) misuse: Vec<u64>,
+    pub(crate) acts: Vec<Act>,
+}
+
+/// A window and what is done with it.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Story {
+    /// By dtl_win_allocate.
+    pub(crate) allocated: bool,
+    /// Of each rank: bytes of a displacement's step, and bytes of nobody's at the end of its part.
+    pub(crate) units: Vec<u64>,
+    pub(crate) tails: Vec<u64>,
+    pub(crate) phases: Vec<Phase>,
+}
+
+impl Story {
+    /// All of it, as numbers; nothing if there is no window.
+    pub(crate) fn put(&self, line: &mut String) {
+        let mut put = |number: u64| _ = write!(line, "{number} ");
+        put(self.phases.len() as u64);
+        if self.phases.is_empty() {
+            return;
+        }
+        put(u64::from(self.allocated));
+        put(self.units.len() as u64);
+        self.units.iter().chain(&self.tails).for_each(|&number| put(number));
+        for phase in &self.phases {
+            put(phase.sync as u64);
+            put(u64::from(phase.exclusive));
+            put(phase.acts.len() as u64);
+            for act in &phase.acts {
+                let (dtype, op) = (act.ty.dtype.unsigned_abs(), act.op.unsigned_abs());
+                let ends = [act.kind as u64, dtype.into(), op.into(), act.target, act.origin, act.count];
+                let rest = [act.repeats, act.form, act.gap, u64::from(act.aligned), act.flush];
+                ends.into_iter().chain(rest).for_each(&mut put);
+            }
+        }
+    }
+
+    /// In words.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = if self.allocated { " allocated".to_owned() } else { String::new() };
+        let acts: usize = self.phases.iter().map(|phase| phase.acts.len()).sum();
+        if acts > 3 {
+            let _ = write!(text, " {} epochs, {acts} acts", self.phases.len());
+            return text;
+        }
+        for phase in &self.phases {
+            let name = match (phase.sync, phase.exclusive) {
+                (Sync::Fence, _) => "fence",
+                (Sync::LockAll, _) => "lock_all",
+                (Sync::Each, false) => "lock",
+                (Sync::Each, true) => "exclusive lock",
+                (Sync::Nested, false) => "locks",
+                (Sync::Nested, true) => "exclusive locks",
+            };
+            let acts: Vec<String> = phase.acts.iter().map(Act::describe).collect();
+            let _ = write!(text, " {name} [{}]", acts.join(", "));
+            if !phase.misuse.is_empty() {
+                let numbers: Vec<String> = phase.misuse.iter().map(u64::to_string).collect();
+                let _ = write!(text, " misuse {}", numbers.join(" "));
+            }
+        }
+        text
+    }
+
+    pub(crate) fn acts(&self) -> impl Iterator<Item = &Act> {
+        self.phases.iter().flat_map(|phase| &phase.acts)
+    }
+
+    pub(crate) fn has_misuse(&self) -> bool {
+        self.phases.iter().any(|phase| !phase.misuse.is_empty())
+    }
+
+    /// Without the act of a number, counted through all epochs.
+    pub(crate) fn drop_act(&mut self, number: usize) {
+        let mut before = 0;
+        for phase in &mut self.phases {
+            let count = phase.acts.len();
+            if (before..before + count).contains(&number) {
+                phase.acts.remove(number - before);
+                return;
+            }
+            before += count;
+        }
+    }
+
+    /// Without the epoch of a number, if that is not the last one.
+    pub(crate) fn drop_phase(&mut self, number: usize) {
+        if self.phases.len() > 1 && number < self.phases.len() {
+            self.phases.remove(number);
+        }
+    }
+
+    pub(crate) fn each_act(&mut self, change: impl Fn(&mut Act)) {
+        self.phases.iter_mut().flat_map(|phase| &mut phase.acts).for_each(change);
+    }
+
+    /// Elements one after the other, in steps of a byte.
+    pub(crate) fn pack(&mut self) {
+        self.units.fill(1);
+        self.tails.fill(0);
+        self.each_act(|act| act.gap = 0);
+    }
+
+    pub(crate) fn is_packed(&self) -> bool {
+        let is_plain = |unit: &u64| *unit == 1;
+        self.units.iter().all(is_plain)
+            && self.tails.iter().all(|tail| *tail == 0)
+            && self.acts().all(|act| act.gap == 0)
+    }
+
+    pub(crate) fn simplify(&mut self) {
+        self.each_act(|act| *act = act.simple());
+    }
+
+    pub(crate) fn is_simple(&self) -> bool {
+        self.acts().all(|act| {
+            let simple = act.simple();
+            (simple.ty, simple.op, simple.aligned) == (act.ty, act.op, act.aligned)
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! The usual case of operations of some nanoseconds: few bytes, a target whose memory this process reaches by itself, an
+//! epoch that is open for it. Done in the entry, without leaving the thread's epoch.
+//!
+//! `None`: it is not that case, or something is wrong with the call. Nothing has happened then, and the caller goes the
+//! whole way (`access`, `sync`), which waits or says what it is. Nothing here can wait or panic.
+
+use super::access::{Place, is_swapped};
+use super::direct::Direct;
+use super::{TABLE, Window};
+use crate::abi::handle::dtl_win_t;
+use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
+use crate::sys::buf::{Addr, Region};
+use crate::sys::epoch::Guard;
+use crate::sys::rmw;
+
+/// Bytes of a put or get that is over in a moment.
+const FEW: usize = 1024;
+
+#[inline(always)]
+fn find(inside: &Guard, win: dtl_win_t) -> Option<(&Window, &Direct)> {
+    let window = TABLE.get(inside, win.id)?;
+    Some((window, window.direct.as_deref()?))
+}
+
+/// The bytes at the target, where they are apart from the caller's buffers.
+#[inline(always)]
+fn reach(inside: &Guard, win: dtl_win_t, place: Place, buffers: &[Region]) -> Option<Region> {
+    let (window, direct) = find(inside, win)?;
+    let len = buffers.first()?.len();
+    let memory = direct.find(window.find(place, len)?)?;
+    buffers.iter().all(|buffer| memory.is_apart(*buffer)).then_some(memory)
+}
+
+/// `dtl_win_put`.
+#[inline(always)]
+pub fn put(inside: &Guard, win: dtl_win_t, from: Region, place: Place) -> Option<()> {
+    if from.len() > FEW {
+        return None;
+    }
+    reach(inside, win, place, &[from])?.copy_from(from);
+    Some(())
+}
+
+/// `dtl_win_get`.
+#[inline(always)]
+pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: Place) -> Option<()> {
+    if into.len() > FEW {
+        return None;
+    }
+    into.copy_from(reach(inside, win, place, &[into])?);
+    Some(())
+}
+
+/// `dtl_win_fetch_op` of elements that need no lock.
+#[inline(always)]
+pub fn fetch_op(
+    inside: &Guard,
+    win: dtl_win_t,
+    (value, result): (Addr, Addr),
+    (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
+    place: Place,
+) -> Option<()> {
+    let update = rmw::update(dtype, op)?;
+    let value = if op == DTL_OP_NO_OP { Region::EMPTY } else { value.some(update.size())? };
+    let result = result.some(update.size())?;
+    let memory = reach(inside, win, place, &[result, value])?;
+    if !(result.is_apart(value) && update.is_lock_free(memory)) {
+        return None;
+    }
+    update.apply(memory, value, result);
+    Some(())
+}
+
+/// `dtl_win_accumulate` of elements that need no lock.
+#[inline(always)]
+pub fn accumulate(
+    inside: &Guard,
+    win: dtl_win_t,
+    from: Region,
+    (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
+    place: Place,
+) -> Option<()> {
+    let update = rmw::update(dtype, op).filter(|_| from.len() <= FEW)?;
+    let memory = reach(inside, win, place, &[from])?;
+    if !update.is_lock_free(memory) {
+        return None;
+    }
+    update.apply(memory, from, Region::EMPTY);
+    Some(())
+}
+
+/// `dtl_win_compare_and_swap` of an element that needs no lock.
+#[inline(always)]
+pub fn compare_and_swap(
+    inside: &Guard,
+    win: dtl_win_t,
+    dtype: dtl_dtype_t,
+    (value, expected, result): (Region, Region, Region),
+    place: Place,
+) -> Option<()> {
+    if !is_swapped(dtype) {
+        return None;
+    }
+    let memory = reach(inside, win, place, &[result, value, expected])?;
+    let is_apart = result.is_apart(value) && result.is_apart(expected);
+    if !(is_apart && rmw::is_lock_free(memory, memory.len())) {
+        return None;
+    }
+    rmw::compare_and_swap(memory, rmw::Swap { value, expected, result });
+    Some(())
+}
+
+/// `dtl_win_flush`, `dtl_win_flush_local`.
+#[inline(always)]
+pub fn flush(inside: &Guard, win: dtl_win_t, target: i32, is_local: bool) -> Option<()> {
+    let (window, direct) = find(inside, win)?;
+    if !(window.comm.is_open() && window.part(target).is_some() && window.epochs.has_lock(target)) {
+        return None;
+    }
+    (is_local || direct.flush_at_once(target)).then_some(())
+}

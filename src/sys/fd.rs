@@ -1,0 +1,104 @@
+//! Descriptors of the library's own: never those of the standard streams, and what it means that there are none left.
+//!
+//! The kernel gives out the lowest number that is free. In a program whose standard streams are closed that is
+//! one of theirs, and the next line that something prints would go into our socket or our memory. So whatever this
+//! process makes or is sent comes through here.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// The first number behind the standard streams.
+const FIRST: RawFd = 3;
+
+/// What a system call gave: a new descriptor, or -1 and an error.
+pub fn new(given: RawFd) -> io::Result<OwnedFd> {
+    if given < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    keep(unsafe { OwnedFd::from_raw_fd(given) })
+}
+
+/// The same descriptor under a number that is no standard stream's.
+pub fn keep(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() >= FIRST { Ok(fd) } else { again(&fd) }
+}
+
+fn again(fd: &OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes integers only.
+    let copy = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Something that is nothing, in the place of each standard stream that is closed, so that the standard library's own
+/// descriptors come behind them.
+pub fn occupy_standard() -> io::Result<Vec<File>> {
+    let mut held = Vec::new();
+    loop {
+        let file = File::open("/dev/null")?;
+        if file.as_raw_fd() >= FIRST {
+            return Ok(held);
+        }
+        held.push(file);
+    }
+}
+
+/// Whether this process can have so many descriptors more, asked by having them for a moment.
+pub fn room_for(count: usize) -> io::Result<()> {
+    // SAFETY: a literal name and flags; gives a new descriptor.
+    let first = new(unsafe { libc::memfd_create(c"dtl".as_ptr(), libc::MFD_CLOEXEC) })?;
+    let rest: io::Result<Vec<OwnedFd>> = (1..count).map(|_| again(&first)).collect();
+    rest.map(drop)
+}
+
+/// What to do about an error that says that there are no descriptors left; `None`: it says something else.
+#[must_use]
+pub fn shortage(error: &io::Error) -> Option<String> {
+    match error.raw_os_error()? {
+        libc::EMFILE => Some(format!(
+            "this process may have {} open files and has them: raise that limit (ulimit -n, RLIMIT_NOFILE) or close some",
+            most()
+        )),
+        libc::ENFILE => Some(
+            "the system has as many open files as it may: raise fs.file-max (sysctl) or end programs"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// How many descriptors this process may have.
+fn most() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes one rlimit, which `limit` is. It cannot fail for a resource that exists.
+    let _ = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_descriptor_is_an_error() {
+        // SAFETY: takes an integer, which is no descriptor.
+        let error = new(unsafe { libc::dup(-1) }).expect_err("no descriptor");
+        assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+        assert_eq!(shortage(&error), None);
+    }
+
+    #[test]
+    fn a_shortage_names_its_limit() {
+        let error = room_for(usize::try_from(most()).unwrap()).expect_err("some are open already");
+        let text = shortage(&error).expect("a shortage");
+        assert!(text.contains("ulimit -n") && text.contains(&format!(" {} open files", most())), "{text}");
+        let text = shortage(&io::Error::from_raw_os_error(libc::ENFILE)).expect("a shortage");
+        assert!(text.contains("fs.file-max"), "{text}");
+        room_for(1).expect("a descriptor");
+    }
+}

@@ -1,0 +1,164 @@
+/* Windows over a registered backend's own slots: which way operations go on which communicator, what happens where a rank
+ * cannot take part, and the death of a target. What windows do besides: test_win_access, over the same kinds. */
+#include "comm_kinds.h"
+
+enum { VICTIM = 1, SIZE = 4096 };
+
+/* Whether the kind has slots for windows. */
+static int is_own(void) { return strcmp(kind, "mailwin") == 0 || strcmp(kind, "mailput") == 0; }
+
+static const char *own_way(void) {
+    if (strcmp(kind, "mailwin") == 0) return "the backend's own put, get and atomics, locks by messages";
+    if (strcmp(kind, "mailput") == 0) return "the backend's own put and get, the rest by messages";
+    return "messages, served by the target's calls and a thread";
+}
+
+static const char *way_of(dtl_win_t win) {
+    static dtl_win_info_t info;
+    const dtl_win_info_t none = DTL_WIN_INFO_INIT;
+    info = none;
+    CHECK_OK(dtl_win_info(win, 0, &info));
+    return info.way;
+}
+
+/* Every rank changes something at every other, by each kind of operation. */
+static void use(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    int32_t rank, size, target;
+    int64_t value, old = -1, got = -1, sum;
+    CHECK_OK(dtl_comm_rank(comm, &rank));
+    CHECK_OK(dtl_comm_size(comm, &size));
+    memset(base, 0, (size_t)(2 + size) * 8);
+    CHECK_OK(dtl_win_fence(win));
+    for (target = 0; target < size; target++) {
+        value = 100 * target + rank;
+        CHECK_OK(dtl_win_put(win, &value, 1, DTL_DTYPE_INT64, target, (uint64_t)(2 + rank)));
+        CHECK_OK(dtl_win_fence(win));
+        value = rank + 1;
+        CHECK_OK(dtl_win_accumulate(win, &value, 1, DTL_DTYPE_INT64, target, 0, DTL_OP_SUM));
+        sum = 0;
+        CHECK_OK(dtl_win_get(win, &got, 1, DTL_DTYPE_INT64, target, (uint64_t)(2 + rank)));
+        CHECK_OK(dtl_win_compare_and_swap(win, &value, &sum, &old, DTL_DTYPE_INT64, target, 1));
+        CHECK_OK(dtl_win_fence(win));
+        CHECK(got == 100 * target + rank && old >= 0 && old <= size && old != value);
+    }
+    CHECK(base[0] == (int64_t)size * (size + 1) / 2 && base[1] >= 1 && base[1] <= size);
+    for (target = 0; target < size; target++) CHECK(base[2 + target] == 100 * rank + target);
+    CHECK_OK(dtl_win_fence(win));
+}
+
+/* A window on a communicator goes this way, in the program's memory and in the library's. */
+static void goes(dtl_comm_t comm, const char *way) {
+    int64_t mine[16], *base = NULL;
+    dtl_win_t win;
+    CHECK_OK(dtl_win_create(comm, mine, sizeof mine, 8, &win));
+    CHECK(strcmp(way_of(win), way) == 0);
+    use(comm, win, mine);
+    CHECK_OK(dtl_win_destroy(win));
+    CHECK_OK(dtl_win_allocate(comm, sizeof mine, 8, (void **)&base, &win));
+    CHECK(strcmp(way_of(win), way) == 0);
+    use(comm, win, base);
+    CHECK_OK(dtl_win_destroy(win));
+}
+
+/* Communicators of all ranks in their order have the transport's windows, others messages. */
+static void test_communicators(dtl_comm_t comm) {
+    static const char messages[] = "messages, served by the target's calls and a thread";
+    dtl_comm_t made;
+    goes(comm, own_way());
+    CHECK_OK(dtl_comm_dup(comm, &made));
+    goes(made, own_way());
+    CHECK_OK(dtl_comm_destroy(made));
+    CHECK_OK(dtl_comm_split(comm, 0, me, &made));
+    goes(made, own_way());
+    CHECK_OK(dtl_comm_destroy(made));
+    CHECK_OK(dtl_comm_split(comm, 0, -me, &made));
+    goes(made, messages);
+    CHECK_OK(dtl_comm_destroy(made));
+    CHECK_OK(dtl_comm_split(comm, me == 0, 0, &made));
+    if (me > 0) goes(made, messages);
+    CHECK_OK(dtl_comm_destroy(made));
+}
+
+/* A rank whose slot refuses: messages on all of them, and the reason can be read. */
+static void test_refusal(dtl_comm_t comm) {
+    static char text[65536];
+    mail_refuses_windows = me == ranks - 1;
+    goes(comm, "messages, served by the target's calls and a thread");
+    if (is_own()) {
+        CHECK_OK(dtl_explain(text, sizeof text, NULL));
+        CHECK(strstr(text, me == ranks - 1 ? "win_create" : "the transport's own windows failed on rank") != NULL);
+    }
+    mail_refuses_windows = 0;
+    goes(comm, own_way());
+}
+
+/* A target that goes away: operations on it fail, those on others go on. The rank that dies does so between two of them. */
+static void test_death(dtl_comm_t comm) {
+    unsigned char *base = NULL, bytes[SIZE];
+    const int other = me == 0 ? 2 : 0;
+    dtl_comm_info_t info = DTL_COMM_INFO_INIT;
+    dtl_status_t status;
+    dtl_win_t win;
+    int round;
+    char ready = 0;
+    CHECK_OK(dtl_win_allocate(comm, SIZE, 1, (void **)&base, &win));
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me == VICTIM) {
+        CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, 0, 1, NULL));
+        CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, 2, 1, NULL));
+        _exit(0);
+    }
+    memset(bytes, me + 1, SIZE);
+    CHECK_OK(dtl_win_lock_all(win));
+    CHECK_OK(dtl_win_put(win, bytes, SIZE, DTL_DTYPE_BYTE, VICTIM, 0));
+    CHECK_OK(dtl_win_flush(win, VICTIM));
+    CHECK_OK(dtl_comm_send(comm, &ready, 1, DTL_DTYPE_BYTE, VICTIM, 1));
+    for (round = 0, status = DTL_SUCCESS; status == DTL_SUCCESS; round++) {
+        status = dtl_win_put(win, bytes, SIZE, DTL_DTYPE_BYTE, VICTIM, 0);
+        if (status == DTL_SUCCESS) status = dtl_win_flush(win, VICTIM);
+        usleep(1000);
+        CHECK(round < 30000);
+    }
+    CHECK_STATUS(status, DTL_ERROR_RANK_FAILURE);
+    CHECK_TEXT("1");
+    status = dtl_win_get(win, bytes, 8, DTL_DTYPE_BYTE, VICTIM, 0);
+    if (status == DTL_SUCCESS) status = dtl_win_flush_local(win, VICTIM);
+    CHECK_STATUS(status, DTL_ERROR_RANK_FAILURE);
+    CHECK_OK(dtl_win_put(win, bytes + 8, SIZE - 8, DTL_DTYPE_BYTE, other, 8));
+    CHECK_OK(dtl_win_flush(win, other));
+    CHECK_OK(dtl_comm_send(comm, &ready, 1, DTL_DTYPE_BYTE, other, 2));
+    CHECK_OK(dtl_comm_recv(comm, &ready, 1, DTL_DTYPE_BYTE, other, 2, NULL));
+    CHECK(base[0] == 0 && is_all(base + 8, SIZE - 8, other + 1));
+    CHECK_OK(dtl_comm_info(comm, &info));
+    CHECK(info.failed_count == 1);
+    status = dtl_win_unlock_all(win);
+    CHECK(status == DTL_SUCCESS || status == DTL_ERROR_RANK_FAILURE);
+    CHECK_OK(dtl_win_destroy(win)); /* waits for nobody */
+}
+
+int main(int argc, char **argv) {
+    int64_t mine[4];
+    dtl_comm_t comm;
+    dtl_win_t win;
+    const char *way;
+    start(argc, argv);
+    CHECK_OK(dtl_init(NULL));
+    comm = open_comm();
+    CHECK_OK(dtl_win_create(comm, mine, sizeof mine, 8, &win));
+    way = way_of(win);
+    if (is_own() && strncmp(way, "messages", 8) == 0) {
+        CHECK_OK(dtl_win_destroy(win));
+        CHECK_OK(dtl_comm_destroy(comm));
+        if (me > 0) return 0;
+        finish();
+        SKIP("the kernel lets no process reach another one's memory");
+    }
+    CHECK_OK(dtl_win_destroy(win));
+    test_communicators(comm);
+    test_refusal(comm);
+    if (is_own() && ranks == 3) test_death(comm);
+    CHECK_OK(dtl_comm_destroy(comm));
+    CHECK_OK(dtl_finalize());
+    finish();
+    return 0;
+}

@@ -1,0 +1,47 @@
+#!/bin/bash
+# Shows that dtl-ctk's one-sided cases can fail: weakens one place of the library's windows after the other, in a copy, as
+# tests/ctk/weakened.txt says, and wants the cases to fail there. Some minutes. Not part of CTest.
+#
+#   weakened_windows.sh [PART OF A LINE]
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+target=${DTL_WEAKENED_TARGET:-$PWD/target/weakened}
+copy=$target/source
+log=$target/log
+failed=0
+
+trim() { sed -E 's/^ +//; s/ +$//; s/\r/|/g'; }
+field() { # NUMBER: a field of $line; \| is a bar in it
+    printf '%s\n' "${line//\\|/$'\r'}" | cut -d '|' -f "$1" | trim
+}
+
+rm -rf "$copy"
+mkdir -p "$copy"
+git ls-files -z -- . ':!docs' | xargs -0 cp --parents -t "$copy"
+while IFS= read -r line; do
+    file=$(field 1) old=$(field 2) new=$(field 3) where=$(field 4) only=$(field 5)
+    OLD=${old//\\n/$'\n'} NEW=${new//\\n/$'\n'} perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/g' "src/$file" >"$copy/src/$file"
+    if cmp -s "src/$file" "$copy/src/$file"; then
+        echo "FAIL $file: does not contain: $old"
+        failed=$((failed + 1))
+        continue
+    fi
+    if ! (cd "$copy" && cargo build -q --locked --bin dtl-ctk --bin dtlrun --target-dir "$target/build") >"$log" 2>&1; then
+        echo "FAIL $file: does not compile with: $new"
+        grep -m 3 -A 6 '^error' "$log"
+        failed=$((failed + 1))
+    else
+        timeout 120 "$target/build/debug/dtl-ctk" run --kind "${where% *}" --ranks "${where#* }" --cases 300 \
+            --max-bytes 16KiB --only "$only" --timeout 5s --no-shrink >"$log" 2>&1
+        status=$?
+        if [ $status -eq 1 ]; then
+            echo "PASS $file: $where, $only fails with: ${new:-(nothing)}: $(grep -m 1 -oE '(epoch [0-9]+:|misuse [0-9]+,).*|ranks hang' "$log")"
+        else
+            echo "FAIL $file: $where, $only ends with status $status in spite of: $old -> $new"
+            failed=$((failed + 1))
+        fi
+    fi
+    cp "src/$file" "$copy/src/$file"
+done < <(grep -vE '^(#|$)' tests/ctk/weakened.txt | grep -F -- "${1:-}")
+rm -rf "$copy"
+[ $failed -eq 0 ]
