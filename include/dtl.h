@@ -320,6 +320,9 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_MEMORY_PINNED UINT64_C(0x0001000300000000)
 /// One address valid on host and device; pages move by themselves.
 #define DTL_MEMORY_MANAGED UINT64_C(0x0001000400000000)
+/// Host memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it begins
+/// as zeros, and its pages are taken when it is allocated.
+#define DTL_MEMORY_SHARED UINT64_C(0x0001000500000000)
 
 /// A CPU.
 #define DTL_DEVICE_CPU UINT64_C(0x0002000100000000)
@@ -591,6 +594,8 @@ typedef struct dtl_device_info_t {
 #define DTL_MEMORY_PAGEABLE UINT64_C(16)
 /// alloc and free may be called from several threads at once.
 #define DTL_MEMORY_THREAD_SAFE UINT64_C(32)
+/// `dtl_mem_export` works on it: other processes of the node can have the same memory.
+#define DTL_MEMORY_EXPORTABLE UINT64_C(64)
 
 /// What `dtl_mem_kind_info` tells. Start from DTL_MEM_KIND_INFO_INIT.
 typedef struct dtl_mem_kind_info_t {
@@ -616,7 +621,8 @@ typedef struct dtl_mem_stats_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// Bytes allocated now.
+    /// Bytes allocated now. What was imported counts as if it had been allocated here (in reserved_bytes and
+    /// the counts, too), so memory that n processes have counts n times.
     uint64_t live_bytes;
     /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else it
     /// may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each thread.
@@ -668,6 +674,16 @@ typedef struct dtl_mem_info_t {
 
 /// Initial value of a dtl_mem_info_t.
 #define DTL_MEM_INFO_INIT {sizeof(dtl_mem_info_t), 0, {0}, 0, NULL, 0}
+
+/// An allocation in words that another process understands: made by `dtl_mem_export`, read by
+/// `dtl_mem_import`. Plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any way.
+typedef struct dtl_mem_handle_t {
+    /// For the library alone. All 0 = null.
+    uint64_t opaque[16];
+} dtl_mem_handle_t;
+
+/// What a backend's export_handle has room for, in bytes.
+#define DTL_MEM_HANDLE_ROOM UINT64_C(64)
 
 /* -----------------------------------------------------------------------------------------------
  * Streams, events, executors, kernels: flags, descriptions and function types.
@@ -1314,10 +1330,42 @@ typedef struct dtl_memory_vtable_t {
     /// Free and total bytes; 0 = unknown. Asked where the device table does not tell, or for device 0
     /// of a backend without that table. NULL: NOT_SUPPORTED.
     dtl_status_t (*memory_info)(void *self, uint64_t *out_free, uint64_t *out_total);
+    /// Memory of other processes: export_handle, import_handle and close_handle come all together or not at
+    /// all (then: NOT_SUPPORTED). Writes what import_handle needs to reach an allocation of alloc (size,
+    /// alignment and kind are those of the alloc) from another process of this node: DTL_MEM_HANDLE_ROOM
+    /// bytes at out_bytes, aligned to 8, zeroed before. The library adds kind, size, alignment, node and the
+    /// backend's name, and a sum over all. A kind that cannot be exported: NOT_SUPPORTED with a text; a kind
+    /// that can has DTL_MEMORY_EXPORTABLE. As cudaIpcGetMemHandle.
+    dtl_status_t (*export_handle)(void *self,
+                                  void *ptr,
+                                  uint64_t size_bytes,
+                                  uint64_t alignment,
+                                  dtl_enum_word_t kind,
+                                  void *out_bytes);
+    /// Makes an allocation of another process one of this one, on the current device. Each call gives an
+    /// address of its own; if it is one that was given before and not closed, it is closed once and the caller
+    /// is told DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what export_handle of a backend of this name wrote on this node, with
+    /// the size, alignment and kind of the export; whoever exported may have freed it or ended since: then
+    /// INVALID_HANDLE. A backend that cannot import what this very process exported: NOT_SUPPORTED. As
+    /// cudaIpcOpenMemHandle.
+    dtl_status_t (*import_handle)(void *self,
+                                  const void *bytes,
+                                  uint64_t size_bytes,
+                                  uint64_t alignment,
+                                  dtl_enum_word_t kind,
+                                  void **out_ptr);
+    /// Lets go of what import_handle gave; the memory stays for those who still have it. As
+    /// cudaIpcCloseMemHandle.
+    dtl_status_t (*close_handle)(void *self,
+                                 void *ptr,
+                                 uint64_t size_bytes,
+                                 uint64_t alignment,
+                                 dtl_enum_word_t kind);
 } dtl_memory_vtable_t;
 
 /// Initial value of a dtl_memory_vtable_t.
-#define DTL_MEMORY_VTABLE_INIT {sizeof(dtl_memory_vtable_t), 0, NULL, NULL, NULL, NULL}
+#define DTL_MEMORY_VTABLE_INIT \
+    {sizeof(dtl_memory_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
 /// of this backend; the other is its own or DTL_MEMORY_HOST.
@@ -1883,7 +1931,7 @@ DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t
 
 /// Allocates memory on the calling thread's current device.
 ///
-/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED or a registered kind.
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
 /// @param size_bytes  at least 1.
 /// @param alignment   a power of two in bytes; 0 = the kind's own (host: 64).
 /// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
@@ -1891,12 +1939,14 @@ DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t
 ///                    most a quarter more; what is freed is kept within a budget (see dtl_mem_trim).
 /// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
-///         unregistering the backend. *out is written on success only.
+///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a descriptor
+///         for each block): no file descriptors left. *out is written on success only.
 /// Equivalent: cudaMalloc.
 DTL_NODISCARD dtl_status_t dtl_mem_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
     uint64_t size_bytes, uint64_t alignment, void **out);
 
-/// Frees what dtl_mem_alloc gave. NULL is success. No copy or kernel may still use it.
+/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still use it.
+/// Memory that several processes have stays until the last of them frees it or ends.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
 ///         first byte, another backend's); nothing is freed.
@@ -1926,9 +1976,51 @@ DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 ///
 /// @param ptr       any address; it is not read.
 /// @param out_info  start from DTL_MEM_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc.
+/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
+
+/// Describes an allocation so that other processes of the node can have the same memory (dtl_mem_import).
+///
+/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it to a file. It
+/// serves any number of imports, as long as this process lives and has not freed the allocation; exporting
+/// again gives an equally good one. Of backend "host": kind DTL_MEMORY_SHARED, between processes of one user and
+/// one PID namespace; every such block takes one file descriptor in the process that allocated it (none where it
+/// is imported), and its pages are taken when it is allocated. Any thread; of one allocation also at once.
+///
+/// @param ptr  the first byte of what dtl_mem_alloc gave (for a place inside send the offset too).
+/// @param out  the handle; not written on failure.
+/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose properties
+///         have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was imported (pass on the handle
+///         that it came from), or it belongs to a pool; DTL_ERROR_NOT_FOUND: no live allocation;
+///         DTL_ERROR_INVALID_ARGUMENT: not its first byte; DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot
+///         be read.
+/// Equivalent: cudaIpcGetMemHandle.
+DTL_NODISCARD dtl_status_t dtl_mem_export(const void *ptr, dtl_mem_handle_t *out);
+
+/// Makes memory that another process exported memory of this one, too: both read and write the same bytes.
+/// What one writes the other finds there after a message, a barrier or an atomic operation between them.
+///
+/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages, statistics), yours
+/// until dtl_mem_free with the same backend, by any thread, also after the other process has freed it or has ended.
+/// Addresses differ from process to process: put offsets into shared memory, not pointers. Importing
+/// again, or what this very process exported, gives one more mapping at another address, freed by itself. A forked
+/// child has the memory at the same place as its parent, but not as an allocation of its own: it imports again.
+///
+/// @param backend         the backend that the memory was exported from, in this process.
+/// @param handle          what dtl_mem_export wrote; read during the call only.
+/// @param out             the first byte, aligned as the exporter's allocation was asked to be (host: to a page at least).
+/// @param out_size_bytes  its size in bytes, as it was allocated; NULL = not wanted.
+/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a new handle; free
+///         only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what dtl_mem_export wrote, damaged, or of
+///         another backend (the text names it); DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace
+///         (send data instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this process
+///         at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file descriptor left (two are
+///         used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses left; DTL_ERROR_INCOMPATIBLE_ABI: written
+///         by a library with another format. Outputs are written on success only.
+/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared comes near.
+DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_handle_t *handle,
+    void **out, uint64_t *out_size_bytes);
 
 /* -----------------------------------------------------------------------------------------------
  * Pools of memory: create, allocate, free, trim, count.
@@ -3432,7 +3524,7 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 147u
+#define DTL_LAYOUT_COUNT 150u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_device_info_t), DTL_LAYOUT_FIELD(dtl_device_info_t, struct_size), \
@@ -3490,6 +3582,9 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, alloc), DTL_LAYOUT_FIELD(dtl_memory_vtable_t, free), \
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, kind_info), \
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, memory_info), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, export_handle), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, import_handle), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, close_handle), \
     DTL_LAYOUT_STRUCT(dtl_transfer_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, reserved), \

@@ -10,7 +10,7 @@
 namespace dtl {
 
 /// Memory for `size()` elements on a backend's current device. Not initialised. Host code may touch
-/// the elements only if the kind is accessible to the host (DTL_MEMORY_HOST and PINNED always are).
+/// the elements only if the kind is accessible to the host (DTL_MEMORY_HOST, PINNED and SHARED always are).
 template <class T> class buffer {
     static_assert(std::is_trivially_copyable_v<T>, "a buffer's elements are moved as bytes");
 
@@ -27,12 +27,29 @@ template <class T> class buffer {
         }
         void *first = nullptr;
         check(dtl_mem_alloc(backend.get(), kind, size_bytes(), alignof(T), &first));
-        data_ = static_cast<T *>(first);
-        // The current backend may be another one when this is freed.
-        dtl_mem_info_t info = DTL_MEM_INFO_INIT;
-        const dtl_status_t status = dtl_mem_query(first, &info);
-        backend_ = status == DTL_SUCCESS ? info.backend : backend.get();
+        own(first, backend);
     }
+
+    /// The memory of a buffer in another process of the node, made there by export_handle: what one writes,
+    /// the other reads. It stays until the last of them ends. Its elements are of the same type.
+    explicit buffer(const dtl_mem_handle_t &handle, backend_ref backend = {})
+    {
+        void *first = nullptr;
+        uint64_t bytes = 0;
+        check(dtl_mem_import(backend.get(), &handle, &first, &bytes));
+        own(first, backend);
+        size_ = static_cast<std::size_t>(bytes / sizeof(T));
+    }
+
+    /// What other processes of the node make a buffer of this memory from: plain data, to be sent as bytes. Of
+    /// buffers whose kind can be exported (the host's: DTL_MEMORY_SHARED).
+    dtl_mem_handle_t export_handle() const
+    {
+        dtl_mem_handle_t handle;
+        check(dtl_mem_export(data_, &handle));
+        return handle;
+    }
+
     buffer(buffer &&other) noexcept { swap(other); }
     buffer &operator=(buffer &&other) noexcept
     {
@@ -77,6 +94,15 @@ template <class T> class buffer {
     }
 
   private:
+    void own(void *first, backend_ref backend) noexcept
+    {
+        data_ = static_cast<T *>(first);
+        // The current backend may be another one when this is freed.
+        dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+        const dtl_status_t status = dtl_mem_query(first, &info);
+        backend_ = status == DTL_SUCCESS ? info.backend : backend.get();
+    }
+
     T *data_ = nullptr;
     std::size_t size_ = 0;
     dtl_backend_t backend_{};

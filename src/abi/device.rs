@@ -74,6 +74,8 @@ pub const DTL_MEMORY_ATOMICS: u64 = 8;
 pub const DTL_MEMORY_PAGEABLE: u64 = 16;
 /// alloc and free may be called from several threads at once.
 pub const DTL_MEMORY_THREAD_SAFE: u64 = 32;
+/// `dtl_mem_export` works on it: other processes of the node can have the same memory.
+pub const DTL_MEMORY_EXPORTABLE: u64 = 64;
 
 /// What `dtl_mem_kind_info` tells. Start from DTL_MEM_KIND_INFO_INIT.
 #[repr(C)]
@@ -100,7 +102,8 @@ pub struct dtl_mem_stats_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Bytes allocated now.
+    /// Bytes allocated now. What was imported counts as if it had been allocated here (in reserved_bytes and
+    /// the counts, too), so memory that n processes have counts n times.
     pub live_bytes: u64,
     /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else it
     /// may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each thread.
@@ -147,3 +150,15 @@ pub struct dtl_mem_info_t {
     /// Size of that allocation in bytes.
     pub size_bytes: u64,
 }
+
+/// An allocation in words that another process understands: made by `dtl_mem_export`, read by
+/// `dtl_mem_import`. Plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any way.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_mem_handle_t {
+    /// For the library alone. All 0 = null.
+    pub opaque: [u64; 16],
+}
+
+/// What a backend's export_handle has room for, in bytes.
+pub const DTL_MEM_HANDLE_ROOM: u64 = 64;

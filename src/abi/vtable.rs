@@ -103,6 +103,49 @@ pub struct dtl_memory_vtable_t {
     pub memory_info: Option<
         unsafe extern "C" fn(self_: *mut c_void, out_free: *mut u64, out_total: *mut u64) -> dtl_status_t,
     >,
+    /// Memory of other processes: export_handle, import_handle and close_handle come all together or not at
+    /// all (then: NOT_SUPPORTED). Writes what import_handle needs to reach an allocation of alloc (size,
+    /// alignment and kind are those of the alloc) from another process of this node: DTL_MEM_HANDLE_ROOM
+    /// bytes at out_bytes, aligned to 8, zeroed before. The library adds kind, size, alignment, node and the
+    /// backend's name, and a sum over all. A kind that cannot be exported: NOT_SUPPORTED with a text; a kind
+    /// that can has DTL_MEMORY_EXPORTABLE. As cudaIpcGetMemHandle.
+    pub export_handle: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            ptr: *mut c_void,
+            size_bytes: u64,
+            alignment: u64,
+            kind: dtl_enum_word_t,
+            out_bytes: *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// Makes an allocation of another process one of this one, on the current device. Each call gives an
+    /// address of its own; if it is one that was given before and not closed, it is closed once and the caller
+    /// is told DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what export_handle of a backend of this name wrote on this node, with
+    /// the size, alignment and kind of the export; whoever exported may have freed it or ended since: then
+    /// INVALID_HANDLE. A backend that cannot import what this very process exported: NOT_SUPPORTED. As
+    /// cudaIpcOpenMemHandle.
+    pub import_handle: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            bytes: *const c_void,
+            size_bytes: u64,
+            alignment: u64,
+            kind: dtl_enum_word_t,
+            out_ptr: *mut *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// Lets go of what import_handle gave; the memory stays for those who still have it. As
+    /// cudaIpcCloseMemHandle.
+    pub close_handle: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            ptr: *mut c_void,
+            size_bytes: u64,
+            alignment: u64,
+            kind: dtl_enum_word_t,
+        ) -> dtl_status_t,
+    >,
 }
 
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory

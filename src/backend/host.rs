@@ -2,14 +2,17 @@
 //!
 //! Streams, events, executors and kernels of the host are the library's own (`runtime::exec`).
 
+mod blocks;
+
 use crate::abi::device::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Availability, Device, Memory, Place, Presence, Transfer};
+use crate::runtime::backend::{Availability, Device, Exports, Memory, Place, Presence, Transfer};
 use crate::runtime::copy_text;
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
 use crate::sys::{heap, machine, mem};
+use blocks::Blocks;
 
 /// Every host allocation starts on a cache line.
 const ALIGNMENT: u64 = heap::ALIGNMENT;
@@ -20,7 +23,7 @@ const PAGE: u64 = 4096;
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"host", 0, true, Box::new(Host));
     backend.device = Some(Box::new(Host));
-    backend.memory = Some(Box::new(Host));
+    backend.memory = Some(Box::new(HostMemory { shared: Blocks::new() }));
     backend.plain_memory = true;
     backend.transfer = Some(Box::new(Host));
     backend
@@ -74,10 +77,17 @@ fn pages(size: u64, align: u64) -> (u64, u64) {
     (size.next_multiple_of(PAGE), align.max(PAGE))
 }
 
-/// Page-locked memory. The other kinds are plain memory of the process.
-impl Memory for Host {
+/// Page-locked and shared memory. The other kinds are plain memory of the process.
+struct HostMemory {
+    shared: Blocks,
+}
+
+impl Memory for HostMemory {
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
         check_kind(kind)?;
+        if kind == DTL_MEMORY_SHARED {
+            return self.shared.alloc(size, align);
+        }
         let (room, align) = pages(size, align);
         let Some(addr) = mem::alloc(room, align) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes of host memory aligned to {align}");
@@ -94,7 +104,10 @@ impl Memory for Host {
         Ok(addr)
     }
 
-    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()> {
+        if kind == DTL_MEMORY_SHARED {
+            return self.shared.free(addr);
+        }
         let (room, align) = pages(size, align);
         mem::unlock(addr, room);
         mem::free(addr, room, align);
@@ -111,24 +124,37 @@ impl Memory for Host {
             | DTL_MEMORY_UNIFIED
             | DTL_MEMORY_ATOMICS
             | DTL_MEMORY_THREAD_SAFE;
-        if kind == DTL_MEMORY_PINNED {
-            copy_text(&mut out.name, "host (page-locked where the limit allows)");
-        } else {
+        let name = match kind {
+            DTL_MEMORY_PINNED => "host (page-locked where the limit allows)",
+            DTL_MEMORY_SHARED => "host (other processes of the node can map it)",
+            _ => "host",
+        };
+        copy_text(&mut out.name, name);
+        if kind != DTL_MEMORY_PINNED {
             out.properties |= DTL_MEMORY_PAGEABLE;
-            copy_text(&mut out.name, "host");
+        }
+        if kind == DTL_MEMORY_SHARED {
+            out.properties |= DTL_MEMORY_EXPORTABLE;
+            out.alignment = PAGE;
         }
         Some(Ok(()))
+    }
+
+    fn exports(&self) -> Option<&dyn Exports> {
+        Some(&self.shared)
     }
 }
 
 /// The host's "device memory" is host memory: programs written for a device run unchanged.
 fn check_kind(kind: dtl_enum_word_t) -> Result<()> {
-    if [DTL_MEMORY_HOST, DTL_MEMORY_DEVICE, DTL_MEMORY_PINNED, DTL_MEMORY_MANAGED].contains(&kind) {
+    let known =
+        [DTL_MEMORY_HOST, DTL_MEMORY_DEVICE, DTL_MEMORY_PINNED, DTL_MEMORY_MANAGED, DTL_MEMORY_SHARED];
+    if known.contains(&kind) {
         return Ok(());
     }
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
-        "backend host has no memory kind {kind:#x}: use HOST, DEVICE, PINNED or MANAGED"
+        "backend host has no memory kind {kind:#x}: use HOST, DEVICE, PINNED, MANAGED or SHARED"
     )
 }
 

@@ -12,6 +12,7 @@ pub mod null;
 pub mod operations;
 pub mod plugin;
 pub mod shm;
+mod shortage;
 pub mod sparse;
 
 use crate::runtime::registry::Backend;

@@ -35,6 +35,16 @@ fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Reads a plain value, for which any bytes will do.
+///
+/// # Safety
+/// `pointer` is null, misaligned or readable.
+pub(super) unsafe fn read<T: Copy>(pointer: *const T, name: &str) -> Result<T> {
+    check_pointer(pointer, name)?;
+    // SAFETY: neither null nor misaligned, so readable by the contract.
+    Ok(unsafe { pointer.read() })
+}
+
 /// Reads a text that must be there.
 ///
 /// # Safety

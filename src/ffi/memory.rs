@@ -2,10 +2,12 @@
 
 use super::args::{self, Out, sized};
 use super::guard;
-use crate::abi::device::{dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t};
+use crate::abi::device::{dtl_mem_handle_t, dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{DTL_MEMORY_HOST, dtl_enum_word_t};
+use crate::error::fail;
+use crate::runtime::memory::handle;
 use crate::runtime::{device, memory, plain};
 use crate::sys::buf::Addr;
 use std::ffi::c_void;
@@ -14,7 +16,7 @@ sized!(dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t);
 
 /// Allocates memory on the calling thread's current device.
 ///
-/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED or a registered kind.
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
 /// @param size_bytes  at least 1.
 /// @param alignment   a power of two in bytes; 0 = the kind's own (host: 64).
 /// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
@@ -22,7 +24,8 @@ sized!(dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t);
 ///                    most a quarter more; what is freed is kept within a budget (see dtl_mem_trim).
 /// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
-///         unregistering the backend. *out is written on success only.
+///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a descriptor
+///         for each block): no file descriptors left. *out is written on success only.
 /// Equivalent: cudaMalloc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_alloc(
@@ -60,7 +63,8 @@ extern "C" fn alloc(
     })
 }
 
-/// Frees what dtl_mem_alloc gave. NULL is success. No copy or kernel may still use it.
+/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still use it.
+/// Memory that several processes have stays until the last of them frees it or ends.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
 ///         first byte, another backend's); nothing is freed.
@@ -126,12 +130,85 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 ///
 /// @param ptr       any address; it is not read.
 /// @param out_info  start from DTL_MEM_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc.
+/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import.
 /// Equivalent: cudaPointerGetAttributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_query(ptr: *const c_void, out_info: *mut dtl_mem_info_t) -> dtl_status_t {
     guard::call(|_| {
         // SAFETY: the caller's contract.
         unsafe { args::fill(out_info, |info| memory::query(Addr::new(ptr.cast_mut()), info)) }
+    })
+}
+
+/// Describes an allocation so that other processes of the node can have the same memory (dtl_mem_import).
+///
+/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it to a file. It
+/// serves any number of imports, as long as this process lives and has not freed the allocation; exporting
+/// again gives an equally good one. Of backend "host": kind DTL_MEMORY_SHARED, between processes of one user and
+/// one PID namespace; every such block takes one file descriptor in the process that allocated it (none where it
+/// is imported), and its pages are taken when it is allocated. Any thread; of one allocation also at once.
+///
+/// @param ptr  the first byte of what dtl_mem_alloc gave (for a place inside send the offset too).
+/// @param out  the handle; not written on failure.
+/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose properties
+///         have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was imported (pass on the handle
+///         that it came from), or it belongs to a pool; DTL_ERROR_NOT_FOUND: no live allocation;
+///         DTL_ERROR_INVALID_ARGUMENT: not its first byte; DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot
+///         be read.
+/// Equivalent: cudaIpcGetMemHandle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_export(ptr: *const c_void, out: *mut dtl_mem_handle_t) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        if ptr.is_null() {
+            return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL");
+        }
+        out.set(handle::export(inside, Addr::new(ptr.cast_mut()))?);
+        Ok(())
+    })
+}
+
+/// Makes memory that another process exported memory of this one, too: both read and write the same bytes.
+/// What one writes the other finds there after a message, a barrier or an atomic operation between them.
+///
+/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages, statistics), yours
+/// until dtl_mem_free with the same backend, by any thread, also after the other process has freed it or has ended.
+/// Addresses differ from process to process: put offsets into shared memory, not pointers. Importing
+/// again, or what this very process exported, gives one more mapping at another address, freed by itself. A forked
+/// child has the memory at the same place as its parent, but not as an allocation of its own: it imports again.
+///
+/// @param backend         the backend that the memory was exported from, in this process.
+/// @param handle          what dtl_mem_export wrote; read during the call only.
+/// @param out             the first byte, aligned as the exporter's allocation was asked to be (host: to a page at least).
+/// @param out_size_bytes  its size in bytes, as it was allocated; NULL = not wanted.
+/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a new handle; free
+///         only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what dtl_mem_export wrote, damaged, or of
+///         another backend (the text names it); DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace
+///         (send data instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this process
+///         at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file descriptor left (two are
+///         used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses left; DTL_ERROR_INCOMPATIBLE_ABI: written
+///         by a library with another format. Outputs are written on success only.
+/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared comes near.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_import(
+    backend: dtl_backend_t,
+    handle: *const dtl_mem_handle_t,
+    out: *mut *mut c_void,
+    out_size_bytes: *mut u64,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let out_size = match out_size_bytes.is_null() {
+            true => None,
+            false => Some(Out::new(out_size_bytes, "out_size_bytes")?),
+        };
+        // SAFETY: the caller's contract: a handle that is not null can be read.
+        let handle = unsafe { args::read(handle, "handle") }?;
+        let (addr, size) = handle::import(device::backend(inside, backend)?, &handle)?;
+        out.set(addr.ptr());
+        if let Some(out) = out_size {
+            out.set(size);
+        }
+        Ok(())
     })
 }

@@ -16,10 +16,12 @@ use std::ffi::CString;
 use std::time::Duration;
 
 mod collective;
+mod exports;
 mod near;
 mod window;
 
 pub use collective::Collective;
+pub use exports::{Exports, Extent, Ticket};
 pub use near::{Board, Offer, PART_WORDS, Part, PartKey, Post};
 pub use window::{Reach, Spot, Swap, Window, WindowPart, Windows};
 
@@ -76,6 +78,10 @@ pub trait Memory: Send + Sync {
     }
     /// Free and total bytes, 0 = unknown.
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
+        None
+    }
+    /// Allocations that cross to other processes.
+    fn exports(&self) -> Option<&dyn Exports> {
         None
     }
 }

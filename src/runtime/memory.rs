@@ -4,7 +4,9 @@
 //! was allocated here; a pointer that it does not know is plain host memory. What `plain` serves is
 //! not in it: the allocator knows its blocks itself.
 
-use super::backend::{Memory, Place};
+pub mod handle;
+
+use super::backend::{Extent, Memory, Place};
 use super::registry::{self, Backend};
 use super::{copy_text, device, plain};
 use crate::abi::device::*;
@@ -99,6 +101,15 @@ pub struct Allocation {
     pub align: u64,
     /// The handle of the pool that it belongs to; 0 = none.
     pub pool: u64,
+    /// Whether it came from another process (`dtl_mem_import`).
+    pub imported: bool,
+}
+
+impl Allocation {
+    /// What it is like in every process.
+    fn extent(&self) -> Extent {
+        Extent { kind: self.kind, size: self.size, align: self.align }
+    }
 }
 
 /// Every live allocation by its first byte.
@@ -109,7 +120,8 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
     if let Some(found) = heap::find(addr) {
         let kind = plain::kind(found.kind);
         let (backend, size) = (plain::home(), found.size);
-        let allocation = Allocation { backend, device: 0, kind, size, room: size, align: 1, pool: 0 };
+        let allocation =
+            Allocation { backend, device: 0, kind, size, room: size, align: 1, pool: 0, imported: false };
         return Some((found.base, allocation));
     }
     let ledger = LEDGER.read();
@@ -129,7 +141,8 @@ pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) ->
     match allocate(backend, memory, kind, size, align) {
         Ok(addr) => {
             let home = backend.handle();
-            let allocation = Allocation { backend: home, device, kind, size, room: size, align, pool: 0 };
+            let allocation =
+                Allocation { backend: home, device, kind, size, room: size, align, pool: 0, imported: false };
             backend.memory_use.grew(size, plain::serves(backend.handle()));
             LEDGER.write().insert(addr.get(), allocation);
             Ok(addr)
@@ -258,7 +271,11 @@ pub fn take(backend: &Backend, kind: dtl_enum_word_t, room: u64, align: u64) -> 
 
 /// Gives memory back to its backend.
 pub fn give(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
-    backend.memory()?.free(allocation.kind, addr, allocation.room, allocation.align)
+    let memory = backend.memory()?;
+    match memory.exports().filter(|_| allocation.imported) {
+        Some(exports) => exports.close(addr, allocation.extent()),
+        None => memory.free(allocation.kind, addr, allocation.room, allocation.align),
+    }
 }
 
 /// What is known of a pointer; NOT_FOUND if it lies in no allocation made here.

@@ -195,7 +195,16 @@ impl Pool {
 
     fn describe(&self, room: u64, align: u64) -> Allocation {
         let (backend, pool) = (self.backend.handle(), self.id.load(Ordering::Relaxed));
-        Allocation { backend, device: self.device, kind: self.kind, size: 0, room, align, pool }
+        Allocation {
+            backend,
+            device: self.device,
+            kind: self.kind,
+            size: 0,
+            room,
+            align,
+            pool,
+            imported: false,
+        }
     }
 
     /// A block from the backend. If it has none, everything kept without use goes back first.

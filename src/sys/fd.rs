@@ -4,9 +4,11 @@
 //! one of theirs, and the next line that something prints would go into our socket or our memory. So whatever this
 //! process makes or is sent comes through here.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 
 /// The first number behind the standard streams.
 const FIRST: RawFd = 3;
@@ -33,6 +35,35 @@ fn again(fd: &OwnedFd) -> io::Result<OwnedFd> {
     }
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// What a descriptor of another process stands for, held without opening it: a look has no effect on it, and it
+/// stays what it was when it was looked at.
+pub struct Glimpse(File);
+
+impl Glimpse {
+    /// Looks at a process' descriptor. The kernel lets the same user look, with no fewer privileges.
+    pub fn of(pid: i32, number: RawFd) -> io::Result<Self> {
+        let seen = File::options()
+            .read(true)
+            .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
+            .open(format!("/proc/{pid}/fd/{number}"))?;
+        Ok(Glimpse(File::from(keep(seen.into())?)))
+    }
+
+    /// Its path, or the text that the kernel shows for what has none.
+    pub fn name(&self) -> io::Result<PathBuf> {
+        fs::read_link(self.path())
+    }
+
+    /// A descriptor of its own, to read and write.
+    pub fn open(&self) -> io::Result<OwnedFd> {
+        keep(File::options().read(true).write(true).open(self.path())?.into())
+    }
+
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    }
 }
 
 /// Something that is nothing, in the place of each standard stream that is closed, so that the standard library's own
@@ -100,5 +131,18 @@ mod tests {
         let text = shortage(&io::Error::from_raw_os_error(libc::ENFILE)).expect("a shortage");
         assert!(text.contains("fs.file-max"), "{text}");
         room_for(1).expect("a descriptor");
+    }
+
+    #[test]
+    fn a_glimpse_does_not_open_and_stays_what_it_was() {
+        let own = crate::sys::process::own_pid();
+        let file = File::open("/proc/self/status").expect("proc");
+        let seen = Glimpse::of(own, file.as_raw_fd()).expect("own descriptor");
+        let name = seen.name().expect("a name");
+        assert!(name.ends_with("status"), "{name:?}");
+        drop(file);
+        assert_eq!(seen.name().expect("still held"), name);
+        assert!(seen.open().is_err(), "it cannot be written");
+        assert_eq!(Glimpse::of(own, 1 << 20).err().map(|error| error.kind()), Some(io::ErrorKind::NotFound));
     }
 }

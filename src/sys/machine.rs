@@ -7,8 +7,7 @@ use std::fs;
 pub fn node_id() -> std::io::Result<u64> {
     // Random, made anew by each boot.
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
-    Ok(boot.bytes().fold(0xCBF2_9CE4_8422_2325, fnv))
+    Ok(super::hash::of(boot.as_bytes()))
 }
 
 /// Free and total bytes of memory, bounded by the control group; 0 = unknown.

@@ -10,6 +10,7 @@ pub mod epoch;
 pub mod fd;
 pub mod futex;
 pub mod gate;
+pub mod hash;
 pub mod heap;
 pub mod lock;
 pub mod machine;

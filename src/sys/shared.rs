@@ -5,8 +5,12 @@
 //! otherwise be a SIGBUS at the first access instead of an error here. The file can get further ranges later
 //! (`extend`), which each process maps by itself (`range`) and which give their pages back (`discard`).
 
+mod room;
+
 use super::buf::{Addr, Region};
 use super::{fd, machine};
+use room::Room;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
@@ -30,60 +34,78 @@ impl Memory {
     /// Makes `len` bytes, all zero, none committed. The size is sealed: no process that gets the
     /// descriptor can shrink it under the others. (It may grow.)
     pub fn create(len: usize) -> io::Result<Arc<Self>> {
-        // SAFETY: a literal name and flags; gives a new descriptor.
-        let made =
-            unsafe { libc::memfd_create(c"dtl".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-        let file = File::from(fd::new(made)?);
-        if len as u64 > file_size_limit() {
-            // Growing past it would be SIGXFSZ, which ends the process.
-            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        Self::map_file(sealed_file(c"dtl", len, libc::F_SEAL_SHRINK)?)
+    }
+
+    /// A block by itself: `len` bytes, all zero, all there, of a size that nobody can change, in a file of its
+    /// own. Its name is what /proc shows of the descriptor. `len` and `align`: see [`Memory::block_of`].
+    pub fn block(name: &CStr, len: usize, align: usize) -> io::Result<Arc<Self>> {
+        let file = sealed_file(name, len, BLOCK_SEALS)?;
+        allocate_if_free(&file, 0, len)?;
+        Self::map(Some(Arc::new(file)), 0, 0, len, align)
+    }
+
+    /// Maps the block that another process made. The descriptor is not kept. `len` is a multiple of
+    /// [`page_size`], `align` a power of two.
+    pub fn block_of(fd: OwnedFd, len: usize, align: usize) -> io::Result<Arc<Self>> {
+        let file = Arc::new(File::from(fd));
+        if seals(&file) & BLOCK_SEALS != BLOCK_SEALS || file.metadata()?.len() != len as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no block of that size"));
         }
-        file.set_len(len as u64)?;
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
-        // SAFETY: takes integers only.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
-            return Err(io::Error::last_os_error());
+        let mut mapped = Self::map(Some(file), 0, 0, len, align)?;
+        if let Some(memory) = Arc::get_mut(&mut mapped) {
+            memory.file = None; // the mapping stays without it
         }
-        Self::map_file(file)
+        Ok(mapped)
     }
 
     /// `len` bytes of this process alone, all zero; pages come with their first use.
     pub fn private(len: usize) -> io::Result<Arc<Self>> {
-        Self::map(None, libc::MAP_NORESERVE, 0, len)
+        Self::map(None, libc::MAP_NORESERVE, 0, len, 1)
     }
 
     /// The same, refused if there could never be so many.
     pub fn reserved(len: usize) -> io::Result<Arc<Self>> {
-        Self::map(None, 0, 0, len)
+        Self::map(None, 0, 0, len, 1)
     }
 
     /// Maps what another process made. Memory whose size is not sealed is refused.
     pub fn attach(fd: OwnedFd) -> io::Result<Arc<Self>> {
-        // SAFETY: takes integers only.
-        let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
-        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+        let file = File::from(fd);
+        if seals(&file) & libc::F_SEAL_SHRINK == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "its size is not sealed"));
         }
-        Self::map_file(File::from(fd))
+        Self::map_file(file)
     }
 
     fn map_file(file: File) -> io::Result<Arc<Self>> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        Self::map(Some(Arc::new(file)), 0, 0, len)
+        Self::map(Some(Arc::new(file)), 0, 0, len, 1)
     }
 
-    fn map(file: Option<Arc<File>>, more: i32, start: usize, len: usize) -> io::Result<Arc<Self>> {
+    fn map(
+        file: Option<Arc<File>>,
+        more: i32,
+        start: usize,
+        len: usize,
+        align: usize,
+    ) -> io::Result<Arc<Self>> {
         let offset = libc::off_t::try_from(start).map_err(io::Error::other)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (flags, fd) = match &file {
             Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
             None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more, -1),
         };
-        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, offset) };
+        // Otherwise at an address of the kernel's choice, which is a page's.
+        let room = if align > page_size() { Some(Room::new(len, align)?) } else { None };
+        let (at, fixed) = room.as_ref().map_or((Addr::NULL, 0), |room| (room.base, libc::MAP_FIXED));
+        // SAFETY: a new mapping where the kernel likes, or in the place of addresses that are only kept free
+        // and that are this call's own.
+        let base = unsafe { libc::mmap(at.ptr(), len, access, flags | fixed, fd, offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        std::mem::forget(room);
         Ok(Arc::new(Memory { file, start, base: Addr::new(base), len }))
     }
 
@@ -91,6 +113,12 @@ impl Memory {
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Its first byte.
+    #[must_use]
+    pub fn base(&self) -> Addr {
+        self.base
     }
 
     /// Whether there are none.
@@ -125,7 +153,7 @@ impl Memory {
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
         let made = allocate_if_free(file, offset, len)
-            .and_then(|()| Self::map(Some(Arc::clone(file)), 0, offset, len));
+            .and_then(|()| Self::map(Some(Arc::clone(file)), 0, offset, len, 1));
         if made.is_err() {
             // A hole that cannot be made is memory that is not given back before the file ends.
             let _ = allocate(file, PUNCH, offset, len);
@@ -145,7 +173,7 @@ impl Memory {
         {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it ends before that"));
         }
-        Self::map(Some(Arc::clone(file)), 0, offset, len)
+        Self::map(Some(Arc::clone(file)), 0, offset, len, 1)
     }
 
     /// Gives the pages of all of it back. Nobody uses it any more.
@@ -278,6 +306,32 @@ impl Span {
         // SAFETY: as for the span itself, of which it is a part.
         Some((words, unsafe { Region::new(at.offset(16).ptr(), len) }))
     }
+}
+
+/// Nobody changes the size of a block.
+const BLOCK_SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
+/// An unnamed file of `len` zero bytes, none committed, under these seals for ever.
+fn sealed_file(name: &CStr, len: usize, seals: i32) -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: a text and flags; gives a new descriptor.
+    let file = File::from(fd::new(unsafe { libc::memfd_create(name.as_ptr(), flags) })?);
+    if len as u64 > file_size_limit() {
+        // Growing past it would be SIGXFSZ, which ends the process.
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    file.set_len(len as u64)?;
+    // SAFETY: takes integers only.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals | libc::F_SEAL_SEAL) } {
+        0 => Ok(file),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What is sealed; nothing of what is no file in memory.
+fn seals(file: &File) -> i32 {
+    // SAFETY: takes integers only.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) }.max(0)
 }
 
 /// Makes a range a hole: its pages go.

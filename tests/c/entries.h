@@ -36,6 +36,7 @@ struct outputs {
     dtl_mem_kind_info_t kind_info;
     dtl_mem_stats_t stats;
     dtl_mem_info_t mem_info;
+    dtl_mem_handle_t mem_handle;
     dtl_executor_info_t executor_info;
     dtl_comm_info_t comm_info;
     dtl_win_info_t win_info;
@@ -74,6 +75,7 @@ static inline void e_op(const void* in, void* inout, uint64_t count, dtl_dtype_t
 
 static const dtl_launch_t e_launch = DTL_LAUNCH_INIT;
 static char e_source[64];
+static const dtl_mem_handle_t e_handle = {{1}};
 static int32_t e_dims[2];
 static const int32_t e_grid[4] = {3, 2, 1, 1};
 
@@ -114,6 +116,8 @@ static const int32_t e_grid[4] = {3, 2, 1, 1};
     X(POOL, dtl_pool_stats, (h->pool, &o->stats))                                                 \
     X(POOL, dtl_pool_destroy, (h->pool))                                                          \
     X(NONE, dtl_mem_query, (e_source, &o->mem_info))                                              \
+    X(NONE, dtl_mem_export, (e_source, &o->mem_handle))                                           \
+    X(BACKEND, dtl_mem_import, (h->backend, &e_handle, &o->pointer, &o->word))                    \
     X(NONE, dtl_mem_copy, (o->data, e_source, 64))                                                \
     X(NONE, dtl_mem_copy_2d, (o->data, 8, e_source, 8, 8, 8))                                     \
     X(NONE, dtl_mem_fill, (o->data, 1, 64))                                                       \

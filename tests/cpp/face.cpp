@@ -83,6 +83,15 @@ static void buffers()
         b.fill(0);
         CHECK(b[500] == 0.0);
         dtl::buffer<double> none(0);
+        dtl::buffer<double> shared(1000, DTL_MEMORY_SHARED, host);
+        const dtl_mem_handle_t handle = shared.export_handle();
+        dtl::buffer<double> same(handle, host);
+        CHECK(same.size() == 1000 && same.data() != shared.data());
+        shared[999] = 2.5;
+        shared = dtl::buffer<double>();
+        CHECK(same[999] == 2.5);
+        CHECK(thrown([&] { dtl::buffer<double> late(handle, host); }) == DTL_ERROR_INVALID_HANDLE);
+        CHECK(thrown([&] { (void)same.export_handle(); }) == DTL_ERROR_NOT_SUPPORTED);
         none.fill(1);
         CHECK(none.begin() == none.end());
     }

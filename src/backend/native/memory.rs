@@ -1,17 +1,19 @@
 //! C memory and transfer tables as [`Memory`] and [`Transfer`].
 
-use super::{Owner, call, required};
+use super::{Owner, call, required, whole};
 use crate::abi::device::dtl_mem_kind_info_t;
 use crate::abi::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
-use crate::runtime::backend::{Memory, Place, Token, Transfer};
+use crate::runtime::backend::{Exports, Extent, Memory, Place, Ticket, Token, Transfer};
 use crate::sys::buf::Addr;
 use std::ffi::c_void;
 use std::sync::Arc;
 
 type Alloc = unsafe extern "C" fn(*mut c_void, u64, u64, u64, *mut *mut c_void) -> i32;
 type Free = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, u64) -> i32;
+type Export = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, u64, u64, *mut c_void) -> i32;
+type Import = unsafe extern "C" fn(*mut c_void, *const c_void, u64, u64, u64, *mut *mut c_void) -> i32;
 type Copy = unsafe extern "C" fn(*mut c_void, *mut c_void, u64, *const c_void, u64, u64) -> i32;
 
 pub(super) struct NativeMemory {
@@ -19,11 +21,35 @@ pub(super) struct NativeMemory {
     table: dtl_memory_vtable_t,
     alloc: Alloc,
     free: Free,
+    crossing: Option<Crossing>,
+}
+
+/// The slots for memory of other processes.
+struct Crossing {
+    owner: Arc<Owner>,
+    export: Export,
+    import: Import,
+    close: Free,
+}
+
+impl Crossing {
+    fn new(owner: &Arc<Owner>, table: &dtl_memory_vtable_t) -> Result<Option<Self>> {
+        let slots = (table.export_handle, table.import_handle, table.close_handle);
+        let names = [
+            ("export_handle", slots.0.is_some()),
+            ("import_handle", slots.1.is_some()),
+            ("close_handle", slots.2.is_some()),
+        ];
+        whole("memory", "handle", &names)?;
+        let (Some(export), Some(import), Some(close)) = slots else { return Ok(None) };
+        Ok(Some(Crossing { owner: Arc::clone(owner), export, import, close }))
+    }
 }
 
 impl NativeMemory {
     pub(super) fn new(owner: Arc<Owner>, table: &dtl_memory_vtable_t) -> Result<Self> {
         Ok(NativeMemory {
+            crossing: Crossing::new(&owner, table)?,
             owner,
             table: *table,
             alloc: required!(table, "memory", alloc),
@@ -58,6 +84,31 @@ impl Memory for NativeMemory {
         let (mut free, mut total) = (0, 0);
         let answer = call!(self.owner, "memory.memory_info", slot, &raw mut free, &raw mut total);
         Some(answer.map(|()| (free, total)))
+    }
+
+    fn exports(&self) -> Option<&dyn Exports> {
+        self.crossing.as_ref().map(|crossing| crossing as &dyn Exports)
+    }
+}
+
+impl Exports for Crossing {
+    fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
+        let mut ticket = Ticket::default();
+        let (Extent { kind, size, align }, to) = (extent, ticket.as_mut_ptr().cast());
+        call!(self.owner, "memory.export_handle", self.export, addr.ptr(), size, align, kind, to)?;
+        Ok(ticket)
+    }
+
+    fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr> {
+        let (Extent { kind, size, align }, from) = (extent, ticket.as_ptr().cast());
+        let mut out = std::ptr::null_mut();
+        call!(self.owner, "memory.import_handle", self.import, from, size, align, kind, &raw mut out)?;
+        Ok(Addr::new(out))
+    }
+
+    fn close(&self, addr: Addr, extent: Extent) -> Result<()> {
+        let Extent { kind, size, align } = extent;
+        call!(self.owner, "memory.close_handle", self.close, addr.ptr(), size, align, kind)
     }
 }
 

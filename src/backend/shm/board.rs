@@ -2,8 +2,8 @@
 //! the clock; nobody wakes processes.
 
 use super::segment::{Segment, State};
-use super::shortage::memory_error;
 use crate::backend::board::{Board, Places, ROOM};
+use crate::backend::shortage::memory_error;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{self, Post};
 use crate::sys::buf::Region;

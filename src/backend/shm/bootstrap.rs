@@ -9,9 +9,9 @@
 use super::absence::turn_away;
 use super::identity::{Identity, holder, other_users};
 use super::segment::Segment;
-use super::shortage::os_error;
 use super::wire::{self, Frame, HELLO_BYTES, Hello};
 use crate::abi::status::*;
+use crate::backend::shortage::os_error;
 use crate::error::{Error, Result, fail};
 use crate::sys::clock::Deadline;
 use crate::sys::{fd, process, socket};

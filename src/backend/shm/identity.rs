@@ -5,11 +5,11 @@
 //! So opens of one job must be in the same order on all ranks, as collective calls are anyway. What is
 //! counted stays as long as the process, so a name that serves one open only is not.
 
-use super::shortage::os_error;
 use crate::abi::status::DTL_ERROR_BACKEND;
+use crate::backend::shortage::os_error;
 use crate::error::{Result, fail};
 use crate::sys::lock::Mutex;
-use crate::sys::{process, socket};
+use crate::sys::{hash, process, socket};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -121,11 +121,10 @@ pub(super) fn holder(name: &str) -> Option<process::Peer> {
     process::peer_of(stream.as_raw_fd()).ok()
 }
 
-/// FNV-1a. Not a secret-keeper: who may connect is decided by the user id the kernel tells; the
-/// cookie keeps apart jobs whose names hash alike.
+/// Not a secret-keeper: who may connect is decided by the user id the kernel tells; the cookie keeps
+/// apart jobs whose names hash alike.
 fn hash(bytes: &[u8], seed: u8) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
-    [seed].iter().chain(bytes).fold(0xCBF2_9CE4_8422_2325, step)
+    hash::of([seed].iter().chain(bytes))
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ mod prompt;
 mod reading;
 mod ring;
 mod segment;
-mod shortage;
 mod streaming;
 mod taking;
 mod transport;
@@ -31,6 +30,7 @@ mod writing;
 pub use segment::MOST_RANKS;
 
 use super::matching::Matcher;
+use super::shortage;
 use super::sparse::BYTES_PER_RANK;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};

@@ -8,8 +8,8 @@
 //! alone is the last: nobody looks at the header afterwards.
 
 use super::segment::{MOST_RANKS, Segment, State};
-use super::shortage::memory_error;
 use super::transport;
+use crate::backend::shortage::memory_error;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{self, PART_WORDS, PartKey};
 use crate::sys::buf::Region;

@@ -10,8 +10,8 @@
 
 use super::cells::{self, Cells, Pool};
 use super::ring::{self, Consumer, Producer, STRIDE};
-use super::shortage::memory_error;
 use crate::backend::board;
+use crate::backend::shortage::memory_error;
 use crate::error::{Result, fail};
 use crate::sys::machine;
 use crate::sys::shared::{Memory, Span, page_size};

@@ -86,20 +86,22 @@ const COMPONENTS: [(u32, &str); 5] = [
     (DTL_COMPONENT_COMM, "comm"),
 ];
 
-const KINDS: [(dtl_enum_word_t, &str); 4] = [
+const KINDS: [(dtl_enum_word_t, &str); 5] = [
     (DTL_MEMORY_HOST, "host"),
     (DTL_MEMORY_DEVICE, "device"),
     (DTL_MEMORY_PINNED, "pinned"),
     (DTL_MEMORY_MANAGED, "managed"),
+    (DTL_MEMORY_SHARED, "shared"),
 ];
 
-const PROPERTIES: [(u64, &str); 6] = [
+const PROPERTIES: [(u64, &str); 7] = [
     (DTL_MEMORY_HOST_ACCESSIBLE, "host_accessible"),
     (DTL_MEMORY_DEVICE_ACCESSIBLE, "device_accessible"),
     (DTL_MEMORY_UNIFIED, "unified"),
     (DTL_MEMORY_ATOMICS, "atomics"),
     (DTL_MEMORY_PAGEABLE, "pageable"),
     (DTL_MEMORY_THREAD_SAFE, "thread_safe"),
+    (DTL_MEMORY_EXPORTABLE, "exportable"),
 ];
 
 /// Opens the library and asks.

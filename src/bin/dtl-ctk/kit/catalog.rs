@@ -156,6 +156,7 @@ pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
         tests::device::GROUPS,
         tests::device_info::GROUPS,
         tests::memory::GROUPS,
+        tests::memory_handles::GROUPS,
         tests::memory_kinds::GROUPS,
         tests::placement::GROUPS,
         tests::transfer::GROUPS,

@@ -9,11 +9,12 @@ use dtl::abi::word::*;
 use std::time::{Duration, Instant};
 
 /// The memory kinds that have tests.
-pub(crate) const KINDS: [(u64, &str); 4] = [
+pub(crate) const KINDS: [(u64, &str); 5] = [
     (DTL_MEMORY_HOST, "host"),
     (DTL_MEMORY_DEVICE, "device"),
     (DTL_MEMORY_PINNED, "pinned"),
     (DTL_MEMORY_MANAGED, "managed"),
+    (DTL_MEMORY_SHARED, "shared"),
 ];
 
 pub(crate) fn kind_name(kind: u64) -> &'static str {

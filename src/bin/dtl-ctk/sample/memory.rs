@@ -22,6 +22,9 @@ pub(super) fn memory_table() -> dtl_memory_vtable_t {
         free: Some(give_back),
         kind_info: Some(kind_info),
         memory_info: Some(memory_info),
+        export_handle: None,
+        import_handle: None,
+        close_handle: None,
     }
 }
 

@@ -69,7 +69,10 @@ pub(crate) const GROUPS: &[Group] = &[
 ];
 
 fn some_kind(s: &Subject) -> Outcome {
-    ensure!(!s.kinds.is_empty(), "it has a memory table and none of the kinds HOST, DEVICE, PINNED, MANAGED");
+    ensure!(
+        !s.kinds.is_empty(),
+        "it has a memory table and none of the kinds HOST, DEVICE, PINNED, MANAGED, SHARED"
+    );
     Ok(())
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod leak;
 pub(crate) mod life;
 pub(crate) mod matching;
 pub(crate) mod memory;
+pub(crate) mod memory_handles;
 pub(crate) mod memory_kinds;
 pub(crate) mod open;
 pub(crate) mod p2p;

@@ -32,6 +32,18 @@ dtl_memory_vtable_t @ID@_memory_table(void)
      *       has, `name`. DTL_ERROR_NOT_SUPPORTED for kinds that you do not have.
      *       NULL: DTL_MEMORY_HOST is host memory, DTL_MEMORY_DEVICE only this backend can touch.
      *   dtl_status_t memory_info(void *self, uint64_t *out_free, uint64_t *out_total)
-     *       Bytes; 0 = unknown.                                             NULL: DTL_ERROR_NOT_SUPPORTED. */
+     *       Bytes; 0 = unknown.                                             NULL: DTL_ERROR_NOT_SUPPORTED.
+     *
+     * All three of these, or none (then dtl_mem_export: DTL_ERROR_NOT_SUPPORTED). For kinds whose properties have
+     * DTL_MEMORY_EXPORTABLE:
+     *   dtl_status_t export_handle(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment,
+     *                              dtl_enum_word_t kind, void *out_bytes)
+     *       Writes what another process of the node needs: DTL_MEM_HANDLE_ROOM bytes, aligned to 8.
+     *   dtl_status_t import_handle(void *self, const void *bytes, uint64_t size_bytes, uint64_t alignment,
+     *                              dtl_enum_word_t kind, void **out_ptr)
+     *       There: the same memory at an address of its own. DTL_ERROR_INVALID_HANDLE if it is gone.
+     *   dtl_status_t close_handle(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment,
+     *                             dtl_enum_word_t kind)
+     *       Lets go of what import_handle gave. */
     return table;
 }

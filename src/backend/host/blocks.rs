@@ -1,0 +1,250 @@
+//! Host memory of kind SHARED: each block a file in memory, which other processes of the node map too.
+//!
+//! Who allocated a block keeps its descriptor. A handle says which process has it under which number; another process reaches
+//! the file through /proc, as the kernel lets it. Everything in a handle may be stale or made up, so what
+//! is found there is looked at without opening it first, and is mapped only if it is the very file: its name
+//! has a random number. docs/adr/0014 says why this way.
+
+use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_MEMORY, DTL_ERROR_OUT_OF_MEMORY};
+use crate::abi::word::DTL_MEMORY_SHARED;
+use crate::backend::shortage::{memory_error, os_error};
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Exports, Extent, Ticket};
+use crate::sys::buf::Addr;
+use crate::sys::fd::Glimpse;
+use crate::sys::lock::Mutex;
+use crate::sys::process;
+use crate::sys::shared::{self, Memory};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+/// All blocks of this process, its own and imported ones, by their first byte.
+pub(super) struct Blocks(Mutex<BTreeMap<usize, Block>>);
+
+struct Block {
+    memory: Arc<Memory>,
+    nonce: u64,
+}
+
+/// Where another process finds a block.
+#[derive(Clone, Copy)]
+struct Location {
+    pid: i32,
+    descriptor: i32,
+    /// When the process started: ids are used again.
+    started: u64,
+    /// In which its id means it.
+    namespace: u64,
+    nonce: u64,
+    uid: u32,
+}
+
+impl Blocks {
+    pub(super) const fn new() -> Self {
+        Blocks(Mutex::new(BTreeMap::new()))
+    }
+
+    pub(super) fn alloc(&self, size: u64, align: u64) -> Result<Addr> {
+        let failed = |error| memory_error(&format!("{size} bytes of shared host memory"), &error);
+        let nonce = process::random_u64().map_err(failed)?;
+        let (Some(len), Ok(align)) = (whole_pages(size), usize::try_from(align)) else {
+            return Err(failed(io::Error::from_raw_os_error(libc::ENOMEM)));
+        };
+        let memory = Memory::block(&file_name(nonce), len, align).map_err(failed)?;
+        Ok(self.keep(memory, nonce))
+    }
+
+    pub(super) fn free(&self, addr: Addr) -> Result<()> {
+        let block = self.0.lock().remove(&addr.get());
+        match block {
+            Some(_) => Ok(()),
+            None => fail!(DTL_ERROR_INVALID_ARGUMENT, "{addr:?} is no block of shared host memory"),
+        }
+    }
+
+    fn keep(&self, memory: Arc<Memory>, nonce: u64) -> Addr {
+        let base = memory.base();
+        self.0.lock().insert(base.get(), Block { memory, nonce });
+        base
+    }
+}
+
+impl Exports for Blocks {
+    fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
+        if extent.kind != DTL_MEMORY_SHARED {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "{addr:?} is memory of this process alone: allocate it with kind DTL_MEMORY_SHARED"
+            );
+        }
+        let blocks = self.0.lock();
+        let own = blocks.get(&addr.get()).and_then(|block| Some((block.memory.descriptor()?, block.nonce)));
+        let Some((descriptor, nonce)) = own else {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "{addr:?} is no live block of this process' own");
+        };
+        let pid = process::own_pid();
+        let told = process::start_time(pid).and_then(|started| Ok((started, process::pid_namespace()?)));
+        let (started, namespace) = told.map_err(|error| {
+            os_error(DTL_ERROR_MEMORY, "what names this process cannot be read (/proc)", &error)
+        })?;
+        let descriptor = descriptor.as_raw_fd();
+        let uid = process::own_uid();
+        Ok(Location { pid, descriptor, started, namespace, nonce, uid }.ticket())
+    }
+
+    fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr> {
+        if extent.kind != DTL_MEMORY_SHARED {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "handle has memory kind {:#x}, which backend host exports none of",
+                extent.kind
+            );
+        }
+        let location = Location::of(ticket)?;
+        let (Some(len), Ok(align)) = (whole_pages(extent.size), usize::try_from(extent.align)) else {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "handle has {} bytes, which no block has", extent.size);
+        };
+        location.check_process()?;
+        let seen = location.look()?;
+        let file = seen.open().map_err(|error| location.refused("opening its memory", &error))?;
+        let memory = Memory::block_of(file, len, align).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => Error::new(
+                crate::abi::status::DTL_ERROR_INVALID_ARGUMENT,
+                format!("handle does not fit the memory of {location}: {error}"),
+            ),
+            _ => memory_error(&format!("mapping {len} bytes of {location}"), &error),
+        })?;
+        Ok(self.keep(memory, location.nonce))
+    }
+
+    fn close(&self, addr: Addr, _extent: Extent) -> Result<()> {
+        self.free(addr)
+    }
+}
+
+impl Location {
+    fn ticket(self) -> Ticket {
+        let Location { pid, descriptor, started, namespace, nonce, uid } = self;
+        // Neither is negative.
+        [
+            u64::from(pid as u32) | u64::from(descriptor as u32) << 32,
+            started,
+            namespace,
+            nonce,
+            u64::from(uid),
+            0,
+            0,
+            0,
+        ]
+    }
+
+    fn of(&[both, started, namespace, nonce, uid, rest @ ..]: &Ticket) -> Result<Self> {
+        let half = |word: u64| i32::try_from(word & u64::from(u32::MAX)).ok().filter(|number| *number > 0);
+        let (Some(pid), Some(descriptor), Ok(uid), [0, 0, 0]) =
+            (half(both), half(both >> 32), u32::try_from(uid), rest)
+        else {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "handle names no process: dtl_mem_export did not write it"
+            );
+        };
+        Ok(Location { pid, descriptor, started, namespace, nonce, uid })
+    }
+
+    /// Whether the process of that id is still the one that exported.
+    fn check_process(&self) -> Result<()> {
+        let own =
+            process::pid_namespace().map_err(|error| self.refused("reading /proc/self/ns/pid", &error))?;
+        if own != self.namespace {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "handle comes from another container (PID namespace), whose processes cannot be reached from here: \
+                 start all ranks of the node in one"
+            );
+        }
+        match process::start_time(self.pid) {
+            Ok(started) if started == self.started => Ok(()),
+            Ok(_) => fail!(
+                DTL_ERROR_INVALID_HANDLE,
+                "handle is stale: {self} has ended (its id is another's now), and whoever had not imported the memory \
+                 cannot any more"
+            ),
+            Err(error) if is_missing(&error) => fail!(
+                DTL_ERROR_INVALID_HANDLE,
+                "handle is stale: {self} has ended{}, and whoever had not imported the memory cannot any more",
+                if self.uid == process::own_uid() {
+                    ""
+                } else {
+                    ", or /proc hides other users' processes (hidepid)"
+                }
+            ),
+            Err(error) => Err(self.refused("looking at it in /proc", &error)),
+        }
+    }
+
+    /// The very file, not opened yet.
+    fn look(&self) -> Result<Glimpse> {
+        let gone = || {
+            Error::new(
+                crate::abi::status::DTL_ERROR_INVALID_HANDLE,
+                format!(
+                    "handle is stale: {self} has freed the memory or has ended; export, let all import, then free"
+                ),
+            )
+        };
+        let seen = match Glimpse::of(self.pid, self.descriptor) {
+            Ok(seen) => seen,
+            Err(error) if is_missing(&error) => return Err(gone()),
+            Err(error) => return Err(self.refused("looking at its memory", &error)),
+        };
+        let name = seen.name().map_err(|error| self.refused("looking at its memory", &error))?;
+        let wanted = format!("/memfd:{} (deleted)", file_name(self.nonce).to_string_lossy());
+        // Another file has that number now.
+        if name.as_os_str() == wanted.as_str() { Ok(seen) } else { Err(gone()) }
+    }
+
+    fn refused(&self, what: &str, error: &io::Error) -> Error {
+        let is_refusal = error.kind() == io::ErrorKind::PermissionDenied;
+        if is_refusal && self.uid != process::own_uid() {
+            let text = format!(
+                "handle is of {self} of user {}: {what}: {error}; memory is shared between processes of one user",
+                self.uid
+            );
+            return Error::new(DTL_ERROR_MEMORY, text);
+        }
+        if is_refusal {
+            let text = format!(
+                "handle is of {self}: {what}: {error}; run both with the same privileges (capabilities, setuid, \
+                 prctl(PR_SET_DUMPABLE), security modules)"
+            );
+            return Error::new(DTL_ERROR_MEMORY, text);
+        }
+        let error = memory_error(&format!("handle is of {self}: {what}"), error);
+        match error.status() {
+            DTL_ERROR_LIMIT | DTL_ERROR_OUT_OF_MEMORY => error,
+            _ => Error::new(DTL_ERROR_MEMORY, error.text()),
+        }
+    }
+}
+
+impl std::fmt::Display for Location {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {}", self.pid)
+    }
+}
+
+/// There is no such process, or no such descriptor; a process may go between opening and reading (ESRCH).
+fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+fn file_name(nonce: u64) -> CString {
+    CString::new(format!("dtl-{nonce:016x}")).unwrap_or_default()
+}
+
+fn whole_pages(size: u64) -> Option<usize> {
+    usize::try_from(size).ok()?.checked_next_multiple_of(shared::page_size())
+}

@@ -1,0 +1,30 @@
+//! Memory that crosses from one process to another.
+
+use crate::abi::device::DTL_MEM_HANDLE_ROOM;
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::Result;
+use crate::sys::buf::Addr;
+
+/// An allocation in a backend's own words, for the same backend in another process of the node.
+pub type Ticket = [u64; DTL_MEM_HANDLE_ROOM as usize / 8];
+
+/// What is the same on both sides of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The kind of memory.
+    pub kind: dtl_enum_word_t,
+    /// Bytes that were asked for (> 0).
+    pub size: u64,
+    /// The alignment that was asked for (a power of two).
+    pub align: u64,
+}
+
+/// Allocations that other processes of the node can have too.
+pub trait Exports: Send + Sync {
+    /// What another process needs to reach what `alloc` gave.
+    fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket>;
+    /// Makes another process' allocation one of this one, at an address of its own.
+    fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr>;
+    /// Lets go of what `import` gave.
+    fn close(&self, addr: Addr, extent: Extent) -> Result<()>;
+}
