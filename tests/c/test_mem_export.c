@@ -115,7 +115,7 @@ static void test_same_memory(uint64_t size, uint64_t alignment) {
     CHECK_STATUS(dtl_mem_free(host, first), DTL_ERROR_INVALID_ARGUMENT);
     refused(host, &handle, DTL_ERROR_INVALID_HANDLE, "has freed the memory");
     second[0] = 11; /* the memory stays for those who have it */
-    CHECK(third[0] == 11 && third[size / 2] == 9);
+    CHECK(third[0] == 11 && (size == 1 || third[size / 2] == 9));
     release(second);
     CHECK_STATUS(dtl_mem_free(host, second), DTL_ERROR_INVALID_ARGUMENT);
     release(third);
@@ -493,8 +493,9 @@ static void test_left_over(int files) {
     CHECK_OK(dtl_finalize());
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const int files = open_files();
+    const int is_alone = argc > 1 && strcmp(argv[1], "alone") == 0; /* no forks, for tools that judge them too */
     CHECK_OK(dtl_backend_get("host", &host));
     test_kind();
     test_same_memory(1, 0);
@@ -504,10 +505,12 @@ int main(void) {
     test_same_memory(MIB, 32 * MIB);
     test_not_exportable();
     test_forged();
-    test_killed_exporter();
-    test_freed_there();
-    test_other_user();
-    test_fork();
+    if (!is_alone) {
+        test_killed_exporter();
+        test_freed_there();
+        test_other_user();
+        test_fork();
+    }
     test_descriptors();
     test_threads();
     test_left_over(files);

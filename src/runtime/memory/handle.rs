@@ -227,7 +227,7 @@ fn read(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Extent, Ticket)
              (dtl_comm_split_node), and send data between nodes"
         );
     }
-    let align = 1_u64.checked_shl((head.align_and_name & 0xFF) as u32).unwrap_or(0);
+    let align = 1_u64.checked_shl((head.align_and_name & 0xFF) as u32).unwrap_or(u64::MAX);
     let extent = Extent { kind: head.kind, size: head.size, align: check(head.size, align)? };
     Ok((extent, ticket))
 }
