@@ -46,6 +46,8 @@ struct Record {
     owned: AtomicBool,
     /// Whether it is owned for one call only.
     borrowed: AtomicBool,
+    /// `NEEDS_FENCE`, here because every entry asks for it.
+    needs_fence: AtomicBool,
     spare: SpareSlots,
 }
 
@@ -132,7 +134,9 @@ pub fn prepare() {
     // SAFETY: the syscall takes plain numbers and touches no memory of ours.
     let registered =
         unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) };
+    let records = RECORDS.lock();
     NEEDS_FENCE.store(registered != 0, Ordering::SeqCst);
+    records.iter().for_each(|record| record.needs_fence.store(registered != 0, Ordering::SeqCst));
 }
 
 fn heavy_barrier() {
@@ -157,6 +161,7 @@ fn adopt_record() -> &'static Record {
             held: AtomicPtr::new(ptr::null_mut()),
             owned: AtomicBool::new(true),
             borrowed: AtomicBool::new(false),
+            needs_fence: AtomicBool::new(NEEDS_FENCE.load(Ordering::Relaxed)),
             spare: SpareSlots {
                 table: AtomicPtr::new(ptr::null_mut()),
                 first: AtomicU32::new(0),
@@ -194,7 +199,7 @@ pub fn enter() -> Guard {
         return enter_nested(record);
     }
     record.seq.store(seq + 1, Ordering::Relaxed);
-    if NEEDS_FENCE.load(Ordering::Relaxed) {
+    if record.needs_fence.load(Ordering::Relaxed) {
         fence(Ordering::SeqCst);
     } else {
         compiler_fence(Ordering::SeqCst);

@@ -19,6 +19,7 @@ use super::slab::{CHUNK, CHUNK_BITS, CHUNKS, INDEX_LIMIT, LAST_GENERATION, decod
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
+use std::mem;
 use std::ptr;
 
 /// Free slots that a thread keeps for itself. (None in a model: there is nothing to try in a list of one's own.)
@@ -66,6 +67,8 @@ pub enum Then<R> {
     Keep(R),
     /// It goes, and its handle is stale.
     End(R),
+    /// The same of one that owns nothing: it is not dropped.
+    Forget(R),
 }
 
 /// The lock of a slot.
@@ -123,19 +126,26 @@ impl<T: Send + 'static> Pool<T> {
         Some(index)
     }
 
-    /// Takes a free slot: of the thread's own, or from the free list.
+    /// Takes a free slot: of the thread's own, from the free list, or a fresh one.
     #[inline(always)]
-    fn pop(&'static self) -> Option<usize> {
+    fn pop(&'static self) -> Option<(usize, &'static Slot<T>)> {
         let own = epoch::spare_slots().filter(|own| own.count.load(Ordering::Relaxed) > 0);
         match own.filter(|own| ptr::eq(own.table.load(Ordering::Relaxed).cast(), self)) {
             Some(own) => {
                 let index = own.first.load(Ordering::Relaxed) as usize;
-                own.first.store(self.slot(index)?.next.load(Ordering::Relaxed), Ordering::Relaxed);
+                let slot = self.slot(index)?;
+                own.first.store(slot.next.load(Ordering::Relaxed), Ordering::Relaxed);
                 own.count.store(own.count.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-                Some(index)
+                Some((index, slot))
             }
-            None => self.pop_shared(),
+            None => self.pop_elsewhere(),
         }
+    }
+
+    #[inline(never)]
+    fn pop_elsewhere(&'static self) -> Option<(usize, &'static Slot<T>)> {
+        let index = self.pop_shared().or_else(|| self.fresh())?;
+        Some((index, self.slot(index)?))
     }
 
     /// Gives a slot back.
@@ -189,8 +199,7 @@ impl<T: Send + 'static> Pool<T> {
     /// as much as the rest. `Err`: none is left, and it was not made.
     #[inline(always)]
     pub fn put<F: FnOnce() -> T>(&'static self, make: F) -> Result<u64, F> {
-        let Some(index) = self.pop().or_else(|| self.fresh()) else { return Err(make) };
-        let Some(slot) = self.slot(index) else { return Err(make) };
+        let Some((index, slot)) = self.pop() else { return Err(make) };
         let place = slot.object.get();
         // SAFETY: the slot is in no list, and nobody has a handle of its next generation yet: it is ours alone.
         unsafe { place.write(Some(make())) };
@@ -245,15 +254,25 @@ impl<T: Send + 'static> Pool<T> {
         match look(object.as_mut()?) {
             Then::Keep(result) => Some(result),
             Then::End(result) => {
-                // First: what goes with the object may use the table, which does not list it any more.
-                slot.word.store(word & !1, Ordering::Release);
-                *object = None;
-                drop(looking);
-                if word >> 1 < LAST_GENERATION {
-                    self.push(index, slot); // an exhausted slot retires
-                }
+                self.end(index, word, looking, || *object = None);
                 Some(result)
             }
+            Then::Forget(result) => {
+                self.end(index, word, looking, || mem::forget(object.take()));
+                Some(result)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn end(&'static self, index: usize, word: u64, looking: Looking<'_, T>, clear: impl FnOnce()) {
+        let slot = looking.0;
+        // First: what goes with the object may use the table, which does not list it any more.
+        slot.word.store(word & !1, Ordering::Release);
+        clear();
+        drop(looking);
+        if word >> 1 < LAST_GENERATION {
+            self.push(index, slot); // an exhausted slot retires
         }
     }
 
@@ -279,7 +298,7 @@ impl<T: Send + 'static> Pool<T> {
             if is_free {
                 let place = slot.object.get();
                 // SAFETY: no other thread is in this process, and nobody looked when it forked.
-                std::mem::forget(unsafe { &mut *place }.take());
+                mem::forget(unsafe { &mut *place }.take());
                 self.push(index, slot);
             }
         }
@@ -305,6 +324,8 @@ mod tests {
         assert_eq!(pool.try_with(handle, |n| Then::Keep(*n)), Tried::Stale);
         assert_eq!(pool.try_with(again, |n| Then::Keep(*n)), Tried::Kept(8));
         assert_eq!(pool.handles(), [again]);
+        assert_eq!(pool.with(again, |n| Then::Forget(*n)), Some(8));
+        assert!(!pool.is_live(again) && pool.handles().is_empty());
     }
 
     #[test]

@@ -45,8 +45,9 @@ pub(super) fn end(op: OpId) -> Option<Box<Kept>> {
     is_kept(op).then(|| unsafe { Box::from_raw(address(op)) })
 }
 
+/// Whether it is started again and again.
 #[inline(always)]
-fn is_kept(op: OpId) -> bool {
+pub(super) fn is_kept(op: OpId) -> bool {
     (op.0 ^ op.0 << 2) >> 63 == 1
 }
 
@@ -54,8 +55,9 @@ fn address(op: OpId) -> *mut Kept {
     std::ptr::with_exposed_provenance_mut(plain(OpId(op.0 ^ KEPT)).0 as usize)
 }
 
+/// The request of an ordinary one, and whether it is a send.
 #[inline(always)]
-fn plain(op: OpId) -> (Handle, bool) {
+pub(super) fn plain(op: OpId) -> (Handle, bool) {
     let is_send = (op.0 ^ op.0 << 1) >> 63 == 1;
     (if is_send { op.0 ^ SEND } else { op.0 }, is_send)
 }

@@ -30,7 +30,7 @@ pub(super) fn start_send(
         SendMode::Standard | SendMode::Notice => mpi.call.MPI_Isend,
     };
     // SAFETY: the region stays valid until the request is over, by this function's contract.
-    let code = unsafe { start(at, count, mpi.k.byte, dest, tag, comm, &raw mut request) };
+    let code = unsafe { start(at, count, mpi.byte, dest, tag, comm, &raw mut request) };
     mpi.check("MPI_Isend", code).map(|()| request)
 }
 
@@ -68,7 +68,7 @@ pub(super) fn start_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, t
     }
     let (at, count, mut request) = (data.addr().ptr(), data.len() as c_int, 0);
     // SAFETY: the region stays valid until the request is over, by this function's contract.
-    let code = unsafe { (mpi.call.MPI_Irecv)(at, count, mpi.k.byte, source, tag, comm, &raw mut request) };
+    let code = unsafe { (mpi.call.MPI_Irecv)(at, count, mpi.byte, source, tag, comm, &raw mut request) };
     mpi.check("MPI_Irecv", code).map(|()| request)
 }
 
@@ -78,7 +78,7 @@ fn start_large_recv(mpi: &Mpi, comm: Handle, data: Region, source: c_int, tag: c
     if let Some(start) = mpi.call.MPI_Irecv_c {
         let count = data.len() as Count;
         // SAFETY: the region stays valid until the request is over, by the contract of `start_recv`.
-        let code = unsafe { start(at, count, mpi.k.byte, source, tag, comm, &raw mut request) };
+        let code = unsafe { start(at, count, mpi.byte, source, tag, comm, &raw mut request) };
         return mpi.check("MPI_Irecv_c", code).map(|()| request);
     }
     let bytes = Bytes::of(mpi, data.len())?;

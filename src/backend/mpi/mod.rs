@@ -1,8 +1,8 @@
 //! Kind "mpi": ranks of an MPI job, over whichever MPI the program runs with. No MPI at build time.
 //!
 //! `find` (which library) -> `functions` and `constants` (what it has; values in `abi`) -> `session`
-//! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `ids`, `odd`, `node` and
-//! `persistent` (MPI's own messages), `collective`, `large` and `op` (its collectives), `window` (its one-sided operations),
+//! (started, entered, ended; `errors`) -> `adopt` (which communicator) -> `transport` with `ids`, `ending`, `odd`, `node`
+//! and `persistent` (MPI's own messages), `collective`, `large` and `op` (its collectives), `window` (its one-sided operations),
 //! or `wire` (the library's, for time limits).
 //! Both start requests in `message` and read them in `status`.
 
@@ -10,6 +10,7 @@ pub mod abi;
 mod adopt;
 mod collective;
 pub mod constants;
+mod ending;
 mod errors;
 pub mod find;
 pub mod functions;

@@ -18,8 +18,9 @@ pub(super) enum Odd {
 }
 
 /// The odd ones among a transport's operations, by their request. Empty in most programs, and then a
-/// look costs one load.
+/// look costs one load: the count stands first, next to what every message reads.
 #[derive(Default)]
+#[repr(C)]
 pub(super) struct Oddities {
     count: AtomicUsize,
     list: Mutex<Vec<(Handle, Odd)>>,

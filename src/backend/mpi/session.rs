@@ -22,17 +22,19 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// The MPI of this process. What every message needs stands first, here and in what this consists of.
-#[repr(C)]
+/// The MPI of this process. What every message needs stands first, in one line of the cache.
+#[repr(C, align(64))]
 pub struct Mpi {
     /// One of the words below.
     state: AtomicU32,
     /// The word that told the level, which the end does not change.
     level: AtomicU32,
-    /// Its constants.
-    pub k: Constants,
+    /// MPI_BYTE, once more.
+    pub byte: Handle,
     /// Its functions. Call them between [`Mpi::enter`] and the drop of what that gives.
     pub call: Functions,
+    /// Its constants.
+    pub k: Constants,
     /// Its binary interface.
     pub family: Family,
     /// The library's file.
@@ -148,6 +150,7 @@ impl Mpi {
         let k = Constants::resolve(&abi, &symbol).map_err(within)?;
         found.publish();
         Ok(Box::leak(Box::new(Mpi {
+            byte: k.byte,
             call,
             k,
             family: abi.family,
@@ -395,7 +398,7 @@ impl Mpi {
     #[inline]
     #[must_use]
     pub fn is_multiple(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == MULTIPLE
+        self.state.load(Ordering::Acquire) == MULTIPLE
     }
 
     /// The level that MPI gave, even after its end.

@@ -1,15 +1,45 @@
-//! What a status of MPI's tells: how many bytes a message had.
+//! What a status of MPI's tells: who sent, with which tag, and how many bytes a message had.
 //!
-//! MPI has a function for that, called after every receive. Where a status keeps the number is no part of
+//! For the last MPI has a function, called after every receive. Where a status keeps the number is no part of
 //! any standard, but the families keep it where they always have: `Counter::of` lets MPI write numbers into a
 //! status and looks whether they are there. Where they are not, the function is called.
 
 use super::functions::Status;
 use super::session::Mpi;
+use crate::abi::status::DTL_SUCCESS;
+use crate::runtime::backend::Done;
+
+/// Where this MPI's statuses keep what. Small: it stands among what every message reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader {
+    counter: Counter,
+    source: u8,
+    tag: u8,
+}
+
+impl Reader {
+    /// The one that is right for this MPI. In a turn.
+    pub(super) fn of(mpi: &Mpi) -> Reader {
+        let place = |offset: usize| u8::try_from(offset).unwrap_or(u8::MAX);
+        let (source, tag) = (place(mpi.k.status_source), place(mpi.k.status_tag));
+        Reader { counter: Counter::of(mpi), source, tag }
+    }
+
+    /// What a receive that is over tells.
+    #[inline(always)]
+    pub(super) fn done(self, mpi: &Mpi, status: &Status) -> Done {
+        Done {
+            source: status.int(self.source.into()),
+            status: DTL_SUCCESS,
+            word: u64::from(status.int(self.tag.into()).unsigned_abs()),
+            size: self.counter.size(mpi, status),
+        }
+    }
+}
 
 /// How to learn the number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Counter {
+enum Counter {
     /// Open MPI: one number, after three `int`s and one that tells of a withdrawal.
     Field,
     /// MPICH and its family: 63 bits in front, the lowest bit of the upper half tells of a withdrawal.
@@ -22,15 +52,15 @@ pub(super) enum Counter {
 const TRIED: [i64; 3] = [8, 0x1_2345_6789, 0];
 
 impl Counter {
-    /// The way that is right for this MPI. In a turn.
-    pub(super) fn of(mpi: &Mpi) -> Counter {
+    /// The way that is right for this MPI.
+    fn of(mpi: &Mpi) -> Counter {
         let is_right = |counter: &Counter| TRIED.iter().all(|size| written(mpi, *size, *counter));
         [Counter::Field, Counter::Halves].into_iter().find(is_right).unwrap_or(Counter::Call)
     }
 
     /// Bytes of a message; 0 if MPI cannot say.
     #[inline(always)]
-    pub(super) fn size(self, mpi: &Mpi, status: &Status) -> u64 {
+    fn size(self, mpi: &Mpi, status: &Status) -> u64 {
         match self {
             Counter::Field => status.long(16),
             Counter::Halves => status.long(0) & u64::from(u32::MAX) | status.long(0) >> 33 << 32,

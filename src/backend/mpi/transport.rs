@@ -5,38 +5,32 @@
 //! An operation's word is MPI's request itself (`ids`): nothing is allocated or locked. What is more than a
 //! request is in `odd`.
 //!
-//! Not here: communicators with time limits (`wire`), collectives (`collective`), which MPI (`find`,
+//! Not here: how an operation ends (`ending`), communicators with time limits (`wire`), collectives (`collective`), which MPI (`find`,
 //! `session`).
 
 use super::collective;
+use super::ending;
 use super::functions::{Handle, Status};
-use super::ids::{self, id_of, request_of};
+use super::ids::{id_of, request_of};
 use super::message::{self, LARGE, tag_limit};
 use super::node::Node;
 use super::odd::{Odd, Oddities};
 use super::persistent;
-use super::session::{Hold, Mpi, OVER_TEXT};
-use super::status::Counter;
+use super::session::{Hold, Mpi};
+use super::status::Reader;
 use super::window;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
-use crate::abi::status::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Collective, Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::runtime::backend::{Window, WindowPart, Windows};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::Mutex;
-use std::cell::RefCell;
 use std::ffi::c_int;
 
 /// The classes of a match word (bits 28 to 31).
 const USER: u64 = 0;
 const COLLECTIVE: u64 = 1;
 const SERVICE: u64 = 2;
-
-thread_local! {
-    /// What MPI said of the operation that failed last in this thread.
-    static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
-}
 
 /// One communicator. What every message needs stands first, in one line of the cache.
 #[repr(C, align(64))]
@@ -48,8 +42,8 @@ pub(super) struct Endpoint {
     inner: Handle,
     /// Highest tag that this MPI takes.
     tag_limit: c_int,
-    rank: c_int,
-    counter: Counter,
+    pub(super) rank: c_int,
+    pub(super) reader: Reader,
     pub(super) odd: Oddities,
     pub(super) size: c_int,
     /// Whether `user` is ours to free.
@@ -83,7 +77,7 @@ impl Endpoint {
             owns_user: !is_borrowed,
             rank,
             size,
-            counter: Counter::of(mpi),
+            reader: Reader::of(mpi),
             tag_limit: tag_limit(mpi)?,
             node: Node::of(mpi, inner, rank, size)?,
             is_intel: mpi.version.starts_with("Intel"),
@@ -121,41 +115,6 @@ impl Endpoint {
         let any_tag = select.ignore != 0 && select.word >> 28 & 0xF == USER;
         let source = if select.source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { select.source };
         Ok((source, if any_tag { self.mpi.k.any_tag } else { tag }, comm))
-    }
-
-    #[inline(always)]
-    fn done(&self, is_send: bool, status: &Status) -> Done {
-        if is_send {
-            return Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 };
-        }
-        Done {
-            source: status.int(self.mpi.k.status_source),
-            status: DTL_SUCCESS,
-            word: u64::from(status.int(self.mpi.k.status_tag).unsigned_abs()),
-            size: self.counter.size(self.mpi, status),
-        }
-    }
-
-    /// How an operation ended that was in flight in MPI_Finalize.
-    #[cold]
-    fn gone(&self, request: Handle) -> Done {
-        drop(self.odd.take(request));
-        SAID.with(|said| *said.borrow_mut() = Some(OVER_TEXT.to_owned()));
-        Done { source: self.rank, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }
-    }
-
-    /// How an operation ended that MPI says has failed.
-    #[cold]
-    fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Done {
-        let error = self.mpi.failure(call, code);
-        SAID.with(|said| *said.borrow_mut() = Some(error.text().to_owned()));
-        let done = self.done(false, status);
-        if self.mpi.class(code) != self.mpi.k.err_truncate {
-            return Done { status: error.status(), ..done };
-        }
-        // MPICH and its family tell how much has arrived, not how much was sent.
-        let size = if self.mpi.is_open_mpi() { done.size } else { 0 };
-        Done { status: DTL_ERROR_TRUNCATED, size, ..done }
     }
 
     /// A transport of its own for some ranks.
@@ -202,7 +161,7 @@ impl Endpoint {
         let send =
             if mode == SendMode::Synchronous { self.mpi.call.MPI_Ssend } else { self.mpi.call.MPI_Send };
         // SAFETY: the region is valid during the call; its length fits (checked by the caller).
-        let code = unsafe { send(at, count, self.mpi.k.byte, dest, tag, comm) };
+        let code = unsafe { send(at, count, self.mpi.byte, dest, tag, comm) };
         self.mpi.check("MPI_Send", code)
     }
 
@@ -212,33 +171,12 @@ impl Endpoint {
         let _turn = self.mpi.enter()?;
         let (at, count, mut status) = (data.addr().ptr(), data.len() as c_int, Status::new());
         // SAFETY: the region is valid during the call; its length fits (checked by the caller).
-        let code = unsafe {
-            (self.mpi.call.MPI_Recv)(at, count, self.mpi.k.byte, source, tag, comm, &raw mut status)
-        };
+        let code =
+            unsafe { (self.mpi.call.MPI_Recv)(at, count, self.mpi.byte, source, tag, comm, &raw mut status) };
         if code != 0 {
             return Ok(self.failed("MPI_Recv", code, &status));
         }
         Ok(self.done(false, &status))
-    }
-
-    /// Ends what was more than a request.
-    #[cold]
-    fn finish_odd(&self, odd: Odd, is_send: bool, status: &Status) -> Result<Done> {
-        let done = self.done(is_send, status);
-        match odd {
-            Odd::Canceled => {
-                let mut canceled = 0;
-                // SAFETY: the status of a request that is over.
-                let code = unsafe { (self.mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
-                self.mpi.check("MPI_Test_cancelled", code)?;
-                Ok(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } })
-            }
-            Odd::Roomy { room, into } => {
-                into.copy_from(room.region());
-                Ok(Done { status: DTL_ERROR_TRUNCATED, size: room.region().len() as u64, ..done })
-            }
-            Odd::Keeps(_) => Ok(done),
-        }
     }
 }
 
@@ -289,6 +227,7 @@ impl Transport for Endpoint {
         self.size
     }
 
+    #[inline(always)]
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
         let (comm, tag) = self.place(word)?;
         let _turn = self.mpi.enter()?;
@@ -347,33 +286,7 @@ impl Transport for Endpoint {
     }
 
     fn test(&self, op: OpId) -> Result<Option<Done>> {
-        let (known, is_send) = request_of(op);
-        let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(Some(self.gone(known))) };
-        let (mut request, mut over, mut status) = (known, 0, Status::new());
-        // Taken before: once it is over, MPI gives its number to a request of another thread.
-        let odd = self.odd.any().then(|| self.odd.take(known)).flatten();
-        // SAFETY: a request of ours that nobody else asks after now; writable locals.
-        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
-        if code != 0 {
-            let done = self.failed("MPI_Test", code, &status);
-            if request != self.mpi.k.request_null {
-                // SAFETY: a failed request that MPI left to us.
-                unsafe { (self.mpi.call.MPI_Request_free)(&raw mut request) };
-            }
-            if let Some(kept) = ids::kept(op) {
-                kept.forget(self.mpi);
-            }
-            drop(odd);
-            return Ok(Some(done));
-        }
-        if over == 0 {
-            odd.into_iter().for_each(|odd| self.odd.add(known, odd));
-            return Ok(None);
-        }
-        match odd {
-            Some(odd) => self.finish_odd(odd, is_send, &status).map(Some),
-            None => Ok(Some(self.done(is_send, &status))),
-        }
+        self.ask(op)
     }
 
     fn progress(&self) {
@@ -480,7 +393,7 @@ impl Transport for Endpoint {
     }
 
     fn failure_text(&self) -> Option<String> {
-        SAID.with(|said| said.borrow_mut().take())
+        ending::said()
     }
 
     fn close(&self) -> Result<()> {

@@ -4,7 +4,7 @@
 use super::functions::{Handle, Status};
 use super::message::{self, tag_limit};
 use super::session::{Hold, Mpi, OVER_TEXT};
-use super::status::Counter;
+use super::status::Reader;
 use super::transport::place_in;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
@@ -20,7 +20,7 @@ struct MpiWire {
     comm: Handle,
     rank: c_int,
     size: c_int,
-    counter: Counter,
+    reader: Reader,
     /// Receives that MPI was asked to withdraw.
     canceled: Mutex<Vec<Handle>>,
     /// What MPI said of the operation that failed last.
@@ -35,7 +35,7 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
     let turn = mpi.enter()?;
     let (rank, size) = place_in(mpi, comm)?;
     let highest = tag_limit(mpi)?;
-    let counter = Counter::of(mpi);
+    let reader = Reader::of(mpi);
     drop(turn);
     if highest < DTL_TAG_MAX {
         mpi.free(comm)?;
@@ -47,7 +47,7 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
         );
     }
     let (canceled, said) = (Mutex::new(Vec::new()), Mutex::new(None));
-    frames::open(Box::new(MpiWire { mpi, comm, rank, size, counter, canceled, said, _hold: Hold::new() }))
+    frames::open(Box::new(MpiWire { mpi, comm, rank, size, reader, canceled, said, _hold: Hold::new() }))
 }
 
 impl Wire for MpiWire {
@@ -88,13 +88,7 @@ impl Wire for MpiWire {
             return Ok(None);
         }
         let was_canceled = self.forget_canceled(op.0);
-        let k = &self.mpi.k;
-        let done = Done {
-            source: status.int(k.status_source),
-            status: DTL_SUCCESS,
-            word: u64::from(status.int(k.status_tag).unsigned_abs()),
-            size: self.counter.size(self.mpi, &status),
-        };
+        let done = self.reader.done(self.mpi, &status);
         if code != 0 {
             let error = self.mpi.failure("MPI_Test", code);
             *self.said.lock() = Some(error.text().to_owned());

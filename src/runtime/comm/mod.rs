@@ -66,7 +66,7 @@ const OPEN: u8 = 0;
 const CLOSED: u8 = 1;
 const REVOKED: u8 = 2;
 
-/// A communicator. What every message needs stands first and together: two lines of the cache, fetched as a pair.
+/// A communicator. What every message needs stands first, in one line of the cache.
 #[repr(C, align(128))]
 pub struct Comm {
     /// Its own; 0 until it has one.
@@ -76,9 +76,9 @@ pub struct Comm {
     size: i32,
     rank: i32,
     state: AtomicU8,
-    recorder: recorder::Recorder,
     /// `None`: all ranks of the link, in their order.
-    members: Option<Members>,
+    members: Option<Box<Members>>,
+    recorder: recorder::Recorder,
     timeout_ns: u64,
     /// The ranks by node, where that makes collectives faster.
     levels: Option<Levels>,
@@ -117,8 +117,8 @@ impl Comm {
             size,
             rank,
             state: AtomicU8::new(OPEN),
+            members: members.map(Box::new),
             recorder: recorder::Recorder::new(),
-            members,
             timeout_ns,
             levels: None,
             flat: None,

@@ -184,6 +184,7 @@ struct Entry {
 }
 
 /// The last operations of some threads.
+#[repr(C)]
 struct List {
     noted: AtomicU64,
     entries: Box<[Entry; KEPT]>,
@@ -241,6 +242,7 @@ impl List {
 }
 
 /// See the module's text.
+#[repr(C)]
 pub(super) struct Recorder {
     /// The first thread's mark.
     first: AtomicUsize,

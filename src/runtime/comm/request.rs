@@ -5,6 +5,7 @@
 //! its handle. Who destroys a communicator first waits for calls that found it open, then
 //! takes all of its requests back.
 
+mod ask;
 mod ending;
 mod other;
 
@@ -21,11 +22,13 @@ use super::window::way;
 use super::{Comm, progress};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
+use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, SendMode};
 use crate::runtime::invalid_handle;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::pool::{Pool, Then, Tried};
+pub(super) use ask::{Asked, ask, ask_here};
 pub(super) use ending::{check_revocable, withdraw_all};
 pub use ending::{destroy_all, forget_all};
 use other::Other;
@@ -71,19 +74,6 @@ enum Operation {
 
 /// What a finished request tells, and its error if it failed.
 pub type Outcome = (Done, Result<()>);
-
-/// How a request stands for who asks after it.
-pub(super) enum Asked {
-    /// It is over, who asks has been told, and its handle is stale unless it is persistent.
-    Over,
-    /// Persistent, and not started.
-    AtRest,
-    Active,
-    /// Active on a communicator that is destroyed or being shrunk.
-    Closed,
-    /// There is no such request (any more).
-    Stale,
-}
 
 #[inline(always)]
 fn insert(comm: &Comm, make: impl FnOnce() -> Request) -> Result<dtl_request_t> {
@@ -213,29 +203,6 @@ pub(super) fn of_window(
         };
         Request { comm: Owner::of(comm), kind, peer, again: None, life }
     })
-}
-
-/// Asks after a request without waiting; if it is over, its outcome is `told`. Another thread that does so
-/// just now is not waited for. One function for all who ask, with small results: outcomes that are handed on by
-/// value, from a function to the next, take longer than the question.
-#[inline(never)]
-pub(super) fn ask(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<Asked> {
-    let asked = TABLE.try_with(handle.id, |request| {
-        let Some(comm) = request.comm.get(inside) else { return Then::Keep(Ok(Asked::Closed)) };
-        match request.hear(comm, told) {
-            Ok(Standing::Over) if request.again.is_none() => Then::End(Ok(Asked::Over)),
-            Ok(Standing::Over) => Then::Keep(Ok(Asked::Over)),
-            Ok(Standing::Active) if !comm.is_open() => Then::Keep(Ok(Asked::Closed)),
-            Ok(Standing::Active) => Then::Keep(Ok(Asked::Active)),
-            Ok(Standing::AtRest) => Then::Keep(Ok(Asked::AtRest)),
-            Err(error) => Then::Keep(Err(error)),
-        }
-    });
-    match asked {
-        Tried::Stale => Ok(Asked::Stale),
-        Tried::Busy => Ok(Asked::Active),
-        Tried::Kept(asked) => asked,
-    }
 }
 
 /// What who waits for a persistent request at rest is told.
@@ -383,7 +350,7 @@ fn what(kind: Kind) -> &'static str {
 
 #[inline(always)]
 fn outcome(comm: &Comm, (kind, peer): (Kind, i32), done: &Done) -> Result<()> {
-    comm.check_done(done, what(kind), peer)
+    if done.status == DTL_SUCCESS { Ok(()) } else { comm.check_done(done, what(kind), peer) }
 }
 
 #[inline(always)]

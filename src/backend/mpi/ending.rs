@@ -1,0 +1,130 @@
+//! How an operation of MPI's own messages ends.
+
+use super::functions::{Handle, Status};
+use super::ids::{self, request_of};
+use super::odd::Odd;
+use super::session::OVER_TEXT;
+use super::transport::Endpoint;
+use crate::abi::status::*;
+use crate::error::Result;
+use crate::runtime::backend::{Done, OpId};
+use std::cell::RefCell;
+use std::ffi::c_int;
+
+thread_local! {
+    /// What MPI said of the operation that failed last in this thread.
+    static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// What that was.
+pub(super) fn said() -> Option<String> {
+    SAID.with(|said| said.borrow_mut().take())
+}
+
+impl Endpoint {
+    /// Asks after an operation.
+    #[inline(always)]
+    pub(super) fn ask(&self, op: OpId) -> Result<Option<Done>> {
+        if ids::is_kept(op) || self.odd.any() || !self.mpi.is_multiple() {
+            return self.ask_with_care(op);
+        }
+        let ((request, is_send), mut status) = (ids::plain(op), Status::new());
+        match self.ask_mpi(op, request, &mut status) {
+            Ok(is_over) => Ok(is_over.then(|| self.done(is_send, &status))),
+            Err(failed) => Ok(Some(failed)),
+        }
+    }
+
+    /// The same of one that may be more than a request, or where MPI may not be called at any time.
+    #[cold]
+    #[inline(never)]
+    fn ask_with_care(&self, op: OpId) -> Result<Option<Done>> {
+        let (request, is_send) = request_of(op);
+        let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(Some(self.gone(request))) };
+        let mut status = Status::new();
+        // Taken before: once it is over, MPI gives its number to a request of another thread.
+        let odd = self.odd.any().then(|| self.odd.take(request)).flatten();
+        match (self.ask_mpi(op, request, &mut status), odd) {
+            (Err(failed), _) => Ok(Some(failed)),
+            (Ok(false), odd) => {
+                odd.into_iter().for_each(|odd| self.odd.add(request, odd));
+                Ok(None)
+            }
+            (Ok(true), Some(odd)) => self.finish_odd(odd, is_send, &status).map(Some),
+            (Ok(true), None) => Ok(Some(self.done(is_send, &status))),
+        }
+    }
+
+    /// Whether it is over; `Err`: it is, and has failed. In a turn.
+    #[inline(always)]
+    fn ask_mpi(&self, op: OpId, mut request: Handle, status: &mut Status) -> std::result::Result<bool, Done> {
+        let mut over = 0;
+        // SAFETY: a request of ours that nobody else asks after now; writable locals.
+        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, status) };
+        if code == 0 { Ok(over != 0) } else { Err(self.end_failed(op, request, code, status)) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_failed(&self, op: OpId, mut request: Handle, code: c_int, status: &Status) -> Done {
+        let done = self.failed("MPI_Test", code, status);
+        if request != self.mpi.k.request_null {
+            // SAFETY: a failed request that MPI left to us.
+            unsafe { (self.mpi.call.MPI_Request_free)(&raw mut request) };
+        }
+        if let Some(kept) = ids::kept(op) {
+            kept.forget(self.mpi);
+        }
+        done
+    }
+
+    #[inline(always)]
+    pub(super) fn done(&self, is_send: bool, status: &Status) -> Done {
+        if is_send {
+            return Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 };
+        }
+        self.reader.done(self.mpi, status)
+    }
+
+    /// How an operation ended that was in flight in MPI_Finalize.
+    #[cold]
+    fn gone(&self, request: Handle) -> Done {
+        drop(self.odd.take(request));
+        SAID.with(|said| *said.borrow_mut() = Some(OVER_TEXT.to_owned()));
+        Done { source: self.rank, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }
+    }
+
+    /// How an operation ended that MPI says has failed.
+    #[cold]
+    pub(super) fn failed(&self, call: &'static str, code: c_int, status: &Status) -> Done {
+        let error = self.mpi.failure(call, code);
+        SAID.with(|said| *said.borrow_mut() = Some(error.text().to_owned()));
+        let done = self.done(false, status);
+        if self.mpi.class(code) != self.mpi.k.err_truncate {
+            return Done { status: error.status(), ..done };
+        }
+        // MPICH and its family tell how much has arrived, not how much was sent.
+        let size = if self.mpi.is_open_mpi() { done.size } else { 0 };
+        Done { status: DTL_ERROR_TRUNCATED, size, ..done }
+    }
+
+    /// Ends what was more than a request.
+    #[cold]
+    fn finish_odd(&self, odd: Odd, is_send: bool, status: &Status) -> Result<Done> {
+        let done = self.done(is_send, status);
+        match odd {
+            Odd::Canceled => {
+                let mut canceled = 0;
+                // SAFETY: the status of a request that is over.
+                let code = unsafe { (self.mpi.call.MPI_Test_cancelled)(status, &raw mut canceled) };
+                self.mpi.check("MPI_Test_cancelled", code)?;
+                Ok(if canceled == 0 { done } else { Done { status: DTL_ERROR_CANCELED, ..done } })
+            }
+            Odd::Roomy { room, into } => {
+                into.copy_from(room.region());
+                Ok(Done { status: DTL_ERROR_TRUNCATED, size: room.region().len() as u64, ..done })
+            }
+            Odd::Keeps(_) => Ok(done),
+        }
+    }
+}
