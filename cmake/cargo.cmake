@@ -1,8 +1,8 @@
 # Builds the library and the programs with cargo. Included by CMakeLists.txt; nothing here is installed.
 #
-# Each crate type is a cargo call of its own: while an rlib is among the crate types, link-time
+# The libraries are a cargo call of their own: while an rlib is among the crate types, link-time
 # optimisation is silently off. The programs have a target folder of their own, because building them
-# writes another (not optimised) libdtl.so of the same name.
+# writes another libdtl.so of the same name, and a profile of their own (Cargo.toml). Neither waits for the other.
 
 if(DTL_CARGO AND NOT EXISTS "${DTL_CARGO}")
   unset(DTL_CARGO CACHE) # of an earlier run, removed since
@@ -26,7 +26,7 @@ if(NOT dtl_cargo_result EQUAL 0 OR dtl_cargo_version VERSION_LESS DTL_RUST_VERSI
 endif()
 message(STATUS "dtl: cargo ${dtl_cargo_version} (${DTL_CARGO})")
 
-set(dtl_cargo_flags --release --locked)
+set(dtl_cargo_flags --locked)
 if(DTL_OFFLINE)
   if(NOT EXISTS "${DTL_VENDOR_DIR}")
     message(FATAL_ERROR
@@ -46,37 +46,33 @@ set(dtl_bin_target "${CMAKE_CURRENT_BINARY_DIR}/cargo-bin")
 set(dtl_cargo "${CMAKE_COMMAND}" -E env "${DTL_CARGO}")
 file(MAKE_DIRECTORY "${DTL_STAGE}/lib" "${DTL_STAGE}/bin")
 
-# cargo knows best what is up to date, so it is asked each time.
+# cargo knows best what is up to date, so it is asked each time. One call makes both: they are the same code, optimised once.
 add_custom_target(dtl_shared_build ALL
-  COMMAND ${dtl_cargo} rustc ${dtl_cargo_flags} --lib --no-default-features --crate-type cdylib
+  COMMAND ${dtl_cargo} rustc --release ${dtl_cargo_flags} --lib --no-default-features --crate-type cdylib,staticlib
           --target-dir "${dtl_lib_target}"
   COMMAND "${CMAKE_COMMAND}" -E copy_if_different "${dtl_lib_target}/release/libdtl.so" "${DTL_SHARED_FILE}"
   COMMAND "${CMAKE_COMMAND}" -E create_symlink "libdtl.so.${PROJECT_VERSION}" "${DTL_STAGE}/lib/${DTL_SONAME}"
   COMMAND "${CMAKE_COMMAND}" -E create_symlink "${DTL_SONAME}" "${DTL_STAGE}/lib/libdtl.so"
   WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
   BYPRODUCTS "${DTL_SHARED_FILE}"
-  COMMENT "cargo: libdtl.so" USES_TERMINAL VERBATIM)
+  COMMENT "cargo: libdtl.so and libdtl.a" USES_TERMINAL VERBATIM)
 
 add_custom_target(dtl_static_build ALL
-  COMMAND ${dtl_cargo} rustc ${dtl_cargo_flags} --lib --no-default-features --crate-type staticlib
-          --target-dir "${dtl_lib_target}"
   COMMAND "${CMAKE_COMMAND}" "-DINPUT=${dtl_lib_target}/release/libdtl.a" "-DOUTPUT=${DTL_STATIC_FILE}"
           "-DSYMBOLS=${CMAKE_CURRENT_SOURCE_DIR}/tests/dtl.symbols"
           "-DLINKER=${CMAKE_LINKER}" "-DOBJCOPY=${CMAKE_OBJCOPY}" "-DAR=${CMAKE_AR}"
           -P "${CMAKE_CURRENT_SOURCE_DIR}/cmake/static-archive.cmake"
-  WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
   BYPRODUCTS "${DTL_STATIC_FILE}"
-  COMMENT "cargo: libdtl.a" USES_TERMINAL VERBATIM)
+  COMMENT "libdtl.a: only dtl_ names" VERBATIM)
 add_dependencies(dtl_static_build dtl_shared_build)
 
 set(dtl_copy_programs "")
 foreach(program IN LISTS DTL_PROGRAMS)
   list(APPEND dtl_copy_programs COMMAND "${CMAKE_COMMAND}" -E copy_if_different
-       "${dtl_bin_target}/release/${program}" "${DTL_STAGE}/bin/${program}")
+       "${dtl_bin_target}/programs/${program}" "${DTL_STAGE}/bin/${program}")
 endforeach()
 add_custom_target(dtl_programs_build ALL
-  COMMAND ${dtl_cargo} build ${dtl_cargo_flags} --bins --target-dir "${dtl_bin_target}"
+  COMMAND ${dtl_cargo} build --profile programs ${dtl_cargo_flags} --bins --target-dir "${dtl_bin_target}"
   ${dtl_copy_programs}
   WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
-  COMMENT "cargo: programs" USES_TERMINAL VERBATIM)
-add_dependencies(dtl_programs_build dtl_static_build)
+  COMMENT "cargo: programs" VERBATIM)

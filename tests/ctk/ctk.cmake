@@ -27,19 +27,16 @@ foreach(nodes 2x2 1x3 3x1 2,1)
   endif()
   math(EXPR ranks "${ranks}")
   ctk(hier-${nodes} --kind hier --ranks ${ranks})
-  set_tests_properties(tests/ctk.hier-${nodes} PROPERTIES RESOURCE_LOCK ranks
+  set_tests_properties(tests/ctk.hier-${nodes} PROPERTIES
     ENVIRONMENT "DTL_HIER_ACROSS=shm;DTL_FAKE_NODES=${nodes}")
 endforeach()
 # Counters and stories of many ranks at once: by shared memory, and by messages.
 foreach(kind threads shm minimal)
   ctk(windows-${kind}-8 --kind ${kind} --ranks 8 --only "comm.window.*")
-  set_tests_properties(tests/ctk.windows-${kind}-8 PROPERTIES RESOURCE_LOCK ranks)
 endforeach()
 if(test_plugins)
   ctk(plugin --plugin "${test_plugins}/good.so")
 endif()
-# More ranks than cores: one such test at a time.
-set_tests_properties(tests/ctk.threads-4 tests/ctk.shm-4 tests/ctk.shm-2 PROPERTIES RESOURCE_LOCK ranks)
 
 # What proves that these tests can fail.
 add_test(NAME tests/ctk.faults COMMAND "${CMAKE_CURRENT_LIST_DIR}/faults.sh" "${DTL_STAGE}/bin/dtl-ctk")

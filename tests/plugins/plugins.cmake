@@ -20,11 +20,9 @@ endfunction()
 
 function(plugin_test name folder ranks environment) # command
   add_test(NAME "plugins/${name}" COMMAND ${ARGN})
-  set_tests_properties("plugins/${name}" PROPERTIES TIMEOUT 180 SKIP_RETURN_CODE 77 PROCESSORS ${ranks}
+  set_tests_properties("plugins/${name}" PROPERTIES TIMEOUT 180 SKIP_RETURN_CODE 77
     ENVIRONMENT "DTL_PLUGIN_PATH=${bin}/plugins/${folder};DTL_TEST_DTLRUN=${dtlrun};${environment}")
-  if(ranks GREATER 1)
-    set_tests_properties("plugins/${name}" PROPERTIES RESOURCE_LOCK ranks)
-  endif()
+  of_ranks("plugins/${name}" ${ranks})
 endfunction()
 
 if(NOT (DTL_TEST_GCC AND DTL_TEST_GXX AND DTL_TEST_CLANG AND DTL_TEST_CLANGXX))

@@ -143,7 +143,7 @@ pub(crate) const FAULTS: &[(&str, &str)] = &[
     ("comm.win_flush.fails", "comm.win.flush_means_there"),
     ("comm.win_flush.never_done", "comm.win.flush_means_there"),
     ("comm.win_flush.done_early", "comm.win.flush_means_there"),
-    ("comm.win_flush.forgets_others", "comm.win.flush_of_one_target"),
+    ("comm.win_flush.forgets_target", "comm.win.flush_of_one_target"),
     ("comm.win_atomics.says_yes_to_all", "comm.win.every_dtype_and_operation"),
     ("comm.win_accumulate.not_atomic", "comm.win.counters_are_exact"),
     ("comm.win_accumulate.always_int64", "comm.win.accumulate_beside_nothing"),

@@ -311,11 +311,11 @@ unsafe extern "C" fn flush(
     if fault::is("comm.win_flush.never_done") {
         return put(out_op, rank.next_op());
     }
-    if fault::is("comm.win_flush.forgets_others") && rank.waiting.len() > 1 {
-        // Only what began last is seen to: the flush goes in front of it.
+    let first = rank.waiting.iter().position(|waiting| waiting.target == target);
+    if let Some(first) = first.filter(|_| fault::is("comm.win_flush.forgets_target")) {
+        // All but its own target is seen to: the flush goes in front of what is under way there.
         let op = rank.next_op();
-        let last = rank.waiting.len() - 1;
-        rank.waiting.insert(last, Waiting { op, window, target, what: What::Flush });
+        rank.waiting.insert(first, Waiting { op, window, target, what: What::Flush });
         return put(out_op, op);
     }
     queue(rank, window, target, What::Flush, out_op)

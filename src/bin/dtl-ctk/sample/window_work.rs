@@ -35,7 +35,7 @@ const EARLY: [&str; 5] = [
     "comm.win_put.reads_late",
     "comm.win_get.done_early",
     "comm.win_flush.done_early",
-    "comm.win_flush.forgets_others",
+    "comm.win_flush.forgets_target",
     "comm.win_accumulate.reads_late",
 ];
 
