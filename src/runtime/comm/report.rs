@@ -322,11 +322,13 @@ impl Inquiry {
         }
     }
 
-    /// There is something to report: who was asked just before has a moment left to answer.
+    /// There is something to report: who was asked has half a second, or until the limit, or if it has passed a moment.
     pub(super) fn end(&self, comm: &Comm, about: Option<i32>) {
         match self.asked {
             Some((at, asked)) if asked == about => {
-                hear_all(comm, MOMENT_NS.saturating_sub(now_ns().saturating_sub(at)));
+                let since = now_ns().saturating_sub(at);
+                let left = self.limit.left_ns().min(PATIENCE_NS.saturating_sub(since));
+                hear_all(comm, left.max(MOMENT_NS.saturating_sub(since)));
             }
             _ => {
                 ask_others(comm, about);

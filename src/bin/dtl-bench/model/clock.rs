@@ -198,7 +198,7 @@ struct Place {
 
 impl Place {
     /// A message of a rank whose list is not gone through: sent as if it had begun this round when this one did.
-    fn from_elsewhere(&self, op: Op, by: &Network) -> Message {
+    fn of_another(&self, op: Op, by: &Network) -> Message {
         let first = (self.begun.now + by.overhead).max(self.begun.out_free) + by.latency;
         Message { first, from: op.peer(), size: op.size, steps: self.begun.steps + 1 }
     }
@@ -308,7 +308,7 @@ impl Simulation<'_> {
                 let key = key(op.peer(), rank);
                 let message = match self.lists.place(op.peer()) {
                     Some(_) => self.mail.take(key),
-                    None => Some(place.from_elsewhere(*op, self.costs.between(rank, op.peer()))),
+                    None => Some(place.of_another(*op, self.costs.between(rank, op.peer()))),
                 };
                 let Some(message) = message else {
                     self.awaited[at] = key;
