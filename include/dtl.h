@@ -866,7 +866,8 @@ typedef struct dtl_comm_desc_t {
     /// launcher's environment.
     const char *job;
     /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from
-    /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE.
+    /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes; if it is below
+    /// 100 ms, for up to 50 ms more.
     uint64_t timeout_ns;
     /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran handle
     /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Passed
@@ -2737,7 +2738,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
 ///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT: it
 ///         goes on: wait again, or cancel it. Of a collective, after a limit of 100 ms or more, the text tells
-///         where the other ranks are; asking them takes as long again, 0.5 s at most.
+///         where the other ranks are; they are asked before it passes.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
 DTL_NODISCARD dtl_status_t dtl_request_wait(dtl_request_t request, uint64_t timeout_ns,
     dtl_recv_info_t *info);
@@ -3200,7 +3201,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 /// rank locks itself meanwhile. docs/explanation/one-sided.md has the whole story: memory, progress, costs.
 ///
 /// The window has a communicator of its own within: `comm` may be destroyed while it lives, and its messages meet
-/// nobody else's. `comm`'s time limit counts for every call on the window that waits.
+/// nobody else's. `comm`'s time limit counts for every call on the window that waits; dtl_win_fence, dtl_win_destroy and the
+/// making of a window tell where the other ranks are when it has passed, and ask them before.
 ///
 /// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of one node (kind "shm")
 /// that of dtl_win_allocate. dtl_win_info tells. Else a rank serves the others in its calls of this library, and

@@ -68,7 +68,8 @@ pub struct dtl_comm_desc_t {
     /// launcher's environment.
     pub job: *const c_char,
     /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from
-    /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE.
+    /// DTL_TIMEOUT, else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes; if it is below
+    /// 100 ms, for up to 50 ms more.
     pub timeout_ns: u64,
     /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran handle
     /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Passed

@@ -20,7 +20,7 @@ use crate::runtime::comm::{request, wait};
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
 ///         withdrawn by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT: it
 ///         goes on: wait again, or cancel it. Of a collective, after a limit of 100 ms or more, the text tells
-///         where the other ranks are; asking them takes as long again, 0.5 s at most.
+///         where the other ranks are; they are asked before it passes.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_wait(

@@ -46,7 +46,8 @@ fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<Offer>) -> Result<Off
 /// rank locks itself meanwhile. docs/explanation/one-sided.md has the whole story: memory, progress, costs.
 ///
 /// The window has a communicator of its own within: `comm` may be destroyed while it lives, and its messages meet
-/// nobody else's. `comm`'s time limit counts for every call on the window that waits.
+/// nobody else's. `comm`'s time limit counts for every call on the window that waits; dtl_win_fence, dtl_win_destroy and the
+/// making of a window tell where the other ranks are when it has passed, and ask them before.
 ///
 /// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of one node (kind "shm")
 /// that of dtl_win_allocate. dtl_win_info tells. Else a rank serves the others in its calls of this library, and

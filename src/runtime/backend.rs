@@ -439,7 +439,7 @@ pub trait Transport: Send + Sync {
     }
     /// Whether it makes windows: on this rank, they are made if all ranks say so.
     fn windows(&self) -> Windows {
-        Windows::None("")
+        Windows::None("this kind reaches no other rank's memory by itself")
     }
     /// Makes one; collective over all ranks.
     fn window(&self, _part: WindowPart<'_>) -> Result<Box<dyn Window>> {

@@ -21,6 +21,7 @@ pub mod settings;
 pub mod topology;
 pub mod transfer;
 
+use crate::abi::handle::dtl_request_t;
 use crate::sys::lock::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -47,33 +48,44 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: plugins::settle, forget_all: plugins::settle },
 ];
 
-/// The error for a handle that is null, stale or of another type, saying which.
+/// What a type byte of a handle stands for, and whether there is such an object.
+type Noun = (&'static str, fn(u64) -> bool);
+
+/// By type byte.
+const NOUNS: [Noun; 11] = [
+    ("", |_| false),
+    ("backend", registry::is_live),
+    ("stream", exec::objects::is_live::<exec::stream::Stream>),
+    ("event", exec::objects::is_live::<exec::event::Event>),
+    ("executor", exec::objects::is_live::<exec::executor::Executor>),
+    ("kernel", exec::objects::is_live::<exec::kernel::Kernel>),
+    ("communicator", comm::is_live),
+    ("request", |id| comm::request::is_alive(dtl_request_t { id })),
+    ("message", comm::message::is_live),
+    ("pool", pool::is_live),
+    ("window", comm::window::is_live),
+];
+
+/// The error for a handle of a type that is null, stale, of another type, or made up, saying which.
 #[cold]
 #[must_use]
 pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
-    const NOUNS: [&str; 11] = [
-        "",
-        "backend",
-        "stream",
-        "event",
-        "executor",
-        "kernel",
-        "communicator",
-        "request",
-        "message",
-        "pool",
-        "window",
-    ];
     let other = crate::sys::slab::tag_of(id);
     let text = match NOUNS.get(usize::from(other)) {
         _ if id == 0 => format!("the {noun} handle is null"),
         Some(_) if other == tag => {
             format!("{noun} handle {id:#x} is stale: it was destroyed, or completed, or never made")
         }
-        Some(name) if other != 0 => format!("handle {id:#x} is a {name}, not a {noun}"),
-        _ => format!("handle {id:#x} was not made by this library"),
+        Some((name, is_live)) if is_live(id) => format!("handle {id:#x} is {}, not {}", one(name), one(noun)),
+        _ => format!("no such handle: {id:#x} is no {noun}, and nothing else of this library that is there"),
     };
     crate::error::Error::new(crate::abi::status::DTL_ERROR_INVALID_HANDLE, text)
+}
+
+/// A noun with its article.
+fn one(noun: &str) -> String {
+    let article = if noun.starts_with('e') { "an" } else { "a" };
+    format!("{article} {noun}")
 }
 
 /// Copies text into a fixed, NUL-terminated field, cut at a character if need be.

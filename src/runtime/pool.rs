@@ -391,6 +391,12 @@ pub fn insert(pool: Pool) -> Result<u64> {
     Ok(id)
 }
 
+/// Whether a handle names one.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    POOLS.is_live(id)
+}
+
 /// The pool of a handle, for the duration of a call.
 pub fn find(inside: &Guard, id: u64) -> Result<&Pool> {
     POOLS.get(inside, id).ok_or_else(|| invalid_handle("pool", TAG, id))

@@ -285,6 +285,12 @@ pub fn pin(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     TABLE.pin(inside, handle.id).ok_or_else(|| stale(handle))
 }
 
+/// Whether a handle names one.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    TABLE.is_live(id)
+}
+
 #[cold]
 fn stale(handle: dtl_backend_t) -> Error {
     super::invalid_handle("backend", TAG, handle.id)

@@ -123,6 +123,15 @@ impl Region {
         Region { addr: self.addr.offset(offset), len: len.min(self.len - offset) }
     }
 
+    /// The bytes there, if this region has them all.
+    #[must_use]
+    #[inline(always)]
+    pub fn within(self, offset: u64, len: usize) -> Option<Region> {
+        let end = offset.checked_add(len as u64)?;
+        // An offset that is inside fits an address.
+        (end <= self.len as u64).then(|| Region { addr: self.addr.offset(offset as usize), len })
+    }
+
     /// Copies as many bytes as both have. The regions may overlap.
     pub fn copy_from(self, source: Region) {
         let len = self.len.min(source.len);

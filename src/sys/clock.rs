@@ -50,6 +50,12 @@ impl Deadline {
         self.0.map_or(u64::MAX, |at| at.saturating_sub(now_ns()))
     }
 
+    /// So many nanoseconds before it.
+    #[must_use]
+    pub fn earlier(self, by_ns: u64) -> Self {
+        Deadline(self.0.map(|at| at.saturating_sub(by_ns)))
+    }
+
     /// Whether it ever comes.
     #[must_use]
     pub fn is_finite(self) -> bool {

@@ -133,6 +133,13 @@ impl<T: Send + Sync + 'static> Table<T> {
         unsafe { object.as_ref() }
     }
 
+    /// Whether a handle names an object, at this moment.
+    #[must_use]
+    pub fn is_live(&self, handle: u64) -> bool {
+        let is_its_word = |(index, word)| Some(self.slot(index)?.word.load(Ordering::Acquire) == word);
+        decode(self.tag, handle).and_then(is_its_word).unwrap_or(false)
+    }
+
     /// A share of the object that outlives the guard.
     #[must_use]
     pub fn pin(&self, inside: &Guard, handle: u64) -> Option<Arc<T>> {
@@ -267,8 +274,12 @@ mod tests {
         let handle = table.insert(Arc::new(7)).unwrap();
         assert_eq!(table.get(&guard, handle), Some(&7));
         assert_eq!(table.get(&guard, handle ^ 1 << 56), None, "another type");
+        assert!(
+            table.is_live(handle) && !table.is_live(handle ^ 1 << 56) && !table.is_live(handle + (1 << 36))
+        );
         assert_eq!(table.remove(&guard, handle).as_deref(), Some(&7));
         assert_eq!(table.get(&guard, handle), None);
+        assert!(!table.is_live(handle));
         assert_eq!(table.remove(&guard, handle), None, "destroyed twice");
         let again = table.insert(Arc::new(8)).unwrap();
         assert_ne!(again, handle);

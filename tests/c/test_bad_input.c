@@ -65,13 +65,29 @@ static uint64_t id_of(const struct handles* handles, int noun) {
     return ids[noun];
 }
 
-static void refuse_all(int noun, uint64_t id) {
+/* Every entry that takes such a handle refuses this one, and says why. */
+static void refuse_all(int noun, uint64_t id, const char* why) {
     size_t i;
     for (i = 0; i < ENTRY_COUNT; i++) {
         struct handles handles = good;
         if ((int)entries[i].noun == noun && replace(&handles, entries[i].noun, id))
             must_fail(&entries[i], &handles, DTL_ERROR_INVALID_HANDLE);
+        else
+            continue;
+        if (strstr(dtl_last_error(), why) == NULL) {
+            fprintf(stderr, "%s: \"%s\" does not say \"%s\"\n", entries[i].name, dtl_last_error(), why);
+            exit(1);
+        }
     }
+}
+
+/* What a text says of a handle that belongs to something else. */
+static const char* confused(int is, int should_be) {
+    static const char* const names[11] = {"", "a backend", "a stream", "an event", "an executor", "a kernel",
+        "a communicator", "a request", "a message", "a pool", "a window"};
+    static char text[64];
+    snprintf(text, sizeof text, "is %s, not %s", names[is], names[should_be]);
+    return text;
 }
 
 static void test_handles(void) {
@@ -88,21 +104,24 @@ static void test_handles(void) {
     }
     for (noun = BACKEND; noun <= WIN; noun++) {
         const uint64_t id = id_of(&good, noun);
-        refuse_all(noun, id_of(&stale, noun));
-        for (other = BACKEND; other <= WIN; other++)
-            if (other != noun) refuse_all(noun, id_of(&good, other));
-        refuse_all(noun, UINT64_MAX);
-        refuse_all(noun, 1);
-        refuse_all(noun, id + 1);                               /* a generation to come */
-        refuse_all(noun, id | UINT64_C(0x000FFFFF) << 36);      /* an index far outside */
-        if (noun != COMM) refuse_all(noun, id & UINT64_C(0xFF) << 56); /* only a type; DTL_COMM_WORLD is that */
-        refuse_all(noun, id & ~(UINT64_C(0xFF) << 56));         /* no type */
+        refuse_all(noun, id_of(&stale, noun), "is stale");
+        for (other = BACKEND; other <= WIN; other++) {
+            if (other == noun) continue;
+            refuse_all(noun, id_of(&good, other), confused(other, noun));
+            refuse_all(noun, id_of(&stale, other), "no such handle");
+            refuse_all(noun, id_of(&good, other) + 1, "no such handle"); /* never made */
+        }
+        refuse_all(noun, UINT64_MAX, "no such handle");
+        refuse_all(noun, 1, "no such handle");
+        refuse_all(noun, id + 1, "is stale");                          /* a generation to come */
+        refuse_all(noun, id | UINT64_C(0x000FFFFF) << 36, "is stale"); /* an index far outside */
+        if (noun != COMM) refuse_all(noun, id & UINT64_C(0xFF) << 56, "is stale"); /* only a type; DTL_COMM_WORLD is that */
+        refuse_all(noun, id & ~(UINT64_C(0xFF) << 56), "no such handle");          /* no type */
         for (i = 0; i < 200; i++) {
             garbage = garbage * UINT64_C(6364136223846793005) + 1442695040888963407u;
-            refuse_all(noun, garbage | UINT64_C(1) << 63);      /* no type is that high */
+            refuse_all(noun, garbage | UINT64_C(1) << 63, "no such handle"); /* no type is that high */
         }
     }
-    CHECK(strstr(dtl_last_error(), "not made by this library") != NULL);
 }
 
 /* Null: the default for backends and streams, success for destroys, else refused. */

@@ -1,6 +1,7 @@
 /* Windows over a registered backend's own slots: which way operations go on which communicator, what happens where a rank
  * cannot take part, and the death of a target. What windows do besides: test_win_access, over the same kinds. */
 #include "comm_kinds.h"
+#include <pthread.h>
 
 enum { VICTIM = 1, SIZE = 4096 };
 
@@ -63,8 +64,11 @@ static void goes(dtl_comm_t comm, const char *way) {
 /* Communicators of all ranks in their order have the transport's windows, others messages. */
 static void test_communicators(dtl_comm_t comm) {
     static const char messages[] = "messages, served by the target's calls and a thread";
+    static char text[65536];
     dtl_comm_t made;
     goes(comm, own_way());
+    CHECK_OK(dtl_explain(text, sizeof text, NULL));
+    CHECK(strstr(text, is_own() ? "(the transport has windows of its own)" : "(the backend's table has no slots") != NULL);
     CHECK_OK(dtl_comm_dup(comm, &made));
     goes(made, own_way());
     CHECK_OK(dtl_comm_destroy(made));
@@ -73,6 +77,8 @@ static void test_communicators(dtl_comm_t comm) {
     CHECK_OK(dtl_comm_destroy(made));
     CHECK_OK(dtl_comm_split(comm, 0, -me, &made));
     goes(made, messages);
+    CHECK_OK(dtl_explain(text, sizeof text, NULL));
+    CHECK(strstr(text, "(windows of the transport's own are for all ranks in their order)") != NULL);
     CHECK_OK(dtl_comm_destroy(made));
     CHECK_OK(dtl_comm_split(comm, me == 0, 0, &made));
     if (me > 0) goes(made, messages);
@@ -136,6 +142,43 @@ static void test_death(dtl_comm_t comm) {
     CHECK_OK(dtl_win_destroy(win)); /* waits for nobody */
 }
 
+static dtl_win_t raced;
+static int is_begun, is_stopped;
+
+static void *put_until_it_ends(void *unused) {
+    const int64_t value = 1;
+    dtl_status_t status = DTL_SUCCESS;
+    while (!__atomic_load_n(&is_begun, __ATOMIC_ACQUIRE)) {
+    }
+    while (status == DTL_SUCCESS && !__atomic_load_n(&is_stopped, __ATOMIC_ACQUIRE))
+        status = dtl_win_put(raced, &value, 1, DTL_DTYPE_INT64, 0, 0);
+    CHECK(status == DTL_SUCCESS || status == DTL_ERROR_INVALID_HANDLE || status == DTL_ERROR_CANCELED);
+    return unused;
+}
+
+/* A window that ends while another thread is in a call on it: the backend's slots meet no window that is gone. */
+static void test_race(dtl_comm_t comm) {
+    static int64_t cell;
+    dtl_status_t status;
+    pthread_t other;
+    int round;
+    for (round = 0; round < 300; round++) {
+        is_begun = is_stopped = 0;
+        CHECK_OK(dtl_win_create(comm, &cell, 8, 8, &raced));
+        CHECK_OK(dtl_win_fence(raced));
+        CHECK(pthread_create(&other, NULL, put_until_it_ends, NULL) == 0);
+        __atomic_store_n(&is_begun, 1, __ATOMIC_RELEASE);
+        if (round % 2) usleep(round % 7);
+        status = dtl_win_destroy(raced);
+        __atomic_store_n(&is_stopped, status != DTL_SUCCESS, __ATOMIC_RELEASE);
+        CHECK(pthread_join(other, NULL) == 0);
+        if (status == DTL_SUCCESS) continue;
+        CHECK_STATUS(status, DTL_ERROR_INVALID_STATE); /* the other one was first */
+        CHECK_OK(dtl_win_fence(raced));
+        CHECK_OK(dtl_win_destroy(raced));
+    }
+}
+
 int main(int argc, char **argv) {
     int64_t mine[4];
     dtl_comm_t comm;
@@ -154,8 +197,12 @@ int main(int argc, char **argv) {
         SKIP("the kernel lets no process reach another one's memory");
     }
     CHECK_OK(dtl_win_destroy(win));
-    test_communicators(comm);
-    test_refusal(comm);
+    if (ranks == 1) {
+        test_race(comm);
+    } else {
+        test_communicators(comm);
+        test_refusal(comm);
+    }
     if (is_own() && ranks == 3) test_death(comm);
     CHECK_OK(dtl_comm_destroy(comm));
     CHECK_OK(dtl_finalize());

@@ -217,6 +217,51 @@ static inline void case_passive(side_t s) {
     free(bytes);
 }
 
+/* A flush waits for large puts: a message that is sent behind it finds them there. From the first byte to the last, in several
+ * pieces, to one target and to all. */
+static inline void case_large_flush(side_t s) {
+    enum { ROUNDS = 12 };
+    unsigned char *from = (unsigned char *)malloc(2 * BIG), *base = NULL, token = 0;
+    const int next = win_next(s, 1), previous = win_next(s, s.ranks - 1);
+    int is_own, round, piece;
+    dtl_win_t win;
+    CHECK(from != NULL);
+    for (is_own = 0; is_own < 2; is_own++) {
+        unsigned char *own = is_own ? (unsigned char *)malloc(2 * BIG) : NULL;
+        if (is_own) {
+            CHECK(own != NULL);
+            base = own;
+            CHECK_OK(dtl_win_create(s.comm, own, 2 * BIG, 1, &win));
+        } else {
+            CHECK_OK(dtl_win_allocate(s.comm, 2 * BIG, 1, (void **)&base, &win));
+        }
+        CHECK_OK(dtl_win_lock_all(win));
+        for (round = 0; round < ROUNDS; round++) {
+            dtl_request_t request;
+            memset(from, round + 1, 2 * BIG);
+            for (piece = 0; piece < 4; piece++) {
+                const uint64_t at = (uint64_t)piece * (BIG / 2);
+                CHECK_OK(dtl_win_put(win, from + at, BIG / 2, DTL_DTYPE_BYTE, next, at));
+            }
+            if (round % 2) {
+                CHECK_OK(dtl_win_flush(win, next));
+            } else {
+                CHECK_OK(dtl_win_flush_all(win));
+            }
+            CHECK_OK(dtl_comm_isend(s.comm, &token, 1, DTL_DTYPE_BYTE, next, 5, &request));
+            CHECK_OK(dtl_comm_recv(s.comm, &token, 1, DTL_DTYPE_BYTE, previous, 5, NULL));
+            for (piece = 2 * BIG - 1; piece >= 0; piece -= 61) CHECK(base[piece] == round + 1);
+            CHECK(base[0] == round + 1);
+            CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
+            CHECK_OK(dtl_comm_barrier(s.comm)); /* it was looked at before the next round */
+        }
+        CHECK_OK(dtl_win_unlock_all(win));
+        CHECK_OK(dtl_win_destroy(win));
+        free(own);
+    }
+    free(from);
+}
+
 /* Many operations without a flush, to all targets at once: nothing is lost, and nothing waits for ever. */
 static inline void case_flood(side_t s) {
     enum { MANY = 1500 };
@@ -389,6 +434,7 @@ static inline void all_cases(side_t s) {
     case_counters(s);
     case_exclusion(s);
     case_passive(s);
+    case_large_flush(s);
     case_flood(s);
     case_types(s);
 }

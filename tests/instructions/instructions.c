@@ -27,6 +27,7 @@ static dtl_pool_t pool;
 static dtl_executor_t alone;
 static dtl_stream_t stream;
 static dtl_event_t event;
+static dtl_win_t win;
 
 static dtl_status_t nothing(uint64_t begin, uint64_t end, void *user)
 {
@@ -123,9 +124,30 @@ ROW(backend_call)
     }
 }
 
+/* One-sided, where memory is reached by loads and stores: a counter, and a put. (dtl_win_flush looks at the clock.) */
+ROW(win_counter)
+{
+    const int64_t one = 1;
+    int64_t got;
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_win_fetch_op(win, &one, &got, DTL_DTYPE_INT64, 0, 0, DTL_OP_SUM));
+        DTL_CHECK(dtl_win_flush_local(win, 0));
+    }
+}
+
+ROW(win_put_8)
+{
+    const int64_t one = 1;
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_win_put(win, &one, 1, DTL_DTYPE_INT64, 0, 1));
+        DTL_CHECK(dtl_win_flush_local(win, 0));
+    }
+}
+
 int main(void)
 {
     static int self;
+    void *base;
     const dtl_backend_t idle = idle_backend(&self);
     dtl_executor_desc_t desc = DTL_EXECUTOR_DESC_INIT;
     desc.kind = DTL_EXECUTOR_POOL, desc.threads = 1;
@@ -144,6 +166,12 @@ int main(void)
     warm_pool_64(), row_pool_64();
     warm_parallel_for_1(), row_parallel_for_1();
     warm_backend_call(), row_backend_call();
+    DTL_CHECK(dtl_win_allocate(DTL_COMM_SELF, 64, 8, &base, &win));
+    DTL_CHECK(dtl_win_lock(win, DTL_LOCK_SHARED, 0));
+    warm_win_counter(), row_win_counter();
+    warm_win_put_8(), row_win_put_8();
+    DTL_CHECK(dtl_win_unlock(win, 0));
+    DTL_CHECK(dtl_win_destroy(win));
 
     DTL_CHECK(dtl_pool_destroy(pool));
     DTL_CHECK(dtl_event_destroy(event));

@@ -124,7 +124,9 @@ static dtl_status_t wire_win_put(void *self, void *comm, void *win, const void *
         *out_op = vm_word(DTL_SUCCESS);
         return DTL_SUCCESS;
     }
-    if (is_fault("comm.win_flush.done_early") && is_late(win, buf, size_bytes, target, offset)) {
+    const int is_kept_back = is_fault("comm.win_flush.done_early") ||
+                             (is_fault("comm.win_flush.done_early_if_large") && size_bytes > 65536);
+    if (is_kept_back && is_late(win, buf, size_bytes, target, offset)) {
         *out_op = vm_word(DTL_SUCCESS);
         return DTL_SUCCESS;
     }

@@ -70,10 +70,8 @@ pub trait Wire: Send + Sync {
     fn describe(&self) -> String;
     /// What it says of the operation that has just failed in this thread.
     fn failure_text(&self) -> Option<String>;
-    /// What it does of one-sided communication; `None`: nothing.
-    fn windows(&self) -> Option<&dyn WireWindows> {
-        None
-    }
+    /// What it does of one-sided communication, or why it does nothing.
+    fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str>;
     /// Closes it.
     fn close(&self) -> Result<()>;
 }
@@ -87,15 +85,8 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
         engine.close()?;
         return Err(error);
     }
-    let has_windows = engine.wire.windows().is_some();
-    Ok(Box::new(Endpoint {
-        engine: Shared::new(engine),
-        rank,
-        size,
-        may_be_served,
-        description,
-        has_windows,
-    }))
+    let windows = engine.wire.windows().map_or_else(Windows::None, |_| Windows::OfGiven);
+    Ok(Box::new(Endpoint { engine: Shared::new(engine), rank, size, may_be_served, description, windows }))
 }
 
 /// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
@@ -129,7 +120,7 @@ struct Endpoint {
     size: i32,
     may_be_served: bool,
     description: String,
-    has_windows: bool,
+    windows: Windows,
 }
 
 impl Endpoint {
@@ -205,7 +196,7 @@ impl Transport for Endpoint {
     }
 
     fn windows(&self) -> Windows {
-        if self.has_windows { Windows::OfGiven } else { Windows::None("") }
+        self.windows
     }
 
     fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>> {

@@ -314,7 +314,7 @@ impl Engine {
     pub(super) fn open_window(&mut self, number: u64, memory: Region) -> Result<Vec<u8>> {
         self.check_working()?;
         let ranks = self.links.ranks();
-        let Some(windows) = self.wire.windows() else { return Err(none()) };
+        let Ok(windows) = self.wire.windows() else { return Err(none()) };
         let (wire, key) = windows.create(memory)?;
         let (lanes, listed, flushes, ended) = (Sparse::new(ranks), Vec::new(), Vec::new(), Vec::new());
         self.windows.push((number, Open { wire, lanes, listed, last: 0, flushes, ended }));
@@ -330,7 +330,7 @@ impl Engine {
         let Some((_, open)) = self.windows.iter().find(|(known, _)| *known == number) else {
             return Err(none());
         };
-        ask(self.wire.windows().ok_or_else(none)?, open.wire)
+        ask(self.wire.windows().map_err(|_| none())?, open.wire)
     }
 
     /// Calls a window.
@@ -342,7 +342,7 @@ impl Engine {
         let Some((_, open)) = self.windows.iter_mut().find(|(known, _)| *known == number) else {
             return Err(none());
         };
-        let windows = self.wire.windows().ok_or_else(none)?;
+        let windows = self.wire.windows().map_err(|_| none())?;
         let mut hand = Hand { wire: &*self.wire, windows, dead: Vec::new() };
         let acted = act(open, &mut hand);
         let dead = hand.dead;
@@ -385,7 +385,7 @@ impl Engine {
 
     /// Moves everything on all windows on.
     pub(super) fn move_windows(&mut self) -> Result<()> {
-        let Some(windows) = self.wire.windows() else { return Ok(()) };
+        let Ok(windows) = self.wire.windows() else { return Ok(()) };
         let mut hand = Hand { wire: &*self.wire, windows, dead: Vec::new() };
         let moved = self.windows.iter_mut().try_for_each(|(_, open)| open.move_on(&mut hand));
         let dead = hand.dead;

@@ -3,7 +3,7 @@
 use super::nodes::Nodes;
 use super::router::Router;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport, Windows};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
@@ -56,6 +56,10 @@ impl Endpoint {
 }
 
 impl Transport for Endpoint {
+    fn windows(&self) -> Windows {
+        Windows::None("the ranks are on several nodes, or are to behave so")
+    }
+
     fn rank(&self) -> i32 {
         self.rank
     }

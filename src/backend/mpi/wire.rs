@@ -8,7 +8,7 @@ use super::status::Reader;
 use super::transport::place_in;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
-use crate::backend::frames::{self, Wire};
+use crate::backend::frames::{self, Wire, WireWindows};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, SendMode, Transport};
 use crate::sys::buf::Region;
@@ -123,6 +123,13 @@ impl Wire for MpiWire {
 
     fn failure_text(&self) -> Option<String> {
         self.said.lock().take()
+    }
+
+    fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str> {
+        Err(
+            "MPI's windows are used without a time limit, determinism and MPI_THREAD_SERIALIZED, on all ranks: they may wait \
+             for ever inside MPI",
+        )
     }
 
     fn close(&self) -> Result<()> {

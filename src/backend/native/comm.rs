@@ -204,8 +204,9 @@ impl Wire for NativeWire {
         Some(take_error_text()).filter(|said| !said.is_empty())
     }
 
-    fn windows(&self) -> Option<&dyn WireWindows> {
-        self.windows.as_ref().map(|windows| windows as &dyn WireWindows)
+    fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str> {
+        let windows = self.windows.as_ref().ok_or("the backend's table has no slots for windows")?;
+        Ok(windows)
     }
 
     fn close(&self) -> Result<()> {

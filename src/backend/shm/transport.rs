@@ -10,7 +10,7 @@ use super::segment::State;
 use crate::backend::board::Places;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport,
+    Board, Done, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport, Windows,
 };
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
@@ -214,6 +214,12 @@ impl Transport for Endpoint {
         // As of a part: pages may be long in coming, and other threads' messages do not wait for them.
         let open = || board::open(segment, &mut self.boards.lock(), own, at, ranks);
         segment.has_boards().then(|| self.with(|_| Ok(())).and_then(|()| open()))
+    }
+
+    fn windows(&self) -> Windows {
+        Windows::None(
+            "memory of the program's own is not shared between processes, as that of dtl_win_allocate is",
+        )
     }
 
     /// Memory that the program has already is not the segment's. The engine's lock is not held while pages come.

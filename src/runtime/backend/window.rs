@@ -10,7 +10,7 @@ use crate::sys::buf::Region;
 /// Whether a transport makes windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Windows {
-    /// It does not; and why, where that is not plain.
+    /// It does not; and why.
     None(&'static str),
     /// Of memory that is there.
     OfGiven,

@@ -163,7 +163,7 @@ fn finish(comm: &Comm, started: Started, deadline: Deadline) -> Result<bool> {
         }
         if backoff.is_long() && deadline.passed() {
             comm.take_back(started)?;
-            report::gather(comm, None);
+            report::gather(comm, None, deadline);
             let error = Error::new(DTL_ERROR_TIMEOUT, "not every survivor called dtl_comm_shrink in time");
             return Err(report::attach(comm, &error, None));
         }

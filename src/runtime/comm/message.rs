@@ -58,6 +58,12 @@ fn insert(message: Message) -> Result<dtl_message_t> {
     }
 }
 
+/// Whether a handle names one.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    TABLE.is_live(id)
+}
+
 /// Takes the message from under its handle: one receive gets it.
 pub fn claim(inside: &Guard, handle: dtl_message_t) -> Result<Arc<Message>> {
     TABLE.remove(inside, handle.id).ok_or_else(|| invalid_handle("message", TAG, handle.id))

@@ -304,6 +304,12 @@ pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
     }
 }
 
+/// Whether a handle names one; the predefined ones are there before they are opened.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    [WORLD, SELF].contains(&id) || TABLE.is_live(id)
+}
+
 /// A handle's communicator for as long as the guard lives; a predefined one is opened at its first use.
 #[inline(always)]
 pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {

@@ -150,6 +150,12 @@ impl Plan {
         self.how.name()
     }
 
+    /// Whether ranks do it within their nodes, and nodes among each other.
+    #[must_use]
+    pub fn is_two_level(&self) -> bool {
+        self.how == Algorithm::TwoLevel
+    }
+
     /// The same with another algorithm, which must be one for this collective.
     #[cfg(test)]
     fn by(mut self, how: Algorithm) -> Self {

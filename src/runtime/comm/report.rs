@@ -12,7 +12,7 @@ use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::Error;
 use crate::runtime::backend::{OpId, SendMode};
 use crate::sys::buf::Scratch;
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,8 @@ const TOLD: usize = 8;
 const WORDS: usize = 3 + 4 * TOLD;
 /// How long a report waits for answers.
 const PATIENCE_NS: u64 = 500_000_000;
+/// The same where a time limit is about to pass, or has: nobody is to wait much longer than that.
+const MOMENT_NS: u64 = 50_000_000;
 /// A collective that waits this long asks the others whether they are in the same one.
 pub(super) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(super) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
@@ -253,17 +255,35 @@ pub(super) fn mismatch(comm: &Comm, call: &Call) -> bool {
     calls.into_iter().any(|other| same_number(other) && !other.goes_with(call))
 }
 
-/// Asks all, also how they called the collective of number `about`, and waits a moment for their answers.
-pub(super) fn gather(comm: &Comm, about: Option<i32>) {
-    gather_for(comm, about, PATIENCE_NS);
+/// Asks all, also how they called the collective of number `about`, and waits for their answers: half a second at most,
+/// and a moment only beyond a time limit.
+pub(super) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
+    comm.reports.heard.lock().since_asked.clear();
+    ask_silent(comm, about);
+    hear_all(comm, limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
 }
 
-/// The same, for a time limit at most.
-pub(super) fn gather_for(comm: &Comm, about: Option<i32>, limit_ns: u64) {
-    comm.reports.heard.lock().since_asked.clear();
+/// Asks who has not answered yet.
+fn ask_silent(comm: &Comm, about: Option<i32>) {
     let number = about.and_then(|number| u64::try_from(number).ok()).unwrap_or(NONE);
-    tell_all(comm, &own(comm, Why::Ask, DTL_SUCCESS, number));
-    let deadline = Deadline::after(limit_ns.min(PATIENCE_NS));
+    let notice = own(comm, Why::Ask, DTL_SUCCESS, number);
+    let answered = comm.reports.heard.lock().since_asked.clone();
+    let silent = (0..comm.size).filter(|rank| *rank != comm.rank && !answered.contains(rank));
+    silent.for_each(|rank| tell(comm, rank, &notice));
+}
+
+/// The same of all but those that have given up: where they were when they did is what counts.
+fn ask_others(comm: &Comm, about: Option<i32>) {
+    let mut heard = comm.reports.heard.lock();
+    let Heard { latest, since_asked, .. } = &mut *heard;
+    since_asked.retain(|rank| latest.get(rank).is_some_and(|notice| notice.why == Why::GaveUp));
+    drop(heard);
+    ask_silent(comm, about);
+}
+
+/// Waits until all have answered, for so long at most.
+fn hear_all(comm: &Comm, limit_ns: u64) {
+    let deadline = Deadline::after(limit_ns);
     let mut backoff = Backoff::new();
     let failed: BTreeSet<i32> = comm.failed_ranks().into_iter().collect();
     let expected = (0..comm.size).filter(|rank| *rank != comm.rank && !failed.contains(rank)).count();
@@ -271,6 +291,50 @@ pub(super) fn gather_for(comm: &Comm, about: Option<i32>, limit_ns: u64) {
         comm.link.transport.progress();
         serve(comm);
         comm.pause(&mut backoff);
+    }
+}
+
+/// The question to all that comes before a time limit passes, so that their answers are there when it does: half a second
+/// before, or when half of the time is over. Who gives up meanwhile has answered with that.
+pub(super) struct Inquiry {
+    limit: Deadline,
+    due: Deadline,
+    /// When all were asked, and about which collective.
+    asked: Option<(u64, Option<i32>)>,
+}
+
+impl Inquiry {
+    /// `limit`, which is one of so many nanoseconds.
+    pub(super) fn before(limit: Deadline, limit_ns: u64) -> Self {
+        Inquiry { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), asked: None }
+    }
+
+    /// Of what has no limit.
+    pub(super) fn never() -> Self {
+        Inquiry::before(Deadline::NEVER, u64::MAX)
+    }
+
+    /// Asks, once, if it is time to.
+    pub(super) fn ask(&mut self, comm: &Comm, about: Option<i32>) {
+        if self.asked.is_none() && self.due.passed() {
+            self.asked = Some((now_ns(), about));
+            ask_others(comm, about);
+        }
+    }
+
+    /// There is something to report: who was asked has half a second, or until the limit, or if it has passed a moment.
+    pub(super) fn end(&self, comm: &Comm, about: Option<i32>) {
+        match self.asked {
+            Some((at, asked)) if asked == about => {
+                let since = now_ns().saturating_sub(at);
+                let left = self.limit.left_ns().min(PATIENCE_NS.saturating_sub(since));
+                hear_all(comm, left.max(MOMENT_NS.saturating_sub(since)));
+            }
+            _ => {
+                ask_others(comm, about);
+                hear_all(comm, self.limit.left_ns().clamp(MOMENT_NS, PATIENCE_NS));
+            }
+        }
     }
 }
 
@@ -335,7 +399,7 @@ fn ranges(ranks: &[i32]) -> String {
 
 /// The full report: where each rank is, and each rank's last operations.
 pub fn dump(comm: &Comm) -> String {
-    gather(comm, None);
+    gather(comm, None, Deadline::NEVER);
     let kind = comm.link.kind.to_string_lossy();
     let mut text =
         format!("communicator of kind {kind} with {} ranks, seen by rank {}:\n", comm.size, comm.rank);

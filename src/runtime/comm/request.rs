@@ -371,7 +371,8 @@ pub(super) fn failed(error: Error) -> Outcome {
 
 /// Whether a handle still names a request.
 #[inline]
-pub(super) fn is_alive(handle: dtl_request_t) -> bool {
+#[must_use]
+pub fn is_alive(handle: dtl_request_t) -> bool {
     TABLE.is_live(handle.id)
 }
 

@@ -6,13 +6,14 @@
 use super::algorithms::Group;
 use super::flat::{self, Flat, Shape};
 use super::recorder::{Call, Kind, Ticket};
+use super::report::{self, Inquiry};
 use super::schedule::{Advance, Schedule};
 use super::types::Reduction;
-use super::{Comm, progress, report};
+use super::{Comm, progress};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Collective, OpId};
-use crate::sys::clock::{Deadline, now_ns};
+use crate::sys::clock::now_ns;
 use crate::sys::park::Backoff;
 use std::sync::atomic::Ordering;
 
@@ -245,7 +246,7 @@ impl Run {
     pub(super) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = self.advance(comm).map_err(|error| self.placed(comm, error))?;
         if advance == Advance::Waiting {
-            self.check_hope(comm)?;
+            self.check_hope(comm, &Inquiry::never())?;
             if let (Work::Flat(steps), Some(flat)) = (&self.work, &comm.flat) {
                 steps.move_others(comm, flat);
             }
@@ -273,7 +274,11 @@ impl Run {
 
     /// Of a mismatch, with where the ranks are.
     fn placed(&self, comm: &Comm, error: Error) -> Error {
-        if error.status() == DTL_ERROR_INVALID_ARGUMENT { self.report(comm, &error) } else { error }
+        if error.status() == DTL_ERROR_INVALID_ARGUMENT {
+            self.report(comm, &error, &Inquiry::never())
+        } else {
+            error
+        }
     }
 
     pub(super) fn call(&self) -> &Call {
@@ -310,14 +315,14 @@ impl Run {
         }
         let deadline = comm.deadline();
         let mut backoff = Backoff::new();
-        let mut questions = Questions::new();
+        let (mut questions, mut inquiry) = (Questions::new(), Inquiry::before(deadline, comm.timeout_ns));
         loop {
             match self.advance(comm) {
                 Ok(Advance::Done) => return Ok(()),
                 Ok(Advance::Moved) => backoff = Backoff::new(),
                 Ok(Advance::Waiting) => {}
                 Err(error) if error.status() == DTL_ERROR_INVALID_ARGUMENT => {
-                    return Err(self.report(comm, &error));
+                    return Err(self.report(comm, &error, &inquiry));
                 }
                 Err(error) => return Err(error),
             }
@@ -327,12 +332,17 @@ impl Run {
             }
             if backoff.is_long() {
                 progress::others(comm);
-                self.check_hope(comm)?;
-                self.check_deadline(comm, deadline)?;
+                self.check_hope(comm, &inquiry)?;
+                if deadline.passed() {
+                    return Err(self.too_late(comm, &inquiry));
+                }
+                inquiry.ask(comm, Some(self.call.tag));
                 match (&self.work, &comm.flat) {
-                    (Work::Steps(schedule), _) => questions.ask(comm, &self.call, schedule.awaited())?,
+                    (Work::Steps(schedule), _) => {
+                        questions.ask(comm, &self.call, &inquiry, schedule.awaited())?;
+                    }
                     (Work::Flat(steps), Some(flat)) => {
-                        questions.ask(comm, &self.call, steps.awaited(comm, flat))?;
+                        questions.ask(comm, &self.call, &inquiry, steps.awaited(comm, flat))?;
                     }
                     _ => {}
                 }
@@ -340,17 +350,15 @@ impl Run {
         }
     }
 
-    fn check_deadline(&self, comm: &Comm, deadline: Deadline) -> Result<()> {
-        if !deadline.passed() {
-            return Ok(());
-        }
+    #[cold]
+    fn too_late(&self, comm: &Comm, inquiry: &Inquiry) -> Error {
         let millis = comm.timeout_ns / 1_000_000;
         let text = format!("{} is not over after {millis} ms (the communicator's time limit)", self.call);
-        Err(self.report(comm, &Error::new(DTL_ERROR_TIMEOUT, text)))
+        self.report(comm, &Error::new(DTL_ERROR_TIMEOUT, text), inquiry)
     }
 
     /// Whether it can still come to its end.
-    fn check_hope(&mut self, comm: &Comm) -> Result<()> {
+    fn check_hope(&mut self, comm: &Comm, inquiry: &Inquiry) -> Result<()> {
         comm.check_open()?;
         if self.is_lost(comm) {
             return self.cannot_complete(comm);
@@ -360,7 +368,7 @@ impl Run {
                 true => format!("rank {who} gave up {}", self.call),
                 false => format!("rank {who} gave up collective #{number}, before {}", self.call),
             };
-            return Err(report_on(comm, &Error::new(status, text), i32::try_from(number).ok()));
+            return Err(report_on(comm, &Error::new(status, text), i32::try_from(number).ok(), inquiry));
         }
         if comm.has_died() && self.is_next(comm) {
             let since = *self.death_seen.get_or_insert_with(now_ns);
@@ -380,8 +388,8 @@ impl Run {
     }
 
     /// An error with where the ranks are.
-    fn report(&self, comm: &Comm, error: &Error) -> Error {
-        report_on(comm, error, Some(self.call.tag))
+    fn report(&self, comm: &Comm, error: &Error, inquiry: &Inquiry) -> Error {
+        report_on(comm, error, Some(self.call.tag), inquiry)
     }
 
     /// Whether a rank has gone without its part.
@@ -416,9 +424,9 @@ impl Run {
 /// An error with where the ranks are. They are asked after the first failure; those that follow from it would only
 /// wait for the same answers.
 #[cold]
-fn report_on(comm: &Comm, error: &Error, about: Option<i32>) -> Error {
+fn report_on(comm: &Comm, error: &Error, about: Option<i32>, inquiry: &Inquiry) -> Error {
     if !comm.is_broken() {
-        report::gather(comm, about);
+        inquiry.end(comm, about);
     }
     report::attach(comm, error, about)
 }
@@ -451,7 +459,13 @@ impl Questions {
         Questions { since: 0, next_ns: report::FIRST_QUESTION_NS, news: 0 }
     }
 
-    fn ask(&mut self, comm: &Comm, call: &Call, awaited: impl Iterator<Item = i32>) -> Result<()> {
+    fn ask(
+        &mut self,
+        comm: &Comm,
+        call: &Call,
+        inquiry: &Inquiry,
+        awaited: impl Iterator<Item = i32>,
+    ) -> Result<()> {
         if self.since == 0 {
             self.since = now_ns();
         }
@@ -465,7 +479,7 @@ impl Questions {
             if report::mismatch(comm, call) {
                 let text = format!("the ranks are in different collectives (this one in {call})");
                 let error = Error::new(DTL_ERROR_INVALID_ARGUMENT, text);
-                return Err(report_on(comm, &error, Some(call.tag)));
+                return Err(report_on(comm, &error, Some(call.tag), inquiry));
             }
         }
         Ok(())

@@ -1,8 +1,9 @@
 //! Waiting for requests: one, all, any, some; and asking without waiting.
 
 use super::recorder::Kind;
+use super::report::{self, Inquiry};
 use super::request::{self, Asked, Outcome, Standing};
-use super::{Comm, progress, report};
+use super::{Comm, progress};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -47,6 +48,7 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
     let Some(comm) = request::comm_of(handle) else {
         return Err(if request::is_alive(handle) { super::destroyed() } else { completed_elsewhere() });
     };
+    let mut asking = None;
     loop {
         comm.pause(&mut backoff);
         if backoff.is_long() || timeout_ns == 0 {
@@ -58,7 +60,10 @@ pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Re
             }
             progress::others(&comm);
             if deadline.passed() {
-                return Err(late(&comm, handle, timeout_ns));
+                return Err(late(&comm, handle, timeout_ns, asking.flatten()));
+            }
+            if let Some(inquiry) = asking.get_or_insert_with(|| inquiry(handle, timeout_ns, deadline)) {
+                inquiry.ask(&comm, None);
             }
         }
         let asked = request::ask(&epoch::enter(), handle, told)?;
@@ -76,17 +81,23 @@ fn completed_elsewhere() -> Error {
     Error::new(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
 }
 
-/// Who waited that long for a collective waits as long again, half a second at most, to hear where the others are.
+/// Who gives up a collective after that long says where the others are.
 const REPORTED_NS: u64 = 100_000_000;
 
+/// The question to the others, of a wait that says where they are if it is in vain.
 #[cold]
-fn late(comm: &Comm, handle: dtl_request_t, timeout_ns: u64) -> Error {
+fn inquiry(handle: dtl_request_t, timeout_ns: u64, limit: Deadline) -> Option<Inquiry> {
+    let is_collective = || request::name_of(handle).1.is_some_and(Kind::is_collective);
+    (limit.is_finite() && timeout_ns >= REPORTED_NS && is_collective())
+        .then(|| Inquiry::before(limit, timeout_ns))
+}
+
+#[cold]
+fn late(comm: &Comm, handle: dtl_request_t, timeout_ns: u64, inquiry: Option<Inquiry>) -> Error {
     let (name, kind) = request::name_of(handle);
-    let is_collective = kind.is_some_and(Kind::is_collective);
-    let is_reported = is_collective && timeout_ns >= REPORTED_NS;
     let advice = match kind {
-        _ if is_reported => "",
-        _ if is_collective => "; dtl_comm_dump tells where the other ranks are",
+        _ if inquiry.is_some() => "",
+        Some(kind) if kind.is_collective() => "; dtl_comm_dump tells where the other ranks are",
         // Nothing of a window is cancelled.
         Some(Kind::Put | Kind::Get) => "",
         _ => " or cancel it",
@@ -94,10 +105,8 @@ fn late(comm: &Comm, handle: dtl_request_t, timeout_ns: u64) -> Error {
     let millis = timeout_ns / 1_000_000;
     let text = format!("the request ({name}) is not done after {millis} ms: it goes on, wait again{advice}");
     let error = Error::new(DTL_ERROR_TIMEOUT, text);
-    if !is_reported {
-        return error;
-    }
-    report::gather_for(comm, None, timeout_ns);
+    let Some(inquiry) = inquiry else { return error };
+    inquiry.end(comm, None);
     report::attach(comm, &error, None)
 }
 

@@ -68,6 +68,12 @@ pub fn insert<T: Noun>(object: T) -> Result<u64> {
     }
 }
 
+/// Whether a handle names one.
+#[must_use]
+pub fn is_live<T: Noun>(id: u64) -> bool {
+    T::table().is_live(id)
+}
+
 /// The object, for the duration of a call.
 #[inline]
 pub fn find<T: Noun>(inside: &Guard, id: u64) -> Result<&T> {

@@ -81,6 +81,19 @@ fn make(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Update> {
     Some(Update { size: u32::try_from(size).ok()?, misplaced, act, kernel, padding })
 }
 
+/// Whether it is the sum of integers of 8 bytes: one instruction, where all else would be a call.
+#[must_use]
+#[inline(always)]
+pub fn is_counter(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
+    op == DTL_OP_SUM && matches!(dtype, DTL_DTYPE_INT64 | DTL_DTYPE_UINT64)
+}
+
+/// Adds to such an element, which needs no lock; `old` gets what was there, unless it is empty.
+#[inline(always)]
+pub fn add(target: Region, operand: Region, old: Region) {
+    write::<AtomicU64>(old, cell_of::<AtomicU64>(target).fetch_add(read::<AtomicU64>(operand), AcqRel));
+}
+
 /// Whether an element of so many bytes there needs no lock.
 #[must_use]
 #[inline]
@@ -107,10 +120,8 @@ impl Update {
     /// was there, unless it is empty.
     #[inline(always)]
     pub fn apply(&self, target: Region, operand: Region, old: Region) {
-        // A counter: one instruction, where all else would be a call.
         if self.size == 8 && target.len() == 8 && self.act == Act::Add {
-            let was = cell_of::<AtomicU64>(target).fetch_add(read::<AtomicU64>(operand), AcqRel);
-            write::<AtomicU64>(old, was);
+            add(target, operand, old);
         } else {
             self.apply_any(target, operand, old);
         }

@@ -13,6 +13,7 @@ use dtl::runtime::comm::plan::{Job, Plan, Step};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 /// Messages of all ranks up to which all are gone through.
 const MOST_MESSAGES: u128 = 1 << 23;
@@ -50,7 +51,7 @@ impl Costs {
 pub(crate) fn times(plan: &mut Plan, job: &Job, counts: &Counts, costs: &Costs) -> Outcome<Times> {
     // Where not even the counts are of all ranks, their lists are too long.
     match counts.is_exact && counts.messages <= MOST_MESSAGES {
-        true => simulate(&Lists::new(plan, job)?, costs),
+        true => Ok(Times { is_exact: true, ..simulate(&Lists::new(plan, 0..job.ranks)?, costs)? }),
         false => estimate(plan, job, costs),
     }
 }
@@ -94,19 +95,21 @@ impl Sizes {
     }
 }
 
-/// The messages of all ranks.
+/// The messages of some ranks, or of all.
 struct Lists {
+    first_rank: u32,
     ops: Vec<Op>,
-    /// By rank: where its list begins; and the end.
+    /// By rank, from the first: where its list begins; and the end.
     starts: Vec<usize>,
     sizes: Sizes,
 }
 
 impl Lists {
-    fn new(plan: &mut Plan, job: &Job) -> Outcome<Self> {
-        let mut lists = Lists { ops: Vec::new(), starts: vec![0], sizes: Sizes::default() };
-        for rank in 0..job.ranks {
-            let Lists { ops, starts, sizes } = &mut lists;
+    fn new(plan: &mut Plan, ranks: Range<i32>) -> Outcome<Self> {
+        let first_rank = ranks.start.unsigned_abs();
+        let mut lists = Lists { first_rank, ops: Vec::new(), starts: vec![0], sizes: Sizes::default() };
+        for rank in ranks {
+            let Lists { ops, starts, sizes, .. } = &mut lists;
             let first = ops.len();
             let told = plan.tell(rank, &mut |step| match step {
                 Step::Send { to, bytes } => {
@@ -126,6 +129,16 @@ impl Lists {
             starts.push(ops.len());
         }
         Ok(lists)
+    }
+
+    fn ranks(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The place of a rank's list; `None`: it is not among these.
+    fn place(&self, rank: u32) -> Option<usize> {
+        let place = rank.checked_sub(self.first_rank)? as usize;
+        (place < self.ranks()).then_some(place)
     }
 }
 
@@ -177,8 +190,18 @@ struct Place {
     has_sent: bool,
     /// When the last byte of this round's messages has left.
     sent: f64,
+    /// The clock at its begin.
+    begun: Clock,
     /// Messages of this round that have come.
     come: Vec<Message>,
+}
+
+impl Place {
+    /// A message of a rank whose list is not gone through: sent as if it had begun this round when this one did.
+    fn of_another(&self, op: Op, by: &Network) -> Message {
+        let first = (self.begun.now + by.overhead).max(self.begun.out_free) + by.latency;
+        Message { first, from: op.peer(), size: op.size, steps: self.begun.steps + 1 }
+    }
 }
 
 /// Messages that nobody has taken, by sender and receiver.
@@ -230,7 +253,7 @@ impl Hasher for Mixer {
     }
 }
 
-/// Runs all ranks' lists against each other.
+/// Runs ranks' lists against each other.
 struct Simulation<'a> {
     lists: &'a Lists,
     costs: &'a Costs,
@@ -244,7 +267,7 @@ struct Simulation<'a> {
 const NONE: u64 = u64::MAX;
 
 fn simulate(lists: &Lists, costs: &Costs) -> Outcome<Times> {
-    let ranks = lists.starts.len() - 1;
+    let ranks = lists.ranks();
     let place =
         |rank: usize| Place { round: lists.starts[rank], next: lists.starts[rank], ..Place::default() };
     let mut all = Simulation {
@@ -255,8 +278,8 @@ fn simulate(lists: &Lists, costs: &Costs) -> Outcome<Times> {
         awaited: vec![NONE; ranks],
         ready: (0..ranks as u32).rev().collect(),
     };
-    while let Some(rank) = all.ready.pop() {
-        while all.round(rank) {}
+    while let Some(at) = all.ready.pop() {
+        while all.round(at as usize) {}
     }
     let ended = all.places.iter().zip(lists.starts.iter().skip(1)).all(|(place, end)| place.round == *end);
     if !ended || !all.mail.first.is_empty() {
@@ -264,26 +287,30 @@ fn simulate(lists: &Lists, costs: &Costs) -> Outcome<Times> {
     }
     let ns = all.places.iter().map(|place| place.clock.now).fold(0.0, f64::max);
     let steps = all.places.iter().map(|place| place.clock.steps).max().unwrap_or(0);
-    Ok(Times { ns, steps: steps.into(), is_exact: true })
+    Ok(Times { ns, steps: steps.into(), is_exact: false })
 }
 
 impl Simulation<'_> {
-    /// One round of a rank; false: it is at its end, or waits.
-    fn round(&mut self, rank: u32) -> bool {
-        let at = rank as usize;
+    /// One round of the rank at a place; false: it is at its end, or waits.
+    fn round(&mut self, at: usize) -> bool {
+        let rank = self.lists.first_rank + at as u32;
         let end = self.lists.starts[at + 1];
         if self.places[at].round == end {
             return false;
         }
         if !self.places[at].has_sent {
-            self.send(rank, end);
+            self.send(at, end);
         }
         loop {
             let place = &mut self.places[at];
             let Some(op) = self.lists.ops.get(place.next) else { break };
             if op.receives() {
                 let key = key(op.peer(), rank);
-                let Some(message) = self.mail.take(key) else {
+                let message = match self.lists.place(op.peer()) {
+                    Some(_) => self.mail.take(key),
+                    None => Some(place.of_another(*op, self.costs.between(rank, op.peer()))),
+                };
+                let Some(message) = message else {
                     self.awaited[at] = key;
                     return false;
                 };
@@ -294,13 +321,14 @@ impl Simulation<'_> {
                 break;
             }
         }
-        self.finish(rank);
+        self.finish(at);
         true
     }
 
-    fn send(&mut self, rank: u32, end: usize) {
-        let place = &mut self.places[rank as usize];
-        (place.has_sent, place.sent) = (true, 0.0);
+    fn send(&mut self, at: usize, end: usize) {
+        let rank = self.lists.first_rank + at as u32;
+        let place = &mut self.places[at];
+        (place.has_sent, place.sent, place.begun) = (true, 0.0, place.clock.clone());
         for op in &self.lists.ops[place.round..end] {
             let to = op.peer();
             if !op.receives() {
@@ -309,11 +337,13 @@ impl Simulation<'_> {
                 place.sent = place.sent.max(last);
                 let steps = place.clock.steps + 1;
                 let message = Message { first: first + by.latency, from: rank, size: op.size, steps };
-                let key = key(rank, to);
-                self.mail.put(key, message);
-                if self.awaited[to as usize] == key {
-                    self.awaited[to as usize] = NONE;
-                    self.ready.push(to);
+                if let Some(there) = self.lists.place(to) {
+                    let key = key(rank, to);
+                    self.mail.put(key, message);
+                    if self.awaited[there] == key {
+                        self.awaited[there] = NONE;
+                        self.ready.push(there as u32);
+                    }
                 }
             }
             if op.peer & ENDS_ROUND != 0 {
@@ -322,8 +352,9 @@ impl Simulation<'_> {
         }
     }
 
-    fn finish(&mut self, rank: u32) {
-        let place = &mut self.places[rank as usize];
+    fn finish(&mut self, at: usize) {
+        let rank = self.lists.first_rank + at as u32;
+        let place = &mut self.places[at];
         place.come.sort_by(|a, b| a.first.total_cmp(&b.first));
         for message in place.come.drain(..) {
             let by = self.costs.between(rank, message.from);
@@ -335,56 +366,22 @@ impl Simulation<'_> {
     }
 }
 
-/// The times of some ranks as if their partners had begun each round when they did.
+/// The times of some ranks: each with those of its node, where what they do follows from the nodes, else alone. Others are
+/// taken to have begun each round when who hears of them did.
 fn estimate(plan: &mut Plan, job: &Job, costs: &Costs) -> Outcome<Times> {
+    let each = if plan.is_two_level() { job.per_node } else { 1 };
     let mut most = Times { ns: 0.0, steps: 0, is_exact: false };
+    let mut done = 0;
     for rank in chosen(job) {
-        let mut lone = Lone::new(costs, rank.unsigned_abs());
-        plan.tell(rank, &mut |step| lone.step(step)).map_err(|error| error.to_string())?;
-        lone.step(Step::Round);
-        most.ns = most.ns.max(lone.clock.now);
-        most.steps = most.steps.max(lone.clock.steps.into());
+        let first = rank / each * each;
+        if first < done {
+            continue;
+        }
+        done = job.ranks.min(first + each);
+        let times = simulate(&Lists::new(plan, first..done)?, costs)?;
+        (most.ns, most.steps) = (most.ns.max(times.ns), most.steps.max(times.steps));
     }
     Ok(most)
-}
-
-/// A rank alone.
-struct Lone<'a> {
-    costs: &'a Costs,
-    rank: u32,
-    clock: Clock,
-    sends: Vec<(u32, u64)>,
-    receives: Vec<(u32, u64)>,
-}
-
-impl<'a> Lone<'a> {
-    fn new(costs: &'a Costs, rank: u32) -> Self {
-        Lone { costs, rank, clock: Clock::default(), sends: Vec::new(), receives: Vec::new() }
-    }
-
-    fn step(&mut self, step: Step) {
-        match step {
-            Step::Send { to, bytes } => self.sends.push((to.unsigned_abs(), bytes)),
-            Step::Recv { from, bytes } => self.receives.push((from.unsigned_abs(), bytes)),
-            Step::Local => {}
-            Step::Round => self.finish(),
-        }
-    }
-
-    fn finish(&mut self) {
-        let (begin, port) = (self.clock.now, self.clock.out_free);
-        let mut sent: f64 = 0.0;
-        for (to, bytes) in self.sends.drain(..) {
-            sent = sent.max(self.clock.send(self.costs.between(self.rank, to), bytes).1);
-        }
-        self.clock.steps += u32::from(!self.receives.is_empty());
-        for (from, bytes) in self.receives.drain(..) {
-            let by = self.costs.between(self.rank, from);
-            let first = (begin + by.overhead).max(port) + by.latency;
-            self.clock.receive(by, first, bytes);
-        }
-        self.clock.now = self.clock.now.max(sent);
-    }
 }
 
 #[cfg(test)]

@@ -114,38 +114,59 @@ pub(super) fn choose(own: &Arc<Comm>, mut had: Had, parts: &[Part], said: &[Word
     let is_one_process =
         parts.iter().all(|part| parts.first().is_some_and(|first| part.process == first.process));
     let all = said.iter().fold(OF_ITS_OWN | LATER, |all, [.., word]| all & word);
-    let mut why = String::new();
-    if all & OF_GIVEN != 0 && own.members.is_none() {
+    let why = if own.members.is_some() {
+        have_memory(own, &mut had, said)?;
+        "windows of the transport's own are for all ranks in their order".to_owned()
+    } else if all & OF_GIVEN == 0 {
+        have_memory(own, &mut had, said)?;
+        why_none(own, &had, said)
+    } else {
         if all != OF_ITS_OWN | LATER {
             have_memory(own, &mut had, said)?;
         }
         loop {
-            match by_transport(own, had, parts, is_one_process)? {
+            let why = match by_transport(own, had, parts, is_one_process)? {
                 Ok(chosen) => return Ok(chosen),
-                Err((rest, text)) => (had, why) = (rest, text),
-            }
+                Err((rest, text)) => {
+                    had = rest;
+                    text
+                }
+            };
             // What it could not do with memory of its own, it may with the library's.
             if !matches!(had.source, Source::Later(_)) {
-                break;
+                break why;
             }
             have_memory(own, &mut had, said)?;
         }
-    } else {
-        have_memory(own, &mut had, said)?;
-        if let Windows::None(text) = had.windows {
-            text.clone_into(&mut why);
-        }
-    }
+    };
     let memory = had.region();
     let way = Arc::new(Active::new(Arc::clone(own), memory, is_one_process)?);
-    let because = if why.is_empty() { why } else { format!(" ({why})") };
-    explain::chose("window", &format!("{}{because}", way.describe()));
+    tell(&*way, &why);
     let kept = match had.source {
         Source::Scratch(scratch) => Kept::Scratch(scratch),
         Source::Shared(part) => Kept::Shared(part),
         Source::Given(_) | Source::Later(_) => Kept::Elsewhere,
     };
     Ok(Chosen { way, direct: None, memory, kept })
+}
+
+/// Records the way, and why it is that one.
+fn tell(way: &dyn Way, why: &str) {
+    explain::chose("window", &format!("{} ({why})", way.describe()));
+}
+
+/// Why some rank's transport makes no window of what there is.
+fn why_none(own: &Comm, had: &Had, said: &[Words]) -> String {
+    match had.windows {
+        _ if !direct::has_room(said.len()) => {
+            format!("{} ranks are too many to reach each other's memory", said.len())
+        }
+        Windows::None(why) => why.to_owned(),
+        _ => {
+            let first = said.iter().position(|[.., word]| word & OF_GIVEN == 0).unwrap_or(0);
+            format!("the transport of rank {first} makes no windows; rank {} has one that does", own.rank)
+        }
+    }
 }
 
 fn by_shared_memory(own: &Arc<Comm>, had: Had, keys: &[backend::PartKey]) -> Result<Chosen> {
@@ -156,7 +177,7 @@ fn by_shared_memory(own: &Arc<Comm>, had: Had, keys: &[backend::PartKey]) -> Res
     let statuses = gather_status(own, &direct)?;
     let direct = direct?;
     check_all("reach all parts of the window", statuses.into_iter())?;
-    explain::chose("window", direct.describe());
+    tell(&direct, "every rank reaches the memory of all parts by itself");
     let direct = Arc::new(direct);
     Ok(Chosen { way: Arc::clone(&direct) as _, direct: Some(direct), memory, kept: Kept::Elsewhere })
 }
@@ -199,7 +220,7 @@ fn by_transport(
             return Ok(Err((had, why.unwrap_or_default())));
         }
     };
-    explain::chose("window", way.describe());
+    tell(&*way, "the transport has windows of its own");
     let memory = way.memory();
     if let Source::Scratch(scratch) = had.source {
         way.keep(scratch);

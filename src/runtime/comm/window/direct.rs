@@ -97,10 +97,9 @@ impl Direct {
         Ok(self.target(spot.target)?.memory.part(spot.offset, spot.len))
     }
 
-    /// The same for who has looked whether there is such a target.
-    #[inline(always)]
-    pub(super) fn find(&self, spot: Spot) -> Option<Region> {
-        Some(self.targets.get(spot.target as usize)?.memory.part(spot.offset, spot.len))
+    /// By rank.
+    pub(super) fn memories(&self) -> impl Iterator<Item = Region> {
+        self.targets.iter().map(|target| target.memory)
     }
 
     fn own(&self) -> usize {

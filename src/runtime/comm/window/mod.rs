@@ -20,7 +20,7 @@ pub mod sync;
 pub(super) mod way;
 
 use super::recorder::Kind;
-use super::{Comm, collective, group, run};
+use super::{Comm, collective, group, report, run};
 use crate::abi::handle::dtl_win_t;
 use crate::abi::status::*;
 use crate::abi::window::dtl_win_info_t;
@@ -29,11 +29,14 @@ use crate::runtime::{backend, copy_text, invalid_handle};
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch as inside_out;
 use crate::sys::epoch::Guard;
+use crate::sys::park::Backoff;
 use crate::sys::slab::{Held, Table};
 use choose::{Chosen, Had, Kept};
 use direct::Direct;
 use epoch::Epochs;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
 use std::sync::{Arc, OnceLock};
 use way::Way;
 
@@ -49,6 +52,8 @@ struct Part {
     disp_unit: u64,
     /// Tells processes apart.
     process: u64,
+    /// Its memory, where this process reaches it by loads and stores; else none.
+    memory: Region,
 }
 
 /// A window.
@@ -136,10 +141,15 @@ type Said = [u64; 7];
 fn build(own: &Arc<Comm>, had: Result<Had>, said: &[Said]) -> Result<(dtl_win_t, Addr)> {
     let had = had?;
     choose::check_all("make its part of the window", said.iter().map(|[status, ..]| *status))?;
-    let parts: Vec<Part> =
-        said.iter().map(|&[_, process, size, disp_unit, ..]| Part { size, disp_unit, process }).collect();
+    let mut parts: Vec<Part> = said
+        .iter()
+        .map(|&[_, process, size, disp_unit, ..]| Part { size, disp_unit, process, memory: Region::EMPTY })
+        .collect();
     let words: Vec<choose::Words> = said.iter().map(|&[_, _, a, b, c, d, e]| [a, b, c, d, e]).collect();
     let Chosen { way, direct, memory, kept } = choose::choose(own, had, &parts, &words)?;
+    for (part, memory) in parts.iter_mut().zip(direct.iter().flat_map(|direct| direct.memories())) {
+        part.memory = memory;
+    }
     let epochs = Epochs::new(parts.len());
     let needs_thread = way.needs_thread();
     let served = Arc::clone(&way);
@@ -152,6 +162,12 @@ fn build(own: &Arc<Comm>, had: Result<Had>, said: &[Said]) -> Result<(dtl_win_t,
         return Err(error);
     }
     Ok((dtl_win_t { id }, memory.addr()))
+}
+
+/// Whether a handle names one.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    TABLE.is_live(id)
 }
 
 /// A handle's window for a call that may wait.
@@ -169,7 +185,7 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Wi
 }
 
 /// Ends a window: all ranks call it. If a rank has died, or a fence has failed, the others are not waited for.
-pub fn destroy(window: &Window, handle: dtl_win_t) -> Result<()> {
+pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     window.comm.check_open()?;
     let mut is_whole = !window.epochs.is_broken() && !window.comm.has_died();
     if !is_whole {
@@ -182,15 +198,38 @@ pub fn destroy(window: &Window, handle: dtl_win_t) -> Result<()> {
         return Err(invalid_handle("window", TAG, handle.id));
     }
     progress::remove(&window.way);
+    if window.way.closes_alone() {
+        wait_for_others(window);
+    }
     window.way.close(is_whole);
     super::destroy(&window.comm)
 }
 
-/// Waits for the other ranks at a window's end. False: one has died meanwhile, so there is nobody to wait for.
+/// Waits until no other call uses a window whose handle is stale: the table's share goes when those that found it there have
+/// ended, and calls within calls have shares of their own. They are in no epoch of the window, so they end soon.
+fn wait_for_others(window: &Arc<Window>) {
+    let mut backoff = Backoff::new();
+    while Arc::strong_count(window) > 1 {
+        inside_out::collect();
+        backoff.pause();
+    }
+    // What they did is done before what follows.
+    fence(Acquire);
+}
+
+/// Waits for the other ranks at a window's end. False: there is nobody to wait for, as one has died meanwhile, or a fence has
+/// failed on others that was done here.
 fn meet_last(window: &Window) -> Result<bool> {
+    let last = window.comm.sequence.load(Relaxed).checked_sub(1).map(u64::from);
+    let is_given_up = || last.and_then(|last| window.comm.reports.given_up(last)).is_some();
+    report::serve(&window.comm);
+    if is_given_up() {
+        return Ok(false);
+    }
     match run::wait(&window.comm, collective::meet(&window.comm, Kind::WinDestroy)) {
         Ok(()) => Ok(true),
         Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => Ok(false),
+        Err(_) if is_given_up() => Ok(false),
         Err(error) => {
             window.epochs.set_broken();
             Err(error.within("dtl_win_destroy (a second call does not wait for the other ranks)"))

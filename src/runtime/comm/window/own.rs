@@ -13,7 +13,7 @@ use crate::runtime::backend::{self, OpId};
 use crate::runtime::comm::types::reduction;
 use crate::runtime::comm::{Comm, progress};
 use crate::sys::buf::{Region, Scratch};
-use crate::sys::lock::{Mutex, RwLock, RwLockReadGuard};
+use crate::sys::lock::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,15 +22,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) struct Own {
     window: Box<dyn backend::Window>,
     blocks: bool,
-    /// Held while the transport is called; written at the end only.
-    life: RwLock<Life>,
-    /// What somebody asks after.
-    asked: Mutex<Vec<OpId>>,
+    asked: Mutex<Asking>,
     active: Active,
     /// Whether `active` was given something else than locks.
     has_messages: AtomicBool,
     /// The window's memory, if the library has allocated it.
     allocated: Mutex<Option<Scratch>>,
+}
+
+/// What somebody asks after. Requests outlive calls on the window, so whether it is there is looked at with them; all other
+/// calls hold the window, which `window::destroy` closes when nobody does.
+struct Asking {
+    life: Life,
+    ops: Vec<OpId>,
 }
 
 /// Whether the transport's window is there.
@@ -52,8 +56,7 @@ impl Own {
         Ok(Own {
             blocks: window.blocks(),
             window,
-            life: RwLock::new(Life::Open),
-            asked: Mutex::new(Vec::new()),
+            asked: Mutex::new(Asking { life: Life::Open, ops: Vec::new() }),
             active,
             has_messages: AtomicBool::new(false),
             allocated: Mutex::new(None),
@@ -69,16 +72,9 @@ impl Own {
         *self.allocated.lock() = Some(allocated);
     }
 
-    /// The right to call the transport's window.
-    #[inline(always)]
-    fn enter(&self) -> Result<RwLockReadGuard<'_, Life>> {
-        let life = self.life.read();
-        if *life == Life::Open { Ok(life) } else { Err(destroyed()) }
-    }
-
     fn begun(&self, op: Option<OpId>, asked: Asked) -> Begun {
         let Some(op) = op.filter(|_| asked) else { return Begun::Over };
-        self.asked.lock().push(op);
+        self.asked.lock().ops.push(op);
         Begun::Pending(Ticket(op.0))
     }
 
@@ -100,7 +96,6 @@ impl Own {
     }
 
     fn flush_own(&self, targets: &Range<i32>, reach: Reach) -> Result<()> {
-        let _inside = self.enter()?;
         let target = (targets.len() == 1).then_some(targets.start);
         let Some(op) = self.wait_in(|| self.window.flush(target, reach))? else { return Ok(()) };
         self.active
@@ -120,13 +115,11 @@ impl Way for Own {
 
     #[inline]
     fn put(&self, to: Spot, from: Region, asked: Asked) -> Result<Begun> {
-        let _inside = self.enter()?;
         self.window.put(to, from, asked).map(|op| self.begun(op, asked))
     }
 
     #[inline]
     fn get(&self, into: Region, from: Spot, asked: Asked) -> Result<Begun> {
-        let _inside = self.enter()?;
         self.window.get(into, from, asked).map(|op| self.begun(op, asked))
     }
 
@@ -134,7 +127,6 @@ impl Way for Own {
         if !self.applies(by.dtype, by.size(), to) {
             return self.by_messages().accumulate(to, from, by);
         }
-        let _inside = self.enter()?;
         self.window.accumulate(to, from, None, &reduction(by.dtype, by.op)?).map(|()| Begun::Over)
     }
 
@@ -142,7 +134,6 @@ impl Way for Own {
         if !self.applies(by.dtype, by.size(), to) {
             return self.by_messages().get_accumulate(to, from, result, by);
         }
-        let _inside = self.enter()?;
         self.window.accumulate(to, from, Some(result), &reduction(by.dtype, by.op)?).map(|()| Begun::Over)
     }
 
@@ -150,7 +141,6 @@ impl Way for Own {
         if !self.applies(swap.dtype, to.len, to) {
             return self.by_messages().compare_and_swap(to, swap);
         }
-        let _inside = self.enter()?;
         self.window.compare_and_swap(to, swap).map(|()| Begun::Over)
     }
 
@@ -180,14 +170,13 @@ impl Way for Own {
 
     fn is_over(&self, Ticket(op): Ticket) -> Result<bool> {
         let mut asked = self.asked.lock();
-        let Some(at) = asked.iter().position(|known| known.0 == op) else {
-            drop(asked);
+        let Some(at) = asked.ops.iter().position(|known| known.0 == op) else {
             // What was over when all ranks ended the window was asked after there.
-            return if *self.life.read() == Life::Ended { Ok(true) } else { Err(destroyed()) };
+            return if asked.life == Life::Ended { Ok(true) } else { Err(destroyed()) };
         };
         let over = self.window.test(OpId(op));
         if !matches!(over, Ok(false)) {
-            asked.swap_remove(at);
+            asked.ops.swap_remove(at);
             return over;
         }
         drop(asked);
@@ -208,15 +197,20 @@ impl Way for Own {
         self.active.needs_thread()
     }
 
+    fn closes_alone(&self) -> bool {
+        true
+    }
+
     fn close(&self, together: bool) {
-        let mut life = self.life.write();
-        if *life != Life::Open {
+        let mut asked = self.asked.lock();
+        if asked.life != Life::Open {
             return;
         }
-        *life = if together { Life::Ended } else { Life::Dropped };
+        asked.life = if together { Life::Ended } else { Life::Dropped };
         // They are over, if all is; the transport hears that nobody asks any more.
-        let asked = std::mem::take(&mut *self.asked.lock());
-        for op in asked.into_iter().filter(|_| together) {
+        let ops = std::mem::take(&mut asked.ops);
+        drop(asked);
+        for op in ops.into_iter().filter(|_| together) {
             drop(self.window.test(op));
         }
         self.wait_in(|| self.window.close(together));

@@ -34,6 +34,10 @@ struct Told {
 const SLEEPS: [(u32, Duration); 3] =
     [(64, Duration::from_micros(50)), (512, Duration::from_micros(200)), (2000, Duration::from_millis(1))];
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
+/// Looks, so far apart, after each sleep: an MPI may find in one that there is something, bring it in at the next, and need
+/// more for a large message, whose parts are asked for one after the other. One look for each sleep made that 10 to 23 ms.
+const LOOKS: u32 = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 /// Adds the way of a new window.
 pub(super) fn add(way: &Arc<dyn Way>, needs_thread: bool) -> Result<()> {
@@ -151,8 +155,7 @@ fn work(told: &Told) {
             ways.clone_from(&told.ways.lock());
             (known, vain) = (version, 0);
         }
-        let served = ways.iter().filter_map(Weak::upgrade).filter(|way| way.needs_thread());
-        if served.fold(false, |any, way| way.serve() | any) {
+        if look(&ways, if sleep_after(vain) > BETWEEN_LOOKS { LOOKS } else { 1 }) {
             vain = 0;
             thread::yield_now();
         } else {
@@ -160,6 +163,17 @@ fn work(told: &Told) {
             thread::park_timeout(sleep_after(vain));
         }
     }
+}
+
+/// Serves all of them, so many times or until there was something.
+fn look(ways: &[Weak<dyn Way>], times: u32) -> bool {
+    (0..times).any(|number| {
+        if number > 0 {
+            thread::park_timeout(BETWEEN_LOOKS);
+        }
+        let served = ways.iter().filter_map(Weak::upgrade).filter(|way| way.needs_thread());
+        served.fold(false, |any, way| way.serve() | any)
+    })
 }
 
 fn sleep_after(vain: u32) -> Duration {

@@ -4,9 +4,8 @@
 //! `None`: it is not that case, or something is wrong with the call. Nothing has happened then, and the caller goes the
 //! whole way (`access`, `sync`), which waits or says what it is. Nothing here can wait or panic.
 
+use super::TABLE;
 use super::access::{Place, is_swapped};
-use super::direct::Direct;
-use super::{TABLE, Window};
 use crate::abi::handle::dtl_win_t;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::sys::buf::{Addr, Region};
@@ -16,19 +15,21 @@ use crate::sys::rmw;
 /// Bytes of a put or get that is over in a moment.
 const FEW: usize = 1024;
 
-#[inline(always)]
-fn find(inside: &Guard, win: dtl_win_t) -> Option<(&Window, &Direct)> {
-    let window = TABLE.get(inside, win.id)?;
-    Some((window, window.direct.as_deref()?))
-}
-
 /// The bytes at the target, where they are apart from the caller's buffers.
 #[inline(always)]
-fn reach(inside: &Guard, win: dtl_win_t, place: Place, buffers: &[Region]) -> Option<Region> {
-    let (window, direct) = find(inside, win)?;
-    let len = buffers.first()?.len();
-    let memory = direct.find(window.find(place, len)?)?;
-    buffers.iter().all(|buffer| memory.is_apart(*buffer)).then_some(memory)
+fn reach(
+    inside: &Guard,
+    win: dtl_win_t,
+    Place { target, disp }: Place,
+    buffers: &[Region],
+) -> Option<Region> {
+    let window = TABLE.get(inside, win.id)?;
+    let part = window.parts.get(usize::try_from(target).ok()?)?;
+    let memory = part.memory.within(disp.checked_mul(part.disp_unit)?, buffers.first()?.len())?;
+    let is_ready = buffers.iter().all(|buffer| memory.is_apart(*buffer))
+        && window.comm.is_open()
+        && window.epochs.admits(target);
+    is_ready.then_some(memory)
 }
 
 /// `dtl_win_put`.
@@ -60,6 +61,12 @@ pub fn fetch_op(
     (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
     place: Place,
 ) -> Option<()> {
+    if rmw::is_counter(dtype, op) {
+        let (value, result) = (value.some(8)?, result.some(8)?);
+        let memory = reach(inside, win, place, &[result, value])?;
+        return (result.is_apart(value) && rmw::is_lock_free(memory, 8))
+            .then(|| rmw::add(memory, value, result));
+    }
     let update = rmw::update(dtype, op)?;
     let value = if op == DTL_OP_NO_OP { Region::EMPTY } else { value.some(update.size())? };
     let result = result.some(update.size())?;
@@ -113,7 +120,8 @@ pub fn compare_and_swap(
 /// `dtl_win_flush`, `dtl_win_flush_local`.
 #[inline(always)]
 pub fn flush(inside: &Guard, win: dtl_win_t, target: i32, is_local: bool) -> Option<()> {
-    let (window, direct) = find(inside, win)?;
+    let window = TABLE.get(inside, win.id)?;
+    let direct = window.direct.as_deref()?;
     if !(window.comm.is_open() && window.part(target).is_some() && window.epochs.has_lock(target)) {
         return None;
     }

@@ -86,6 +86,10 @@ pub(in crate::runtime::comm) trait Way: Send + Sync {
     fn needs_thread(&self) -> bool {
         false
     }
+    /// Whether no other call may be under way when it is closed, but for questions after tickets.
+    fn closes_alone(&self) -> bool {
+        false
+    }
     /// No call follows, and nothing touches the window's memory or a buffer any more. Nobody waits for other ranks, but
     /// for those that close it `together` now, all of them.
     fn close(&self, together: bool);

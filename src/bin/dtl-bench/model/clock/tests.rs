@@ -151,7 +151,7 @@ fn one_rank_tells_about_all() {
         for (ranks, bytes) in [(64, 8), (64, MIB), (100, 8), (100, 64 << 10)] {
             let job = job(ranks, if op == "barrier" { 0 } else { bytes });
             let mut plan = Plan::new(op, job).expect("a collective");
-            let all = simulate(&Lists::new(&mut plan, &job).expect("lists"), &COSTS).expect("times");
+            let all = simulate(&Lists::new(&mut plan, 0..ranks).expect("lists"), &COSTS).expect("times");
             let some = estimate(&mut plan, &job, &COSTS).expect("times");
             let (ratio, how) = (some.ns / all.ns, plan.algorithm());
             let alike = ["dissemination", "ring", "pairwise", "Bruck"].contains(&how);
@@ -162,6 +162,25 @@ fn one_rank_tells_about_all() {
                 let is_near = (0.85..1.15).contains(&ratio) && some.steps.abs_diff(all.steps) <= 1;
                 assert!(is_near, "{op}, {ranks} ranks, {bytes} bytes: {some:?}, {all:?}");
             }
+        }
+    }
+}
+
+/// Over two levels what is last within the nodes comes after what their first ranks do among each other. The others over two
+/// levels are trees.
+#[test]
+fn a_node_tells_about_all() {
+    let per_node = 16;
+    let costs = Costs { within: Network { latency: 200.0, ..NETWORK }, per_node, ..COSTS };
+    for (ranks, root) in [(1024, 0), (1024, 37), (1000, 0), (200, 199)] {
+        for op in ["barrier", "allreduce", "allgather"] {
+            let job = Job { per_node, root, ..job(ranks, if op == "barrier" { 0 } else { 8 }) };
+            let mut plan = Plan::new(op, job).expect("a collective");
+            assert!(plan.is_two_level());
+            let all = simulate(&Lists::new(&mut plan, 0..ranks).expect("lists"), &costs).expect("times");
+            let some = estimate(&mut plan, &job, &costs).expect("times");
+            let is_near = (0.85..1.15).contains(&(some.ns / all.ns)) && some.steps.abs_diff(all.steps) <= 1;
+            assert!(is_near, "{op}, {ranks} ranks, root {root}: {some:?}, {all:?}");
         }
     }
 }
