@@ -133,6 +133,31 @@ template <class F> struct deferred {
     }
 };
 
+/// Fails a slot of a backend's table: the text becomes part of the caller's dtl_last_error.
+inline dtl_status_t slot_failure(dtl_status_t status, const char *text) noexcept
+{
+    DTL_IGNORE(dtl_backend_set_error(text));
+    return status;
+}
+
+/// Runs the body of a slot, which returns a status. An exception becomes a status, too, with its text: that of a
+/// dtl::error, DTL_ERROR_OUT_OF_MEMORY of a std::bad_alloc, DTL_ERROR_BACKEND of anything else.
+template <class F> dtl_status_t slot(F &&body) noexcept
+{
+    try {
+        return body();
+    } catch (const error &failure) {
+        const bool failed = failure.status() != DTL_SUCCESS;
+        return slot_failure(failed ? failure.status() : DTL_ERROR_BACKEND, failure.what());
+    } catch (const std::bad_alloc &failure) {
+        return slot_failure(DTL_ERROR_OUT_OF_MEMORY, failure.what());
+    } catch (const std::exception &failure) {
+        return slot_failure(DTL_ERROR_BACKEND, failure.what());
+    } catch (...) {
+        return slot_failure(DTL_ERROR_BACKEND, "an exception that is no std::exception");
+    }
+}
+
 /// What `owner->` gives: the functions of its view.
 template <class View> class arrow {
   public:
