@@ -459,9 +459,11 @@ int main(void)
         memory_of_a_class();
         transfer_of_a_class();
         loops_of_a_class();
-        ranks_of_a_class();
-        death_in_a_class();
-        one_communicator();
+        if (dtl::comm_ref().size() == 1) { // else an open without rank and size has those of the launcher
+            ranks_of_a_class();
+            death_in_a_class();
+            one_communicator();
+        }
     }
     CHECK(counted.objects == 0 && counted.live == 0 && counted.comms == 0);
     return 0;
