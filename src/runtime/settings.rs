@@ -101,7 +101,7 @@ pub struct Settings {
     /// Which MPI is loaded if none is in the process.
     pub mpi_library: Option<String>,
     /// Which OpenCL loader is loaded.
-    pub opencl_library: Option<String>,
+    pub device_library: Option<String>,
     /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
     pub plugin_probe_ns: Option<u64>,
     /// Kind between the nodes of kind "hier".
@@ -157,7 +157,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         log_level,
         plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
         mpi_library: get("DTL_MPI_LIBRARY").map(str::to_owned),
-        opencl_library: get("DTL_OPENCL_LIBRARY").map(str::to_owned),
+        device_library: get("DTL_OPENCL_LIBRARY").map(str::to_owned),
         plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
         hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
         fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),

@@ -176,7 +176,7 @@ impl Drop for Driver {
 }
 
 fn open() -> std::result::Result<&'static Functions, String> {
-    let named = settings::current().opencl_library;
+    let named = settings::current().device_library;
     let name = named.as_deref().unwrap_or(USUAL_LIBRARY);
     let mut opened = OPENED.lock();
     if let Some(cl) = opened.get(name) {

@@ -86,7 +86,7 @@ impl Presence for Arc<OpenCl> {
 
     fn stands_aside(&self) -> Option<String> {
         // Drivers are large: programs that name no backend load them only where there may be a GPU.
-        if settings::current().opencl_library.is_none() && !may_have_a_gpu() {
+        if settings::current().device_library.is_none() && !may_have_a_gpu() {
             return Some(
                 "no GPU's device file is in /dev (dri/render…, nvidia…, kfd, mali… and the like), and OpenCL on a CPU \
                  comes behind the host"
