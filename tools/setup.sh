@@ -12,9 +12,11 @@ cd "$(dirname "$0")/.."
 build_packages=(gcc:gcc ld:binutils cmake:cmake make:make curl:curl)
 test_packages=(g++:g++ clang:clang pkg-config:pkg-config mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin
                mpicc.mpich:libmpich-dev mpirun.mpich:mpich unshare:util-linux valgrind:valgrind)
+# Not programs: a file of each tells.
+test_files=(/etc/OpenCL/vendors/pocl.icd:pocl-opencl-icd /usr/include/CL/cl.h:opencl-c-headers)
 
 case "${1:-}" in
-build) wanted=("${build_packages[@]}") ;;
+build) wanted=("${build_packages[@]}"); test_files=() ;;
 test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
 *) echo "usage: tools/setup.sh build|test" >&2; exit 2 ;;
 esac
@@ -29,6 +31,10 @@ missing=()
 for pair in "${wanted[@]}"; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
 done
+for pair in "${test_files[@]}"; do
+    [ -e "${pair%%:*}" ] || missing+=("${pair#*:}")
+done
+[ -z "${test_files[*]}" ] || ldconfig -p | grep -q 'libOpenCL\.so\.1 ' || missing+=(ocl-icd-libopencl1)
 # A compiler without the C library's headers is of no use.
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 if [ ${#missing[@]} -gt 0 ]; then

@@ -9,11 +9,13 @@ pub mod matching;
 pub mod mpi;
 pub mod native;
 pub mod null;
+pub mod opencl;
 pub mod operations;
 pub mod plugin;
 pub mod shm;
 mod shortage;
 pub mod sparse;
+pub mod table;
 
 use crate::runtime::registry::Backend;
 use std::sync::Arc;
@@ -26,6 +28,6 @@ pub fn builtin() -> Vec<Arc<Backend>> {
     // What can stand between nodes. Shared memory cannot, but between pretended ones.
     let hier = hier::backend(Arc::clone(&shm), vec![Arc::clone(&mpi), Arc::clone(&shm)]);
     let mut all: Vec<_> = [host::backend(), null::backend(), alone, threads].map(Arc::new).into();
-    all.extend([shm, mpi, Arc::new(hier)]);
+    all.extend([shm, mpi, Arc::new(hier), Arc::new(opencl::backend())]);
     all
 }

@@ -34,6 +34,10 @@ pub trait Presence: Send + Sync {
     fn available(&self) -> Availability {
         Ok(())
     }
+    /// Why the automatic choice passes it over, although it might be able to run here.
+    fn stands_aside(&self) -> Option<String> {
+        None
+    }
     /// Whether it has a feature beyond its components; `None` = it does not say.
     fn supports(&self, _feature: &str) -> Option<Result<bool>> {
         None
@@ -145,6 +149,8 @@ pub trait Exec: Send + Sync {
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token>;
     /// streams: destroys one.
     fn stream_destroy(&self, stream: Token) -> Result<()>;
+    /// streams: one that the program owns is used no more; its work may still run.
+    fn stream_unwrap(&self, _stream: Token) {}
     /// streams: waits for all work in it.
     fn stream_synchronize(&self, stream: Token) -> Result<()>;
     /// Whether all work is done.

@@ -366,7 +366,8 @@ fn automatic() -> Result<Arc<Backend>> {
     candidates.sort_by(|a, b| b.auto_priority.cmp(&a.auto_priority).then_with(|| a.name.cmp(&b.name)));
     let mut passed_over = Vec::new();
     for backend in candidates {
-        match backend.availability() {
+        let answer = backend.presence.stands_aside().map_or_else(|| backend.availability(), Err);
+        match answer {
             Ok(()) => {
                 let reasons = if passed_over.is_empty() {
                     String::new()

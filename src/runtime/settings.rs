@@ -38,6 +38,10 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "MPI library of kind mpi: a path or soname (default: the one in the process, else by launcher)",
     },
     Variable {
+        name: "DTL_OPENCL_LIBRARY",
+        meaning: "OpenCL loader of backend opencl: a path or soname (default libOpenCL.so.1)",
+    },
+    Variable {
         name: "DTL_PLUGIN_PROBE",
         meaning: "1: try a plugin in a process of its own before it is loaded; 30s: that, with a time limit",
     },
@@ -67,7 +71,8 @@ pub const VARIABLES: &[Variable] = &[
 ];
 
 /// Those that make code be loaded or run. Nobody may choose that for a program with more rights than his own.
-const LOADING_CODE: &[&str] = &["DTL_PLUGIN_PATH", "DTL_PLUGIN_PROBE", "DTL_MPI_LIBRARY"];
+const LOADING_CODE: &[&str] =
+    &["DTL_PLUGIN_PATH", "DTL_PLUGIN_PROBE", "DTL_MPI_LIBRARY", "DTL_OPENCL_LIBRARY"];
 
 /// Takes out what a privileged program must not listen to, and says so.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
@@ -95,6 +100,8 @@ pub struct Settings {
     pub plugin_path: Option<String>,
     /// Which MPI is loaded if none is in the process.
     pub mpi_library: Option<String>,
+    /// Which OpenCL loader is loaded.
+    pub device_library: Option<String>,
     /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
     pub plugin_probe_ns: Option<u64>,
     /// Kind between the nodes of kind "hier".
@@ -150,6 +157,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         log_level,
         plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
         mpi_library: get("DTL_MPI_LIBRARY").map(str::to_owned),
+        device_library: get("DTL_OPENCL_LIBRARY").map(str::to_owned),
         plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
         hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
         fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
@@ -320,6 +328,7 @@ mod tests {
         let mut all = environment(&[
             ("DTL_PLUGIN_PATH", "/tmp/evil"),
             ("DTL_MPI_LIBRARY", "/tmp/evil.so"),
+            ("DTL_OPENCL_LIBRARY", "/tmp/evil.so"),
             ("DTL_BACKEND", "null"),
         ]);
         assert!(withhold(&mut all, false).is_empty());
@@ -328,7 +337,8 @@ mod tests {
             withhold(&mut all, true),
             [
                 "DTL_PLUGIN_PATH is ignored: this program runs with raised privileges",
-                "DTL_MPI_LIBRARY is ignored: this program runs with raised privileges"
+                "DTL_MPI_LIBRARY is ignored: this program runs with raised privileges",
+                "DTL_OPENCL_LIBRARY is ignored: this program runs with raised privileges"
             ]
         );
         assert_eq!(from_environment(&all).unwrap().mpi_library, None);

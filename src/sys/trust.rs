@@ -61,6 +61,18 @@ pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     Ok(path)
 }
 
+/// What to hand to the loader for a library that a setting names. A file that everybody could have written is refused; what
+/// is called by no more than a name is for the loader to find, where it finds the program's own libraries.
+pub fn library_path(name: &str) -> Result<PathBuf, String> {
+    if !name.contains('/') {
+        return Ok(PathBuf::from(name));
+    }
+    check_named_file(Path::new(name)).map_err(|refusal| match refusal {
+        Refusal::System(error) => error.to_string(),
+        Refusal::Untrusted(why) => format!("refused: {why}"),
+    })
+}
+
 /// Checks a folder (a path without symbolic links), and that nobody can exchange it for another one.
 pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     let about = fs::metadata(path)?;

@@ -8,7 +8,7 @@ use super::functions::Functions;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
 use crate::sys::dl::{self, Module};
-use crate::sys::trust::{self, Refusal};
+use crate::sys::trust;
 use std::ffi::{CStr, OsStr, c_int};
 use std::path::{Path, PathBuf};
 
@@ -107,17 +107,9 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
     )
 }
 
-/// Loads the library that DTL_MPI_LIBRARY names. A file that everybody could have written is refused; what is called by
-/// no more than a name is for the loader to find, where it finds the program's own libraries.
+/// Loads the library that DTL_MPI_LIBRARY names.
 fn load_named(name: &str) -> std::result::Result<Found, String> {
-    if !name.contains('/') {
-        return load(Path::new(name));
-    }
-    match trust::check_named_file(Path::new(name)) {
-        Ok(path) => load(&path),
-        Err(Refusal::System(error)) => Err(error.to_string()),
-        Err(Refusal::Untrusted(why)) => Err(format!("refused: {why}")),
-    }
+    load(&trust::library_path(name)?)
 }
 
 /// Loads a library for itself; others see its symbols only once it is known to be usable.

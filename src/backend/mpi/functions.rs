@@ -12,9 +12,9 @@
 //! Not here: constants (`abi`, `constants`), finding the library (`find`).
 
 use super::abi::STATUS_ROOM;
-use crate::error::{Result, fail};
-use crate::sys::buf::Addr;
-use std::ffi::{CStr, c_char, c_int, c_void};
+pub use crate::backend::table::Function;
+use crate::backend::table::function_table;
+use std::ffi::{c_char, c_int, c_void};
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
 compile_error!("handles as 64-bit words need a little-endian 64-bit machine");
@@ -122,82 +122,7 @@ pub type CopyFn = unsafe extern "C" fn(Comm, Int, Out, Out, Out, IntOut) -> Int;
 /// communicator, key, value, extra
 pub type DeleteFn = unsafe extern "C" fn(Comm, Int, Out, Out) -> Int;
 
-/// A function of the list, as C writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Function {
-    /// Its name.
-    pub name: &'static str,
-    /// The types of its parameters, between commas; nothing if it has none.
-    pub parameters: &'static str,
-    /// The type of its result.
-    pub result: &'static str,
-    /// Whether a library without it cannot be used.
-    pub required: bool,
-}
-
-macro_rules! functions {
-    (
-        required { $($name:ident($($type:ident),*) -> $result:ident;)+ }
-        optional { $($maybe:ident($($maybe_type:ident),*) -> $maybe_result:ident;)+ }
-    ) => {
-        /// The functions. Those in `Option` are newer than MPI-3, or not in every library.
-        #[repr(C)]
-        #[derive(Clone, Copy)]
-        #[allow(missing_docs, reason = "named and specified by the MPI standard")]
-        #[allow(non_snake_case, reason = "MPI's own names, so that nobody has to translate")]
-        pub struct Functions {
-            $(pub $name: unsafe extern "C" fn($($type),*) -> $result,)+
-            $(pub $maybe: Option<unsafe extern "C" fn($($maybe_type),*) -> $maybe_result>,)+
-        }
-
-        impl Functions {
-            /// Finds them all; the first that is missing is named.
-            ///
-            /// # Safety
-            /// `find` gives the functions of one MPI library, under the names of the MPI standard.
-            pub unsafe fn resolve(find: &dyn Fn(&CStr) -> Option<Addr>) -> Result<Self> {
-                Ok(Functions {
-                    $($name: match find(c_name(concat!(stringify!($name), "\0"))) {
-                        // SAFETY: the function of this name has this signature in the MPI standard.
-                        Some(at) => unsafe {
-                            std::mem::transmute::<Out, unsafe extern "C" fn($($type),*) -> $result>(at.ptr())
-                        },
-                        None => return fail!(DTL_ERROR_UNAVAILABLE, "it has no function {}", stringify!($name)),
-                    },)+
-                    $($maybe: find(c_name(concat!(stringify!($maybe), "\0"))).map(|at| {
-                        // SAFETY: the function of this name has this signature in the MPI standard.
-                        unsafe {
-                            std::mem::transmute::<Out, unsafe extern "C" fn($($maybe_type),*) -> $maybe_result>(at.ptr())
-                        }
-                    }),)+
-                })
-            }
-        }
-
-        /// The list, for the test.
-        pub const FUNCTIONS: &[Function] = &[
-            $(Function {
-                name: stringify!($name),
-                parameters: stringify!($($type),*),
-                result: stringify!($result),
-                required: true,
-            },)+
-            $(Function {
-                name: stringify!($maybe),
-                parameters: stringify!($($maybe_type),*),
-                result: stringify!($maybe_result),
-                required: false,
-            },)+
-        ];
-    };
-}
-
-/// A name that ends with a NUL, as C has it.
-fn c_name(text: &'static str) -> &'static CStr {
-    CStr::from_bytes_until_nul(text.as_bytes()).unwrap_or_default()
-}
-
-functions! {
+function_table! {
     required {
         // what every message needs: in one line of the cache
         MPI_Send(In, Int, Datatype, Int, Int, Comm) -> Int;

@@ -316,6 +316,8 @@ impl Drop for Stream {
             if let Err(error) = exec.stream_destroy(foreign.token) {
                 log::warning!("destroying a stream: {error}");
             }
+        } else {
+            exec.stream_unwrap(foreign.token);
         }
     }
 }

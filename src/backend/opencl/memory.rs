@@ -1,0 +1,142 @@
+//! Memory that the host and devices share by pointer (OpenCL's SVM): the only kind that a pointer can name.
+//!
+//! DEVICE is coarse-grained: for devices, and for the library's copies and fills. MANAGED is fine-grained: the host
+//! reads and writes it, too, whenever no device does.
+
+use super::OpenCl;
+use super::driver::{Card, Driver};
+use super::functions::*;
+use crate::abi::device::*;
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::runtime::backend::Memory;
+use crate::runtime::copy_text;
+use crate::sys::buf::Addr;
+use std::sync::Arc;
+
+/// The largest alignment that OpenCL knows; it is that of every allocation.
+const ALIGNMENT: u64 = 128;
+
+/// An allocation, found by its first byte.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    /// What the driver gave.
+    base: Addr,
+    /// Bytes from the first that the caller sees.
+    size: u64,
+    /// The device that it was taken on.
+    pub(super) device: i32,
+    platform: usize,
+}
+
+impl OpenCl {
+    /// The allocation that an address lies in.
+    pub(super) fn block(&self, addr: Addr) -> Option<Block> {
+        let blocks = self.blocks.read();
+        let (first, block) = blocks.range(..=addr.get()).next_back()?;
+        (((addr.get() - first) as u64) < block.size).then_some(*block)
+    }
+}
+
+/// The flags of clSVMAlloc for a kind on a device.
+fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
+    if kind != DTL_MEMORY_DEVICE && kind != DTL_MEMORY_MANAGED {
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "backend opencl has no memory kind {kind:#x}: use DEVICE or MANAGED (the host's is backend host's)"
+        );
+    }
+    let has = |bit: i64| card.sharing & bit as u64 != 0;
+    if !has(CL_DEVICE_SVM_COARSE_GRAIN_BUFFER) {
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "device {} has no shared virtual memory (SVM, OpenCL 2.0), so no pointer can name its memory: use another \
+             device or driver, or backend host",
+            card.name
+        );
+    }
+    if kind == DTL_MEMORY_DEVICE {
+        return Ok(CL_MEM_READ_WRITE as Bits);
+    }
+    if !has(CL_DEVICE_SVM_FINE_GRAIN_BUFFER) {
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "device {} has no fine-grained shared virtual memory, which kind MANAGED is: use DEVICE and copies",
+            card.name
+        );
+    }
+    let atomics = if has(CL_DEVICE_SVM_ATOMICS) { CL_MEM_SVM_ATOMICS } else { 0 };
+    Ok((CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER | atomics) as Bits)
+}
+
+impl Memory for Arc<OpenCl> {
+    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+        let driver = self.driver()?;
+        let device = self.current(&driver);
+        let card = driver.card(device)?;
+        let flags = flags(card, kind)?;
+        let Some(alloc) = driver.cl.clSVMAlloc else {
+            return fail!(DTL_ERROR_NOT_SUPPORTED, "the OpenCL loader has no clSVMAlloc");
+        };
+        // Beyond what OpenCL aligns to, there is room to align in.
+        let room = if align > ALIGNMENT { size.saturating_add(align) } else { size };
+        let context = driver.context(card.platform)?;
+        // SAFETY: a context, one of whose devices has shared memory of this kind.
+        let base = unsafe { alloc(context.ptr(), flags, room as usize, ALIGNMENT as Uint) };
+        if base.is_null() {
+            return no_memory(&driver, card, size, align);
+        }
+        let base = Addr::new(base);
+        let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
+        self.blocks.write().insert(first.get(), Block { base, size, device, platform: card.platform });
+        Ok(first)
+    }
+
+    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
+        let driver = self.driver()?;
+        let block = self.blocks.write().remove(&addr.get());
+        let (Some(block), Some(free)) = (block, driver.cl.clSVMFree) else {
+            return fail!(DTL_ERROR_INTERNAL, "{addr:?} is no allocation of backend opencl");
+        };
+        let context = driver.context(block.platform)?;
+        // SAFETY: what clSVMAlloc gave in this context, given back once: it is in the list no more.
+        unsafe { free(context.ptr(), block.base.ptr()) };
+        Ok(())
+    }
+
+    fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+        Some(self.describe(kind, out))
+    }
+}
+
+impl OpenCl {
+    fn describe(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
+        let driver = self.driver()?;
+        let flags = flags(driver.card(self.current(&driver))?, kind)?;
+        out.alignment = ALIGNMENT;
+        out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
+        if kind == DTL_MEMORY_DEVICE {
+            copy_text(&mut out.name, "OpenCL, coarse-grained shared virtual memory");
+            return Ok(());
+        }
+        out.properties |= DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
+        if flags & CL_MEM_SVM_ATOMICS as Bits != 0 {
+            out.properties |= DTL_MEMORY_ATOMICS;
+        }
+        copy_text(&mut out.name, "OpenCL, fine-grained shared virtual memory");
+        Ok(())
+    }
+}
+
+/// clSVMAlloc gives no code: what is known is said.
+#[cold]
+fn no_memory(driver: &Driver, card: &Card, size: u64, align: u64) -> Result<Addr> {
+    let most: u64 = driver.number(card, CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(0);
+    let total: u64 = driver.number(card, CL_DEVICE_GLOBAL_MEM_SIZE).unwrap_or(0);
+    fail!(
+        DTL_ERROR_OUT_OF_MEMORY,
+        "clSVMAlloc gave no {size} bytes aligned to {align} (it tells no code): device {} has {total} bytes and gives \
+         {most} at once (CL_DEVICE_MAX_MEM_ALLOC_SIZE)",
+        card.name
+    )
+}

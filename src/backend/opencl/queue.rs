@@ -1,0 +1,257 @@
+//! A command queue and the events of its commands, as objects that give back what they have.
+//!
+//! Not here: what a stream promises on top (`lane`).
+
+use super::codes::{WAIT_LIST_FAILED, check, error};
+use super::driver::Driver;
+use super::functions::*;
+use crate::error::{Error, Result, fail};
+use crate::sys::buf::{Addr, Region};
+use std::ptr;
+
+/// An event of a command, or one that the host completes.
+pub(super) struct Mark {
+    cl: &'static Functions,
+    id: Addr,
+}
+
+impl Mark {
+    /// Its command's state: CL_COMPLETE, above it = not there yet, below it = failed.
+    #[must_use]
+    pub(super) fn code(&self) -> Int {
+        let mut state: Int = 0;
+        // SAFETY: a live event, and room for the `cl_int` that is asked for.
+        let code = unsafe {
+            (self.cl.clGetEventInfo)(
+                self.id.ptr(),
+                CL_EVENT_COMMAND_EXECUTION_STATUS as Uint,
+                size_of::<Int>(),
+                (&raw mut state).cast(),
+                ptr::null_mut(),
+            )
+        };
+        if code < 0 { code } else { state }
+    }
+
+    /// Whether the command has ended, well or not.
+    #[must_use]
+    pub(super) fn has_ended(&self) -> bool {
+        i64::from(self.code()) <= CL_COMPLETE
+    }
+
+    /// Waits for the command's end, however that is; the error is the driver's about the wait.
+    pub(super) fn wait(&self) -> Result<()> {
+        let id = self.id.ptr();
+        // SAFETY: one live event, in a local.
+        match unsafe { (self.cl.clWaitForEvents)(1, &raw const id) } {
+            WAIT_LIST_FAILED => Ok(()),
+            code => check(code, "clWaitForEvents"),
+        }
+    }
+
+    /// Waits, and fails if the command did.
+    pub(super) fn finish(&self, what: &str) -> Result<()> {
+        self.wait()?;
+        check(self.code(), what)
+    }
+
+    /// Completes one of [`Queue::user`].
+    pub(super) fn complete(&self) {
+        // SAFETY: a live event of the host's. It is completed once; a second time were an error code.
+        let _ = unsafe { (self.cl.clSetUserEventStatus)(self.id.ptr(), CL_COMPLETE as Int) };
+    }
+
+    /// When the command ended, by the device's clock, in nanoseconds.
+    pub(super) fn time(&self) -> Result<u64> {
+        let mut at = 0u64;
+        // SAFETY: a live event, and room for the `cl_ulong` that is asked for.
+        let code = unsafe {
+            (self.cl.clGetEventProfilingInfo)(
+                self.id.ptr(),
+                CL_PROFILING_COMMAND_END as Uint,
+                size_of::<u64>(),
+                (&raw mut at).cast(),
+                ptr::null_mut(),
+            )
+        };
+        check(code, "clGetEventProfilingInfo").map(|()| at)
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // SAFETY: our share of the event, given up once.
+        let _ = unsafe { (self.cl.clReleaseEvent)(self.id.ptr()) };
+    }
+}
+
+/// An in-order command queue.
+pub(super) struct Queue {
+    cl: &'static Functions,
+    id: Addr,
+    context: Addr,
+    /// The device's place in the driver's list.
+    pub(super) device: i32,
+    /// The platform's.
+    pub(super) platform: usize,
+}
+
+impl Queue {
+    /// A new one on a device, whose commands tell their times.
+    pub(super) fn create(driver: &Driver, device: i32) -> Result<Self> {
+        let card = driver.card(device)?;
+        let context = driver.context(card.platform)?;
+        let mut code = 0;
+        // SAFETY: a context and one of its devices.
+        let id = unsafe {
+            (driver.cl.clCreateCommandQueue)(
+                context.ptr(),
+                card.id.ptr(),
+                CL_QUEUE_PROFILING_ENABLE as Bits,
+                &raw mut code,
+            )
+        };
+        if id.is_null() {
+            return Err(error(code.min(-1), "clCreateCommandQueue"));
+        }
+        Ok(Queue { cl: driver.cl, id: Addr::new(id), context, device, platform: card.platform })
+    }
+
+    /// One that the program made, by its `cl_command_queue`: in order and in a context of this library's.
+    pub(super) fn of_program(driver: &Driver, id: Addr) -> Result<Self> {
+        if id.is_null() {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "NULL is no cl_command_queue");
+        }
+        let context: usize = told(driver.cl, id, CL_QUEUE_CONTEXT)?;
+        let device: usize = told(driver.cl, id, CL_QUEUE_DEVICE)?;
+        let properties: u64 = told(driver.cl, id, CL_QUEUE_PROPERTIES)?;
+        let place = driver.devices.iter().position(|card| card.id.get() == device);
+        let known = place.and_then(|place| Some((place, driver.devices.get(place)?)));
+        let Some((place, card)) = known else {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "the command queue is of a device that is not listed here"
+            );
+        };
+        let own = driver.context(card.platform)?;
+        if own.get() != context {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "the command queue is of another context than the library's: make it in that of a stream \
+                 (dtl_stream_native, clGetCommandQueueInfo with CL_QUEUE_CONTEXT)"
+            );
+        }
+        if properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE as u64 != 0 {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "the command queue is out of order; a stream is in order"
+            );
+        }
+        // SAFETY: a queue of the program's, live as it says; the share is given back by drop.
+        check(unsafe { (driver.cl.clRetainCommandQueue)(id.ptr()) }, "clRetainCommandQueue")?;
+        Ok(Queue { cl: driver.cl, id, context: own, device: place as i32, platform: card.platform })
+    }
+
+    /// Its `cl_command_queue`.
+    #[must_use]
+    pub(super) fn id(&self) -> Addr {
+        self.id
+    }
+
+    /// Queues a point that is reached when all before it has ended.
+    pub(super) fn marker(&self) -> Result<Mark> {
+        let mut event = ptr::null_mut();
+        // SAFETY: a live queue, no list, room for one event.
+        let code =
+            unsafe { (self.cl.clEnqueueMarkerWithWaitList)(self.id.ptr(), 0, ptr::null(), &raw mut event) };
+        self.queued(code, event, "clEnqueueMarkerWithWaitList")
+    }
+
+    /// Lets what is queued later wait for an event of the same platform.
+    pub(super) fn barrier(&self, event: &Mark) -> Result<Mark> {
+        let (first, mut own) = (event.id.ptr(), ptr::null_mut());
+        // SAFETY: a live queue, a live event of its context in a local, room for one event.
+        let code = unsafe {
+            (self.cl.clEnqueueBarrierWithWaitList)(self.id.ptr(), 1, &raw const first, &raw mut own)
+        };
+        self.queued(code, own, "clEnqueueBarrierWithWaitList")
+    }
+
+    /// An event that the host completes.
+    pub(super) fn user(&self) -> Result<Mark> {
+        let mut code = 0;
+        // SAFETY: the queue's context.
+        let id = unsafe { (self.cl.clCreateUserEvent)(self.context.ptr(), &raw mut code) };
+        if id.is_null() {
+            return Err(error(code.min(-1), "clCreateUserEvent"));
+        }
+        Ok(Mark { cl: self.cl, id: Addr::new(id) })
+    }
+
+    /// Queues a copy; each side is shared memory of the queue's platform or the program's own.
+    pub(super) fn copy(&self, dst: Region, src: Region) -> Result<Mark> {
+        let Some(copy) = self.cl.clEnqueueSVMMemcpy else { return Err(absent("clEnqueueSVMMemcpy")) };
+        let mut event = ptr::null_mut();
+        let (to, from) = (dst.addr().ptr(), src.addr().ptr());
+        // SAFETY: two ranges of this length that the caller has given to this copy until it has ended.
+        let code = unsafe {
+            copy(self.id.ptr(), CL_FALSE as Uint, to, from, dst.len(), 0, ptr::null(), &raw mut event)
+        };
+        self.queued(code, event, "clEnqueueSVMMemcpy")
+    }
+
+    /// Queues setting every byte of shared memory.
+    pub(super) fn fill(&self, dst: Region, value: u8) -> Result<Mark> {
+        let Some(fill) = self.cl.clEnqueueSVMMemFill else { return Err(absent("clEnqueueSVMMemFill")) };
+        let (mut event, pattern) = (ptr::null_mut(), (&raw const value).cast());
+        // SAFETY: a range that the caller has given to this call until it has ended; the pattern is copied at once.
+        let code = unsafe {
+            fill(self.id.ptr(), dst.addr().ptr(), pattern, 1, dst.len(), 0, ptr::null(), &raw mut event)
+        };
+        self.queued(code, event, "clEnqueueSVMMemFill")
+    }
+
+    /// Waits for all that is queued.
+    pub(super) fn finish(&self) -> Result<()> {
+        // SAFETY: a live queue.
+        check(unsafe { (self.cl.clFinish)(self.id.ptr()) }, "clFinish")
+    }
+
+    /// Hands what is queued to the device.
+    pub(super) fn flush(&self) -> Result<()> {
+        // SAFETY: a live queue.
+        check(unsafe { (self.cl.clFlush)(self.id.ptr()) }, "clFlush")
+    }
+
+    fn queued(&self, code: Int, event: Object, what: &str) -> Result<Mark> {
+        check(code, what)?;
+        if event.is_null() {
+            return fail!(DTL_ERROR_OPENCL, "{what} succeeded and gave no event");
+        }
+        Ok(Mark { cl: self.cl, id: Addr::new(event) })
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: our share of the queue, given up once; what is queued still runs.
+        let _ = unsafe { (self.cl.clReleaseCommandQueue)(self.id.ptr()) };
+    }
+}
+
+/// What a queue tells of itself.
+fn told<T: super::driver::Plain>(cl: &Functions, queue: Addr, what: i64) -> Result<T> {
+    let mut value = T::default();
+    let out = (&raw mut value).cast();
+    // SAFETY: a queue by the program's word, and room for as many bytes as are said, of a type without wrong values.
+    let code = unsafe {
+        (cl.clGetCommandQueueInfo)(queue.ptr(), what as Uint, size_of::<T>(), out, ptr::null_mut())
+    };
+    check(code, "clGetCommandQueueInfo").map(|()| value)
+}
+
+#[cold]
+fn absent(name: &str) -> Error {
+    let text = format!("the OpenCL loader has no {name}: one of OpenCL 2.0 or newer is needed");
+    Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)
+}
