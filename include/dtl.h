@@ -1753,7 +1753,8 @@ DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 
 /// Ends what dtl_init began. The last one destroys every live object (so handles become stale),
 /// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
-/// until the next dtl_init. Communicators are closed too: call it on every rank.
+/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has started an MPI, it
+/// ends that too, which waits for all of MPI's ranks, whatever the time limits.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
 ///         is further up; let it return, then call again.
@@ -2070,8 +2071,9 @@ DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_in
 /// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose properties
 ///         have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was imported (pass on the handle
 ///         that it came from), or it belongs to a pool; DTL_ERROR_NOT_FOUND: no live allocation;
-///         DTL_ERROR_INVALID_ARGUMENT: not its first byte; DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot
-///         be read.
+///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile; DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY:
+///         /proc cannot be read, or is of another PID namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor
+///         left (one is used during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
 /// Equivalent: cudaIpcGetMemHandle.
 DTL_NODISCARD dtl_status_t dtl_mem_export(const void *ptr, dtl_mem_handle_t *out);
 
@@ -2082,7 +2084,10 @@ DTL_NODISCARD dtl_status_t dtl_mem_export(const void *ptr, dtl_mem_handle_t *out
 /// until dtl_mem_free with the same backend, by any thread, also after the other process has freed it or has ended.
 /// Addresses differ from process to process: put offsets into shared memory, not pointers. Importing
 /// again, or what this very process exported, gives one more mapping at another address, freed by itself. A forked
-/// child has the memory at the same place as its parent, but not as an allocation of its own: it imports again.
+/// child has the memory at the same place as its parent, but not as an allocation of its own: it imports again. Until it
+/// ends or calls exec, it keeps what its parent had, memory and descriptors, also when that frees them.
+/// Two mappings of one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each rank
+/// gives a part of its own.
 ///
 /// @param backend         the backend that the memory was exported from, in this process.
 /// @param handle          what dtl_mem_export wrote; read during the call only.
@@ -2637,6 +2642,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t
 /// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a communicator with
 /// sends or collectives in flight is not destroyed: wait for them, then call again. Its receives may have
 /// been withdrawn by then. A call of another thread that waits inside MPI goes on until MPI ends it.
+/// Where the library has messages of its own in flight over an MPI (a time limit has passed, say), destroy gives them up
+/// to 5 s to end, whatever the time limit: their buffers are MPI's until then.
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
@@ -3341,7 +3348,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 /// this library, and dtl_win_info says so.
 ///
 /// @param comm        any kind.
-/// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0.
+/// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0. No other rank
+///                    gives the same bytes (of a block that several have imported, say).
 /// @param size_bytes  of this rank's part; may differ between ranks.
 /// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the element's size, say.
 /// @param out_win     yours; end it with dtl_win_destroy.
@@ -3395,6 +3403,7 @@ DTL_NODISCARD dtl_status_t dtl_win_fence(dtl_win_t win);
 /// Opens an epoch to one target, which need not call anything. Waits until the lock is granted: first come, first served,
 /// or, where ranks reach the memory by themselves, nearly so: nobody is kept out by the others' turns. Several targets may be
 /// locked at the same time. A lock of a rank that dies, or leaves by dtl_finalize, becomes free.
+/// (Over kind "mpi" nobody tells of deaths: there it stays taken.)
 ///
 /// A lock that is granted ends the epoch of a fence in which nothing was done. One that is not leaves all as it was: if a
 /// fence's epoch was open, it still is.

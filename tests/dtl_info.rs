@@ -105,7 +105,7 @@ fn the_json_says_the_same() {
     assert_eq!((&host["devices"][0]["kind"], &host["devices"][0]["index"]), (&"cpu".into(), &0.into()));
     assert!(host["devices"][0]["total_bytes"].as_u64().unwrap() > 1 << 20);
     let kinds: Vec<_> = host["memory_kinds"].as_array().unwrap().iter().map(|kind| &kind["kind"]).collect();
-    assert_eq!(kinds, ["host", "device", "pinned", "managed"]);
+    assert_eq!(kinds, ["host", "device", "pinned", "managed", "shared"]);
     let properties = host["memory_kinds"][0]["properties"].as_array().unwrap();
     assert!(properties.contains(&"host_accessible".into()) && properties.contains(&"pageable".into()));
     assert_eq!(

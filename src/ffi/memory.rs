@@ -153,8 +153,9 @@ pub unsafe extern "C" fn dtl_mem_query(ptr: *const c_void, out_info: *mut dtl_me
 /// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose properties
 ///         have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was imported (pass on the handle
 ///         that it came from), or it belongs to a pool; DTL_ERROR_NOT_FOUND: no live allocation;
-///         DTL_ERROR_INVALID_ARGUMENT: not its first byte; DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot
-///         be read.
+///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile; DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY:
+///         /proc cannot be read, or is of another PID namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor
+///         left (one is used during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
 /// Equivalent: cudaIpcGetMemHandle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_export(ptr: *const c_void, out: *mut dtl_mem_handle_t) -> dtl_status_t {
@@ -175,7 +176,10 @@ pub unsafe extern "C" fn dtl_mem_export(ptr: *const c_void, out: *mut dtl_mem_ha
 /// until dtl_mem_free with the same backend, by any thread, also after the other process has freed it or has ended.
 /// Addresses differ from process to process: put offsets into shared memory, not pointers. Importing
 /// again, or what this very process exported, gives one more mapping at another address, freed by itself. A forked
-/// child has the memory at the same place as its parent, but not as an allocation of its own: it imports again.
+/// child has the memory at the same place as its parent, but not as an allocation of its own: it imports again. Until it
+/// ends or calls exec, it keeps what its parent had, memory and descriptors, also when that frees them.
+/// Two mappings of one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each rank
+/// gives a part of its own.
 ///
 /// @param backend         the backend that the memory was exported from, in this process.
 /// @param handle          what dtl_mem_export wrote; read during the call only.

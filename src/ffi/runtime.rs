@@ -73,7 +73,8 @@ fn apply(
 
 /// Ends what dtl_init began. The last one destroys every live object (so handles become stale),
 /// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
-/// until the next dtl_init. Communicators are closed too: call it on every rank.
+/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has started an MPI, it
+/// ends that too, which waits for all of MPI's ranks, whatever the time limits.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
 ///         is further up; let it return, then call again.

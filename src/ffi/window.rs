@@ -56,7 +56,8 @@ fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<Offer>) -> Result<Off
 /// this library, and dtl_win_info says so.
 ///
 /// @param comm        any kind.
-/// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0.
+/// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy; NULL only for 0. No other rank
+///                    gives the same bytes (of a block that several have imported, say).
 /// @param size_bytes  of this rank's part; may differ between ranks.
 /// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the element's size, say.
 /// @param out_win     yours; end it with dtl_win_destroy.
@@ -170,6 +171,7 @@ pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
 /// Opens an epoch to one target, which need not call anything. Waits until the lock is granted: first come, first served,
 /// or, where ranks reach the memory by themselves, nearly so: nobody is kept out by the others' turns. Several targets may be
 /// locked at the same time. A lock of a rank that dies, or leaves by dtl_finalize, becomes free.
+/// (Over kind "mpi" nobody tells of deaths: there it stays taken.)
 ///
 /// A lock that is granted ends the epoch of a fence in which nothing was done. One that is not leaves all as it was: if a
 /// fence's epoch was open, it still is.

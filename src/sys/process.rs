@@ -63,6 +63,12 @@ pub fn start_time(pid: i32) -> io::Result<u64> {
     field.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unexpected format"))
 }
 
+/// This process' id as /proc has it: another one if /proc is of another PID namespace.
+pub fn pid_in_proc() -> io::Result<i32> {
+    let link = std::fs::read_link("/proc/self")?;
+    link.to_str().and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidData.into())
+}
+
 /// A number that is the same for two processes that see the same process ids.
 pub fn pid_namespace() -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt;

@@ -146,7 +146,7 @@ static void rounds(void) {
     CHECK(resident_kib() < memory + 1024); /* 10 MB would have leaked with a round's objects */
 }
 
-static int inside, leave;
+static int inside, leave, rounds_worked;
 
 static dtl_status_t hold(void* user) {
     (void)user;
@@ -417,6 +417,32 @@ static void forks(void) {
     CHECK(wait_for(child) == 0);
 }
 
+static void* run_works(void* user) {
+    (void)user;
+    while (!far_get(&leave)) {
+        works();
+        far_add(&rounds_worked);
+    }
+    return NULL;
+}
+
+/* A finalize that is refused changes nothing for the calls of others meanwhile. */
+static void busy_beside_work(void) {
+    struct handles handles;
+    pthread_t holder, worker;
+    int i;
+    CHECK_OK(dtl_init(NULL));
+    make_handles(&handles);
+    CHECK(pthread_create(&holder, NULL, run_hold, &handles.executor) == 0);
+    CHECK(pthread_create(&worker, NULL, run_works, NULL) == 0);
+    while (!far_get(&inside)) pause_ms(1);
+    for (i = 0; i < 20000 || far_get(&rounds_worked) < 200000; i++) CHECK_STATUS(dtl_finalize(), DTL_ERROR_BUSY);
+    CHECK_OK(dtl_stream_synchronize(handles.stream));
+    far_add(&leave);
+    CHECK(pthread_join(holder, NULL) == 0 && pthread_join(worker, NULL) == 0);
+    CHECK_OK(dtl_finalize());
+}
+
 static void* busy_thread(void* user) {
     struct handles* handles = (struct handles*)user;
     while (!far_get(&leave)) {
@@ -455,7 +481,7 @@ struct test_case {
 
 static const struct test_case cases[] = {
     {"before_and_after", before_and_after, 0}, {"implicit", implicit, 0}, {"no_thread", no_thread, 0},
-    {"rounds", rounds, 0}, {"busy", busy, 0}, {"init_in_work", init_in_work, 0},
+    {"rounds", rounds, 0}, {"busy", busy, 0}, {"busy_beside_work", busy_beside_work, 0}, {"init_in_work", init_in_work, 0},
     {"log_in_init", log_in_init, 0}, {"log_in_first_use", log_in_first_use, 0},
     {"exit_after_finalize", exit_after_finalize, 43},
     {"exit_while_open", exit_while_open, 43}, {"exit_untidy", exit_untidy, 43},

@@ -160,6 +160,50 @@ static void test_not_exportable(void) {
     CHECK(memcmp(&handle, &before, sizeof handle) == 0);
 }
 
+/* The program closes the descriptor that keeps a block: nobody could import, so nothing is exported. */
+static void test_closed_descriptor(void) {
+    unsigned char *memory = take(5000, 0);
+    dtl_mem_handle_t handle = export_of(memory);
+    const int number = (int)(handle.opaque[PID_AND_DESCRIPTOR] >> 32), kept = dup(number);
+    CHECK(close(number) == 0);
+    CHECK_STATUS(dtl_mem_export(memory, &handle), DTL_ERROR_INVALID_STATE);
+    CHECK(dup2(STDERR_FILENO, number) == number);
+    CHECK_STATUS(dtl_mem_export(memory, &handle), DTL_ERROR_INVALID_STATE);
+    CHECK(strstr(dtl_last_error(), "has closed what it did not open") != NULL);
+    CHECK(dup2(kept, number) == number);
+    CHECK_OK(dtl_mem_export(memory, &handle));
+    close(kept);
+    release(memory);
+}
+
+/* In a container that still sees the /proc outside: its processes have other names there. */
+static void test_proc_of_another_namespace(void) {
+    const pid_t child = fork();
+    int status;
+    CHECK(child >= 0);
+    if (child == 0) {
+        dtl_mem_handle_t handle;
+        pid_t inside;
+        if (unshare(CLONE_NEWPID) != 0) {
+            puts("not tested: unshare(CLONE_NEWPID) is not allowed here");
+            fflush(stdout);
+            _exit(0);
+        }
+        inside = fork();
+        CHECK(inside >= 0);
+        if (inside != 0) {
+            CHECK(waitpid(inside, &status, 0) == inside);
+            _exit(status != 0);
+        }
+        CHECK_OK(dtl_init_after_fork());
+        CHECK_OK(dtl_backend_get("host", &host));
+        CHECK_STATUS(dtl_mem_export(take(100, 0), &handle), DTL_ERROR_UNAVAILABLE);
+        CHECK(strstr(dtl_last_error(), "PID namespace") != NULL);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 /* ---- handles that are not what was exported ---- */
 
 static uint64_t hash_of(const void *bytes, uint64_t size) {
@@ -504,8 +548,10 @@ int main(int argc, char **argv) {
     test_same_memory(100, 2 * MIB);
     test_same_memory(MIB, 32 * MIB);
     test_not_exportable();
+    test_closed_descriptor();
     test_forged();
     if (!is_alone) {
+        test_proc_of_another_namespace();
         test_killed_exporter();
         test_freed_there();
         test_other_user();

@@ -5,7 +5,10 @@
 //! is found there is looked at without opening it first, and is mapped only if it is the very file: its name
 //! has a random number. docs/adr/0014 says why this way.
 
-use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_MEMORY, DTL_ERROR_OUT_OF_MEMORY};
+use crate::abi::status::{
+    DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_INVALID_HANDLE, DTL_ERROR_LIMIT, DTL_ERROR_MEMORY,
+    DTL_ERROR_OUT_OF_MEMORY,
+};
 use crate::abi::word::DTL_MEMORY_SHARED;
 use crate::backend::shortage::{memory_error, os_error};
 use crate::error::{Error, Result, fail};
@@ -92,7 +95,9 @@ impl Exports for Blocks {
         })?;
         let descriptor = descriptor.as_raw_fd();
         let uid = process::own_uid();
-        Ok(Location { pid, descriptor, started, namespace, nonce, uid }.ticket())
+        let location = Location { pid, descriptor, started, namespace, nonce, uid };
+        location.check_own()?;
+        Ok(location.ticket())
     }
 
     fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr> {
@@ -112,7 +117,7 @@ impl Exports for Blocks {
         let file = seen.open().map_err(|error| location.refused("opening its memory", &error))?;
         let memory = Memory::block_of(file, len, align).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => Error::new(
-                crate::abi::status::DTL_ERROR_INVALID_ARGUMENT,
+                DTL_ERROR_INVALID_ARGUMENT,
                 format!("handle does not fit the memory of {location}: {error}"),
             ),
             _ => memory_error(&format!("mapping {len} bytes of {location}"), &error),
@@ -154,6 +159,27 @@ impl Location {
         Ok(Location { pid, descriptor, started, namespace, nonce, uid })
     }
 
+    /// Whether others will find in /proc what this process means.
+    fn check_own(&self) -> Result<()> {
+        let seen = process::pid_in_proc().map_err(|error| {
+            os_error(DTL_ERROR_MEMORY, "what names this process cannot be read (/proc)", &error)
+        })?;
+        if seen != self.pid {
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "/proc is of another PID namespace ({self} is {seen} there), so nobody could import: mount this one's /proc"
+            );
+        }
+        match self.look() {
+            Err(error) if error.status() == DTL_ERROR_INVALID_HANDLE => fail!(
+                DTL_ERROR_INVALID_STATE,
+                "descriptor {} of this process is not the memory's any more: the program has closed what it did not open",
+                self.descriptor
+            ),
+            seen => seen.map(drop),
+        }
+    }
+
     /// Whether the process of that id is still the one that exported.
     fn check_process(&self) -> Result<()> {
         let own =
@@ -189,7 +215,7 @@ impl Location {
     fn look(&self) -> Result<Glimpse> {
         let gone = || {
             Error::new(
-                crate::abi::status::DTL_ERROR_INVALID_HANDLE,
+                DTL_ERROR_INVALID_HANDLE,
                 format!(
                     "handle is stale: {self} has freed the memory or has ended; export, let all import, then free"
                 ),
