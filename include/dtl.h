@@ -303,6 +303,19 @@ typedef struct dtl_win_t {
 #define DTL_WIN_NULL ((dtl_win_t){0})
 #endif
 
+/// Compiled source: kernels are taken out of it by name (Equivalent: CUmodule).
+typedef struct dtl_module_t {
+    /// Opaque. 0 = null.
+    uint64_t id;
+} dtl_module_t;
+
+/// The null dtl_module_t.
+#ifdef __cplusplus
+#define DTL_MODULE_NULL (dtl_module_t{})
+#else
+#define DTL_MODULE_NULL ((dtl_module_t){0})
+#endif
+
 /* -----------------------------------------------------------------------------------------------
  * Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
  * -------------------------------------------------------------------------------------------- */
@@ -346,6 +359,12 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_LANGUAGE_CUDA UINT64_C(0x0004000200000000)
 /// OpenCL C source.
 #define DTL_LANGUAGE_OPENCL UINT64_C(0x0004000300000000)
+/// PTX, NVIDIA's intermediate text.
+#define DTL_LANGUAGE_PTX UINT64_C(0x0004000400000000)
+/// SPIR-V, a binary.
+#define DTL_LANGUAGE_SPIRV UINT64_C(0x0004000500000000)
+/// Whatever binary the backend's own driver loads: a cubin, a program binary of OpenCL.
+#define DTL_LANGUAGE_BINARY UINT64_C(0x0004000600000000)
 
 /// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096.
 /// Which operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
@@ -686,7 +705,7 @@ typedef struct dtl_mem_handle_t {
 #define DTL_MEM_HANDLE_ROOM UINT64_C(64)
 
 /* -----------------------------------------------------------------------------------------------
- * Streams, events, executors, kernels: flags, descriptions and function types.
+ * Streams, events, executors, kernels, their source: flags, descriptions and function types.
  * -------------------------------------------------------------------------------------------- */
 
 /// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
@@ -793,6 +812,31 @@ typedef struct dtl_kernel_context_t {
 /// It may block; it must not throw and must not wait for the stream that it runs on.
 typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
     const void *const *args);
+
+/// What `dtl_module_compile` compiles. Start from DTL_SOURCE_INIT.
+typedef struct dtl_source_t {
+    /// sizeof(dtl_source_t), set by DTL_SOURCE_INIT.
+    uint32_t struct_size;
+    /// Number of options.
+    uint32_t option_count;
+    /// DTL_LANGUAGE_… ; 0 = whichever the backend compiles: the text uses the macros of dtl_kernel.h and is C on
+    /// the host, OpenCL C or CUDA C++ on a device.
+    dtl_enum_word_t language;
+    /// The text, or the bytes of a binary.
+    const void *text;
+    /// Bytes of it; 0 = up to its NUL.
+    uint64_t size_bytes;
+    /// Options for the compiler, each one word of its command line, after the library's own; NULL if there are none.
+    const char *const *options;
+    /// What messages call it; NULL = "source".
+    const char *name;
+} dtl_source_t;
+
+/// Initial value of a dtl_source_t.
+#define DTL_SOURCE_INIT {sizeof(dtl_source_t), 0, 0, NULL, 0, NULL, NULL}
+
+/// Takes a piece of text that is not terminated, during the call. Called any number of times, one after another.
+typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes);
 
 /* -----------------------------------------------------------------------------------------------
  * Communicators and requests: constants, descriptions, receive information.
@@ -1411,9 +1455,10 @@ typedef struct dtl_transfer_vtable_t {
 /// Initial value of a dtl_transfer_vtable_t.
 #define DTL_TRANSFER_VTABLE_INIT {sizeof(dtl_transfer_vtable_t), 0, NULL, NULL, NULL, NULL}
 
-/// The exec component. Rules as for dtl_device_vtable_t. Three independent groups, each whole or
-/// absent: streams (the stream_ slots), events (the event_ slots; they need the streams), and host
-/// execution (execute, parallel_for, max_parallelism). Absent: the library's own, on host threads.
+/// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or
+/// absent: streams (the stream_ slots), events (the event_ slots; they need the streams), host
+/// execution (execute, parallel_for, max_parallelism), and modules (module_compile to kernel_launch; they need the
+/// streams). Absent: the library's own, on host threads; modules: DTL_ERROR_NOT_SUPPORTED.
 typedef struct dtl_exec_vtable_t {
     /// sizeof(dtl_exec_vtable_t).
     uint32_t struct_size;
@@ -1472,12 +1517,43 @@ typedef struct dtl_exec_vtable_t {
     dtl_status_t (*max_parallelism)(void *self, uint32_t *out_threads);
     /// Into how many pieces a loop is best cut. NULL: max_parallelism.
     dtl_status_t (*suggested_parallelism)(void *self, uint32_t *out_threads);
+    /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer, not NULL. The source
+    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the backend's own, with
+    /// dtl_kernel.h to include. A language that it does not take: DTL_ERROR_NOT_SUPPORTED with a text that names those it
+    /// takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, …)`, not NULL, takes the compiler's whole
+    /// log, also that of a success. Several threads compile at once.
+    dtl_status_t (*module_compile)(void *self,
+                                   int32_t device,
+                                   const dtl_source_t *source,
+                                   dtl_text_fn_t log,
+                                   void *log_user,
+                                   void **out_module);
+    /// (modules) Destroys a module that module_compile gave; its kernels are destroyed before.
+    dtl_status_t (*module_destroy)(void *self, void *module);
+    /// (modules) Finds a kernel; *out_kernel is the backend's own pointer, not NULL, and each that was given is destroyed
+    /// once. No such kernel: DTL_ERROR_NOT_FOUND. `signature` as in dtl_kernel_get, checked; NULL if there is none.
+    dtl_status_t (*kernel_get)(void *self,
+                               void *module,
+                               const char *name,
+                               const char *signature,
+                               void **out_kernel);
+    /// (modules) Destroys a kernel that kernel_get gave. Launches that are queued still run.
+    dtl_status_t (*kernel_destroy)(void *self, void *kernel);
+    /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid during the call. If the
+    /// kernel has a signature, number and sizes are as it says.
+    dtl_status_t (*kernel_launch)(void *self,
+                                  void *stream,
+                                  void *kernel,
+                                  const dtl_launch_t *launch,
+                                  const void *const *args,
+                                  const uint64_t *sizes,
+                                  uint32_t count);
 } dtl_exec_vtable_t;
 
 /// Initial value of a dtl_exec_vtable_t.
 #define DTL_EXEC_VTABLE_INIT \
     {sizeof(dtl_exec_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-     NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 #define DTL_BACKEND_NO_COMPUTE UINT64_C(1)
@@ -2381,6 +2457,59 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
     dtl_executor_info_t *out_info);
 
 /* -----------------------------------------------------------------------------------------------
+ * Modules: kernels from source.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Compiles source for a device, and waits for that. The result can be kept by the backend: the host's lies in a folder
+/// on disk and is taken from there the next time (docs/how-to/kernels-from-source.md).
+///
+/// @param backend  one that supports "modules" (dtl_backend_supports).
+/// @param device   0 … count-1; 0 for a backend without devices.
+/// @param source   start from DTL_SOURCE_INIT; read during the call.
+/// @param out      the module; destroy it with dtl_module_destroy.
+/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source; dtl_last_error has the first, dtl_module_log all.
+///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
+///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
+/// Threads: any, several at once.
+/// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
+DTL_NODISCARD dtl_status_t dtl_module_compile(dtl_backend_t backend, int32_t device,
+    const dtl_source_t *source, dtl_module_t *out);
+
+/// Gives what the compiler said, warnings included.
+///
+/// @param module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile that failed, empty if none did.
+/// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
+/// @param cap      bytes of room.
+/// @param out_len  bytes of the text without its NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written.
+/// Equivalent: nvrtcGetProgramLog, CL_PROGRAM_BUILD_LOG.
+DTL_NODISCARD dtl_status_t dtl_module_log(dtl_module_t module, char *buf, uint64_t cap,
+    uint64_t *out_len);
+
+/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need. Host code that was loaded
+/// stays loaded until the process ends. The null module: nothing happens.
+/// Equivalent: cuModuleUnload.
+DTL_NODISCARD dtl_status_t dtl_module_destroy(dtl_module_t module);
+
+/// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
+///
+/// @param name       as in the source.
+/// @param signature  the types of its arguments, a letter for each, which launches are checked against:
+///
+///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper case: unsigned)
+///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
+///
+///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as far as the module knows
+///                   the sizes (the host does).
+/// @param out        the kernel; destroy it with dtl_kernel_destroy.
+/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
+///         does not fit the source; the text names the argument.
+/// Equivalent: cuModuleGetFunction.
+DTL_NODISCARD dtl_status_t dtl_kernel_get(dtl_module_t module, const char *name,
+    const char *signature, dtl_kernel_t *out);
+
+/* -----------------------------------------------------------------------------------------------
  * Kernels: functions that streams run over a grid.
  * -------------------------------------------------------------------------------------------- */
 
@@ -2403,8 +2532,9 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 /// @param launch  start from DTL_LAUNCH_INIT.
 /// @param args    `count` pointers to the arguments; NULL if there are none.
 /// @param sizes   their sizes in bytes; NULL if there are none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, or the
-///         kernel is of another backend than the stream. DTL_ERROR_LIMIT: more than 4096 arguments.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
+///         kernel is of another backend than the stream, or a kernel of a module has other arguments (the text names the
+///         first that differs). DTL_ERROR_LIMIT: more than 4096 arguments.
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
@@ -3535,7 +3665,7 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 150u
+#define DTL_LAYOUT_COUNT 163u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_device_info_t), DTL_LAYOUT_FIELD(dtl_device_info_t, struct_size), \
@@ -3560,7 +3690,11 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, block_index), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, thread_index), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, shared), \
-    DTL_LAYOUT_FIELD(dtl_kernel_context_t, user), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
+    DTL_LAYOUT_FIELD(dtl_kernel_context_t, user), DTL_LAYOUT_STRUCT(dtl_source_t), \
+    DTL_LAYOUT_FIELD(dtl_source_t, struct_size), DTL_LAYOUT_FIELD(dtl_source_t, option_count), \
+    DTL_LAYOUT_FIELD(dtl_source_t, language), DTL_LAYOUT_FIELD(dtl_source_t, text), \
+    DTL_LAYOUT_FIELD(dtl_source_t, size_bytes), DTL_LAYOUT_FIELD(dtl_source_t, options), \
+    DTL_LAYOUT_FIELD(dtl_source_t, name), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), DTL_LAYOUT_FIELD(dtl_comm_open_t, size), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, job), DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), \
@@ -3621,7 +3755,11 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, parallel_for), \
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, max_parallelism), \
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, suggested_parallelism), \
-    DTL_LAYOUT_STRUCT(dtl_backend_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, module_compile), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, module_destroy), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, kernel_get), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, kernel_destroy), \
+    DTL_LAYOUT_FIELD(dtl_exec_vtable_t, kernel_launch), DTL_LAYOUT_STRUCT(dtl_backend_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, abi_version), \
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, auto_priority), \

@@ -153,7 +153,8 @@ fn run(program: &Program, file: &Path, plugins: &Plugins) {
             command
         }
     };
-    let outcome = command.env("DTL_PLUGIN_PATH", &plugins.0).output().unwrap();
+    command.env("DTL_PLUGIN_PATH", &plugins.0).env("DTL_CACHE_DIR", plugins.0.join("kernels"));
+    let outcome = command.output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&outcome.stdout), String::from_utf8_lossy(&outcome.stderr));
     assert!(outcome.status.success(), "{}: {}\n{out}{err}", program.place, outcome.status);
     if let Some(expected) = &program.expected {

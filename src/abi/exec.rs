@@ -1,7 +1,8 @@
-//! Streams, events, executors, kernels: flags, descriptions and function types.
+//! Streams, events, executors, kernels, their source: flags, descriptions and function types.
 
 use super::status::dtl_status_t;
-use std::ffi::c_void;
+use super::word::dtl_enum_word_t;
+use std::ffi::{c_char, c_void};
 
 /// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
 pub const DTL_EVENT_NO_TIMING: u64 = 1;
@@ -109,3 +110,28 @@ pub struct dtl_kernel_context_t {
 /// It may block; it must not throw and must not wait for the stream that it runs on.
 pub type dtl_kernel_fn_t =
     Option<extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t>;
+
+/// What `dtl_module_compile` compiles. Start from DTL_SOURCE_INIT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_source_t {
+    /// sizeof(dtl_source_t), set by DTL_SOURCE_INIT.
+    pub struct_size: u32,
+    /// Number of options.
+    pub option_count: u32,
+    /// DTL_LANGUAGE_… ; 0 = whichever the backend compiles: the text uses the macros of dtl_kernel.h and is C on
+    /// the host, OpenCL C or CUDA C++ on a device.
+    pub language: dtl_enum_word_t,
+    /// The text, or the bytes of a binary.
+    pub text: *const c_void,
+    /// Bytes of it; 0 = up to its NUL.
+    pub size_bytes: u64,
+    /// Options for the compiler, each one word of its command line, after the library's own; NULL if there are none.
+    pub options: *const *const c_char,
+    /// What messages call it; NULL = "source".
+    pub name: *const c_char,
+}
+
+/// Takes a piece of text that is not terminated, during the call. Called any number of times, one after another.
+pub type dtl_text_fn_t =
+    Option<unsafe extern "C" fn(user: *mut c_void, text: *const c_char, size_bytes: u64)>;

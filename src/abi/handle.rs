@@ -18,7 +18,8 @@ handle_traits!(
     dtl_request_t,
     dtl_message_t,
     dtl_pool_t,
-    dtl_win_t
+    dtl_win_t,
+    dtl_module_t
 );
 
 /// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
@@ -102,6 +103,14 @@ pub struct dtl_pool_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_win_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// Compiled source: kernels are taken out of it by name (Equivalent: CUmodule).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_module_t {
     /// Opaque. 0 = null.
     pub id: u64,
 }

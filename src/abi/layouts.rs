@@ -46,6 +46,7 @@ layouts! {
     dtl_launch_t: struct_size shared_bytes grid block;
     dtl_kernel_context_t: struct_size shared_bytes grid block block_index thread_index shared
         user;
+    dtl_source_t: struct_size option_count language text size_bytes options name;
     dtl_comm_open_t: struct_size flags rank size job timeout_ns native;
     dtl_comm_done_t: source status match_word size_bytes;
     dtl_comm_vtable_t: struct_size match_bits flags open close isend irecv test cancel win_create
@@ -58,7 +59,8 @@ layouts! {
     dtl_exec_vtable_t: struct_size reserved stream_create stream_destroy stream_synchronize
         stream_query stream_wait_event stream_host_callback event_create event_destroy
         event_record event_query event_sync event_elapsed launch execute parallel_for
-        max_parallelism suggested_parallelism;
+        max_parallelism suggested_parallelism module_compile module_destroy kernel_get
+        kernel_destroy kernel_launch;
     dtl_backend_vtable_t: struct_size abi_version auto_priority reserved flags is_available
         supports destroy device memory transfer exec comm;
     dtl_host_api_t: struct_size abi_version abi_version_min reserved backend_register set_error

@@ -1,7 +1,7 @@
 //! The tables of function pointers that a backend fills in, and what their slots take.
 
 use super::device::{dtl_device_info_t, dtl_mem_kind_info_t};
-use super::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
+use super::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t, dtl_source_t, dtl_text_fn_t};
 use super::runtime::dtl_task_fn_t;
 use super::status::dtl_status_t;
 use super::word::dtl_enum_word_t;
@@ -206,9 +206,10 @@ pub struct dtl_transfer_vtable_t {
     >,
 }
 
-/// The exec component. Rules as for dtl_device_vtable_t. Three independent groups, each whole or
-/// absent: streams (the stream_ slots), events (the event_ slots; they need the streams), and host
-/// execution (execute, parallel_for, max_parallelism). Absent: the library's own, on host threads.
+/// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or
+/// absent: streams (the stream_ slots), events (the event_ slots; they need the streams), host
+/// execution (execute, parallel_for, max_parallelism), and modules (module_compile to kernel_launch; they need the
+/// streams). Absent: the library's own, on host threads; modules: DTL_ERROR_NOT_SUPPORTED.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_exec_vtable_t {
@@ -310,6 +311,49 @@ pub struct dtl_exec_vtable_t {
     /// Into how many pieces a loop is best cut. NULL: max_parallelism.
     pub suggested_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
+    /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer, not NULL. The source
+    /// is valid during the call; its size_bytes is never 0 and a NUL follows the bytes. Language 0 is the backend's own, with
+    /// dtl_kernel.h to include. A language that it does not take: DTL_ERROR_NOT_SUPPORTED with a text that names those it
+    /// takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, …)`, not NULL, takes the compiler's whole
+    /// log, also that of a success. Several threads compile at once.
+    pub module_compile: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            device: i32,
+            source: *const dtl_source_t,
+            log: dtl_text_fn_t,
+            log_user: *mut c_void,
+            out_module: *mut *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// (modules) Destroys a module that module_compile gave; its kernels are destroyed before.
+    pub module_destroy: Option<unsafe extern "C" fn(self_: *mut c_void, module: *mut c_void) -> dtl_status_t>,
+    /// (modules) Finds a kernel; *out_kernel is the backend's own pointer, not NULL, and each that was given is destroyed
+    /// once. No such kernel: DTL_ERROR_NOT_FOUND. `signature` as in dtl_kernel_get, checked; NULL if there is none.
+    pub kernel_get: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            module: *mut c_void,
+            name: *const c_char,
+            signature: *const c_char,
+            out_kernel: *mut *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// (modules) Destroys a kernel that kernel_get gave. Launches that are queued still run.
+    pub kernel_destroy: Option<unsafe extern "C" fn(self_: *mut c_void, kernel: *mut c_void) -> dtl_status_t>,
+    /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid during the call. If the
+    /// kernel has a signature, number and sizes are as it says.
+    pub kernel_launch: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            stream: *mut c_void,
+            kernel: *mut c_void,
+            launch: *const dtl_launch_t,
+            args: *const *const c_void,
+            sizes: *const u64,
+            count: u32,
+        ) -> dtl_status_t,
+    >,
 }
 
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.

@@ -41,6 +41,12 @@ pub const DTL_LANGUAGE_C: dtl_enum_word_t = 0x0004_0001_0000_0000;
 pub const DTL_LANGUAGE_CUDA: dtl_enum_word_t = 0x0004_0002_0000_0000;
 /// OpenCL C source.
 pub const DTL_LANGUAGE_OPENCL: dtl_enum_word_t = 0x0004_0003_0000_0000;
+/// PTX, NVIDIA's intermediate text.
+pub const DTL_LANGUAGE_PTX: dtl_enum_word_t = 0x0004_0004_0000_0000;
+/// SPIR-V, a binary.
+pub const DTL_LANGUAGE_SPIRV: dtl_enum_word_t = 0x0004_0005_0000_0000;
+/// Whatever binary the backend's own driver loads: a cubin, a program binary of OpenCL.
+pub const DTL_LANGUAGE_BINARY: dtl_enum_word_t = 0x0004_0006_0000_0000;
 
 /// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096.
 /// Which operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.

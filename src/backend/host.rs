@@ -1,8 +1,12 @@
 //! The host: one CPU device, memory of the process, copies by the CPU. Always available.
 //!
-//! Streams, events, executors and kernels of the host are the library's own (`runtime::exec`).
+//! Streams, events, executors and kernels of the host are the library's own (`runtime::exec`); kernels from source are
+//! compiled in [`modules`].
 
 mod blocks;
+mod cache;
+mod compiler;
+mod modules;
 
 use crate::abi::device::*;
 use crate::abi::word::*;
@@ -26,6 +30,7 @@ pub fn backend() -> Backend {
     backend.memory = Some(Box::new(HostMemory { shared: Blocks::new() }));
     backend.plain_memory = true;
     backend.transfer = Some(Box::new(Host));
+    backend.modules = Some(Box::new(modules::HostModules::default()));
     backend
 }
 

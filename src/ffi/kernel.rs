@@ -57,8 +57,9 @@ pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
 /// @param launch  start from DTL_LAUNCH_INIT.
 /// @param args    `count` pointers to the arguments; NULL if there are none.
 /// @param sizes   their sizes in bytes; NULL if there are none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, or the
-///         kernel is of another backend than the stream. DTL_ERROR_LIMIT: more than 4096 arguments.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
+///         kernel is of another backend than the stream, or a kernel of a module has other arguments (the text names the
+///         first that differs). DTL_ERROR_LIMIT: more than 4096 arguments.
 /// Equivalent: cuLaunchKernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_launch(

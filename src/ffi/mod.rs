@@ -30,6 +30,8 @@ pub mod event;
 
 pub mod executor;
 
+pub mod module;
+
 pub mod kernel;
 
 mod collective_args;

@@ -17,11 +17,13 @@ use std::time::Duration;
 
 mod collective;
 mod exports;
+mod module;
 mod near;
 mod window;
 
 pub use collective::Collective;
 pub use exports::{Exports, Extent, Ticket};
+pub use module::{Compiled, ModuleLaunch, Modules, Source, Wanted};
 pub use near::{Board, Offer, PART_WORDS, Part, PartKey, Post};
 pub use window::{Reach, Spot, Swap, Window, WindowPart, Windows};
 

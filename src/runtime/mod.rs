@@ -52,7 +52,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
 type Noun = (&'static str, fn(u64) -> bool);
 
 /// By type byte.
-const NOUNS: [Noun; 11] = [
+const NOUNS: [Noun; 12] = [
     ("", |_| false),
     ("backend", registry::is_live),
     ("stream", exec::objects::is_live::<exec::stream::Stream>),
@@ -64,6 +64,7 @@ const NOUNS: [Noun; 11] = [
     ("message", comm::message::is_live),
     ("pool", pool::is_live),
     ("window", comm::window::is_live),
+    ("module", exec::objects::is_live::<exec::module::Module>),
 ];
 
 /// The error for a handle of a type that is null, stale, of another type, or made up, saying which.

@@ -7,7 +7,7 @@ use super::plugins::Step;
 use super::{explain, settings};
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::error::{Error, Result, fail};
-use crate::sys::child::{self, Answer};
+use crate::sys::child::{self, Answer, Hear};
 use crate::sys::dl;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +27,8 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     command.arg("--probe").arg(file).args(["--time-limit", &format!("{limit_ns}ns")]);
     // Or it would start another one, and that one another.
     command.env_remove("DTL_PLUGIN_PROBE").env_remove("DTL_PLUGIN_PATH");
-    let Answer { said, in_time } = match child::ask(&mut command, Duration::from_nanos(limit_ns) + GRACE) {
+    let limit = Duration::from_nanos(limit_ns) + GRACE;
+    let Answer { said, in_time, .. } = match child::ask(&mut command, Hear::Output, limit) {
         Ok(answer) => answer,
         Err(error) => {
             return fail!(

@@ -2,7 +2,7 @@
 //!
 //! Its lock is never held while a backend is called: lists are copied out first.
 
-use super::backend::{Availability, Comm, Device, Exec, Memory, Presence, Transfer};
+use super::backend::{Availability, Comm, Device, Exec, Memory, Modules, Presence, Transfer};
 use super::{explain, plain, plugins, settings};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -40,6 +40,8 @@ pub struct Backend {
     pub transfer: Option<Box<dyn Transfer>>,
     /// Execution.
     pub exec: Option<Box<dyn Exec>>,
+    /// Compilers; they belong to execution.
+    pub modules: Option<Box<dyn Modules>>,
     /// Communication.
     pub comm: Option<Box<dyn Comm>>,
     /// Counters of `dtl_mem_stats`.
@@ -65,6 +67,7 @@ impl Backend {
             plain_memory: false,
             transfer: None,
             exec: None,
+            modules: None,
             comm: None,
             memory_use: super::memory::Usage::default(),
             id: AtomicU64::new(0),
@@ -126,6 +129,7 @@ impl Backend {
             "memory" => Ok(self.memory.is_some()),
             "transfer" => Ok(self.transfer.is_some()),
             "exec" => Ok(self.exec.is_some()),
+            "modules" => Ok(self.modules.is_some()),
             "comm" => Ok(self.comm.is_some()),
             _ => self.presence.supports(feature).unwrap_or(Ok(false)),
         }

@@ -4,6 +4,7 @@ use super::log;
 use crate::error::{Result, fail};
 use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// An environment variable that the library reads.
 pub struct Variable {
@@ -62,6 +63,21 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "host memory kept for later allocations: 0, 512M, 2G … (default 256M or 1/8 of the most used)",
     },
     Variable { name: "DTL_HUGE_PAGES", meaning: "0: do not ask for huge pages for host memory (default 1)" },
+    Variable {
+        name: "DTL_CC",
+        meaning: "C compiler of kernels from source: a path or a name (default: cc, gcc, clang)",
+    },
+    Variable {
+        name: "DTL_CACHE_DIR",
+        meaning: "folder of compiled kernels (default: XDG_CACHE_HOME/dtl, else HOME/.cache/dtl)",
+    },
+    Variable {
+        name: "DTL_COMPILE_TIMEOUT",
+        meaning: "time limit of one run of that compiler: 30s, 5m, … (default 2m)",
+    },
+    Variable { name: "XDG_CACHE_HOME", meaning: "see DTL_CACHE_DIR" },
+    Variable { name: "HOME", meaning: "see DTL_CACHE_DIR" },
+    Variable { name: "PATH", meaning: "where the C compiler is searched for" },
     Variable { name: "OMP_NUM_THREADS", meaning: "threads of an executor pool that names none" },
     Variable { name: "DTL_RANK", meaning: "this process' rank (set by dtlrun)" },
     Variable { name: "DTL_SIZE", meaning: "number of ranks (set by dtlrun)" },
@@ -72,13 +88,26 @@ pub const VARIABLES: &[Variable] = &[
 
 /// Those that make code be loaded or run. Nobody may choose that for a program with more rights than his own.
 const LOADING_CODE: &[&str] =
-    &["DTL_PLUGIN_PATH", "DTL_PLUGIN_PROBE", "DTL_MPI_LIBRARY", "DTL_OPENCL_LIBRARY"];
+    &["DTL_PLUGIN_PATH", "DTL_PLUGIN_PROBE", "DTL_MPI_LIBRARY", "DTL_OPENCL_LIBRARY", "DTL_CC", "DTL_CACHE_DIR"];
 
 /// Takes out what a privileged program must not listen to, and says so.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
     let names = LOADING_CODE.iter().filter(|_| is_privileged);
     let dropped = names.filter(|name| variables.remove(**name).is_some());
     dropped.map(|name| format!("{name} is ignored: this program runs with raised privileges")).collect()
+}
+
+/// What compiles kernels from source on the host.
+#[derive(Clone, Debug, Default)]
+pub struct Compiler {
+    /// The program that is named.
+    pub program: Option<String>,
+    /// Folders where programs are, separated by ':'.
+    pub search_path: String,
+    /// Where what it makes is kept.
+    pub cache: Option<PathBuf>,
+    /// How long it may take.
+    pub timeout_ns: Option<u64>,
 }
 
 /// What this process runs with; made by `dtl_init`, read by everyone.
@@ -112,6 +141,8 @@ pub struct Settings {
     pub memory_keep: Option<u64>,
     /// Whether to ask for huge pages.
     pub huge_pages: Option<bool>,
+    /// What compiles kernels.
+    pub compiler: Compiler,
 }
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
@@ -163,6 +194,23 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
         memory_keep: get("DTL_MEMORY_KEEP").map(|text| bytes("DTL_MEMORY_KEEP", text)).transpose()?,
         huge_pages: get("DTL_HUGE_PAGES").map(|text| switch("DTL_HUGE_PAGES", text)).transpose()?,
+        compiler: compiler(get)?,
+    })
+}
+
+fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
+    let below = |name: &str, rest: &str| {
+        let folder = get(name).map(Path::new).filter(|folder| folder.is_absolute());
+        folder.map(|folder| folder.join(rest))
+    };
+    let named = get("DTL_CACHE_DIR").map(PathBuf::from);
+    Ok(Compiler {
+        program: get("DTL_CC").map(str::to_owned),
+        search_path: get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned(),
+        cache: named.or_else(|| below("XDG_CACHE_HOME", "dtl")).or_else(|| below("HOME", ".cache/dtl")),
+        timeout_ns: get("DTL_COMPILE_TIMEOUT")
+            .map(|text| duration("DTL_COMPILE_TIMEOUT", text))
+            .transpose()?,
     })
 }
 

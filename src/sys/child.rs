@@ -1,14 +1,15 @@
 //! Starting processes that end with this one, and hearing of signals without a handler.
 //!
-//! For the programs. The library itself uses [`ask`] alone, and only if it is told to; it touches no signal.
+//! For the programs. The library itself uses [`ask`] alone, and only if it is told to or compiles a kernel; it touches no signal.
 
 use super::fd;
 use super::process::PidFd;
 use super::socket::wait_readable;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a child gets before its program starts.
@@ -192,54 +193,100 @@ pub fn kill_group(leader: u32) {
 /// What a program answered.
 #[derive(Debug)]
 pub struct Answer {
-    /// What it wrote to its standard output.
+    /// What it wrote to its standard output, and to its standard error if that was asked for.
     pub said: Vec<u8>,
     /// Whether it ended by itself; else it was killed at the time limit.
     pub in_time: bool,
+    /// What it ended with; `None`: a signal, or nobody can tell any more.
+    pub code: Option<i32>,
+}
+
+/// What [`ask`] listens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hear {
+    /// Its standard output.
+    Output,
+    /// That and its standard error, as they come; it and the programs that it starts are one group, which ends with it.
+    Everything,
 }
 
 /// Runs a program until its end or the time limit. Its input is empty. Works in a process with threads (no
 /// code of ours or of fork handlers runs in between: a command without hooks is `posix_spawn`), and whatever
 /// that does with SIGCHLD or its children: the end is seen at a descriptor.
-pub fn ask(command: &mut Command, limit: Duration) -> io::Result<Answer> {
+pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Answer> {
     let begin = Instant::now();
     let streams = fd::occupy_standard()?;
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let (mut child, pipe) = start(command, hear)?;
     drop(streams);
     // Without one (it is reaped already, or the kernel is older than 5.3) the end of its output is its end.
     let held = PidFd::open(i32::try_from(child.id()).unwrap_or(0)).ok();
-    let mut pipe = child.stdout.take();
-    if let Some(pipe) = &pipe {
-        set_nonblocking(pipe.as_fd())?;
+    let heard = listen(pipe, held.as_ref(), begin, limit);
+    if hear == Hear::Everything {
+        kill_group(child.id()); // not taken from the kernel's list yet, so the number is its own
     }
-    let mut said = Vec::new();
-    let in_time = loop {
-        // In this order: what it wrote before its end is there by now.
-        let has_ended = held.as_ref().is_some_and(PidFd::exited);
-        pipe = pipe.take().and_then(|mut pipe| drain(&mut pipe, &mut said).then_some(pipe));
-        if has_ended || (held.is_none() && pipe.is_none()) {
-            break true;
-        }
-        let left = limit.saturating_sub(begin.elapsed());
-        if left.is_zero() {
-            break false;
-        }
-        let fds: Vec<_> = pipe.iter().map(AsFd::as_fd).chain(held.iter().map(AsFd::as_fd)).collect();
-        wait_readable(&fds, u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))?;
-    };
-    match held {
+    let code = match held {
         Some(held) => {
             held.kill();
             // By the descriptor: its number may mean another child by now, if the program has reaped this one.
-            held.reap();
+            held.reap()
         }
-        None => drop(child.try_wait()),
+        None => child.try_wait()?.and_then(|status| status.code()),
+    };
+    let (said, in_time) = heard?;
+    Ok(Answer { said, in_time, code })
+}
+
+/// Starts it with one pipe for what is heard.
+fn start(command: &mut Command, hear: Hear) -> io::Result<(Child, OwnedFd)> {
+    let (ours, theirs) = pipe()?;
+    command.stdin(Stdio::null()).stdout(theirs.try_clone()?);
+    if hear == Hear::Everything {
+        command.stderr(theirs.try_clone()?).process_group(0);
     }
-    Ok(Answer { said, in_time })
+    drop(theirs);
+    let child = command.spawn();
+    // The command keeps its own copies, and with them the pipe would never end.
+    command.stdout(Stdio::null()).stderr(Stdio::inherit());
+    set_nonblocking(ours.as_fd())?;
+    Ok((child?, ours))
+}
+
+/// Both ends of a pipe: to read, to write.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    // SAFETY: room for two descriptors.
+    let made = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
+    let [read, write] = ends;
+    let read = fd::new(if made == 0 { read } else { -1 })?;
+    Ok((read, fd::new(write)?))
+}
+
+/// What comes out of the pipe until its end or the program's, and whether that was in time.
+fn listen(
+    pipe: OwnedFd,
+    held: Option<&PidFd>,
+    begin: Instant,
+    limit: Duration,
+) -> io::Result<(Vec<u8>, bool)> {
+    let (mut pipe, mut said) = (Some(File::from(pipe)), Vec::new());
+    loop {
+        // In this order: what it wrote before its end is there by now.
+        let has_ended = held.is_some_and(PidFd::exited);
+        pipe = pipe.take().and_then(|mut pipe| drain(&mut pipe, &mut said).then_some(pipe));
+        if has_ended || (held.is_none() && pipe.is_none()) {
+            return Ok((said, true));
+        }
+        let left = limit.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            return Ok((said, false));
+        }
+        let fds: Vec<_> = pipe.iter().map(AsFd::as_fd).chain(held.iter().map(|held| held.as_fd())).collect();
+        wait_readable(&fds, u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))?;
+    }
 }
 
 /// Takes what has arrived; false at the end of the output.
-fn drain(pipe: &mut ChildStdout, said: &mut Vec<u8>) -> bool {
+fn drain(pipe: &mut File, said: &mut Vec<u8>) -> bool {
     match pipe.read_to_end(said) {
         Ok(_) => false,
         Err(error) => error.kind() == ErrorKind::WouldBlock,

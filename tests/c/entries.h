@@ -7,7 +7,7 @@
 #include "far.h"
 
 /* Which handle of the call is in question. */
-enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL, WIN };
+enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL, WIN, MODULE };
 
 struct handles {
     dtl_backend_t backend;
@@ -20,6 +20,7 @@ struct handles {
     dtl_message_t message;
     dtl_pool_t pool;
     dtl_win_t win;
+    dtl_module_t module;
 };
 
 /* Everything that calls write to; compared bytewise after a failure. */
@@ -75,6 +76,7 @@ static inline void e_op(const void* in, void* inout, uint64_t count, dtl_dtype_t
 
 static const dtl_launch_t e_launch = DTL_LAUNCH_INIT;
 static char e_source[64];
+static const dtl_source_t e_text = {sizeof(dtl_source_t), 0, 0, "int e_nothing;", 0, NULL, NULL};
 static const dtl_mem_handle_t e_handle = {{1}};
 static int32_t e_dims[2];
 static const int32_t e_grid[4] = {3, 2, 1, 1};
@@ -154,6 +156,10 @@ static const int32_t e_grid[4] = {3, 2, 1, 1};
     X(EXECUTOR, dtl_executor_synchronize, (h->executor))                                          \
     X(EXECUTOR, dtl_executor_info, (h->executor, &o->executor_info))                              \
     X(BACKEND, dtl_kernel_from_function, (h->backend, e_kernel, NULL, &o->handles.kernel))        \
+    X(BACKEND, dtl_module_compile, (h->backend, 0, &e_text, &o->handles.module))                  \
+    X(MODULE, dtl_module_log, (h->module, o->text, sizeof o->text, &o->word))                     \
+    X(MODULE, dtl_module_destroy, (h->module))                                                    \
+    X(MODULE, dtl_kernel_get, (h->module, "k", NULL, &o->handles.kernel))                         \
     X(KERNEL, dtl_kernel_destroy, (h->kernel))                                                    \
     X(KERNEL, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
     X(STREAM, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
@@ -229,6 +235,7 @@ static inline void make_handles(struct handles* handles) {
     CHECK_OK(dtl_event_create(handles->backend, 0, &handles->event));
     CHECK_OK(dtl_executor_create(handles->backend, NULL, &handles->executor));
     CHECK_OK(dtl_kernel_from_function(handles->backend, e_kernel, NULL, &handles->kernel));
+    CHECK_OK(dtl_module_compile(handles->backend, 0, &e_text, &handles->module));
     CHECK_OK(dtl_pool_create(handles->backend, DTL_MEMORY_HOST, NULL, &handles->pool));
     CHECK_OK(dtl_comm_open(&self, &handles->comm));
     CHECK_OK(dtl_comm_irecv(handles->comm, buffer, 8, DTL_DTYPE_BYTE, 0, 1, &handles->request));
@@ -242,6 +249,7 @@ static inline void destroy_handles(const struct handles* handles) {
     CHECK_OK(dtl_comm_destroy(handles->comm));
     CHECK_OK(dtl_pool_destroy(handles->pool));
     CHECK_OK(dtl_kernel_destroy(handles->kernel));
+    CHECK_OK(dtl_module_destroy(handles->module));
     CHECK_OK(dtl_executor_destroy(handles->executor));
     CHECK_OK(dtl_event_destroy(handles->event));
     CHECK_OK(dtl_stream_destroy(handles->stream));

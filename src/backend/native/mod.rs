@@ -7,6 +7,7 @@ mod comm;
 mod device;
 mod exec;
 mod memory;
+mod module;
 mod window;
 
 use crate::abi::runtime::DTL_ABI_VERSION;
@@ -181,6 +182,7 @@ pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<O
     }
     if let Some(table) = &tables.exec {
         backend.exec = Some(Box::new(exec::NativeExec::new(share(), table)?));
+        backend.modules = module::NativeModules::of(share(), table)?;
     }
     if let Some(table) = &tables.comm {
         backend.comm = Some(Box::new(comm::NativeComm::new(share(), table)?));

@@ -95,6 +95,11 @@ fn exec() -> dtl_exec_vtable_t {
         parallel_for: None,
         max_parallelism: None,
         suggested_parallelism: None,
+        module_compile: None,
+        module_destroy: None,
+        kernel_get: None,
+        kernel_destroy: None,
+        kernel_launch: None,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Kernels made from functions, and how the host runs them over a grid.
 //!
 //! Every thread of the grid is one call. The threads of a block run one after another (so a block
-//! needs no barrier), the blocks in parallel on the machine's cores when that is worth a wake-up.
+//! needs no barrier), the blocks in parallel on the machine's cores when that is worth a wake-up. Compiled host code
+//! does all threads of a block in one call.
 //!
-//! Not here: queueing (`stream`), compiling source.
+//! Not here: queueing (`stream`), what kernels have of their modules (`module`).
 
+use super::module::Part;
 use super::{Limits, failed, pool};
 use crate::abi::exec::*;
 use crate::abi::status::*;
@@ -25,39 +27,59 @@ pub type KernelFn = extern "C" fn(*const dtl_kernel_context_t, *const *const c_v
 /// A function that streams of its backend can launch.
 pub struct Kernel {
     home: Arc<Backend>,
-    function: KernelFn,
-    user: Addr,
+    /// `None`: the backend's own, in `part`.
+    code: Option<Code>,
+    /// What it has of the module that it is from, if it is from one.
+    part: Option<Part>,
+}
+
+/// Host code.
+#[derive(Clone, Copy)]
+pub struct Code {
+    /// Its function.
+    pub function: KernelFn,
+    /// Its user pointer.
+    pub user: Addr,
+    /// Whether a call does a whole block, not one thread.
+    pub is_whole_block: bool,
 }
 
 impl Kernel {
     /// A kernel from a function and the pointer that each of its calls is given.
     #[must_use]
     pub fn from_function(home: Arc<Backend>, function: KernelFn, user: Addr) -> Self {
-        Kernel { home, function, user }
+        Kernel { home, code: Some(Code { function, user, is_whole_block: false }), part: None }
+    }
+
+    /// A kernel of a module that is host code.
+    #[must_use]
+    pub fn of_blocks(home: Arc<Backend>, function: KernelFn, part: Part) -> Self {
+        let code = Code { function, user: Addr::NULL, is_whole_block: true };
+        Kernel { home, code: Some(code), part: Some(part) }
+    }
+
+    /// A kernel of a module that is the backend's own.
+    #[must_use]
+    pub fn of_module(home: Arc<Backend>, part: Part) -> Self {
+        Kernel { home, code: None, part: Some(part) }
+    }
+
+    /// Its host code, or what the backend launches.
+    #[must_use]
+    pub fn code(&self) -> Option<Code> {
+        self.code
+    }
+
+    /// What it has of its module.
+    #[must_use]
+    pub fn part(&self) -> Option<&Part> {
+        self.part.as_ref()
     }
 
     /// The backend it was made for.
     #[must_use]
     pub fn home(&self) -> &Arc<Backend> {
         &self.home
-    }
-
-    /// Its function.
-    #[must_use]
-    pub fn function(&self) -> KernelFn {
-        self.function
-    }
-
-    /// Its user pointer.
-    #[must_use]
-    pub fn user(&self) -> Addr {
-        self.user
-    }
-
-    /// What a queue runs.
-    #[must_use]
-    pub fn over(&self, shape: dtl_launch_t, args: ArgPack) -> Grid {
-        Grid { shape, function: self.function, user: self.user, args }
     }
 }
 
@@ -109,12 +131,17 @@ fn product(dimensions: [u32; 3]) -> Option<u64> {
 /// A launch that is ready to run: shape, function and copies of the arguments.
 pub struct Grid {
     shape: dtl_launch_t,
-    function: KernelFn,
-    user: Addr,
+    code: Code,
     args: ArgPack,
 }
 
 impl Grid {
+    /// Host code over a grid.
+    #[must_use]
+    pub fn new(code: Code, shape: dtl_launch_t, args: ArgPack) -> Self {
+        Grid { shape, code, args }
+    }
+
     /// Runs every block; the first thread that fails stops it.
     pub fn run(self) -> Result<()> {
         let blocks = product(self.shape.grid).unwrap_or(u64::MAX);
@@ -162,17 +189,17 @@ impl Grid {
             block_index: [0; 3],
             thread_index: [0; 3],
             shared: if region.is_empty() { std::ptr::null_mut() } else { region.addr().ptr() },
-            user: self.user.ptr(),
+            user: self.code.user.ptr(),
         }
     }
 
     fn run_block(&self, context: &mut dtl_kernel_context_t, args: &[Addr]) -> Result<()> {
-        let [width, height, depth] = self.shape.block;
+        let [width, height, depth] = if self.code.is_whole_block { [1; 3] } else { self.shape.block };
         for z in 0..depth {
             for y in 0..height {
                 for x in 0..width {
                     context.thread_index = [x, y, z];
-                    let status = (self.function)(context, args.as_ptr().cast());
+                    let status = (self.code.function)(context, args.as_ptr().cast());
                     if status != DTL_SUCCESS {
                         return Err(thread_failed(status, context));
                     }

@@ -12,10 +12,12 @@ pub mod event;
 pub mod executor;
 pub mod fence;
 pub mod kernel;
+pub mod module;
 pub mod objects;
 pub mod pool;
 pub mod queue;
 pub mod reduce;
+mod signature;
 pub mod stream;
 mod ticket;
 

@@ -1,8 +1,9 @@
-//! The handles of streams, events, executors and kernels, default streams, and the end of them all.
+//! The handles of streams, events, executors, kernels and modules, default streams, and the end of them all.
 
 use super::event::Event;
 use super::executor::Executor;
 use super::kernel::Kernel;
+use super::module::Module;
 use super::pool;
 use super::stream::Stream;
 use crate::abi::handle::*;
@@ -19,11 +20,13 @@ const STREAM: u8 = 2;
 const EVENT: u8 = 3;
 const EXECUTOR: u8 = 4;
 const KERNEL: u8 = 5;
+const MODULE: u8 = 11;
 
 static STREAMS: Table<Stream> = Table::new(STREAM, 0);
 static EVENTS: Table<Event> = Table::new(EVENT, 0);
 static EXECUTORS: Table<Executor> = Table::new(EXECUTOR, 0);
 static KERNELS: Table<Kernel> = Table::new(KERNEL, 0);
+static MODULES: Table<Module> = Table::new(MODULE, 0);
 
 /// The default stream of each backend's device, made at its first use.
 static DEFAULTS: RwLock<Vec<DefaultStream>> = RwLock::new(Vec::new());
@@ -34,7 +37,7 @@ struct DefaultStream {
     stream: u64,
 }
 
-/// The four kinds of objects, so that each is found and removed by the same few lines.
+/// The kinds of objects, so that each is found and removed by the same few lines.
 pub trait Noun: Send + Sync + Sized + 'static {
     /// Name for texts.
     const NOUN: &'static str;
@@ -59,6 +62,7 @@ noun!(Stream, "stream", STREAM, STREAMS);
 noun!(Event, "event", EVENT, EVENTS);
 noun!(Executor, "executor", EXECUTOR, EXECUTORS);
 noun!(Kernel, "kernel", KERNEL, KERNELS);
+noun!(Module, "module", MODULE, MODULES);
 
 /// Puts an object under a handle.
 pub fn insert<T: Noun>(object: T) -> Result<u64> {
@@ -218,6 +222,9 @@ pub fn destroy_all() {
     for id in KERNELS.handles() {
         drop(KERNELS.remove(&inside, id));
     }
+    for id in MODULES.handles() {
+        drop(MODULES.remove(&inside, id));
+    }
 }
 
 /// In a forked child: the threads behind these objects do not exist here, so nothing is dropped.
@@ -228,6 +235,7 @@ pub fn forget_all() {
     forget::<Stream>(&inside);
     forget::<Event>(&inside);
     forget::<Kernel>(&inside);
+    forget::<Module>(&inside);
     pool::forget_machine();
 }
 

@@ -13,14 +13,14 @@
 
 use super::event::{Body as EventBody, Event};
 use super::fence::{Fence, Waited};
-use super::kernel::{Kernel, check_shape};
+use super::kernel::{Code, Grid, Kernel, check_shape};
 use super::queue::{Queue, Work};
 use super::{Limits, exec_of, outcome, same_home, ticket};
 use crate::abi::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Launch, Token};
+use crate::runtime::backend::{Launch, ModuleLaunch, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::sys::args::ArgPack;
@@ -275,23 +275,53 @@ impl Stream {
             );
         }
         check_shape(shape, &self.limits)?;
-        let foreign = match &self.body {
-            Body::Own(queue) => return queue.push(Work::Launch(kernel.over(*shape, args))),
-            Body::Backend(foreign) => foreign,
-        };
+        if let Some(part) = kernel.part() {
+            part.check(args.sizes())?;
+        }
+        match (&self.body, kernel.code()) {
+            (Body::Own(queue), Some(code)) => queue.push(Work::Launch(Grid::new(code, *shape, args))),
+            (Body::Backend(foreign), code) => self.launch_foreign(foreign, kernel, code, shape, args),
+            (Body::Own(_), None) => fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend '{}' launches its kernels on streams of its own only, and this one is the library's",
+                self.home.name()
+            ),
+        }
+    }
+
+    /// A launch on a backend's stream: of the backend's own kernel, by its launch slot, or by the library.
+    fn launch_foreign(
+        &self,
+        foreign: &Foreign,
+        kernel: &Kernel,
+        code: Option<Code>,
+        shape: &dtl_launch_t,
+        args: ArgPack,
+    ) -> Result<()> {
         self.note_work();
         let (mut space, mut spill) = ([Addr::NULL; 16], Vec::new());
+        let pointers = args.pointers(&mut space, &mut spill);
+        let Some(code) = code else {
+            let launch = ModuleLaunch { shape, args: pointers, sizes: args.sizes() };
+            return match kernel.part() {
+                Some(part) => part.launch(foreign.token, &launch),
+                None => Ok(()), // a kernel has one or the other
+            };
+        };
         let launch = Launch {
             shape,
-            function: Some(kernel.function()),
-            user: kernel.user(),
-            args: args.pointers(&mut space, &mut spill),
+            function: Some(code.function),
+            user: code.user,
+            args: pointers,
             sizes: args.sizes(),
         };
-        if let Some(result) = exec_of(&self.home)?.launch(foreign.token, &launch) {
-            return result;
+        // The slot calls once for each thread.
+        if !code.is_whole_block {
+            if let Some(result) = exec_of(&self.home)?.launch(foreign.token, &launch) {
+                return result;
+            }
         }
-        let grid = kernel.over(*shape, args);
+        let grid = Grid::new(code, *shape, args);
         self.run(move || grid.run())
     }
 

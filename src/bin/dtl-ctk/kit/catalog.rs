@@ -166,6 +166,7 @@ pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
         tests::event::GROUPS,
         tests::executor::GROUPS,
         tests::kernel::GROUPS,
+        tests::module::GROUPS,
         tests::life::GROUPS,
         tests::presence::GROUPS,
         tests::open::GROUPS,

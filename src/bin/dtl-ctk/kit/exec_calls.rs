@@ -446,6 +446,13 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// One that a module gave.
+    pub(crate) fn of(handle: dtl_kernel_t) -> Kernel {
+        Kernel { handle }
+    }
+}
+
 impl Drop for Kernel {
     fn drop(&mut self) {
         let _ = dtl_kernel_destroy(self.handle);

@@ -2,7 +2,7 @@
 //! latest record, a loop a few threads that take pieces.
 
 use super::launch::launch;
-use super::{fault, put};
+use super::{fault, module, put};
 use dtl::abi::exec::*;
 use dtl::abi::runtime::dtl_task_fn_t;
 use dtl::abi::status::*;
@@ -38,6 +38,11 @@ pub(super) fn table() -> dtl_exec_vtable_t {
         parallel_for: Some(parallel_for),
         max_parallelism: Some(max_parallelism),
         suggested_parallelism: Some(max_parallelism),
+        module_compile: Some(module::module_compile),
+        module_destroy: Some(module::module_destroy),
+        kernel_get: Some(module::kernel_get),
+        kernel_destroy: Some(module::kernel_destroy),
+        kernel_launch: Some(module::kernel_launch),
     }
 }
 

@@ -9,6 +9,7 @@ mod exec;
 pub(crate) mod fault;
 mod launch;
 mod memory;
+mod module;
 pub(crate) mod window;
 pub(crate) mod window_work;
 pub(crate) mod window_wrong;
@@ -100,6 +101,8 @@ impl Parts {
         (self.exec.stream_host_callback, self.exec.launch) = (None, None);
         (self.exec.event_sync, self.exec.event_elapsed) = (None, None);
         self.exec.suggested_parallelism = None;
+        (self.exec.module_compile, self.exec.module_destroy) = (None, None);
+        (self.exec.kernel_get, self.exec.kernel_destroy, self.exec.kernel_launch) = (None, None, None);
         self.comm = minimal::table();
     }
 

@@ -32,13 +32,15 @@ dtl_exec_vtable_t @ID@_exec_table(void)
     table.execute = exec_execute;
     table.parallel_for = exec_parallel_for;
     table.max_parallelism = exec_max_parallelism;
-    /* Optional: suggested_parallelism (NULL: max_parallelism), and two groups, each whole or NULL. Their
+    /* Optional: suggested_parallelism (NULL: max_parallelism), and three groups, each whole or NULL. Their
      * signatures and rules are at dtl_exec_vtable_t in dtl.h.
      *
      *   streams: stream_create, stream_destroy, stream_synchronize; with them, if you like, stream_query,
      *            stream_wait_event, stream_host_callback, launch.
      *   events:  event_create, event_destroy, event_record, event_query; with them event_sync, event_elapsed.
      *            They need the streams.
+     *   modules: module_compile, module_destroy, kernel_get, kernel_destroy, kernel_launch: kernels from source.
+     *            They need the streams. NULL: DTL_ERROR_NOT_SUPPORTED.
      *
      * NULL: the library's own streams and events, on host threads. A backend with streams only may leave the host
      * execution NULL as well. */

@@ -1,0 +1,233 @@
+//! The C compiler of the machine: which one, everything that its result depends on, and a run of it.
+
+use crate::abi::runtime::DTL_ABI_VERSION;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::Source;
+use crate::runtime::settings;
+use crate::sys::child::{self, Hear};
+use crate::sys::trust::{self, Refusal};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Names in a folder of the cache.
+pub(super) const SOURCE: &str = "source.c";
+pub(super) const HEADER: &str = "dtl_kernel.h";
+pub(super) const OBJECT: &str = "kernels.so";
+pub(super) const NEEDS: &str = "needs.d";
+
+const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
+/// Before the caller's options, so that those win.
+const FLAGS: [&str; 5] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC"];
+/// Behind them.
+const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
+const USUAL: [&str; 3] = ["cc", "gcc", "clang"];
+const TIMEOUT_NS: u64 = 120_000_000_000;
+/// What compilers of the machine read.
+const VARIABLES: [&str; 8] = [
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "LD_LIBRARY_PATH",
+    "LD_RUN_PATH",
+    "PATH",
+];
+
+/// A compiler that may be run.
+pub(super) struct Compiler {
+    /// As it was found: some programs look at the name that they are called by.
+    program: PathBuf,
+    limit: Duration,
+}
+
+impl Compiler {
+    pub(super) fn find(settings: &settings::Compiler) -> Result<Self> {
+        let limit = Duration::from_nanos(settings.timeout_ns.unwrap_or(TIMEOUT_NS));
+        if let Some(name) = &settings.program {
+            let Some(program) = search(name, &settings.search_path) else {
+                return fail!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "DTL_CC={name} is no program that can be run: give the path of a C compiler, or a name in PATH, \
+                     without options (those go into dtl_source_t)"
+                );
+            };
+            return Self::checked(program, limit);
+        }
+        match USUAL.iter().find_map(|name| search(name, &settings.search_path)) {
+            Some(program) => Self::checked(program, limit),
+            None => fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "there is no C compiler: no cc, gcc or clang in PATH ({}); install one (apt-get install gcc libc6-dev, \
+                 dnf install gcc) or set DTL_CC",
+                settings.search_path
+            ),
+        }
+    }
+
+    fn checked(program: PathBuf, limit: Duration) -> Result<Self> {
+        match trust::check_named_file(&program) {
+            Ok(_) => Ok(Compiler { program, limit }),
+            Err(why) => fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "the C compiler {} is not run: {}; set DTL_CC to another",
+                program.display(),
+                said(&why)
+            ),
+        }
+    }
+
+    /// Everything that the result depends on, but for the files that the source includes.
+    pub(super) fn inputs(&self, source: &Source) -> Result<Vec<u8>> {
+        let mut inputs = Vec::new();
+        let mut add = |name: &str, value: &[u8]| {
+            inputs.extend_from_slice(format!("{name} {}\n", value.len()).as_bytes());
+            inputs.extend_from_slice(value);
+            inputs.push(b'\n');
+        };
+        let file = fs::canonicalize(&self.program).and_then(|path| Ok((fs::metadata(&path)?, path)));
+        let (about, path) = match file {
+            Ok(file) => file,
+            Err(error) => {
+                return fail!(DTL_ERROR_UNAVAILABLE, "the C compiler {}: {error}", self.program.display());
+            }
+        };
+        let stamp = [about.size() as i64, about.mtime(), about.mtime_nsec(), about.ino() as i64];
+        add("library", concat!(env!("CARGO_PKG_VERSION"), " ").as_bytes());
+        add("interface", &DTL_ABI_VERSION.to_le_bytes());
+        add("header", HEADER_TEXT.as_bytes());
+        add("called", self.program.as_os_str().as_bytes());
+        add("compiler", path.as_os_str().as_bytes());
+        stamp.iter().for_each(|word| add("stamp", &word.to_le_bytes()));
+        add("processor", processor().as_bytes());
+        for name in VARIABLES {
+            add(name, std::env::var_os(name).unwrap_or_default().as_bytes());
+        }
+        FLAGS.iter().chain(&LAST_FLAGS).for_each(|flag| add("flag", flag.as_bytes()));
+        // Paths in options may be relative.
+        if !source.options.is_empty() {
+            add("folder", std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
+        }
+        source.options.iter().for_each(|option| add("option", option.as_bytes()));
+        add("name", source.name.as_bytes());
+        add("source", source.bytes());
+        Ok(inputs)
+    }
+
+    /// Compiles in a folder of its own; the object is there afterwards. What the compiler says goes to `log`.
+    pub(super) fn run(&self, source: &Source, folder: &Path, log: &mut String) -> Result<()> {
+        let write = |name: &str, bytes: &[u8]| {
+            fs::write(folder.join(name), bytes).map_err(|error| unwritten(&folder.join(name), &error))
+        };
+        // Messages and __FILE__ have the name that the caller gave.
+        let name = source.name.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+        let mut text = format!("#line 1 \"{name}\"\n").into_bytes();
+        text.extend_from_slice(source.bytes());
+        text.push(b'\n');
+        write(SOURCE, &text)?;
+        write(HEADER, HEADER_TEXT.as_bytes())?;
+        let mut command = Command::new(&self.program);
+        command.args(FLAGS).arg("-I").arg(folder);
+        command.args(source.options.iter().map(|option| OsStr::from_bytes(option.as_bytes())));
+        command.args(LAST_FLAGS).arg("-MF").arg(folder.join(NEEDS)).arg("-o").arg(folder.join(OBJECT));
+        command.arg(folder.join(SOURCE)).arg("-lm");
+        // Texts in English, and nothing left elsewhere by one that is killed.
+        command.env("LC_ALL", "C").env("TMPDIR", folder);
+        let answer = match child::ask(&mut command, Hear::Everything, self.limit) {
+            Ok(answer) => answer,
+            Err(error) => {
+                return fail!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "the C compiler {} cannot be run: {error}; set DTL_CC to another",
+                    self.program.display()
+                );
+            }
+        };
+        log.push_str(&String::from_utf8_lossy(&answer.said));
+        self.judge(&answer, &folder.join(OBJECT), log)
+    }
+
+    fn judge(&self, answer: &child::Answer, object: &Path, log: &str) -> Result<()> {
+        let program = self.program.display();
+        if !answer.in_time {
+            return fail!(
+                DTL_ERROR_TIMEOUT,
+                "the C compiler {program} was ended after {:?}: raise DTL_COMPILE_TIMEOUT, or set DTL_CC to another",
+                self.limit
+            );
+        }
+        if answer.code == Some(0) && object.is_file() {
+            return Ok(());
+        }
+        if log.contains("No space left on device") || log.contains("Disk quota exceeded") {
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "no space for what {program} makes in {}: free some, or set DTL_CACHE_DIR",
+                object.display()
+            );
+        }
+        let how = match answer.code {
+            Some(0) => "made no shared object (an option that takes the place of -o or -shared?)".to_owned(),
+            Some(code) => format!("ended with {code}"),
+            None => "was killed by a signal".to_owned(),
+        };
+        Err(Error::new(DTL_ERROR_COMPILE_FAILED, format!("{program} {how}")))
+    }
+}
+
+/// The error for something in the cache that cannot be written.
+#[cold]
+pub(super) fn unwritten(path: &Path, error: &std::io::Error) -> Error {
+    let status = match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE) => DTL_ERROR_LIMIT,
+        _ => DTL_ERROR_UNAVAILABLE,
+    };
+    let text = format!(
+        "what kernels are compiled to cannot be kept: {}: {error}; set DTL_CACHE_DIR to a folder that can be written",
+        path.display()
+    );
+    Error::new(status, text)
+}
+
+pub(super) fn said(why: &Refusal) -> String {
+    match why {
+        Refusal::System(error) => error.to_string(),
+        Refusal::Untrusted(text) => text.clone(),
+    }
+}
+
+/// A path, or a name in one of the folders.
+fn search(name: &str, folders: &str) -> Option<PathBuf> {
+    let runs =
+        |path: &PathBuf| fs::metadata(path).is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0);
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(runs);
+    }
+    // An empty folder would be the current one, which anybody may have chosen.
+    let folders = folders.split(':').filter(|folder| folder.starts_with('/'));
+    folders.map(|folder| Path::new(folder).join(name)).find(runs)
+}
+
+/// What -march=native depends on: a folder may be shared by different machines.
+fn processor() -> String {
+    const KEYS: [&str; 8] = [
+        "vendor_id",
+        "cpu family",
+        "model",
+        "model name",
+        "flags",
+        "Features",
+        "CPU implementer",
+        "CPU part",
+    ];
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let wanted = |line: &&str| line.split_once(':').is_some_and(|(key, _)| KEYS.contains(&key.trim()));
+    first.lines().filter(wanted).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,147 @@
+//! Kernels from C source on the host: compiled into a shared object, which is kept on disk and loaded.
+//!
+//! A kernel is found by the description that DTL_KERNEL of dtl_kernel.h leaves in the object. Objects are never
+//! unloaded (`sys::dl` says why), so a kernel's code outlives its module.
+//!
+//! Where next: [`super::compiler`] runs the compiler, [`super::cache`] keeps what it makes.
+
+use super::cache::{self, Cache};
+use super::compiler::Compiler;
+use crate::abi::exec::dtl_kernel_context_t;
+use crate::abi::status::dtl_status_t;
+use crate::abi::word::DTL_LANGUAGE_C;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::exec::kernel::KernelFn;
+use crate::runtime::settings;
+use crate::sys::buf::Addr;
+use crate::sys::lock::Mutex;
+use crate::sys::{dl, trust};
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+
+/// `struct dtl_kernel_entry_` of dtl_kernel.h; its version is in the symbol's name too.
+#[repr(C)]
+struct Entry {
+    version: u32,
+    count: u32,
+    run: Option<extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t>,
+    sizes: [u64; 16],
+}
+
+const VERSION: u32 = 1;
+
+/// The modules there are, by their tokens.
+#[derive(Default)]
+pub(super) struct HostModules(Mutex<Loaded>);
+
+#[derive(Default)]
+struct Loaded {
+    last: usize,
+    objects: HashMap<usize, dl::Module>,
+}
+
+impl HostModules {
+    fn keep(&self, object: dl::Module) -> Token {
+        let mut loaded = self.0.lock();
+        loaded.last += 1;
+        let number = loaded.last;
+        loaded.objects.insert(number, object);
+        Addr::new(std::ptr::without_provenance_mut(number))
+    }
+}
+
+impl Modules for HostModules {
+    fn compile(&self, _device: i32, source: &Source, log: &mut String) -> Result<Token> {
+        if source.language != 0 && source.language != DTL_LANGUAGE_C {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend host does not compile language {:#x}: give it DTL_LANGUAGE_C, or 0 with dtl_kernel.h",
+                source.language
+            );
+        }
+        if trust::is_privileged() {
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "this program runs with raised privileges: it starts no compiler and loads nothing from a folder of its \
+                 user's; use dtl_kernel_from_function"
+            );
+        }
+        let settings = settings::current().compiler;
+        let compiler = Compiler::find(&settings)?;
+        let cache = Cache::open(settings.cache.as_deref())?;
+        let inputs = compiler.inputs(source)?;
+        // A second time only if what was found turns out damaged, or is taken away by another process meanwhile.
+        let mut found = cache.find(&inputs)?;
+        loop {
+            let was_there = found.is_some();
+            let entry = match found.take() {
+                Some(entry) => entry,
+                None => cache.make(&inputs, |folder| {
+                    log.clear();
+                    compiler.run(source, folder, log)?;
+                    Ok(log.clone())
+                })?,
+            };
+            match load(&entry) {
+                Ok(object) => {
+                    log.clone_from(&entry.log);
+                    return Ok(self.keep(object));
+                }
+                Err(_) if was_there => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn destroy(&self, module: Token) -> Result<()> {
+        self.0.lock().objects.remove(&module.get());
+        Ok(())
+    }
+
+    fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
+        let symbol = CString::new(format!("dtl_kernel_{VERSION}_{}", wanted.name)).unwrap_or_default();
+        let found = self.0.lock().objects.get(&module.get()).and_then(|object| object.symbol(&symbol));
+        let Some(address) = found else {
+            return fail!(
+                DTL_ERROR_NOT_FOUND,
+                "it has no kernel '{}': write it as DTL_KERNEL({}, (type, name), …) with dtl_kernel.h",
+                wanted.name,
+                wanted.name
+            );
+        };
+        // SAFETY: dtl_kernel.h defines what has such a name, a constant of this type; the object is never unloaded.
+        let entry = unsafe { &*address.ptr().cast::<Entry>() };
+        let sizes = entry.sizes.get(..entry.count as usize);
+        match (entry.version, entry.run, sizes) {
+            (VERSION, Some(run), Some(sizes)) => {
+                Ok((Compiled::Blocks(run as KernelFn), Some(sizes.to_vec())))
+            }
+            _ => fail!(
+                DTL_ERROR_NOT_FOUND,
+                "what it calls kernel '{}' was not made by DTL_KERNEL of this library's dtl_kernel.h",
+                wanted.name
+            ),
+        }
+    }
+
+    fn kernel_destroy(&self, _kernel: Token) -> Result<()> {
+        Ok(()) // host code is never its own kernel
+    }
+
+    fn launch(&self, _stream: Token, _kernel: Token, _launch: &ModuleLaunch<'_>) -> Result<()> {
+        fail!(DTL_ERROR_NOT_SUPPORTED, "the host has no streams of its own")
+    }
+}
+
+fn load(entry: &cache::Entry) -> Result<dl::Module> {
+    // SAFETY: compiled from the caller's source, in a folder that only this user can write to; that it runs is wanted.
+    let opened = unsafe { dl::Module::open(&entry.object) };
+    opened.map_err(|why| {
+        let text = format!(
+            "what the compiler made cannot be loaded: {why}; if the folder forbids programs (noexec), set DTL_CACHE_DIR \
+             to another, and link what the source needs (options such as -lfoo)"
+        );
+        Error::new(crate::abi::status::DTL_ERROR_UNAVAILABLE, text)
+    })
+}

@@ -1,0 +1,146 @@
+//! The modules of a C exec table as [`Modules`].
+
+use super::{Owner, call, whole};
+use crate::abi::exec::dtl_source_t;
+use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_ERROR_NOT_SUPPORTED};
+use crate::abi::vtable::dtl_exec_vtable_t;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::sys::buf::Addr;
+use std::ffi::{CString, c_char, c_void};
+use std::sync::Arc;
+
+pub(super) struct NativeModules {
+    owner: Arc<Owner>,
+    table: dtl_exec_vtable_t,
+}
+
+impl NativeModules {
+    /// `None` if the table has none of the slots.
+    pub(super) fn of(owner: Arc<Owner>, table: &dtl_exec_vtable_t) -> Result<Option<Box<dyn Modules>>> {
+        let is_there = whole(
+            "exec",
+            "modules",
+            &[
+                ("module_compile", table.module_compile.is_some()),
+                ("module_destroy", table.module_destroy.is_some()),
+                ("kernel_get", table.kernel_get.is_some()),
+                ("kernel_destroy", table.kernel_destroy.is_some()),
+                ("kernel_launch", table.kernel_launch.is_some()),
+            ],
+        )?;
+        if !is_there {
+            return Ok(None);
+        }
+        if table.stream_create.is_none() {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "exec.stream_create is NULL: the modules slots need the streams slots"
+            );
+        }
+        Ok(Some(Box::new(NativeModules { owner, table: *table })))
+    }
+
+    fn not_null(&self, slot: &str, object: *mut c_void) -> Result<Token> {
+        if object.is_null() {
+            let text = format!("backend {}: exec.{slot} answered DTL_SUCCESS and NULL", self.owner.name);
+            return Err(Error::new(DTL_ERROR_NATIVE_BACKEND, text));
+        }
+        Ok(Addr::new(object))
+    }
+
+    /// The error for a slot that `of` has seen; not reached.
+    #[cold]
+    fn absent(&self, slot: &str) -> Error {
+        Error::new(DTL_ERROR_NOT_SUPPORTED, format!("backend {} has no exec.{slot}", self.owner.name))
+    }
+}
+
+macro_rules! slot {
+    ($self:expr, $slot:ident) => {
+        $self.table.$slot.ok_or_else(|| $self.absent(stringify!($slot)))?
+    };
+}
+
+/// What a slot is given to write a log to.
+unsafe extern "C" fn note(user: *mut c_void, text: *const c_char, size: u64) {
+    if user.is_null() || text.is_null() {
+        return;
+    }
+    // SAFETY: `user` is the list that `compile` passes along; its slot calls one after another, during the call.
+    let log = unsafe { &mut *user.cast::<Vec<u8>>() };
+    // SAFETY: `size` bytes by the slot's contract.
+    log.extend_from_slice(unsafe { std::slice::from_raw_parts(text.cast(), size as usize) });
+}
+
+impl Modules for NativeModules {
+    fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
+        let options: Vec<*const c_char> = source.options.iter().map(|option| option.as_ptr()).collect();
+        let given = dtl_source_t {
+            struct_size: size_of::<dtl_source_t>() as u32,
+            option_count: options.len() as u32,
+            language: source.language,
+            text: source.terminated().as_ptr().cast(),
+            size_bytes: source.bytes().len() as u64,
+            options: if options.is_empty() { std::ptr::null() } else { options.as_ptr() },
+            name: source.name.as_ptr(),
+        };
+        let (mut said, mut module) = (Vec::<u8>::new(), std::ptr::null_mut());
+        let user: *mut c_void = (&raw mut said).cast();
+        let slot = slot!(self, module_compile);
+        let result = call!(
+            self.owner,
+            "exec.module_compile",
+            slot,
+            device,
+            &raw const given,
+            Some(note),
+            user,
+            &raw mut module
+        );
+        log.push_str(&String::from_utf8_lossy(&said));
+        result?;
+        self.not_null("module_compile", module)
+    }
+
+    fn destroy(&self, module: Token) -> Result<()> {
+        call!(self.owner, "exec.module_destroy", slot!(self, module_destroy), module.ptr())
+    }
+
+    fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
+        let name = CString::new(wanted.name).unwrap_or_default(); // texts from C have no NUL inside
+        let signature = wanted.signature.map(|text| CString::new(text).unwrap_or_default());
+        let signature = signature.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
+        let mut kernel = std::ptr::null_mut();
+        let slot = slot!(self, kernel_get);
+        call!(self.owner, "exec.kernel_get", slot, module.ptr(), name.as_ptr(), signature, &raw mut kernel)?;
+        Ok((Compiled::Own(self.not_null("kernel_get", kernel)?), None))
+    }
+
+    fn kernel_destroy(&self, kernel: Token) -> Result<()> {
+        call!(self.owner, "exec.kernel_destroy", slot!(self, kernel_destroy), kernel.ptr())
+    }
+
+    fn launch(&self, stream: Token, kernel: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
+        let slot = slot!(self, kernel_launch);
+        let args: Vec<_> = launch.args.iter().map(|arg| arg.ptr().cast_const()).collect();
+        let (sizes, count) = (launch.sizes.as_ptr(), launch.args.len() as u32);
+        let shape = &raw const *launch.shape;
+        call!(
+            self.owner,
+            "exec.kernel_launch",
+            slot,
+            stream.ptr(),
+            kernel.ptr(),
+            shape,
+            args.as_ptr(),
+            sizes,
+            count
+        )
+    }
+}
+
+// SAFETY: the table holds function pointers; slots may be called from any thread by contract.
+unsafe impl Send for NativeModules {}
+// SAFETY: as above; nothing in it changes.
+unsafe impl Sync for NativeModules {}

@@ -1,0 +1,153 @@
+//! The modules slots of the backend "sample": its device computes as the host does, so the host's backend compiles for
+//! it, and a launch is work of the sample's own stream that launches there and waits.
+
+use super::exec::stream;
+use super::fault;
+use super::memory::move_bytes;
+use dtl::abi::exec::{dtl_launch_t, dtl_source_t, dtl_text_fn_t};
+use dtl::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_module_t, dtl_stream_t};
+use dtl::abi::status::*;
+use dtl::ffi::backend::dtl_backend_get;
+use dtl::ffi::kernel::{dtl_kernel_destroy, dtl_kernel_launch};
+use dtl::ffi::module::{dtl_kernel_get, dtl_module_compile, dtl_module_destroy, dtl_module_log};
+use dtl::ffi::stream::{dtl_stream_create, dtl_stream_destroy, dtl_stream_synchronize};
+use std::ffi::{c_char, c_void};
+use std::ptr;
+
+/// A handle as a pointer of the sample's own.
+fn token(id: u64) -> *mut c_void {
+    ptr::without_provenance_mut(id as usize)
+}
+
+fn host() -> Result<dtl_backend_t, dtl_status_t> {
+    let mut host = dtl_backend_t::NULL;
+    // SAFETY: a NUL-terminated name and a writable local.
+    match unsafe { dtl_backend_get(c"host".as_ptr(), &raw mut host) } {
+        DTL_SUCCESS => Ok(host),
+        status => Err(status),
+    }
+}
+
+pub(super) unsafe extern "C" fn module_compile(
+    _: *mut c_void,
+    _device: i32,
+    source: *const dtl_source_t,
+    log: dtl_text_fn_t,
+    log_user: *mut c_void,
+    out_module: *mut *mut c_void,
+) -> dtl_status_t {
+    let host = match host() {
+        Ok(host) => host,
+        Err(status) => return status,
+    };
+    let mut module = dtl_module_t::NULL;
+    // SAFETY: the library's source and a writable local.
+    let status = unsafe { dtl_module_compile(host, 0, source, &raw mut module) };
+    let (mut text, mut length) = (vec![0_u8; 1 << 16], 0);
+    // SAFETY: as much room as is told.
+    let told = unsafe { dtl_module_log(module, text.as_mut_ptr().cast(), 1 << 16, &raw mut length) };
+    if let Some(log) = log.filter(|_| told == DTL_SUCCESS && !fault::is("exec.module_compile.no_log")) {
+        // SAFETY: `length` bytes of text, and the library's own function.
+        unsafe { log(log_user, text.as_ptr().cast(), length) };
+    }
+    if status == DTL_SUCCESS {
+        // SAFETY: a writable output of the slot's.
+        unsafe { out_module.write(token(module.id)) };
+    }
+    if fault::is("exec.module_compile.another_status") && status != DTL_SUCCESS {
+        DTL_ERROR_BACKEND
+    } else {
+        status
+    }
+}
+
+pub(super) unsafe extern "C" fn module_destroy(_: *mut c_void, module: *mut c_void) -> dtl_status_t {
+    if fault::is("exec.module_destroy.refuses") {
+        return DTL_ERROR_BACKEND;
+    }
+    dtl_module_destroy(dtl_module_t { id: module.addr() as u64 })
+}
+
+pub(super) unsafe extern "C" fn kernel_get(
+    _: *mut c_void,
+    module: *mut c_void,
+    name: *const c_char,
+    signature: *const c_char,
+    out_kernel: *mut *mut c_void,
+) -> dtl_status_t {
+    let mut kernel = dtl_kernel_t::NULL;
+    // SAFETY: the library's texts and a writable local.
+    let status = unsafe {
+        dtl_kernel_get(dtl_module_t { id: module.addr() as u64 }, name, signature, &raw mut kernel)
+    };
+    if status == DTL_SUCCESS {
+        // SAFETY: a writable output of the slot's.
+        unsafe { out_kernel.write(token(kernel.id)) };
+    }
+    if fault::is("exec.kernel_get.another_status") && status != DTL_SUCCESS {
+        DTL_ERROR_BACKEND
+    } else {
+        status
+    }
+}
+
+pub(super) unsafe extern "C" fn kernel_destroy(_: *mut c_void, kernel: *mut c_void) -> dtl_status_t {
+    if fault::is("exec.kernel_destroy.refuses") {
+        return DTL_ERROR_BACKEND;
+    }
+    dtl_kernel_destroy(dtl_kernel_t { id: kernel.addr() as u64 })
+}
+
+/// Launches on a stream of the host's and waits.
+fn run(kernel: dtl_kernel_t, shape: &dtl_launch_t, args: &[Vec<u64>], sizes: &[u64]) -> dtl_status_t {
+    let host = match host() {
+        Ok(host) => host,
+        Err(status) => return status,
+    };
+    let mut own = dtl_stream_t::NULL;
+    // SAFETY: a writable local.
+    let made = unsafe { dtl_stream_create(host, 0, 0, &raw mut own) };
+    if made != DTL_SUCCESS {
+        return made;
+    }
+    let pointers: Vec<*const c_void> = args.iter().map(|arg| arg.as_ptr().cast()).collect();
+    let count = pointers.len() as u32;
+    // SAFETY: `count` arguments of these sizes, which the call copies.
+    let status = unsafe { dtl_kernel_launch(own, kernel, shape, pointers.as_ptr(), sizes.as_ptr(), count) };
+    let waited = dtl_stream_synchronize(own);
+    let _ = dtl_stream_destroy(own);
+    if status == DTL_SUCCESS { waited } else { status }
+}
+
+pub(super) unsafe extern "C" fn kernel_launch(
+    _: *mut c_void,
+    on: *mut c_void,
+    kernel: *mut c_void,
+    shape: *const dtl_launch_t,
+    args: *const *const c_void,
+    sizes: *const u64,
+    count: u32,
+) -> dtl_status_t {
+    // SAFETY: the library passes a valid shape.
+    let shape = unsafe { *shape };
+    let (mut copies, mut lengths) = (Vec::new(), Vec::new());
+    for index in 0..count as usize {
+        // SAFETY: `count` arguments.
+        let arg = unsafe { args.wrapping_add(index).read() };
+        // SAFETY: and as many sizes.
+        let size = unsafe { sizes.wrapping_add(index).read() };
+        let mut copy = vec![0_u64; (size as usize).div_ceil(8)];
+        move_bytes(copy.as_mut_ptr().cast(), arg, size);
+        copies.push(copy);
+        lengths.push(size);
+    }
+    let id = kernel.addr() as u64;
+    let work = move || run(dtl_kernel_t { id }, &shape, &copies, &lengths);
+    if fault::is("exec.kernel_launch.at_once") {
+        return work();
+    }
+    if !fault::is("exec.kernel_launch.nothing") {
+        stream(on).push(work);
+    }
+    DTL_SUCCESS
+}

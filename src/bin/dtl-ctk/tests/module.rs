@@ -1,0 +1,132 @@
+//! Tests of kernels from source: the modules slots of an exec table, with text that any backend compiles (dtl_kernel.h).
+
+use crate::kit::catalog::{Group, Need, tests_alone};
+use crate::kit::exec_calls::{Hold, Kernel, Stream, shape};
+use crate::kit::outcome::{Called, Outcome, call, ensure, refused, skip};
+use crate::kit::subject::Subject;
+use crate::tests::presence::without_warning;
+use dtl::abi::exec::dtl_source_t;
+use dtl::abi::handle::{dtl_kernel_t, dtl_module_t};
+use dtl::abi::status::*;
+use dtl::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST};
+use dtl::ffi::module::*;
+use std::ffi::CStr;
+use std::ptr;
+
+pub(crate) const GROUPS: &[Group] = &[Group {
+    slot: "exec.module_compile, module_destroy, kernel_get, kernel_destroy, kernel_launch",
+    needs: &[Need::Compute],
+    rule: "Source of language 0 is compiled with dtl_kernel.h; errors in it are DTL_ERROR_COMPILE_FAILED with the compiler's \
+           log, unknown kernels DTL_ERROR_NOT_FOUND. A launch is work of its stream.",
+    usually: "The log is not handed over, an error of the compiler becomes another status, or the launch is not in order.",
+    tests: tests_alone![
+        "exec.module.computes": "a compiled kernel does each thread of its launch" => computes;
+        "exec.module.errors_have_a_log": "bad source is DTL_ERROR_COMPILE_FAILED, and there is a log" => errors;
+        "exec.module.unknown_kernel_not_found": "a kernel that is not in the source is DTL_ERROR_NOT_FOUND" => unknown;
+        "exec.module.launch_after_earlier_work": "a launch begins when the work before it has ended" => ordered;
+        "exec.module.destroy_succeeds": "modules and kernels are destroyed without a warning" => destroyed;
+    ],
+}];
+
+const ADD: &CStr = c"#include \"dtl_kernel.h\"\n\
+    DTL_KERNEL(add, (DTL_GLOBAL int*, to), (int, what)) { to[DTL_GLOBAL_ID(0)] += what; }\n";
+
+/// A module; destroyed when dropped.
+struct Module(dtl_module_t);
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let _ = dtl_module_destroy(self.0);
+    }
+}
+
+fn compile(s: &Subject, text: &CStr) -> Called<Module> {
+    let source = dtl_source_t {
+        struct_size: size_of::<dtl_source_t>() as u32,
+        option_count: 0,
+        language: 0,
+        text: text.as_ptr().cast(),
+        size_bytes: 0,
+        options: ptr::null(),
+        name: ptr::null(),
+    };
+    let mut module = dtl_module_t::NULL;
+    call!(dtl_module_compile(s.backend.handle, 0, &raw const source, &raw mut module))?;
+    Ok(Module(module))
+}
+
+fn kernel(module: &Module, name: &CStr) -> Called<Kernel> {
+    let mut handle = dtl_kernel_t::NULL;
+    call!(dtl_kernel_get(module.0, name.as_ptr(), c"pi".as_ptr(), &raw mut handle))?;
+    Ok(Kernel::of(handle))
+}
+
+fn needed(s: &Subject) -> Outcome {
+    if s.backend.supports("modules")? == 0 {
+        skip!("it has no modules slots");
+    }
+    Ok(())
+}
+
+/// Adds 5 to 1000 numbers, behind what is in the stream.
+fn add(s: &Subject, stream: &Stream, then: impl FnOnce() -> Outcome) -> Outcome<Vec<u8>> {
+    let kind = [DTL_MEMORY_DEVICE, DTL_MEMORY_HOST].into_iter().find(|kind| s.kind(*kind).is_some());
+    let Some(kind) = kind else { skip!("it has no memory") };
+    let block = s.backend.alloc(kind, 4000, 0)?;
+    block.fill(0, 0, 4000)?;
+    let kernel = kernel(&compile(s, ADD)?, c"add")?;
+    let args: [&[u8]; 2] = [&block.address().to_ne_bytes(), &5_i32.to_ne_bytes()];
+    stream.launch(&kernel, &shape([10, 1, 1], [100, 1, 1], 0), &args)?;
+    let early = block.all()?;
+    then()?;
+    stream.synchronize()?;
+    let all = block.all()?;
+    let right = all.chunks(4).all(|word| word == 5_i32.to_ne_bytes());
+    ensure!(right, "1000 numbers should each be 5 more");
+    Ok(early)
+}
+
+fn computes(s: &Subject) -> Outcome {
+    needed(s)?;
+    add(s, &Stream::new(s.backend, 0)?, || Ok(())).map(drop)
+}
+
+fn errors(s: &Subject) -> Outcome {
+    needed(s)?;
+    refused(compile(s, c"this is no source;"), DTL_ERROR_COMPILE_FAILED, "bad source")?;
+    let mut length = 0;
+    call!(dtl_module_log(dtl_module_t::NULL, ptr::null_mut(), 0, &raw mut length))?;
+    ensure!(length > 0, "the log of a failed compilation is empty");
+    Ok(())
+}
+
+fn unknown(s: &Subject) -> Outcome {
+    needed(s)?;
+    let module = compile(s, ADD)?;
+    refused(kernel(&module, c"no_such_kernel"), DTL_ERROR_NOT_FOUND, "a kernel that is not there")
+}
+
+fn ordered(s: &Subject) -> Outcome {
+    needed(s)?;
+    let stream = Stream::new(s.backend, 0)?;
+    let hold = Hold::new();
+    hold.on(&stream)?;
+    let early = add(s, &stream, || {
+        hold.release();
+        Ok(())
+    });
+    ensure!(
+        early?.iter().all(|byte| *byte == 0),
+        "the launch began before the work in front of it had ended"
+    );
+    Ok(())
+}
+
+fn destroyed(s: &Subject) -> Outcome {
+    needed(s)?;
+    without_warning("destroying a", || {
+        let module = compile(s, ADD)?;
+        drop(kernel(&module, c"add")?);
+        Ok(())
+    })
+}

@@ -1,0 +1,217 @@
+//! Modules: kernels from source.
+
+use super::args::{self, Out, sized};
+use super::guard;
+use crate::abi::exec::dtl_source_t;
+use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_module_t};
+use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, dtl_status_t};
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Source, Wanted};
+use crate::runtime::exec::module::Module;
+use crate::runtime::exec::objects;
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::sync::Arc;
+
+sized!(dtl_source_t);
+
+/// Largest source and most options.
+const MOST_BYTES: u64 = 1 << 30;
+const MOST_OPTIONS: u32 = 1024;
+
+thread_local! {
+    /// What the compiler said at this thread's last failed compilation.
+    static LAST_LOG: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Compiles source for a device, and waits for that. The result can be kept by the backend: the host's lies in a folder
+/// on disk and is taken from there the next time (docs/how-to/kernels-from-source.md).
+///
+/// @param backend  one that supports "modules" (dtl_backend_supports).
+/// @param device   0 … count-1; 0 for a backend without devices.
+/// @param source   start from DTL_SOURCE_INIT; read during the call.
+/// @param out      the module; destroy it with dtl_module_destroy.
+/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source; dtl_last_error has the first, dtl_module_log all.
+///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
+///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
+/// Threads: any, several at once.
+/// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_module_compile(
+    backend: dtl_backend_t,
+    device: i32,
+    source: *const dtl_source_t,
+    out: *mut dtl_module_t,
+) -> dtl_status_t {
+    guard::wait(
+        |inside| {
+            let out = Out::new(out, "out")?;
+            let home = objects::home(inside, backend)?;
+            objects::check_device(&home, device)?;
+            // SAFETY: the caller's contract: a struct of the size it says.
+            let source = unsafe { args::take(source) }?;
+            // SAFETY: the caller's contract: what the struct points to is there.
+            Ok((out, home, unsafe { take_over(&source) }?))
+        },
+        |(out, home, source)| {
+            let mut log = String::new();
+            match Module::compile(home, device, &source, &mut log) {
+                Ok(module) => {
+                    out.set(dtl_module_t { id: objects::insert(module)? });
+                    Ok(())
+                }
+                Err(error) => Err(failed(&source, error, log)),
+            }
+        },
+    )
+}
+
+/// Keeps the log, and puts its first error into the text.
+#[cold]
+fn failed(source: &Source, error: Error, log: String) -> Error {
+    if error.status() != DTL_ERROR_COMPILE_FAILED {
+        let _ = LAST_LOG.try_with(|last| last.replace(log));
+        return error;
+    }
+    let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines().find(|line| line.contains("error")).or_else(|| lines().next()).unwrap_or("");
+    let (name, said) = (source.name.to_string_lossy(), error.text());
+    let text = match first {
+        "" => format!("{name}: {said}; there is no log"),
+        first => format!("{name}: {said}: {first} (all of the log: dtl_module_log)"),
+    };
+    let _ = LAST_LOG.try_with(|last| last.replace(log));
+    Error::new(DTL_ERROR_COMPILE_FAILED, text)
+}
+
+/// Copies what the struct points to.
+///
+/// # Safety
+/// Its pointers are null or lead to what it says.
+unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
+    if source.text.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.text is NULL");
+    }
+    let mut size = source.size_bytes;
+    if size == 0 {
+        // SAFETY: without a size the text is NUL-terminated, by the contract.
+        size = unsafe { std::ffi::CStr::from_ptr(source.text.cast()) }.count_bytes() as u64;
+    }
+    if size == 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_source_t.text is empty");
+    }
+    if size > MOST_BYTES {
+        return fail!(
+            DTL_ERROR_LIMIT,
+            "dtl_source_t.size_bytes is {size}; at most {MOST_BYTES} bytes are compiled"
+        );
+    }
+    // SAFETY: `size` bytes by the contract.
+    let bytes = unsafe { std::slice::from_raw_parts(source.text.cast::<u8>(), size as usize) };
+    // SAFETY: a NUL-terminated text or null.
+    let name = unsafe { args::text_or_null(source.name, "dtl_source_t.name") }?.unwrap_or("source");
+    if name.chars().any(char::is_control) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_source_t.name has control characters; use a file's name"
+        );
+    }
+    // SAFETY: `option_count` texts.
+    let options = unsafe { take_options(source) }?;
+    Ok(Source::new(source.language, bytes, options, CString::new(name).unwrap_or_default()))
+}
+
+/// Copies the options.
+///
+/// # Safety
+/// `options` has `option_count` texts, or is null.
+unsafe fn take_options(source: &dtl_source_t) -> Result<Vec<CString>> {
+    let count = source.option_count;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if source.options.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.options is NULL for {count} options");
+    }
+    if count > MOST_OPTIONS {
+        return fail!(DTL_ERROR_LIMIT, "{count} options; at most {MOST_OPTIONS} are taken");
+    }
+    // SAFETY: `count` pointers by the contract.
+    let options = unsafe { std::slice::from_raw_parts(source.options, count as usize) };
+    let read = |(index, option): (usize, &*const c_char)| {
+        // SAFETY: a NUL-terminated text by the contract.
+        let text = unsafe { args::text(*option, &format!("dtl_source_t.options[{index}]")) }?;
+        Ok(CString::new(text).unwrap_or_default())
+    };
+    options.iter().enumerate().map(read).collect()
+}
+
+/// Gives what the compiler said, warnings included.
+///
+/// @param module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile that failed, empty if none did.
+/// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
+/// @param cap      bytes of room.
+/// @param out_len  bytes of the text without its NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written.
+/// Equivalent: nvrtcGetProgramLog, CL_PROGRAM_BUILD_LOG.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_module_log(
+    module: dtl_module_t,
+    buf: *mut c_char,
+    cap: u64,
+    out_len: *mut u64,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        if module.id != 0 {
+            let log = objects::find::<Module>(inside, module.id)?.log();
+            // SAFETY: the caller's contract: `cap` bytes of room, a place for the length.
+            return unsafe { args::put_text(log, buf, cap, out_len) };
+        }
+        let log = LAST_LOG.try_with(|last| last.borrow().clone()).unwrap_or_default();
+        // SAFETY: as above.
+        unsafe { args::put_text(&log, buf, cap, out_len) }
+    })
+}
+
+/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need. Host code that was loaded
+/// stays loaded until the process ends. The null module: nothing happens.
+/// Equivalent: cuModuleUnload.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
+    guard::call(|inside| objects::remove::<Module>(inside, module.id).map(drop))
+}
+
+/// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
+///
+/// @param name       as in the source.
+/// @param signature  the types of its arguments, a letter for each, which launches are checked against:
+///
+///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper case: unsigned)
+///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
+///
+///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as far as the module knows
+///                   the sizes (the host does).
+/// @param out        the kernel; destroy it with dtl_kernel_destroy.
+/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
+///         does not fit the source; the text names the argument.
+/// Equivalent: cuModuleGetFunction.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_kernel_get(
+    module: dtl_module_t,
+    name: *const c_char,
+    signature: *const c_char,
+    out: *mut dtl_kernel_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let module: Arc<Module> = objects::pin(inside, module.id)?;
+        // SAFETY: the caller's contract: a NUL-terminated text or null.
+        let name = unsafe { args::text(name, "name") }?;
+        // SAFETY: as above.
+        let signature = unsafe { args::text_or_null(signature, "signature") }?;
+        let kernel = module.kernel(Wanted { name, signature })?;
+        out.set(dtl_kernel_t { id: objects::insert(kernel)? });
+        Ok(())
+    })
+}

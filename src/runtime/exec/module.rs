@@ -1,0 +1,115 @@
+//! Modules: compiled source, and the kernels that are taken out of it.
+//!
+//! A kernel keeps its module, so that the two may be destroyed in any order. What compiles is the backend's.
+
+use super::kernel::Kernel;
+use super::signature::{self, Argument};
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::log;
+use crate::runtime::registry::Backend;
+use std::sync::Arc;
+
+/// Compiled source.
+pub struct Module {
+    home: Arc<Backend>,
+    token: Token,
+    name: String,
+    log: String,
+}
+
+impl Module {
+    /// Compiles for a device. What the compiler says is in `log` afterwards if it fails, else in the module.
+    pub fn compile(home: Arc<Backend>, device: i32, source: &Source, log: &mut String) -> Result<Self> {
+        let token = modules_of(&home)?.compile(device, source, log)?;
+        let name = source.name.to_string_lossy().into_owned();
+        Ok(Module { home, token, name, log: std::mem::take(log) })
+    }
+
+    /// What the compiler said.
+    #[must_use]
+    pub fn log(&self) -> &str {
+        &self.log
+    }
+
+    /// Finds a kernel.
+    pub fn kernel(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Kernel> {
+        let told = wanted.signature.map(signature::parse).transpose()?;
+        let (compiled, known) = modules_of(&self.home)?
+            .kernel(self.token, wanted)
+            .map_err(|error| error.within(&format!("module '{}'", self.name)))?;
+        let own = match compiled {
+            Compiled::Own(token) => Some(token),
+            Compiled::Blocks(_) => None,
+        };
+        // From here on it ends the kernel, whatever is refused below.
+        let mut part = Part { module: Arc::clone(self), own, name: wanted.name.to_owned(), arguments: None };
+        if let (Some(told), Some(known)) = (&told, &known) {
+            signature::fit(wanted.name, told, known)?;
+        }
+        let sizes = || known.map(|sizes| sizes.into_iter().map(Argument::of_size).collect());
+        part.arguments = told.or_else(sizes);
+        Ok(match compiled {
+            Compiled::Blocks(function) => Kernel::of_blocks(Arc::clone(&self.home), function, part),
+            Compiled::Own(_) => Kernel::of_module(Arc::clone(&self.home), part),
+        })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let ended = modules_of(&self.home).and_then(|modules| modules.destroy(self.token));
+        if let Err(error) = ended {
+            log::warning!("destroying a module: {error}"); // no caller is left to be told
+        }
+    }
+}
+
+fn modules_of(home: &Backend) -> Result<&dyn Modules> {
+    match home.modules.as_deref() {
+        Some(modules) => Ok(modules),
+        None => fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "backend '{}' compiles no source; make kernels from functions (dtl_kernel_from_function), or take a backend \
+             that supports \"modules\"",
+            home.name()
+        ),
+    }
+}
+
+/// What a kernel has of its module.
+pub struct Part {
+    module: Arc<Module>,
+    /// The backend's own kernel, ended with this.
+    own: Option<Token>,
+    name: String,
+    arguments: Option<Vec<Argument>>,
+}
+
+impl Part {
+    /// Refuses arguments of other sizes than the kernel has, as far as they are known.
+    pub fn check(&self, sizes: &[u64]) -> Result<()> {
+        match &self.arguments {
+            Some(arguments) => signature::check(&self.name, arguments, sizes),
+            None => Ok(()),
+        }
+    }
+
+    /// Queues the backend's own kernel on a stream of the backend's own.
+    pub fn launch(&self, stream: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
+        match self.own {
+            Some(own) => modules_of(&self.module.home)?.launch(stream, own, launch),
+            None => fail!(DTL_ERROR_INTERNAL, "kernel '{}' is not its backend's", self.name),
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let Some(own) = self.own else { return };
+        let ended = modules_of(&self.module.home).and_then(|modules| modules.kernel_destroy(own));
+        if let Err(error) = ended {
+            log::warning!("destroying a kernel: {error}");
+        }
+    }
+}

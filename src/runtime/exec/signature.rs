@@ -1,0 +1,160 @@
+//! Signatures of kernels: a letter for each argument, and the check of a launch's sizes against it.
+//!
+//! Where next: `dtl_kernel_get` in `ffi::module` has the letters for people.
+
+use crate::error::{Error, Result, fail};
+
+/// The letters and their sizes.
+const LETTERS: [(char, u64); 12] = [
+    ('p', 8),
+    ('b', 1),
+    ('B', 1),
+    ('h', 2),
+    ('H', 2),
+    ('i', 4),
+    ('I', 4),
+    ('l', 8),
+    ('L', 8),
+    ('e', 2),
+    ('f', 4),
+    ('d', 8),
+];
+
+/// An argument of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Argument {
+    /// Bytes.
+    pub(super) size: u64,
+    /// As the signature says it; empty if only the size is known.
+    text: String,
+}
+
+impl Argument {
+    /// One of which only the size is known.
+    #[must_use]
+    pub(super) fn of_size(size: u64) -> Self {
+        Argument { size, text: String::new() }
+    }
+
+    fn describe(&self) -> String {
+        if self.text.is_empty() {
+            format!("{} bytes", self.size)
+        } else {
+            format!("{} bytes ({})", self.size, self.text)
+        }
+    }
+}
+
+/// Reads a signature.
+pub(super) fn parse(signature: &str) -> Result<Vec<Argument>> {
+    let mut arguments = Vec::new();
+    let mut rest = signature;
+    while let Some(first) = rest.chars().next() {
+        let (argument, length) = match LETTERS.iter().find(|(letter, _)| *letter == first) {
+            Some((letter, size)) => (Argument { size: *size, text: letter.to_string() }, 1),
+            None => match bytes(rest) {
+                Some(found) => found,
+                None => return Err(misread(signature, rest)),
+            },
+        };
+        arguments.push(argument);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    Ok(arguments)
+}
+
+/// "[24]" at the front.
+fn bytes(rest: &str) -> Option<(Argument, usize)> {
+    let (number, _) = rest.strip_prefix('[')?.split_once(']')?;
+    let size = number.parse::<u64>().ok().filter(|size| *size > 0 && number.len() <= 9)?;
+    let length = number.len() + 2;
+    Some((Argument { size, text: format!("[{number}]") }, length))
+}
+
+#[cold]
+fn misread(signature: &str, rest: &str) -> Error {
+    let letters: Vec<_> = LETTERS.iter().map(|(letter, size)| format!("{letter} ({size})")).collect();
+    Error::new(
+        crate::abi::status::DTL_ERROR_INVALID_ARGUMENT,
+        format!(
+            "signature \"{signature}\" at \"{rest}\": an argument is one of the letters {} with these sizes in bytes, or [n] \
+             for n bytes",
+            letters.join(", ")
+        ),
+    )
+}
+
+/// Checks what a launch passes.
+pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
+    if arguments.len() == sizes.len() && arguments.iter().zip(sizes).all(|(one, size)| one.size == *size) {
+        return Ok(());
+    }
+    mismatch(kernel, arguments, sizes)
+}
+
+/// Checks that a signature says what the source has.
+pub(super) fn fit(kernel: &str, told: &[Argument], known: &[u64]) -> Result<()> {
+    let (wanted, count) = (told.len(), known.len());
+    if wanted != count {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "the signature has {wanted} arguments; kernel '{kernel}' has {count} in its source"
+        );
+    }
+    let wrong = told.iter().zip(known).enumerate().find(|(_, (one, size))| one.size != **size);
+    let Some((index, (argument, size))) = wrong else { return Ok(()) };
+    let what = argument.describe();
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "the signature says {what} for argument {index} of kernel '{kernel}', which has {size} bytes in its source"
+    )
+}
+
+#[cold]
+fn mismatch(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
+    let (wanted, count) = (arguments.len(), sizes.len());
+    if wanted != count {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{count} arguments for kernel '{kernel}', which takes {wanted}"
+        );
+    }
+    let wrong = arguments.iter().zip(sizes).enumerate().find(|(_, (one, size))| one.size != **size);
+    let Some((index, (argument, size))) = wrong else { return Ok(()) };
+    let what = argument.describe();
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "argument {index} of kernel '{kernel}' is passed with {size} bytes and has {what}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_read() {
+        let sizes = |text| parse(text).unwrap().iter().map(|one| one.size).collect::<Vec<_>>();
+        assert_eq!(sizes("pbBhHiIlLefd"), [8, 1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8]);
+        assert_eq!(sizes("f[24]p"), [4, 24, 8]);
+        assert!(sizes("").is_empty());
+        for wrong in ["x", "pq", "[", "[]", "[0]", "[-1]", "[4", "p f", "[1e3]", "[99999999999]", "ü"] {
+            let error = parse(wrong).unwrap_err();
+            assert!(error.text().contains(wrong) && error.text().contains("p (8)"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_mismatch_names_the_argument() {
+        let wanted = parse("pfi").unwrap();
+        assert!(check("k", &wanted, &[8, 4, 4]).is_ok());
+        let text = |sizes: &[u64]| check("k", &wanted, sizes).unwrap_err().text().to_owned();
+        assert_eq!(text(&[8, 8, 4]), "argument 1 of kernel 'k' is passed with 8 bytes and has 4 bytes (f)");
+        let text_of_fit = fit("k", &wanted, &[8, 8, 4]).unwrap_err().text().to_owned();
+        assert!(text_of_fit.starts_with("the signature says 4 bytes (f) for argument 1"), "{text_of_fit}");
+        assert!(fit("k", &wanted, &[8, 4, 4]).is_ok() && fit("k", &wanted, &[8]).is_err());
+        assert_eq!(text(&[8]), "1 arguments for kernel 'k', which takes 3");
+        let plain = [Argument::of_size(2)];
+        assert!(check("k", &plain, &[1]).unwrap_err().text().ends_with("and has 2 bytes"));
+    }
+}
