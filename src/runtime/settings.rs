@@ -87,8 +87,14 @@ pub const VARIABLES: &[Variable] = &[
 ];
 
 /// Those that make code be loaded or run. Nobody may choose that for a program with more rights than his own.
-const LOADING_CODE: &[&str] =
-    &["DTL_PLUGIN_PATH", "DTL_PLUGIN_PROBE", "DTL_MPI_LIBRARY", "DTL_OPENCL_LIBRARY", "DTL_CC", "DTL_CACHE_DIR"];
+const LOADING_CODE: &[&str] = &[
+    "DTL_PLUGIN_PATH",
+    "DTL_PLUGIN_PROBE",
+    "DTL_MPI_LIBRARY",
+    "DTL_OPENCL_LIBRARY",
+    "DTL_CC",
+    "DTL_CACHE_DIR",
+];
 
 /// Takes out what a privileged program must not listen to, and says so.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
