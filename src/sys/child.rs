@@ -222,6 +222,9 @@ pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Ans
     let held = PidFd::open(i32::try_from(child.id()).unwrap_or(0)).ok();
     let heard = listen(pipe, held.as_ref(), begin, limit);
     if hear == Hear::Everything {
+        if held.is_none() && matches!(heard, Ok((_, true))) {
+            wait_by_looking(child.id(), begin, limit);
+        }
         kill_group(child.id()); // not taken from the kernel's list yet, so the number is its own
     }
     let code = match held {
@@ -234,6 +237,24 @@ pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Ans
     };
     let (said, in_time) = heard?;
     Ok(Answer { said, in_time, code })
+}
+
+/// Waits for a child whose output has ended, where the kernel has no descriptor for it; it stays to be reaped.
+fn wait_by_looking(id: u32, begin: Instant, limit: Duration) {
+    while !has_exited(id) && begin.elapsed() < limit {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn has_exited(id: u32) -> bool {
+    // SAFETY: numbers and unions of them: all zeros is one of its values.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: takes plain numbers and writes to a local.
+    let code = unsafe { libc::waitid(libc::P_PID, id, &raw mut info, how) };
+    // SAFETY: filled in by waitid, or still zeros: 0 is no process.
+    let ended = unsafe { info.si_pid() };
+    code != 0 || ended != 0 // -1: somebody has reaped it
 }
 
 /// Starts it with one pipe for what is heard.
