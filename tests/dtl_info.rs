@@ -126,7 +126,8 @@ fn the_json_says_the_same() {
 
 #[test]
 fn the_backend_follows_the_variables() {
-    assert_eq!(chosen("backend", &[]), "host: the available one with the highest priority (0)");
+    // What stands aside for it, and why, depends on the machine.
+    assert!(chosen("backend", &[]).starts_with("host: the available one with the highest priority (0)"));
     assert!(chosen("backend", &[("DTL_BACKEND", "null")]).starts_with("null: DTL_BACKEND"));
     assert!(chosen("backend", &[("STEPMESH_BACKEND", "CPU")]).starts_with("host: DTL_BACKEND"));
     let misspelt = run(&[], &[("STEPMESH_BAKCEND", "null")]);
@@ -151,7 +152,7 @@ fn a_backend_that_is_not_there_is_a_failure_that_names_the_known_ones() {
         all["default_backend"]["error"].as_str().unwrap().contains("\"cuda\""),
         "GPU is an alias: {all:#}"
     );
-    assert_eq!(all["backends"].as_array().unwrap().len(), 7, "the rest is shown all the same");
+    assert_eq!(all["backends"].as_array().unwrap().len(), 8, "the rest is shown all the same");
 }
 
 #[test]
