@@ -1060,7 +1060,8 @@ typedef struct dtl_win_info_t {
     uint64_t disp_unit;
     /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
     void *base;
-    /// How operations reach the targets, NUL-terminated; for people.
+    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads" an operation is done when its
+    /// call returns: what it fetches is there, and a flush finds nothing to wait for.
     char way[64];
 } dtl_win_info_t;
 
@@ -3531,7 +3532,8 @@ DTL_NODISCARD dtl_status_t dtl_win_accumulate(dtl_win_t win, const void *buf, ui
 DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf, void *result,
     uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// dtl_win_get_accumulate of one element: counters, queues.
+/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and stores (`way` of
+/// dtl_win_info) the value is there when this call returns.
 ///
 /// @param value   one element, as `buf` there.
 /// @param result  room for one element, as there.
