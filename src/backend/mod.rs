@@ -1,6 +1,7 @@
 //! The doers: each implements the component traits of `runtime::backend`.
 
 mod board;
+mod cache;
 pub mod frames;
 pub mod hier;
 pub mod host;
