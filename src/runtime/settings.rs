@@ -43,6 +43,10 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "OpenCL loader of backend opencl: a path or soname (default libOpenCL.so.1)",
     },
     Variable {
+        name: "DTL_CUDA_LIBRARY",
+        meaning: "driver library of backend cuda: a path or soname (default libcuda.so.1)",
+    },
+    Variable {
         name: "DTL_PLUGIN_PROBE",
         meaning: "1: try a plugin in a process of its own before it is loaded; 30s: that, with a time limit",
     },
@@ -92,6 +96,7 @@ const LOADING_CODE: &[&str] = &[
     "DTL_PLUGIN_PROBE",
     "DTL_MPI_LIBRARY",
     "DTL_OPENCL_LIBRARY",
+    "DTL_CUDA_LIBRARY",
     "DTL_CC",
     "DTL_CACHE_DIR",
 ];
@@ -137,6 +142,8 @@ pub struct Settings {
     pub mpi_library: Option<String>,
     /// Which OpenCL loader is loaded.
     pub device_library: Option<String>,
+    /// Which driver library of NVIDIA's is loaded.
+    pub driver_library: Option<String>,
     /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
     pub plugin_probe_ns: Option<u64>,
     /// Kind between the nodes of kind "hier".
@@ -195,6 +202,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
         mpi_library: get("DTL_MPI_LIBRARY").map(str::to_owned),
         device_library: get("DTL_OPENCL_LIBRARY").map(str::to_owned),
+        driver_library: get("DTL_CUDA_LIBRARY").map(str::to_owned),
         plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
         hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
         fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
