@@ -86,6 +86,8 @@ pub trait Memory: Send + Sync {
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
         None
     }
+    /// Gives back what is kept of freed memory.
+    fn trim(&self) {}
     /// Allocations that cross to other processes.
     fn exports(&self) -> Option<&dyn Exports> {
         None
@@ -125,6 +127,10 @@ pub trait Transfer: Send + Sync {
     fn fill(&self, _dst: Place, _value: u8) -> Option<Result<()>> {
         None
     }
+    /// Queues the same on one of the backend's own streams.
+    fn fill_async(&self, _stream: Token, _dst: Place, _value: u8) -> Option<Result<()>> {
+        None
+    }
 }
 
 /// A backend's own pointer for a stream or event. Means nothing to anyone else.
@@ -149,6 +155,14 @@ pub trait Exec: Send + Sync {
 
     /// streams: creates one on a device.
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token>;
+    /// streams: takes in one that the program made and goes on owning, on a device.
+    fn stream_wrap(&self, _device: i32, native: Addr) -> Result<Token> {
+        Ok(native)
+    }
+    /// streams: what the backend's own interface calls it.
+    fn stream_native(&self, stream: Token) -> Addr {
+        stream
+    }
     /// streams: destroys one.
     fn stream_destroy(&self, stream: Token) -> Result<()>;
     /// streams: one that the program owns is used no more; its work may still run.

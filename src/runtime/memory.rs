@@ -315,7 +315,7 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
 
 /// Gives back what is kept of freed memory.
 pub fn trim(backend: &Backend) -> Result<()> {
-    backend.memory()?;
+    backend.memory()?.trim();
     if plain::serves(backend.handle()) {
         heap::trim();
     }

@@ -27,7 +27,6 @@ const FLAGS: [&str; 5] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC"];
 /// Behind them.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
 const USUAL: [&str; 3] = ["cc", "gcc", "clang"];
-const TIMEOUT_NS: u64 = 120_000_000_000;
 /// What compilers of the machine read.
 const VARIABLES: [&str; 8] = [
     "CPATH",
@@ -49,7 +48,7 @@ pub(super) struct Compiler {
 
 impl Compiler {
     pub(super) fn find(settings: &settings::Compiler) -> Result<Self> {
-        let limit = Duration::from_nanos(settings.timeout_ns.unwrap_or(TIMEOUT_NS));
+        let limit = Duration::from_nanos(settings.limit_ns());
         if let Some(name) = &settings.program {
             let Some(program) = search(name, &settings.search_path) else {
                 return fail!(
