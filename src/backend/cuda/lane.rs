@@ -27,7 +27,7 @@ pub(super) struct Lane {
     /// Its CUstream; 0, 1 and 2 mean a context's default streams.
     pub(super) stream: Addr,
     /// The context that it belongs to.
-    context: Addr,
+    pub(super) context: Addr,
     /// The device's place in the driver's list.
     pub(super) device: i32,
     /// Whether the CUstream is the program's.
