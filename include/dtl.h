@@ -140,6 +140,9 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_UNAVAILABLE 501
 /// The backend could run here but failed to start.
 #define DTL_ERROR_INIT_FAILED 502
+/// A device failed so that nothing can be done with it any more in this process, and what was in its memory is gone. The
+/// text has the driver's reason. Destroy what was made on it; use another device, or start a new process.
+#define DTL_ERROR_DEVICE_LOST 503
 /// The CUDA driver answered an error. The text has its code and name.
 #define DTL_ERROR_CUDA 510
 /// OpenCL answered an error. The text has its code and name.

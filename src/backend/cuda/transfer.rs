@@ -4,9 +4,11 @@
 //! devices it is told: what a pool gave is not open to the other device.
 
 use super::Cuda;
-use super::driver::{Driver, Use};
+use super::driver::{Driver, Use, new_stream};
 use super::exec::lane;
 use super::functions::*;
+use super::lane::Lane;
+use super::mark::Mark;
 use super::memory::Block;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Place, Token, Transfer};
@@ -80,6 +82,42 @@ fn done_on(driver: &Driver, device: i32, work: impl FnOnce(Addr) -> Result<()>) 
     driver.cuda.check(code, "a copy or fill (cuStreamSynchronize)")
 }
 
+/// Queues something in a stream's order that a stream of one device can do, whose context is current meanwhile. On
+/// another device's stream it is done beside: a new stream of the right device waits for this one, and this one for that.
+fn in_order(lane: &Lane, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
+    let inside = lane.enter()?;
+    if lane.device == device {
+        return work(lane.stream);
+    }
+    let driver = &lane.driver;
+    let before = Mark::create(driver, lane.context, CU_EVENT_DISABLE_TIMING)?;
+    before.record(lane.stream)?;
+    let there = driver.enter(device)?;
+    let beside = Beside { driver, stream: new_stream(driver.cuda)? };
+    before.hold(beside.stream)?;
+    work(beside.stream)?;
+    let after = Mark::create(driver, driver.context(device)?, CU_EVENT_DISABLE_TIMING)?;
+    after.record(beside.stream)?;
+    drop(beside);
+    drop(there);
+    let result = after.hold(lane.stream);
+    drop(inside);
+    result
+}
+
+/// A stream for one piece of work. What is queued on it still runs when it goes.
+struct Beside<'d> {
+    driver: &'d Driver,
+    stream: Addr,
+}
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a stream of ours, given up once; its context is current.
+        let _ = unsafe { (self.driver.cuda.cuStreamDestroy_v2)(self.stream.ptr()) };
+    }
+}
+
 impl Transfer for Arc<Cuda> {
     fn copy(&self, dst: Place, src: Place) -> Result<()> {
         let (driver, way) = (self.driver()?, self.way(dst.region, src.region)?);
@@ -93,15 +131,11 @@ impl Transfer for Arc<Cuda> {
             Ok(way) => way,
             Err(error) => return Some(Err(error)),
         };
-        let is_here = match way {
-            Way::On(device) => device == lane.device,
-            Way::Between(target, source) => [target, source].contains(&lane.device),
+        let device = match way {
+            Way::Between(_, source) if lane.device == source => source,
+            Way::On(device) | Way::Between(device, _) => device,
         };
-        // Memory of another device alone: the caller waits for the stream and copies.
-        is_here.then(|| {
-            let _inside = lane.enter()?;
-            queue(&lane.driver, lane.stream, &way, dst.region, src.region)
-        })
+        Some(in_order(lane, device, |stream| queue(&lane.driver, stream, &way, dst.region, src.region)))
     }
 
     fn copy_2d(
@@ -116,10 +150,8 @@ impl Transfer for Arc<Cuda> {
         let work = || {
             let driver = self.driver()?;
             let Way::On(device) = self.way(dst.region, src.region)? else { return Ok(false) };
-            // One row may be as long as it likes: then the pitch does not matter, but may not be less.
-            let (target_pitch, source_pitch) = (dst_pitch.max(width), src_pitch.max(width));
-            let most = driver.attribute(driver.card(device)?, CU_DEVICE_ATTRIBUTE_MAX_PITCH) as u64;
-            if target_pitch.max(source_pitch) > most {
+            let most = driver.attribute(driver.card(device)?, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+            if dst_pitch.max(src_pitch) > u64::try_from(most).unwrap_or(0) {
                 return Ok(false);
             }
             let rows = Rows {
@@ -129,14 +161,14 @@ impl Transfer for Arc<Cuda> {
                 source_host: ptr::null(),
                 source: src.region.addr().get() as Ptr,
                 source_array: ptr::null_mut(),
-                source_pitch: source_pitch as usize,
+                source_pitch: src_pitch as usize,
                 target_x: 0,
                 target_y: 0,
                 target_type: CU_MEMORYTYPE_UNIFIED as Uint,
                 target_host: ptr::null_mut(),
                 target: dst.region.addr().get() as Ptr,
                 target_array: ptr::null_mut(),
-                target_pitch: target_pitch as usize,
+                target_pitch: dst_pitch as usize,
                 width: width as usize,
                 height: height as usize,
             };
@@ -164,10 +196,10 @@ impl Transfer for Arc<Cuda> {
 
     fn fill_async(&self, stream: Token, dst: Place, value: u8) -> Option<Result<()>> {
         let lane = lane(stream);
-        let is_here = self.block(dst.region.addr()).is_some_and(|block| block.device == lane.device);
-        is_here.then(|| {
-            let _inside = lane.enter()?;
-            queue_fill(&lane.driver, lane.stream, dst.region, value)
-        })
+        let fill = || {
+            let device = self.block_of(dst.region.addr())?.device;
+            in_order(lane, device, |stream| queue_fill(&lane.driver, stream, dst.region, value))
+        };
+        Some(fill())
     }
 }
