@@ -22,5 +22,29 @@ endfunction()
 fake_cuda_library("${fake_cuda}")
 fake_cuda_library("${fake_cuda}.required" -DcuCtxSynchronize=left_out)
 fake_cuda_library("${fake_cuda}.optional" -DcuMemPoolCreate=left_out -DcuStreamWaitValue32_v2=left_out_too)
+fake_cuda_library("${fake_cuda}.old" -DcuFuncGetParamInfo=left_out)
+
+# NVRTC that is counted, and as others have it (nvrtc/counting.c).
+function(counting_nvrtc file)
+  add_custom_command(OUTPUT "${bin}/cuda/${file}"
+    COMMAND "${fake_cuda_compiler}" -std=gnu11 ${strict} -fPIC -shared -fvisibility=hidden ${ARGN}
+            "${top}/tests/cuda/nvrtc/counting.c" -o "${bin}/cuda/${file}"
+    DEPENDS "${top}/tests/cuda/nvrtc/counting.c" VERBATIM)
+  set(fake_cuda_files ${fake_cuda_files} "${bin}/cuda/${file}" PARENT_SCOPE)
+endfunction()
+counting_nvrtc(counting.so)
+counting_nvrtc(counting_too.so)
+counting_nvrtc(no_compile.so -DNO_COMPILE)
+counting_nvrtc(old.so -DOLD)
+
+# What the driver that is none does launches with.
+file(GLOB fake_cuda_kernels CONFIGURE_DEPENDS "${top}/tests/kernels/*.c" "${top}/tests/cuda/kernels/*.c")
+add_custom_command(OUTPUT "${bin}/cuda/kernels.so"
+  COMMAND "${fake_cuda_compiler}" -std=gnu11 -O2 -fPIC -shared -I "${top}/include" ${fake_cuda_kernels}
+          -o "${bin}/cuda/kernels.so"
+  DEPENDS ${fake_cuda_kernels} "${top}/include/dtl_kernel.h" VERBATIM)
+list(APPEND fake_cuda_files "${bin}/cuda/kernels.so")
+# tools/setup.sh puts it there.
+set(real_nvrtc "${CMAKE_BINARY_DIR}/wheels/nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
 add_custom_target(dtl_fake_cuda DEPENDS ${fake_cuda_files})
 add_dependencies(dtl_tests dtl_fake_cuda)

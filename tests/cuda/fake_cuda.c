@@ -117,7 +117,11 @@ static const struct {
     {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
     {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
@@ -175,7 +179,7 @@ API code_t cuDeviceTotalMem_v2(size_t* bytes, int device) {
 
 API code_t cuDeviceGetAttribute(int* value, int what, int device) {
     static const int known[][2] = {{1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 2147483647}, {6, 65535}, {7, 65535},
-                                   {11, 2147483647}, {16, 4}, {41, 1}, {75, 9}, {76, 0}, {83, 1}, {86, 0}, {89, 1},
+                                   {11, 2147483647}, {16, 4}, {41, 1}, {75, 9}, {76, 0}, {83, 1}, {86, 0}, {89, 1}, {97, 232448},
                                    {115, 1}};
     size_t i;
     BEGIN_ANYWHERE(cuDeviceGetAttribute);
