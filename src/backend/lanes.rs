@@ -59,7 +59,7 @@ impl<P: Piece> Log<P> {
     }
 
     /// The same for one that is asked later how it ended.
-    pub fn push(&mut self, piece: P) {
+    pub fn add(&mut self, piece: P) {
         let number = self.next();
         self.unfinished.push_back((number, Arc::new(piece)));
     }

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// One kind of library (CUDA's driver, say) and the tables of those that were opened, which are never closed.
 pub struct Library<F: 'static> {
-    /// What messages call it: "OpenCL".
+    /// What messages call it, "OpenCL", and what it is of that, "loader".
     name: &'static str,
+    part: &'static str,
     opened: Mutex<BTreeMap<String, &'static F>>,
     /// The process that first called one.
     used_by: AtomicI32,
@@ -27,9 +28,10 @@ pub type Resolve<'a, F> = &'a dyn Fn(&dyn Fn(&CStr) -> Option<Addr>) -> Result<F
 impl<F: Send + Sync> Library<F> {
     /// One of which none has been opened yet.
     #[must_use]
-    pub const fn new(name: &'static str) -> Self {
+    pub const fn new(name: &'static str, part: &'static str) -> Self {
         Library {
             name,
+            part,
             opened: Mutex::new(BTreeMap::new()),
             used_by: AtomicI32::new(0),
             generation: AtomicU64::new(0),
@@ -74,7 +76,8 @@ impl<F: Send + Sync> Library<F> {
         // SAFETY: the caller answers for its constructors.
         let module = unsafe { Module::open(Path::new(&path)) }?;
         let table = resolve(&|name| module.symbol(name));
-        let table = table.map_err(|error| format!("{file} is no {} ({})", self.name, error.text()))?;
+        let table =
+            table.map_err(|error| format!("{file} is no {} {} ({})", self.name, self.part, error.text()))?;
         let table: &'static F = Box::leak(Box::new(table));
         opened.insert(file.to_owned(), table);
         Ok(table)

@@ -72,6 +72,19 @@ pub trait Device: Send + Sync {
     }
 }
 
+/// An allocation that a program made through a driver's own interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its kind.
+    pub kind: dtl_enum_word_t,
+    /// The device that it was made on.
+    pub device: i32,
+    /// Its first byte.
+    pub base: Addr,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
 /// Memory on the calling thread's current device.
 pub trait Memory: Send + Sync {
     /// Allocates `size` (> 0) bytes aligned to `align` (a power of two).
@@ -88,6 +101,10 @@ pub trait Memory: Send + Sync {
     }
     /// Gives back what is kept of freed memory.
     fn trim(&self) {}
+    /// What the backend's driver knows of an address that was not allocated here: only a driver that is in use is asked.
+    fn identify(&self, _addr: Addr) -> Option<Found> {
+        None
+    }
     /// Allocations that cross to other processes.
     fn exports(&self) -> Option<&dyn Exports> {
         None

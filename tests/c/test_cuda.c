@@ -347,6 +347,8 @@ static void* user_of_context(void* unused) {
 static void test_native(void) {
     pthread_t thread;
     void *sentinels[] = {NULL, (void*)1, (void*)2}, *own = NULL, *context = NULL, *native = &own;
+    void* memory = NULL;
+    dtl_mem_info_t info = DTL_MEM_INFO_INIT;
     dtl_stream_t stream, wrapped;
     dtl_event_t event = new_event();
     unsigned char* device;
@@ -371,6 +373,15 @@ static void test_native(void) {
         CHECK(runs == i + 1 && back[63] == i + 1);
         CHECK_OK(dtl_stream_destroy(wrapped));
     }
+    /* Memory of the program's. */
+    CHECK(function("cuMemAlloc_v2")(&memory, 5000) == 0);
+    CHECK_OK(dtl_mem_query((char*)memory + 4999, &info));
+    CHECK(info.backend.id == cuda.id && info.device == 1 && info.kind == DTL_MEMORY_DEVICE);
+    CHECK(info.base == memory && info.size_bytes == 5000);
+    CHECK_OK(dtl_mem_copy(device, memory, 64)); /* one side is the library's */
+    CHECK(function("cuMemFree_v2")(memory) == 0);
+    CHECK_STATUS(dtl_mem_query(memory, &info), DTL_ERROR_NOT_FOUND);
+    CHECK_STATUS(dtl_mem_query(back, &info), DTL_ERROR_NOT_FOUND);
     CHECK(function("cuStreamCreate")(&own, 1) == 0); /* of the program's context */
     CHECK_OK(dtl_stream_wrap(cuda, own, &wrapped));
     CHECK_OK(dtl_mem_fill_async(wrapped, device, 77, 64));

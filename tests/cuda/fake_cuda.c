@@ -282,13 +282,17 @@ static code_t take(char kind, size_t size, pool_t* pool, char** out) {
     const int device = pool != NULL ? pool->device : fake_current()->device;
     const size_t kept = pool != NULL ? pool->kept : 0, fresh = size > kept ? size - kept : 0;
     range_t* range;
+    char* memory;
     if (size == 0) return INVALID_VALUE;
+    if (size > driver.bytes) return OUT_OF_MEMORY;
     if (kind != 'h' && fresh > driver.bytes - driver.used[device]) return OUT_OF_MEMORY;
+    memory = (char*)aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+    if (memory == NULL) return OUT_OF_MEMORY;
+    memset(memory, 0xA5, size < 65536 ? size : 65536);
     if (kind != 'h') driver.used[device] += fresh;
     if (pool != NULL) pool->kept -= size - fresh;
     range = (range_t*)calloc(1, sizeof *range);
-    range->memory = (char*)aligned_alloc(4096, (size + 4095) / 4096 * 4096);
-    memset(range->memory, 0xA5, size);
+    range->memory = memory;
     range->begin = range->memory;
     if (kind == 'd' || kind == 'p') { /* an address that the host faults at */
         range->begin = (char*)mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

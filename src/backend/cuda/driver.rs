@@ -21,7 +21,7 @@ const USUAL_LIBRARY: &str = "libcuda.so.1";
 /// The oldest version whose functions are all of the list's required ones, as cuDriverGetVersion counts.
 const OLDEST: i32 = 11_000;
 
-static LIBRARY: Library<Functions> = Library::new("CUDA driver");
+static LIBRARY: Library<Functions> = Library::new("CUDA", "driver");
 
 /// The driver in this process.
 pub(super) struct Driver {

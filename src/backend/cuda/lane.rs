@@ -197,7 +197,7 @@ impl Lane {
         let _inside = self.enter()?;
         let mut log = self.log.lock();
         record.mark.hold(self.stream)?;
-        log.push(Wait(record));
+        log.add(Wait(record));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use super::functions::*;
 use crate::abi::device::*;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::Memory;
+use crate::runtime::backend::{Found, Memory};
 use crate::runtime::copy_text;
 use crate::sys::buf::Addr;
 use std::sync::Arc;
@@ -217,9 +217,49 @@ impl Memory for Arc<Cuda> {
         }
     }
 
+    fn identify(&self, addr: Addr) -> Option<Found> {
+        let driver = self.driver.read().clone()?;
+        identify(&driver, addr)
+    }
+
     fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
         Some(self.describe(kind, out))
     }
+}
+
+/// What the driver knows of an address.
+fn identify(driver: &Driver, addr: Addr) -> Option<Found> {
+    let _inside = driver.enter(0).ok()?;
+    let (mut kind, mut managed, mut ordinal): (Uint, Uint, Int) = (0, 0, 0);
+    let (mut base, mut size): (Ptr, Size) = (0, 0);
+    let mut names = [
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    ]
+    .map(|name| name as Uint);
+    let mut places: [*mut std::ffi::c_void; 5] = [
+        (&raw mut kind).cast(),
+        (&raw mut managed).cast(),
+        (&raw mut ordinal).cast(),
+        (&raw mut base).cast(),
+        (&raw mut size).cast(),
+    ];
+    let (count, number) = (names.len() as Uint, addr.get() as Ptr);
+    // SAFETY: five names, and for each room for what it is; any address may be asked after.
+    let code = unsafe {
+        (driver.cuda.cuPointerGetAttributes)(count, names.as_mut_ptr(), places.as_mut_ptr(), number)
+    };
+    let kind = match (code, i64::from(kind)) {
+        (SUCCESS, _) if managed != 0 => DTL_MEMORY_MANAGED,
+        (SUCCESS, CU_MEMORYTYPE_DEVICE) => DTL_MEMORY_DEVICE,
+        (SUCCESS, CU_MEMORYTYPE_HOST) => DTL_MEMORY_PINNED,
+        _ => return None, // the driver does not know it
+    };
+    let device = driver.cards.iter().position(|card| card.id == ordinal)? as i32;
+    Some(Found { kind, device, base: address(base), size: size as u64 })
 }
 
 fn is_shortage(error: &Error) -> bool {
