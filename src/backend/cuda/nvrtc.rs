@@ -69,7 +69,7 @@ function_table! {
     }
 }
 
-static LIBRARY: Library<Functions> = Library::new("NVRTC");
+static LIBRARY: Library<Functions> = Library::new("NVRTC", "library");
 
 /// NVRTC's sonames, by their major version.
 const SONAMES: [(i32, &str); 3] = [(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")];
