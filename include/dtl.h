@@ -140,6 +140,9 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_UNAVAILABLE 501
 /// The backend could run here but failed to start.
 #define DTL_ERROR_INIT_FAILED 502
+/// A device failed so that nothing can be done with it any more in this process, and what was in its memory is gone. The
+/// text has the driver's reason. Destroy what was made on it; use another device, or start a new process.
+#define DTL_ERROR_DEVICE_LOST 503
 /// The CUDA driver answered an error. The text has its code and name.
 #define DTL_ERROR_CUDA 510
 /// OpenCL answered an error. The text has its code and name.
@@ -2503,7 +2506,7 @@ DTL_NODISCARD dtl_status_t dtl_module_destroy(dtl_module_t module);
 ///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
 ///
 ///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as far as the module knows
-///                   the sizes (the host does; OpenCL knows those of its own types).
+///                   the sizes (host and cuda do; OpenCL knows those of its own types).
 /// @param out        the kernel; destroy it with dtl_kernel_destroy.
 /// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
 ///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments.

@@ -110,6 +110,7 @@ const STATUSES: &[(dtl_status_t, &CStr, &CStr)] = &[
     (DTL_ERROR_BACKEND, c"DTL_ERROR_BACKEND", c"backend failed"),
     (DTL_ERROR_UNAVAILABLE, c"DTL_ERROR_UNAVAILABLE", c"backend cannot run here"),
     (DTL_ERROR_INIT_FAILED, c"DTL_ERROR_INIT_FAILED", c"backend failed to start"),
+    (DTL_ERROR_DEVICE_LOST, c"DTL_ERROR_DEVICE_LOST", c"a device failed and is lost to this process"),
     (DTL_ERROR_CUDA, c"DTL_ERROR_CUDA", c"CUDA error"),
     (DTL_ERROR_OPENCL, c"DTL_ERROR_OPENCL", c"OpenCL error"),
     (DTL_ERROR_MPI, c"DTL_ERROR_MPI", c"MPI error"),

@@ -63,6 +63,9 @@ pub const DTL_ERROR_BACKEND: dtl_status_t = 500;
 pub const DTL_ERROR_UNAVAILABLE: dtl_status_t = 501;
 /// The backend could run here but failed to start.
 pub const DTL_ERROR_INIT_FAILED: dtl_status_t = 502;
+/// A device failed so that nothing can be done with it any more in this process, and what was in its memory is gone. The
+/// text has the driver's reason. Destroy what was made on it; use another device, or start a new process.
+pub const DTL_ERROR_DEVICE_LOST: dtl_status_t = 503;
 /// The CUDA driver answered an error. The text has its code and name.
 pub const DTL_ERROR_CUDA: dtl_status_t = 510;
 /// OpenCL answered an error. The text has its code and name.

@@ -4,7 +4,6 @@
 //! compiled in [`modules`].
 
 mod blocks;
-mod cache;
 mod compiler;
 mod modules;
 

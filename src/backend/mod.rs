@@ -1,9 +1,13 @@
 //! The doers: each implements the component traits of `runtime::backend`.
 
 mod board;
+mod cache;
+pub mod cuda;
 pub mod frames;
 pub mod hier;
 pub mod host;
+pub mod lanes;
+pub mod library;
 pub mod local;
 pub mod matching;
 pub mod mpi;
@@ -28,6 +32,6 @@ pub fn builtin() -> Vec<Arc<Backend>> {
     // What can stand between nodes. Shared memory cannot, but between pretended ones.
     let hier = hier::backend(Arc::clone(&shm), vec![Arc::clone(&mpi), Arc::clone(&shm)]);
     let mut all: Vec<_> = [host::backend(), null::backend(), alone, threads].map(Arc::new).into();
-    all.extend([shm, mpi, Arc::new(hier), Arc::new(opencl::backend())]);
+    all.extend([shm, mpi, Arc::new(hier), Arc::new(cuda::backend()), Arc::new(opencl::backend())]);
     all
 }

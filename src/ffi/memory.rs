@@ -115,10 +115,10 @@ pub unsafe extern "C" fn dtl_mem_stats(
     })
 }
 
-/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Only for
-/// backend "host" something is kept: up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
-/// most that was used), besides the slabs that threads allocate from. What the calling thread and threads
-/// that have ended keep goes at once, what others keep within their next 256 frees.
+/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of backend "cuda" that is
+/// what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
+/// most that was used), besides the slabs that threads allocate from: what the calling thread and threads
+/// that have ended keep goes at once, what others keep within their next 256 frees. Other backends keep nothing.
 ///
 /// Equivalent: malloc_trim.
 #[unsafe(no_mangle)]
@@ -130,7 +130,8 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 ///
 /// @param ptr       any address; it is not read.
 /// @param out_info  start from DTL_MEM_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import.
+/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import, nor by the program through a driver that
+///         a backend uses (cudaMalloc; once backend "cuda" has been used).
 /// Equivalent: cudaPointerGetAttributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_query(ptr: *const c_void, out_info: *mut dtl_mem_info_t) -> dtl_status_t {

@@ -72,6 +72,19 @@ pub trait Device: Send + Sync {
     }
 }
 
+/// An allocation that a program made through a driver's own interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its kind.
+    pub kind: dtl_enum_word_t,
+    /// The device that it was made on.
+    pub device: i32,
+    /// Its first byte.
+    pub base: Addr,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
 /// Memory on the calling thread's current device.
 pub trait Memory: Send + Sync {
     /// Allocates `size` (> 0) bytes aligned to `align` (a power of two).
@@ -84,6 +97,12 @@ pub trait Memory: Send + Sync {
     }
     /// Free and total bytes, 0 = unknown.
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
+        None
+    }
+    /// Gives back what is kept of freed memory.
+    fn trim(&self) {}
+    /// What the backend's driver knows of an address that was not allocated here: only a driver that is in use is asked.
+    fn identify(&self, _addr: Addr) -> Option<Found> {
         None
     }
     /// Allocations that cross to other processes.
@@ -125,6 +144,10 @@ pub trait Transfer: Send + Sync {
     fn fill(&self, _dst: Place, _value: u8) -> Option<Result<()>> {
         None
     }
+    /// Queues the same on one of the backend's own streams.
+    fn fill_async(&self, _stream: Token, _dst: Place, _value: u8) -> Option<Result<()>> {
+        None
+    }
 }
 
 /// A backend's own pointer for a stream or event. Means nothing to anyone else.
@@ -149,6 +172,14 @@ pub trait Exec: Send + Sync {
 
     /// streams: creates one on a device.
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token>;
+    /// streams: takes in one that the program made and goes on owning, on a device.
+    fn stream_wrap(&self, _device: i32, native: Addr) -> Result<Token> {
+        Ok(native)
+    }
+    /// streams: what the backend's own interface calls it.
+    fn stream_native(&self, stream: Token) -> Addr {
+        stream
+    }
     /// streams: destroys one.
     fn stream_destroy(&self, stream: Token) -> Result<()>;
     /// streams: one that the program owns is used no more; its work may still run.

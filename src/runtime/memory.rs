@@ -18,6 +18,7 @@ use crate::sys::epoch::Guard;
 use crate::sys::heap::{self, Label};
 use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counters of one backend's allocations.
@@ -278,19 +279,33 @@ pub fn give(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()
     }
 }
 
-/// What is known of a pointer; NOT_FOUND if it lies in no allocation made here.
+/// What is known of a pointer; NOT_FOUND if it lies in no allocation made here or through a driver that is in use.
 pub fn query(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
     let Some((base, allocation)) = find(addr) else {
-        return fail!(
-            DTL_ERROR_NOT_FOUND,
-            "{addr:?} lies in no allocation made by dtl_mem_alloc: plain host memory, as far as is known"
-        );
+        return query_drivers(addr, out);
     };
     out.backend = allocation.backend;
     out.device = allocation.device;
     out.kind = allocation.kind;
     out.size_bytes = allocation.size;
     out.base = std::ptr::with_exposed_provenance_mut(base);
+    Ok(())
+}
+
+#[cold]
+fn query_drivers(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
+    let known = |backend: &Arc<Backend>| {
+        let found = backend.memory.as_ref()?.identify(addr)?;
+        Some((backend.handle(), found))
+    };
+    let Some((backend, found)) = registry::all().iter().find_map(known) else {
+        return fail!(
+            DTL_ERROR_NOT_FOUND,
+            "{addr:?} lies in no allocation made by dtl_mem_alloc: plain host memory, as far as is known"
+        );
+    };
+    (out.backend, out.device, out.kind) = (backend, found.device, found.kind);
+    (out.base, out.size_bytes) = (found.base.ptr(), found.size);
     Ok(())
 }
 
@@ -315,7 +330,7 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
 
 /// Gives back what is kept of freed memory.
 pub fn trim(backend: &Backend) -> Result<()> {
-    backend.memory()?;
+    backend.memory()?.trim();
     if plain::serves(backend.handle()) {
         heap::trim();
     }

@@ -43,6 +43,10 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "OpenCL loader of backend opencl: a path or soname (default libOpenCL.so.1)",
     },
     Variable {
+        name: "DTL_CUDA_LIBRARY",
+        meaning: "driver library of backend cuda: a path or soname (default libcuda.so.1)",
+    },
+    Variable {
         name: "DTL_PLUGIN_PROBE",
         meaning: "1: try a plugin in a process of its own before it is loaded; 30s: that, with a time limit",
     },
@@ -68,12 +72,16 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "C compiler of kernels from source: a path or a name (default: cc, gcc, clang)",
     },
     Variable {
+        name: "DTL_NVRTC_LIBRARY",
+        meaning: "compiler of CUDA C++, NVIDIA's NVRTC: a path or soname (default libnvrtc.so.12 and its like)",
+    },
+    Variable {
         name: "DTL_CACHE_DIR",
         meaning: "folder of compiled kernels (default: XDG_CACHE_HOME/dtl, else HOME/.cache/dtl)",
     },
     Variable {
         name: "DTL_COMPILE_TIMEOUT",
-        meaning: "time limit of one run of that compiler: 30s, 5m, … (default 2m)",
+        meaning: "time limit of one run of a compiler: 30s, 5m, … (default 2m)",
     },
     Variable { name: "XDG_CACHE_HOME", meaning: "see DTL_CACHE_DIR" },
     Variable { name: "HOME", meaning: "see DTL_CACHE_DIR" },
@@ -92,7 +100,9 @@ const LOADING_CODE: &[&str] = &[
     "DTL_PLUGIN_PROBE",
     "DTL_MPI_LIBRARY",
     "DTL_OPENCL_LIBRARY",
+    "DTL_CUDA_LIBRARY",
     "DTL_CC",
+    "DTL_NVRTC_LIBRARY",
     "DTL_CACHE_DIR",
 ];
 
@@ -103,17 +113,27 @@ pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -
     dropped.map(|name| format!("{name} is ignored: this program runs with raised privileges")).collect()
 }
 
-/// What compiles kernels from source on the host.
+/// What compiles kernels from source.
 #[derive(Clone, Debug, Default)]
 pub struct Compiler {
-    /// The program that is named.
+    /// The program that is named, for the host.
     pub program: Option<String>,
+    /// The library that is named, for devices.
+    pub library: Option<String>,
     /// Folders where programs are, separated by ':'.
     pub search_path: String,
     /// Where what it makes is kept.
     pub cache: Option<PathBuf>,
-    /// How long it may take.
+    /// How long a run may take, if that was told.
     pub timeout_ns: Option<u64>,
+}
+
+impl Compiler {
+    /// How long a run may take.
+    #[must_use]
+    pub fn limit_ns(&self) -> u64 {
+        self.timeout_ns.unwrap_or(120_000_000_000)
+    }
 }
 
 /// What this process runs with; made by `dtl_init`, read by everyone.
@@ -137,6 +157,8 @@ pub struct Settings {
     pub mpi_library: Option<String>,
     /// Which OpenCL loader is loaded.
     pub device_library: Option<String>,
+    /// Which driver library of NVIDIA's is loaded.
+    pub driver_library: Option<String>,
     /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
     pub plugin_probe_ns: Option<u64>,
     /// Kind between the nodes of kind "hier".
@@ -195,6 +217,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         plugin_path: get("DTL_PLUGIN_PATH").map(str::to_owned),
         mpi_library: get("DTL_MPI_LIBRARY").map(str::to_owned),
         device_library: get("DTL_OPENCL_LIBRARY").map(str::to_owned),
+        driver_library: get("DTL_CUDA_LIBRARY").map(str::to_owned),
         plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
         hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
         fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
@@ -212,6 +235,7 @@ fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
     let named = get("DTL_CACHE_DIR").map(PathBuf::from);
     Ok(Compiler {
         program: get("DTL_CC").map(str::to_owned),
+        library: get("DTL_NVRTC_LIBRARY").map(str::to_owned),
         search_path: get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned(),
         cache: named.or_else(|| below("XDG_CACHE_HOME", "dtl")).or_else(|| below("HOME", ".cache/dtl")),
         timeout_ns: get("DTL_COMPILE_TIMEOUT")

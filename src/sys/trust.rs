@@ -2,6 +2,7 @@
 //!
 //! Not here: loading (`sys::dl`) and what plugins are (`runtime::plugins`).
 
+use std::fmt;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -104,6 +105,15 @@ pub enum Refusal {
     System(io::Error),
     /// Others could have put something there; the text says what to do.
     Untrusted(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::System(error) => error.fmt(to),
+            Refusal::Untrusted(why) => to.write_str(why),
+        }
+    }
 }
 
 impl From<io::Error> for Refusal {

@@ -20,6 +20,10 @@ if(DTL_TEST_POCL)
 else()
   skipped(tests/ctk.opencl "PoCL is not installed (Debian: pocl-opencl-icd)")
 endif()
+# Over the driver that is none: two devices; with the real NVRTC if it was fetched.
+ctk(cuda --backend cuda --component device,memory,transfer,exec)
+set_tests_properties(tests/ctk.cuda PROPERTIES ENVIRONMENT
+  "DTL_CUDA_LIBRARY=${fake_cuda};DTL_NVRTC_LIBRARY=${real_nvrtc};FAKE_CUDA_KERNELS=${bin}/cuda/kernels.so;DTL_CACHE_DIR=${kernels}")
 ctk(sample --backend sample --ranks 3)
 ctk(self --kind self)
 ctk(minimal --kind minimal --ranks 3)

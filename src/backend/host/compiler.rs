@@ -1,12 +1,12 @@
 //! The C compiler of the machine: which one, everything that its result depends on, and a run of it.
 
-use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;
+use crate::backend::cache::{Inputs, Made, unwritten};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Source;
 use crate::runtime::settings;
 use crate::sys::child::{self, Hear};
-use crate::sys::trust::{self, Refusal};
+use crate::sys::trust;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -16,10 +16,10 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Names in a folder of the cache.
-pub(super) const SOURCE: &str = "source.c";
-pub(super) const HEADER: &str = "dtl_kernel.h";
+const SOURCE: &str = "source.c";
+const HEADER: &str = "dtl_kernel.h";
 pub(super) const OBJECT: &str = "kernels.so";
-pub(super) const NEEDS: &str = "needs.d";
+const NEEDS: &str = "needs.d";
 
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 /// Before the caller's options, so that those win.
@@ -27,7 +27,6 @@ const FLAGS: [&str; 5] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC"];
 /// Behind them.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
 const USUAL: [&str; 3] = ["cc", "gcc", "clang"];
-const TIMEOUT_NS: u64 = 120_000_000_000;
 /// What compilers of the machine read.
 const VARIABLES: [&str; 8] = [
     "CPATH",
@@ -49,7 +48,7 @@ pub(super) struct Compiler {
 
 impl Compiler {
     pub(super) fn find(settings: &settings::Compiler) -> Result<Self> {
-        let limit = Duration::from_nanos(settings.timeout_ns.unwrap_or(TIMEOUT_NS));
+        let limit = Duration::from_nanos(settings.limit_ns());
         if let Some(name) = &settings.program {
             let Some(program) = search(name, &settings.search_path) else {
                 return fail!(
@@ -78,50 +77,51 @@ impl Compiler {
                 DTL_ERROR_UNAVAILABLE,
                 "the C compiler {} is not run: {}; set DTL_CC to another",
                 program.display(),
-                said(&why)
+                why
             ),
         }
     }
 
     /// Everything that the result depends on, but for the files that the source includes.
-    pub(super) fn inputs(&self, source: &Source) -> Result<Vec<u8>> {
-        let mut inputs = Vec::new();
-        let mut add = |name: &str, value: &[u8]| {
-            inputs.extend_from_slice(format!("{name} {}\n", value.len()).as_bytes());
-            inputs.extend_from_slice(value);
-            inputs.push(b'\n');
-        };
-        let file = fs::canonicalize(&self.program).and_then(|path| Ok((fs::metadata(&path)?, path)));
-        let (about, path) = match file {
-            Ok(file) => file,
-            Err(error) => {
-                return fail!(DTL_ERROR_UNAVAILABLE, "the C compiler {}: {error}", self.program.display());
-            }
-        };
-        let stamp = [about.size() as i64, about.mtime(), about.mtime_nsec(), about.ino() as i64];
-        add("library", concat!(env!("CARGO_PKG_VERSION"), " ").as_bytes());
-        add("interface", &DTL_ABI_VERSION.to_le_bytes());
-        add("header", HEADER_TEXT.as_bytes());
-        add("called", self.program.as_os_str().as_bytes());
-        add("compiler", path.as_os_str().as_bytes());
-        stamp.iter().for_each(|word| add("stamp", &word.to_le_bytes()));
-        add("processor", processor().as_bytes());
-        for name in VARIABLES {
-            add(name, std::env::var_os(name).unwrap_or_default().as_bytes());
+    pub(super) fn inputs(&self, source: &Source) -> Result<Inputs> {
+        let mut inputs = Inputs::new();
+        inputs.add("header", HEADER_TEXT.as_bytes());
+        inputs.add("called", self.program.as_os_str().as_bytes());
+        if let Err(error) = inputs.add_program("compiler", &self.program) {
+            return fail!(DTL_ERROR_UNAVAILABLE, "the C compiler {}: {error}", self.program.display());
         }
-        FLAGS.iter().chain(&LAST_FLAGS).for_each(|flag| add("flag", flag.as_bytes()));
+        inputs.add("processor", processor().as_bytes());
+        for name in VARIABLES {
+            inputs.add(name, std::env::var_os(name).unwrap_or_default().as_bytes());
+        }
+        FLAGS.iter().chain(&LAST_FLAGS).for_each(|flag| inputs.add("flag", flag.as_bytes()));
         // Paths in options may be relative.
         if !source.options.is_empty() {
-            add("folder", std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
+            inputs.add("folder", std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
         }
-        source.options.iter().for_each(|option| add("option", option.as_bytes()));
-        add("name", source.name.as_bytes());
-        add("source", source.bytes());
+        source.options.iter().for_each(|option| inputs.add("option", option.as_bytes()));
+        inputs.add("name", source.name.as_bytes());
+        inputs.add("source", source.bytes());
         Ok(inputs)
     }
 
-    /// Compiles in a folder of its own; the object is there afterwards. What the compiler says goes to `log`.
-    pub(super) fn run(&self, source: &Source, folder: &Path, log: &mut String) -> Result<()> {
+    /// Compiles in a folder of its own, where the object is afterwards and nothing else.
+    pub(super) fn make(&self, source: &Source, folder: &Path, log: &mut String) -> Result<Made> {
+        log.clear();
+        self.run(source, folder, log)?;
+        let rule =
+            fs::read_to_string(folder.join(NEEDS)).map_err(|error| unwritten(&folder.join(NEEDS), &error))?;
+        let here = std::env::current_dir().unwrap_or_default();
+        let needs = prerequisites(&rule).into_iter().map(|path| here.join(path));
+        let needs = needs.filter(|path| !path.starts_with(folder)).collect();
+        for done in [HEADER, NEEDS, SOURCE] {
+            let _ = fs::remove_file(folder.join(done));
+        }
+        Ok(Made { needs, log: log.clone() })
+    }
+
+    /// What the compiler says goes to `log`.
+    fn run(&self, source: &Source, folder: &Path, log: &mut String) -> Result<()> {
         let write = |name: &str, bytes: &[u8]| {
             fs::write(folder.join(name), bytes).map_err(|error| unwritten(&folder.join(name), &error))
         };
@@ -181,27 +181,6 @@ impl Compiler {
     }
 }
 
-/// The error for something in the cache that cannot be written.
-#[cold]
-pub(super) fn unwritten(path: &Path, error: &std::io::Error) -> Error {
-    let status = match error.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE) => DTL_ERROR_LIMIT,
-        _ => DTL_ERROR_UNAVAILABLE,
-    };
-    let text = format!(
-        "what kernels are compiled to cannot be kept: {}: {error}; set DTL_CACHE_DIR to a folder that can be written",
-        path.display()
-    );
-    Error::new(status, text)
-}
-
-pub(super) fn said(why: &Refusal) -> String {
-    match why {
-        Refusal::System(error) => error.to_string(),
-        Refusal::Untrusted(text) => text.clone(),
-    }
-}
-
 /// A path, or a name in one of the folders.
 fn search(name: &str, folders: &str) -> Option<PathBuf> {
     let runs =
@@ -230,4 +209,38 @@ fn processor() -> String {
     let first = text.split("\n\n").next().unwrap_or_default();
     let wanted = |line: &&str| line.split_once(':').is_some_and(|(key, _)| KEYS.contains(&key.trim()));
     first.lines().filter(wanted).collect::<Vec<_>>().join("\n")
+}
+
+/// What stands behind the colon of a rule as compilers write it for make.
+fn prerequisites(rule: &str) -> Vec<String> {
+    let rule = rule.replace("\\\n", " ");
+    let Some((_, list)) = rule.split_once(": ") else { return Vec::new() };
+    let (mut paths, mut path) = (Vec::new(), String::new());
+    let mut letters = list.lines().next().unwrap_or_default().chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, letters.peek()) {
+            ('\\', Some(&next @ (' ' | '#'))) | ('$', Some(&next @ '$')) => {
+                path.push(next);
+                letters.next();
+            }
+            (' ' | '\t', _) => paths.push(std::mem::take(&mut path)),
+            _ => path.push(letter),
+        }
+    }
+    paths.push(path);
+    paths.retain(|path| !path.is_empty());
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read() {
+        let rule = "/tmp/a b/kernels.so: /tmp/s.c \\\n  /usr/include/x.h \\\n /a\\ b/c.h /d$$e.h /f\\#g.h\n\n/usr/include/x.h:\n";
+        let paths = prerequisites(&rule.replace("a b/kernels", "k"));
+        assert_eq!(paths, ["/tmp/s.c", "/usr/include/x.h", "/a b/c.h", "/d$e.h", "/f#g.h"]);
+        assert!(prerequisites("").is_empty());
+    }
 }

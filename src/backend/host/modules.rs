@@ -3,13 +3,13 @@
 //! A kernel is found by the description that DTL_KERNEL of dtl_kernel.h leaves in the object. Objects are never
 //! unloaded (`sys::dl` says why), so a kernel's code outlives its module.
 //!
-//! Where next: [`super::compiler`] runs the compiler, [`super::cache`] keeps what it makes.
+//! Where next: [`super::compiler`] runs the compiler, [`crate::backend::cache`] keeps what it makes.
 
-use super::cache::{self, Cache};
-use super::compiler::Compiler;
+use super::compiler::{Compiler, OBJECT};
 use crate::abi::exec::dtl_kernel_context_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::DTL_LANGUAGE_C;
+use crate::backend::cache::{self, Cache};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
 use crate::runtime::exec::kernel::KernelFn;
@@ -69,19 +69,15 @@ impl Modules for HostModules {
         }
         let settings = settings::current().compiler;
         let compiler = Compiler::find(&settings)?;
-        let cache = Cache::open(settings.cache.as_deref())?;
+        let cache = Cache::open(settings.cache.as_deref(), OBJECT)?;
         let inputs = compiler.inputs(source)?;
         // A second time only if what was found turns out damaged, or is taken away by another process meanwhile.
-        let mut found = cache.find(&inputs)?;
+        let mut found = cache.find(inputs.bytes())?;
         loop {
             let was_there = found.is_some();
             let entry = match found.take() {
                 Some(entry) => entry,
-                None => cache.make(&inputs, |folder| {
-                    log.clear();
-                    compiler.run(source, folder, log)?;
-                    Ok(log.clone())
-                })?,
+                None => cache.make(inputs.bytes(), |folder| compiler.make(source, folder, log))?,
             };
             match load(&entry) {
                 Ok(object) => {

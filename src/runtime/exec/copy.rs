@@ -60,9 +60,17 @@ pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<(
     if dst.is_empty() {
         return Ok(());
     }
-    locate(inside, "destination", dst)?;
-    if stream.token().is_none() {
+    let to = locate(inside, "destination", dst)?;
+    let Some(token) = stream.token() else {
         return stream.run(move || transfer::fill(&epoch::enter(), dst, value));
+    };
+    if let Some(transfer) =
+        to.owner.filter(|owner| is_home(stream, owner)).and_then(|home| home.transfer.as_ref())
+    {
+        if let Some(result) = transfer.fill_async(token, to.place, value) {
+            stream.note_work();
+            return result;
+        }
     }
     stream.synchronize()?;
     transfer::fill(inside, dst, value)

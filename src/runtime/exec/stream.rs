@@ -72,15 +72,16 @@ impl Stream {
 
     /// A stream that the caller made with the backend's own interface and goes on owning.
     pub fn wrap(home: Arc<Backend>, device: i32, native: Token) -> Result<Self> {
-        if !home.exec.as_deref().is_some_and(|exec| exec.groups().streams) {
+        let Some(exec) = home.exec.as_deref().filter(|exec| exec.groups().streams) else {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend '{}' has no streams of its own to wrap; use dtl_stream_create",
                 home.name()
             );
-        }
+        };
+        let body = Body::Backend(Foreign::new(exec.stream_wrap(device, native)?, false));
         let limits = super::limits(&home, device);
-        Ok(Stream { home, device, limits, body: Body::Backend(Foreign::new(native, false)) })
+        Ok(Stream { home, device, limits, body })
     }
 
     /// The backend it was made for.
@@ -107,7 +108,7 @@ impl Stream {
     /// The backend's own pointer; NOT_SUPPORTED for a stream of the library's own.
     pub fn native(&self) -> Result<Token> {
         match &self.body {
-            Body::Backend(foreign) => Ok(foreign.token),
+            Body::Backend(foreign) => Ok(exec_of(&self.home)?.stream_native(foreign.token)),
             Body::Own(_) => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend '{}' has no streams of its own: this one is the library's and has no native pointer",

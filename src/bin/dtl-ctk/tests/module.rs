@@ -65,7 +65,10 @@ fn needed(s: &Subject) -> Outcome {
     if s.backend.supports("modules")? == 0 {
         skip!("it has no modules slots");
     }
-    Ok(())
+    match compile(s, ADD) {
+        Err(refused) if refused.status == DTL_ERROR_UNAVAILABLE => skip!("{}", refused.text),
+        _ => Ok(()),
+    }
 }
 
 /// Adds 5 to 1000 numbers, behind what is in the stream.

@@ -4,18 +4,19 @@
 //! | file | what |
 //! |---|---|
 //! | inputs | everything that was compiled from; compared byte by byte, the folder's name is only a hash of it |
-//! | needs | hash and path of each file that the source includes, and the object's hash: compared at each use |
+//! | needs | hash and path of each file that the compiler read, and the object's hash: compared at each use |
 //! | log | what the compiler said |
 //! | HASH.so | the object, named by `needs`: the loader takes an object of the same name for the same object |
 //!
-//! Not here: the compiler (`compiler`).
+//! Not here: what compiles, and what its result depends on (`host::compiler`, `cuda::nvrtc`).
 
-use super::compiler::{HEADER, NEEDS, OBJECT, SOURCE, said, unwritten};
-use crate::abi::status::DTL_ERROR_UNAVAILABLE;
+use crate::abi::runtime::DTL_ABI_VERSION;
+use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
 use crate::error::{Error, Result, fail};
 use crate::sys::{hash, process, trust};
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,12 +29,62 @@ const BEGUN: &str = ".new-";
 const ENDED: &str = ".old-";
 
 /// The folder of all.
-pub(super) struct Cache(PathBuf);
+pub(super) struct Cache {
+    folder: PathBuf,
+    /// What objects are called while they are made; their names end like it.
+    object: &'static str,
+}
+
+/// Everything that a result depends on, but for files that the compiler finds by itself.
+pub(super) struct Inputs(Vec<u8>);
+
+impl Inputs {
+    /// Those of every compiler: the library itself.
+    pub(super) fn new() -> Self {
+        let mut inputs = Inputs(Vec::new());
+        inputs.add("library", concat!(env!("CARGO_PKG_VERSION"), " ").as_bytes());
+        inputs.add("interface", &DTL_ABI_VERSION.to_le_bytes());
+        inputs
+    }
+
+    /// One more; what has a length cannot be taken for something else.
+    pub(super) fn add(&mut self, name: &str, value: &[u8]) {
+        self.0.extend_from_slice(format!("{name} {}\n", value.len()).as_bytes());
+        self.0.extend_from_slice(value);
+        self.0.push(b'\n');
+    }
+
+    /// A file that compiles: which one it is, and when it was written.
+    pub(super) fn add_program(&mut self, name: &str, file: &Path) -> io::Result<()> {
+        let path = fs::canonicalize(file)?;
+        let about = fs::metadata(&path)?;
+        self.add(name, path.as_os_str().as_bytes());
+        for word in [about.size() as i64, about.mtime(), about.mtime_nsec(), about.ino() as i64] {
+            self.add("stamp", &word.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// All of them.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// What a compiler leaves beside the object.
+pub(super) struct Made {
+    /// The files that it read, those of the folder apart.
+    pub(super) needs: Vec<PathBuf>,
+    /// What it said.
+    pub(super) log: String,
+}
 
 /// A compiled source.
 pub(super) struct Entry {
-    /// The shared object.
+    /// The object's file.
     pub(super) object: PathBuf,
+    /// What is in it.
+    pub(super) bytes: Vec<u8>,
     /// What the compiler said.
     pub(super) log: String,
 }
@@ -48,7 +99,8 @@ impl Drop for Passing {
 }
 
 impl Cache {
-    pub(super) fn open(folder: Option<&Path>) -> Result<Self> {
+    /// `object` names what is made, for as long as it has no other name.
+    pub(super) fn open(folder: Option<&Path>, object: &'static str) -> Result<Self> {
         let Some(folder) = folder else {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
@@ -62,18 +114,18 @@ impl Cache {
         let folder =
             made.and_then(|()| fs::canonicalize(folder)).map_err(|error| unwritten(folder, &error))?;
         if let Err(why) = trust::check_folder(&folder) {
-            return Err(refused(&folder, &said(&why)));
+            return Err(refused(&folder, &why.to_string()));
         }
         // That others cannot replace files is not enough: they must not put new ones there.
         match fs::metadata(&folder) {
-            Ok(about) if about.mode() & 0o022 == 0 => Ok(Cache(folder)),
+            Ok(about) if about.mode() & 0o022 == 0 => Ok(Cache { folder, object }),
             Ok(_) => Err(refused(&folder, "others can write to it")),
             Err(error) => Err(unwritten(&folder, &error)),
         }
     }
 
     fn place(&self, inputs: &[u8]) -> PathBuf {
-        self.0.join(format!("{:016x}", hash::of(inputs)))
+        self.folder.join(format!("{:016x}", hash::of(inputs)))
     }
 
     /// What was made of these inputs before, if it is whole and nothing has changed.
@@ -84,43 +136,42 @@ impl Cache {
             return Ok(None);
         }
         let (Some(needs), Some(log)) = (read("needs"), read("log")) else { return Ok(None) };
-        let object = folder.join(name_of(&needs));
-        let Some(needs) = String::from_utf8(needs).ok().filter(|needs| are_met(needs, &object)) else {
+        let name = self.name_of(&needs);
+        let Some(bytes) = read(&name) else { return Ok(None) };
+        if !String::from_utf8(needs).is_ok_and(|needs| are_met(&needs, &bytes)) {
             return Ok(None);
-        };
-        drop(needs);
+        }
+        let object = folder.join(name);
         match trust::check_file(&object) {
             Ok(trusted) => {
                 let log = String::from_utf8_lossy(&log).into_owned();
-                Ok(Some(Entry { object: trusted.path, log }))
+                Ok(Some(Entry { object: trusted.path, bytes, log }))
             }
             Err(trust::Refusal::System(_)) => Ok(None),
-            Err(why) => Err(refused(&object, &said(&why))),
+            Err(why) => Err(refused(&object, &why.to_string())),
         }
     }
 
     /// Makes it with `compile`, which is given an empty folder and leaves the object there, and keeps it.
-    pub(super) fn make(&self, inputs: &[u8], compile: impl FnOnce(&Path) -> Result<String>) -> Result<Entry> {
+    pub(super) fn make(&self, inputs: &[u8], compile: impl FnOnce(&Path) -> Result<Made>) -> Result<Entry> {
         self.sweep();
         let begun = Passing(self.passing(BEGUN)?);
         let at = begun.0.as_path();
         DirBuilder::new().mode(0o700).create(at).map_err(|error| unwritten(at, &error))?;
-        let log = compile(at)?;
+        let Made { needs, log } = compile(at)?;
         let put = |from: io::Result<()>, name: &str| from.map_err(|error| unwritten(&at.join(name), &error));
-        let object = fs::read(at.join(OBJECT)).map_err(|error| unwritten(&at.join(OBJECT), &error))?;
-        let needs = needs_of(at, &object).map_err(|error| unwritten(&at.join(NEEDS), &error))?;
-        let name = name_of(needs.as_bytes());
-        put(fs::rename(at.join(OBJECT), at.join(&name)), OBJECT)?;
+        let bytes =
+            fs::read(at.join(self.object)).map_err(|error| unwritten(&at.join(self.object), &error))?;
+        let needs = needs_of(&bytes, &needs).map_err(|error| unwritten(&at.join("needs"), &error))?;
+        let name = self.name_of(needs.as_bytes());
+        put(fs::rename(at.join(self.object), at.join(&name)), self.object)?;
         put(fs::write(at.join("needs"), &needs), "needs")?;
         put(fs::write(at.join("log"), &log), "log")?;
         put(fs::write(at.join("inputs"), inputs), "inputs")?;
-        for done in [HEADER, NEEDS, SOURCE] {
-            let _ = fs::remove_file(at.join(done));
-        }
         let place = self.place(inputs);
         for _ in 0..TRIES {
             match fs::rename(at, &place) {
-                Ok(()) => return Ok(Entry { object: place.join(&name), log }),
+                Ok(()) => return Ok(Entry { object: place.join(&name), bytes, log }),
                 Err(error) if is_taken(&error) => {}
                 Err(error) => return Err(unwritten(&place, &error)),
             }
@@ -137,15 +188,21 @@ impl Cache {
         )
     }
 
+    /// The object's name.
+    fn name_of(&self, needs: &[u8]) -> String {
+        let suffix = self.object.rsplit_once('.').map_or("", |(_, suffix)| suffix);
+        format!("{:016x}.{suffix}", hash::of(needs))
+    }
+
     /// A name that nobody else has, on any node.
     fn passing(&self, prefix: &str) -> Result<PathBuf> {
-        let number = process::random_u64().map_err(|error| unwritten(&self.0, &error))?;
-        Ok(self.0.join(format!("{prefix}{number:016x}")))
+        let number = process::random_u64().map_err(|error| unwritten(&self.folder, &error))?;
+        Ok(self.folder.join(format!("{prefix}{number:016x}")))
     }
 
     /// Removes what processes that were killed have left.
     fn sweep(&self) {
-        let Ok(entries) = fs::read_dir(&self.0) else { return };
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let age = entry.metadata().and_then(|about| about.modified()).map(|time| time.elapsed());
@@ -166,13 +223,22 @@ fn refused(path: &Path, why: &str) -> Error {
     Error::new(DTL_ERROR_UNAVAILABLE, text)
 }
 
-fn is_taken(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOTEMPTY))
+/// The error for something in the cache that cannot be written.
+#[cold]
+pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
+    let status = match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE) => DTL_ERROR_LIMIT,
+        _ => DTL_ERROR_UNAVAILABLE,
+    };
+    let text = format!(
+        "what kernels are compiled to cannot be kept: {}: {error}; set DTL_CACHE_DIR to a folder that can be written",
+        path.display()
+    );
+    Error::new(status, text)
 }
 
-/// The object's name.
-fn name_of(needs: &[u8]) -> String {
-    format!("{:016x}.so", hash::of(needs))
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOTEMPTY))
 }
 
 /// A line of `needs`.
@@ -180,62 +246,22 @@ fn line(bytes: &[u8], path: &str) -> String {
     format!("{:016x} {} {path}\n", hash::of(bytes), bytes.len())
 }
 
-/// The lines for the object and for each file that was included, but for those of the folder itself.
-fn needs_of(folder: &Path, object: &[u8]) -> io::Result<String> {
-    let rule = fs::read_to_string(folder.join(NEEDS))?;
-    let here = std::env::current_dir().unwrap_or_default();
+/// The lines for the object and for each file that was read.
+fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
     let mut lines = line(object, "");
-    for path in prerequisites(&rule) {
-        let path = here.join(path);
-        if path.starts_with(folder) {
-            continue;
-        }
+    for path in paths {
         let Some(text) = path.to_str().filter(|text| !text.contains('\n')) else { continue };
-        lines.push_str(&line(&fs::read(&path)?, text));
+        lines.push_str(&line(&fs::read(path)?, text));
     }
     Ok(lines)
 }
 
 /// Whether the object and all files are as they were.
-fn are_met(needs: &str, object: &Path) -> bool {
+fn are_met(needs: &str, object: &[u8]) -> bool {
     let is_same = |wanted: &str| {
         let path = wanted.splitn(3, ' ').nth(2)?;
-        let bytes = fs::read(if path.is_empty() { object } else { Path::new(path) }).ok()?;
-        (line(&bytes, path).trim_end_matches('\n') == wanted).then_some(())
+        let now = if path.is_empty() { line(object, path) } else { line(&fs::read(path).ok()?, path) };
+        (now.trim_end_matches('\n') == wanted).then_some(())
     };
     !needs.is_empty() && needs.lines().all(|wanted| is_same(wanted).is_some())
-}
-
-/// What stands behind the colon of a rule as compilers write it for make.
-fn prerequisites(rule: &str) -> Vec<String> {
-    let rule = rule.replace("\\\n", " ");
-    let Some((_, list)) = rule.split_once(": ") else { return Vec::new() };
-    let (mut paths, mut path) = (Vec::new(), String::new());
-    let mut letters = list.lines().next().unwrap_or_default().chars().peekable();
-    while let Some(letter) = letters.next() {
-        match (letter, letters.peek()) {
-            ('\\', Some(&next @ (' ' | '#'))) | ('$', Some(&next @ '$')) => {
-                path.push(next);
-                letters.next();
-            }
-            (' ' | '\t', _) => paths.push(std::mem::take(&mut path)),
-            _ => path.push(letter),
-        }
-    }
-    paths.push(path);
-    paths.retain(|path| !path.is_empty());
-    paths
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_are_read() {
-        let rule = "/tmp/a b/kernels.so: /tmp/s.c \\\n  /usr/include/x.h \\\n /a\\ b/c.h /d$$e.h /f\\#g.h\n\n/usr/include/x.h:\n";
-        let paths = prerequisites(&rule.replace("a b/kernels", "k"));
-        assert_eq!(paths, ["/tmp/s.c", "/usr/include/x.h", "/a b/c.h", "/d$e.h", "/f#g.h"]);
-        assert!(prerequisites("").is_empty());
-    }
 }

@@ -1,0 +1,101 @@
+//! A look at code that the caller has before the driver gets it: the driver is told no size, so what was cut off would make
+//! it read beyond the end.
+
+use crate::error::{Result, fail};
+
+const FATBIN: &[u8] = &[0x50, 0xED, 0x55, 0xBA];
+const ELF: &[u8] = b"\x7fELF\x02\x01";
+/// A section without bytes in the file.
+const NO_BITS: u32 = 8;
+
+/// Refuses what is no cubin and no fatbin, or not all of one.
+pub(super) fn check(bytes: &[u8]) -> Result<()> {
+    let length = if bytes.starts_with(ELF) {
+        length_of_elf(bytes)
+    } else if bytes.starts_with(FATBIN) {
+        length_of_fatbin(bytes)
+    } else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_source_t.text is neither a cubin nor a fatbin (PTX is DTL_LANGUAGE_PTX, source DTL_LANGUAGE_CUDA)"
+        );
+    };
+    let count = bytes.len() as u64;
+    match length {
+        Some(length) if length <= count => Ok(()),
+        Some(length) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_source_t.text has {count} bytes of a binary of {length}: it was cut off, or size_bytes is wrong"
+        ),
+        None => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_source_t.text has {count} bytes, too few for the beginning of a binary: give all of them in size_bytes"
+        ),
+    }
+}
+
+/// Refuses text with a NUL in it.
+pub(super) fn check_text(bytes: &[u8]) -> Result<()> {
+    match bytes.iter().position(|byte| *byte == 0) {
+        None => Ok(()),
+        Some(at) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_source_t.text has a NUL at byte {at}: PTX is text (DTL_LANGUAGE_BINARY for a cubin or fatbin)"
+        ),
+    }
+}
+
+fn number<const N: usize>(bytes: &[u8], at: u64) -> Option<u64> {
+    let at = usize::try_from(at).ok()?;
+    let part = bytes.get(at..at.checked_add(N)?)?;
+    Some(part.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+/// Its header's size and what follows it; several may follow each other.
+fn length_of_fatbin(bytes: &[u8]) -> Option<u64> {
+    number::<2>(bytes, 6)?.checked_add(number::<8>(bytes, 8)?)
+}
+
+/// The end of the last of its sections and tables.
+fn length_of_elf(bytes: &[u8]) -> Option<u64> {
+    let (segments, sections) = (number::<8>(bytes, 32)?, number::<8>(bytes, 40)?);
+    let (segment_size, segment_count) = (number::<2>(bytes, 54)?, number::<2>(bytes, 56)?);
+    let (section_size, section_count) = (number::<2>(bytes, 58)?, number::<2>(bytes, 60)?);
+    let table_end = sections.checked_add(section_size * section_count)?;
+    let mut end = table_end.max(segments.checked_add(segment_size * segment_count)?).max(64);
+    if end > bytes.len() as u64 {
+        return Some(end);
+    }
+    for section in 0..section_count {
+        let at = sections + section * section_size;
+        if number::<4>(bytes, at + 4)? as u32 != NO_BITS {
+            end = end.max(number::<8>(bytes, at + 24)?.checked_add(number::<8>(bytes, at + 32)?)?);
+        }
+    }
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_cut_off_is_refused() {
+        // This program is an ELF file too.
+        let own = std::fs::read("/proc/self/exe").unwrap();
+        let length = length_of_elf(&own).unwrap() as usize;
+        assert!(length <= own.len() && check(&own).is_ok());
+        for cut in [0, 5, 6, 63, 64, 1000, length / 2, length - 1] {
+            assert!(check(own.get(..cut).unwrap()).is_err(), "{cut}");
+        }
+        let mut fatbin = [FATBIN, &[1, 0, 16, 0, 4, 0, 0, 0, 0, 0, 0, 0], b"code"].concat();
+        assert!(check(&fatbin).is_ok());
+        assert!(check(fatbin.get(..19).unwrap()).unwrap_err().text().contains("19 bytes of a binary of 20"));
+        fatbin.truncate(10);
+        assert!(check(&fatbin).unwrap_err().text().contains("too few"));
+        assert!(check(b".version 8.0").is_err() && check(b"").is_err());
+        assert!(
+            check_text(b".version").is_ok() && check_text(b".ver\0").unwrap_err().text().contains("byte 4")
+        );
+    }
+}

@@ -1,0 +1,319 @@
+//! The files that CUDA C++ may include. NVRTC does not say which it has read, so every `#include` of the text is followed,
+//! also where a condition leaves it out, into every folder where NVRTC could look: what is found there, and that nothing
+//! is, are inputs of the compilation. Better one file too many than a kernel that is older than its header.
+//!
+//! What names files in a way that only the compiler can follow (a macro for a name, precompiled headers) cannot be told;
+//! such source is compiled each time.
+
+use crate::backend::cache::Inputs;
+use crate::runtime::backend::Source;
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What a source may have at most before it is compiled each time.
+const MOST_FILES: usize = 20_000;
+const MOST_BYTES: usize = 256 << 20;
+
+/// Adds all of them. False: they cannot be told.
+pub(super) fn add(inputs: &mut Inputs, source: &Source) -> bool {
+    let options: Vec<&[u8]> = source.options.iter().map(|option| option.as_bytes()).collect();
+    let Some(told) = read_options(&options) else { return false };
+    inputs.add("folder", std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
+    let name = Path::new(OsStr::from_bytes(source.name.as_bytes()));
+    let home = name.parent().unwrap_or(Path::new("")).to_path_buf();
+    let mut walk =
+        Walk { inputs, folders: told.folders, seen: BTreeSet::new(), waiting: VecDeque::new(), bytes: 0 };
+    // NVRTC looks for those that options name in the current folder too.
+    let first = told.names.iter().all(|name| walk.look(Path::new(""), name) && walk.look(&home, name));
+    first && walk.follow(&home, source.bytes()) && walk.finish()
+}
+
+struct Walk<'a> {
+    inputs: &'a mut Inputs,
+    folders: Vec<PathBuf>,
+    seen: BTreeSet<PathBuf>,
+    waiting: VecDeque<(PathBuf, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Walk<'_> {
+    fn finish(&mut self) -> bool {
+        while let Some((folder, text)) = self.waiting.pop_front() {
+            if !self.follow(&folder, &text) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Looks for everything that a text of a file in some folder names.
+    fn follow(&mut self, folder: &Path, text: &[u8]) -> bool {
+        names(text).is_some_and(|names| names.iter().all(|name| self.look(folder, name)))
+    }
+
+    fn look(&mut self, folder: &Path, name: &[u8]) -> bool {
+        let name = Path::new(OsStr::from_bytes(name));
+        let beside = folder.join(name);
+        let others: Vec<PathBuf> = self.folders.iter().map(|folder| folder.join(name)).collect();
+        std::iter::once(beside).chain(others).all(|path| self.take(path))
+    }
+
+    fn take(&mut self, path: PathBuf) -> bool {
+        if !self.seen.insert(path.clone()) {
+            return true;
+        }
+        if self.seen.len() > MOST_FILES {
+            return false;
+        }
+        let key = path.as_os_str().as_bytes();
+        match read(&path, MOST_BYTES - self.bytes) {
+            Content::Text(text) => {
+                self.bytes += text.len();
+                self.inputs.add("file", key);
+                self.inputs.add("text", &text);
+                self.waiting.push_back((path.parent().unwrap_or(Path::new("")).to_path_buf(), text));
+                true
+            }
+            Content::Absent => {
+                self.inputs.add("absent", key);
+                true
+            }
+            Content::Unknown => false,
+        }
+    }
+}
+
+enum Content {
+    Text(Vec<u8>),
+    Absent,
+    Unknown,
+}
+
+fn read(path: &Path, most: usize) -> Content {
+    // A pipe or a device would be waited for.
+    if !fs::metadata(path).is_ok_and(|about| about.is_file()) {
+        return Content::Absent;
+    }
+    let mut text = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut text));
+    match read {
+        Ok(_) if text.len() <= most => Content::Text(text),
+        Ok(_) => Content::Unknown,
+        Err(_) => Content::Absent,
+    }
+}
+
+/// What options say of files.
+struct Told {
+    folders: Vec<PathBuf>,
+    names: Vec<Vec<u8>>,
+}
+
+fn read_options(options: &[&[u8]]) -> Option<Told> {
+    let mut told = Told { folders: Vec::new(), names: Vec::new() };
+    let mut options = options.iter();
+    while let Some(&option) = options.next() {
+        let value = |long: &[u8]| option.strip_prefix(long).and_then(|rest| rest.strip_prefix(b"="));
+        let place = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        if let Some(folder) = value(b"--include-path") {
+            told.folders.push(place(folder));
+        } else if let Some(name) = value(b"--pre-include").or_else(|| value(b"-include")) {
+            told.names.push(name.to_vec());
+        } else if option == b"--include-path" || option == b"-I" {
+            told.folders.push(place(options.next()?));
+        } else if option == b"--pre-include" || option == b"-include" {
+            told.names.push(options.next()?.to_vec());
+        } else if let Some(folder) = option.strip_prefix(b"-I") {
+            told.folders.push(place(folder.trim_ascii_start()));
+            told.folders.extend(folder.strip_prefix(b"=").map(place));
+        } else if names_a_file(option) {
+            return None;
+        }
+    }
+    Some(told)
+}
+
+/// Whether another option has to do with files: precompiled headers, a trace, or whatever comes.
+fn names_a_file(option: &[u8]) -> bool {
+    let has = |word: &[u8]| option.windows(word.len()).any(|part| part == word);
+    let is_file = |name: &[u8]| !name.is_empty() && Path::new(OsStr::from_bytes(name)).is_file();
+    let value = option.iter().position(|byte| *byte == b'=').and_then(|at| option.get(at + 1..));
+    has(b"pch") || has(b"trace") || is_file(option) || value.is_some_and(is_file)
+}
+
+/// The names behind `#include` and `__has_include`, wherever they stand: a name in a comment does no harm. `None`: there is
+/// one that only the compiler can follow.
+fn names(text: &[u8]) -> Option<Vec<Vec<u8>>> {
+    if text.windows(3).any(|part| part == b"??=") {
+        return None;
+    }
+    let text = &joined(text);
+    let mut names = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let (is_directive, length) = if rest.starts_with(b"#") {
+            (true, 1)
+        } else if rest.starts_with(b"%:") {
+            (true, 2)
+        } else if rest.starts_with(b"__has_include") || rest.starts_with(b"__has_embed") {
+            (false, 11)
+        } else {
+            at += 1;
+            continue;
+        };
+        let before = text.get(..at).unwrap_or_default();
+        at += length;
+        let behind = rest.get(length..).unwrap_or_default();
+        let wanted = if is_directive { directive(behind, before) } else { question(behind) };
+        match wanted {
+            Wanted::Nothing => {}
+            Wanted::Name(name) => names.push(name),
+            Wanted::Unknown => return None,
+        }
+    }
+    Some(names)
+}
+
+enum Wanted {
+    Nothing,
+    Name(Vec<u8>),
+    Unknown,
+}
+
+/// What comes behind a '#'.
+fn directive(behind: &[u8], before: &[u8]) -> Wanted {
+    let behind = skip_blanks(behind);
+    let is_word = |word: &[u8]| behind.starts_with(word);
+    if !is_word(b"include") && !is_word(b"import") && !is_word(b"embed") {
+        return Wanted::Nothing;
+    }
+    let length = behind.iter().take_while(|byte| is_of_word(**byte)).count();
+    let (word, argument) = behind.split_at(length);
+    if word == b"include"
+        && let Some(name) = name(skip_blanks(argument))
+    {
+        return Wanted::Name(name);
+    }
+    // Words in a comment or a text look like it too, but not at a line's beginning.
+    let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
+    if line.is_empty() || line.ends_with(b"*/") { Wanted::Unknown } else { Wanted::Nothing }
+}
+
+/// What comes behind `__has_inclu` or `__has_embed`.
+fn question(behind: &[u8]) -> Wanted {
+    let length = behind.iter().take_while(|byte| is_of_word(**byte)).count();
+    let (word, rest) = behind.split_at(length);
+    match skip_blanks(rest).strip_prefix(b"(") {
+        None => Wanted::Nothing, // whether there is such a question at all
+        Some(argument) if word == b"de" => match name(skip_blanks(argument)) {
+            Some(name) => Wanted::Name(name),
+            None => Wanted::Unknown,
+        },
+        Some(_) => Wanted::Unknown,
+    }
+}
+
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// "name" or <name>.
+fn name(text: &[u8]) -> Option<Vec<u8>> {
+    let (first, rest) = text.split_first()?;
+    let end = match first {
+        b'"' => b'"',
+        b'<' => b'>',
+        _ => return None,
+    };
+    let line = rest.split(|byte| *byte == b'\n').next()?;
+    let length = line.iter().position(|byte| *byte == end)?;
+    line.get(..length).map(<[u8]>::to_vec)
+}
+
+/// Behind blanks and comments, in the same line.
+fn skip_blanks(mut text: &[u8]) -> &[u8] {
+    loop {
+        match text {
+            [b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c', rest @ ..] => text = rest,
+            [b'/', b'*', rest @ ..] => match rest.windows(2).position(|pair| pair == b"*/") {
+                Some(end) => text = rest.get(end + 2..).unwrap_or_default(),
+                None => return &[],
+            },
+            _ => return text,
+        }
+    }
+}
+
+/// Lines that a backslash continues, in one.
+fn joined(text: &[u8]) -> Vec<u8> {
+    let mut lines = Vec::with_capacity(text.len());
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        match line.trim_ascii_end().strip_suffix(b"\\") {
+            Some(begun) => lines.extend_from_slice(begun),
+            None => lines.extend_from_slice(line),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Option<Vec<String>> {
+        let names = names(text.as_bytes())?;
+        Some(names.into_iter().map(|name| String::from_utf8(name).unwrap()).collect())
+    }
+
+    #[test]
+    fn names_are_found_wherever_they_are() {
+        let text = "#include \"a.h\"\n  #  include<b/b.h>\n/* x */ # /* y */ include /* z\n */ \"c.h\"\n#inc\\\nlude \"d.h\"\n\
+                    %:include <e.h>\n#if 0\n#include \"f.h\"\n#endif\nconst char* s = \"/*\";\n#include \"g.h\"\n// */ #include \"h.h\"\n\
+                    #if defined(__has_include) && __has_include( <i.h> )\n# define X #x\n#ifdef __has_include\n#pragma once\n";
+        let names = ["a.h", "b/b.h", "c.h", "d.h", "e.h", "f.h", "g.h", "h.h", "i.h"];
+        assert_eq!(found(text).unwrap(), names);
+        assert!(found("").unwrap().is_empty() && found("// see #include of that\n").unwrap().is_empty());
+        for unknown in [
+            "#include NAME",
+            "x;\n#include_next <a.h>",
+            "/* */ #include X(\"a.h\")",
+            "#include \"never ends",
+            "#if __has_include(NAME)",
+            "#if __has_include_next(<a.h>)",
+            "#embed \"a.bin\"",
+            "??=include \"a.h\"",
+        ] {
+            assert!(found(unknown).is_none(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn options_name_folders_and_files() {
+        let read = |options: &[&str]| {
+            let bytes: Vec<&[u8]> = options.iter().map(|option| option.as_bytes()).collect();
+            read_options(&bytes)
+        };
+        let told = read(&[
+            "-Ione",
+            "-I",
+            "two",
+            "--include-path=three",
+            "-include",
+            "x.h",
+            "-DA=1",
+            "-I four",
+            "--pre-include=y.h",
+        ]);
+        let told = told.unwrap();
+        assert_eq!(told.folders, ["one", "two", "three", "four"].map(PathBuf::from));
+        assert_eq!(told.names, [b"x.h", b"y.h"]);
+        assert_eq!(read(&["-I=five"]).unwrap().folders, ["=five", "five"].map(PathBuf::from));
+        for unknown in [&["-pch"][..], &["--use-pch=a"], &["-I"], &["--options-file=/proc/self/exe"]] {
+            assert!(read(unknown).is_none(), "{unknown:?}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What the driver makes of PTX and binaries: options, its log, and what its refusals mean.
+
+use super::codes::SUCCESS;
+use super::functions::*;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::sys::buf::Addr;
+use std::ffi::CString;
+use std::ptr;
+
+/// Room for each of the two logs at first; and at most.
+const LOG_BYTES: usize = 16 << 10;
+const MOST_LOG_BYTES: usize = 16 << 20;
+
+/// An option of the driver's compiler and its value.
+pub(super) type Choice = (i64, usize);
+
+/// ptxas' options as the driver knows them.
+pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
+    let mut choices = Vec::new();
+    for word in words {
+        let word = word.to_string_lossy();
+        let number = |names: [&str; 2]| {
+            let rest = names.iter().find_map(|name| word.strip_prefix(*name))?;
+            rest.parse::<u32>().ok().map(|number| number as usize)
+        };
+        if let Some(count) = number(["--maxrregcount=", "-maxrregcount="]) {
+            choices.push((CU_JIT_MAX_REGISTERS, count));
+        } else if let Some(level) = number(["--opt-level=", "-O"]) {
+            choices.push((CU_JIT_OPTIMIZATION_LEVEL, level));
+        } else if word == "--device-debug" || word == "-g" {
+            choices.push((CU_JIT_GENERATE_DEBUG_INFO, 1));
+        } else if word == "--generate-line-info" || word == "-lineinfo" {
+            choices.push((CU_JIT_GENERATE_LINE_INFO, 1));
+        } else {
+            let word = word.into_owned();
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "option \"{word}\": the driver compiles PTX with --maxrregcount=N, --opt-level=N (-ON), --device-debug (-g) \
+                 and --generate-line-info (-lineinfo) only"
+            );
+        }
+    }
+    Ok(choices)
+}
+
+/// The driver that is asked, and about what device.
+pub(super) struct Asked {
+    /// The driver's functions.
+    pub(super) cuda: &'static Functions,
+    /// The device's, such as 90.
+    pub(super) capability: i32,
+    /// The driver's, such as 12040.
+    pub(super) version: i32,
+}
+
+impl Asked {
+    /// Loads code into the current context; what the driver says is added to `log`.
+    pub(super) fn load(&self, code: &[u8], choices: &[Choice], log: &mut String) -> Result<Addr> {
+        let mut room = LOG_BYTES;
+        loop {
+            let (result, module, said) = self.try_load(code, choices, room);
+            // A log that fills its room was cut off.
+            if said.iter().any(|log| log.len() + 1 >= room) && room < MOST_LOG_BYTES {
+                if result == SUCCESS {
+                    // SAFETY: a module that nobody has seen.
+                    let _ = unsafe { (self.cuda.cuModuleUnload)(module.ptr()) };
+                }
+                room *= 32;
+                continue;
+            }
+            for text in said.iter().map(|text| String::from_utf8_lossy(text)) {
+                if !log.is_empty() && !text.is_empty() && !log.ends_with('\n') {
+                    log.push('\n');
+                }
+                log.push_str(&text);
+            }
+            return if result == SUCCESS { Ok(module) } else { Err(self.refused(result)) };
+        }
+    }
+
+    fn try_load(&self, code: &[u8], choices: &[Choice], room: usize) -> (Code, Addr, [Vec<u8>; 2]) {
+        let (mut errors, mut words) = (vec![0u8; room], vec![0u8; room]);
+        let mut names = vec![
+            CU_JIT_ERROR_LOG_BUFFER as Uint,
+            CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as Uint,
+            CU_JIT_INFO_LOG_BUFFER as Uint,
+            CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES as Uint,
+        ];
+        // Numbers stand where pointers do.
+        let number = ptr::without_provenance_mut;
+        let mut values: Vec<Out> =
+            vec![errors.as_mut_ptr().cast(), number(room), words.as_mut_ptr().cast(), number(room)];
+        for (name, value) in choices {
+            names.push(*name as Uint);
+            values.push(number(*value));
+        }
+        let mut module = ptr::null_mut();
+        // SAFETY: room for a module; code that was checked to be whole or text with a NUL; as many values as names, and
+        // room for logs as is said.
+        let result = unsafe {
+            (self.cuda.cuModuleLoadDataEx)(
+                &raw mut module,
+                code.as_ptr().cast(),
+                names.len() as Uint,
+                names.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        let cut = |mut log: Vec<u8>| {
+            log.truncate(log.iter().position(|byte| *byte == 0).unwrap_or(log.len()));
+            log
+        };
+        (result, Addr::new(module), [cut(errors), cut(words)])
+    }
+
+    #[cold]
+    fn refused(&self, code: Code) -> Error {
+        let (cc, version) = (self.capability, self.version);
+        let what = "loading the module (cuModuleLoadDataEx)";
+        let advice = match code {
+            // CUDA_ERROR_INVALID_IMAGE, _INVALID_PTX, _INVALID_SOURCE
+            200 | 218 | 300 => String::new(),
+            // CUDA_ERROR_NO_BINARY_FOR_GPU
+            209 => format!(
+                "; it has no code for this device, whose compute capability is {}.{}: compile for that, or give PTX",
+                cc / 10,
+                cc % 10
+            ),
+            // CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+            222 => format!(
+                "; its PTX is newer than the driver's CUDA {}.{}: update the driver, or compile with an older NVRTC \
+                 (DTL_NVRTC_LIBRARY)",
+                version / 1000,
+                version % 1000 / 10
+            ),
+            // CUDA_ERROR_JIT_COMPILER_NOT_FOUND, _JIT_COMPILATION_DISABLED
+            221 | 223 => {
+                let text = format!("{what}: {}; give a cubin for this device", self.cuda.words(code));
+                return Error::new(DTL_ERROR_UNAVAILABLE, text);
+            }
+            code => return self.cuda.error(code, what),
+        };
+        Error::new(DTL_ERROR_COMPILE_FAILED, format!("{what}: {}{advice}", self.cuda.words(code)))
+    }
+}
+
+/// The error of a launch that the driver refused.
+#[cold]
+pub(super) fn not_launched(cuda: &Functions, code: Code) -> Error {
+    let what = match code {
+        1 => "launching a kernel (cuLaunchKernel; more shared memory than a block may have?)",
+        701 => {
+            "launching a kernel (cuLaunchKernel; a block needs more registers or shared memory than there are: take \
+                smaller blocks)"
+        }
+        _ => "launching a kernel (cuLaunchKernel)",
+    };
+    cuda.error(code, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_those_of_the_driver() {
+        let read = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| CString::new(*word).unwrap()).collect();
+            options(&words)
+        };
+        let all = read(&["--maxrregcount=32", "-O2", "-g", "-lineinfo"]).unwrap();
+        assert_eq!(all.iter().map(|(_, value)| *value).collect::<Vec<_>>(), [32, 2, 1, 1]);
+        for wrong in ["-arch=sm_90", "-O", "--maxrregcount=x", ""] {
+            assert!(read(&[wrong]).unwrap_err().text().contains(wrong));
+        }
+    }
+}

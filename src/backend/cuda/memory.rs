@@ -1,0 +1,296 @@
+//! Memory: DEVICE from a pool of the driver's where the device has them, MANAGED, and PINNED of the host.
+//!
+//! The pool is stream-ordered, an allocation here is not: it is taken on a stream of its own and waited for.
+
+use super::Cuda;
+use super::codes::SUCCESS;
+use super::driver::{Driver, Use};
+use super::functions::*;
+use crate::abi::device::*;
+use crate::abi::word::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Found, Memory};
+use crate::runtime::copy_text;
+use crate::sys::buf::Addr;
+use std::sync::Arc;
+
+/// What every allocation of the driver's is aligned to.
+const ALIGNMENT: u64 = 256;
+
+/// An allocation, found by its first byte.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    /// What the driver gave.
+    base: Addr,
+    /// Bytes from the first that the caller sees.
+    size: u64,
+    /// The device that it was taken on.
+    pub(super) device: i32,
+    from: From,
+}
+
+/// Which call gave an allocation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    Pool,
+    Device,
+    Managed,
+    Host,
+}
+
+impl Block {
+    /// Whether it lies on its device, as far as is known.
+    pub(super) fn is_on_device(&self) -> bool {
+        matches!(self.from, From::Pool | From::Device)
+    }
+}
+
+impl Cuda {
+    /// The allocation that an address lies in.
+    pub(super) fn block(&self, addr: Addr) -> Option<Block> {
+        let blocks = self.blocks.read();
+        let (first, block) = blocks.range(..=addr.get()).next_back()?;
+        (((addr.get() - first) as u64) < block.size).then_some(*block)
+    }
+
+    /// Takes memory on a device, whose context is current.
+    fn take(&self, driver: &Driver, device: i32, kind: dtl_enum_word_t, room: usize) -> Result<(Addr, From)> {
+        let cuda = driver.cuda;
+        let (mut number, mut pointer) = (0, std::ptr::null_mut());
+        let from = match kind {
+            DTL_MEMORY_DEVICE => {
+                if let Some(taken) = take_from_pool(driver, device, room)? {
+                    return Ok((taken, From::Pool));
+                }
+                // SAFETY: room for a device pointer.
+                cuda.check(unsafe { (cuda.cuMemAlloc_v2)(&raw mut number, room) }, "cuMemAlloc")?;
+                From::Device
+            }
+            DTL_MEMORY_MANAGED => {
+                // SAFETY: room for a device pointer.
+                let code =
+                    unsafe { (cuda.cuMemAllocManaged)(&raw mut number, room, CU_MEM_ATTACH_GLOBAL as Uint) };
+                cuda.check(code, "cuMemAllocManaged")?;
+                From::Managed
+            }
+            _ => {
+                let flags = (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) as Uint;
+                // SAFETY: room for a pointer.
+                let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut pointer, room, flags) };
+                cuda.check(code, "cuMemHostAlloc")?;
+                return Ok((Addr::new(pointer), From::Host));
+            }
+        };
+        Ok((address(number), from))
+    }
+
+    fn describe(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
+        let driver = self.driver()?;
+        let device = self.current(&driver);
+        let card = driver.card(device)?;
+        check_kind(&driver, device, kind)?;
+        out.alignment = ALIGNMENT;
+        out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
+        if kind == DTL_MEMORY_DEVICE {
+            copy_text(&mut out.name, "CUDA, device");
+            return Ok(());
+        }
+        out.properties |= DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
+        if driver.attribute(card, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED) != 0 {
+            out.properties |= DTL_MEMORY_ATOMICS;
+        }
+        let concurrent = driver.attribute(card, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) != 0;
+        let name = match kind {
+            DTL_MEMORY_PINNED => "CUDA, host (page-locked)",
+            _ if concurrent => "CUDA, managed",
+            _ => "CUDA, managed (host: only while the device is idle)",
+        };
+        copy_text(&mut out.name, name);
+        Ok(())
+    }
+}
+
+/// A device pointer as an address. The host may not be able to read there.
+pub(super) fn address(number: Ptr) -> Addr {
+    Addr::new(std::ptr::with_exposed_provenance_mut(number as usize))
+}
+
+fn check_kind(driver: &Driver, device: i32, kind: dtl_enum_word_t) -> Result<()> {
+    let card = driver.card(device)?;
+    match kind {
+        DTL_MEMORY_DEVICE | DTL_MEMORY_PINNED => Ok(()),
+        DTL_MEMORY_MANAGED if driver.attribute(card, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) != 0 => Ok(()),
+        DTL_MEMORY_MANAGED => fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "device {device} ({}) has no managed memory: use DEVICE or PINNED",
+            card.name
+        ),
+        _ => fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "backend cuda has no memory kind {kind:#x}: use DEVICE, MANAGED or PINNED (the host's is backend host's)"
+        ),
+    }
+}
+
+/// `None`: the device has no pools.
+fn take_from_pool(driver: &Driver, device: i32, room: usize) -> Result<Option<Addr>> {
+    let (cuda, pool) = (driver.cuda, driver.pool(device)?);
+    let (Some(pool), Some(alloc)) = (pool, cuda.cuMemAllocFromPoolAsync) else { return Ok(None) };
+    let stream = driver.own_stream(device, Use::Memory)?;
+    let mut number = 0;
+    // SAFETY: room for a device pointer; the library's own pool and stream.
+    let code = unsafe { alloc(&raw mut number, room, pool.ptr(), stream.ptr()) };
+    cuda.check(code, "cuMemAllocFromPoolAsync")?;
+    // SAFETY: the library's own stream.
+    cuda.check(unsafe { (cuda.cuStreamSynchronize)(stream.ptr()) }, "an allocation (cuStreamSynchronize)")?;
+    Ok(Some(address(number)))
+}
+
+/// Gives memory back; with a lost device it is gone already.
+fn give_back(driver: &Driver, block: &Block) -> Result<()> {
+    let cuda = driver.cuda;
+    let _inside = match driver.enter(block.device) {
+        Err(error) if error.status() == crate::abi::status::DTL_ERROR_DEVICE_LOST => return Ok(()),
+        inside => inside?,
+    };
+    let number = block.base.get() as Ptr;
+    let (code, what) = match (block.from, cuda.cuMemFreeAsync) {
+        (From::Pool, Some(free)) => {
+            let stream = driver.own_stream(block.device, Use::Memory)?;
+            // SAFETY: what the pool gave, given back once; nothing uses it, as the caller says.
+            (unsafe { free(number, stream.ptr()) }, "cuMemFreeAsync")
+        }
+        (From::Host, _) => {
+            // SAFETY: what cuMemHostAlloc gave, given back once.
+            (unsafe { (cuda.cuMemFreeHost)(block.base.ptr()) }, "cuMemFreeHost")
+        }
+        _ => {
+            // SAFETY: what cuMemAlloc or cuMemAllocManaged gave, given back once.
+            (unsafe { (cuda.cuMemFree_v2)(number) }, "cuMemFree")
+        }
+    };
+    cuda.check_release(code, what)
+}
+
+impl Memory for Arc<Cuda> {
+    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+        let driver = self.driver()?;
+        let device = self.current(&driver);
+        check_kind(&driver, device, kind)?;
+        let inside = driver.enter(device)?;
+        // Beyond what the driver aligns to, there is room to align in.
+        let room = if align > ALIGNMENT { size.saturating_add(align) } else { size } as usize;
+        let taken = match self.take(&driver, device, kind, room) {
+            // What the pool keeps without use may be what is missing.
+            Err(error) if is_shortage(&error) && trim(&driver, device) => {
+                self.take(&driver, device, kind, room)
+            }
+            taken => taken,
+        };
+        drop(inside);
+        let (base, from) = taken.map_err(|error| explain(&driver, device, size, error))?;
+        let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
+        self.blocks.write().insert(first.get(), Block { base, size, device, from });
+        Ok(first)
+    }
+
+    fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
+        let driver = self.driver()?;
+        let Some(block) = self.blocks.write().remove(&addr.get()) else {
+            return fail!(DTL_ERROR_INTERNAL, "{addr:?} is no allocation of backend cuda");
+        };
+        // What could not be given back is still there.
+        give_back(&driver, &block).inspect_err(|_| {
+            self.blocks.write().insert(addr.get(), block);
+        })
+    }
+
+    fn trim(&self) {
+        if let Some(driver) = self.driver.read().clone() {
+            for device in 0..driver.cards.len() as i32 {
+                if driver.pool_so_far(device).is_some() {
+                    let inside = driver.enter(device);
+                    trim(&driver, device);
+                    drop(inside);
+                }
+            }
+        }
+    }
+
+    fn identify(&self, addr: Addr) -> Option<Found> {
+        let driver = self.driver.read().clone()?;
+        identify(&driver, addr)
+    }
+
+    fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+        Some(self.describe(kind, out))
+    }
+}
+
+/// What the driver knows of an address.
+fn identify(driver: &Driver, addr: Addr) -> Option<Found> {
+    let _inside = driver.enter(0).ok()?;
+    let (mut kind, mut managed, mut ordinal): (Uint, Uint, Int) = (0, 0, 0);
+    let (mut base, mut size): (Ptr, Size) = (0, 0);
+    let mut names = [
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    ]
+    .map(|name| name as Uint);
+    let mut places: [*mut std::ffi::c_void; 5] = [
+        (&raw mut kind).cast(),
+        (&raw mut managed).cast(),
+        (&raw mut ordinal).cast(),
+        (&raw mut base).cast(),
+        (&raw mut size).cast(),
+    ];
+    let (count, number) = (names.len() as Uint, addr.get() as Ptr);
+    // SAFETY: five names, and for each room for what it is; any address may be asked after.
+    let code = unsafe {
+        (driver.cuda.cuPointerGetAttributes)(count, names.as_mut_ptr(), places.as_mut_ptr(), number)
+    };
+    let kind = match (code, i64::from(kind)) {
+        (SUCCESS, _) if managed != 0 => DTL_MEMORY_MANAGED,
+        (SUCCESS, CU_MEMORYTYPE_DEVICE) => DTL_MEMORY_DEVICE,
+        (SUCCESS, CU_MEMORYTYPE_HOST) => DTL_MEMORY_PINNED,
+        _ => return None, // the driver does not know it
+    };
+    let device = driver.cards.iter().position(|card| card.id == ordinal)? as i32;
+    Some(Found { kind, device, base: address(base), size: size as u64 })
+}
+
+fn is_shortage(error: &Error) -> bool {
+    error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY
+}
+
+/// Gives back what a device's pool keeps without use; its context is current. False: there is no pool.
+fn trim(driver: &Driver, device: i32) -> bool {
+    let (Some(pool), Some(trim)) = (driver.pool_so_far(device), driver.cuda.cuMemPoolTrimTo) else {
+        return false;
+    };
+    if let Ok(Some(stream)) = driver.own_stream_so_far(device, Use::Memory) {
+        // SAFETY: the library's own stream: what was freed on it is free behind this.
+        let _ = unsafe { (driver.cuda.cuStreamSynchronize)(stream.ptr()) };
+    }
+    // SAFETY: the library's own pool.
+    let code = unsafe { trim(pool.ptr(), 0) };
+    code == SUCCESS
+}
+
+/// What is known of the device when an allocation fails.
+#[cold]
+fn explain(driver: &Driver, device: i32, size: u64, error: Error) -> Error {
+    if !is_shortage(&error) {
+        return error;
+    }
+    let (mut free, mut total) = (0, 0);
+    let _inside = driver.enter(device);
+    // SAFETY: room for two sizes.
+    let code = unsafe { (driver.cuda.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
+    let known = if code == SUCCESS { format!(" of {total} bytes {free} are free") } else { String::new() };
+    let name = driver.card(device).map_or("?", |card| card.name.as_str());
+    error.within(&format!("{size} bytes on device {device} ({name}){known}"))
+}

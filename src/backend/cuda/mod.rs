@@ -1,0 +1,97 @@
+//! CUDA: NVIDIA's GPUs through the driver's own interface. The driver is found when somebody asks for this backend.
+//!
+//! Order of the files: `functions` what a driver has, `codes` what it answers, `driver` devices and their contexts; then
+//! one for each component: `device`, `memory`, `transfer`, `exec` (and `lane`, what makes a stream of a CUstream), `modules`
+//! (`nvrtc` the compiler, `source` what it is given and what is kept, `includes` the files that it reads, `ptx` the
+//! parameters of kernels, `binary` and `loading` what the driver gets).
+
+mod binary;
+pub mod codes;
+mod device;
+mod driver;
+mod exec;
+pub mod functions;
+mod includes;
+mod lane;
+mod loading;
+mod mark;
+mod memory;
+mod modules;
+pub mod nvrtc;
+mod ptx;
+mod source;
+mod transfer;
+
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Availability, Presence};
+use crate::runtime::registry::Backend;
+use crate::runtime::settings;
+use crate::sys::lock::{Mutex, RwLock};
+use driver::Driver;
+use memory::Block;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Made for one vendor's devices: before everything else.
+const AUTO_PRIORITY: i32 = 100;
+
+/// The backend named "cuda".
+#[must_use]
+pub fn backend() -> Backend {
+    let shared = Arc::new(Cuda::default());
+    let mut backend = Backend::new(c"cuda", AUTO_PRIORITY, true, Box::new(Arc::clone(&shared)));
+    backend.device = Some(Box::new(Arc::clone(&shared)));
+    backend.memory = Some(Box::new(Arc::clone(&shared)));
+    backend.transfer = Some(Box::new(Arc::clone(&shared)));
+    backend.modules = Some(Box::new(Arc::clone(&shared)));
+    backend.exec = Some(Box::new(shared));
+    backend
+}
+
+/// What the components share.
+#[derive(Default)]
+struct Cuda {
+    /// Set when it was first found.
+    driver: RwLock<Option<Arc<Driver>>>,
+    /// Held while it is looked for.
+    finding: Mutex<()>,
+    /// Live allocations by the first byte that the caller sees.
+    blocks: RwLock<BTreeMap<usize, Block>>,
+}
+
+impl Cuda {
+    fn find(&self) -> std::result::Result<Arc<Driver>, String> {
+        if let Some(driver) = self.driver.read().as_ref() {
+            return Ok(Arc::clone(driver));
+        }
+        let finding = self.finding.lock();
+        if let Some(driver) = self.driver.read().as_ref() {
+            return Ok(Arc::clone(driver));
+        }
+        let driver = Arc::new(Driver::find()?);
+        *self.driver.write() = Some(Arc::clone(&driver));
+        drop(finding);
+        Ok(driver)
+    }
+
+    fn driver(&self) -> Result<Arc<Driver>> {
+        match self.find() {
+            Ok(driver) => Ok(driver),
+            Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
+        }
+    }
+}
+
+impl Presence for Arc<Cuda> {
+    fn available(&self) -> Availability {
+        self.find().map(|_| ())
+    }
+
+    fn stands_aside(&self) -> Option<String> {
+        // Initialising the driver takes a good part of a second where it is installed: only where a GPU may be.
+        let is_sought = settings::current().driver_library.is_some()
+            || ["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl"].iter().any(|file| Path::new(file).exists());
+        (!is_sought).then(|| "no NVIDIA GPU's device file is in /dev (nvidiactl, dxg)".into())
+    }
+}

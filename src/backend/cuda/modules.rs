@@ -1,0 +1,241 @@
+//! Modules: what the driver loads for one device, and the kernels in it. A kernel belongs to the device's primary context.
+//!
+//! Where next: [`super::source`] compiles, [`super::binary`] looks at what was compiled elsewhere.
+
+use super::Cuda;
+use super::binary;
+use super::codes::SUCCESS;
+use super::driver::Driver;
+use super::exec::lane;
+use super::functions::*;
+use super::loading;
+use super::ptx::{self, Entries};
+use super::source;
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::sys::buf::Addr;
+use std::ffi::CString;
+use std::ptr;
+use std::sync::Arc;
+
+/// cuModuleGetFunction and cuFuncGetParamInfo: there is none.
+const NOT_FOUND: Code = 500;
+/// More parameters than a kernel can have.
+const MOST_PARAMETERS: usize = 4096;
+
+/// What the driver loaded.
+struct Loaded {
+    driver: Arc<Driver>,
+    device: i32,
+    module: Addr,
+    /// What is known of its kernels without the driver.
+    entries: Entries,
+}
+
+/// A kernel.
+struct Function {
+    function: Addr,
+    context: Addr,
+    /// The device that it was compiled for.
+    device: i32,
+}
+
+/// The module of a token.
+fn loaded<'a>(token: Token) -> &'a Loaded {
+    // SAFETY: a token of `compile`, which the runtime uses only until it destroys the module.
+    unsafe { &*token.ptr().cast::<Loaded>() }
+}
+
+/// The kernel of a token.
+#[inline]
+fn function<'a>(token: Token) -> &'a Function {
+    // SAFETY: a token of `kernel`, which the runtime uses only until it destroys the kernel.
+    unsafe { &*token.ptr().cast::<Function>() }
+}
+
+fn token<T>(of: T) -> Token {
+    Addr::new(Box::into_raw(Box::new(of)).cast())
+}
+
+impl Modules for Arc<Cuda> {
+    fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
+        let driver = self.driver()?;
+        let card = driver.card(device)?;
+        let attribute = |what| driver.attribute(card, what);
+        let capability = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10
+            + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+        let mut version = 0;
+        // SAFETY: room for an int.
+        let code = unsafe { (driver.cuda.cuDriverGetVersion)(&raw mut version) };
+        driver.cuda.check(code, "cuDriverGetVersion")?;
+        let mut options = Vec::new();
+        let (code, entries) = match source.language {
+            0 | DTL_LANGUAGE_CUDA => {
+                let image = source::compile(source, capability, version, log)?;
+                (image.code, image.entries)
+            }
+            DTL_LANGUAGE_PTX => {
+                options = loading::options(&source.options)?;
+                binary::check_text(source.bytes())?;
+                (source.terminated().to_vec(), ptx::entries(source.bytes()))
+            }
+            DTL_LANGUAGE_BINARY => {
+                if let Some(option) = source.options.first() {
+                    let option = option.to_string_lossy();
+                    return fail!(
+                        DTL_ERROR_INVALID_ARGUMENT,
+                        "option \"{option}\": a binary is compiled already, it takes none"
+                    );
+                }
+                binary::check(source.bytes())?;
+                (source.bytes().to_vec(), Entries::new())
+            }
+            other => {
+                return fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "backend cuda does not compile language {other:#x}: give it DTL_LANGUAGE_CUDA, DTL_LANGUAGE_PTX, \
+                     DTL_LANGUAGE_BINARY (a cubin or fatbin), or 0 with dtl_kernel.h"
+                );
+            }
+        };
+        let inside = driver.enter(device)?;
+        let asked = loading::Asked { cuda: driver.cuda, capability, version };
+        let module = asked.load(&code, &options, log)?;
+        drop(inside);
+        Ok(token(Loaded { driver, device, module, entries }))
+    }
+
+    fn destroy(&self, module: Token) -> Result<()> {
+        // SAFETY: a token of `compile`, destroyed once and used no more.
+        let loaded = unsafe { Box::from_raw(module.ptr().cast::<Loaded>()) };
+        let _inside = loaded.driver.enter(loaded.device)?;
+        let cuda = loaded.driver.cuda;
+        // SAFETY: a module of ours, given up once.
+        cuda.check_release(unsafe { (cuda.cuModuleUnload)(loaded.module.ptr()) }, "cuModuleUnload")
+    }
+
+    fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
+        let loaded = loaded(module);
+        let inside = loaded.driver.enter(loaded.device)?;
+        let function = loaded.find(wanted.name)?;
+        let sizes = loaded.sizes(function)?.or_else(|| loaded.entries.get(wanted.name).cloned());
+        if sizes.is_none() && wanted.signature.is_none() {
+            // The driver reads as many bytes of each argument as the kernel has.
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "signature is NULL, and the sizes of the arguments of '{}' are not known: drivers before CUDA 12.4 do not \
+                 tell them of a binary; pass the signature",
+                wanted.name
+            );
+        }
+        loaded.allow_shared(function);
+        drop(inside);
+        let context = loaded.driver.context(loaded.device)?;
+        Ok((Compiled::Own(token(Function { function, context, device: loaded.device })), sizes))
+    }
+
+    fn kernel_destroy(&self, kernel: Token) -> Result<()> {
+        // SAFETY: a token of `kernel`, destroyed once and used no more; the driver's function ends with its module.
+        drop(unsafe { Box::from_raw(kernel.ptr().cast::<Function>()) });
+        Ok(())
+    }
+
+    #[inline]
+    fn launch(&self, stream: Token, kernel: Token, launch: &ModuleLaunch<'_>) -> Result<()> {
+        let (lane, kernel) = (lane(stream), function(kernel));
+        if lane.context != kernel.context {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "the kernel was compiled for device {}, and the stream is of device {} or of a context of the program's \
+                 own: compile for each device, and launch on its primary context's streams",
+                kernel.device,
+                lane.device
+            );
+        }
+        let inside = lane.enter()?;
+        let ([gx, gy, gz], [bx, by, bz]) = (launch.shape.grid, launch.shape.block);
+        // An address is a pointer, and the driver only reads the list.
+        let args: OutOut = launch.args.as_ptr().cast_mut().cast();
+        let (stream, nothing) = (lane.stream.ptr(), ptr::null_mut());
+        // SAFETY: a live kernel and a live stream of one context, and the address of each argument, whose sizes the
+        // runtime has compared with the kernel's.
+        let code = unsafe {
+            (lane.driver.cuda.cuLaunchKernel)(
+                kernel.function.ptr(),
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                bz,
+                launch.shape.shared_bytes,
+                stream,
+                args,
+                nothing,
+            )
+        };
+        drop(inside);
+        if code == SUCCESS { Ok(()) } else { Err(loading::not_launched(lane.driver.cuda, code)) }
+    }
+}
+
+impl Loaded {
+    fn find(&self, name: &str) -> Result<Addr> {
+        let (cuda, text) = (self.driver.cuda, CString::new(name).unwrap_or_default());
+        let mut function = ptr::null_mut();
+        // SAFETY: room for a function, a live module and a name that ends with a NUL.
+        let code = unsafe { (cuda.cuModuleGetFunction)(&raw mut function, self.module.ptr(), text.as_ptr()) };
+        if code == NOT_FOUND {
+            let known: Vec<_> = self.entries.keys().take(8).map(String::as_str).collect();
+            let known =
+                if known.is_empty() { String::new() } else { format!(" (it has {})", known.join(", ")) };
+            return fail!(
+                DTL_ERROR_NOT_FOUND,
+                "it has no kernel '{name}'{known}: write it as DTL_KERNEL({name}, …) with dtl_kernel.h or as extern \"C\" \
+                 __global__, or give the name as C++ mangles it"
+            );
+        }
+        cuda.check(code, "cuModuleGetFunction").map(|()| Addr::new(function))
+    }
+
+    /// What the driver knows of the parameters' sizes (since CUDA 12.4).
+    fn sizes(&self, function: Addr) -> Result<Option<Vec<u64>>> {
+        const INVALID_VALUE: Code = 1; // behind the last parameter
+        let Some(ask) = self.driver.cuda.cuFuncGetParamInfo else { return Ok(None) };
+        let mut sizes = Vec::new();
+        while sizes.len() <= MOST_PARAMETERS {
+            let (mut offset, mut size) = (0, 0);
+            // SAFETY: a live function and room for two numbers.
+            match unsafe { ask(function.ptr(), sizes.len(), &raw mut offset, &raw mut size) } {
+                SUCCESS => sizes.push(size as u64),
+                INVALID_VALUE => return Ok(Some(sizes)),
+                super::codes::NOT_SUPPORTED => return Ok(None),
+                code => return Err(self.driver.cuda.error(code, "cuFuncGetParamInfo")),
+            }
+        }
+        fail!(DTL_ERROR_CUDA, "cuFuncGetParamInfo tells of more than {MOST_PARAMETERS} parameters")
+    }
+
+    /// Lets launches ask for all the shared memory that a block of the device may have: without this it is 48 KiB. A device
+    /// or a driver that knows no more refuses the launch that wants it.
+    fn allow_shared(&self, function: Addr) {
+        let cuda = self.driver.cuda;
+        let Ok(card) = self.driver.card(self.device) else { return };
+        let most = self.driver.attribute(card, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+        let mut own = 0;
+        // SAFETY: a live function and room for an int.
+        let code = unsafe {
+            (cuda.cuFuncGetAttribute)(
+                &raw mut own,
+                CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as Int,
+                function.ptr(),
+            )
+        };
+        if code == SUCCESS && most > own {
+            let what = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as Int;
+            // SAFETY: a live function and two numbers.
+            let _ = unsafe { (cuda.cuFuncSetAttribute)(function.ptr(), what, most - own) };
+        }
+    }
+}

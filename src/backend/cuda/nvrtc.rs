@@ -1,0 +1,334 @@
+//! NVRTC, NVIDIA's compiler of CUDA C++ as a library: found by name when somebody compiles, and a run of it.
+//!
+//! Types and values are those of nvrtc.h; `tests/nvrtc_constants.rs` has the C compiler compare them.
+//!
+//! Where next: [`super::source`] for what is compiled and kept, [`super::modules`] for who asks.
+
+use crate::abi::status::*;
+use crate::backend::library::Library;
+pub use crate::backend::table::Function;
+use crate::backend::table::function_table;
+use crate::error::{Error, Result, fail};
+use crate::runtime::settings;
+use crate::sys::buf::Addr;
+use crate::sys::clock::now_ns;
+use crate::sys::dl;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::path::PathBuf;
+use std::ptr;
+
+/// `nvrtcResult`
+pub type Code = c_uint;
+/// `int`
+pub type Int = c_int;
+/// `int *`
+pub type IntOut = *mut c_int;
+/// `size_t *`
+pub type SizeOut = *mut usize;
+/// `const char *`
+pub type Text = *const c_char;
+/// `char *`
+pub type TextOut = *mut c_char;
+/// `const char *const *`
+pub type Texts = *const *const c_char;
+/// `nvrtcProgram`
+pub type Object = *mut c_void;
+/// `nvrtcProgram *`
+pub type ObjectOut = *mut *mut c_void;
+/// `void *`
+pub type Out = *mut c_void;
+/// what is asked from time to time whether to go on
+pub type Ask = Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>;
+
+/// Results that are treated apart, by nvrtc.h.
+pub const NAMES: &[(Code, &str)] = &[
+    (0, "NVRTC_SUCCESS"),
+    (1, "NVRTC_ERROR_OUT_OF_MEMORY"),
+    (7, "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE"),
+    (16, "NVRTC_ERROR_CANCELLED"),
+];
+
+function_table! {
+    required {
+        nvrtcGetErrorString(Code) -> Text;
+        nvrtcVersion(IntOut, IntOut) -> Code;
+        nvrtcCreateProgram(ObjectOut, Text, Text, Int, Texts, Texts) -> Code;
+        nvrtcDestroyProgram(ObjectOut) -> Code;
+        nvrtcCompileProgram(Object, Int, Texts) -> Code;
+        nvrtcGetPTXSize(Object, SizeOut) -> Code;
+        nvrtcGetPTX(Object, TextOut) -> Code;
+        nvrtcGetProgramLogSize(Object, SizeOut) -> Code;
+        nvrtcGetProgramLog(Object, TextOut) -> Code;
+    }
+    optional {
+        nvrtcGetNumSupportedArchs(IntOut) -> Code;
+        nvrtcGetSupportedArchs(IntOut) -> Code;
+        nvrtcGetCUBINSize(Object, SizeOut) -> Code;
+        nvrtcGetCUBIN(Object, TextOut) -> Code;
+        nvrtcSetFlowCallback(Object, Ask, Out) -> Code;
+    }
+}
+
+static LIBRARY: Library<Functions> = Library::new("NVRTC", "library");
+
+/// NVRTC's sonames, by their major version.
+const SONAMES: [(i32, &str); 3] = [(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")];
+const HEADER_NAME: &CStr = c"dtl_kernel.h";
+/// What every source may include.
+pub(super) const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
+
+/// The compiler in this process.
+pub(super) struct Nvrtc {
+    calls: &'static Functions,
+    /// Its file.
+    pub(super) file: PathBuf,
+    /// Its version.
+    pub(super) version: (i32, i32),
+    /// The architectures that it knows, as numbers such as 90; empty if it does not tell.
+    known: Vec<i32>,
+}
+
+/// What came out of a run.
+pub(super) struct Output {
+    /// The text, with its NUL; empty if there is none.
+    pub(super) ptx: Vec<u8>,
+    /// Code for one architecture; empty if none was asked for.
+    pub(super) cubin: Vec<u8>,
+}
+
+impl Nvrtc {
+    /// Opens the one that is named, else the newest whose code a driver of this version (such as 12040) takes.
+    pub(super) fn find(driver_version: i32) -> Result<Self> {
+        let named = settings::current().compiler.library;
+        let calls = match &named {
+            Some(name) => open(name).map_err(|why| {
+                format!(
+                    "DTL_NVRTC_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's NVRTC (libnvrtc.so.12), \
+                     or unset it"
+                )
+            }),
+            None => first_of(&candidates(driver_version)),
+        };
+        let calls = calls.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
+        let function: *const c_void = calls.nvrtcVersion as *const c_void;
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: room for two ints.
+        let code = unsafe { (calls.nvrtcVersion)(&raw mut major, &raw mut minor) };
+        let mut nvrtc = Nvrtc {
+            calls,
+            file: dl::file_of(Addr::new(function.cast_mut())).unwrap_or_default(),
+            version: (major, minor),
+            known: Vec::new(),
+        };
+        nvrtc.check(code, "nvrtcVersion")?;
+        nvrtc.known = nvrtc.architectures()?;
+        Ok(nvrtc)
+    }
+
+    fn architectures(&self) -> Result<Vec<i32>> {
+        let (Some(ask_count), Some(ask)) =
+            (self.calls.nvrtcGetNumSupportedArchs, self.calls.nvrtcGetSupportedArchs)
+        else {
+            return Ok(Vec::new());
+        };
+        let mut count = 0;
+        // SAFETY: room for an int.
+        self.check(unsafe { ask_count(&raw mut count) }, "nvrtcGetNumSupportedArchs")?;
+        let mut known = vec![0; usize::try_from(count).unwrap_or(0)];
+        // SAFETY: room for as many as were counted.
+        self.check(unsafe { ask(known.as_mut_ptr()) }, "nvrtcGetSupportedArchs")?;
+        Ok(known)
+    }
+
+    /// The option for a device of this compute capability (such as 90): code for it alone, else, from a compiler that is
+    /// older than the device, PTX that the driver makes code of.
+    pub(super) fn architecture(&self, capability: i32) -> Result<CString> {
+        let option = if self.known.is_empty() || self.known.contains(&capability) {
+            format!("--gpu-architecture=sm_{capability}")
+        } else {
+            let below = self.known.iter().filter(|known| **known < capability).max();
+            let Some(below) = below else {
+                let (major, minor) = self.version;
+                return fail!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "NVRTC {major}.{minor} ({}) compiles nothing for a device of compute capability {}.{}: name an older \
+                     one with DTL_NVRTC_LIBRARY",
+                    self.file.display(),
+                    capability / 10,
+                    capability % 10
+                );
+            };
+            format!("--gpu-architecture=compute_{below}")
+        };
+        Ok(CString::new(option).unwrap_or_default())
+    }
+
+    /// Compiles; what the compiler says goes to `log` whatever comes out.
+    pub(super) fn run(
+        &self,
+        text: &CStr,
+        name: &CStr,
+        options: &[CString],
+        log: &mut String,
+    ) -> Result<Output> {
+        let mut program = Program { nvrtc: self, object: ptr::null_mut() };
+        let header = CString::new(HEADER_TEXT).unwrap_or_default();
+        let (headers, names) = ([header.as_ptr()], [HEADER_NAME.as_ptr()]);
+        // SAFETY: room for a program, and texts that end with a NUL, one header with one name.
+        let code = unsafe {
+            (self.calls.nvrtcCreateProgram)(
+                &raw mut program.object,
+                text.as_ptr(),
+                name.as_ptr(),
+                1,
+                headers.as_ptr(),
+                names.as_ptr(),
+            )
+        };
+        self.check(code, "nvrtcCreateProgram")?;
+        let limit_ns = settings::current().compiler.limit_ns();
+        let mut end = now_ns().saturating_add(limit_ns);
+        if let Some(ask) = self.calls.nvrtcSetFlowCallback {
+            // SAFETY: a live program; the function only reads `end`, which outlives the run.
+            let code = unsafe { ask(program.object, Some(is_over), (&raw mut end).cast()) };
+            self.check(code, "nvrtcSetFlowCallback")?;
+        }
+        let options: Vec<Text> = options.iter().map(|option| option.as_ptr()).collect();
+        // SAFETY: a live program and as many texts as are said.
+        let code = unsafe {
+            (self.calls.nvrtcCompileProgram)(program.object, options.len() as Int, options.as_ptr())
+        };
+        let said = program.bytes(self.calls.nvrtcGetProgramLogSize, self.calls.nvrtcGetProgramLog);
+        log.push_str(String::from_utf8_lossy(&said).trim_end_matches(['\0', '\n']));
+        self.check(code, "nvrtcCompileProgram").map_err(|error| match error.status() {
+            DTL_ERROR_TIMEOUT => error.within(&format!("after {} ms", limit_ns / 1_000_000)),
+            _ => error,
+        })?;
+        let ptx = program.bytes(self.calls.nvrtcGetPTXSize, self.calls.nvrtcGetPTX);
+        let cubin = match (self.calls.nvrtcGetCUBINSize, self.calls.nvrtcGetCUBIN) {
+            (Some(size), Some(get)) => program.bytes(size, get),
+            _ => Vec::new(),
+        };
+        // A text of nothing but its NUL is none.
+        Ok(Output { ptx: if ptx.len() > 1 { ptx } else { Vec::new() }, cubin })
+    }
+
+    fn check(&self, code: Code, call: &str) -> Result<()> {
+        if code == 0 { Ok(()) } else { Err(self.error(code, call)) }
+    }
+
+    #[cold]
+    fn error(&self, code: Code, call: &str) -> Error {
+        // SAFETY: takes a number; what comes back is a text that is never freed, or null.
+        let name = unsafe { (self.calls.nvrtcGetErrorString)(code) };
+        let name = if name.is_null() {
+            "a code without a name".into()
+        } else {
+            // SAFETY: not null, so such a text.
+            unsafe { CStr::from_ptr(name) }.to_string_lossy()
+        };
+        let (status, advice) = match code {
+            1 => (DTL_ERROR_OUT_OF_MEMORY, ""),
+            7 => (
+                DTL_ERROR_UNAVAILABLE,
+                "; its libnvrtc-builtins of the same version must lie beside it, install both anew",
+            ),
+            16 => (DTL_ERROR_TIMEOUT, "; raise DTL_COMPILE_TIMEOUT"),
+            _ => (DTL_ERROR_COMPILE_FAILED, ""),
+        };
+        let (major, minor) = self.version;
+        Error::new(status, format!("{call}: NVRTC {major}.{minor} says {name} ({code}){advice}"))
+    }
+}
+
+/// A program of NVRTC's, ended with this.
+struct Program<'a> {
+    nvrtc: &'a Nvrtc,
+    object: Object,
+}
+
+impl Program<'_> {
+    /// What one call tells the size of and another one writes; empty if the compiler has none.
+    fn bytes(
+        &self,
+        size: unsafe extern "C" fn(Object, SizeOut) -> Code,
+        get: unsafe extern "C" fn(Object, TextOut) -> Code,
+    ) -> Vec<u8> {
+        let mut count = 0;
+        // SAFETY: a live program and room for a number.
+        if unsafe { size(self.object, &raw mut count) } != 0 || count == 0 {
+            return Vec::new();
+        }
+        let mut bytes = vec![0u8; count];
+        // SAFETY: a live program and as many bytes as it wants.
+        let code = unsafe { get(self.object, bytes.as_mut_ptr().cast()) };
+        if code == 0 { bytes } else { Vec::new() }
+    }
+}
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        if !self.object.is_null() {
+            // SAFETY: a program of ours, ended once.
+            let _ = unsafe { (self.nvrtc.calls.nvrtcDestroyProgram)(&raw mut self.object) };
+        }
+    }
+}
+
+/// NVRTC asks, from any thread, whether to end the run: 1 = yes.
+unsafe extern "C" fn is_over(end: *mut c_void, _: *mut c_void) -> c_int {
+    // SAFETY: the number that `run` has handed over with this function; nobody writes to it.
+    let end = unsafe { *end.cast::<u64>() };
+    c_int::from(now_ns() > end)
+}
+
+/// The driver takes code of its own major version and of older ones; a newer compiler's comes last.
+fn candidates(driver_version: i32) -> Vec<&'static str> {
+    let major = driver_version / 1000;
+    let (fit, newer): (Vec<_>, Vec<_>) = SONAMES.iter().partition(|(of, _)| *of <= major);
+    let names = |list: Vec<&(i32, &'static str)>| list.into_iter().map(|(_, name)| *name).collect::<Vec<_>>();
+    let mut all = names(fit);
+    all.push("libnvrtc.so");
+    all.extend(names(newer).into_iter().rev());
+    all
+}
+
+fn first_of(names: &[&str]) -> std::result::Result<&'static Functions, String> {
+    let mut reasons = Vec::new();
+    for name in names {
+        match open(name) {
+            Ok(calls) => return Ok(calls),
+            Err(why) => reasons.push(why),
+        }
+    }
+    let why = reasons.first().map_or("", String::as_str);
+    Err(format!(
+        "there is no NVRTC, which compiles CUDA C++: {why}; install it (Debian: libnvrtc12, PyPI: nvidia-cuda-nvrtc-cu12) \
+         where the loader finds it or name it with DTL_NVRTC_LIBRARY; PTX and cubins need none"
+    ))
+}
+
+fn open(name: &str) -> std::result::Result<&'static Functions, String> {
+    // SAFETY: functions of that one library, which is NVRTC by its name or because the user says so.
+    let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
+    // SAFETY: as above.
+    unsafe { LIBRARY.open(name, &resolve) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_that_the_driver_takes_comes_first() {
+        assert_eq!(
+            candidates(12_040),
+            ["libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so", "libnvrtc.so.13"]
+        );
+        assert_eq!(candidates(13_000).first(), Some(&"libnvrtc.so.13"));
+        assert_eq!(
+            candidates(11_080),
+            ["libnvrtc.so.11.2", "libnvrtc.so", "libnvrtc.so.12", "libnvrtc.so.13"]
+        );
+    }
+}

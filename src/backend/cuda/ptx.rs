@@ -1,0 +1,145 @@
+//! The parameters of kernels, read from PTX: launches are checked against their sizes also where the driver cannot tell
+//! them (before CUDA 12.4). PTX writes them out in full, in a form that its specification fixes.
+
+use std::collections::BTreeMap;
+
+/// Sizes of the parameters by the kernel's name.
+pub(super) type Entries = BTreeMap<String, Vec<u64>>;
+
+/// The kernels of a text. One with a parameter of unknown size is left out.
+pub(super) fn entries(text: &[u8]) -> Entries {
+    let text = bare(&String::from_utf8_lossy(text));
+    let mut found = Entries::new();
+    let mut rest = text.as_str();
+    while let Some((_, behind)) = rest.split_once(".entry") {
+        rest = behind;
+        if !behind.starts_with(|letter: char| letter.is_ascii_whitespace()) {
+            continue;
+        }
+        let behind = behind.trim_start();
+        let end = behind.find(|letter: char| !is_of_name(letter)).unwrap_or(behind.len());
+        let (name, behind) = behind.split_at(end);
+        let list = match behind.trim_start().strip_prefix('(') {
+            Some(list) => list.split(')').next().unwrap_or_default(),
+            None => "",
+        };
+        let parameters = list.split(',').filter(|one| !one.trim().is_empty());
+        if let Some(sizes) = parameters.map(size).collect::<Option<Vec<u64>>>() {
+            found.insert(name.to_owned(), sizes);
+        }
+    }
+    found
+}
+
+fn is_of_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '$' | '%')
+}
+
+/// The text without comments and without what stands in quotes.
+fn bare(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    loop {
+        let Some(at) = rest.find(['/', '"']) else {
+            kept.push_str(rest);
+            return kept;
+        };
+        let (before, from) = rest.split_at(at);
+        kept.push_str(before);
+        let behind = |skip: usize, end: &str| {
+            from.get(skip..).and_then(|from| from.split_once(end)).map_or("", |(_, rest)| rest)
+        };
+        rest = if from.starts_with("//") {
+            behind(2, "\n")
+        } else if from.starts_with("/*") {
+            behind(2, "*/")
+        } else if from.starts_with('"') {
+            behind_quotes(from)
+        } else {
+            kept.push('/');
+            rest = behind(0, "/");
+            continue;
+        };
+        kept.push(' ');
+    }
+}
+
+/// What comes behind a text in quotes; a backslash in there takes the next letter with it.
+fn behind_quotes(text: &str) -> &str {
+    let mut letters = text.char_indices().skip(1);
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => return text.get(at + 1..).unwrap_or_default(),
+            '\\' => drop(letters.next()),
+            _ => {}
+        }
+    }
+    ""
+}
+
+/// Bytes of ".param .align 8 .b8 name[24]".
+fn size(parameter: &str) -> Option<u64> {
+    let mut words = parameter.split_ascii_whitespace();
+    if words.next() != Some(".param") {
+        return None;
+    }
+    let (mut one, mut last) = (None, "");
+    while let Some(word) = words.next() {
+        match word {
+            ".align" => drop(words.next()),
+            word if word.starts_with('.') => one = one.or_else(|| size_of_type(word)),
+            word => last = word,
+        }
+    }
+    let count = match last.split_once('[') {
+        Some((_, count)) => count.strip_suffix(']')?.trim().parse().ok()?,
+        None => 1_u64,
+    };
+    one?.checked_mul(count)
+}
+
+fn size_of_type(word: &str) -> Option<u64> {
+    match word {
+        ".f16x2" | ".bf16x2" | ".tf32" => return Some(4),
+        ".bf16" => return Some(2),
+        _ => {}
+    }
+    let bits: u64 = word.strip_prefix(['.'])?.strip_prefix(['b', 'u', 's', 'f'])?.parse().ok()?;
+    matches!(bits, 8 | 16 | 32 | 64 | 128).then_some(bits / 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_read() {
+        let text = br#".version 8.8
+.file 1 "a.cu // \".entry quoted(.param .u32 x)"
+// .visible .entry comment(.param .u32 x)
+/* .entry other( */
+.visible .entry k(
+	.param .u64 .ptr .global .align 4 k_param_0,
+	.param .align 8 .b8 k_param_1[32], // two /* things
+	.param .u8 k_param_2, .param .f16x2 k_param_3, .param .b128 v
+)
+.maxntid 128, 1, 1
+{ ld.param.u64 %rd1, [k_param_0]; div.s32 %r1, %r2, %r3; }
+.weak .entry _Z2ttIiEvPT_(
+	.param .u64 _Z2ttIiEvPT__param_0
+) { ret; }
+.entry none { ret; }
+.visible .entry empty() { ret; }
+.visible .entry image(.param .texref t) { ret; }
+.entrypoint x(.param .u8 y)"#;
+        let found = entries(text);
+        assert_eq!(found.get("k").unwrap(), &[8, 32, 1, 4, 16]);
+        assert_eq!(found.get("_Z2ttIiEvPT_").unwrap(), &[8]);
+        assert!(found.get("none").unwrap().is_empty() && found.get("empty").unwrap().is_empty());
+        assert_eq!(found.len(), 4, "{found:?}");
+        for cut in 0..text.len() {
+            entries(text.get(..cut).unwrap()); // ends, and panics at nothing
+        }
+        assert!(entries(b"\xff\xfe.entry \xff(").len() <= 1);
+    }
+}

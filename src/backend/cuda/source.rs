@@ -1,0 +1,186 @@
+//! CUDA C++ to what the driver loads: by NVRTC, or from the folder of what it made before.
+//!
+//! What is kept is one file: a line "kernel NAME SIZE…" for each kernel whose parameters are known, an empty line, then
+//! the code (a cubin, or PTX with its NUL).
+
+use super::includes;
+use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};
+use super::ptx::{self, Entries};
+use crate::abi::status::DTL_ERROR_COMPILE_FAILED;
+use crate::backend::cache::{Cache, Inputs, Made, unwritten};
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::Source;
+use crate::runtime::{log, settings};
+use std::ffi::{CStr, CString};
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+const OBJECT: &str = "kernels.cuda";
+
+/// What the driver loads.
+pub(super) struct Image {
+    /// A cubin, or PTX and a NUL.
+    pub(super) code: Vec<u8>,
+    /// What is known of its kernels.
+    pub(super) entries: Entries,
+}
+
+/// What compiles, and for what.
+struct Order<'a> {
+    nvrtc: Nvrtc,
+    source: &'a Source,
+    /// The library's own and the caller's.
+    options: Vec<CString>,
+}
+
+/// Compiles for a device of this compute capability (such as 90), under a driver of this version (such as 12040).
+pub(super) fn compile(source: &Source, capability: i32, driver: i32, log: &mut String) -> Result<Image> {
+    let nvrtc = Nvrtc::find(driver)?;
+    let mut options = Vec::new();
+    if !source.options.iter().any(|option| names_architecture(option.as_bytes())) {
+        options.push(nvrtc.architecture(capability)?);
+    }
+    options.extend(source.options.iter().cloned());
+    let order = Order { nvrtc, source, options };
+    let Some(inputs) = order.inputs() else { return Ok(order.run(log)?.0) };
+    let Some(folder) = settings::current().compiler.cache else { return Ok(order.run(log)?.0) };
+    let cache = Cache::open(Some(&folder), OBJECT)?;
+    if let Some(entry) = cache.find(inputs.bytes())?
+        && let Some(image) = unpack(&entry.bytes)
+    {
+        *log = entry.log;
+        return Ok(image);
+    }
+    let (image, packed) = order.run(log)?;
+    // A file that changed meanwhile: nobody knows which one was compiled.
+    if order.inputs().is_none_or(|now| now.bytes() != inputs.bytes()) {
+        return Ok(image);
+    }
+    let kept = cache.make(inputs.bytes(), |folder| {
+        let file = folder.join(OBJECT);
+        fs::write(&file, &packed).map_err(|error| unwritten(&file, &error))?;
+        Ok(Made { needs: Vec::new(), log: log.clone() })
+    });
+    if let Err(error) = kept {
+        log::warning!("{}", error.text()); // it was compiled, and will be again
+    }
+    Ok(image)
+}
+
+/// Whether an option says what to compile for.
+fn names_architecture(option: &[u8]) -> bool {
+    [&b"--gpu-architecture"[..], b"-arch"]
+        .iter()
+        .any(|name| option.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"=")))
+}
+
+impl Order<'_> {
+    /// Everything that the result depends on; `None` if that cannot be told.
+    fn inputs(&self) -> Option<Inputs> {
+        let mut inputs = Inputs::new();
+        inputs.add("compiler of", b"cuda");
+        inputs.add("header", HEADER_TEXT.as_bytes());
+        inputs.add_program("nvrtc", &self.nvrtc.file).ok()?;
+        for number in [self.nvrtc.version.0, self.nvrtc.version.1] {
+            inputs.add("version", &number.to_le_bytes());
+        }
+        // What NVRTC reads: flags that it appends could name files.
+        let mut variables: Vec<_> = std::env::vars_os()
+            .filter(|(name, _)| {
+                [&b"NVRTC_"[..], b"LIBNVVM_"].iter().any(|one| name.as_bytes().starts_with(one))
+            })
+            .collect();
+        variables.sort();
+        for (name, value) in variables {
+            if name.as_bytes().ends_with(b"_FLAGS") && !value.is_empty() {
+                return None;
+            }
+            inputs.add("variable", name.as_bytes());
+            inputs.add("value", value.as_bytes());
+        }
+        self.options.iter().for_each(|option| inputs.add("option", option.as_bytes()));
+        inputs.add("name", self.source.name.as_bytes());
+        inputs.add("source", self.source.bytes());
+        includes::add(&mut inputs, self.source).then_some(inputs)
+    }
+
+    /// What came out, and as it is kept.
+    fn run(&self, log: &mut String) -> Result<(Image, Vec<u8>)> {
+        log.clear();
+        let Ok(text) = CStr::from_bytes_with_nul(self.source.terminated()) else {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "dtl_source_t.text has a NUL in its size_bytes bytes: source is text (DTL_LANGUAGE_BINARY for a cubin)"
+            );
+        };
+        let Output { ptx, cubin } = self.nvrtc.run(text, &self.source.name, &self.options, log)?;
+        let entries = ptx::entries(&ptx);
+        let code = if cubin.is_empty() { ptx } else { cubin };
+        if code.is_empty() {
+            let text =
+                "NVRTC made neither PTX nor a cubin: leave out options that ask for something else (-dlto)";
+            return Err(Error::new(DTL_ERROR_COMPILE_FAILED, text));
+        }
+        let image = Image { code, entries };
+        let packed = pack(&image);
+        Ok((image, packed))
+    }
+}
+
+fn pack(image: &Image) -> Vec<u8> {
+    let mut text = String::new();
+    for (name, sizes) in &image.entries {
+        let _ = write!(text, "kernel {name}");
+        for size in sizes {
+            let _ = write!(text, " {size}");
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    let mut packed = text.into_bytes();
+    packed.extend_from_slice(&image.code);
+    packed
+}
+
+fn unpack(bytes: &[u8]) -> Option<Image> {
+    let mut entries = Entries::new();
+    let mut rest = bytes;
+    loop {
+        let end = rest.iter().position(|byte| *byte == b'\n')?;
+        let (line, behind) = rest.split_at(end);
+        rest = behind.get(1..)?;
+        if line.is_empty() {
+            return Some(Image { code: rest.to_vec(), entries });
+        }
+        let mut words = std::str::from_utf8(line).ok()?.strip_prefix("kernel ")?.split(' ');
+        let name = words.next()?.to_owned();
+        let sizes = words.map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?;
+        entries.insert(name, sizes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let entries = Entries::from([("k".into(), vec![8, 32]), ("none".into(), vec![])]);
+        let image = Image { code: b"\x7fELF\n\n\0".to_vec(), entries };
+        let packed = pack(&image);
+        let back = unpack(&packed).unwrap();
+        assert_eq!((back.code, back.entries), (image.code, image.entries));
+        assert!(
+            unpack(b"").is_none() && unpack(b"kernel k x\n\n").is_none() && unpack(b"kernel k 8\n").is_none()
+        );
+    }
+
+    #[test]
+    fn the_callers_architecture_is_his() {
+        for option in ["-arch", "-arch=sm_90", "--gpu-architecture=compute_80", "--gpu-architecture"] {
+            assert!(names_architecture(option.as_bytes()), "{option}");
+        }
+        assert!(!names_architecture(b"-archive") && !names_architecture(b"-DX=-arch"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Copies and fills: on a stream of the device's own that is waited for, or on the caller's.
+//!
+//! One address names one place, on devices and host alike, so the driver finds out by itself what a pointer is. Between two
+//! devices it is told: what a pool gave is not open to the other device.
+
+use super::Cuda;
+use super::driver::{Driver, Use, new_stream};
+use super::exec::lane;
+use super::functions::*;
+use super::lane::Lane;
+use super::mark::Mark;
+use super::memory::Block;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Place, Token, Transfer};
+use crate::sys::buf::{Addr, Region};
+use std::ptr;
+use std::sync::Arc;
+
+/// How a copy goes.
+enum Way {
+    /// All that lies on a device lies on this one.
+    On(i32),
+    /// From one device to another.
+    Between(i32, i32),
+}
+
+impl Cuda {
+    fn way(&self, dst: Region, src: Region) -> Result<Way> {
+        match (self.block(dst.addr()), self.block(src.addr())) {
+            (Some(to), Some(from))
+                if to.is_on_device() && from.is_on_device() && to.device != from.device =>
+            {
+                Ok(Way::Between(to.device, from.device))
+            }
+            (Some(to), Some(from)) if from.is_on_device() && !to.is_on_device() => Ok(Way::On(from.device)),
+            (Some(block), _) | (None, Some(block)) => Ok(Way::On(block.device)),
+            (None, None) => self.block_of(dst.addr()).map(|block| Way::On(block.device)),
+        }
+    }
+
+    fn block_of(&self, addr: Addr) -> Result<Block> {
+        match self.block(addr) {
+            Some(block) => Ok(block),
+            None => fail!(DTL_ERROR_INTERNAL, "{addr:?} is no memory of backend cuda"),
+        }
+    }
+}
+
+/// Queues a copy on a stream, whose context is current.
+fn queue(driver: &Driver, stream: Addr, way: &Way, dst: Region, src: Region) -> Result<()> {
+    let cuda = driver.cuda;
+    let (to, from, stream) = (dst.addr().get() as Ptr, src.addr().get() as Ptr, stream.ptr());
+    match *way {
+        Way::On(_) => {
+            // SAFETY: two ranges of this length that the caller has given to this copy until it has ended.
+            cuda.check(unsafe { (cuda.cuMemcpyAsync)(to, from, dst.len(), stream) }, "a copy (cuMemcpyAsync)")
+        }
+        Way::Between(target, source) => {
+            let (target, source) = (driver.context(target)?.ptr(), driver.context(source)?.ptr());
+            // SAFETY: as above, each in its device's primary context.
+            let code = unsafe { (cuda.cuMemcpyPeerAsync)(to, target, from, source, dst.len(), stream) };
+            cuda.check(code, "a copy between two devices (cuMemcpyPeerAsync)")
+        }
+    }
+}
+
+/// Queues setting every byte on a stream, whose context is current.
+fn queue_fill(driver: &Driver, stream: Addr, dst: Region, value: u8) -> Result<()> {
+    let to = dst.addr().get() as Ptr;
+    // SAFETY: a range that the caller has given to this call until it has ended.
+    let code = unsafe { (driver.cuda.cuMemsetD8Async)(to, value, dst.len(), stream.ptr()) };
+    driver.cuda.check(code, "a fill (cuMemsetD8Async)")
+}
+
+/// Does something on a device's own stream, whose context is current meanwhile, and waits for it.
+fn done_on(driver: &Driver, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
+    let _inside = driver.enter(device)?;
+    let stream = driver.own_stream(device, Use::Copies)?;
+    work(stream)?;
+    // SAFETY: the library's own stream.
+    let code = unsafe { (driver.cuda.cuStreamSynchronize)(stream.ptr()) };
+    driver.cuda.check(code, "a copy or fill (cuStreamSynchronize)")
+}
+
+/// Queues something in a stream's order that a stream of one device can do, whose context is current meanwhile. On
+/// another device's stream it is done beside: a new stream of the right device waits for this one, and this one for that.
+fn in_order(lane: &Lane, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
+    let inside = lane.enter()?;
+    if lane.device == device {
+        return work(lane.stream);
+    }
+    let driver = &lane.driver;
+    let before = Mark::create(driver, lane.context, CU_EVENT_DISABLE_TIMING)?;
+    before.record(lane.stream)?;
+    let there = driver.enter(device)?;
+    let beside = Beside { driver, stream: new_stream(driver.cuda)? };
+    before.hold(beside.stream)?;
+    work(beside.stream)?;
+    let after = Mark::create(driver, driver.context(device)?, CU_EVENT_DISABLE_TIMING)?;
+    after.record(beside.stream)?;
+    drop(beside);
+    drop(there);
+    let result = after.hold(lane.stream);
+    drop(inside);
+    result
+}
+
+/// A stream for one piece of work. What is queued on it still runs when it goes.
+struct Beside<'d> {
+    driver: &'d Driver,
+    stream: Addr,
+}
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a stream of ours, given up once; its context is current.
+        let _ = unsafe { (self.driver.cuda.cuStreamDestroy_v2)(self.stream.ptr()) };
+    }
+}
+
+impl Transfer for Arc<Cuda> {
+    fn copy(&self, dst: Place, src: Place) -> Result<()> {
+        let (driver, way) = (self.driver()?, self.way(dst.region, src.region)?);
+        let (Way::On(device) | Way::Between(device, _)) = way;
+        done_on(&driver, device, |stream| queue(&driver, stream, &way, dst.region, src.region))
+    }
+
+    fn copy_async(&self, stream: Token, dst: Place, src: Place) -> Option<Result<()>> {
+        let lane = lane(stream);
+        let way = match self.way(dst.region, src.region) {
+            Ok(way) => way,
+            Err(error) => return Some(Err(error)),
+        };
+        let device = match way {
+            Way::Between(_, source) if lane.device == source => source,
+            Way::On(device) | Way::Between(device, _) => device,
+        };
+        Some(in_order(lane, device, |stream| queue(&lane.driver, stream, &way, dst.region, src.region)))
+    }
+
+    fn copy_2d(
+        &self,
+        dst: Place,
+        dst_pitch: u64,
+        src: Place,
+        src_pitch: u64,
+        width: u64,
+        height: u64,
+    ) -> Option<Result<()>> {
+        let work = || {
+            let driver = self.driver()?;
+            let Way::On(device) = self.way(dst.region, src.region)? else { return Ok(false) };
+            let most = driver.attribute(driver.card(device)?, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+            if dst_pitch.max(src_pitch) > u64::try_from(most).unwrap_or(0) {
+                return Ok(false);
+            }
+            let rows = Rows {
+                source_x: 0,
+                source_y: 0,
+                source_type: CU_MEMORYTYPE_UNIFIED as Uint,
+                source_host: ptr::null(),
+                source: src.region.addr().get() as Ptr,
+                source_array: ptr::null_mut(),
+                source_pitch: src_pitch as usize,
+                target_x: 0,
+                target_y: 0,
+                target_type: CU_MEMORYTYPE_UNIFIED as Uint,
+                target_host: ptr::null_mut(),
+                target: dst.region.addr().get() as Ptr,
+                target_array: ptr::null_mut(),
+                target_pitch: dst_pitch as usize,
+                width: width as usize,
+                height: height as usize,
+            };
+            let queue = |stream: Addr| {
+                // SAFETY: rows within two ranges that the caller has given to this copy until it has ended.
+                let code = unsafe { (driver.cuda.cuMemcpy2DAsync_v2)(&raw const rows, stream.ptr()) };
+                driver.cuda.check(code, "a copy of rows (cuMemcpy2DAsync)")
+            };
+            done_on(&driver, device, queue).map(|()| true)
+        };
+        match work() {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None, // row by row
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
+        let fill = || {
+            let (driver, block) = (self.driver()?, self.block_of(dst.region.addr())?);
+            done_on(&driver, block.device, |stream| queue_fill(&driver, stream, dst.region, value))
+        };
+        Some(fill())
+    }
+
+    fn fill_async(&self, stream: Token, dst: Place, value: u8) -> Option<Result<()>> {
+        let lane = lane(stream);
+        let fill = || {
+            let device = self.block_of(dst.region.addr())?.device;
+            in_order(lane, device, |stream| queue_fill(&lane.driver, stream, dst.region, value))
+        };
+        Some(fill())
+    }
+}

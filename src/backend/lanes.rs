@@ -1,0 +1,210 @@
+//! What backends keep beside a driver's queues: numbers of the work that was queued, how it failed, and a thread for
+//! host callbacks.
+//!
+//! Drivers tell of some failures by one command's event alone, and of a host callback's not at all. So each piece of work
+//! that can fail so has a number; pieces are kept in the order of the numbers until somebody who waits takes the ended
+//! ones out and notes their failures under their numbers. A record knows which numbers lie before it.
+
+use crate::abi::runtime::dtl_task_fn_t;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail, status_name};
+use crate::sys::buf::Addr;
+use crate::sys::lock::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Arc, mpsc};
+use std::thread::{JoinHandle, ThreadId};
+
+/// How many failures a stream keeps for events that were recorded behind them.
+const FAILURES_KEPT: usize = 64;
+
+/// Work that can fail by itself.
+pub trait Piece {
+    /// Whether it has ended, well or not.
+    fn has_ended(&self) -> bool;
+    /// Of work that has ended.
+    fn failure(&self) -> Option<Error>;
+}
+
+/// What has been queued and how it ended.
+pub struct Log<P> {
+    /// Number of the latest piece of work.
+    pub last: u64,
+    /// Work that nobody has looked at since it ended, if it has.
+    unfinished: VecDeque<(u64, Arc<P>)>,
+    failures: VecDeque<Failure>,
+    /// Up to where failures were told by a synchronize.
+    pub told: u64,
+    /// Up to where work is known to have ended.
+    pub ended: u64,
+}
+
+struct Failure {
+    number: u64,
+    /// It is a callback's: the runtime has it, too, and tells it to who synchronizes.
+    known: bool,
+    error: Error,
+}
+
+impl<P> Default for Log<P> {
+    fn default() -> Self {
+        Log { last: 0, unfinished: VecDeque::new(), failures: VecDeque::new(), told: 0, ended: 0 }
+    }
+}
+
+impl<P: Piece> Log<P> {
+    /// The number of a piece of work that has just been queued.
+    pub fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// The same for one that is asked later how it ended.
+    pub fn add(&mut self, piece: P) {
+        let number = self.next();
+        self.unfinished.push_back((number, Arc::new(piece)));
+    }
+
+    fn fail(&mut self, number: u64, known: bool, error: Error) {
+        if self.failures.len() == FAILURES_KEPT {
+            self.failures.pop_front();
+        }
+        let place = self.failures.partition_point(|failure| failure.number <= number);
+        self.failures.insert(place, Failure { number, known, error });
+    }
+
+    fn first(&self, after: u64, upto: u64) -> Option<&Failure> {
+        self.failures.iter().find(|failure| failure.number > after && failure.number <= upto)
+    }
+
+    /// The first failure of the numbers after one and up to another.
+    #[must_use]
+    pub fn first_failure(&self, after: u64, upto: u64) -> Option<Error> {
+        self.first(after, upto).map(|failure| failure.error.clone())
+    }
+
+    /// The first failure up to a number that no synchronize has told and the runtime does not know of.
+    pub fn untold(&self, upto: u64) -> Result<()> {
+        match self.first(self.told, upto) {
+            Some(Failure { known: false, error, .. }) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same; from now on it is told, and the work is known to have ended.
+    pub fn tell(&mut self, upto: u64) -> Result<()> {
+        let result = self.untold(upto);
+        (self.told, self.ended) = (self.told.max(upto), self.ended.max(upto));
+        result
+    }
+}
+
+/// Takes work that has ended out of the list, up to a number, and notes its failures. Without the lock while a piece is
+/// asked, which may ask another stream, which may ask this one.
+pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
+    loop {
+        let first = log.lock().unfinished.front().cloned();
+        let Some((number, piece)) = first.filter(|(number, piece)| *number <= upto && piece.has_ended())
+        else {
+            return;
+        };
+        let failure = piece.failure();
+        let mut log = log.lock();
+        // Unless another thread was here first.
+        if log.unfinished.front().is_some_and(|(front, _)| *front == number) {
+            let seen = log.unfinished.pop_front();
+            if let Some(error) = failure {
+                log.fail(number, false, error);
+            }
+            drop(log);
+            drop(seen); // it may hold the last share of another stream
+        }
+    }
+}
+
+/// What holds a queue while the host works.
+pub trait Hold: Send {
+    /// Waits for what was queued before, however that ended.
+    fn wait(&self);
+    /// Lets the queue go on.
+    fn release(&self);
+}
+
+/// What the host does in a queue's order.
+pub enum Task {
+    /// A callback.
+    Call(dtl_task_fn_t, Addr),
+    /// Something of the backend's own, whose failure the runtime does not know of.
+    Own(Box<dyn FnOnce() -> Result<()> + Send>),
+}
+
+struct Job {
+    number: u64,
+    hold: Box<dyn Hold>,
+    task: Task,
+}
+
+/// A stream's thread for what the host does in its order: not a driver's, which may not block.
+pub struct Worker {
+    thread: ThreadId,
+    handle: JoinHandle<()>,
+    jobs: mpsc::Sender<Job>,
+}
+
+impl Worker {
+    /// Starts it; failures go to the log.
+    pub fn start<P: Piece + Send + Sync + 'static>(name: &str, log: Arc<Mutex<Log<P>>>) -> Result<Self> {
+        let (jobs, queue) = mpsc::channel();
+        match std::thread::Builder::new().name(name.into()).spawn(move || serve(&queue, &log)) {
+            Ok(handle) => Ok(Worker { thread: handle.thread().id(), handle, jobs }),
+            Err(error) => fail!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}"),
+        }
+    }
+
+    /// Whether the calling thread is it.
+    #[must_use]
+    pub fn is_calling(&self) -> bool {
+        self.thread == std::thread::current().id()
+    }
+
+    /// Hands it a task, whose number the log gave. The queue is held already.
+    pub fn give(&self, number: u64, hold: Box<dyn Hold>, task: Task) -> Result<()> {
+        self.jobs.send(Job { number, hold, task }).or_else(|mpsc::SendError(job)| {
+            job.hold.release();
+            fail!(DTL_ERROR_INTERNAL, "the thread of the stream's callbacks has ended")
+        })
+    }
+
+    /// Ends it when it has done what it has, and waits for that unless it is the one who asks.
+    pub fn end(self) {
+        let is_calling = self.is_calling();
+        drop(self.jobs); // the end of its loop
+        if !is_calling {
+            let _ = self.handle.join(); // it catches what callbacks do, so it has not panicked
+        }
+    }
+}
+
+/// The life of a stream's thread.
+fn serve<P: Piece>(jobs: &mpsc::Receiver<Job>, log: &Mutex<Log<P>>) {
+    for Job { number, hold, task } in jobs {
+        // Failed or not: a callback is called, and what failed is the work's before it.
+        hold.wait();
+        let (known, result) = match task {
+            Task::Call(Some(function), user) => (true, outcome(function(user.ptr()))),
+            Task::Call(None, _) => (true, Ok(())),
+            Task::Own(function) => (false, function()),
+        };
+        if let Err(error) = result {
+            log.lock().fail(number, known, error);
+        }
+        hold.release();
+    }
+}
+
+fn outcome(status: dtl_status_t) -> Result<()> {
+    if status == DTL_SUCCESS {
+        return Ok(());
+    }
+    let name = status_name(status).to_string_lossy();
+    Err(Error::new(status, format!("a stream's host callback returned {name} ({status})")))
+}
