@@ -2862,6 +2862,27 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_request_t *out);
 
 /* -----------------------------------------------------------------------------------------------
+ * Messages that wait for a stream's work.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Starts a send that begins when the work before an event's record is done, and returns at once: a kernel's result
+/// goes to another rank without this thread waiting for the kernel. The library looks after the event in every call that
+/// waits or tests, of this request or another. It begins when it is seen to be done, so sends that were started later may
+/// overtake it.
+///
+/// @param buf    `count` elements, unchanged from the event's record until the request is done.
+/// @param event  its latest record counts; never recorded = done, so the send begins. Destroying the event changes nothing.
+///               Record it anew only when the request is done.
+/// @param out    the request; dtl_request_wait or _test ends it. A failure of the work before the record is the
+///               request's, and nothing is sent; the receiver goes on waiting. dtl_request_cancel and _destroy withdraw it
+///               at any time before it begins.
+/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is memory that the host
+///         cannot reach (dtl_mem_kind_info) of another backend than the event's, among others.
+/// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
+DTL_NODISCARD dtl_status_t dtl_comm_isend_on(dtl_comm_t comm, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_event_t event, dtl_request_t *out);
+
+/* -----------------------------------------------------------------------------------------------
  * Requests: start, wait, test, cancel, end.
  * -------------------------------------------------------------------------------------------- */
 
