@@ -82,11 +82,15 @@ pub(super) fn add_running(handle: dtl_request_t) {
         running.all.retain(|known| request::is_alive(*known));
         running.swept_at = (2 * running.all.len()).max(LEAST_SWEPT);
     }
-    // A persistent one may still be there from its last time.
-    if running.all.back() != Some(&handle) && !running.all.contains(&handle) {
-        running.all.push_back(handle);
-    }
+    running.all.push_back(handle);
     RUNNING_COUNT.store(running.all.len(), Ordering::Relaxed);
+}
+
+/// The same for a persistent one, which may still be there from its last time.
+pub(super) fn add_running_again(handle: dtl_request_t) {
+    if !RUNNING.lock().all.contains(&handle) {
+        add_running(handle);
+    }
 }
 
 /// Whether collectives that were started may want to be moved on: who waits then does not sleep until it is woken.

@@ -188,7 +188,7 @@ pub fn start(inside: &Guard, handle: dtl_request_t) -> Result<()> {
         Ok(matches!(request.life, Life::Active(Operation::Other(_))))
     })?;
     if is_staged {
-        progress::add_running(handle);
+        progress::add_running_again(handle);
     }
     Ok(())
 }

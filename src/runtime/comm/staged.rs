@@ -129,6 +129,7 @@ fn with(begin: impl FnOnce(&mut Stage) -> Result<Begun>) -> Result<Begun> {
 }
 
 /// As `collective::bcast`.
+#[inline(always)]
 pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::bcast(comm, data, root);
@@ -143,6 +144,7 @@ pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
 }
 
 /// As `collective::reduce`.
+#[inline(always)]
 pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::reduce(comm, send, recv, by, root);
@@ -154,6 +156,7 @@ pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<
 }
 
 /// As `collective::allreduce`.
+#[inline(always)]
 pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::allreduce(comm, send, recv, by);
@@ -165,6 +168,7 @@ pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Begun> {
 }
 
 /// As `collective::reduce_scatter`. In place, the result is the beginning of what the blocks are parts of.
+#[inline(always)]
 pub fn reduce_scatter(
     comm: &Comm,
     kind: BlockKind,
@@ -195,6 +199,7 @@ pub fn reduce_scatter(
 }
 
 /// As `collective::scan`.
+#[inline(always)]
 pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::scan(comm, send, recv, by, exclusive);
@@ -212,6 +217,7 @@ pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Res
 }
 
 /// As `collective::gather`.
+#[inline(always)]
 pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::gather(comm, send, per_rank, recv, root);
@@ -223,6 +229,7 @@ pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) ->
 }
 
 /// As `collective::gatherv`.
+#[inline(always)]
 pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::gatherv(comm, send, of, blocks, root);
@@ -235,6 +242,7 @@ pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) ->
 }
 
 /// As `collective::scatter`.
+#[inline(always)]
 pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::scatter(comm, send, recv, per_rank, root);
@@ -250,6 +258,7 @@ pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -
 }
 
 /// As `collective::scatterv`.
+#[inline(always)]
 pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::scatterv(comm, blocks, recv, of, root);
@@ -261,6 +270,7 @@ pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -
 }
 
 /// As `collective::allgather`.
+#[inline(always)]
 pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::allgather(comm, send, per_rank, recv);
@@ -272,6 +282,7 @@ pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<
 }
 
 /// As `collective::allgatherv`.
+#[inline(always)]
 pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::allgatherv(comm, send, of, blocks);
@@ -284,6 +295,7 @@ pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<
 }
 
 /// As `collective::alltoall`.
+#[inline(always)]
 pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::alltoall(comm, send, per_rank, recv);
@@ -295,6 +307,7 @@ pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<B
 }
 
 /// As `collective::alltoallv`.
+#[inline(always)]
 pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::alltoallv(comm, send, recv, of);
@@ -307,6 +320,7 @@ pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) 
 }
 
 /// As `collective::neighbor_alltoallv`.
+#[inline(always)]
 pub fn neighbor_alltoallv(comm: &Comm, out: &Neighbors<'_>, into: &Neighbors<'_>, of: Of) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::neighbor_alltoallv(comm, out, into, of);
