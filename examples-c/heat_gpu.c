@@ -80,6 +80,17 @@ static dtl_kernel_t compile(dtl_backend_t backend)
     return kernel;
 }
 
+/* Says why this backend cannot be used, if it cannot. */
+static int is_there(dtl_backend_t backend)
+{
+    char why[512];
+    int32_t yes = 0, compiles = 0;
+    DTL_CHECK(dtl_backend_is_available(backend, &yes, why, sizeof why));
+    if (yes) DTL_CHECK(dtl_backend_supports(backend, "modules", &compiles));
+    if (!compiles) printf("skipped: backend %s: %s\n", dtl_backend_name(backend), yes ? "compiles no kernels" : why);
+    return compiles;
+}
+
 static float *zeros(size_t count)
 {
     float *got = calloc(count, sizeof *got);
@@ -151,6 +162,7 @@ int main(int argc, char **argv)
     DTL_CHECK(dtl_comm_size(DTL_COMM_WORLD, &size));
     if (side < size || steps < 1) fprintf(stderr, "heat_gpu: use at least %d cells on a side and a step\n", (int)size), exit(2);
     DTL_CHECK(dtl_backend_get(NULL, &backend));
+    if (!is_there(backend)) return dtl_finalize() == DTL_SUCCESS ? 0 : 1;
     const double worst = solve(backend, (unsigned)side, steps, rank, size);
     if (rank == 0) {
         char text[4096];

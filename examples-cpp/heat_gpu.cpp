@@ -127,6 +127,19 @@ double compare(const std::vector<float> &rows, unsigned side, int steps)
     return worst;
 }
 
+// Says why this backend cannot be used, if it cannot.
+bool is_there(dtl::backend_ref backend)
+{
+    std::array<char, 512> why{};
+    int32_t yes = 0, compiles = 0;
+    dtl::check(dtl_backend_is_available(backend.get(), &yes, why.data(), why.size()));
+    if (yes != 0) dtl::check(dtl_backend_supports(backend.get(), "modules", &compiles));
+    if (compiles == 0) {
+        std::printf("skipped: backend %s: %s\n", dtl_backend_name(backend.get()), yes != 0 ? "compiles no kernels" : why.data());
+    }
+    return compiles != 0;
+}
+
 bool run(unsigned side, int steps)
 {
     const dtl::library library;
@@ -134,6 +147,7 @@ bool run(unsigned side, int steps)
     const int rank = world.rank(), size = world.size();
     if (side < unsigned(size) || steps < 1) throw std::invalid_argument("use a cell on a side for each rank, and a step");
     const dtl::backend_ref backend = dtl::backend_ref(nullptr);
+    if (!is_there(backend)) return true;
     slab mine(backend, side, rank, size);
     for (int n = 0; n < steps; n++) mine.step(world);
 
