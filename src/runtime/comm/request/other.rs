@@ -112,7 +112,10 @@ fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> 
     let (owner, kind, peer) = (Owner::of(comm), plan.kind, plan.peer);
     let life = Life::Active(operation);
     let handle = insert(comm, || Request { comm: owner, kind, peer, again: None, life })?;
-    progress::add_running(handle);
+    // Unless another thread's calls are not welcome, as over an MPI that is not for several.
+    if comm.link.transport.may_be_served() {
+        progress::add_running(handle);
+    }
     Ok(handle)
 }
 
