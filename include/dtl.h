@@ -775,7 +775,7 @@ typedef void (*dtl_combine_fn_t)(void *into, const void *from, void *user);
 typedef struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     uint32_t struct_size;
-    /// Bytes of memory shared by the threads of a block.
+    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`.
     uint32_t shared_bytes;
     /// Blocks in x, y, z; each at least 1.
     uint32_t grid[3];
@@ -1885,8 +1885,9 @@ DTL_NODISCARD dtl_status_t dtl_backend_info(dtl_backend_t backend, dtl_backend_i
 DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32_t *out_yes,
     char *why, uint64_t cap);
 
-/// Whether a backend has a feature: "device", "memory", "transfer", "exec", "comm", or a name that
-/// the backend itself knows (an unknown one is answered 0).
+/// Whether a backend has a feature: "device", "memory", "transfer", "exec", "modules", "comm", or a name that
+/// the backend itself knows (an unknown one is answered 0): opencl "async", "streams", "shared_memory" (the calling
+/// thread's device and the host reach the same memory by the same pointer).
 ///
 /// @param out_yes  1 or 0.
 DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const char *feature,
@@ -2501,11 +2502,11 @@ DTL_NODISCARD dtl_status_t dtl_module_destroy(dtl_module_t module);
 ///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
 ///
 ///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as far as the module knows
-///                   the sizes (the host does).
+///                   the sizes (the host does; OpenCL knows those of its own types).
 /// @param out        the kernel; destroy it with dtl_kernel_destroy.
 /// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
-///         does not fit the source; the text names the argument.
-/// Equivalent: cuModuleGetFunction.
+///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments.
+/// Equivalent: cuModuleGetFunction, clCreateKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_get(dtl_module_t module, const char *name,
     const char *signature, dtl_kernel_t *out);
 
@@ -2729,12 +2730,18 @@ DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out)
 
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
 ///
+/// Of all messages and collectives: a buffer may be memory of any backend that this library allocated. What the host cannot
+/// reach is staged through host memory (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
+/// call's or request's failure, with the backend's status. The work that writes a buffer must be done before it is sent:
+/// dtl_event_sync, or dtl_comm_isend_on.
+///
 /// @param buf    `count` elements; NULL only for count 0.
 /// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
 /// @param tag    0 … DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE: dest died or left. DTL_ERROR_TIMEOUT: the communicator's time
 ///         limit passed; the message was withdrawn. DTL_ERROR_CANCELED: the communicator was
 ///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
+///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory. DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
 ///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 DTL_NODISCARD dtl_status_t dtl_comm_send(dtl_comm_t comm, const void *buf, uint64_t count,
@@ -3374,7 +3381,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 /// @param size_bytes  of this rank's part; may differ between ranks.
 /// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the element's size, say.
 /// @param out_win     yours; end it with dtl_win_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT. What is wrong on one
+/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
+///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT. What is wrong on one
 ///         rank is a failure on all of them; it names the rank. Else as dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 DTL_NODISCARD dtl_status_t dtl_win_create(dtl_comm_t comm, void *base, uint64_t size_bytes,
@@ -3495,7 +3503,8 @@ DTL_NODISCARD dtl_status_t dtl_win_flush_local_all(dtl_win_t win);
 /// @param disp    where in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE: no epoch is open for the
 ///         target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`. DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf`
-///         is DTL_IN_PLACE, or `count` more than memory has. All before anything moves. DTL_ERROR_RANK_FAILURE,
+///         is DTL_IN_PLACE, or `count` more than memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host
+///         cannot reach. All before anything moves. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT (no room within the time limit). A later failure is told by the flush,
 ///         unlock or fence.
 /// Threads: any, several at once. Equivalent: MPI_Put.

@@ -298,7 +298,13 @@ impl Run {
     }
 
     /// It is over: buffers that the host cannot reach get their results.
+    #[inline(always)]
     pub(super) fn deliver(&mut self) -> Result<()> {
+        if self.stage.is_none() { Ok(()) } else { self.deliver_stage() }
+    }
+
+    #[cold]
+    fn deliver_stage(&mut self) -> Result<()> {
         let name = self.call.kind.name();
         self.stage.take().map_or(Ok(()), |stage| stage.deliver().map_err(|error| error.within(name)))
     }

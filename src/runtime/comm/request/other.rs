@@ -148,6 +148,18 @@ impl Other {
     /// Moves it on; its outcome, if it is over. `Err`: asking failed, and it lives on.
     #[inline(never)]
     pub(super) fn poll(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
+        match self {
+            Other::Collective(run) => Ok(poll_collective(comm, run)),
+            Other::Window(way, ticket) => Ok(match way.is_over(*ticket) {
+                Ok(is_over) => is_over.then(at_rest),
+                Err(error) => Some(failed(error)),
+            }),
+            Other::Staged(_) | Other::Gated(_) => self.poll_message(comm, of),
+        }
+    }
+
+    #[cold]
+    fn poll_message(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
         if let Other::Gated(gated) = self {
             match gated.look(comm, of) {
                 None => return Ok(None),
@@ -155,18 +167,9 @@ impl Other {
                 Some(Begun::Sending(staged)) => *self = Other::Staged(staged),
             }
         }
-        Ok(match self {
-            Other::Collective(run) => poll_collective(comm, run),
-            Other::Window(way, ticket) => match way.is_over(*ticket) {
-                Ok(is_over) => is_over.then(at_rest),
-                Err(error) => Some(failed(error)),
-            },
-            Other::Staged(staged) => {
-                let ended = staged.poll(comm)?;
-                ended.map(|ended| end(comm, of, staged, ended))
-            }
-            Other::Gated(_) => None,
-        })
+        let Other::Staged(staged) = self else { return Ok(None) };
+        let ended = staged.poll(comm)?;
+        Ok(ended.map(|ended| end(comm, of, staged, ended)))
     }
 
     /// Takes it back; `Some` = it was over.
@@ -207,6 +210,7 @@ impl Other {
     }
 }
 
+#[inline(always)]
 fn poll_collective(comm: &Comm, run: &mut Run) -> Option<Outcome> {
     match run.progress(comm) {
         Ok(Advance::Done) => {
