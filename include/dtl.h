@@ -2734,12 +2734,18 @@ DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out)
 
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
 ///
+/// Of all messages and collectives: a buffer may be memory of any backend that this library allocated. What the host cannot
+/// reach is staged through host memory (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
+/// call's or request's failure, with the backend's status. The work that writes a buffer must be done before it is sent:
+/// dtl_event_sync, or dtl_comm_isend_on.
+///
 /// @param buf    `count` elements; NULL only for count 0.
 /// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
 /// @param tag    0 … DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE: dest died or left. DTL_ERROR_TIMEOUT: the communicator's time
 ///         limit passed; the message was withdrawn. DTL_ERROR_CANCELED: the communicator was
 ///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
+///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory. DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
 ///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 DTL_NODISCARD dtl_status_t dtl_comm_send(dtl_comm_t comm, const void *buf, uint64_t count,
@@ -2865,6 +2871,27 @@ DTL_NODISCARD dtl_status_t dtl_comm_send_init(dtl_comm_t comm, const void *buf, 
 /// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
 DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_request_t *out);
+
+/* -----------------------------------------------------------------------------------------------
+ * Messages that wait for a stream's work.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Starts a send that begins when the work before an event's record is done, and returns at once: a kernel's result
+/// goes to another rank without this thread waiting for the kernel. The library looks after the event in every call that
+/// waits or tests, of this request or another. It begins when it is seen to be done, so sends that were started later may
+/// overtake it.
+///
+/// @param buf    `count` elements, unchanged from the event's record until the request is done.
+/// @param event  its latest record counts; never recorded = done, so the send begins. Destroying the event changes nothing.
+///               Record it anew only when the request is done.
+/// @param out    the request; dtl_request_wait or _test ends it. A failure of the work before the record is the
+///               request's, and nothing is sent; the receiver goes on waiting. dtl_request_cancel and _destroy withdraw it
+///               at any time before it begins.
+/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is memory that the host
+///         cannot reach (dtl_mem_kind_info) of another backend than the event's, among others.
+/// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
+DTL_NODISCARD dtl_status_t dtl_comm_isend_on(dtl_comm_t comm, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_event_t event, dtl_request_t *out);
 
 /* -----------------------------------------------------------------------------------------------
  * Requests: start, wait, test, cancel, end.
@@ -3358,7 +3385,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 /// @param size_bytes  of this rank's part; may differ between ranks.
 /// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the element's size, say.
 /// @param out_win     yours; end it with dtl_win_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT. What is wrong on one
+/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
+///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT. What is wrong on one
 ///         rank is a failure on all of them; it names the rank. Else as dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 DTL_NODISCARD dtl_status_t dtl_win_create(dtl_comm_t comm, void *base, uint64_t size_bytes,
@@ -3480,7 +3508,8 @@ DTL_NODISCARD dtl_status_t dtl_win_flush_local_all(dtl_win_t win);
 /// @param disp    where in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE: no epoch is open for the
 ///         target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`. DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf`
-///         is DTL_IN_PLACE, or `count` more than memory has. All before anything moves. DTL_ERROR_RANK_FAILURE,
+///         is DTL_IN_PLACE, or `count` more than memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host
+///         cannot reach. All before anything moves. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT (no room within the time limit). A later failure is told by the flush,
 ///         unlock or fence.
 /// Threads: any, several at once. Equivalent: MPI_Put.

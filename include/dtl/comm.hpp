@@ -3,6 +3,7 @@
 #define DTL_COMM_HPP
 
 #include "collectives.hpp"
+#include "exec.hpp"
 
 #include <optional>
 #include <string>
@@ -128,6 +129,15 @@ class comm_ref : public collectives {
     {
         return begun([&](dtl_request_t *handle) {
             return dtl_comm_isend(handle_, data, count, dtype_of<T>, dest, tag, handle);
+        });
+    }
+
+    /// A send that begins when the work before the event's record is done.
+    template <class T>
+    [[nodiscard]] request isend_on(event_ref event, const T *data, uint64_t count, int dest, int tag = 0) const
+    {
+        return begun([&](dtl_request_t *handle) {
+            return dtl_comm_isend_on(handle_, data, count, dtype_of<T>, dest, tag, event.get(), handle);
         });
     }
 

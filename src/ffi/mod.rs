@@ -45,6 +45,7 @@ pub mod threads;
 pub mod mpi;
 
 pub mod p2p;
+pub mod p2p_on;
 
 pub mod request;
 

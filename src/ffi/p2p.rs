@@ -60,12 +60,18 @@ fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Re
 
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
 ///
+/// Of all messages and collectives: a buffer may be memory of any backend that this library allocated. What the host cannot
+/// reach is staged through host memory (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
+/// call's or request's failure, with the backend's status. The work that writes a buffer must be done before it is sent:
+/// dtl_event_sync, or dtl_comm_isend_on.
+///
 /// @param buf    `count` elements; NULL only for count 0.
 /// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
 /// @param tag    0 … DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE: dest died or left. DTL_ERROR_TIMEOUT: the communicator's time
 ///         limit passed; the message was withdrawn. DTL_ERROR_CANCELED: the communicator was
 ///         destroyed meanwhile (not over MPI's own messages, see dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
+///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory. DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
 ///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 #[unsafe(no_mangle)]

@@ -61,7 +61,8 @@ fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<Offer>) -> Result<Off
 /// @param size_bytes  of this rank's part; may differ between ranks.
 /// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the element's size, say.
 /// @param out_win     yours; end it with dtl_win_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT. What is wrong on one
+/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
+///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT. What is wrong on one
 ///         rank is a failure on all of them; it names the rank. Else as dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 #[unsafe(no_mangle)]

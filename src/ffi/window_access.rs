@@ -62,7 +62,8 @@ unsafe fn operands(
 /// @param disp    where in the target's part, in steps of the target's disp_unit.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE: no epoch is open for the
 ///         target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`. DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf`
-///         is DTL_IN_PLACE, or `count` more than memory has. All before anything moves. DTL_ERROR_RANK_FAILURE,
+///         is DTL_IN_PLACE, or `count` more than memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host
+///         cannot reach. All before anything moves. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT (no room within the time limit). A later failure is told by the flush,
 ///         unlock or fence.
 /// Threads: any, several at once. Equivalent: MPI_Put.

@@ -12,19 +12,23 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
-use std::ffi::CString;
+use std::sync::Arc;
 use std::time::Duration;
 
 mod collective;
 mod exports;
+mod filling;
 mod module;
 mod near;
+mod opening;
 mod window;
 
 pub use collective::Collective;
 pub use exports::{Exports, Extent, Ticket};
+pub use filling::Filling;
 pub use module::{Compiled, ModuleLaunch, Modules, Source, Wanted};
 pub use near::{Board, Offer, PART_WORDS, Part, PartKey, Post};
+pub use opening::OpenArgs;
 pub use window::{Reach, Spot, Swap, Window, WindowPart, Windows};
 
 /// A backend's answer to "can you run here?": yes, or why not.
@@ -247,34 +251,6 @@ pub struct Launch<'a> {
     pub sizes: &'a [u64],
 }
 
-/// What a transport is opened with.
-pub struct OpenArgs {
-    /// Flags of the description.
-    pub flags: u32,
-    /// Rank and size that the caller names.
-    pub named: Option<(i32, i32)>,
-    /// Rank and size that the launcher names.
-    pub launched: Option<(i32, i32)>,
-    /// The job's name, the same on all its ranks; may be empty.
-    pub job: CString,
-    /// Whether no other communicator is ever opened under that name.
-    pub is_only_open: bool,
-    /// How long to wait for the other ranks.
-    pub timeout_ns: u64,
-    /// Foreign pointer for a registered backend.
-    pub native: Addr,
-    /// Whether only the library's own algorithms will do: they keep time limits, or are deterministic.
-    pub own_algorithms: bool,
-}
-
-impl OpenArgs {
-    /// Rank and size, whoever names them; the caller wins.
-    #[must_use]
-    pub fn rank_size(&self) -> Option<(i32, i32)> {
-        self.named.or(self.launched)
-    }
-}
-
 /// Communication: opens transports.
 pub trait Comm: Send + Sync {
     /// The flags of `dtl_comm_desc_t` that it knows.
@@ -375,6 +351,25 @@ pub trait Transport: Send + Sync {
     /// `None`: it did not, and nothing was started.
     fn recv_at_once(&self, _data: Region, _select: Selector) -> Result<Option<Done>> {
         Ok(None)
+    }
+    /// Whether it provides `isend_filling` and `arrived`.
+    fn sends_parts(&self) -> bool {
+        false
+    }
+    /// Starts a standard send of bytes that are still being written to the region, from the front; `None`: not
+    /// provided, or not for this rank.
+    fn isend_filling(
+        &self,
+        _data: Region,
+        _dest: i32,
+        _word: u64,
+        _by: &Arc<Filling>,
+    ) -> Option<Result<OpId>> {
+        None
+    }
+    /// Of a receive that is not over: bytes that are there, from the front, and stay as they are.
+    fn arrived(&self, _op: OpId) -> usize {
+        0
     }
     /// Starts a receive into the region.
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;

@@ -5,6 +5,7 @@
 //! not in it: the allocator knows its blocks itself.
 
 pub mod handle;
+pub mod hidden;
 
 use super::backend::{Extent, Memory, Place};
 use super::registry::{self, Backend};
@@ -104,6 +105,8 @@ pub struct Allocation {
     pub pool: u64,
     /// Whether it came from another process (`dtl_mem_import`).
     pub imported: bool,
+    /// Whether the host cannot read and write it (`hidden`).
+    pub hidden: bool,
 }
 
 impl Allocation {
@@ -121,8 +124,17 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
     if let Some(found) = heap::find(addr) {
         let kind = plain::kind(found.kind);
         let (backend, size) = (plain::home(), found.size);
-        let allocation =
-            Allocation { backend, device: 0, kind, size, room: size, align: 1, pool: 0, imported: false };
+        let allocation = Allocation {
+            backend,
+            device: 0,
+            kind,
+            size,
+            room: size,
+            align: 1,
+            pool: 0,
+            imported: false,
+            hidden: false,
+        };
         return Some((found.base, allocation));
     }
     let ledger = LEDGER.read();
@@ -141,11 +153,23 @@ pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) ->
     backend.memory_use.begin(backend)?;
     match allocate(backend, memory, kind, size, align) {
         Ok(addr) => {
-            let home = backend.handle();
-            let allocation =
-                Allocation { backend: home, device, kind, size, room: size, align, pool: 0, imported: false };
-            backend.memory_use.grew(size, plain::serves(backend.handle()));
-            LEDGER.write().insert(addr.get(), allocation);
+            let (home, hidden) = (backend.handle(), hidden::is_hidden(backend, kind));
+            backend.memory_use.grew(size, plain::serves(home));
+            let imported = false;
+            enter(
+                addr,
+                Allocation {
+                    backend: home,
+                    device,
+                    kind,
+                    size,
+                    room: size,
+                    align,
+                    pool: 0,
+                    imported,
+                    hidden,
+                },
+            );
             Ok(addr)
         }
         Err(error) => {
@@ -221,6 +245,7 @@ pub fn free(backend: &Backend, addr: Addr) -> Result<()> {
 
 /// Enters an allocation into the ledger.
 pub fn enter(addr: Addr, allocation: Allocation) {
+    hidden::count(&allocation, true);
     LEDGER.write().insert(addr.get(), allocation);
 }
 
@@ -231,6 +256,7 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     match found {
         Some(found) if found.backend == backend.handle() && found.pool == pool => {
             ledger.remove(&addr.get());
+            hidden::count(&found, false);
             return Ok(found);
         }
         _ => drop(ledger),
@@ -258,6 +284,7 @@ pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
     LEDGER.write().retain(|base, allocation| {
         let stays = allocation.pool != pool;
         if !stays {
+            hidden::count(allocation, false);
             left.push((Addr::new(std::ptr::with_exposed_provenance_mut(*base)), *allocation));
         }
         stays
@@ -403,6 +430,7 @@ pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Locat
 /// At finalize: frees what the program left.
 pub fn destroy_all() {
     let left = std::mem::take(&mut *LEDGER.write());
+    hidden::forget();
     let inside = crate::sys::epoch::enter();
     for (base, allocation) in left {
         let Ok(backend) = registry::find(&inside, allocation.backend) else { continue };
@@ -426,6 +454,7 @@ pub fn destroy_all() {
 /// In a forked child: forget the parent's allocations (the memory stays as it is).
 pub fn forget_all() {
     LEDGER.write().clear();
+    hidden::forget();
     heap::forget_all();
     plain::settle(dtl_backend_t::NULL);
 }

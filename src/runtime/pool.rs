@@ -97,6 +97,8 @@ pub struct Pool {
     backend: Arc<Backend>,
     device: i32,
     kind: dtl_enum_word_t,
+    /// Whether the host cannot reach its blocks.
+    hidden: bool,
     /// Its handle once it has one.
     id: AtomicU64,
     blocks: Blocks,
@@ -172,7 +174,8 @@ impl Pool {
                 Blocks::Kept(Mutex::new(Kept { most_bytes, ..Kept::default() }))
             }
         };
-        Ok(Pool { backend, device, kind, id: AtomicU64::new(0), blocks })
+        let hidden = matches!(blocks, Blocks::Kept(_)) && memory::hidden::is_hidden(&backend, kind);
+        Ok(Pool { backend, device, kind, hidden, id: AtomicU64::new(0), blocks })
     }
 
     /// Allocates from it.
@@ -204,6 +207,7 @@ impl Pool {
             align,
             pool,
             imported: false,
+            hidden: self.hidden,
         }
     }
 

@@ -7,7 +7,7 @@ use super::memory::{Located, locate};
 use super::registry::Backend;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::{Region, Scratch};
-use crate::sys::epoch::Guard;
+use crate::sys::epoch::{self, Guard};
 
 /// Bytes that a copy between two devices moves at a time.
 const STAGE: usize = 4 << 20;
@@ -27,6 +27,19 @@ pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
         );
     }
     let (dst, src) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
+    copy_located(&dst, &src)
+}
+
+/// Copies between memory that the host cannot reach and a buffer of the library's own.
+pub fn copy_staged(dst: Region, src: Region) -> Result<()> {
+    let inside = epoch::enter();
+    let (dst, src) = (locate(&inside, "destination", dst)?, locate(&inside, "source", src)?);
+    if dst.owner.is_none() && src.owner.is_none() {
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "the device buffer of a message was freed before the message was over"
+        );
+    }
     copy_located(&dst, &src)
 }
 

@@ -104,6 +104,8 @@ static inline int is_all(const void *bytes, uint64_t size, int value) {
 }
 
 /// The last error's text has this in it.
+#ifndef CHECK_TEXT
 #define CHECK_TEXT(part) CHECK(strstr(dtl_last_error(), part) != NULL)
+#endif
 
 #endif

@@ -31,6 +31,10 @@ static const int32_t e_zero[1] = {0};
     X(MESSAGE, dtl_comm_imrecv, (h->message, o->data, 8, DTL_DTYPE_BYTE, &o->handles.request)) \
     X(COMM, dtl_comm_isend, (h->comm, e_source, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0,              \
         &o->handles.request)) \
+    X(COMM, dtl_comm_isend_on, (h->comm, e_source, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0,           \
+        h->event, &o->handles.request)) \
+    X(EVENT, dtl_comm_isend_on, (h->comm, e_source, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0,          \
+        h->event, &o->handles.request)) \
     X(COMM, dtl_comm_issend, (h->comm, e_source, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0,             \
         &o->handles.request)) \
     X(COMM, dtl_comm_irecv, (h->comm, o->data, 8, DTL_DTYPE_BYTE, DTL_PROC_NULL, 0,               \

@@ -12,6 +12,7 @@ struct far {
     int allocs, frees, copies, fills, copies_2d, destroyed;
     int devices;           /* 0 = one */
     dtl_status_t failure;  /* answered by alloc, free and copy; 0 = none */
+    int good_copies;       /* copies that go well before it is answered */
     const char* text;      /* said with it */
     uintptr_t alloc_offset; /* added to what alloc answers */
     int alloc_null;        /* alloc answers NULL */
@@ -53,7 +54,7 @@ static inline dtl_status_t far_free(void* self, void* ptr, uint64_t size, uint64
 
 static inline dtl_status_t far_copy(void* self, void* dst, dtl_enum_word_t dst_kind, const void* src, dtl_enum_word_t src_kind, uint64_t size) {
     struct far* far = (struct far*)self;
-    if (far->failure != DTL_SUCCESS) return far_fail(far);
+    if (far->failure != DTL_SUCCESS && far->good_copies-- <= 0) return far_fail(far);
     CHECK(far_is(dst) == (dst_kind == DTL_MEMORY_DEVICE) && far_is(src) == (src_kind == DTL_MEMORY_DEVICE));
     CHECK((far_is(dst) || far_is(src)) && size > 0);
     far_add(&far->copies);
@@ -102,6 +103,8 @@ static inline dtl_backend_t far_register(const char* name, struct far* far) {
 }
 
 /* The last error holds the text. */
+#ifndef CHECK_TEXT
 #define CHECK_TEXT(text) CHECK(strstr(dtl_last_error(), text) != NULL)
+#endif
 
 #endif

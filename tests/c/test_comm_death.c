@@ -4,6 +4,7 @@
  * checks what comes of it, for the kind that DTL_COMM names, else "shm". With arguments (scenario, mark):
  * a rank. Rank 1 is the victim. */
 #include "comm_kinds.h"
+#include "far.h"
 #include <dirent.h>
 #include <pthread.h>
 
@@ -13,6 +14,11 @@ static unsigned char *bytes;
 static const char *scenario;
 
 static int is(const char *name) { return strcmp(scenario, name) == 0; }
+
+/* The same with memory that the host cannot touch at both ends. */
+static unsigned char *device;
+static unsigned char *streamed(void) { return is("device") ? device : bytes; }
+static int is_stream(void) { return is("stream") || is("device"); }
 
 /* Collectives begun and not waited for; the victim begins fewer. */
 enum { MANY = 20, ITS = 5 };
@@ -44,7 +50,7 @@ static void be_the_victim(void) {
     const int32_t pid = getpid();
     pthread_t killer;
     int i;
-    if (is("stream")) microseconds = 8000;
+    if (is_stream()) microseconds = is("device") ? 60000 : 8000;
     if (is("send")) {
         for (i = 0; i < 3; i++) CHECK_OK(dtl_comm_send(comm, &i, 1, DTL_DTYPE_INT32, 0, i));
     }
@@ -55,7 +61,7 @@ static void be_the_victim(void) {
     if (is("barrier")) CHECK_OK(dtl_comm_barrier(comm));
     if (is("receive")) CHECK_OK(dtl_comm_recv(comm, bytes, 1, DTL_DTYPE_BYTE, 0, 0, NULL));
     if (is("send")) CHECK_OK(dtl_comm_send(comm, bytes, LARGE, DTL_DTYPE_BYTE, 0, 3));
-    while (is("stream")) CHECK_OK(dtl_comm_send(comm, bytes, HUGE_SIZE, DTL_DTYPE_BYTE, 0, 3));
+    while (is_stream()) CHECK_OK(dtl_comm_send(comm, streamed(), HUGE_SIZE, DTL_DTYPE_BYTE, 0, 3));
     while (is("allreduce")) {
         CHECK_OK(dtl_comm_allreduce(comm, bytes, bytes + HUGE_SIZE / 2, LARGE, DTL_DTYPE_UINT8, DTL_OP_BOR));
     }
@@ -115,11 +121,12 @@ static void see_it_die(void) {
         } else {
             fails_for_the_dead(dtl_comm_send(comm, bytes, LARGE, DTL_DTYPE_BYTE, VICTIM, 0), "send");
         }
-    } else if (is("stream")) {
+    } else if (is_stream()) {
         dtl_status_t status = DTL_SUCCESS;
         while (me == 0 && status == DTL_SUCCESS) {
             began = now_ms();
-            status = dtl_comm_recv(comm, bytes, HUGE_SIZE, DTL_DTYPE_BYTE, VICTIM, 3, NULL);
+            status = dtl_comm_recv(comm, streamed(), HUGE_SIZE, DTL_DTYPE_BYTE, VICTIM, 3, NULL);
+            if (is("device")) continue;
             if (status == DTL_SUCCESS) CHECK(is_all(bytes, 1 << 16, 7) && is_all(bytes + HUGE_SIZE - 4096, 4096, 7));
         }
         if (me == 0) fails_for_the_dead(status, "recv");
@@ -181,6 +188,13 @@ static int be_a_rank(void) {
     bytes = (unsigned char *)malloc(HUGE_SIZE);
     CHECK(bytes != NULL);
     memset(bytes, 7, HUGE_SIZE);
+    if (is("device") && me < 2) {
+        static struct far far;
+        void *memory;
+        CHECK_OK(dtl_mem_alloc(far_register("far", &far), DTL_MEMORY_DEVICE, HUGE_SIZE, 0, &memory));
+        device = (unsigned char *)memory;
+        CHECK_OK(dtl_mem_copy(device, bytes, HUGE_SIZE));
+    }
     CHECK_OK(dtl_comm_barrier(comm));
     /* The victim goes on when all are out of the barrier. */
     if (me != VICTIM) CHECK_OK(dtl_comm_send(comm, bytes, 1, DTL_DTYPE_BYTE, VICTIM, 77));
@@ -268,7 +282,7 @@ static void drive(const char *program, const char *name, const char *environment
 }
 
 int main(int argc, char **argv) {
-    const char *scenarios[] = {"barrier", "receive", "send", "stream", "allreduce", "pending"};
+    const char *scenarios[] = {"barrier", "receive", "send", "stream", "device", "allreduce", "pending"};
     const char *environments[] = {"", "DTL_CMA=off"};
     const int ways = getenv("DTL_COMM") == NULL ? 2 : 1; /* that shm can move data */
     int i, k;
@@ -277,7 +291,7 @@ int main(int argc, char **argv) {
         return be_a_rank();
     }
     if (getenv("DTL_TEST_DTLRUN") == NULL) SKIP("DTL_TEST_DTLRUN does not say where dtlrun is");
-    for (i = 0; i < 6; i++) {
+    for (i = 0; i < 7; i++) {
         for (k = 0; k < ways; k++) drive(argv[0], scenarios[i], environments[k]);
     }
     for (i = 0; i < 10; i++) drive(argv[0], "leave", "");

@@ -14,7 +14,7 @@ use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport};
+use crate::runtime::backend::{Done, Filling, Matched, OpId, Selector, SendMode, Transport};
 use crate::sys::buf::Region;
 use std::sync::Arc;
 
@@ -135,6 +135,39 @@ impl Router {
     pub(super) fn isend(&mut self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
         let (way, rank) = self.way(dest)?;
         self.start(way, |side| side.isend(data, rank, word, mode))
+    }
+
+    pub(super) fn sends_parts(&self) -> bool {
+        self.node.sends_parts()
+    }
+
+    /// `None`: not that way.
+    pub(super) fn isend_filling(
+        &mut self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        by: &Arc<Filling>,
+    ) -> Result<Option<OpId>> {
+        let (way, rank) = self.way(dest)?;
+        let id = self.operations.add(Operation::Held)?;
+        match self.side(way).isend_filling(data, rank, word, by).transpose() {
+            Ok(Some(op)) => {
+                self.set(id, Operation::At(way, op));
+                Ok(Some(id))
+            }
+            refused => {
+                self.operations.remove(id);
+                refused.map(|_| None)
+            }
+        }
+    }
+
+    pub(super) fn arrived(&self, id: OpId) -> usize {
+        match self.operations.get(id) {
+            Some(Operation::At(way, op)) => self.side(*way).arrived(*op),
+            _ => 0,
+        }
     }
 
     pub(super) fn irecv(&mut self, into: Region, select: Selector) -> Result<OpId> {

@@ -3,7 +3,7 @@
 use super::nodes::Nodes;
 use super::router::Router;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, Matched, OpId, Selector, SendMode, Transport, Windows};
+use crate::runtime::backend::{Done, Filling, Matched, OpId, Selector, SendMode, Transport, Windows};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
@@ -74,6 +74,19 @@ impl Transport for Endpoint {
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
         self.with(|router| router.isend(data, dest, word, mode))
+    }
+
+    /// To a rank of this node, if its transport does.
+    fn sends_parts(&self) -> bool {
+        self.with(|router| Ok(router.sends_parts())).unwrap_or(false)
+    }
+
+    fn isend_filling(&self, data: Region, dest: i32, word: u64, by: &Arc<Filling>) -> Option<Result<OpId>> {
+        self.with(|router| router.isend_filling(data, dest, word, by)).transpose()
+    }
+
+    fn arrived(&self, op: OpId) -> usize {
+        self.with(|router| Ok(router.arrived(op))).unwrap_or(0)
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {

@@ -26,10 +26,11 @@ use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message};
 use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, OpId, Selector, SendMode};
+use crate::runtime::backend::{Done, Filling, OpId, Selector, SendMode};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::process::Watch;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Records read from one ring before the next gets its turn.
 const BUDGET: usize = 256;
@@ -92,6 +93,8 @@ pub(super) struct Send {
     pub(super) data: Region,
     pub(super) mode: SendMode,
     pub(super) stage: SendStage,
+    /// How much of `data` is there; `None`: all of it.
+    pub(super) filling: Option<Arc<Filling>>,
 }
 
 #[derive(Clone, Copy)]
@@ -240,6 +243,17 @@ impl Engine {
         if dest == self.rank {
             return self.send_to_self(data, word, mode);
         }
+        self.send_to(dest, data, word, mode, None)
+    }
+
+    pub(super) fn send_to(
+        &mut self,
+        dest: usize,
+        data: Region,
+        word: u64,
+        mode: SendMode,
+        filling: Option<Arc<Filling>>,
+    ) -> Result<OpId> {
         let rank = self.rank;
         if self.peers.get(dest).is_none_or(|peer| peer.state != State::Present) {
             return self.operations.add(Operation::Done(done(dest, DTL_ERROR_RANK_FAILURE, word, 0)));
@@ -249,7 +263,7 @@ impl Engine {
             link.producer = Some(self.segment.open_ring(rank, dest)?);
         }
         let waits = !link.starts.is_empty();
-        let send = Send { dest, word, data, mode, stage: SendStage::Queued };
+        let send = Send { dest, word, data, mode, stage: SendStage::Queued, filling };
         let id = self.operations.add(Operation::Send(send))?;
         if waits || !self.start(dest, id) {
             make_link(&mut self.peers, dest)?.starts.push_back(id);
@@ -285,7 +299,8 @@ impl Engine {
         let (id, arrival) = match copy {
             Some(copy) => (self.operations.add(Operation::Done(over))?, Arrival::Copied(copy)),
             None => {
-                let send = Send { dest: self.rank, word, data, mode, stage: SendStage::Queued };
+                let (dest, stage) = (self.rank, SendStage::Queued);
+                let send = Send { dest, word, data, mode, stage, filling: None };
                 let id = self.operations.add(Operation::Send(send))?;
                 (id, Arrival::Own(id))
             }

@@ -5,6 +5,8 @@ use super::engine::{Answer, Arrival, Engine, Offer, Operation, Receive, Send, Se
 use super::ring::{Kind, Record};
 use super::segment::State;
 use super::streaming::{LONG, PIECE, pieces_of};
+use crate::abi::status::DTL_ERROR_COMMUNICATION;
+use crate::error::is_status;
 use crate::runtime::backend::OpId;
 use crate::runtime::log::warning;
 use crate::sys::buf::{Region, Scratch};
@@ -85,6 +87,7 @@ impl Engine {
             Kind::More => self.accept_more(source, record),
             Kind::Finish => self.accept_finish(source, record),
             Kind::Sweep => self.drop_all_withdrawn(source),
+            Kind::Broken => self.accept_broken(source, record),
         }
         true
     }
@@ -272,6 +275,27 @@ impl Engine {
         taken.have += bytes.len().min(room);
         if taken.is_complete() {
             self.end_pieces(id);
+        }
+    }
+
+    /// The sender cannot send the rest.
+    fn accept_broken(&mut self, source: usize, record: &Record) {
+        let (id, [status, ..]) = (OpId(record.key), record.words);
+        let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id) else {
+            return;
+        };
+        if taken.source == source {
+            let (word, size) = (taken.word, taken.offer.size);
+            let status = i32::try_from(status).ok().filter(|status| is_status(*status));
+            self.finish(id, done(source, status.unwrap_or(DTL_ERROR_COMMUNICATION), word, size));
+        }
+    }
+
+    /// Bytes of a receive that is not over which are there, from the front.
+    pub(super) fn arrived(&self, id: OpId) -> usize {
+        match self.operations.get(id) {
+            Some(Operation::Receive(Receive { taken: Some(taken), .. })) => taken.have,
+            _ => 0,
         }
     }
 

@@ -75,13 +75,15 @@ pub(super) enum Kind {
     More = 9,
     /// "Let go of what I have withdrawn": the sender needs the claims.
     Sweep = 10,
+    /// The rest of a message does not come. Key: the receiver's operation; argument: a status.
+    Broken = 11,
 }
 
 impl Kind {
     #[inline]
     fn of(number: u64) -> Option<Kind> {
         use Kind::*;
-        [Eager, Offer, Clear, Data, Finish, Cell, Long, More, Sweep]
+        [Eager, Offer, Clear, Data, Finish, Cell, Long, More, Sweep, Broken]
             .into_iter()
             .find(|&kind| kind as u64 == number)
     }
@@ -332,7 +334,7 @@ impl Consumer {
             end: self.read,
         };
         match kind {
-            Kind::Offer | Kind::Clear | Kind::Cell | Kind::Long | Kind::More => {
+            Kind::Offer | Kind::Clear | Kind::Cell | Kind::Long | Kind::More | Kind::Broken => {
                 record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word))
             }
             Kind::Finish | Kind::Sweep => {}

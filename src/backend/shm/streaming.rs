@@ -6,9 +6,10 @@
 //! it yet, so a cell is never held by a message that waits.
 
 use super::cells::{CELL, Pool};
-use super::engine::{Engine, Operation, Send, SendStage};
+use super::engine::{Engine, Operation, Send, SendStage, done};
 use super::ring::{FRAGMENT, Kind, Payload};
-use crate::runtime::backend::OpId;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::runtime::backend::{Filling, OpId};
 use crate::runtime::log::warning;
 use crate::sys::buf::Region;
 
@@ -31,9 +32,19 @@ pub(super) fn pieces_of(len: usize) -> u32 {
 /// What came of a piece.
 enum Streamed {
     Full,
+    /// Its bytes are not there yet.
+    Unready,
     /// Copied; whether the next message may go on now.
     Piece(bool),
     Over,
+}
+
+/// Bytes that are there, or why no more will be.
+fn ready(filling: &Filling) -> Result<usize, dtl_status_t> {
+    match filling.failure() {
+        DTL_SUCCESS => Ok(filling.ready()),
+        status => Err(status),
+    }
 }
 
 impl Engine {
@@ -94,34 +105,43 @@ impl Engine {
 
     /// Copies a few pieces for one rank.
     pub(super) fn stream_to(&mut self, dest: usize) -> bool {
-        for count in 0..PIECES {
+        let mut count = 0;
+        for _ in 0..PIECES {
             let Some(id) = self.peers.link_mut(dest).and_then(|link| link.streams.pop_front()) else {
-                return count > 0;
+                break;
             };
             let streamed = self.stream(dest, id);
-            let Some(link) = self.peers.link_mut(dest) else { return count > 0 };
+            let Some(link) = self.peers.link_mut(dest) else { break };
+            count += u32::from(!matches!(streamed, Streamed::Full | Streamed::Unready));
             match streamed {
                 Streamed::Full => {
                     link.streams.push_front(id);
-                    return count > 0;
+                    break;
                 }
+                Streamed::Unready => link.streams.push_back(id),
                 Streamed::Piece(true) => link.streams.push_back(id),
                 Streamed::Piece(false) => link.streams.push_front(id),
                 Streamed::Over => {}
             }
         }
-        true
+        count > 0
     }
 
     /// Sends the next piece of a large message.
     fn stream(&mut self, dest: usize, id: OpId) -> Streamed {
-        let Some(&Operation::Send(Send { data, stage, .. })) = self.operations.get(id) else {
+        let Some(&Operation::Send(Send { data, stage, ref filling, .. })) = self.operations.get(id) else {
             return Streamed::Over;
         };
         let SendStage::Streaming { claim, receiver, end } = stage else { return Streamed::Over };
+        let filled = filling.as_ref().map_or(Ok(usize::MAX), |by| ready(by));
         let Some(next) = self.next_piece(dest, claim) else { return Streamed::Full };
         let at = next as usize * PIECE;
         let bytes = data.part(at, PIECE.min(end.saturating_sub(at)));
+        match filled {
+            Ok(filled) if filled < at + bytes.len() => return Streamed::Unready,
+            Ok(_) => {}
+            Err(status) => return self.break_off(dest, (id, claim), receiver, status),
+        }
         // First the room for it: a piece that is taken must be sent.
         let cell = self.pool().and_then(Pool::take);
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
@@ -148,6 +168,25 @@ impl Engine {
             true => Streamed::Piece((next + 1) % TURN == 0),
             false => self.end_pieces_of(id),
         }
+    }
+
+    /// The rest of a message will not come: its receiver is told why.
+    fn break_off(
+        &mut self,
+        dest: usize,
+        (id, claim): (OpId, u16),
+        receiver: u64,
+        status: dtl_status_t,
+    ) -> Streamed {
+        let words = [u64::from(status.unsigned_abs()), 0, 0, 0];
+        if !self.push(dest, Kind::Broken, 0, receiver, Payload::Words(words)) {
+            return Streamed::Full;
+        }
+        if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
+            producer.offers.close(claim);
+        }
+        self.finish(id, done(self.rank, status, 0, 0));
+        Streamed::Over
     }
 
     /// The next piece that nobody has taken, if there is room for a record.

@@ -10,7 +10,7 @@ use super::segment::State;
 use crate::backend::board::Places;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport, Windows,
+    Board, Done, Filling, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport, Windows,
 };
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
@@ -173,6 +173,24 @@ impl Transport for Endpoint {
                 }
             }
         })
+    }
+
+    fn sends_parts(&self) -> bool {
+        true
+    }
+
+    fn isend_filling(&self, data: Region, dest: i32, word: u64, by: &Arc<Filling>) -> Option<Result<OpId>> {
+        // To this rank itself a message goes as a whole.
+        (dest != self.rank).then(|| {
+            self.with(|engine| {
+                let dest = engine.rank_of(dest)?;
+                engine.send_to(dest, data, word, SendMode::Standard, Some(Arc::clone(by)))
+            })
+        })
+    }
+
+    fn arrived(&self, op: OpId) -> usize {
+        self.with(|engine| Ok(engine.arrived(op))).unwrap_or(0)
     }
 
     fn progress(&self) {

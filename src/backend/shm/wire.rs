@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// Changes with everything that both sides of a shared memory must agree on.
-const MAGIC: u64 = u64::from_be_bytes(*b"dtl-shm2");
+const MAGIC: u64 = u64::from_be_bytes(*b"dtl-shm3");
 /// Bytes of a hello.
 pub(super) const HELLO_BYTES: usize = 48;
 /// The longest frame that is read: a roster of the most ranks is half of it.

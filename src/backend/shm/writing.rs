@@ -83,9 +83,13 @@ impl Engine {
 
     /// Starts a send; false if there is no room.
     pub(super) fn start(&mut self, dest: usize, id: OpId) -> bool {
-        let Some(&Operation::Send(Send { word, data, mode, .. })) = self.operations.get(id) else {
+        let Some(&Operation::Send(Send { word, data, mode, ref filling, .. })) = self.operations.get(id)
+        else {
             return true;
         };
+        if filling.is_some() {
+            return self.offer(dest, id, word, data, false);
+        }
         if data.len() <= FRAGMENT && mode != SendMode::Synchronous {
             let started = self.push(dest, Kind::Eager, 0, word, Payload::Bytes(data));
             if started {
@@ -97,15 +101,16 @@ impl Engine {
             self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             return true;
         }
-        self.offer(dest, id, word, data)
+        self.offer(dest, id, word, data, true)
     }
 
-    fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region) -> bool {
+    /// `is_there`: all bytes are, so that the first ones go at once and the receiver may read them.
+    fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
         let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
         let claim = producer.and_then(|producer| producer.offers.open());
         let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
-        let address = if self.lends { data.addr().get() as u64 } else { 0 };
-        let (cells, count) = self.cells_for_first(dest, data.len());
+        let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
+        let (cells, count) = self.cells_for_first(dest, if is_there { data.len() } else { 0 });
         let words = [data.len() as u64, id.0, address, count as u64];
         let started = self.push(dest, Kind::Offer, claim, word, Payload::Words(words));
         if !started {

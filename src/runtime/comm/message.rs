@@ -4,11 +4,14 @@ use super::Comm;
 use super::link::Class;
 use super::p2p::{self, Data, Started};
 use super::recorder::Kind;
+use super::staging::Staged;
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::handle::dtl_message_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId};
 use crate::runtime::invalid_handle;
+use crate::runtime::memory::hidden;
+use crate::sys::buf::Region;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::slab::Table;
 use std::sync::Arc;
@@ -73,18 +76,28 @@ pub fn claim(inside: &Guard, handle: dtl_message_t) -> Result<Arc<Message>> {
 pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
     let comm = &message.comm;
     let ticket = comm.recorder.begin(&data.call(Kind::Recv, message.source, message.tag));
-    let done = comm.complete(start(message, data)?, comm.deadline())?;
+    let done = if hidden::is_any() {
+        start_staged(message, data)?.complete(comm, comm.deadline())?
+    } else {
+        comm.complete(start(message, data.bytes)?, comm.deadline())?
+    };
     comm.recorder.end(ticket);
     Ok((done, Arc::clone(comm)))
 }
 
 /// Starts to receive it.
-pub(super) fn start(message: &Message, data: Data) -> Result<Started> {
+pub(super) fn start(message: &Message, into: Region) -> Result<Started> {
     message.comm.check_open()?;
     match message.taken {
-        Some(taken) => message.comm.link.transport.receive_matched(taken, data.bytes).map(Started::Op),
+        Some(taken) => message.comm.link.transport.receive_matched(taken, into).map(Started::Op),
         None => Ok(Started::Nothing),
     }
+}
+
+/// The same into memory that the host may not reach.
+#[cold]
+pub(super) fn start_staged(message: &Message, data: Data) -> Result<Staged> {
+    Staged::recv(&message.comm, data.bytes, |into| start(message, into))
 }
 
 impl Message {

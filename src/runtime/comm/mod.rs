@@ -5,6 +5,8 @@
 //! `wait` waits for it.
 //! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list, `flat` those of
 //! a few bytes between ranks that share memory; `plan` shows what would run.
+//! `staging` and `staged` are messages and collectives of memory that the host cannot reach, `gated` sends that wait
+//! for an event.
 //! `window` is memory that other ranks read and change.
 //! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
 //! call waits.
@@ -31,6 +33,8 @@ pub mod report;
 pub mod request;
 pub mod run;
 mod schedule;
+pub mod staged;
+mod staging;
 mod steps;
 pub mod types;
 pub mod wait;
@@ -96,6 +100,8 @@ pub struct Comm {
     reports: report::Reports,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
     chosen: [AtomicU32; recorder::KINDS.len()],
+    /// How device buffers go: what was told of it (`staging`).
+    explained: AtomicU8,
     attributes: attribute::Attributes,
     /// Times that it was shrunk.
     shrinks: AtomicU32,
@@ -129,6 +135,7 @@ impl Comm {
             spare: Mutex::new(Vec::new()),
             reports: report::Reports::default(),
             chosen: [const { AtomicU32::new(0) }; recorder::KINDS.len()],
+            explained: AtomicU8::new(0),
             attributes: attribute::Attributes::default(),
             shrinks: AtomicU32::new(0),
         };

@@ -2,14 +2,17 @@
 
 use super::link::Class;
 use super::recorder::{Call, Kind};
+use super::staging::{self, Staged};
 use super::{Comm, progress};
 use crate::abi::comm::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, OpId, SendMode};
+use crate::runtime::backend::{Done, Filling, OpId, SendMode};
+use crate::runtime::memory::hidden;
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
+use std::sync::Arc;
 
 /// What a receive from (or send to) DTL_PROC_NULL tells.
 pub(super) const NOBODY: Done = Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: 0, size: 0 };
@@ -51,6 +54,19 @@ impl Comm {
         }
         let begun = self.link.transport.begin_send(data, self.outer(dest), self.word(class, tag), mode)?;
         Ok(begun.map_or(Started::Sent, Started::Op))
+    }
+
+    /// As `start_send` (standard), of bytes that are still being written; `None`: the transport does not.
+    pub(super) fn start_filling(
+        &self,
+        data: Region,
+        dest: i32,
+        tag: i32,
+        by: &Arc<Filling>,
+    ) -> Option<Result<Started>> {
+        let word = self.word(Class::User, tag);
+        let begun = self.link.transport.isend_filling(data, self.outer(dest), word, by)?;
+        Some(begun.map(Started::Op))
     }
 
     #[inline(always)]
@@ -254,6 +270,9 @@ fn send_kind(mode: SendMode) -> Kind {
 #[inline(always)]
 pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     check_send(comm, dest, tag)?;
+    if hidden::is_any() && staging::is_staged(comm, data.bytes)? {
+        return send_staged(comm, data, dest, tag, mode);
+    }
     let ticket = comm.recorder.begin(&data.call(send_kind(mode), dest, tag));
     if let Some(sent) = comm.send_whole(data.bytes, dest, tag, mode) {
         comm.recorder.end(ticket);
@@ -269,10 +288,22 @@ pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Res
     comm.check_done(&done?, "send to", dest)
 }
 
+#[cold]
+fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+    let ticket = comm.recorder.begin(&data.call(send_kind(mode), dest, tag));
+    let sent = Staged::send(comm, data.bytes, dest, tag, mode)
+        .and_then(|mut sending| sending.complete(comm, comm.deadline()));
+    comm.recorder.end(ticket);
+    comm.check_done(&sent?, "send to", dest)
+}
+
 /// Receives; `Ok(done)` may say TRUNCATED or RANK_FAILURE.
 #[inline(always)]
 pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     check_recv(comm, source, tag)?;
+    if hidden::is_any() && staging::is_staged(comm, data.bytes)? {
+        return recv_staged(comm, data, source, tag);
+    }
     let ticket = comm.recorder.begin(&data.call(Kind::Recv, source, tag));
     if let Some(received) = comm.recv_whole(data.bytes, source, tag) {
         comm.recorder.end(ticket);
@@ -284,6 +315,15 @@ pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     }
     let started = comm.start_recv(Class::User, data.bytes, source, tag)?;
     let done = comm.complete(started, comm.deadline());
+    comm.recorder.end(ticket);
+    done
+}
+
+#[cold]
+fn recv_staged(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
+    let ticket = comm.recorder.begin(&data.call(Kind::Recv, source, tag));
+    let done = Staged::recv(comm, data.bytes, |into| comm.start_recv(Class::User, into, source, tag))
+        .and_then(|mut receiving| receiving.complete(comm, comm.deadline()));
     comm.recorder.end(ticket);
     done
 }
@@ -305,7 +345,9 @@ pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Done> {
 pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32)) -> Result<Done> {
     check_send(comm, to.0, to.1)?;
     check_recv(comm, from.0, from.1)?;
-    let Some(copy) = Scratch::copy_of(data.bytes) else {
+    let is_staged = hidden::is_any() && staging::is_staged(comm, data.bytes)?;
+    let copy = if is_staged { Some(staging::copy_out(data.bytes)?) } else { Scratch::copy_of(data.bytes) };
+    let Some(copy) = copy else {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a copy of the message", data.bytes.len());
     };
     let sent = Data { bytes: copy.region(), ..data };
@@ -313,6 +355,9 @@ pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32
 }
 
 fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) -> Result<Done> {
+    if hidden::is_any() {
+        return exchange_staged(comm, (out, dest, stag), (into, source, rtag));
+    }
     let deadline = comm.deadline();
     let ticket = comm.recorder.begin(&out.call(Kind::Sendrecv, dest, stag));
     let receiving = comm.start_recv(Class::User, into.bytes, source, rtag)?;
@@ -329,6 +374,25 @@ fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) ->
             Err(error)
         }
     };
+    comm.recorder.end(ticket);
+    received
+}
+
+/// The same of buffers that the host may not reach: the send's parts and the receive's are copied in turn.
+#[cold]
+fn exchange_staged(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) -> Result<Done> {
+    let deadline = comm.deadline();
+    let ticket = comm.recorder.begin(&out.call(Kind::Sendrecv, dest, stag));
+    let receive = |into| comm.start_recv(Class::User, into, source, rtag);
+    let received = Staged::recv(comm, into.bytes, receive).and_then(|mut receiving| {
+        let sent = Staged::send(comm, out.bytes, dest, stag, SendMode::Standard)
+            .and_then(|mut sending| sending.complete(comm, deadline))
+            .and_then(|done| comm.check_done(&done, "send to", dest));
+        match sent {
+            Ok(()) => receiving.complete(comm, deadline),
+            Err(error) => receiving.take_back(comm).and(Err(error)),
+        }
+    });
     comm.recorder.end(ticket);
     received
 }

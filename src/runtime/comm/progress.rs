@@ -27,7 +27,7 @@ pub(super) struct List<T: ?Sized> {
 }
 
 static OPEN: List<Comm> = List::new();
-/// Collectives that were started, by handle, the oldest first: those of one communicator may have to end in that order.
+/// Collectives (and messages whose parts are copied by calls) that were started, by handle, the oldest first: those of one communicator may have to end in that order.
 static RUNNING: Mutex<Running> = Mutex::new(Running { all: VecDeque::new(), swept_at: LEAST_SWEPT });
 static RUNNING_COUNT: AtomicUsize = AtomicUsize::new(0);
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
@@ -75,7 +75,7 @@ pub(super) fn add(comm: &Arc<Comm>) {
     OPEN.add(comm);
 }
 
-/// Adds a collective that was started and is not over.
+/// Adds a collective, or a message in parts, that was started and is not over.
 pub(super) fn add_running(handle: dtl_request_t) {
     let mut running = RUNNING.lock();
     if running.all.len() >= running.swept_at {
@@ -84,6 +84,13 @@ pub(super) fn add_running(handle: dtl_request_t) {
     }
     running.all.push_back(handle);
     RUNNING_COUNT.store(running.all.len(), Ordering::Relaxed);
+}
+
+/// The same for a persistent one, which may still be there from its last time.
+pub(super) fn add_running_again(handle: dtl_request_t) {
+    if !RUNNING.lock().all.contains(&handle) {
+        add_running(handle);
+    }
 }
 
 /// Whether collectives that were started may want to be moved on: who waits then does not sleep until it is woken.

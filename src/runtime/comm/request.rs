@@ -19,19 +19,21 @@ use super::persistent::Persistent;
 use super::recorder::{Kind, Ticket};
 use super::run::Begun;
 use super::window::way;
-use super::{Comm, progress};
+use super::{Comm, progress, staging};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, SendMode};
 use crate::runtime::invalid_handle;
+use crate::runtime::memory::hidden;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::pool::{Pool, Then, Tried};
 pub(super) use ask::{Asked, ask, ask_here};
 pub(super) use ending::{check_revocable, withdraw_all};
 pub use ending::{destroy_all, forget_all};
 use other::Other;
+pub use other::isend_on;
 use std::sync::Arc;
 
 /// Type byte of request handles.
@@ -127,6 +129,9 @@ pub fn isend(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Re
     let kind = if mode == SendMode::Synchronous { Kind::Ssend } else { Kind::Send };
     let plan = Plan { data, peer: dest, tag, kind };
     plan.check(comm)?;
+    if hidden::is_any() && staging::is_staged(comm, data.bytes)? {
+        return other::staged(comm, &plan);
+    }
     let operation = plan.start(comm)?;
     started(comm, &plan, operation)
 }
@@ -136,6 +141,9 @@ pub fn isend(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Re
 pub fn irecv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: source, tag, kind: Kind::Recv };
     plan.check(comm)?;
+    if hidden::is_any() && staging::is_staged(comm, data.bytes)? {
+        return other::staged(comm, &plan);
+    }
     let operation = plan.start(comm)?;
     started(comm, &plan, operation)
 }
@@ -143,7 +151,10 @@ pub fn irecv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_reque
 /// Starts the receive of a probed message.
 pub fn imrecv(message: &Message, data: Data) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: message.source(), tag: 0, kind: Kind::Recv };
-    let operation = message::start(message, data)?;
+    if hidden::is_any() && staging::is_staged(message.comm(), data.bytes)? {
+        return other::insert_staged(message.comm(), &plan, message::start_staged(message, data)?);
+    }
+    let operation = message::start(message, data.bytes)?;
     started(message.comm(), &plan, operation)
 }
 
@@ -161,6 +172,8 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     plan.check(comm)?;
     let (bytes, kind, peer) = (plan.data.bytes, plan.kind, plan.peer);
     let made = match kind {
+        // Each start stages the buffer anew.
+        _ if hidden::is_any() && staging::is_staged(comm, bytes)? => None,
         Kind::Recv => comm.make_recv(bytes, peer, plan.tag)?,
         _ => comm.make_send(bytes, peer, plan.tag)?,
     };
@@ -170,7 +183,14 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
 
 /// Starts a persistent request.
 pub fn start(inside: &Guard, handle: dtl_request_t) -> Result<()> {
-    look(inside, handle, Request::start)
+    let is_staged = look(inside, handle, |request, comm| {
+        request.start(comm)?;
+        Ok(matches!(request.life, Life::Active(Operation::Other(_))))
+    })?;
+    if is_staged {
+        progress::add_running_again(handle);
+    }
+    Ok(())
 }
 
 /// Puts a collective under a handle.
@@ -285,6 +305,9 @@ impl Request {
             plan.check(comm)?;
             let operation = match made {
                 Some(made) => made.start()?,
+                None if hidden::is_any() && staging::is_staged(comm, plan.data.bytes)? => {
+                    return other::begin_staged(comm, plan);
+                }
                 None => plan.start(comm)?,
             };
             let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
@@ -318,7 +341,7 @@ impl Request {
                 comm.recorder.end(*ticket);
                 Ok(done.map(|done| (done, outcome(comm, (kind, peer), &done))))
             }
-            Operation::Other(other) => other.take_back(comm).map(|()| None),
+            Operation::Other(other) => other.take_back(comm, (kind, peer)),
         })
     }
 
@@ -361,7 +384,7 @@ fn poll(comm: &Comm, of: (Kind, i32), operation: &mut Operation) -> Result<Optio
             comm.recorder.end(*ticket);
             Ok(Some((done, outcome(comm, of, &done))))
         }
-        Operation::Other(other) => Ok(other.poll(comm)),
+        Operation::Other(other) => other.poll(comm, of),
     }
 }
 
@@ -387,7 +410,7 @@ pub(super) fn is_at_rest(handle: dtl_request_t) -> bool {
 
 /// Tries to withdraw the operation; the request then completes through wait or test.
 pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
-    look(inside, handle, |request, comm| match &request.life {
+    look(inside, handle, |request, comm| match &mut request.life {
         Life::Active(Operation::Started(Started::Op(op) | Started::FromAny(op), _)) => {
             comm.link.transport.cancel(*op)
         }
@@ -396,9 +419,14 @@ pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
             fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is not active", request.name())
         }
         Life::Active(Operation::Other(other)) => {
-            let why = match **other {
+            let why = match &mut **other {
                 Other::Collective(_) => "the other ranks are in it too",
                 Other::Window(..) => "wait for it",
+                Other::Staged(staged) => return staged.cancel(comm),
+                Other::Gated(gated) => {
+                    gated.cancel();
+                    return Ok(());
+                }
             };
             fail!(DTL_ERROR_NOT_SUPPORTED, "what was started ({}) cannot be withdrawn: {why}", request.name())
         }
@@ -415,7 +443,7 @@ pub fn destroy(handle: dtl_request_t) -> Result<()> {
         return Err(if is_alive(handle) { super::destroyed() } else { stale(handle) });
     };
     let ended = TABLE.with(handle.id, |request| {
-        if matches!(request.life, Life::Active(Operation::Other(_))) {
+        if matches!(&request.life, Life::Active(Operation::Other(other)) if !other.is_message()) {
             let name = request.name();
             return Then::Keep(fail!(
                 DTL_ERROR_BUSY,

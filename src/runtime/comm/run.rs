@@ -3,11 +3,14 @@
 //! Every rank must make the same calls in the same order. A failure (time limit, death, mismatch)
 //! leaves ranks at different points, so collectives are refused from then on.
 
+mod questions;
+
 use super::algorithms::Group;
 use super::flat::{self, Flat, Shape};
 use super::recorder::{Call, Kind, Ticket};
 use super::report::{self, Inquiry};
 use super::schedule::{Advance, Schedule};
+use super::staged::Stage;
 use super::types::Reduction;
 use super::{Comm, progress};
 use crate::abi::status::*;
@@ -15,6 +18,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Collective, OpId};
 use crate::sys::clock::now_ns;
 use crate::sys::park::Backoff;
+use questions::Questions;
 use std::sync::atomic::Ordering;
 
 /// How long a collective may go on after a death was seen: what the dead rank sent may complete it.
@@ -42,6 +46,8 @@ pub struct Run {
     tag: i32,
     ticket: Ticket,
     death_seen: Option<u64>,
+    /// Buffers that the host cannot reach.
+    stage: Option<Box<Stage>>,
 }
 
 /// A collective's number is taken, and it is noted.
@@ -54,7 +60,8 @@ struct Beginning {
 impl Beginning {
     fn run(self, work: Work) -> Run {
         let Beginning { tag, ticket, call } = self;
-        Run { work, number: u64::from(call.tag as u32), tag: tag as i32, call, ticket, death_seen: None }
+        let number = u64::from(call.tag as u32);
+        Run { work, number, tag: tag as i32, call, ticket, death_seen: None, stage: None }
     }
 }
 
@@ -72,6 +79,15 @@ impl Begun {
 
     pub(super) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// What it was started with stands for buffers that get their results when it is over.
+    pub(super) fn with(mut self, stage: Stage) -> Result<Self> {
+        match &mut self.run {
+            Some(run) => run.stage = Some(Box::new(stage)),
+            None => stage.deliver()?,
+        }
+        Ok(self)
     }
 
     /// Makes it go on as a request: what can be done at once is done. `None` = it is over.
@@ -261,7 +277,7 @@ impl Run {
         match advance {
             Ok(Advance::Done) => {
                 self.recycle(comm);
-                Ok(None)
+                self.deliver().map(|()| None)
             }
             Ok(_) => Ok(Some(self)),
             Err(error) => {
@@ -279,6 +295,18 @@ impl Run {
         } else {
             error
         }
+    }
+
+    /// It is over: buffers that the host cannot reach get their results.
+    #[inline(always)]
+    pub(super) fn deliver(&mut self) -> Result<()> {
+        if self.stage.is_none() { Ok(()) } else { self.deliver_stage() }
+    }
+
+    #[cold]
+    fn deliver_stage(&mut self) -> Result<()> {
+        let name = self.call.kind.name();
+        self.stage.take().map_or(Ok(()), |stage| stage.deliver().map_err(|error| error.within(name)))
     }
 
     pub(super) fn call(&self) -> &Call {
@@ -304,7 +332,7 @@ impl Run {
         }
         self.recycle(comm);
         comm.in_collective.store(false, Ordering::Release);
-        result
+        result.and_then(|()| self.deliver())
     }
 
     fn wait_in_turn(&mut self, comm: &Comm) -> Result<()> {
@@ -415,6 +443,10 @@ impl Run {
         if let Work::Steps(schedule) = &mut self.work {
             schedule.abandon(comm);
         }
+        if self.is_irrevocable() {
+            // The transport goes on with it, so its memory has to stay.
+            std::mem::forget(self.stage.take());
+        }
         comm.set_broken(error.text());
         report::give_up(comm, self.number, error.status());
         comm.recorder.end(self.ticket);
@@ -445,43 +477,4 @@ fn advance_whole(comm: &Comm, whole: &Collective, op: &mut Option<OpId>) -> Resu
     }
     let said = transport.failure_text().unwrap_or_else(|| "no reason given".to_owned());
     Err(Error::new(done.status, said))
-}
-
-/// A long wait asks the others now and then whether they are in the same collective.
-struct Questions {
-    since: u64,
-    next_ns: u64,
-    news: u64,
-}
-
-impl Questions {
-    fn new() -> Self {
-        Questions { since: 0, next_ns: report::FIRST_QUESTION_NS, news: 0 }
-    }
-
-    fn ask(
-        &mut self,
-        comm: &Comm,
-        call: &Call,
-        inquiry: &Inquiry,
-        awaited: impl Iterator<Item = i32>,
-    ) -> Result<()> {
-        if self.since == 0 {
-            self.since = now_ns();
-        }
-        if now_ns().saturating_sub(self.since) > self.next_ns {
-            self.next_ns += report::NEXT_QUESTION_NS;
-            report::ask(comm, awaited);
-        }
-        let news = comm.reports.news();
-        if news != self.news {
-            self.news = news;
-            if report::mismatch(comm, call) {
-                let text = format!("the ranks are in different collectives (this one in {call})");
-                let error = Error::new(DTL_ERROR_INVALID_ARGUMENT, text);
-                return Err(report_on(comm, &error, Some(call.tag), inquiry));
-            }
-        }
-        Ok(())
-    }
 }

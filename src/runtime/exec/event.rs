@@ -133,6 +133,15 @@ impl Event {
         fail!(DTL_ERROR_CANCELED, "the event was destroyed while this thread waited for it")
     }
 
+    /// What opens when the record that is there now is done. A backend's own event knows its latest record only.
+    #[must_use]
+    pub fn gate(self: &Arc<Self>) -> Gate {
+        match &self.body {
+            Body::Own(own) => Gate::Record(own.fence()),
+            Body::Backend(_) => Gate::Latest(Arc::clone(self)),
+        }
+    }
+
     /// Nanoseconds from this event's record to `stop`'s.
     pub fn elapsed_ns(&self, stop: &Event) -> Result<u64> {
         for (event, role) in [(self, "start"), (stop, "stop")] {
@@ -172,6 +181,25 @@ impl Event {
         if let Body::Own(own) = &self.body {
             let waiting = own.0.lock().waiting.clone();
             waiting.iter().for_each(|fence| fence.nudge());
+        }
+    }
+}
+
+/// What waits for an event, also beyond the event's destruction.
+pub enum Gate {
+    /// For this record.
+    Record(Arc<Fence>),
+    /// For the latest one.
+    Latest(Arc<Event>),
+}
+
+impl Gate {
+    /// Whether the work before the record is done; its failure if it failed.
+    pub fn is_open(&self) -> Result<bool> {
+        match self {
+            Gate::Record(fence) if !fence.is_done() => Ok(false),
+            Gate::Record(fence) => fence.failure().map_or(Ok(true), Err),
+            Gate::Latest(event) => event.query(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The handle's words: what the library checks before a backend sees anything (`Head`), then the backend's own. How memory
 //! gets from one process to another is the backend's matter.
 
-use super::{Allocation, LEDGER, check, find, plain};
+use super::{Allocation, LEDGER, check, find, hidden, plain};
 use crate::abi::device::{DTL_MEM_HANDLE_ROOM, dtl_mem_handle_t};
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
 use crate::error::{Error, Result, fail};
@@ -146,9 +146,10 @@ pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64
     backend.memory_use.begin(backend)?;
     let made = map(backend, exports, &ticket, extent).and_then(|addr| {
         let Extent { kind, size, align } = extent;
-        let home = backend.handle();
+        let (home, hidden) = (backend.handle(), hidden::is_hidden(backend, kind));
+        let imported = true;
         let new =
-            Allocation { backend: home, device, kind, size, room: size, align, pool: 0, imported: true };
+            Allocation { backend: home, device, kind, size, room: size, align, pool: 0, imported, hidden };
         if enter_new(addr, new) {
             return Ok(addr);
         }
@@ -237,6 +238,7 @@ fn enter_new(addr: Addr, allocation: Allocation) -> bool {
     let mut ledger = LEDGER.write();
     let is_new = !ledger.contains_key(&addr.get());
     if is_new {
+        hidden::count(&allocation, true);
         ledger.insert(addr.get(), allocation);
     }
     is_new

@@ -1,13 +1,20 @@
-//! What a request may be besides a message: a collective that was started, an operation on a window.
+//! What a request may be besides a message from or to the host's memory: a collective that was started, an operation on a
+//! window, a message that is staged, a send that waits for an event.
 
-use super::super::recorder::Call;
+use super::super::link::Class;
+use super::super::recorder::{Call, Kind, Ticket};
 use super::super::run::Run;
 use super::super::schedule::Advance;
+use super::super::staging::Staged;
 use super::super::window::way;
-use super::super::{Comm, p2p};
-use super::{Outcome, at_rest, failed};
+use super::super::{Comm, p2p, progress};
+use super::{Data, Life, Operation, Outcome, Owner, Plan, Request, at_rest, failed, insert, outcome};
+use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_CANCELED;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Done, SendMode};
+use crate::runtime::exec::event::{Event, Gate};
+use crate::runtime::memory::hidden;
 use std::sync::Arc;
 
 #[allow(clippy::large_enum_variant, reason = "always in a box")]
@@ -15,38 +22,173 @@ pub(super) enum Other {
     Collective(Run),
     /// Of a window, whose way knows it under this ticket.
     Window(Arc<dyn way::Way>, way::Ticket),
+    /// A message whose buffer the host perhaps cannot reach.
+    Staged(Staged),
+    /// A send that has not begun.
+    Gated(Gated),
+}
+
+/// A send that begins when an event is done.
+pub(super) struct Gated {
+    gate: Gate,
+    plan: Plan,
+    ticket: Ticket,
+    is_canceled: bool,
+}
+
+impl Gated {
+    /// Before it has begun, withdrawing it needs nobody.
+    pub(super) fn cancel(&mut self) {
+        self.is_canceled = true;
+    }
+
+    /// What became of the wait: over, or begun.
+    fn look(&mut self, comm: &Comm, of: (Kind, i32)) -> Option<Begun> {
+        if self.is_canceled {
+            comm.recorder.end(self.ticket);
+            let done = Done { status: DTL_ERROR_CANCELED, ..p2p::NOBODY };
+            return Some(Begun::Over((done, outcome(comm, of, &done))));
+        }
+        let begun = match self.gate.is_open() {
+            Ok(false) => return None,
+            Ok(true) => stage(comm, &self.plan),
+            Err(error) => Err(error.within("not sent: the event that it waits for")),
+        };
+        Some(match begun {
+            Ok(mut staged) => {
+                staged.ticket = Some(self.ticket);
+                Begun::Sending(staged)
+            }
+            Err(error) => {
+                comm.recorder.end(self.ticket);
+                Begun::Over(failed(error))
+            }
+        })
+    }
+}
+
+#[allow(clippy::large_enum_variant, reason = "taken to pieces at once")]
+enum Begun {
+    Sending(Staged),
+    Over(Outcome),
+}
+
+/// Starts what a plan says, over host memory if its buffer needs that.
+fn stage(comm: &Comm, plan: &Plan) -> Result<Staged> {
+    let (bytes, peer, tag) = (plan.data.bytes, plan.peer, plan.tag);
+    match plan.kind {
+        Kind::Recv => Staged::recv(comm, bytes, |into| comm.start_recv(Class::User, into, peer, tag)),
+        Kind::Ssend => Staged::send(comm, bytes, peer, tag, SendMode::Synchronous),
+        _ => Staged::send(comm, bytes, peer, tag, SendMode::Standard),
+    }
+}
+
+/// The same as an operation of a request.
+#[cold]
+pub(super) fn begin_staged(comm: &Comm, plan: &Plan) -> Result<Operation> {
+    let staged = stage(comm, plan)?;
+    Ok(operation(comm, plan, staged))
+}
+
+fn operation(comm: &Comm, plan: &Plan, mut staged: Staged) -> Operation {
+    staged.ticket = Some(comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag)));
+    Operation::Other(Box::new(Other::Staged(staged)))
+}
+
+/// Starts what a plan says under a handle.
+#[cold]
+pub(super) fn staged(comm: &Comm, plan: &Plan) -> Result<dtl_request_t> {
+    insert_staged(comm, plan, stage(comm, plan)?)
+}
+
+/// Puts a message that was started under a handle.
+#[cold]
+pub(super) fn insert_staged(comm: &Comm, plan: &Plan, staged: Staged) -> Result<dtl_request_t> {
+    put(comm, plan, operation(comm, plan, staged))
+}
+
+/// Who waits for something else moves it on as well: its parts are copied by calls.
+fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> {
+    let (owner, kind, peer) = (Owner::of(comm), plan.kind, plan.peer);
+    let life = Life::Active(operation);
+    let handle = insert(comm, || Request { comm: owner, kind, peer, again: None, life })?;
+    // Unless another thread's calls are not welcome, as over an MPI that is not for several.
+    if comm.link.transport.may_be_served() {
+        progress::add_running(handle);
+    }
+    Ok(handle)
+}
+
+/// Starts a send (standard) that begins when the record that the event has now is done.
+pub fn isend_on(comm: &Comm, data: Data, dest: i32, tag: i32, event: &Arc<Event>) -> Result<dtl_request_t> {
+    let plan = Plan { data, peer: dest, tag, kind: Kind::Send };
+    plan.check(comm)?;
+    if hidden::is_any() {
+        check_home(data, event)?;
+    }
+    let ticket = comm.recorder.begin(&data.call(plan.kind, dest, tag));
+    let gated = Gated { gate: event.gate(), plan, ticket, is_canceled: false };
+    put(comm, &plan, Operation::Other(Box::new(Other::Gated(gated))))
+}
+
+/// An event orders the work of its own backend: of another one's memory it says nothing.
+fn check_home(data: Data, event: &Event) -> Result<()> {
+    match hidden::allocation_of(data.bytes)? {
+        Some(allocation) if allocation.hidden && allocation.backend != event.home().handle() => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "event: it is of backend {}, and buf is device memory of another one, whose work it does not wait for: use an \
+             event of that one",
+            event.home().name()
+        ),
+        _ => Ok(()),
+    }
 }
 
 impl Other {
-    /// Moves it on; its outcome, if it is over.
+    /// Moves it on; its outcome, if it is over. `Err`: asking failed, and it lives on.
     #[inline(never)]
-    pub(super) fn poll(&mut self, comm: &Comm) -> Option<Outcome> {
+    pub(super) fn poll(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
         match self {
-            Other::Collective(run) => match run.progress(comm) {
-                Ok(Advance::Done) => {
-                    run.recycle(comm);
-                    Some((p2p::NOBODY, Ok(())))
-                }
-                Ok(_) => None,
-                Err(error) => {
-                    run.fail(comm, &error);
-                    Some(failed(error))
-                }
-            },
-            Other::Window(way, ticket) => match way.is_over(*ticket) {
+            Other::Collective(run) => Ok(poll_collective(comm, run)),
+            Other::Window(way, ticket) => Ok(match way.is_over(*ticket) {
                 Ok(is_over) => is_over.then(at_rest),
                 Err(error) => Some(failed(error)),
-            },
+            }),
+            Other::Staged(_) | Other::Gated(_) => self.poll_message(comm, of),
         }
     }
 
-    pub(super) fn take_back(&mut self, comm: &Comm) -> Result<()> {
+    #[cold]
+    fn poll_message(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
+        if let Other::Gated(gated) = self {
+            match gated.look(comm, of) {
+                None => return Ok(None),
+                Some(Begun::Over(outcome)) => return Ok(Some(outcome)),
+                Some(Begun::Sending(staged)) => *self = Other::Staged(staged),
+            }
+        }
+        let Other::Staged(staged) = self else { return Ok(None) };
+        let ended = staged.poll(comm)?;
+        Ok(ended.map(|ended| end(comm, of, staged, ended)))
+    }
+
+    /// Takes it back; `Some` = it was over.
+    pub(super) fn take_back(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
         match self {
             Other::Collective(run) => {
                 run.fail(comm, &Error::new(DTL_ERROR_CANCELED, "it was given up before it was over"));
-                Ok(())
+                Ok(None)
             }
-            Other::Window(way, ticket) => way.withdraw(*ticket),
+            Other::Window(way, ticket) => way.withdraw(*ticket).map(|()| None),
+            Other::Staged(staged) => {
+                let ended = staged.take_back(comm)?;
+                staged.ticket.into_iter().for_each(|ticket| comm.recorder.end(ticket));
+                Ok(ended.map(|ended| end(comm, of, staged, ended)))
+            }
+            Other::Gated(gated) => {
+                comm.recorder.end(gated.ticket);
+                Ok(None)
+            }
         }
     }
 
@@ -54,11 +196,40 @@ impl Other {
     pub(super) fn call(&self) -> Option<&Call> {
         match self {
             Other::Collective(run) => Some(run.call()),
-            Other::Window(..) => None,
+            _ => None,
         }
+    }
+
+    /// Whether it can be withdrawn as messages can.
+    pub(super) fn is_message(&self) -> bool {
+        matches!(self, Other::Staged(_) | Other::Gated(_))
     }
 
     pub(super) fn is_irrevocable(&self) -> bool {
         matches!(self, Other::Collective(run) if run.is_irrevocable())
     }
+}
+
+#[inline(always)]
+fn poll_collective(comm: &Comm, run: &mut Run) -> Option<Outcome> {
+    match run.progress(comm) {
+        Ok(Advance::Done) => {
+            run.recycle(comm);
+            Some(match run.deliver() {
+                Ok(()) => at_rest(),
+                Err(error) => failed(error),
+            })
+        }
+        Ok(_) => None,
+        Err(error) => {
+            run.fail(comm, &error);
+            Some(failed(error))
+        }
+    }
+}
+
+fn end(comm: &Comm, of: (Kind, i32), staged: &Staged, (done, copied): (Done, Result<()>)) -> Outcome {
+    staged.ticket.into_iter().for_each(|ticket| comm.recorder.end(ticket));
+    let result = copied.and_then(|()| outcome(comm, of, &done));
+    (done, result)
 }

@@ -12,6 +12,7 @@ use crate::runtime::backend::Swap;
 use crate::runtime::comm::recorder::Kind;
 use crate::runtime::comm::request;
 use crate::runtime::comm::types;
+use crate::runtime::memory::hidden;
 use crate::sys::buf::Region;
 use crate::sys::rmw;
 
@@ -83,6 +84,7 @@ fn outside(
 /// Copies to the target; `from` is the caller's until a flush, unlock or fence.
 pub fn put(window: &Window, from: Region, place: Place) -> Result<()> {
     const NAME: &str = "dtl_win_put";
+    hidden::refuse(NAME, from)?;
     let Some(spot) = window.spot(NAME, place, from.len())? else { return Ok(()) };
     window.way.put(spot, from, false).map(drop).map_err(|error| error.within(NAME))
 }
@@ -90,6 +92,7 @@ pub fn put(window: &Window, from: Region, place: Place) -> Result<()> {
 /// Copies from the target; `into` is the library's until a flush, unlock or fence.
 pub fn get(window: &Window, into: Region, place: Place) -> Result<()> {
     const NAME: &str = "dtl_win_get";
+    hidden::refuse(NAME, into)?;
     let Some(spot) = window.spot(NAME, place, into.len())? else { return Ok(()) };
     window.way.get(into, spot, false).map(drop).map_err(|error| error.within(NAME))
 }
@@ -97,6 +100,7 @@ pub fn get(window: &Window, into: Region, place: Place) -> Result<()> {
 /// The same as requests.
 pub fn rput(window: &Window, from: Region, place: Place) -> Result<dtl_request_t> {
     const NAME: &str = "dtl_win_rput";
+    hidden::refuse(NAME, from)?;
     let spot = window.spot(NAME, place, from.len())?;
     let begun = spot.map_or(Ok(Begun::Over), |spot| window.way.put(spot, from, true));
     let begun = begun.map_err(|error| error.within(NAME))?;
@@ -106,6 +110,7 @@ pub fn rput(window: &Window, from: Region, place: Place) -> Result<dtl_request_t
 /// As `rput`.
 pub fn rget(window: &Window, into: Region, place: Place) -> Result<dtl_request_t> {
     const NAME: &str = "dtl_win_rget";
+    hidden::refuse(NAME, into)?;
     let spot = window.spot(NAME, place, into.len())?;
     let begun = spot.map_or(Ok(Begun::Over), |spot| window.way.get(into, spot, true));
     let begun = begun.map_err(|error| error.within(NAME))?;
@@ -155,6 +160,7 @@ impl Window {
 /// `target = target ∘ from`.
 pub fn accumulate(window: &Window, from: Region, place: Place, by: &Change) -> Result<()> {
     const NAME: &str = "dtl_win_accumulate";
+    hidden::refuse(NAME, from)?;
     let spot = window.spot(NAME, place, from.len())?;
     window.check_apart(NAME, spot, from)?;
     let Some(spot) = spot.filter(|_| by.op != DTL_OP_NO_OP) else { return Ok(()) };
@@ -169,6 +175,7 @@ pub fn get_accumulate(
     place: Place,
     by: &Change,
 ) -> Result<()> {
+    [from, result].into_iter().try_for_each(|buffer| hidden::refuse(name, buffer))?;
     if from.overlaps(result) {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: the buffers overlap: use two");
     }
@@ -208,6 +215,7 @@ pub fn compare_and_swap(window: &Window, swap: Swap, place: Place) -> Result<()>
         );
     }
     const NAME: &str = "dtl_win_compare_and_swap";
+    [value, expected, result].into_iter().try_for_each(|buffer| hidden::refuse(NAME, buffer))?;
     let spot = window.spot(NAME, place, result.len())?;
     [value, expected, result].into_iter().try_for_each(|buffer| window.check_apart(NAME, spot, buffer))?;
     let Some(spot) = spot else { return Ok(()) };

@@ -25,6 +25,7 @@ use crate::abi::handle::dtl_win_t;
 use crate::abi::status::*;
 use crate::abi::window::dtl_win_info_t;
 use crate::error::{Error, Result, fail};
+use crate::runtime::memory::hidden;
 use crate::runtime::{backend, copy_text, invalid_handle};
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch as inside_out;
@@ -81,6 +82,7 @@ impl Offer {
     /// The caller's memory, which stays valid until the window's end.
     pub fn of(memory: Region, disp_unit: u64) -> Result<Offer> {
         check_unit(disp_unit)?;
+        hidden::refuse("base", memory)?;
         Ok(Offer { memory: backend::Offer::Own(memory), disp_unit })
     }
 

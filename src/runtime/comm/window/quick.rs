@@ -8,6 +8,7 @@ use super::TABLE;
 use super::access::{Place, is_swapped};
 use crate::abi::handle::dtl_win_t;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
+use crate::runtime::memory::hidden;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
 use crate::sys::rmw;
@@ -26,7 +27,9 @@ fn reach(
     let window = TABLE.get(inside, win.id)?;
     let part = window.parts.get(usize::try_from(target).ok()?)?;
     let memory = part.memory.within(disp.checked_mul(part.disp_unit)?, buffers.first()?.len())?;
-    let is_ready = buffers.iter().all(|buffer| memory.is_apart(*buffer))
+    // A buffer that the host cannot reach is refused by `access`.
+    let is_ready = !hidden::is_any()
+        && buffers.iter().all(|buffer| memory.is_apart(*buffer))
         && window.comm.is_open()
         && window.epochs.admits(target);
     is_ready.then_some(memory)

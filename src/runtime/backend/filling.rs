@@ -1,0 +1,40 @@
+//! How far the bytes of a send have been written that was started before all of them were there.
+
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+/// Shared by who writes the bytes and the transport that sends them.
+pub struct Filling {
+    ready: AtomicUsize,
+    failed: AtomicI32,
+}
+
+impl Filling {
+    /// The first `ready` bytes are there.
+    #[must_use]
+    pub fn new(ready: usize) -> Self {
+        Filling { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
+    }
+
+    /// So many bytes are there now: what was written before this call is seen by who sees the number.
+    pub fn reach(&self, ready: usize) {
+        self.ready.store(ready, Ordering::Release);
+    }
+
+    /// Bytes that are there.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// No more will come.
+    pub fn fail(&self, status: dtl_status_t) {
+        self.failed.store(status, Ordering::Release);
+    }
+
+    /// Why no more will come; DTL_SUCCESS: they will.
+    #[must_use]
+    pub fn failure(&self) -> dtl_status_t {
+        self.failed.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,272 @@
+//! Messages whose buffer the host cannot reach: they go through host memory of the library's own.
+//!
+//! A message of more than `PART` bytes goes in parts where the transport can send what is still being written
+//! (`Transport::isend_filling`) and tells what has arrived: the next part is copied while the one before travels. The
+//! parts are nobody else's business: it is one message, and the other rank's buffer may be any memory.
+//! Otherwise all of it is copied before the send, and after the receive.
+//!
+//! Not here: which memory that is (`memory::hidden`), requests (`request`), collectives (`staged`).
+
+use super::link::Class;
+use super::p2p::Started;
+use super::recorder::Ticket;
+use super::{Comm, progress};
+use crate::abi::comm::DTL_PROC_NULL;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Done, Filling, SendMode};
+use crate::runtime::memory::hidden;
+use crate::runtime::memory::{Allocation, kind_info};
+use crate::runtime::{explain, plain, registry, transfer, zeroed_kind_info};
+use crate::sys::buf::{Region, Scratch};
+use crate::sys::clock::Deadline;
+use crate::sys::epoch;
+use crate::sys::park::Backoff;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes of a part.
+const PART: usize = 1 << 20;
+/// Parts copied before the transport gets its turn again.
+const TURN: usize = 2;
+
+/// Host memory that stands for a buffer.
+pub(super) fn host_memory(len: usize) -> Result<Scratch> {
+    match Scratch::unwritten(len) {
+        Some(scratch) => Ok(scratch),
+        None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no {len} bytes of host memory to stage a device buffer in"),
+    }
+}
+
+/// Whether a buffer has to be staged. Only asked while there is memory that the host cannot reach.
+#[cold]
+pub(super) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
+    let Some(allocation) = hidden::allocation_of(buffer)? else { return Ok(false) };
+    explain_once(comm, &allocation);
+    Ok(allocation.hidden)
+}
+
+/// Tells `dtl_explain` once for each communicator how buffers go.
+fn explain_once(comm: &Comm, allocation: &Allocation) {
+    let bit = 1 << u8::from(allocation.hidden);
+    if allocation.backend == plain::home() || comm.explained.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+        return;
+    }
+    let inside = epoch::enter();
+    let Ok(backend) = registry::find(&inside, allocation.backend) else { return };
+    let mut info = zeroed_kind_info();
+    let kind = match kind_info(backend, allocation.kind, &mut info) {
+        Ok(()) => String::from_utf8_lossy(&info.name.map(|letter| letter as u8)).replace('\0', ""),
+        Err(_) => format!("{:#x}", allocation.kind),
+    };
+    let topic = format!("messages of {} memory \"{kind}\" over {}", backend.name(), comm.kind_name());
+    let text = if !allocation.hidden {
+        "direct, as the host reaches it".to_owned()
+    } else if comm.link.transport.sends_parts() {
+        format!("staged through host memory, more than {} KiB in parts of that (pipelined)", PART >> 10)
+    } else {
+        "staged through host memory, each message as a whole: this kind cannot send one in parts".to_owned()
+    };
+    explain::chose(&topic, &text);
+}
+
+/// Copies a device buffer's bytes to host memory.
+pub(super) fn copy_out(device: Region) -> Result<Scratch> {
+    let host = host_memory(device.len())?;
+    transfer::copy_staged(host.region(), device)?;
+    Ok(host)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Host memory as it is: nothing to copy.
+    Direct,
+    Out,
+    Into,
+}
+
+/// A message in flight whose buffer is perhaps not the host's.
+pub(super) struct Staged {
+    started: Started,
+    way: Way,
+    device: Region,
+    host: Scratch,
+    /// Bytes copied between the two, from the front.
+    copied: usize,
+    filling: Option<Arc<Filling>>,
+    /// A copy failed.
+    failed: Option<Error>,
+    pub(super) ticket: Option<Ticket>,
+    is_over: bool,
+}
+
+impl Staged {
+    fn new(started: Started, way: Way, device: Region, host: Scratch) -> Self {
+        let (copied, filling, failed, ticket) = (0, None, None, None);
+        Staged { started, way, device, host, copied, filling, failed, ticket, is_over: false }
+    }
+
+    /// Starts a send. If the first copy fails, nothing is sent.
+    pub(super) fn send(comm: &Comm, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<Staged> {
+        let class = Class::User;
+        if dest == DTL_PROC_NULL || !is_staged(comm, data)? {
+            let started = comm.start_send(class, data, dest, tag, mode)?;
+            return Ok(Staged::new(started, Way::Direct, data, Scratch::empty()));
+        }
+        if data.len() > PART && mode == SendMode::Standard && comm.link.transport.sends_parts() {
+            let host = host_memory(data.len())?;
+            transfer::copy_staged(host.region().part(0, PART), data.part(0, PART))?;
+            let filling = Arc::new(Filling::new(PART));
+            if let Some(started) = comm.start_filling(host.region(), dest, tag, &filling) {
+                let mut staged = Staged::new(started?, Way::Out, data, host);
+                (staged.copied, staged.filling) = (PART, Some(filling));
+                return Ok(staged);
+            }
+        }
+        let host = copy_out(data)?;
+        let mut staged = Staged::new(Started::Nothing, Way::Out, data, host);
+        staged.started = comm.start_send(class, staged.host.region(), dest, tag, mode)?;
+        staged.copied = data.len();
+        Ok(staged)
+    }
+
+    /// Starts a receive by `start`, which is given the memory to receive into.
+    pub(super) fn recv(
+        comm: &Comm,
+        into: Region,
+        start: impl FnOnce(Region) -> Result<Started>,
+    ) -> Result<Staged> {
+        if !is_staged(comm, into)? {
+            return Ok(Staged::new(start(into)?, Way::Direct, into, Scratch::empty()));
+        }
+        let host = host_memory(into.len())?;
+        let started = start(host.region())?;
+        Ok(Staged::new(started, Way::Into, into, host))
+    }
+
+    /// Moves it on; what it ended with, and whether its copies went well. `Err`: asking failed, and it lives on.
+    pub(super) fn poll(&mut self, comm: &Comm) -> Result<Option<(Done, Result<()>)>> {
+        for _ in 0..TURN {
+            let is_moved = self.copy_some(comm);
+            if let Some(done) = comm.poll(self.started)? {
+                self.is_over = true;
+                return Ok(Some(self.end(done)));
+            }
+            if !is_moved {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Copies the next part, if it is its time.
+    fn copy_some(&mut self, comm: &Comm) -> bool {
+        let end = self.copied + PART.min(self.device.len() - self.copied);
+        let is_due = self.failed.is_none()
+            && end > self.copied
+            && match (self.way, &self.filling, self.started) {
+                (Way::Out, Some(_), _) => true,
+                (Way::Into, _, Started::Op(op) | Started::FromAny(op)) if end - self.copied == PART => {
+                    comm.link.transport.arrived(op) >= end
+                }
+                _ => false,
+            };
+        if is_due {
+            self.copy_to(end);
+            if let Some(filling) = &self.filling {
+                match &self.failed {
+                    None => filling.reach(end),
+                    Some(error) => filling.fail(error.status()),
+                }
+            }
+        }
+        is_due
+    }
+
+    fn copy_to(&mut self, end: usize) {
+        let (at, len) = (self.copied, end - self.copied);
+        let (host, device) = (self.host.region().part(at, len), self.device.part(at, len));
+        let copied = match self.way {
+            Way::Into => transfer::copy_staged(device, host),
+            _ => transfer::copy_staged(host, device),
+        };
+        match copied {
+            Ok(()) => self.copied = end,
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    fn end(&mut self, done: Done) -> (Done, Result<()>) {
+        if self.way == Way::Into && matches!(done.status, DTL_SUCCESS | DTL_ERROR_TRUNCATED) {
+            let end = usize::try_from(done.size).unwrap_or(usize::MAX).min(self.device.len());
+            if self.failed.is_none() && end > self.copied {
+                self.copy_to(end);
+            }
+        }
+        match self.failed.take() {
+            Some(error) if done.status != DTL_ERROR_CANCELED => {
+                let error = error.within("the copy between device and host");
+                (Done { status: error.status(), ..done }, Err(error))
+            }
+            _ => (done, Ok(())),
+        }
+    }
+
+    /// Asks the transport to withdraw it; it then ends through `poll`.
+    pub(super) fn cancel(&self, comm: &Comm) -> Result<()> {
+        match self.started {
+            Started::Op(op) | Started::FromAny(op) => comm.link.transport.cancel(op),
+            Started::Nothing | Started::Sent => Ok(()),
+        }
+    }
+
+    /// Withdraws it; `Some` = it had been matched, and is over now.
+    pub(super) fn take_back(&mut self, comm: &Comm) -> Result<Option<(Done, Result<()>)>> {
+        let mut ended = self.poll(comm)?;
+        let mut backoff = Backoff::new();
+        while ended.is_none() {
+            self.cancel(comm)?;
+            ended = self.poll(comm)?;
+            if ended.is_none() && self.filling.is_none() {
+                backoff.pause();
+            }
+        }
+        Ok(ended.filter(|(done, _)| done.status != DTL_ERROR_CANCELED))
+    }
+
+    /// Waits for it as `Comm::complete` does.
+    pub(super) fn complete(&mut self, comm: &Comm, deadline: Deadline) -> Result<Done> {
+        let mut backoff = Backoff::new();
+        loop {
+            let before = self.copied;
+            if let Some((done, copied)) = self.poll(comm)? {
+                return copied.map(|()| done);
+            }
+            if self.copied != before {
+                backoff = Backoff::new();
+            }
+            comm.pause(&mut backoff);
+            if !backoff.is_long() {
+                continue;
+            }
+            if deadline.passed() || !comm.is_open() {
+                break;
+            }
+            progress::others(comm);
+        }
+        match self.take_back(comm)? {
+            Some((done, copied)) => copied.map(|()| done),
+            None => Err(comm.gave_up()),
+        }
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        let is_started = matches!(self.started, Started::Op(_) | Started::FromAny(_));
+        if is_started && !self.is_over && self.way != Way::Direct {
+            // The transport could not let go of it: as with a program's own buffer, the memory has to stay.
+            std::mem::forget(std::mem::replace(&mut self.host, Scratch::empty()));
+        }
+    }
+}
