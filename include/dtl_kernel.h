@@ -18,11 +18,11 @@
  *     DTL_BLOCK_KERNEL(sums, (DTL_GLOBAL const float*, x), (DTL_GLOBAL float*, sum))
  *     {
  *         DTL_SHARED(float, part, 256);                     shared by the threads of the block; begins as anything
- *         unsigned half;
+ *         unsigned width;
  *         DTL_THREADS { part[DTL_LOCAL_ID(0)] = x[DTL_GLOBAL_ID(0)]; }
- *         for (half = 128; half > 0; half /= 2) {
+ *         for (width = 128; width > 0; width /= 2) {
  *             DTL_THREADS {
- *                 if (DTL_LOCAL_ID(0) < half) part[DTL_LOCAL_ID(0)] += part[DTL_LOCAL_ID(0) + half];
+ *                 if (DTL_LOCAL_ID(0) < width) part[DTL_LOCAL_ID(0)] += part[DTL_LOCAL_ID(0) + width];
  *             }
  *         }
  *         DTL_THREADS { if (DTL_LOCAL_ID(0) == 0) sum[DTL_GROUP_ID(0)] = part[0]; }

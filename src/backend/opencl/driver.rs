@@ -298,15 +298,18 @@ fn ids(ask: impl Fn(Uint, ObjectsOut, UintOut) -> Int) -> std::result::Result<Ve
     if code < 0 { Err(code) } else { Ok(all.into_iter().map(Addr::new).collect()) }
 }
 
+/// What stands for a text that cannot be had.
+pub(super) const UNTOLD: &str = "?";
+
 /// A text; what cannot be had is "?".
-fn text(ask: impl Fn(Size, Out, SizeOut) -> Int) -> String {
+pub(super) fn text(ask: impl Fn(Size, Out, SizeOut) -> Int) -> String {
     let mut size = 0;
     if ask(0, std::ptr::null_mut(), &raw mut size) < 0 {
-        return "?".into();
+        return UNTOLD.into();
     }
     let mut bytes = vec![0u8; size];
     if ask(size, bytes.as_mut_ptr().cast(), std::ptr::null_mut()) < 0 {
-        return "?".into();
+        return UNTOLD.into();
     }
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_owned()
 }

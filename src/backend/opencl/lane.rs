@@ -8,10 +8,12 @@
 //! the queue meanwhile. It is completed even if the callback failed: later work runs.
 
 use super::codes;
+use super::kernel::Kernel;
 use super::queue::{Mark, Queue};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
+use crate::runtime::backend::ModuleLaunch;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::lock::Mutex;
 use std::collections::VecDeque;
@@ -54,7 +56,9 @@ struct Failure {
 }
 
 enum Work {
-    Command(Mark, &'static str),
+    Copy(Mark),
+    /// … of the kernel of this name.
+    Launch(Mark, Arc<str>),
     /// A barrier for another stream's record.
     Wait(Mark, Arc<Record>),
 }
@@ -88,6 +92,12 @@ enum Task {
 }
 
 impl Log {
+    /// Notes work that was queued.
+    fn add(&mut self, work: Work) {
+        self.last += 1;
+        self.unfinished.push_back((self.last, Arc::new(work)));
+    }
+
     fn fail(&mut self, number: u64, known: bool, error: Error) {
         if self.failures.len() == FAILURES_KEPT {
             self.failures.pop_front();
@@ -112,14 +122,18 @@ impl Log {
 impl Work {
     fn has_ended(&self) -> bool {
         match self {
-            Work::Command(mark, _) | Work::Wait(mark, _) => mark.has_ended(),
+            Work::Copy(mark) | Work::Launch(mark, _) | Work::Wait(mark, _) => mark.has_ended(),
         }
     }
 
     /// Of work that has ended.
     fn failure(&self) -> Option<Error> {
         match self {
-            Work::Command(mark, what) => codes::check(mark.code(), what).err(),
+            Work::Copy(mark) => codes::check(mark.code(), "a queued copy").err(),
+            Work::Launch(mark, kernel) => {
+                let code = mark.code();
+                (code < 0).then(|| codes::error(code, &format!("kernel '{kernel}'")))
+            }
             Work::Wait(mark, record) => {
                 record.failure().or_else(|| codes::check(mark.code(), "waiting for an event").err())
             }
@@ -177,9 +191,17 @@ impl Lane {
         self.collect(u64::MAX);
         let mut log = self.log.lock();
         let mark = self.queue.copy(dst, src)?;
-        log.last += 1;
-        let number = log.last;
-        log.unfinished.push_back((number, Arc::new(Work::Command(mark, "a queued copy"))));
+        log.add(Work::Copy(mark));
+        self.queue.flush()
+    }
+
+    /// Queues a kernel.
+    pub(super) fn launch(&self, kernel: &Kernel, launch: &ModuleLaunch<'_>) -> Result<()> {
+        self.collect(u64::MAX);
+        let ready = kernel.prepare(launch)?; // not under the lock: it is this thread's own
+        let mut log = self.log.lock();
+        let mark = self.queue.launch(&ready, launch.shape.grid, launch.shape.block)?;
+        log.add(Work::Launch(mark, Arc::clone(&kernel.shown)));
         self.queue.flush()
     }
 
@@ -201,9 +223,7 @@ impl Lane {
         self.collect(u64::MAX);
         let mut log = self.log.lock();
         let mark = self.queue.barrier(&record.mark)?;
-        log.last += 1;
-        let number = log.last;
-        log.unfinished.push_back((number, Arc::new(Work::Wait(mark, record))));
+        log.add(Work::Wait(mark, record));
         self.queue.flush()
     }
 
