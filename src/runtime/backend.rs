@@ -9,7 +9,6 @@ use crate::abi::device::*;
 use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::dtl_status_t;
-use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
 use std::ffi::CString;
