@@ -46,7 +46,7 @@ static dtl_status_t launch(dtl_kernel_t kernel, uint32_t grid, uint32_t block, c
 
 typedef struct {
     const char *name, *signature;
-    uint32_t grid[2], block[2];
+    uint32_t grid[3], block[3];
     struct { void *data; uint64_t size; } arguments[4]; /* of more than 8 bytes: memory */
 } portable;
 
@@ -72,8 +72,7 @@ static void run(const portable *what, dtl_backend_t where, const char *text) {
         CHECK_OK(dtl_mem_copy_async(queue, memory[i], what->arguments[i].data, sizes[i]));
         args[i] = &memory[i], sizes[i] = sizeof memory[i];
     }
-    shape.grid[0] = what->grid[0], shape.grid[1] = what->grid[1];
-    shape.block[0] = what->block[0], shape.block[1] = what->block[1];
+    for (i = 0; i < 3; i++) shape.grid[i] = what->grid[i], shape.block[i] = what->block[i];
     CHECK_OK(dtl_kernel_launch(queue, kernel, &shape, args, sizes, count));
     CHECK_OK(dtl_kernel_destroy(kernel)); /* the launch still runs */
     for (i = 0; i < count; i++) {
@@ -85,16 +84,9 @@ static void run(const portable *what, dtl_backend_t where, const char *text) {
     }
 }
 
-static void agree(const char *top, portable what) {
-    static char text[1 << 16], path[512];
-    FILE *file;
+static void agree(const char *text, portable what) {
     portable copy = what;
     uint32_t i;
-    snprintf(path, sizeof path, "%s/tests/kernels/%s.c", top, what.name);
-    file = fopen(path, "r");
-    CHECK(file != NULL);
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
     for (i = 0; i < 4; i++) {
         if (what.arguments[i].size <= 8) continue;
         copy.arguments[i].data = malloc(what.arguments[i].size);
@@ -112,6 +104,46 @@ static void agree(const char *top, portable what) {
     }
 }
 
+/* The same of a file of tests/kernels. */
+static void agree_on(const char *top, portable what) {
+    static char text[1 << 16], path[512];
+    FILE *file;
+    snprintf(path, sizeof path, "%s/tests/kernels/%s.c", top, what.name);
+    file = fopen(path, "r");
+    CHECK(file != NULL);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    agree(text, what);
+}
+
+/* Three dimensions, and what of dtl_kernel.h the files do not use. */
+static void test_places(void) {
+    static uint64_t seen[3 * 2 * 2 * 4 * 3 * 2];
+    static int32_t sum[4];
+    static int8_t one = 1;
+    static double five = 2.5;
+    portable place = {"place", "ppbd", {3, 2, 2}, {4, 3, 2}, {{seen, sizeof seen}, {sum, sizeof sum}, {&one, 1}, {&five, 8}}};
+    uint32_t i;
+    agree("#include \"dtl_kernel.h\"\n"
+          "DTL_FUNCTION double twice(DTL_LOCAL const double *DTL_RESTRICT x, int i) { return 2 * x[i]; }\n"
+          "DTL_BLOCK_KERNEL(place, (DTL_GLOBAL unsigned long *DTL_RESTRICT, seen), (DTL_GLOBAL int*, sum), (char, c), (double, d)) {\n"
+          "    DTL_SHARED(double, part, 24);\n"
+          "    DTL_PRIVATE(DTL_SIZE, at);\n"
+          "    DTL_THREADS {\n"
+          "        const DTL_SIZE x = DTL_LOCAL_ID(0), y = DTL_LOCAL_ID(1), z = DTL_LOCAL_ID(2);\n"
+          "        DTL_MINE(at) = (DTL_GLOBAL_ID(2) * DTL_GLOBAL_SIZE(1) + DTL_GLOBAL_ID(1)) * DTL_GLOBAL_SIZE(0) + DTL_GLOBAL_ID(0);\n"
+          "        part[(z * DTL_LOCAL_SIZE(1) + y) * DTL_LOCAL_SIZE(0) + x] = d;\n"
+          "    }\n"
+          "    DTL_THREADS {\n"
+          "        seen[DTL_MINE(at)] += c + 10 * (DTL_GLOBAL_ID(1) == DTL_GROUP_ID(1) * DTL_LOCAL_SIZE(1) + DTL_LOCAL_ID(1))\n"
+          "            + 100 * (DTL_GROUP_COUNT(0) * DTL_GROUP_COUNT(1) * DTL_GROUP_COUNT(2)) + 10000 * (DTL_SIZE)twice(part, (int)DTL_LOCAL_ID(0));\n"
+          "        DTL_ATOMIC_ADD(sum, 1);\n"
+          "    }\n"
+          "}\n", place);
+    for (i = 0; i < 288; i++) CHECK(seen[i] == 51211);
+    CHECK(sum[0] == 288);
+}
+
 /* Whole numbers, so that every order of additions gives the same. */
 static void test_portable(const char *top) {
     enum { N = 10007, SIDE = 64, BYTES = 1 << 18 };
@@ -120,25 +152,25 @@ static void test_portable(const char *top) {
     static uint32_t bins[64];
     static uint32_t n = N, side = SIDE, bytes = BYTES;
     static float two = 2.0f;
-    portable saxpy = {"saxpy", "fppI", {40, 1}, {256, 1}, {{&two, 4}, {x, sizeof x}, {y, sizeof y}, {&n, 4}}};
-    portable reduce = {"reduce", "ppI", {40, 1}, {256, 1}, {{x, sizeof x}, {sums, sizeof sums}, {&n, 4}, {NULL, 0}}};
-    portable matmul = {"matmul", "pppI", {4, 4}, {16, 16}, {{a, sizeof a}, {b, sizeof b}, {c, sizeof c}, {&side, 4}}};
-    portable histogram = {"histogram", "pIp", {37, 1}, {64, 1}, {{data, BYTES}, {&bytes, 4}, {bins, sizeof bins}, {NULL, 0}}};
+    portable saxpy = {"saxpy", "fppI", {40, 1, 1}, {256, 1, 1}, {{&two, 4}, {x, sizeof x}, {y, sizeof y}, {&n, 4}}};
+    portable reduce = {"reduce", "ppI", {40, 1, 1}, {256, 1, 1}, {{x, sizeof x}, {sums, sizeof sums}, {&n, 4}, {NULL, 0}}};
+    portable matmul = {"matmul", "pppI", {4, 4, 1}, {16, 16, 1}, {{a, sizeof a}, {b, sizeof b}, {c, sizeof c}, {&side, 4}}};
+    portable histogram = {"histogram", "pIp", {37, 1, 1}, {64, 1, 1}, {{data, BYTES}, {&bytes, 4}, {bins, sizeof bins}, {NULL, 0}}};
     float all = 0;
     uint32_t i, random = 1, total = 0;
     for (i = 0; i < N + 8; i++) x[i] = (float)(i % 17), y[i] = 1.0f;
     for (i = 0; i < SIDE * SIDE; i++) a[i] = (float)(i % 5), b[i] = (float)(i % 3);
     for (i = 0; i < BYTES; i++) random = random * 1664525u + 1013904223u, data[i] = (unsigned char)(random >> 24);
-    agree(top, saxpy);
+    agree_on(top, saxpy);
     CHECK(y[N - 1] == 2.0f * (float)((N - 1) % 17) + 1.0f && y[N] == 1.0f);
-    agree(top, reduce);
+    agree_on(top, reduce);
     for (i = 0; i < 40; i++) all += sums[i];
     for (i = 0; i < N; i++) all -= x[i];
     CHECK(all == 0);
-    agree(top, matmul);
+    agree_on(top, matmul);
     for (i = 0, all = 0; i < SIDE; i++) all += a[5 * SIDE + i] * b[i * SIDE + 7];
     CHECK(c[5 * SIDE + 7] == all);
-    agree(top, histogram);
+    agree_on(top, histogram);
     for (i = 0; i < 64; i++) total += bins[i];
     CHECK(total == BYTES);
 }
@@ -297,6 +329,37 @@ static void *user_of_kernel(void *argument) {
     return NULL;
 }
 
+static dtl_stream_t going;
+
+/* Launches until the stream is gone. */
+static void *use_going(void *memory) {
+    const dtl_launch_t one = DTL_LAUNCH_INIT;
+    const int value = 77;
+    const void *args[2] = {&memory, &value};
+    const uint64_t sizes[2] = {8, 4};
+    dtl_status_t status = DTL_SUCCESS;
+    while (status == DTL_SUCCESS) status = dtl_kernel_launch(going, shared, &one, args, sizes, 2);
+    CHECK(status == DTL_ERROR_INVALID_HANDLE);
+    return NULL;
+}
+
+/* A stream is destroyed under the hands of a thread that launches on it: what it took has run, all else is refused. */
+static void test_going(void) {
+    pthread_t thread;
+    int *out = numbers(1), round;
+    for (round = 0; round < 5; round++) {
+        *out = 0;
+        CHECK_OK(dtl_stream_create(cl, 0, 0, &going));
+        CHECK(pthread_create(&thread, NULL, use_going, out) == 0);
+        usleep(2000);
+        CHECK_OK(dtl_stream_destroy(going));
+        pthread_join(thread, NULL);
+        CHECK_OK(dtl_device_synchronize(cl, 0));
+        CHECK(*out == 77);
+    }
+    CHECK_OK(dtl_mem_free(cl, out));
+}
+
 static void test_threads(void) {
     dtl_module_t module = compiled("kernel void put(global int *to, int value) { *to = value; }\n");
     pthread_t threads[THREADS];
@@ -307,6 +370,7 @@ static void test_threads(void) {
         CHECK(pthread_create(&threads[i], NULL, user_of_kernel, &number[i]) == 0);
     }
     for (i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    test_going();
     CHECK_OK(dtl_kernel_destroy(shared));
     CHECK_OK(dtl_module_destroy(module));
 }
@@ -454,6 +518,7 @@ int main(int argc, char **argv) {
         CHECK_OK(dtl_stream_create(cl, 0, 0, &stream));
         if (round == 0) {
             test_portable(argv[1]);
+            test_places();
             test_compiling();
             test_arguments();
             test_threads();
