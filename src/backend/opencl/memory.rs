@@ -131,7 +131,8 @@ impl OpenCl {
     fn alloc_pinned(&self, driver: &Arc<Driver>, device: i32, size: u64, align: u64) -> Result<Addr> {
         let queue = driver.copies(device)?;
         // OpenCL does not say how a mapped buffer is aligned.
-        let room = size.saturating_add(align.max(1) - 1);
+        let align = align.max(ALIGNMENT);
+        let room = size.saturating_add(align - 1);
         let (buffer, base) = queue.pinned(room as usize)?;
         Ok(self.keep(Block { base, size, device, platform: queue.platform, buffer }, align))
     }
