@@ -2047,10 +2047,10 @@ DTL_NODISCARD dtl_status_t dtl_mem_kind_info(dtl_backend_t backend, dtl_enum_wor
 /// @param out_stats  start from DTL_MEM_STATS_INIT.
 DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t *out_stats);
 
-/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Only for
-/// backend "host" something is kept: up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
-/// most that was used), besides the slabs that threads allocate from. What the calling thread and threads
-/// that have ended keep goes at once, what others keep within their next 256 frees.
+/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of backend "cuda" that is
+/// what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
+/// most that was used), besides the slabs that threads allocate from: what the calling thread and threads
+/// that have ended keep goes at once, what others keep within their next 256 frees. Other backends keep nothing.
 ///
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
@@ -2059,7 +2059,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 ///
 /// @param ptr       any address; it is not read.
 /// @param out_info  start from DTL_MEM_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import.
+/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import, nor by the program through a driver that
+///         a backend uses (cudaMalloc; once backend "cuda" has been used).
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 
