@@ -1,7 +1,7 @@
 //! Init, finalize, fork: whether calls may pass.
 
 use super::settings::{self, Settings};
-use super::{Shutdown, explain, log, plain, plugins, registry};
+use super::{Shutdown, array, explain, log, plain, plugins, registry};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::lock::Mutex;
@@ -53,6 +53,12 @@ pub fn is_open_for(backend: dtl_backend_t) -> bool {
 #[must_use]
 pub fn is_open_for_quick() -> bool {
     GATE.pass() != 0
+}
+
+/// Whether this process is a fork that has not opened the library for itself.
+#[must_use]
+pub fn is_fork() -> bool {
+    GATE.state() == gate::FORKED
 }
 
 /// Lets a call pass, initialising at the first one.
@@ -197,6 +203,10 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
             DTL_ERROR_BUSY,
             "dtl_finalize while another thread (or a call further up this one) is inside the library: let it return first"
         );
+    }
+    if let Some(error) = array::refusal() {
+        set_gate(gate::OPEN)?;
+        return Err(error);
     }
     *count = Count { inits: 0, is_closing: true };
     drop(count);
