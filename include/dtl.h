@@ -1898,7 +1898,8 @@ DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 /// ends that too, which waits for all of MPI's ranks, whatever the time limits.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
-///         is further up; let it return, then call again.
+///         is further up; let it return, then call again. Or other libraries have tensors of dtl_array_export: let
+///         them give those up first.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
 /// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
 DTL_NODISCARD dtl_status_t dtl_finalize(void);
@@ -2026,8 +2027,10 @@ DTL_NODISCARD dtl_status_t dtl_backend_info(dtl_backend_t backend, dtl_backend_i
 DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32_t *out_yes,
     char *why, uint64_t cap);
 
-/// Whether a backend has a feature: "device", "memory", "transfer", "exec", "comm", or a name that
-/// the backend itself knows (an unknown one is answered 0).
+/// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules" (kernels from source), "comm";
+/// with the library's help "streams", "async" (copies and launches that the caller does not wait for), "shared_memory" (of
+/// the threads of a launch's block); or a name that the backend itself knows (an unknown one is answered 0). The
+/// answer is the same where the backend cannot run.
 ///
 /// @param out_yes  1 or 0.
 DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const char *feature,
@@ -2426,7 +2429,7 @@ DTL_NODISCARD dtl_status_t dtl_array_import_unversioned(dtl_backend_t backend,
 /// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it any more. No copy or
 /// kernel may still use it; another thread's call with this array may be running.
 ///
-/// @return a failure of the backend's free: the array is gone all the same, and dtl_finalize tries again.
+/// @return a failure of the backend's free: the array is gone all the same, its memory an allocation (dtl_mem_free).
 DTL_NODISCARD dtl_status_t dtl_array_destroy(dtl_array_t array);
 
 /* -----------------------------------------------------------------------------------------------

@@ -232,7 +232,7 @@ unsafe fn given<'a>(tensor: &dtl_dlpack_tensor_t, read_only: bool, taken: Taken)
 /// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it any more. No copy or
 /// kernel may still use it; another thread's call with this array may be running.
 ///
-/// @return a failure of the backend's free: the array is gone all the same, and dtl_finalize tries again.
+/// @return a failure of the backend's free: the array is gone all the same, its memory an allocation (dtl_mem_free).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t {
     guard::wait(|inside| array::remove(inside, array.id), array::Removed::end)

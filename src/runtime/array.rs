@@ -104,7 +104,10 @@ struct Layout {
 pub fn check_ndim(ndim: i32) -> Result<usize> {
     match usize::try_from(ndim) {
         Ok(count) if ndim <= DTL_ARRAY_MAX_NDIM => Ok(count),
-        _ => fail!(DTL_ERROR_INVALID_ARGUMENT, "ndim {ndim}: use 0 to {DTL_ARRAY_MAX_NDIM} (DTL_ARRAY_MAX_NDIM)"),
+        _ => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "ndim {ndim}: use 0 to {DTL_ARRAY_MAX_NDIM} (DTL_ARRAY_MAX_NDIM)"
+        ),
     }
 }
 
@@ -172,7 +175,10 @@ pub fn alloc(
     flags: u64,
 ) -> Result<u64> {
     if flags & !DTL_ARRAY_ZERO != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_ARRAY_ZERO is one of dtl_array_alloc");
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags {flags:#x}: only DTL_ARRAY_ZERO is one of dtl_array_alloc"
+        );
     }
     let layout = Layout::compact(shape, types::element_size(dtype)? as u64)?;
     let data = if layout.bytes == 0 {
@@ -384,7 +390,10 @@ pub fn import(backend: Arc<Backend>, given: &Given<'_>) -> Result<u64> {
     let data = if layout.count == 0 { Addr::NULL } else { first_element(given, dtype, layout.bytes)? };
     let entry = (kind != DTL_MEMORY_HOST && !data.is_null()).then(|| {
         let (size, backend) = (layout.bytes, backend.handle());
-        foreign::enter(data, Allocation { backend, device, kind, size, room: size, align: 1, pool: 0, imported: true })
+        foreign::enter(
+            data,
+            Allocation { backend, device, kind, size, room: size, align: 1, pool: 0, imported: true },
+        )
     });
     let is_looped = given.taken.is_own();
     if is_looped {
@@ -507,7 +516,8 @@ pub fn refusal() -> Option<Error> {
 /// At finalize.
 pub fn destroy_all() {
     let inside = epoch::enter();
-    let removed: Vec<Removed> = ARRAYS.handles().into_iter().filter_map(|id| remove(&inside, id).ok()).collect();
+    let removed: Vec<Removed> =
+        ARRAYS.handles().into_iter().filter_map(|id| remove(&inside, id).ok()).collect();
     drop(inside);
     for array in removed {
         if let Err(error) = array.end() {

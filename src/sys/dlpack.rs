@@ -85,7 +85,8 @@ pub fn dtype_of(dtype: dtl_dtype_t) -> Option<dtl_dlpack_dtype_t> {
 /// The dtype of DLPack's words, if there is one.
 #[must_use]
 pub fn dtype_from(dtype: dtl_dlpack_dtype_t) -> Option<dtl_dtype_t> {
-    let is_it = |(_, code, bits): &&(dtl_dtype_t, u8, u8)| (*code, *bits, 1) == (dtype.code, dtype.bits, dtype.lanes);
+    let is_it =
+        |(_, code, bits): &&(dtl_dtype_t, u8, u8)| (*code, *bits, 1) == (dtype.code, dtype.bits, dtype.lanes);
     DTYPES.iter().find(is_it).map(|found| found.0)
 }
 
@@ -207,19 +208,19 @@ pub fn lend_unversioned(tensor: Tensor, release: Release) -> *mut dtl_dlpack_man
 unsafe extern "C" fn delete_versioned(managed: *mut c_void) {
     if !managed.is_null() {
         // SAFETY: the consumer's contract: what `lend` gave, once.
-        give_up(unsafe { Box::from_raw(managed.cast::<Lent<dtl_dlpack_versioned_t>>()) });
+        give_up(*unsafe { Box::from_raw(managed.cast::<Lent<dtl_dlpack_versioned_t>>()) });
     }
 }
 
 unsafe extern "C" fn delete_unversioned(managed: *mut c_void) {
     if !managed.is_null() {
         // SAFETY: the consumer's contract: what `lend_unversioned` gave, once.
-        give_up(unsafe { Box::from_raw(managed.cast::<Lent<dtl_dlpack_managed_t>>()) });
+        give_up(*unsafe { Box::from_raw(managed.cast::<Lent<dtl_dlpack_managed_t>>()) });
     }
 }
 
-fn give_up<M>(lent: Box<Lent<M>>) {
-    let Lent { release, tensor, .. } = *lent;
+fn give_up<M>(lent: Lent<M>) {
+    let Lent { release, tensor, .. } = lent;
     // A deleter has nobody to report to, and nothing may unwind into its caller.
     let _ = catch_unwind(AssertUnwindSafe(release));
     drop(tensor);

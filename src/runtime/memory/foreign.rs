@@ -41,7 +41,8 @@ pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
     }
     let known = KNOWN.read();
     let mut before = known.range(..=(addr.get(), u64::MAX)).rev();
-    let (&(base, _), allocation) = before.find(|((base, _), found)| ((addr.get() - base) as u64) < found.size)?;
+    let (&(base, _), allocation) =
+        before.find(|((base, _), found)| ((addr.get() - base) as u64) < found.size)?;
     Some((base, *allocation))
 }
 
