@@ -6,6 +6,7 @@ use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::lock::Mutex;
 use crate::sys::{epoch, gate, trust};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Makes the built-in backends. Handed in from above, so that this layer names none of them.
@@ -14,6 +15,17 @@ pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 static GATE: gate::Gate = gate::Gate::new();
 /// No foreign code runs under this lock: neither log callbacks nor the work that finalize waits for.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
+
+thread_local! {
+    /// Whether the calling thread is one that the library has started and that runs a program's functions.
+    static IS_OWN_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread is the library's own, for as long as it lives: it runs the functions of streams and executors, and
+/// finalize waits for it.
+pub fn enter_own_thread() {
+    IS_OWN_THREAD.set(true);
+}
 
 struct Count {
     inits: u32,
@@ -185,6 +197,13 @@ fn set_gate(state: u32) -> Result<()> {
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     if GATE.state() == gate::FORKED {
         return forked();
+    }
+    if IS_OWN_THREAD.get() {
+        return fail!(
+            DTL_ERROR_BUSY,
+            "dtl_finalize in a stream's or an executor's function, on a thread of the library that it would have to wait \
+             for: let the function return and call it elsewhere"
+        );
     }
     let mut count = COUNT.lock();
     count.check_settled("dtl_finalize")?;

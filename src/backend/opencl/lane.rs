@@ -338,6 +338,7 @@ fn start(log: Arc<Mutex<Log>>) -> Result<Worker> {
 
 /// The life of a stream's thread.
 fn serve(jobs: &mpsc::Receiver<Job>, log: &Mutex<Log>) {
+    crate::runtime::lifecycle::enter_own_thread();
     for Job { number, before, done, task } in jobs {
         // Failed or not: a callback is called, and the wait's failure is the work's before it.
         let _ = before.wait();
