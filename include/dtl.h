@@ -319,6 +319,20 @@ typedef struct dtl_module_t {
 #define DTL_MODULE_NULL ((dtl_module_t){0})
 #endif
 
+/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent: DLPack's DLTensor and what
+/// keeps its memory).
+typedef struct dtl_array_t {
+    /// Opaque. 0 = null.
+    uint64_t id;
+} dtl_array_t;
+
+/// The null dtl_array_t.
+#ifdef __cplusplus
+#define DTL_ARRAY_NULL (dtl_array_t{})
+#else
+#define DTL_ARRAY_NULL ((dtl_array_t){0})
+#endif
+
 /* -----------------------------------------------------------------------------------------------
  * Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
  * -------------------------------------------------------------------------------------------- */
@@ -706,6 +720,133 @@ typedef struct dtl_mem_handle_t {
 
 /// What a backend's export_handle has room for, in bytes.
 #define DTL_MEM_HANDLE_ROOM UINT64_C(64)
+
+/* -----------------------------------------------------------------------------------------------
+ * Arrays, and DLPack's structs: how libraries hand each other arrays without copying.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Most dimensions of an array.
+#define DTL_ARRAY_MAX_NDIM 64
+
+/// Flag of `dtl_array_alloc`: every byte is 0.
+#define DTL_ARRAY_ZERO UINT64_C(1)
+/// Told by `dtl_array_info`: it came from a library that does not want it written.
+#define DTL_ARRAY_READ_ONLY UINT64_C(2)
+/// Told by `dtl_array_info`: its elements lie one after the other, the last dimension's together (C's order).
+#define DTL_ARRAY_CONTIGUOUS UINT64_C(4)
+/// Told by `dtl_array_info`: its memory is another library's (`dtl_array_import`).
+#define DTL_ARRAY_IMPORTED UINT64_C(8)
+
+/// What `dtl_array_info` tells. Start from DTL_ARRAY_INFO_INIT. Its pointers are valid as long as the array.
+typedef struct dtl_array_info_t {
+    /// sizeof(dtl_array_info_t), set by DTL_ARRAY_INFO_INIT.
+    uint32_t struct_size;
+    /// Number of dimensions; 0 = one element.
+    int32_t ndim;
+    /// The backend whose memory it is.
+    dtl_backend_t backend;
+    /// The device that the memory is on.
+    int32_t device;
+    /// DTL_DTYPE_… or one of dtl_dtype_create.
+    dtl_dtype_t dtype;
+    /// DTL_MEMORY_… or a registered kind.
+    dtl_enum_word_t kind;
+    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS, IMPORTED, ored.
+    uint64_t flags;
+    /// Its first element; NULL if it has none.
+    void *data;
+    /// `ndim` numbers of elements, one for each dimension.
+    const int64_t *shape;
+    /// `ndim` distances in elements (not bytes) from one index of a dimension to the next.
+    const int64_t *strides;
+    /// Number of elements.
+    uint64_t count;
+    /// Bytes from the first element to the end of the last one.
+    uint64_t size_bytes;
+    /// Tensors exported from it that their consumers have not given up yet.
+    uint64_t export_count;
+} dtl_array_info_t;
+
+/// Initial value of a dtl_array_info_t.
+#define DTL_ARRAY_INFO_INIT \
+    {sizeof(dtl_array_info_t), 0, {0}, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0, 0}
+
+/// The version of DLPack's structs that exports have, and the only major version that is imported.
+#define DTL_DLPACK_MAJOR 1u
+/// … its minor part. Others are imported, too.
+#define DTL_DLPACK_MINOR 0u
+
+/// In `flags` of a dtl_dlpack_versioned_t: it must not be written. Equivalent: DLPACK_FLAG_BITMASK_READ_ONLY.
+#define DTL_DLPACK_READ_ONLY UINT64_C(1)
+
+/// Where a tensor is, in the numbers of dlpack.h. Equivalent: DLDevice.
+typedef struct dtl_dlpack_device_t {
+    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL … Equivalent: DLDeviceType.
+    int32_t device_type;
+    /// Number of the device among those of its type.
+    int32_t device_id;
+} dtl_dlpack_device_t;
+
+/// What elements are, in the numbers of dlpack.h. Equivalent: DLDataType.
+typedef struct dtl_dlpack_dtype_t {
+    /// 0 = signed, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool … Equivalent: DLDataTypeCode.
+    uint8_t code;
+    /// Bits of an element.
+    uint8_t bits;
+    /// Numbers in an element: 1, or more for vector types.
+    uint16_t lanes;
+} dtl_dlpack_dtype_t;
+
+/// An array as it lies in memory; owns nothing. Equivalent: DLTensor, with the same layout: cast the pointer.
+typedef struct dtl_dlpack_tensor_t {
+    /// The memory.
+    void *data;
+    /// Where that is.
+    dtl_dlpack_device_t device;
+    /// Number of dimensions.
+    int32_t ndim;
+    /// What its elements are.
+    dtl_dlpack_dtype_t dtype;
+    /// Elements of each dimension.
+    int64_t *shape;
+    /// Distances in elements; NULL = C's order without gaps (the library always gives them).
+    int64_t *strides;
+    /// Bytes from `data` to the first element.
+    uint64_t byte_offset;
+} dtl_dlpack_tensor_t;
+
+/// A tensor with what gives it up. Equivalent: DLManagedTensor, with the same layout. In Python the capsule "dltensor".
+typedef struct dtl_dlpack_managed_t {
+    /// The tensor.
+    dtl_dlpack_tensor_t tensor;
+    /// Whatever its producer needs.
+    void *manager_ctx;
+    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is nothing to do.
+    void (*deleter)(void *managed);
+} dtl_dlpack_managed_t;
+
+/// DLPack's version. Equivalent: DLPackVersion.
+typedef struct dtl_dlpack_version_t {
+    /// Another one: the struct may be different from `flags` on.
+    uint32_t major;
+    /// Higher ones only add meanings.
+    uint32_t minor;
+} dtl_dlpack_version_t;
+
+/// A tensor with what gives it up, from DLPack 1.0 on. Equivalent: DLManagedTensorVersioned, with the same layout. In
+/// Python the capsule "dltensor_versioned".
+typedef struct dtl_dlpack_versioned_t {
+    /// Which struct this is.
+    dtl_dlpack_version_t version;
+    /// Whatever its producer needs.
+    void *manager_ctx;
+    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is nothing to do.
+    void (*deleter)(void *managed);
+    /// DTL_DLPACK_READ_ONLY and dlpack.h's others, ored.
+    uint64_t flags;
+    /// The tensor.
+    dtl_dlpack_tensor_t tensor;
+} dtl_dlpack_versioned_t;
 
 /* -----------------------------------------------------------------------------------------------
  * Streams, events, executors, kernels, their source: flags, descriptions and function types.
@@ -1761,7 +1902,8 @@ DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 /// ends that too, which waits for all of MPI's ranks, whatever the time limits.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
-///         is further up; let it return, then call again.
+///         is further up; let it return, then call again. Or other libraries have tensors of dtl_array_export: let
+///         them give those up first.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
 /// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
 DTL_NODISCARD dtl_status_t dtl_finalize(void);
@@ -1889,9 +2031,10 @@ DTL_NODISCARD dtl_status_t dtl_backend_info(dtl_backend_t backend, dtl_backend_i
 DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32_t *out_yes,
     char *why, uint64_t cap);
 
-/// Whether a backend has a feature: "device", "memory", "transfer", "exec", "modules", "comm", or a name that
-/// the backend itself knows (an unknown one is answered 0): opencl "async", "streams", "shared_memory" (the calling
-/// thread's device and the host reach the same memory by the same pointer).
+/// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules" (kernels from source), "comm";
+/// with the library's help "streams", "async" (copies and launches that the caller does not wait for), "shared_memory" (of
+/// the threads of a launch's block); or a name that the backend itself knows (an unknown one is answered 0). The
+/// answer is the same where the backend cannot run.
 ///
 /// @param out_yes  1 or 0.
 DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const char *feature,
@@ -2207,6 +2350,92 @@ DTL_NODISCARD dtl_status_t dtl_mem_to_device(dtl_backend_t backend, const void *
 /// @return DTL_ERROR_INVALID_ARGUMENT: device_memory is not this backend's. Else as dtl_mem_copy.
 DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *device_memory,
     void *host, uint64_t size_bytes);
+
+/* -----------------------------------------------------------------------------------------------
+ * Arrays, and arrays that libraries hand each other (DLPack).
+ * -------------------------------------------------------------------------------------------- */
+
+/// Allocates an array on the calling thread's current device: one block in C's order (the last index runs fastest), aligned
+/// to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and copies know its memory, which goes with the array: it
+/// is not dtl_mem_free's. An array may be used by several threads at once; who writes its elements is the program's to order.
+///
+/// @param kind   as for dtl_mem_alloc.
+/// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
+/// @param shape  `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
+/// @param dtype  DTL_DTYPE_… or one of dtl_dtype_create.
+/// @param flags  0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the memory.
+/// @param out    the array; destroy it with dtl_array_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0 or beyond all memory, dtype, flags (the text names it);
+///         DTL_ERROR_NULL_POINTER: shape; and what dtl_mem_alloc and dtl_mem_fill answer. *out is written on success only.
+/// Equivalent: numpy.empty and numpy.zeros.
+DTL_NODISCARD dtl_status_t dtl_array_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
+    int32_t ndim, const int64_t *shape, dtl_dtype_t dtype, uint64_t flags, dtl_array_t *out);
+
+/// Describes an array: shape, strides, where its elements are, how many tensors of it are with other libraries.
+///
+/// @param out_info  start from DTL_ARRAY_INFO_INIT. Its pointers stay valid until the array is destroyed.
+DTL_NODISCARD dtl_status_t dtl_array_info(dtl_array_t array, dtl_array_info_t *out_info);
+
+/// An array as DLPack's DLTensor, for functions that take one: a view, valid until the array is destroyed. Its shape and
+/// strides must not be written.
+///
+/// @param out_tensor  cast a DLTensor's address to it.
+/// @return as dtl_array_export. *out_tensor is written on success only.
+DTL_NODISCARD dtl_status_t dtl_array_view(dtl_array_t array, dtl_dlpack_tensor_t *out_tensor);
+
+/// Hands an array to another library without copying (DLPack 1): numpy.from_dlpack, torch.from_dlpack, JAX, TVM and others
+/// take the result, in Python inside a capsule named "dltensor_versioned".
+///
+/// The tensor is the consumer's: it calls tensor->deleter(tensor) once, in any thread, also after dtl_array_destroy; the
+/// memory stays until the array and all its tensors are gone. The deleter frees memory and may wait for a lock, but not
+/// for work; what still runs on the memory must have ended. Until all are given up, dtl_finalize answers
+/// DTL_ERROR_BUSY. In a forked child the parent's tensors may be given up; their memory stays as it is.
+/// Work on streams is not waited for: synchronise, or let the consumer's stream wait, before its elements are used.
+/// The device is what dtl_backend_dlpack_device tells: CPU for backend "host" (all kinds), CUDA for memory of kind DEVICE of
+/// backend "cuda", CUDAHost for PINNED, CUDAManaged for MANAGED. A read-only array gives a read-only tensor.
+///
+/// @param out  the tensor; cast it to DLManagedTensorVersioned*.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of dtl_dtype_create) or for the backend's
+///         device, or the memory has no pointer that consumers could use (the text says which and what to do). *out is
+///         written on success only.
+/// Equivalent: __dlpack__ of the Python array API.
+DTL_NODISCARD dtl_status_t dtl_array_export(dtl_array_t array, dtl_dlpack_versioned_t **out);
+
+/// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a capsule named "dltensor".
+///
+/// @param out  the tensor; cast it to DLManagedTensor*.
+/// @return as dtl_array_export; DTL_ERROR_NOT_SUPPORTED also: the array is read-only, which this struct cannot say.
+DTL_NODISCARD dtl_status_t dtl_array_export_unversioned(dtl_array_t array,
+    dtl_dlpack_managed_t **out);
+
+/// Makes an array of another library's tensor without copying (DLPack 1). The tensor becomes the library's: its deleter is
+/// called once, when the array and all tensors exported from it are gone, by the thread that ends the last of them
+/// (dtl_array_destroy, a consumer's deleter, dtl_finalize), with no lock held; it may block and call back in. On
+/// failure the tensor stays the caller's and nothing was called. Of kinds other than HOST, dtl_mem_query and copies know
+/// the memory as the backend's while the array lives; memory of the CPU is for them memory of the program's own.
+///
+/// @param backend  whose device the tensor is on: "host" for the CPU, "cuda" for CUDA, CUDAHost and CUDAManaged.
+/// @param tensor   a DLManagedTensorVersioned*, cast.
+/// @param out      the array; destroy it with dtl_array_destroy. DTL_ARRAY_READ_ONLY is kept.
+/// @return DTL_ERROR_INCOMPATIBLE_ABI: another major version than DTL_DLPACK_MAJOR; DTL_ERROR_NOT_SUPPORTED: the backend has
+///         no such device, no dtype is like its type (more than one lane), or a stride is below 0;
+///         DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0, sizes or a byte_offset beyond all memory, a first element that
+///         is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape or its data. The text names it and says what to do.
+/// Equivalent: numpy.from_dlpack.
+DTL_NODISCARD dtl_status_t dtl_array_import(dtl_backend_t backend, dtl_dlpack_versioned_t *tensor,
+    dtl_array_t *out);
+
+/// As dtl_array_import, of a producer of before DLPack 1.0.
+///
+/// @param tensor  a DLManagedTensor*, cast.
+DTL_NODISCARD dtl_status_t dtl_array_import_unversioned(dtl_backend_t backend,
+    dtl_dlpack_managed_t *tensor, dtl_array_t *out);
+
+/// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it any more. No copy or
+/// kernel may still use it; another thread's call with this array may be running.
+///
+/// @return a failure of the backend's free: the array is gone all the same, its memory an allocation (dtl_mem_free).
+DTL_NODISCARD dtl_status_t dtl_array_destroy(dtl_array_t array);
 
 /* -----------------------------------------------------------------------------------------------
  * Streams: in-order queues of work.

@@ -16,6 +16,7 @@
 
 #include "dtl/error.hpp"
 
+#include "dtl/array.hpp"
 #include "dtl/backend.hpp"
 #include "dtl/collectives.hpp"
 #include "dtl/comm.hpp"

@@ -20,6 +20,7 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "child",
     "clock",
     "dl",
+    "dlpack",
     "epoch",
     "fd",
     "gate",

@@ -19,7 +19,8 @@ handle_traits!(
     dtl_message_t,
     dtl_pool_t,
     dtl_win_t,
-    dtl_module_t
+    dtl_module_t,
+    dtl_array_t
 );
 
 /// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
@@ -111,6 +112,15 @@ pub struct dtl_win_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_module_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent: DLPack's DLTensor and what
+/// keeps its memory).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_array_t {
     /// Opaque. 0 = null.
     pub id: u64,
 }

@@ -15,6 +15,8 @@ pub mod runtime;
 
 pub mod device;
 
+pub mod array;
+
 pub mod exec;
 
 pub mod comm;

@@ -8,6 +8,7 @@
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
+use crate::runtime::lifecycle;
 use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;
 use std::collections::VecDeque;
@@ -186,6 +187,7 @@ impl Worker {
 
 /// The life of a stream's thread.
 fn serve<P: Piece>(jobs: &mpsc::Receiver<Job>, log: &Mutex<Log<P>>) {
+    lifecycle::enter_own_thread();
     for Job { number, hold, task } in jobs {
         // Failed or not: a callback is called, and what failed is the work's before it.
         hold.wait();

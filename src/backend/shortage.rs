@@ -2,7 +2,7 @@
 
 use crate::abi::status::{DTL_ERROR_BACKEND, DTL_ERROR_LIMIT, DTL_ERROR_OUT_OF_MEMORY, dtl_status_t};
 use crate::error::Error;
-use crate::sys::fd;
+use crate::sys::{fd, machine};
 use std::io;
 
 /// `what` failed: DTL_ERROR_LIMIT with what to do if there are no descriptors left, else `status`.
@@ -16,12 +16,9 @@ pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> E
 /// Memory that could not be had.
 pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
     match error.raw_os_error() {
-        Some(libc::ENOMEM | libc::ENOSPC) => Error::new(
-            DTL_ERROR_OUT_OF_MEMORY,
-            format!(
-                "{what}: {error}; free memory, or raise the limit (ulimit -v, memory.max of the control group)"
-            ),
-        ),
+        Some(libc::ENOMEM | libc::ENOSPC) => {
+            Error::new(DTL_ERROR_OUT_OF_MEMORY, format!("{what}: {error}; {}", machine::memory_advice()))
+        }
         Some(libc::EFBIG) => Error::new(
             DTL_ERROR_LIMIT,
             format!(
@@ -40,7 +37,7 @@ mod tests {
     fn limits_are_no_missing_memory() {
         let of = |code| memory_error("x", &io::Error::from_raw_os_error(code));
         for (code, status, hint) in [
-            (libc::ENOMEM, DTL_ERROR_OUT_OF_MEMORY, "free memory"),
+            (libc::ENOMEM, DTL_ERROR_OUT_OF_MEMORY, "free some"),
             (libc::ENOSPC, DTL_ERROR_OUT_OF_MEMORY, "memory.max"),
             (libc::EFBIG, DTL_ERROR_LIMIT, "ulimit -f"),
             (libc::EMFILE, DTL_ERROR_LIMIT, "ulimit -n"),

@@ -225,9 +225,10 @@ pub unsafe extern "C" fn dtl_backend_is_available(
     )
 }
 
-/// Whether a backend has a feature: "device", "memory", "transfer", "exec", "modules", "comm", or a name that
-/// the backend itself knows (an unknown one is answered 0): opencl "async", "streams", "shared_memory" (the calling
-/// thread's device and the host reach the same memory by the same pointer).
+/// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules" (kernels from source), "comm";
+/// with the library's help "streams", "async" (copies and launches that the caller does not wait for), "shared_memory" (of
+/// the threads of a launch's block); or a name that the backend itself knows (an unknown one is answered 0). The
+/// answer is the same where the backend cannot run.
 ///
 /// @param out_yes  1 or 0.
 #[unsafe(no_mangle)]

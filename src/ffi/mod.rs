@@ -22,6 +22,8 @@ pub mod pool;
 
 pub mod transfer;
 
+pub mod array;
+
 pub mod stream;
 
 pub mod transfer_async;

@@ -77,7 +77,8 @@ fn apply(
 /// ends that too, which waits for all of MPI's ranks, whatever the time limits.
 ///
 /// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
-///         is further up; let it return, then call again.
+///         is further up; let it return, then call again. Or other libraries have tensors of dtl_array_export: let
+///         them give those up first.
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
 /// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
 #[unsafe(no_mangle)]

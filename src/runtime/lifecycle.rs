@@ -1,11 +1,12 @@
 //! Init, finalize, fork: whether calls may pass.
 
 use super::settings::{self, Settings};
-use super::{Shutdown, explain, log, plain, plugins, registry};
+use super::{Shutdown, array, explain, log, plain, plugins, registry};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::lock::Mutex;
 use crate::sys::{epoch, gate, trust};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Makes the built-in backends. Handed in from above, so that this layer names none of them.
@@ -14,6 +15,17 @@ pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 static GATE: gate::Gate = gate::Gate::new();
 /// No foreign code runs under this lock: neither log callbacks nor the work that finalize waits for.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
+
+thread_local! {
+    /// Whether the calling thread is one that the library has started and that runs a program's functions.
+    static IS_OWN_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread is the library's own, for as long as it lives: it runs the functions of streams and executors, and
+/// finalize waits for it.
+pub fn enter_own_thread() {
+    IS_OWN_THREAD.set(true);
+}
 
 struct Count {
     inits: u32,
@@ -53,6 +65,12 @@ pub fn is_open_for(backend: dtl_backend_t) -> bool {
 #[must_use]
 pub fn is_open_for_quick() -> bool {
     GATE.pass() != 0
+}
+
+/// Whether this process is a fork that has not opened the library for itself.
+#[must_use]
+pub fn is_fork() -> bool {
+    GATE.state() == gate::FORKED
 }
 
 /// Lets a call pass, initialising at the first one.
@@ -180,6 +198,13 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     if GATE.state() == gate::FORKED {
         return forked();
     }
+    if IS_OWN_THREAD.get() {
+        return fail!(
+            DTL_ERROR_BUSY,
+            "dtl_finalize in a stream's or an executor's function, on a thread of the library that it would have to wait \
+             for: let the function return and call it elsewhere"
+        );
+    }
     let mut count = COUNT.lock();
     count.check_settled("dtl_finalize")?;
     if GATE.state() != gate::OPEN {
@@ -197,6 +222,10 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
             DTL_ERROR_BUSY,
             "dtl_finalize while another thread (or a call further up this one) is inside the library: let it return first"
         );
+    }
+    if let Some(error) = array::refusal() {
+        set_gate(gate::OPEN)?;
+        return Err(error);
     }
     *count = Count { inits: 0, is_closing: true };
     drop(count);

@@ -4,6 +4,7 @@
 //! was allocated here; a pointer that it does not know is plain host memory. What `plain` serves is
 //! not in it: the allocator knows its blocks itself.
 
+pub mod foreign;
 pub mod handle;
 pub mod hidden;
 
@@ -138,8 +139,10 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
         return Some((found.base, allocation));
     }
     let ledger = LEDGER.read();
-    let (&base, allocation) = ledger.range(..=addr.get()).next_back()?;
-    ((addr.get() - base) as u64 <= allocation.size.saturating_sub(1)).then_some((base, *allocation))
+    let nearest = ledger.range(..=addr.get()).next_back().map(|(&base, allocation)| (base, *allocation));
+    drop(ledger);
+    let is_inside = |(base, allocation): &(usize, Allocation)| ((addr.get() - base) as u64) < allocation.size;
+    nearest.filter(is_inside).or_else(|| foreign::find(addr))
 }
 
 /// Allocates on the calling thread's current device.
@@ -455,6 +458,7 @@ pub fn destroy_all() {
 pub fn forget_all() {
     LEDGER.write().clear();
     hidden::forget();
+    foreign::forget_all();
     heap::forget_all();
     plain::settle(dtl_backend_t::NULL);
 }

@@ -1,6 +1,7 @@
 //! The safe middle: nouns, registry, choice, generic algorithms. Names no backend, holds no unsafe.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod backend;
 pub mod cart;
 pub mod comm;
@@ -43,6 +44,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
     Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },
     Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
+    Shutdown { destroy_all: array::destroy_all, forget_all: array::forget_all },
     Shutdown { destroy_all: pool::destroy_all, forget_all: pool::forget_all },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
     Shutdown { destroy_all: plugins::settle, forget_all: plugins::settle },
@@ -52,7 +54,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
 type Noun = (&'static str, fn(u64) -> bool);
 
 /// By type byte.
-const NOUNS: [Noun; 12] = [
+const NOUNS: [Noun; 13] = [
     ("", |_| false),
     ("backend", registry::is_live),
     ("stream", exec::objects::is_live::<exec::stream::Stream>),
@@ -65,6 +67,7 @@ const NOUNS: [Noun; 12] = [
     ("pool", pool::is_live),
     ("window", comm::window::is_live),
     ("module", exec::objects::is_live::<exec::module::Module>),
+    ("array", array::is_live),
 ];
 
 /// The error for a handle of a type that is null, stale, of another type, or made up, saying which.
@@ -85,7 +88,7 @@ pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> crate::error::Error {
 
 /// A noun with its article.
 fn one(noun: &str) -> String {
-    let article = if noun.starts_with('e') { "an" } else { "a" };
+    let article = if noun.starts_with(['a', 'e']) { "an" } else { "a" };
     format!("{article} {noun}")
 }
 

@@ -9,6 +9,7 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
 use crate::sys::heap::{self, Freed, Label, Quick};
+use crate::sys::machine;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tag of blocks that belong to no pool.
@@ -81,7 +82,8 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
         Some(addr) => Ok(addr),
         None => fail!(
             DTL_ERROR_OUT_OF_MEMORY,
-            "no {size} bytes of host memory aligned to {align}: free some, or raise the limit (ulimit -v, control group)"
+            "no {size} bytes of host memory aligned to {align}: {}",
+            machine::memory_advice()
         ),
     }
 }

@@ -6,6 +6,7 @@ use super::backend::{Availability, Comm, Device, Exec, Memory, Modules, Presence
 use super::{explain, plain, plugins, settings};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
+use crate::abi::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::error::{Error, Result, fail};
 use crate::sys::epoch::Guard;
 use crate::sys::lock::RwLock;
@@ -131,8 +132,16 @@ impl Backend {
             "exec" => Ok(self.exec.is_some()),
             "modules" => Ok(self.modules.is_some()),
             "comm" => Ok(self.comm.is_some()),
+            // Where a backend has none of its own, the library's are there.
+            "streams" | "async" => Ok(self.has_devices()),
+            "shared_memory" => Ok(self.has_devices() && self.flags & DTL_BACKEND_NO_COMPUTE == 0),
             _ => self.presence.supports(feature).unwrap_or(Ok(false)),
         }
+    }
+
+    /// Whether it is more than a communicator.
+    fn has_devices(&self) -> bool {
+        self.device.is_some() || self.memory.is_some() || self.exec.is_some()
     }
 
     /// The device component, ready to be called.

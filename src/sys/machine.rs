@@ -2,6 +2,7 @@
 //! the control groups leave to this process. Read from /proc and /sys; what is not told there is 0.
 
 use std::fs;
+use std::io::Read;
 
 /// A number that processes on one running kernel share, and that other nodes do not have.
 pub fn node_id() -> std::io::Result<u64> {
@@ -31,6 +32,32 @@ pub fn memory() -> (u64, u64) {
 fn field(meminfo: &str, name: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+}
+
+/// What to do where memory could not be had: the number of mappings may be what has run out.
+#[must_use]
+pub fn memory_advice() -> &'static str {
+    let most = fs::read_to_string("/proc/sys/vm/max_map_count")
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok());
+    // Looking may take mappings of its own, and whoever failed may have wanted several.
+    if most.zip(mappings()).is_some_and(|(most, now)| now + 16 >= most) {
+        return "this process has as many mappings as vm.max_map_count allows: free some, or raise that (sysctl)";
+    }
+    "free some, or raise the limit (ulimit -v, memory.max of the control group)"
+}
+
+/// Mappings of this process. Counted without memory for their text.
+fn mappings() -> Option<u64> {
+    let mut file = fs::File::open("/proc/self/maps").ok()?;
+    let (mut text, mut count) = ([0; 4096], 0);
+    loop {
+        match file.read(&mut text) {
+            Ok(0) => return Some(count),
+            Ok(read) => count += text.iter().take(read).filter(|byte| **byte == b'\n').count() as u64,
+            Err(_) => return None,
+        }
+    }
 }
 
 /// Cores that this process may use: its affinity, bounded by the control group's quota.

@@ -6,6 +6,7 @@ pub mod callback;
 pub mod child;
 pub mod clock;
 pub mod dl;
+pub mod dlpack;
 pub mod epoch;
 pub mod fd;
 pub mod futex;

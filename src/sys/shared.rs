@@ -5,10 +5,12 @@
 //! otherwise be a SIGBUS at the first access instead of an error here. The file can get further ranges later
 //! (`extend`), which each process maps by itself (`range`) and which give their pages back (`discard`).
 
+mod kept;
 mod room;
 
 use super::buf::{Addr, Region};
 use super::{fd, machine};
+use kept::Kept;
 use room::Room;
 use std::ffi::CStr;
 use std::fs::File;
@@ -23,7 +25,7 @@ use std::sync::atomic::AtomicU64;
 /// The mapping. Its words and spans keep it alive.
 pub struct Memory {
     /// `None`: of this process alone.
-    file: Option<Arc<File>>,
+    file: Option<Arc<Kept>>,
     /// Where in the file it begins.
     start: usize,
     base: Addr,
@@ -42,13 +44,13 @@ impl Memory {
     pub fn block(name: &CStr, len: usize, align: usize) -> io::Result<Arc<Self>> {
         let file = sealed_file(name, len, BLOCK_SEALS)?;
         allocate_if_free(&file, 0, len)?;
-        Self::map(Some(Arc::new(file)), 0, 0, len, align)
+        Self::map(Some(Arc::new(Kept::new(file)?)), 0, 0, len, align)
     }
 
     /// Maps the block that another process made. The descriptor is not kept. `len` is a multiple of
     /// [`page_size`], `align` a power of two.
     pub fn block_of(fd: OwnedFd, len: usize, align: usize) -> io::Result<Arc<Self>> {
-        let file = Arc::new(File::from(fd));
+        let file = Arc::new(Kept::new(File::from(fd))?);
         if seals(&file) & BLOCK_SEALS != BLOCK_SEALS || file.metadata()?.len() != len as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no block of that size"));
         }
@@ -80,11 +82,11 @@ impl Memory {
 
     fn map_file(file: File) -> io::Result<Arc<Self>> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        Self::map(Some(Arc::new(file)), 0, 0, len, 1)
+        Self::map(Some(Arc::new(Kept::new(file)?)), 0, 0, len, 1)
     }
 
     fn map(
-        file: Option<Arc<File>>,
+        file: Option<Arc<Kept>>,
         more: i32,
         start: usize,
         len: usize,
@@ -130,7 +132,7 @@ impl Memory {
     /// The descriptor to pass on, unless it is of this process alone.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.file.as_deref().map(File::as_fd)
+        self.file.as_ref().map(|file| file.as_fd())
     }
 
     /// Gets the pages of a range for real; what is there already stays as it is.
@@ -184,7 +186,7 @@ impl Memory {
         }
     }
 
-    fn shared_file(&self) -> io::Result<&Arc<File>> {
+    fn shared_file(&self) -> io::Result<&Arc<Kept>> {
         self.file.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
     }
 

@@ -7,7 +7,7 @@
 #include "far.h"
 
 /* Which handle of the call is in question. */
-enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL, WIN, MODULE };
+enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL, WIN, MODULE, ARRAY };
 
 struct handles {
     dtl_backend_t backend;
@@ -21,6 +21,7 @@ struct handles {
     dtl_pool_t pool;
     dtl_win_t win;
     dtl_module_t module;
+    dtl_array_t array;
 };
 
 /* Everything that calls write to; compared bytewise after a failure. */
@@ -41,6 +42,10 @@ struct outputs {
     dtl_executor_info_t executor_info;
     dtl_comm_info_t comm_info;
     dtl_win_info_t win_info;
+    dtl_array_info_t array_info;
+    dtl_dlpack_tensor_t tensor;
+    dtl_dlpack_versioned_t* versioned;
+    dtl_dlpack_managed_t* managed;
     dtl_topology_t topology;
     dtl_comm_topology_t comm_topology;
     dtl_recv_info_t recv_info;
@@ -58,6 +63,7 @@ static inline void poison(struct outputs* outputs) {
     outputs->executor_info.struct_size = sizeof outputs->executor_info;
     outputs->comm_info.struct_size = sizeof outputs->comm_info;
     outputs->win_info.struct_size = sizeof outputs->win_info;
+    outputs->array_info.struct_size = sizeof outputs->array_info;
     outputs->topology.struct_size = sizeof outputs->topology;
     outputs->comm_topology.struct_size = sizeof outputs->comm_topology;
 }
@@ -78,6 +84,10 @@ static const dtl_launch_t e_launch = DTL_LAUNCH_INIT;
 static char e_source[64];
 static const dtl_source_t e_text = {sizeof(dtl_source_t), 0, 0, "int e_nothing;", 0, NULL, NULL};
 static const dtl_mem_handle_t e_handle = {{1}};
+static int64_t e_shape[2] = {2, 3};
+static double e_elements[6];
+static dtl_dlpack_managed_t e_managed = {{e_elements, {1, 0}, 2, {2, 64, 1}, e_shape, NULL, 0}, NULL, NULL};
+static dtl_dlpack_versioned_t e_versioned = {{1, 0}, NULL, NULL, 0, {e_elements, {1, 0}, 2, {2, 64, 1}, e_shape, NULL, 0}};
 static int32_t e_dims[2];
 static const int32_t e_grid[4] = {3, 2, 1, 1};
 
@@ -117,6 +127,14 @@ static const int32_t e_grid[4] = {3, 2, 1, 1};
     X(POOL, dtl_pool_trim, (h->pool, 0))                                                          \
     X(POOL, dtl_pool_stats, (h->pool, &o->stats))                                                 \
     X(POOL, dtl_pool_destroy, (h->pool))                                                          \
+    X(BACKEND, dtl_array_alloc, (h->backend, DTL_MEMORY_HOST, 2, e_shape, DTL_DTYPE_INT32, 0, &o->handles.array)) \
+    X(ARRAY, dtl_array_info, (h->array, &o->array_info))                                          \
+    X(ARRAY, dtl_array_view, (h->array, &o->tensor))                                              \
+    X(ARRAY, dtl_array_export, (h->array, &o->versioned))                                         \
+    X(ARRAY, dtl_array_export_unversioned, (h->array, &o->managed))                               \
+    X(BACKEND, dtl_array_import, (h->backend, &e_versioned, &o->handles.array))                   \
+    X(BACKEND, dtl_array_import_unversioned, (h->backend, &e_managed, &o->handles.array))         \
+    X(ARRAY, dtl_array_destroy, (h->array))                                                       \
     X(NONE, dtl_mem_query, (e_source, &o->mem_info))                                              \
     X(NONE, dtl_mem_export, (e_source, &o->mem_handle))                                           \
     X(BACKEND, dtl_mem_import, (h->backend, &e_handle, &o->pointer, &o->word))                    \
@@ -237,6 +255,7 @@ static inline void make_handles(struct handles* handles) {
     CHECK_OK(dtl_kernel_from_function(handles->backend, e_kernel, NULL, &handles->kernel));
     CHECK_OK(dtl_module_compile(handles->backend, 0, &e_text, &handles->module));
     CHECK_OK(dtl_pool_create(handles->backend, DTL_MEMORY_HOST, NULL, &handles->pool));
+    CHECK_OK(dtl_array_alloc(handles->backend, DTL_MEMORY_HOST, 2, e_shape, DTL_DTYPE_INT32, 0, &handles->array));
     CHECK_OK(dtl_comm_open(&self, &handles->comm));
     CHECK_OK(dtl_comm_irecv(handles->comm, buffer, 8, DTL_DTYPE_BYTE, 0, 1, &handles->request));
     CHECK_OK(dtl_comm_mprobe(handles->comm, DTL_PROC_NULL, 0, &handles->message, NULL));
@@ -247,6 +266,7 @@ static inline void make_handles(struct handles* handles) {
 static inline void destroy_handles(const struct handles* handles) {
     CHECK_OK(dtl_win_destroy(handles->win));
     CHECK_OK(dtl_comm_destroy(handles->comm));
+    CHECK_OK(dtl_array_destroy(handles->array));
     CHECK_OK(dtl_pool_destroy(handles->pool));
     CHECK_OK(dtl_kernel_destroy(handles->kernel));
     CHECK_OK(dtl_module_destroy(handles->module));

@@ -55,14 +55,15 @@ static int replace(struct handles* handles, enum noun noun, uint64_t id) {
         case POOL: handles->pool.id = id; return 1;
         case WIN: handles->win.id = id; return 1;
         case MODULE: handles->module.id = id; return 1;
+        case ARRAY: handles->array.id = id; return 1;
         default: return 0;
     }
 }
 
 static uint64_t id_of(const struct handles* handles, int noun) {
-    const uint64_t ids[12] = {0, handles->backend.id, handles->stream.id, handles->event.id, handles->executor.id,
+    const uint64_t ids[13] = {0, handles->backend.id, handles->stream.id, handles->event.id, handles->executor.id,
         handles->kernel.id, handles->comm.id, handles->request.id, handles->message.id, handles->pool.id,
-        handles->win.id, handles->module.id};
+        handles->win.id, handles->module.id, handles->array.id};
     return ids[noun];
 }
 
@@ -84,8 +85,8 @@ static void refuse_all(int noun, uint64_t id, const char* why) {
 
 /* What a text says of a handle that belongs to something else. */
 static const char* confused(int is, int should_be) {
-    static const char* const names[12] = {"", "a backend", "a stream", "an event", "an executor", "a kernel",
-        "a communicator", "a request", "a message", "a pool", "a window", "a module"};
+    static const char* const names[13] = {"", "a backend", "a stream", "an event", "an executor", "a kernel",
+        "a communicator", "a request", "a message", "a pool", "a window", "a module", "an array"};
     static char text[64];
     snprintf(text, sizeof text, "is %s, not %s", names[is], names[should_be]);
     return text;
@@ -103,10 +104,10 @@ static void test_handles(void) {
         stale.backend = far_register("stale", &far);
         CHECK_OK(dtl_backend_unregister(stale.backend));
     }
-    for (noun = BACKEND; noun <= MODULE; noun++) {
+    for (noun = BACKEND; noun <= ARRAY; noun++) {
         const uint64_t id = id_of(&good, noun);
         refuse_all(noun, id_of(&stale, noun), "is stale");
-        for (other = BACKEND; other <= MODULE; other++) {
+        for (other = BACKEND; other <= ARRAY; other++) {
             if (other == noun) continue;
             refuse_all(noun, id_of(&good, other), confused(other, noun));
             refuse_all(noun, id_of(&stale, other), "no such handle");
@@ -137,6 +138,7 @@ static void test_null_handles(void) {
     CHECK_OK(dtl_pool_destroy(DTL_POOL_NULL));
     CHECK_OK(dtl_win_destroy(DTL_WIN_NULL));
     CHECK_OK(dtl_module_destroy(DTL_MODULE_NULL));
+    CHECK_OK(dtl_array_destroy(DTL_ARRAY_NULL));
     CHECK_OK(dtl_backend_unregister(DTL_BACKEND_NULL));
     for (i = 0; i < ENTRY_COUNT; i++) {
         struct handles handles = good;

@@ -165,6 +165,13 @@ static dtl_status_t finalize_inside(void* user) {
     return DTL_SUCCESS;
 }
 
+/* The same on a thread of the library, which finalize would wait for. */
+static dtl_status_t finalize_on_worker(void* user) {
+    (void)finalize_inside(user);
+    CHECK_TEXT("on a thread of the library");
+    return DTL_SUCCESS;
+}
+
 static void busy(void) {
     struct handles handles;
     pthread_t thread;
@@ -179,6 +186,14 @@ static void busy(void) {
     far_add(&leave);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK_OK(dtl_executor_run(handles.executor, finalize_inside, &status)); /* from a callback */
+    CHECK(status == DTL_ERROR_BUSY);
+    status = DTL_SUCCESS;
+    CHECK_OK(dtl_stream_host_callback(handles.stream, finalize_on_worker, &status));
+    CHECK_OK(dtl_stream_synchronize(handles.stream));
+    CHECK(status == DTL_ERROR_BUSY);
+    status = DTL_SUCCESS;
+    CHECK_OK(dtl_executor_run_async(handles.executor, finalize_on_worker, &status, DTL_EVENT_NULL));
+    CHECK_OK(dtl_executor_synchronize(handles.executor));
     CHECK(status == DTL_ERROR_BUSY);
     CHECK_OK(dtl_finalize());
 }

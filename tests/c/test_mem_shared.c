@@ -2,7 +2,10 @@
  *     test_mem_shared self | shm | hier | mail RANKS | threads RANKS */
 #include "comm_kinds.h"
 #include "mem_cases.h"
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static dtl_comm_t comms[MEM_MOST];
 
@@ -22,10 +25,34 @@ static void run_threads(void) {
     for (i = 0; i < ranks; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+/* A program that closes what it did not open: the number is then its own file's, which no free closes. */
+static void test_taken_descriptor(void) {
+    dtl_mem_handle_t handle;
+    struct stat before, after;
+    void *block = NULL;
+    char path[32], name[64];
+    int number, own;
+    ssize_t length = 0;
+    CHECK_OK(dtl_mem_alloc(mem_host(), DTL_MEMORY_SHARED, 4096, 0, &block));
+    for (number = 255; number > 2; number--) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", number);
+        length = readlink(path, name, sizeof name - 1);
+        if (length > 11 && memcmp(name, "/memfd:dtl-", 11) == 0) break;
+    }
+    CHECK(number > 2);
+    own = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK(own >= 0 && dup2(own, number) == number && close(own) == 0 && fstat(number, &before) == 0);
+    CHECK_STATUS(dtl_mem_export(block, &handle), DTL_ERROR_INVALID_STATE);
+    CHECK_OK(dtl_mem_free(mem_host(), block));
+    CHECK(fstat(number, &after) == 0 && after.st_ino == before.st_ino && after.st_dev == before.st_dev);
+    CHECK(close(number) == 0);
+}
+
 int main(int argc, char **argv) {
     const int is_threads = argc > 2 && strcmp(argv[1], "threads") == 0;
     dtl_mem_stats_t left = DTL_MEM_STATS_INIT;
     if (is_threads) {
+        test_taken_descriptor();
         ranks = atoi(argv[2]);
         run_threads();
     } else {

@@ -292,6 +292,29 @@ static void test_settings(void) {
     take(100);
 }
 
+/* What has run out are mappings: the text says so, and advises no limit of memory. */
+static void test_mappings(void) {
+    const size_t page = 4096, pages = 300000;
+    char* area = (char*)mmap(NULL, page * pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    dtl_status_t shared = DTL_SUCCESS, plain = DTL_SUCCESS;
+    char texts[2][512] = {"", ""};
+    void* block = NULL;
+    size_t i;
+    CHECK((void*)area != MAP_FAILED);
+    for (i = 0; i < pages; i += 2)
+        if (mprotect(area + i * page, page, PROT_READ) != 0) break;
+    if (i < pages) {
+        shared = dtl_mem_alloc(host, DTL_MEMORY_SHARED, 4096, 0, &block);
+        snprintf(texts[0], sizeof texts[0], "%s", dtl_last_error());
+        plain = dtl_mem_alloc(host, DTL_MEMORY_HOST, 4096 * MIB, 0, &block);
+        snprintf(texts[1], sizeof texts[1], "%s", dtl_last_error());
+    }
+    CHECK(munmap(area, page * pages) == 0); /* nothing else works before that */
+    if (i >= pages) return;                 /* vm.max_map_count is larger here */
+    CHECK(shared == DTL_ERROR_OUT_OF_MEMORY && plain == DTL_ERROR_OUT_OF_MEMORY && block == NULL);
+    for (i = 0; i < 2; i++) CHECK(strstr(texts[i], "vm.max_map_count") != NULL && strstr(texts[i], "ulimit") == NULL);
+}
+
 int main(void) {
     unsetenv("DTL_MEMORY_KEEP");
     CHECK_OK(dtl_init(NULL));
@@ -304,6 +327,7 @@ int main(void) {
     test_fork();
     test_limit();
     test_settings();
+    test_mappings();
     CHECK_OK(dtl_finalize());
     printf("ok\n");
     return 0;

@@ -274,14 +274,11 @@ static void leave_some(void) {
 /* A loader of OpenCL 1.2: devices and pinned memory, and for the rest what is missing. */
 static void test_old(void) {
     void *memory = &cl;
-    int32_t yes = 7;
     dtl_source_t source = m_source("x");
     dtl_module_t module = {7};
     CHECK_STATUS(dtl_mem_alloc(cl, DTL_MEMORY_DEVICE, BYTES, 0, &memory), DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT("SVM");
     CHECK_OK(dtl_mem_free(cl, take(DTL_MEMORY_PINNED)));
-    CHECK_OK(dtl_backend_supports(cl, "shared_memory", &yes));
-    CHECK(yes == 0);
     source.language = DTL_LANGUAGE_SPIRV;
     fake->takes_il = 1;
     CHECK_STATUS(dtl_module_compile(cl, 0, &source, &module), DTL_ERROR_NOT_SUPPORTED);

@@ -89,18 +89,6 @@ impl Presence for Arc<OpenCl> {
         self.find().map(|_| ())
     }
 
-    fn supports(&self, feature: &str) -> Option<Result<bool>> {
-        match feature {
-            "async" | "streams" => Some(Ok(self.find().is_ok())),
-            // Memory that the host reads and writes as it is: kind MANAGED.
-            "shared_memory" => Some(Ok(self.find().is_ok_and(|driver| {
-                let bit = functions::CL_DEVICE_SVM_FINE_GRAIN_BUFFER as u64;
-                driver.card(self.current(&driver)).is_ok_and(|card| card.sharing & bit != 0)
-            }))),
-            _ => None,
-        }
-    }
-
     fn stands_aside(&self) -> Option<String> {
         // Drivers are large: programs that name no backend load them only where there may be a GPU.
         if settings::current().device_library.is_none() && !may_have_a_gpu() {

@@ -113,7 +113,9 @@ pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
     }
 }
 
-fn describe(dtype: dtl_dtype_t) -> String {
+/// A dtype in words.
+#[must_use]
+pub fn describe(dtype: dtl_dtype_t) -> String {
     match reduce::dtype_name(dtype) {
         Some(name) => format!("DTL_DTYPE_{}", name.to_string_lossy()),
         None => match DTYPES.find(dtype) {

@@ -303,6 +303,7 @@ impl Drop for Pool {
 impl Shared {
     /// A worker's life.
     fn work_off(&self, member: usize) {
+        crate::runtime::lifecycle::enter_own_thread();
         let mut zeal = Zeal::default();
         loop {
             let seen = self.team.news();

@@ -12,6 +12,7 @@ use super::kernel::Grid;
 use super::outcome;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
+use crate::runtime::lifecycle;
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
@@ -255,6 +256,7 @@ impl Shared {
 
     /// The worker's life.
     fn work_off(&self) {
+        lifecycle::enter_own_thread();
         let bound = super::bind(&self.home, self.device);
         let mut state = self.state.lock();
         if let Err(error) = bound {

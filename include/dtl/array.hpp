@@ -1,0 +1,143 @@
+// Arrays of the C++ face, and tensors that libraries hand each other (DLPack). Part of dtl.hpp.
+#ifndef DTL_ARRAY_HPP
+#define DTL_ARRAY_HPP
+
+#include "backend.hpp"
+#include "request.hpp"
+
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+namespace dtl {
+
+namespace detail {
+// dlpack.h's layout on 64 bits; where that file was included before, compared with itself.
+static_assert(sizeof(void *) != 8 || (sizeof(dtl_dlpack_tensor_t) == 48 && sizeof(dtl_dlpack_managed_t) == 64 &&
+                                      sizeof(dtl_dlpack_versioned_t) == 80 &&
+                                      offsetof(dtl_dlpack_tensor_t, byte_offset) == 40 &&
+                                      offsetof(dtl_dlpack_versioned_t, deleter) == 16 &&
+                                      offsetof(dtl_dlpack_versioned_t, tensor) == 32),
+              "the structs of DLPack 1");
+#ifdef DLPACK_MAJOR_VERSION
+static_assert(DLPACK_MAJOR_VERSION == DTL_DLPACK_MAJOR, "the DLPack that dtl.h speaks");
+static_assert(sizeof(DLManagedTensorVersioned) == sizeof(dtl_dlpack_versioned_t) &&
+                  offsetof(DLManagedTensorVersioned, dl_tensor) == offsetof(dtl_dlpack_versioned_t, tensor),
+              "dlpack.h and dtl.h mean the same struct");
+#endif
+
+/// Gives a tensor up.
+struct give_up {
+    void operator()(dtl_dlpack_versioned_t *tensor) const noexcept
+    {
+        if (tensor->deleter != nullptr) {
+            tensor->deleter(tensor);
+        }
+    }
+};
+} // namespace detail
+
+/// A DLPack tensor that this program has to give up: `release()` hands it to a consumer, who then does.
+using tensor = std::unique_ptr<dtl_dlpack_versioned_t, detail::give_up>;
+
+/// An array of elements of type T on a backend's current device. `const T` for one that must not be written.
+template <class T> class array {
+    using element = std::remove_const_t<T>;
+    static constexpr dtl_dtype_t dtype = dtype_of<element>; // T is one of DTL_DTYPE_…
+
+  public:
+    array() noexcept = default;
+
+    /// Allocates; the elements are zero only with DTL_ARRAY_ZERO.
+    explicit array(const std::vector<int64_t> &shape, uint64_t flags = 0, dtl_enum_word_t kind = DTL_MEMORY_HOST,
+                   backend_ref backend = {})
+    {
+        dtl_array_t made;
+        check(dtl_array_alloc(backend.get(), kind, static_cast<int32_t>(shape.size()), shape.data(), dtype, flags, &made));
+        own(made);
+    }
+    explicit array(std::initializer_list<int64_t> shape, uint64_t flags = 0, dtl_enum_word_t kind = DTL_MEMORY_HOST,
+                   backend_ref backend = {})
+        : array(std::vector<int64_t>(shape), flags, kind, backend)
+    {
+    }
+
+    /// Another library's memory, without a copy. If that fails (another dtype than T's, too, and a read-only tensor for a T
+    /// that is not const), `given` still has the tensor.
+    explicit array(tensor &given, backend_ref backend = {})
+    {
+        if (!std::is_const_v<T> && given != nullptr && (given->flags & DTL_DLPACK_READ_ONLY) != 0) {
+            throw error(DTL_ERROR_INVALID_ARGUMENT, "the tensor is read-only: take it as an array<const T>");
+        }
+        if (given != nullptr && given->version.major == DTL_DLPACK_MAJOR && !is_of(given->tensor.dtype)) {
+            throw error(DTL_ERROR_TYPE, "the tensor's elements are of another type than the array's");
+        }
+        dtl_array_t made;
+        check(dtl_array_import(backend.get(), given.get(), &made));
+        (void)given.release(); // the library's now
+        own(made);
+    }
+    explicit array(tensor &&given, backend_ref backend = {}) : array(given, backend) {}
+
+    dtl_array_t get() const noexcept { return handle_.get(); }
+
+    /// Hands it to another library, without a copy. The memory stays until both have given it up.
+    [[nodiscard]] tensor lend() const
+    {
+        dtl_dlpack_versioned_t *lent = nullptr;
+        check(dtl_array_export(get(), &lent));
+        return tensor(lent);
+    }
+
+    dtl_array_info_t info() const
+    {
+        dtl_array_info_t info = DTL_ARRAY_INFO_INIT;
+        check(dtl_array_info(get(), &info));
+        return info;
+    }
+
+    T *data() const noexcept { return data_; }
+    /// Number of elements.
+    std::size_t size() const noexcept { return size_; }
+    std::vector<int64_t> shape() const
+    {
+        const dtl_array_info_t now = info();
+        return std::vector<int64_t>(now.shape, now.shape + now.ndim);
+    }
+    /// In elements.
+    std::vector<int64_t> strides() const
+    {
+        const dtl_array_info_t now = info();
+        return std::vector<int64_t>(now.strides, now.strides + now.ndim);
+    }
+
+  private:
+    static bool is_of(dtl_dlpack_dtype_t type) noexcept
+    {
+        constexpr bool is_bool = dtype == DTL_DTYPE_BOOL;
+        constexpr bool is_complex = dtype == DTL_DTYPE_COMPLEX64 || dtype == DTL_DTYPE_COMPLEX128;
+        constexpr int code = is_bool                            ? 6
+                             : is_complex                       ? 5
+                             : std::is_floating_point_v<element> ? 2
+                             : std::is_signed_v<element>         ? 0
+                                                                 : 1;
+        return type.code == code && type.bits == 8 * sizeof(element) && type.lanes == 1;
+    }
+
+    void own(dtl_array_t made)
+    {
+        handle_.reset(made);
+        const dtl_array_info_t now = info();
+        data_ = static_cast<T *>(now.data);
+        size_ = static_cast<std::size_t>(now.count);
+    }
+
+    detail::owned<dtl_array_t, dtl_array_destroy> handle_;
+    T *data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+} // namespace dtl
+
+#endif

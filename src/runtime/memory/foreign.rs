@@ -1,0 +1,53 @@
+//! Memory of other libraries' devices that arrays brought in: found by an address as allocations are, so that copies
+//! know whose it is. Several arrays may show the same memory, or parts of it.
+
+use super::Allocation;
+use crate::sys::buf::Addr;
+use crate::sys::lock::RwLock;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// By first byte and a number that is used once.
+static KNOWN: RwLock<BTreeMap<(usize, u64), Allocation>> = RwLock::new(BTreeMap::new());
+/// How many there are: usually none, and then nothing is locked to ask.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// One entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry(usize, u64);
+
+/// Enters memory; it is in the list until [`leave`].
+#[must_use]
+pub fn enter(addr: Addr, allocation: Allocation) -> Entry {
+    let mut known = KNOWN.write();
+    let last = known.range((addr.get(), 0)..=(addr.get(), u64::MAX)).next_back();
+    let entry = Entry(addr.get(), last.map_or(0, |((_, number), _)| number + 1));
+    known.insert((entry.0, entry.1), allocation);
+    COUNT.store(known.len(), Ordering::Release);
+    entry
+}
+
+/// Takes an entry out.
+pub fn leave(entry: Entry) {
+    let mut known = KNOWN.write();
+    known.remove(&(entry.0, entry.1));
+    COUNT.store(known.len(), Ordering::Release);
+}
+
+/// What an address lies in, and its first byte.
+pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let known = KNOWN.read();
+    let mut before = known.range(..=(addr.get(), u64::MAX)).rev();
+    let (&(base, _), allocation) =
+        before.find(|((base, _), found)| ((addr.get() - base) as u64) < found.size)?;
+    Some((base, *allocation))
+}
+
+/// In a forked child: there is none.
+pub fn forget_all() {
+    KNOWN.write().clear();
+    COUNT.store(0, Ordering::Release);
+}

@@ -1,0 +1,43 @@
+//! A file whose descriptor is closed at the end only if it is still this file's: a program that closes what it did not
+//! open gets the number for a file of its own next, and that must stay open.
+
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
+
+/// See the module's text.
+pub(super) struct Kept {
+    file: ManuallyDrop<File>,
+    identity: (u64, u64),
+}
+
+impl Kept {
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let identity = identity(&file)?;
+        Ok(Kept { file: ManuallyDrop::new(file), identity })
+    }
+}
+
+/// Device and number of a file.
+fn identity(file: &File) -> io::Result<(u64, u64)> {
+    let seen = file.metadata()?;
+    Ok((seen.dev(), seen.ino()))
+}
+
+impl Deref for Kept {
+    type Target = File;
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if identity(&self.file).is_ok_and(|now| now == self.identity) {
+            // SAFETY: dropped once, here, and not used again.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+        }
+    }
+}
