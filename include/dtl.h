@@ -1063,7 +1063,8 @@ typedef struct dtl_win_info_t {
     uint64_t disp_unit;
     /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
     void *base;
-    /// How operations reach the targets, NUL-terminated; for people.
+    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads" an operation is done when its
+    /// call returns: what it fetches is there, and a flush finds nothing to wait for.
     char way[64];
 } dtl_win_info_t;
 
@@ -3374,7 +3375,8 @@ DTL_NODISCARD dtl_status_t dtl_win_allocate(dtl_comm_t comm, uint64_t size_bytes
 /// Requests of dtl_win_rput and dtl_win_rget that were not waited for become stale. Null: nothing happens.
 ///
 /// After a rank has died, or a fence has failed, the other ranks are not waited for: the window ends here, and the call
-/// succeeds. So it does if one dies meanwhile.
+/// succeeds. So it does if one dies meanwhile. After an unlock that did not end in time too: the locks are given back
+/// unseen, and what was begun may or may not be done.
 ///
 /// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations were called. DTL_ERROR_TIMEOUT:
 ///         the other ranks do not come; the window lives on, and a second call does not wait for them.
@@ -3424,7 +3426,7 @@ DTL_NODISCARD dtl_status_t dtl_win_lock(dtl_win_t win, int32_t type, int32_t tar
 ///
 /// @param target  as for dtl_win_lock.
 /// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are not over: the epoch goes
-///         on, call it again. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
+///         on, call it again, or give the window up by dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 DTL_NODISCARD dtl_status_t dtl_win_unlock(dtl_win_t win, int32_t target);
 
@@ -3534,7 +3536,8 @@ DTL_NODISCARD dtl_status_t dtl_win_accumulate(dtl_win_t win, const void *buf, ui
 DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf, void *result,
     uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// dtl_win_get_accumulate of one element: counters, queues.
+/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and stores (`way` of
+/// dtl_win_info) the value is there when this call returns.
 ///
 /// @param value   one element, as `buf` there.
 /// @param result  room for one element, as there.
