@@ -778,7 +778,7 @@ typedef void (*dtl_combine_fn_t)(void *into, const void *from, void *user);
 typedef struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     uint32_t struct_size;
-    /// Bytes of memory shared by the threads of a block.
+    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`.
     uint32_t shared_bytes;
     /// Blocks in x, y, z; each at least 1.
     uint32_t grid[3];
@@ -1063,7 +1063,8 @@ typedef struct dtl_win_info_t {
     uint64_t disp_unit;
     /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
     void *base;
-    /// How operations reach the targets, NUL-terminated; for people.
+    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads" an operation is done when its
+    /// call returns: what it fetches is there, and a flush finds nothing to wait for.
     char way[64];
 } dtl_win_info_t;
 
@@ -1888,8 +1889,9 @@ DTL_NODISCARD dtl_status_t dtl_backend_info(dtl_backend_t backend, dtl_backend_i
 DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32_t *out_yes,
     char *why, uint64_t cap);
 
-/// Whether a backend has a feature: "device", "memory", "transfer", "exec", "comm", or a name that
-/// the backend itself knows (an unknown one is answered 0).
+/// Whether a backend has a feature: "device", "memory", "transfer", "exec", "modules", "comm", or a name that
+/// the backend itself knows (an unknown one is answered 0): opencl "async", "streams", "shared_memory" (the calling
+/// thread's device and the host reach the same memory by the same pointer).
 ///
 /// @param out_yes  1 or 0.
 DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const char *feature,
@@ -2045,10 +2047,10 @@ DTL_NODISCARD dtl_status_t dtl_mem_kind_info(dtl_backend_t backend, dtl_enum_wor
 /// @param out_stats  start from DTL_MEM_STATS_INIT.
 DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t *out_stats);
 
-/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Only for
-/// backend "host" something is kept: up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
-/// most that was used), besides the slabs that threads allocate from. What the calling thread and threads
-/// that have ended keep goes at once, what others keep within their next 256 frees.
+/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of backend "cuda" that is
+/// what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the
+/// most that was used), besides the slabs that threads allocate from: what the calling thread and threads
+/// that have ended keep goes at once, what others keep within their next 256 frees. Other backends keep nothing.
 ///
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
@@ -2057,7 +2059,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 ///
 /// @param ptr       any address; it is not read.
 /// @param out_info  start from DTL_MEM_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import.
+/// @return DTL_ERROR_NOT_FOUND: in none made by dtl_mem_alloc or dtl_mem_import, nor by the program through a driver that
+///         a backend uses (cudaMalloc; once backend "cuda" has been used).
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 
@@ -2504,11 +2507,11 @@ DTL_NODISCARD dtl_status_t dtl_module_destroy(dtl_module_t module);
 ///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
 ///
 ///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as far as the module knows
-///                   the sizes (host and cuda do).
+///                   the sizes (host and cuda do; OpenCL knows those of its own types).
 /// @param out        the kernel; destroy it with dtl_kernel_destroy.
 /// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
-///         does not fit the source; the text names the argument.
-/// Equivalent: cuModuleGetFunction.
+///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments.
+/// Equivalent: cuModuleGetFunction, clCreateKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_get(dtl_module_t module, const char *name,
     const char *signature, dtl_kernel_t *out);
 
@@ -3374,7 +3377,8 @@ DTL_NODISCARD dtl_status_t dtl_win_allocate(dtl_comm_t comm, uint64_t size_bytes
 /// Requests of dtl_win_rput and dtl_win_rget that were not waited for become stale. Null: nothing happens.
 ///
 /// After a rank has died, or a fence has failed, the other ranks are not waited for: the window ends here, and the call
-/// succeeds. So it does if one dies meanwhile.
+/// succeeds. So it does if one dies meanwhile. After an unlock that did not end in time too: the locks are given back
+/// unseen, and what was begun may or may not be done.
 ///
 /// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations were called. DTL_ERROR_TIMEOUT:
 ///         the other ranks do not come; the window lives on, and a second call does not wait for them.
@@ -3424,7 +3428,7 @@ DTL_NODISCARD dtl_status_t dtl_win_lock(dtl_win_t win, int32_t type, int32_t tar
 ///
 /// @param target  as for dtl_win_lock.
 /// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are not over: the epoch goes
-///         on, call it again. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
+///         on, call it again, or give the window up by dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 DTL_NODISCARD dtl_status_t dtl_win_unlock(dtl_win_t win, int32_t target);
 
@@ -3534,7 +3538,8 @@ DTL_NODISCARD dtl_status_t dtl_win_accumulate(dtl_win_t win, const void *buf, ui
 DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf, void *result,
     uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// dtl_win_get_accumulate of one element: counters, queues.
+/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and stores (`way` of
+/// dtl_win_info) the value is there when this call returns.
 ///
 /// @param value   one element, as `buf` there.
 /// @param result  room for one element, as there.

@@ -10,6 +10,7 @@
  *
  * A kernel has one to 16 arguments, each written (type, name). char, short, int, long and their unsigned forms have 8, 16,
  * 32 and 64 bits everywhere. Pointers to memory of the device have DTL_GLOBAL. A name begins in no other kernel or function.
+ * Types of OpenCL C and CUDA (half, uint, float4 …) are no names for variables.
  *
  * Threads that meet. On the host the threads of a block run one after another, so nothing can wait in the middle of one.
  * A kernel whose threads meet is a DTL_BLOCK_KERNEL. Its body is code of the whole block, the same for all its threads;
@@ -18,11 +19,11 @@
  *     DTL_BLOCK_KERNEL(sums, (DTL_GLOBAL const float*, x), (DTL_GLOBAL float*, sum))
  *     {
  *         DTL_SHARED(float, part, 256);                     shared by the threads of the block; begins as anything
- *         unsigned half;
+ *         unsigned width;
  *         DTL_THREADS { part[DTL_LOCAL_ID(0)] = x[DTL_GLOBAL_ID(0)]; }
- *         for (half = 128; half > 0; half /= 2) {
+ *         for (width = 128; width > 0; width /= 2) {
  *             DTL_THREADS {
- *                 if (DTL_LOCAL_ID(0) < half) part[DTL_LOCAL_ID(0)] += part[DTL_LOCAL_ID(0) + half];
+ *                 if (DTL_LOCAL_ID(0) < width) part[DTL_LOCAL_ID(0)] += part[DTL_LOCAL_ID(0) + width];
  *             }
  *         }
  *         DTL_THREADS { if (DTL_LOCAL_ID(0) == 0) sum[DTL_GROUP_ID(0)] = part[0]; }

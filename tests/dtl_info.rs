@@ -147,11 +147,12 @@ fn a_backend_that_is_not_there_is_a_failure_that_names_the_known_ones() {
         );
     }
     let all = json(&["--json"], &[("DTL_BACKEND", "GPU")]);
-    assert_eq!(all["default_backend"]["name"], Value::Null);
-    assert!(
-        all["default_backend"]["error"].as_str().unwrap().contains("\"cuda\""),
-        "GPU is an alias: {all:#}"
-    );
+    let told = &all["default_backend"];
+    let is_alias = match told["name"].as_str() {
+        None => told["error"].as_str().unwrap().contains("backend cuda cannot run here"),
+        Some(name) => name == "cuda",
+    };
+    assert!(is_alias, "GPU is an alias: {all:#}");
     assert_eq!(all["backends"].as_array().unwrap().len(), 9, "the rest is shown all the same");
 }
 

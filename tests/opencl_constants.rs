@@ -23,6 +23,7 @@ typedef cl_int Int; typedef cl_int *IntOut; typedef cl_uint Uint; typedef cl_uin
 typedef size_t Size; typedef size_t *SizeOut; typedef const void *In; typedef void *Out; typedef void *Object;
 typedef const void *Objects; typedef void *ObjectsOut; typedef const cl_context_properties *Properties;
 typedef void (CL_CALLBACK *Notify)(const char *, const void *, size_t, void *); typedef void Empty;
+typedef const size_t *Sizes; typedef const char *Text; typedef void *Texts; typedef void (CL_CALLBACK *Built)(cl_program, void *);
 ";
 
 /// Whether a program compiles; the compiler's words.

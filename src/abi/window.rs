@@ -25,6 +25,7 @@ pub struct dtl_win_info_t {
     pub disp_unit: u64,
     /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
     pub base: *mut c_void,
-    /// How operations reach the targets, NUL-terminated; for people.
+    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads" an operation is done when its
+    /// call returns: what it fetches is there, and a flush finds nothing to wait for.
     pub way: [c_char; 64],
 }

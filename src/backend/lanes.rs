@@ -53,14 +53,14 @@ impl<P> Default for Log<P> {
 
 impl<P: Piece> Log<P> {
     /// The number of a piece of work that has just been queued.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
     /// The same for one that is asked later how it ended.
     pub fn add(&mut self, piece: P) {
-        let number = self.next();
+        let number = self.number();
         self.unfinished.push_back((number, Arc::new(piece)));
     }
 

@@ -225,8 +225,9 @@ pub unsafe extern "C" fn dtl_backend_is_available(
     )
 }
 
-/// Whether a backend has a feature: "device", "memory", "transfer", "exec", "comm", or a name that
-/// the backend itself knows (an unknown one is answered 0).
+/// Whether a backend has a feature: "device", "memory", "transfer", "exec", "modules", "comm", or a name that
+/// the backend itself knows (an unknown one is answered 0): opencl "async", "streams", "shared_memory" (the calling
+/// thread's device and the host reach the same memory by the same pointer).
 ///
 /// @param out_yes  1 or 0.
 #[unsafe(no_mangle)]

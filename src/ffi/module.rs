@@ -191,11 +191,11 @@ pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
 ///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
 ///
 ///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as far as the module knows
-///                   the sizes (host and cuda do).
+///                   the sizes (host and cuda do; OpenCL knows those of its own types).
 /// @param out        the kernel; destroy it with dtl_kernel_destroy.
 /// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
-///         does not fit the source; the text names the argument.
-/// Equivalent: cuModuleGetFunction.
+///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments.
+/// Equivalent: cuModuleGetFunction, clCreateKernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_get(
     module: dtl_module_t,

@@ -119,7 +119,8 @@ pub unsafe extern "C" fn dtl_win_allocate(
 /// Requests of dtl_win_rput and dtl_win_rget that were not waited for become stale. Null: nothing happens.
 ///
 /// After a rank has died, or a fence has failed, the other ranks are not waited for: the window ends here, and the call
-/// succeeds. So it does if one dies meanwhile.
+/// succeeds. So it does if one dies meanwhile. After an unlock that did not end in time too: the locks are given back
+/// unseen, and what was begun may or may not be done.
 ///
 /// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations were called. DTL_ERROR_TIMEOUT:
 ///         the other ranks do not come; the window lives on, and a second call does not wait for them.
@@ -192,7 +193,7 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
 ///
 /// @param target  as for dtl_win_lock.
 /// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are not over: the epoch goes
-///         on, call it again. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
+///         on, call it again, or give the window up by dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died or left; the epoch is over.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {

@@ -223,7 +223,8 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
     })
 }
 
-/// dtl_win_get_accumulate of one element: counters, queues.
+/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and stores (`way` of
+/// dtl_win_info) the value is there when this call returns.
 ///
 /// @param value   one element, as `buf` there.
 /// @param result  room for one element, as there.

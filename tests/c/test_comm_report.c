@@ -118,11 +118,17 @@ static void sizes_of_a_bcast(void) {
     CHECK_OK(dtl_comm_destroy(comm));
 }
 
-/* The others are asked before the limit, so that it is not exceeded for that: by 50 ms at most, and what a busy machine adds. */
-static void check_limit(uint64_t began, uint64_t limit) {
-    const uint64_t lasted = now_ms() - began;
-    if (lasted < limit + 350) return;
-    fprintf(stderr, "rank %d: a limit of %d ms ended after %d ms\n", me, (int)limit, (int)lasted);
+/* The others are asked before the limit, so that it is not exceeded for that: by 50 ms at most, and what a busy machine
+ * adds, which is not all of these times much. */
+static void check_limits(const uint64_t *lasted, int count, uint64_t limit) {
+    uint64_t least = lasted[0], most = lasted[0];
+    int i;
+    for (i = 1; i < count; i++) {
+        if (lasted[i] < least) least = lasted[i];
+        if (lasted[i] > most) most = lasted[i];
+    }
+    if (least < limit + 350 && most < limit + 1500) return;
+    fprintf(stderr, "rank %d: limits of %d ms ended after %d to %d ms\n", me, (int)limit, (int)least, (int)most);
     exit(1);
 }
 
@@ -131,27 +137,28 @@ static void test_silent(void) {
     dtl_comm_t comm;
     dtl_win_t win;
     dtl_request_t request;
-    uint64_t began;
+    uint64_t began, lasted[3];
     CHECK_OK(dtl_comm_barrier(meet));
     comm = open_with(MILLISECONDS(600));
     CHECK_OK(dtl_win_create(comm, NULL, 0, 1, &win));
     CHECK_OK(dtl_comm_barrier(comm));
     if (me == 1) {
-        usleep(2500000);
+        usleep(3000000);
     } else {
         began = now_ms();
         CHECK_STATUS(dtl_win_fence(win), DTL_ERROR_TIMEOUT);
         CHECK_TEXT("rank 1 is silent");
-        check_limit(began, 600);
-        began = now_ms();
+        lasted[0] = now_ms() - began;
         CHECK_OK(dtl_comm_ibarrier(comm, &request));
+        began = now_ms();
         CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(600), NULL), DTL_ERROR_TIMEOUT);
         CHECK_TEXT("rank 1 is silent");
-        check_limit(began, 600);
+        lasted[1] = now_ms() - began;
         began = now_ms();
         CHECK_STATUS(dtl_comm_barrier(comm), DTL_ERROR_TIMEOUT);
         CHECK_TEXT("rank 1 is silent");
-        check_limit(began, 600);
+        lasted[2] = now_ms() - began;
+        check_limits(lasted, 3, 600);
     }
     CHECK_OK(dtl_comm_barrier(meet));
     DTL_IGNORE(dtl_win_destroy(win)); /* rank 1 may wait in vain for those whose fence has failed */

@@ -141,7 +141,7 @@ static void test_memory(void) {
     /* Faults: far too much, a kind that is another backend's, a range over the end. */
     CHECK_STATUS(dtl_mem_alloc(cl, DTL_MEMORY_DEVICE, (uint64_t)1 << 50, 0, &out), DTL_ERROR_OUT_OF_MEMORY);
     CHECK(out == &cl && strstr(dtl_last_error(), "CL_DEVICE_MAX_MEM_ALLOC_SIZE") != NULL);
-    CHECK_STATUS(dtl_mem_alloc(cl, DTL_MEMORY_PINNED, 64, 0, &out), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_mem_alloc(cl, DTL_MEMORY_HOST, 64, 0, &out), DTL_ERROR_NOT_SUPPORTED);
     CHECK(strstr(dtl_last_error(), "MANAGED") != NULL);
     CHECK_STATUS(dtl_mem_copy(one + 1, here, BYTES), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_OK(dtl_mem_free(cl, one));
@@ -149,6 +149,54 @@ static void test_memory(void) {
     CHECK_OK(dtl_mem_free(cl, other));
     CHECK_OK(dtl_mem_free(cl, both));
     free(here);
+}
+
+/* Memory of the host's that the driver made: read and written as it is, and either side of every copy. */
+static void test_pinned(void) {
+    unsigned char *pinned, *other, *device;
+    dtl_stream_t stream = new_stream(1);
+    uint64_t align, i;
+    CHECK_OK(dtl_backend_set_device(cl, 0));
+    pinned = (unsigned char*)take(DTL_MEMORY_PINNED, BYTES);
+    device = (unsigned char*)take(DTL_MEMORY_DEVICE, BYTES);
+    CHECK_OK(dtl_backend_set_device(cl, 1));
+    other = (unsigned char*)take(DTL_MEMORY_PINNED, BYTES);
+    for (i = 0; i < BYTES; i++) pinned[i] = (unsigned char)(i * 11 + i / 253);
+    CHECK_OK(dtl_mem_fill(other, 7, BYTES));
+    CHECK(other[0] == 7 && other[BYTES - 1] == 7);
+    CHECK_OK(dtl_mem_copy(device, pinned, BYTES));
+    CHECK_OK(dtl_mem_copy_async(stream, other, device, BYTES));
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK(memcmp(other, pinned, BYTES) == 0);
+    CHECK_OK(dtl_mem_fill(other, 0, BYTES));
+    CHECK_OK(dtl_mem_copy(other + 1, pinned, BYTES - 1));
+    CHECK(memcmp(other + 1, pinned, BYTES - 1) == 0 && other[0] == 0);
+    CHECK_OK(dtl_mem_copy_async(stream, other, pinned, BYTES));
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK(memcmp(other, pinned, BYTES) == 0);
+    /* Rows: with gaps on both sides, in more than one batch; without any; one that is the last byte of each. */
+    CHECK_OK(dtl_mem_fill(device, 9, BYTES));
+    CHECK_OK(dtl_mem_copy_2d(device + 3, 300, pinned + 5, 1000, 200, 1000));
+    CHECK_OK(dtl_mem_copy(other, device, BYTES));
+    for (i = 0; i < 1000; i++) {
+        CHECK(memcmp(other + 3 + 300 * i, pinned + 5 + 1000 * i, 200) == 0);
+        CHECK(other[2 + 300 * i] == 9 && other[203 + 300 * i] == 9);
+    }
+    CHECK_OK(dtl_mem_copy_2d(other, 100, device, 100, 100, 50));
+    CHECK_OK(dtl_mem_copy_2d(other, 1, device + 5, 300, 1, 1000));
+    for (i = 0; i < 1000; i++) CHECK(other[i] == pinned[7 + 1000 * i]);
+    CHECK_STATUS(dtl_mem_copy_2d(device + 1, 1024, pinned, 1024, 1024, 1024), DTL_ERROR_OUT_OF_BOUNDS);
+    for (align = 1; align <= 1 << 16; align *= 16) {
+        void* memory = NULL;
+        CHECK_OK(dtl_mem_alloc(cl, DTL_MEMORY_PINNED, 333, align, &memory));
+        CHECK((uintptr_t)memory % align == 0);
+        memset(memory, 1, 333);
+        CHECK_OK(dtl_mem_free(cl, memory));
+    }
+    CHECK_OK(dtl_stream_destroy(stream));
+    CHECK_OK(dtl_mem_free(cl, pinned));
+    CHECK_OK(dtl_mem_free(cl, other));
+    CHECK_OK(dtl_mem_free(cl, device));
 }
 
 /* ---- streams and events --------------------------------------------------------------------- */
@@ -279,6 +327,7 @@ int main(int argc, char** argv) {
             CHECK_OK(dtl_mem_stats(cl, &before));
             test_devices();
             test_memory();
+            test_pinned();
             test_events();
             test_destroy();
             CHECK_OK(dtl_mem_stats(cl, &after));

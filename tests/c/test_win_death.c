@@ -179,6 +179,41 @@ static void test_fence(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
     printf("rank %d is well\n", me);
 }
 
+/* A window whose target lives but says nothing, the lock of which cannot be given back: it can be given up. */
+static void test_silent(dtl_comm_t comm, dtl_win_t win, int64_t *base) {
+    static int64_t mine[8];
+    int64_t victim = getpid(), value = 7;
+    dtl_win_t own;
+    dtl_comm_t quick = open_with(MILLISECONDS(500));
+    (void)base;
+    CHECK_OK(dtl_win_create(quick, mine, sizeof mine, 8, &own));
+    CHECK_OK(dtl_comm_bcast(comm, &victim, 1, DTL_DTYPE_INT64, VICTIM));
+    if (me == 0) {
+        CHECK_OK(dtl_win_lock(own, DTL_LOCK_EXCLUSIVE, VICTIM));
+        CHECK_STATUS(dtl_win_destroy(own), DTL_ERROR_INVALID_STATE);
+        CHECK(kill((pid_t)victim, SIGSTOP) == 0);
+        usleep(100000); /* it may take a moment to stop */
+        CHECK_OK(dtl_win_put(own, &value, 1, DTL_DTYPE_INT64, VICTIM, 0));
+        CHECK_STATUS(dtl_win_unlock(own, VICTIM), DTL_ERROR_TIMEOUT);
+        CHECK_STATUS(dtl_win_unlock(own, VICTIM), DTL_ERROR_TIMEOUT);
+        CHECK_OK(dtl_win_destroy(own));
+        CHECK_STATUS(dtl_win_unlock(own, VICTIM), DTL_ERROR_INVALID_HANDLE);
+        CHECK(kill((pid_t)victim, SIGCONT) == 0);
+    }
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me != 0) {
+        /* They hear that nobody comes, or wait for it once. */
+        const dtl_status_t ended = dtl_win_destroy(own);
+        if (ended != DTL_SUCCESS) CHECK_STATUS(ended, DTL_ERROR_TIMEOUT);
+        CHECK_STATUS(dtl_win_destroy(own), ended == DTL_SUCCESS ? DTL_ERROR_INVALID_HANDLE : DTL_SUCCESS);
+    }
+    CHECK_OK(dtl_comm_destroy(quick));
+    CHECK_OK(dtl_win_lock(win, DTL_LOCK_EXCLUSIVE, VICTIM)); /* another window is not concerned */
+    CHECK_OK(dtl_win_unlock(win, VICTIM));
+    CHECK_OK(dtl_win_destroy(win));
+    printf("rank %d is well\n", me);
+}
+
 static const struct {
     const char *name;
     void (*run)(dtl_comm_t comm, dtl_win_t win, int64_t *base);
@@ -188,7 +223,8 @@ static const struct {
              {"at_end", test_at_end, 128 + SIGKILL},
              {"quiet", test_quiet, 128 + SIGKILL},
              {"flush", test_flush, 128 + SIGKILL},
-             {"fence", test_fence, 128 + SIGKILL}};
+             {"fence", test_fence, 128 + SIGKILL},
+             {"silent", test_silent, 0}};
 
 enum { CASES = sizeof cases / sizeof cases[0] };
 

@@ -194,6 +194,7 @@ static inline void case_passive(side_t s) {
     const int64_t one = 1;
     int64_t *base = NULL, result = -1, rounds;
     unsigned char *bytes = (unsigned char *)malloc(BIG);
+    dtl_win_info_t info = DTL_WIN_INFO_INIT;
     dtl_win_t win;
     CHECK(bytes != NULL);
     CHECK_OK(dtl_win_allocate(s.comm, BIG, 8, (void **)&base, &win));
@@ -210,6 +211,8 @@ static inline void case_passive(side_t s) {
         CHECK_OK(dtl_win_flush(win, 0));
         CHECK(bytes[0] == 0 && bytes[8] == s.me);
         CHECK_OK(dtl_win_fetch_op(win, &one, &result, DTL_DTYPE_INT64, 0, 0, DTL_OP_SUM));
+        CHECK_OK(dtl_win_info(win, 0, &info));
+        if (strncmp(info.way, "loads", 5) == 0) CHECK(result >= 0); /* without a flush */
         CHECK_OK(dtl_win_unlock(win, 0));
         CHECK(result >= 0 && result < s.ranks - 1);
     }

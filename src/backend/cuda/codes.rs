@@ -50,7 +50,7 @@ pub const NAMES: &[(Code, &str)] = &[
 /// Whether nothing can be done any more with the context that answered it: its memory, streams and events are gone.
 #[must_use]
 pub fn is_lost(code: Code) -> bool {
-    matches!(code, 4 | 46 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911)
+    matches!(code, 4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911)
 }
 
 impl Functions {
@@ -73,6 +73,10 @@ impl Functions {
         let (status, advice) = match code {
             OUT_OF_MEMORY => (DTL_ERROR_OUT_OF_MEMORY, "; free memory of that kind, or ask for less"),
             NOT_SUPPORTED => (DTL_ERROR_NOT_SUPPORTED, "; this device or driver cannot do it"),
+            46 => (
+                DTL_ERROR_UNAVAILABLE,
+                "; another process has the device (its compute mode), or it was taken away",
+            ),
             3 | 34 | NO_DEVICE | 802 | 803 => (DTL_ERROR_UNAVAILABLE, ""),
             code if is_lost(code) => (
                 DTL_ERROR_DEVICE_LOST,

@@ -225,7 +225,7 @@ impl Lane {
             self.driver.cuda.check(code, "cuStreamWaitValue32")?;
             host.last = number;
             let turn = Box::new(Turn { before, gate: Arc::clone(&host.gate), number });
-            host.worker.give(log.next(), turn, Task::Call(task, user)).map(|()| true)
+            host.worker.give(log.number(), turn, Task::Call(task, user)).map(|()| true)
         };
         match queue() {
             Ok(true) => Some(Ok(())),

@@ -1,9 +1,9 @@
 //! A C exec table as [`Exec`].
 
-use super::{Owner, call, whole};
+use super::{Owner, call, slot, whole};
 use crate::abi::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::abi::status::{DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NATIVE_BACKEND, DTL_ERROR_NOT_SUPPORTED};
+use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
 use crate::abi::vtable::dtl_exec_vtable_t;
 use crate::error::{Error, Result};
 use crate::runtime::backend::{Exec, ExecGroups, Launch, Token};
@@ -54,28 +54,6 @@ impl NativeExec {
         }
         Ok(NativeExec { owner, table: *table, groups: ExecGroups { streams, events, host } })
     }
-
-    /// What a creating slot answered; null would be taken for the null stream or event.
-    fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Token> {
-        if object.is_null() {
-            let text = format!("backend {}: exec.{slot} succeeded and answered NULL", self.owner.name);
-            return Err(Error::new(DTL_ERROR_NATIVE_BACKEND, text));
-        }
-        Ok(Addr::new(object))
-    }
-
-    /// The error for a slot of a group that `groups` denies; not reached through `runtime`.
-    #[cold]
-    fn absent(&self, slot: &str) -> Error {
-        Error::new(DTL_ERROR_NOT_SUPPORTED, format!("backend {} has no exec.{slot}", self.owner.name))
-    }
-}
-
-/// A required slot of a group, or NOT_SUPPORTED.
-macro_rules! slot {
-    ($self:expr, $slot:ident) => {
-        $self.table.$slot.ok_or_else(|| $self.absent(stringify!($slot)))?
-    };
 }
 
 impl Exec for NativeExec {
@@ -86,7 +64,7 @@ impl Exec for NativeExec {
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token> {
         let mut stream = std::ptr::null_mut();
         call!(self.owner, "exec.stream_create", slot!(self, stream_create), device, flags, &raw mut stream)?;
-        self.not_null("stream_create", stream)
+        self.owner.not_null("exec.stream_create", stream)
     }
 
     fn stream_destroy(&self, stream: Token) -> Result<()> {
@@ -116,7 +94,7 @@ impl Exec for NativeExec {
     fn event_create(&self, flags: u64) -> Result<Token> {
         let mut event = std::ptr::null_mut();
         call!(self.owner, "exec.event_create", slot!(self, event_create), flags, &raw mut event)?;
-        self.not_null("event_create", event)
+        self.owner.not_null("exec.event_create", event)
     }
 
     fn event_destroy(&self, event: Token) -> Result<()> {

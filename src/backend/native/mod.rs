@@ -68,6 +68,21 @@ impl Owner {
     fn failed(&self, slot: &str, status: dtl_status_t) -> Error {
         foreign_error(&format!("backend {}: {slot}", self.name), status)
     }
+
+    /// What a creating slot answered; null would be taken for the null object.
+    fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Addr> {
+        if object.is_null() {
+            let text = format!("backend {}: {slot} succeeded and answered NULL", self.name);
+            return Err(Error::new(DTL_ERROR_NATIVE_BACKEND, text));
+        }
+        Ok(Addr::new(object))
+    }
+
+    /// The error for a slot of a group that is not there; not reached through `runtime`.
+    #[cold]
+    fn absent(&self, slot: &str) -> Error {
+        Error::new(DTL_ERROR_NOT_SUPPORTED, format!("backend {} has no {slot}", self.name))
+    }
 }
 
 impl Drop for Owner {
@@ -118,6 +133,14 @@ macro_rules! call {
     }};
 }
 use call;
+
+/// A slot of a group of the exec table, or NOT_SUPPORTED.
+macro_rules! slot {
+    ($self:expr, $slot:ident) => {
+        $self.table.$slot.ok_or_else(|| $self.owner.absent(concat!("exec.", stringify!($slot))))?
+    };
+}
+use slot;
 
 /// A slot that must be there.
 macro_rules! required {

@@ -1,12 +1,10 @@
 //! The modules of a C exec table as [`Modules`].
 
-use super::{Owner, call, whole};
+use super::{Owner, call, slot, whole};
 use crate::abi::exec::dtl_source_t;
-use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_ERROR_NOT_SUPPORTED};
 use crate::abi::vtable::dtl_exec_vtable_t;
-use crate::error::{Error, Result, fail};
+use crate::error::{Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
-use crate::sys::buf::Addr;
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
@@ -40,26 +38,6 @@ impl NativeModules {
         }
         Ok(Some(Box::new(NativeModules { owner, table: *table })))
     }
-
-    fn not_null(&self, slot: &str, object: *mut c_void) -> Result<Token> {
-        if object.is_null() {
-            let text = format!("backend {}: exec.{slot} answered DTL_SUCCESS and NULL", self.owner.name);
-            return Err(Error::new(DTL_ERROR_NATIVE_BACKEND, text));
-        }
-        Ok(Addr::new(object))
-    }
-
-    /// The error for a slot that `of` has seen; not reached.
-    #[cold]
-    fn absent(&self, slot: &str) -> Error {
-        Error::new(DTL_ERROR_NOT_SUPPORTED, format!("backend {} has no exec.{slot}", self.owner.name))
-    }
-}
-
-macro_rules! slot {
-    ($self:expr, $slot:ident) => {
-        $self.table.$slot.ok_or_else(|| $self.absent(stringify!($slot)))?
-    };
 }
 
 /// What a slot is given to write a log to.
@@ -100,7 +78,7 @@ impl Modules for NativeModules {
         );
         log.push_str(&String::from_utf8_lossy(&said));
         result?;
-        self.not_null("module_compile", module)
+        self.owner.not_null("exec.module_compile", module)
     }
 
     fn destroy(&self, module: Token) -> Result<()> {
@@ -114,7 +92,7 @@ impl Modules for NativeModules {
         let mut kernel = std::ptr::null_mut();
         let slot = slot!(self, kernel_get);
         call!(self.owner, "exec.kernel_get", slot, module.ptr(), name.as_ptr(), signature, &raw mut kernel)?;
-        Ok((Compiled::Own(self.not_null("kernel_get", kernel)?), None))
+        Ok((Compiled::Own(self.owner.not_null("exec.kernel_get", kernel)?), None))
     }
 
     fn kernel_destroy(&self, kernel: Token) -> Result<()> {

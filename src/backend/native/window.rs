@@ -158,10 +158,7 @@ impl NativeWindows {
 
     /// A window whose key or pointer makes no sense ends at once.
     fn checked(&self, window: Addr, bytes: u32) -> Result<()> {
-        if window.is_null() {
-            let text = format!("backend {}: comm.win_create succeeded and answered NULL", self.owner.name);
-            return Err(Error::new(DTL_ERROR_NATIVE_BACKEND, text));
-        }
+        self.owner.not_null("comm.win_create", window.ptr())?;
         if bytes > DTL_WIN_KEY_BYTES {
             self.destroy(window)?;
             let text = format!(

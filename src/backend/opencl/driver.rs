@@ -7,26 +7,18 @@ use super::codes::{DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND, check, error};
 use super::functions::*;
 use super::queue::Queue;
 use crate::abi::word::*;
+use crate::backend::library::Library;
 use crate::error::{Result, fail};
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
-use crate::sys::dl::Module;
 use crate::sys::lock::Mutex;
-use crate::sys::{process, trust};
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::ffi::CStr;
 use std::sync::{Arc, OnceLock};
 
 /// What everybody has who has the OpenCL of a Linux machine.
 const USUAL_LIBRARY: &str = "libOpenCL.so.1";
 
-/// The tables of loaders that were opened, by what they were asked for. They are never closed.
-static OPENED: Mutex<BTreeMap<String, &'static Functions>> = Mutex::new(BTreeMap::new());
-/// The process that first called a driver.
-static USED_BY: AtomicI32 = AtomicI32::new(0);
-/// Numbers the drivers of this process, one for each time that the library was opened.
-static GENERATION: AtomicU64 = AtomicU64::new(0);
+static LIBRARY: Library<Functions> = Library::new("OpenCL", "loader");
 
 /// OpenCL in this process.
 pub(super) struct Driver {
@@ -68,24 +60,9 @@ pub(super) struct Card {
 impl Driver {
     /// Opens the loader and lists what there is; the text says why not.
     pub(super) fn find() -> std::result::Result<Self, String> {
-        if trust::is_privileged() {
-            return Err(
-                "this program runs with raised privileges, and variables of its user decide which OpenCL \
-                        drivers are loaded: they are not"
-                    .into(),
-            );
-        }
+        LIBRARY.may_be_called()?;
         let cl = open()?;
-        let own = process::own_pid();
-        let first = USED_BY.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
-        if first.is_err_and(|user| user != own) {
-            return Err(
-                "this process is a fork of one that used OpenCL, whose drivers do not survive that: use it \
-                        after the fork only, or start the process with exec"
-                    .into(),
-            );
-        }
-        list(cl)
+        list(cl, LIBRARY.begin())
     }
 
     /// A device of the list.
@@ -178,11 +155,11 @@ impl Drop for Driver {
 fn open() -> std::result::Result<&'static Functions, String> {
     let named = settings::current().device_library;
     let name = named.as_deref().unwrap_or(USUAL_LIBRARY);
-    let mut opened = OPENED.lock();
-    if let Some(cl) = opened.get(name) {
-        return Ok(cl);
-    }
-    let cl = load(name).map_err(|why| match &named {
+    // SAFETY: functions of that one library, which is an OpenCL loader or what the user says is one.
+    let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
+    // SAFETY: an OpenCL loader, by its name or because the user says so.
+    let opened = unsafe { LIBRARY.open(name, &resolve) };
+    opened.map_err(|why| match &named {
         Some(name) => format!(
             "DTL_OPENCL_LIBRARY={name}: {why}; set it to the path or soname of an OpenCL loader (libOpenCL.so.1), or \
              unset it"
@@ -191,23 +168,10 @@ fn open() -> std::result::Result<&'static Functions, String> {
             "no OpenCL: {why}; install a loader (Debian: ocl-icd-libopencl1) and the device's driver, or name the loader \
              with DTL_OPENCL_LIBRARY"
         ),
-    })?;
-    let cl: &'static Functions = Box::leak(Box::new(cl));
-    opened.insert(name.to_owned(), cl);
-    Ok(cl)
+    })
 }
 
-fn load(name: &str) -> std::result::Result<Functions, String> {
-    let path = trust::library_path(name)?;
-    // SAFETY: an OpenCL loader, by its name or because the user says so, whose constructors may run.
-    let module = unsafe { Module::open(Path::new(&path)) }?;
-    let find = |name: &std::ffi::CStr| module.symbol(name);
-    // SAFETY: functions of that one library.
-    let functions = unsafe { Functions::resolve(&find) };
-    functions.map_err(|error| format!("{name} is no OpenCL loader ({})", error.text()))
-}
-
-fn list(cl: &'static Functions) -> std::result::Result<Driver, String> {
+fn list(cl: &'static Functions, generation: u64) -> std::result::Result<Driver, String> {
     let no_driver = "the OpenCL loader finds no driver (a file *.icd in /etc/OpenCL/vendors names one): install the one of \
                      your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
     let ids = ids(|room, out, count| {
@@ -219,7 +183,6 @@ fn list(cl: &'static Functions) -> std::result::Result<Driver, String> {
         Ok(_) | Err(PLATFORM_NOT_FOUND) => return Err(no_driver.into()),
         Err(code) => return Err(error(code, "clGetPlatformIDs").text().into()),
     };
-    let generation = GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
     let mut driver = Driver { cl, generation, platforms: Vec::new(), devices: Vec::new() };
     let mut without = Vec::new();
     for id in ids {
@@ -298,15 +261,18 @@ fn ids(ask: impl Fn(Uint, ObjectsOut, UintOut) -> Int) -> std::result::Result<Ve
     if code < 0 { Err(code) } else { Ok(all.into_iter().map(Addr::new).collect()) }
 }
 
+/// What stands for a text that cannot be had.
+pub(super) const UNTOLD: &str = "?";
+
 /// A text; what cannot be had is "?".
-fn text(ask: impl Fn(Size, Out, SizeOut) -> Int) -> String {
+pub(super) fn text(ask: impl Fn(Size, Out, SizeOut) -> Int) -> String {
     let mut size = 0;
     if ask(0, std::ptr::null_mut(), &raw mut size) < 0 {
-        return "?".into();
+        return UNTOLD.into();
     }
     let mut bytes = vec![0u8; size];
     if ask(size, bytes.as_mut_ptr().cast(), std::ptr::null_mut()) < 0 {
-        return "?".into();
+        return UNTOLD.into();
     }
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_owned()
 }

@@ -23,6 +23,12 @@ pub type Bits = u64;
 pub type Size = usize;
 /// `size_t *`
 pub type SizeOut = *mut usize;
+/// `const size_t *`, an array
+pub type Sizes = *const usize;
+/// `const char *`
+pub type Text = *const c_char;
+/// `const char **`, `const unsigned char **`
+pub type Texts = *const *const c_char;
 /// `const void *`
 pub type In = *const c_void;
 /// `void *`
@@ -37,6 +43,8 @@ pub type ObjectsOut = *mut Object;
 pub type Properties = *const isize;
 /// what clCreateContext calls to tell of errors; none is passed
 pub type Notify = Option<unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void)>;
+/// what clBuildProgram calls when it is done; none is passed, so it returns then
+pub type Built = Option<unsafe extern "C" fn(Object, *mut c_void)>;
 
 const _: () = assert!(size_of::<c_int>() == 4 && size_of::<c_uint>() == 4 && size_of::<c_ulong>() == 8);
 
@@ -68,6 +76,7 @@ constants! {
     CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F;
     CL_DEVICE_NAME = 0x102B;
     CL_DEVICE_SVM_CAPABILITIES = 0x1053;
+    CL_DEVICE_IL_VERSION = 0x105B;
     CL_DEVICE_SVM_COARSE_GRAIN_BUFFER = 1;
     CL_DEVICE_SVM_FINE_GRAIN_BUFFER = 2;
     CL_DEVICE_SVM_ATOMICS = 8;
@@ -78,8 +87,20 @@ constants! {
     CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE = 1;
     CL_QUEUE_PROFILING_ENABLE = 2;
     CL_MEM_READ_WRITE = 1;
+    CL_MEM_ALLOC_HOST_PTR = 1 << 4;
     CL_MEM_SVM_FINE_GRAIN_BUFFER = 1 << 10;
     CL_MEM_SVM_ATOMICS = 1 << 11;
+    CL_MAP_READ = 1;
+    CL_MAP_WRITE = 2;
+    CL_PROGRAM_BUILD_LOG = 0x1183;
+    CL_KERNEL_NUM_ARGS = 0x1191;
+    CL_KERNEL_ARG_ADDRESS_QUALIFIER = 0x1196;
+    CL_KERNEL_ARG_ACCESS_QUALIFIER = 0x1197;
+    CL_KERNEL_ARG_TYPE_NAME = 0x1198;
+    CL_KERNEL_ARG_ADDRESS_LOCAL = 0x119C;
+    CL_KERNEL_ARG_ADDRESS_PRIVATE = 0x119E;
+    CL_KERNEL_ARG_ACCESS_NONE = 0x11A3;
+    CL_KERNEL_WORK_GROUP_SIZE = 0x11B0;
     CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3;
     CL_PROFILING_COMMAND_END = 0x1283;
 }
@@ -106,8 +127,26 @@ function_table! {
         clReleaseEvent(Object) -> Int;
         clEnqueueMarkerWithWaitList(Object, Uint, Objects, ObjectsOut) -> Int;
         clEnqueueBarrierWithWaitList(Object, Uint, Objects, ObjectsOut) -> Int;
+        clCreateBuffer(Object, Bits, Size, Out, IntOut) -> Object;
+        clReleaseMemObject(Object) -> Int;
+        clEnqueueMapBuffer(Object, Object, Uint, Bits, Size, Size, Uint, Objects, ObjectsOut, IntOut) -> Out;
+        clEnqueueUnmapMemObject(Object, Object, Out, Uint, Objects, ObjectsOut) -> Int;
+        clCreateProgramWithSource(Object, Uint, Texts, Sizes, IntOut) -> Object;
+        clCreateProgramWithBinary(Object, Uint, Objects, Sizes, Texts, IntOut, IntOut) -> Object;
+        clBuildProgram(Object, Uint, Objects, Text, Built, Out) -> Int;
+        clGetProgramBuildInfo(Object, Object, Uint, Size, Out, SizeOut) -> Int;
+        clReleaseProgram(Object) -> Int;
+        clCreateKernel(Object, Text, IntOut) -> Object;
+        clReleaseKernel(Object) -> Int;
+        clGetKernelInfo(Object, Uint, Size, Out, SizeOut) -> Int;
+        clGetKernelArgInfo(Object, Uint, Uint, Size, Out, SizeOut) -> Int;
+        clGetKernelWorkGroupInfo(Object, Object, Uint, Size, Out, SizeOut) -> Int;
+        clSetKernelArg(Object, Uint, Size, In) -> Int;
+        clEnqueueNDRangeKernel(Object, Object, Uint, Sizes, Sizes, Sizes, Uint, Objects, ObjectsOut) -> Int;
     }
     optional {
+        clSetKernelArgSVMPointer(Object, Uint, In) -> Int;
+        clCreateProgramWithIL(Object, In, Size, IntOut) -> Object;
         clSVMAlloc(Object, Bits, Size, Uint) -> Out;
         clSVMFree(Object, Out) -> Empty;
         clEnqueueSVMMemcpy(Object, Uint, Out, In, Size, Uint, Objects, ObjectsOut) -> Int;

@@ -1,60 +1,35 @@
-//! A stream: a queue, the failures of its work, and a thread for its host callbacks.
-//!
-//! OpenCL tells of a command's failure by that command's event alone. So each piece of work has a number, events of
-//! unfinished work are kept in the order of the numbers, and who waits takes the ended ones out of the list and notes
-//! their failures under their numbers. A record knows which numbers lie before it.
+//! A stream: a queue, and what `lanes` keeps beside it. OpenCL tells of a command's failure by that command's event alone.
 //!
 //! Callbacks have a thread of their own, not a driver's: they may block. A barrier behind an event of the host's holds
 //! the queue meanwhile. It is completed even if the callback failed: later work runs.
 
 use super::codes;
+use super::kernel::Kernel;
 use super::queue::{Mark, Queue};
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::abi::status::*;
-use crate::error::{Error, Result, fail, status_name};
+use crate::backend::lanes::{Hold, Log, Piece, Task, Worker, collect};
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::ModuleLaunch;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::lock::Mutex;
-use std::collections::VecDeque;
-use std::sync::{Arc, mpsc};
-use std::thread::{JoinHandle, ThreadId};
-
-/// How many failures a stream keeps for events that were recorded behind them.
-const FAILURES_KEPT: usize = 64;
+use std::sync::Arc;
 
 /// One stream.
 pub(super) struct Lane {
     queue: Queue,
     /// Whether the queue is the program's.
     pub(super) wrapped: bool,
-    log: Arc<Mutex<Log>>,
+    log: Arc<Mutex<Log<Work>>>,
+    /// A marker for queries, and the number before it.
+    probe: Mutex<Option<(Arc<Mark>, u64)>>,
     worker: Mutex<Option<Worker>>,
 }
 
-/// What has been queued and how it ended.
-#[derive(Default)]
-struct Log {
-    /// Number of the latest piece of work.
-    last: u64,
-    /// Work that nobody has looked at since it ended, if it has.
-    unfinished: VecDeque<(u64, Arc<Work>)>,
-    failures: VecDeque<Failure>,
-    /// Up to where failures were told by a synchronize.
-    told: u64,
-    /// Up to where work is known to have ended.
-    ended: u64,
-    /// A marker for queries, and the number before it.
-    probe: Option<(Arc<Mark>, u64)>,
-}
-
-struct Failure {
-    number: u64,
-    /// It is a callback's: the runtime has it, too, and tells it to who synchronizes.
-    known: bool,
-    error: Error,
-}
-
+/// Work that can fail by itself.
 enum Work {
-    Command(Mark, &'static str),
+    Copy(Mark),
+    /// … of the kernel of this name.
+    Launch(Mark, Arc<str>),
     /// A barrier for another stream's record.
     Wait(Mark, Arc<Record>),
 }
@@ -69,57 +44,36 @@ pub(super) struct Record {
     upto: u64,
 }
 
-struct Worker {
-    thread: ThreadId,
-    handle: JoinHandle<()>,
-    jobs: mpsc::Sender<Job>,
-}
-
-struct Job {
-    number: u64,
+/// The marker behind which the host works, and the one that the queue waits for.
+struct Turn {
     before: Mark,
     done: Mark,
-    task: Task,
 }
 
-enum Task {
-    Call(dtl_task_fn_t, Addr),
-    Await(Arc<Record>),
-}
-
-impl Log {
-    fn fail(&mut self, number: u64, known: bool, error: Error) {
-        if self.failures.len() == FAILURES_KEPT {
-            self.failures.pop_front();
-        }
-        let place = self.failures.partition_point(|failure| failure.number <= number);
-        self.failures.insert(place, Failure { number, known, error });
+impl Hold for Turn {
+    fn wait(&self) {
+        let _ = self.before.wait(); // what failed is the work's before it
     }
 
-    fn first_failure(&self, after: u64, upto: u64) -> Option<&Failure> {
-        self.failures.iter().find(|failure| failure.number > after && failure.number <= upto)
-    }
-
-    /// The first failure up to a number that no synchronize has told and the runtime does not know of.
-    fn untold(&self, upto: u64) -> Result<()> {
-        match self.first_failure(self.told, upto) {
-            Some(Failure { known: false, error, .. }) => Err(error.clone()),
-            _ => Ok(()),
-        }
+    fn release(&self) {
+        self.done.complete();
     }
 }
 
-impl Work {
+impl Piece for Work {
     fn has_ended(&self) -> bool {
         match self {
-            Work::Command(mark, _) | Work::Wait(mark, _) => mark.has_ended(),
+            Work::Copy(mark) | Work::Launch(mark, _) | Work::Wait(mark, _) => mark.has_ended(),
         }
     }
 
-    /// Of work that has ended.
     fn failure(&self) -> Option<Error> {
         match self {
-            Work::Command(mark, what) => codes::check(mark.code(), what).err(),
+            Work::Copy(mark) => codes::check(mark.code(), "a queued copy").err(),
+            Work::Launch(mark, kernel) => {
+                let code = mark.code();
+                (code < 0).then(|| codes::error(code, &format!("kernel '{kernel}'")))
+            }
             Work::Wait(mark, record) => {
                 record.failure().or_else(|| codes::check(mark.code(), "waiting for an event").err())
             }
@@ -151,10 +105,8 @@ impl Record {
     }
 
     fn failure(&self) -> Option<Error> {
-        self.lane.collect(self.upto);
-        let log = self.lane.log.lock();
-        let first = log.first_failure(self.after, self.upto).map(|failure| failure.error.clone());
-        drop(log);
+        collect(&self.lane.log, self.upto);
+        let first = self.lane.log.lock().first_failure(self.after, self.upto);
         first.or_else(|| codes::check(self.mark.code(), "work before an event").err())
     }
 }
@@ -163,7 +115,7 @@ impl Lane {
     /// A stream over a queue.
     #[must_use]
     pub(super) fn new(queue: Queue, wrapped: bool) -> Self {
-        Lane { queue, wrapped, log: Arc::default(), worker: Mutex::new(None) }
+        Lane { queue, wrapped, log: Arc::default(), probe: Mutex::new(None), worker: Mutex::new(None) }
     }
 
     /// The queue, to ask it what it is.
@@ -174,12 +126,20 @@ impl Lane {
 
     /// Queues a copy.
     pub(super) fn copy(&self, dst: Region, src: Region) -> Result<()> {
-        self.collect(u64::MAX);
+        collect(&self.log, u64::MAX);
         let mut log = self.log.lock();
         let mark = self.queue.copy(dst, src)?;
-        log.last += 1;
-        let number = log.last;
-        log.unfinished.push_back((number, Arc::new(Work::Command(mark, "a queued copy"))));
+        log.add(Work::Copy(mark));
+        self.queue.flush()
+    }
+
+    /// Queues a kernel.
+    pub(super) fn launch(&self, kernel: &Kernel, launch: &ModuleLaunch<'_>) -> Result<()> {
+        collect(&self.log, u64::MAX);
+        let ready = kernel.prepare(launch)?; // not under the lock: it is this thread's own
+        let mut log = self.log.lock();
+        let mark = self.queue.launch(&ready, launch.shape.grid, launch.shape.block)?;
+        log.add(Work::Launch(mark, Arc::clone(&kernel.shown)));
         self.queue.flush()
     }
 
@@ -196,14 +156,12 @@ impl Lane {
     /// Later work waits for the record; its failure is this stream's.
     pub(super) fn wait_for(&self, record: Arc<Record>) -> Result<()> {
         if record.lane.queue.platform != self.queue.platform {
-            return self.host_work(Task::Await(record)); // a driver does not know another's events
+            return self.host_work(Task::Own(Box::new(move || record.wait()))); // a driver does not know another's events
         }
-        self.collect(u64::MAX);
+        collect(&self.log, u64::MAX);
         let mut log = self.log.lock();
         let mark = self.queue.barrier(&record.mark)?;
-        log.last += 1;
-        let number = log.last;
-        log.unfinished.push_back((number, Arc::new(Work::Wait(mark, record))));
+        log.add(Work::Wait(mark, record));
         self.queue.flush()
     }
 
@@ -214,25 +172,16 @@ impl Lane {
 
     fn host_work(&self, task: Task) -> Result<()> {
         let mut worker = self.worker.lock();
-        let jobs = match worker.as_ref() {
-            Some(worker) => &worker.jobs,
-            None => &worker.insert(start(Arc::clone(&self.log))?).jobs,
+        let worker = match worker.as_ref() {
+            Some(worker) => worker,
+            None => worker.insert(Worker::start("dtl-cl-stream", Arc::clone(&self.log))?),
         };
         let mut log = self.log.lock();
-        let (before, done) = (self.queue.marker()?, self.queue.user()?);
+        let turn = Turn { before: self.queue.marker()?, done: self.queue.user()? };
         // Whatever fails from here on, the queue must not stay held.
-        let held = self.queue.barrier(&done).and_then(|_| self.queue.flush());
-        if let Err(error) = held {
-            done.complete();
-            return Err(error);
-        }
-        log.last += 1;
-        let sent = jobs.send(Job { number: log.last, before, done, task });
-        drop(log);
-        sent.or_else(|mpsc::SendError(job)| {
-            job.done.complete();
-            fail!(DTL_ERROR_INTERNAL, "the thread of the stream's callbacks has ended")
-        })
+        let held = self.queue.barrier(&turn.done).and_then(|_| self.queue.flush());
+        held.inspect_err(|_| turn.release())?;
+        worker.give(log.number(), Box::new(turn), task)
     }
 
     /// Waits for all work queued so far; its first failure, once.
@@ -247,37 +196,34 @@ impl Lane {
         let (mark, upto) = (self.queue.marker()?, log.last);
         drop(log);
         mark.wait()?; // hands the work to the device, too
-        self.collect(upto);
-        let mut log = self.log.lock();
-        let result = log.untold(upto);
-        (log.told, log.ended) = (log.told.max(upto), log.ended.max(upto));
-        result
+        collect(&self.log, upto);
+        self.log.lock().tell(upto)
     }
 
     /// Whether all work queued so far is done; its failure, which stays.
     pub(super) fn query(&self) -> Result<bool> {
-        let mut log = self.log.lock();
+        let mut probe = self.probe.lock();
+        let log = self.log.lock();
+        let last = log.last;
         // A program that queues on a stream of the library's by itself asks OpenCL for the end of that.
-        if log.ended == log.last && !self.wrapped {
-            let upto = log.last;
-            return log.untold(upto).map(|()| true);
+        if log.ended == last && !self.wrapped {
+            return log.untold(last).map(|()| true);
         }
-        let fresh = log.probe.as_ref().filter(|(_, upto)| *upto == log.last).cloned();
-        let (mark, upto) = match fresh {
-            Some(probe) => probe,
+        let (mark, upto) = match probe.as_ref().filter(|(_, upto)| *upto == last) {
+            Some(probe) => probe.clone(),
             None => {
-                let probe = (Arc::new(self.queue.marker()?), log.last);
-                log.probe = Some(probe.clone());
+                let fresh = probe.insert((Arc::new(self.queue.marker()?), last)).clone();
                 self.queue.flush()?;
-                probe
+                fresh
             }
         };
+        drop(log);
         if !mark.has_ended() {
             return Ok(false);
         }
-        log.probe = None;
-        drop(log);
-        self.collect(upto);
+        *probe = None;
+        drop(probe);
+        collect(&self.log, upto);
         let mut log = self.log.lock();
         log.ended = log.ended.max(upto);
         log.untold(upto).map(|()| true)
@@ -285,78 +231,17 @@ impl Lane {
 
     /// Finishes what is queued, unless the stream's own work asks for it, and ends the thread.
     pub(super) fn close(&self) {
-        let is_own = self.is_own_thread();
-        if !is_own {
+        if !self.is_own_thread() {
             // Nobody is left to be told of a failure.
             let _ = self.synchronize();
         }
-        if let Some(Worker { handle, jobs, .. }) = self.worker.lock().take() {
-            drop(jobs); // the end of its loop
-            if !is_own {
-                let _ = handle.join(); // it catches what callbacks do, so it has not panicked
-            }
+        let worker = self.worker.lock().take();
+        if let Some(worker) = worker {
+            worker.end();
         }
     }
 
     fn is_own_thread(&self) -> bool {
-        let own = std::thread::current().id();
-        self.worker.lock().as_ref().is_some_and(|worker| worker.thread == own)
+        self.worker.lock().as_ref().is_some_and(Worker::is_calling)
     }
-
-    /// Takes work that has ended out of the list, up to a number, and notes its failures. Without the lock while
-    /// another stream is asked, which may ask this one.
-    fn collect(&self, upto: u64) {
-        loop {
-            let first = self.log.lock().unfinished.front().cloned();
-            let Some((number, work)) = first.filter(|(number, work)| *number <= upto && work.has_ended())
-            else {
-                return;
-            };
-            let failure = work.failure();
-            let mut log = self.log.lock();
-            // Unless another thread was here first.
-            if log.unfinished.front().is_some_and(|(front, _)| *front == number) {
-                let seen = log.unfinished.pop_front();
-                if let Some(error) = failure {
-                    log.fail(number, false, error);
-                }
-                drop(log);
-                drop(seen); // it may hold the last share of another stream
-            }
-        }
-    }
-}
-
-fn start(log: Arc<Mutex<Log>>) -> Result<Worker> {
-    let (jobs, queue) = mpsc::channel();
-    let builder = std::thread::Builder::new().name("dtl-cl-stream".into());
-    match builder.spawn(move || serve(&queue, &log)) {
-        Ok(handle) => Ok(Worker { thread: handle.thread().id(), handle, jobs }),
-        Err(error) => fail!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}"),
-    }
-}
-
-/// The life of a stream's thread.
-fn serve(jobs: &mpsc::Receiver<Job>, log: &Mutex<Log>) {
-    for Job { number, before, done, task } in jobs {
-        // Failed or not: a callback is called, and the wait's failure is the work's before it.
-        let _ = before.wait();
-        let (known, result) = match task {
-            Task::Call(Some(function), user) => (true, outcome(function(user.ptr()))),
-            Task::Call(None, _) => (true, Ok(())),
-            Task::Await(record) => (false, record.wait()),
-        };
-        if let Err(error) = result {
-            log.lock().fail(number, known, error);
-        }
-        done.complete();
-    }
-}
-
-fn outcome(status: dtl_status_t) -> Result<()> {
-    if status == DTL_SUCCESS {
-        return Ok(());
-    }
-    let name = status_name(status).to_string_lossy();
-    Err(Error::new(status, format!("a stream's host callback returned {name} ({status})")))
 }

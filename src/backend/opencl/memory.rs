@@ -1,7 +1,8 @@
-//! Memory that the host and devices share by pointer (OpenCL's SVM): the only kind that a pointer can name.
+//! Memory that the host and devices share by pointer (OpenCL's SVM): the only kind of a device's that a pointer can name.
 //!
 //! DEVICE is coarse-grained: for devices, and for the library's copies and fills. MANAGED is fine-grained: the host
-//! reads and writes it, too, whenever no device does.
+//! reads and writes it, too, whenever no device does. PINNED is the host's, made by the driver (a buffer that stays mapped),
+//! which can copy from and to it without a detour.
 
 use super::OpenCl;
 use super::driver::{Card, Driver};
@@ -27,6 +28,15 @@ pub(super) struct Block {
     /// The device that it was taken on.
     pub(super) device: i32,
     platform: usize,
+    /// Pinned memory's `cl_mem`; null: shared memory.
+    buffer: Addr,
+}
+
+impl Block {
+    /// Whether it is the host's.
+    pub(super) fn is_pinned(&self) -> bool {
+        !self.buffer.is_null()
+    }
 }
 
 impl OpenCl {
@@ -43,7 +53,8 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
     if kind != DTL_MEMORY_DEVICE && kind != DTL_MEMORY_MANAGED {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "backend opencl has no memory kind {kind:#x}: use DEVICE or MANAGED (the host's is backend host's)"
+            "backend opencl has no memory kind {kind:#x}: use DEVICE, MANAGED or PINNED (plain memory of the host is backend \
+             host's)"
         );
     }
     let has = |bit: i64| card.sharing & bit as u64 != 0;
@@ -74,6 +85,9 @@ impl Memory for Arc<OpenCl> {
         let driver = self.driver()?;
         let device = self.current(&driver);
         let card = driver.card(device)?;
+        if kind == DTL_MEMORY_PINNED {
+            return self.alloc_pinned(&driver, device, size, align);
+        }
         let flags = flags(card, kind)?;
         let Some(alloc) = driver.cl.clSVMAlloc else {
             return fail!(DTL_ERROR_NOT_SUPPORTED, "the OpenCL loader has no clSVMAlloc");
@@ -86,18 +100,22 @@ impl Memory for Arc<OpenCl> {
         if base.is_null() {
             return no_memory(&driver, card, size, align);
         }
-        let base = Addr::new(base);
-        let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
-        self.blocks.write().insert(first.get(), Block { base, size, device, platform: card.platform });
-        Ok(first)
+        let platform = card.platform;
+        let block = Block { base: Addr::new(base), size, device, platform, buffer: Addr::NULL };
+        Ok(self.keep(block, align))
     }
 
     fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
         let driver = self.driver()?;
         let block = self.blocks.write().remove(&addr.get());
-        let (Some(block), Some(free)) = (block, driver.cl.clSVMFree) else {
+        let (Some(block), free) = (block, driver.cl.clSVMFree) else {
             return fail!(DTL_ERROR_INTERNAL, "{addr:?} is no allocation of backend opencl");
         };
+        if block.is_pinned() {
+            driver.copies(block.device)?.unpin(block.buffer, block.base);
+            return Ok(());
+        }
+        let Some(free) = free else { return Err(super::queue::absent("clSVMFree")) };
         let context = driver.context(block.platform)?;
         // SAFETY: what clSVMAlloc gave in this context, given back once: it is in the list no more.
         unsafe { free(context.ptr(), block.base.ptr()) };
@@ -110,10 +128,33 @@ impl Memory for Arc<OpenCl> {
 }
 
 impl OpenCl {
+    fn alloc_pinned(&self, driver: &Arc<Driver>, device: i32, size: u64, align: u64) -> Result<Addr> {
+        let queue = driver.copies(device)?;
+        // OpenCL does not say how a mapped buffer is aligned.
+        let align = align.max(ALIGNMENT);
+        let room = size.saturating_add(align - 1);
+        let (buffer, base) = queue.pinned(room as usize)?;
+        Ok(self.keep(Block { base, size, device, platform: queue.platform, buffer }, align))
+    }
+
+    /// Takes an allocation into the list; its first byte.
+    fn keep(&self, block: Block, align: u64) -> Addr {
+        let base = block.base;
+        let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
+        self.blocks.write().insert(first.get(), block);
+        first
+    }
+
     fn describe(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
         let driver = self.driver()?;
-        let flags = flags(driver.card(self.current(&driver))?, kind)?;
+        let card = driver.card(self.current(&driver))?;
         out.alignment = ALIGNMENT;
+        if kind == DTL_MEMORY_PINNED {
+            out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
+            copy_text(&mut out.name, "OpenCL, a mapped CL_MEM_ALLOC_HOST_PTR buffer: no argument of kernels");
+            return Ok(());
+        }
+        let flags = flags(card, kind)?;
         out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
         if kind == DTL_MEMORY_DEVICE {
             copy_text(&mut out.name, "OpenCL, coarse-grained shared virtual memory");

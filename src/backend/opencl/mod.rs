@@ -1,18 +1,22 @@
 //! OpenCL: devices of every driver that the machine's loader finds, memory that they share with the host by pointer,
-//! copies, streams, events. The loader is found when somebody asks for this backend.
+//! copies, streams, events, kernels from source. The loader is found when somebody asks for this backend.
 //!
 //! Order of the files: `functions` what a loader has, `codes` what it answers, `driver` platforms and devices, `queue`
-//! command queues and events as objects, `lane` what makes a stream of a queue; then one for each component: `device`,
-//! `memory`, `transfer`, `exec`.
+//! command queues and events as objects, `lane` what makes a stream of a queue, `source`, `program` and `kernel` what is compiled; then one for each
+//! component: `device`, `memory`, `transfer`, `exec`, `modules`.
 
 pub mod codes;
 mod device;
 mod driver;
 mod exec;
 pub mod functions;
+mod kernel;
 mod lane;
 mod memory;
+mod modules;
+mod program;
 mod queue;
+mod source;
 mod transfer;
 
 use crate::abi::word::DTL_DEVICE_GPU;
@@ -39,7 +43,8 @@ pub fn backend() -> Backend {
     backend.device = Some(Box::new(Arc::clone(&shared)));
     backend.memory = Some(Box::new(Arc::clone(&shared)));
     backend.transfer = Some(Box::new(Arc::clone(&shared)));
-    backend.exec = Some(Box::new(shared));
+    backend.exec = Some(Box::new(Arc::clone(&shared)));
+    backend.modules = Some(Box::new(shared));
     backend
 }
 
@@ -82,6 +87,18 @@ impl OpenCl {
 impl Presence for Arc<OpenCl> {
     fn available(&self) -> Availability {
         self.find().map(|_| ())
+    }
+
+    fn supports(&self, feature: &str) -> Option<Result<bool>> {
+        match feature {
+            "async" | "streams" => Some(Ok(self.find().is_ok())),
+            // Memory that the host reads and writes as it is: kind MANAGED.
+            "shared_memory" => Some(Ok(self.find().is_ok_and(|driver| {
+                let bit = functions::CL_DEVICE_SVM_FINE_GRAIN_BUFFER as u64;
+                driver.card(self.current(&driver)).is_ok_and(|card| card.sharing & bit != 0)
+            }))),
+            _ => None,
+        }
     }
 
     fn stands_aside(&self) -> Option<String> {

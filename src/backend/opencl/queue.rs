@@ -5,6 +5,7 @@
 use super::codes::{WAIT_LIST_FAILED, check, error};
 use super::driver::Driver;
 use super::functions::*;
+use super::kernel::Ready;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::{Addr, Region};
 use std::ptr;
@@ -211,6 +212,87 @@ impl Queue {
         self.queued(code, event, "clEnqueueSVMMemFill")
     }
 
+    /// Queues a kernel over a grid of blocks.
+    pub(super) fn launch(&self, ready: &Ready<'_>, grid: [u32; 3], block: [u32; 3]) -> Result<Mark> {
+        let mut event = ptr::null_mut();
+        let local = block.map(|threads| threads as usize);
+        let [x, y, z] = local;
+        let [columns, rows, layers] = grid.map(|blocks| blocks as usize);
+        let global = [columns * x, rows * y, layers * z]; // below 2 to the 64th: the runtime has checked their product
+        // SAFETY: a live queue, a kernel with all arguments set that no other thread has, three sizes each, no list, room
+        // for one event.
+        let code = unsafe {
+            (self.cl.clEnqueueNDRangeKernel)(
+                self.id.ptr(),
+                ready.id().ptr(),
+                3,
+                ptr::null(),
+                global.as_ptr(),
+                local.as_ptr(),
+                0,
+                ptr::null(),
+                &raw mut event,
+            )
+        };
+        if code < 0 {
+            return Err(ready.refused(code, block));
+        }
+        self.queued(code, event, "clEnqueueNDRangeKernel")
+    }
+
+    /// Makes memory of the host's that the driver copies from and to at once, and its address.
+    pub(super) fn pinned(&self, size: usize) -> Result<(Addr, Addr)> {
+        let (flags, mut code) = ((CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR) as Bits, 0);
+        // SAFETY: the queue's context.
+        let buffer = unsafe {
+            (self.cl.clCreateBuffer)(self.context.ptr(), flags, size, ptr::null_mut(), &raw mut code)
+        };
+        if buffer.is_null() {
+            return Err(error(code.min(-1), &format!("{size} bytes of pinned memory (clCreateBuffer)")));
+        }
+        let access = (CL_MAP_READ | CL_MAP_WRITE) as Bits;
+        // SAFETY: a live queue and a buffer of its context, all of it; it returns when it is mapped.
+        let first = unsafe {
+            (self.cl.clEnqueueMapBuffer)(
+                self.id.ptr(),
+                buffer,
+                CL_TRUE as Uint,
+                access,
+                0,
+                size,
+                0,
+                ptr::null(),
+                ptr::null_mut(),
+                &raw mut code,
+            )
+        };
+        if first.is_null() {
+            // SAFETY: the buffer from above, given up once.
+            let _ = unsafe { (self.cl.clReleaseMemObject)(buffer) };
+            return Err(error(code.min(-1), &format!("{size} bytes of pinned memory (clEnqueueMapBuffer)")));
+        }
+        Ok((Addr::new(buffer), Addr::new(first)))
+    }
+
+    /// Gives back what `pinned` made.
+    pub(super) fn unpin(&self, buffer: Addr, first: Addr) {
+        // A device that is lost cannot unmap; the buffer goes nonetheless.
+        // SAFETY: a live queue, a buffer of its context and where it is mapped; nobody uses it any more.
+        let _ = unsafe {
+            (self.cl.clEnqueueUnmapMemObject)(
+                self.id.ptr(),
+                buffer.ptr(),
+                first.ptr(),
+                0,
+                ptr::null(),
+                ptr::null_mut(),
+            )
+        };
+        // SAFETY: the buffer is given up once; the driver keeps it until it is unmapped.
+        let _ = unsafe { (self.cl.clReleaseMemObject)(buffer.ptr()) };
+        let _ = self.flush();
+    }
+
     /// Waits for all that is queued.
     pub(super) fn finish(&self) -> Result<()> {
         // SAFETY: a live queue.
@@ -251,7 +333,7 @@ fn told<T: super::driver::Plain>(cl: &Functions, queue: Addr, what: i64) -> Resu
 }
 
 #[cold]
-fn absent(name: &str) -> Error {
+pub(super) fn absent(name: &str) -> Error {
     let text = format!("the OpenCL loader has no {name}: one of OpenCL 2.0 or newer is needed");
     Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)
 }

@@ -1,4 +1,7 @@
-//! Copies and fills, by the queue of the device that the memory was taken on.
+//! Copies and fills, by the queue of the device that the memory was taken on. Pinned memory is the host's to OpenCL.
+//!
+//! OpenCL copies shared memory in one piece only (clEnqueueSVMMemcpy): a copy in two dimensions is one command for each row, and
+//! one wait for all. A kernel could not do it, since the host's side is no argument of one.
 
 use super::OpenCl;
 use super::memory::Block;
@@ -9,6 +12,8 @@ use std::sync::Arc;
 
 /// Bytes that a copy between two drivers moves at a time.
 const STAGE: usize = 4 << 20;
+/// Rows that are in a queue at a time.
+const ROWS: usize = 64;
 
 impl OpenCl {
     /// The platforms of the sides' memory that is OpenCL's.
@@ -18,6 +23,42 @@ impl OpenCl {
             |block: Option<Block>| block.map(|block| driver.card(block.device).map(|card| card.platform));
         let [first, second] = blocks;
         Ok([of(first).transpose()?, of(second).transpose()?])
+    }
+
+    /// The shared memory that an address lies in.
+    fn shared(&self, addr: Addr) -> Option<Block> {
+        self.block(addr).filter(|block| !block.is_pinned())
+    }
+
+    fn sides(&self, dst: Place, src: Place) -> [Option<Block>; 2] {
+        [self.shared(dst.region.addr()), self.shared(src.region.addr())]
+    }
+
+    fn copy_rows(&self, device: i32, dst: Rows, src: Rows, width: usize, height: u64) -> Result<()> {
+        let queue = self.driver()?.copies(device)?;
+        if dst.pitch == width as u64 && src.pitch == width as u64 {
+            return queue.copy(dst.region, src.region)?.finish("a copy");
+        }
+        let mut marks = [const { None }; ROWS];
+        for first in (0..height).step_by(ROWS) {
+            let mut queued = Ok(());
+            for (slot, row) in marks.iter_mut().zip(first..height) {
+                match queue.copy(dst.row(row, width), src.row(row, width)) {
+                    Ok(mark) => *slot = Some(mark),
+                    Err(error) => {
+                        queued = Err(error);
+                        break;
+                    }
+                }
+            }
+            // Also after a failure: later nothing may touch the caller's rows.
+            for mark in marks.iter_mut().filter_map(Option::take) {
+                let ended = mark.finish("a copy of rows");
+                queued = queued.and(ended);
+            }
+            queued?;
+        }
+        Ok(())
     }
 
     fn copy_on(&self, device: i32, dst: Region, src: Region) -> Result<()> {
@@ -50,16 +91,32 @@ impl OpenCl {
     }
 }
 
+/// Rows of one side.
+#[derive(Clone, Copy)]
+struct Rows {
+    region: Region,
+    pitch: u64,
+}
+
+impl Rows {
+    fn row(&self, row: u64, width: usize) -> Region {
+        self.region.part((row * self.pitch) as usize, width)
+    }
+}
+
 impl Transfer for Arc<OpenCl> {
     fn copy(&self, dst: Place, src: Place) -> Result<()> {
-        let blocks = [self.block(dst.region.addr()), self.block(src.region.addr())];
+        let blocks = self.sides(dst, src);
         let platforms = self.platforms(blocks)?;
         match (blocks, platforms) {
             ([Some(to), Some(from)], [one, other]) if one != other => {
                 self.copy_across(to.device, dst.region, from.device, src.region)
             }
             ([Some(block), _] | [None, Some(block)], _) => self.copy_on(block.device, dst.region, src.region),
-            ([None, None], _) => self.block_of(dst.region.addr()).map(|_| ()),
+            ([None, None], _) => {
+                dst.region.copy_from(src.region);
+                Ok(())
+            }
         }
     }
 
@@ -68,7 +125,7 @@ impl Transfer for Arc<OpenCl> {
             Ok(lane) => lane,
             Err(error) => return Some(Err(error)),
         };
-        let platforms = self.platforms([self.block(dst.region.addr()), self.block(src.region.addr())]);
+        let platforms = self.platforms(self.sides(dst, src));
         match platforms {
             Err(error) => Some(Err(error)),
             // Another driver's memory: the caller waits for the stream and copies.
@@ -77,9 +134,35 @@ impl Transfer for Arc<OpenCl> {
         }
     }
 
+    fn copy_2d(
+        &self,
+        dst: Place,
+        dst_pitch: u64,
+        src: Place,
+        src_pitch: u64,
+        width: u64,
+        height: u64,
+    ) -> Option<Result<()>> {
+        let blocks = self.sides(dst, src);
+        let block = blocks.into_iter().flatten().next()?;
+        match self.platforms(blocks) {
+            Err(error) => Some(Err(error)),
+            Ok([Some(one), Some(other)]) if one != other => None, // row by row, through the host
+            Ok(_) => {
+                let dst = Rows { region: dst.region, pitch: dst_pitch };
+                let src = Rows { region: src.region, pitch: src_pitch };
+                Some(self.copy_rows(block.device, dst, src, width as usize, height))
+            }
+        }
+    }
+
     fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
         let fill = || {
             let block = self.block_of(dst.region.addr())?;
+            if block.is_pinned() {
+                dst.region.fill(value);
+                return Ok(());
+            }
             let queue = self.driver()?.copies(block.device)?;
             queue.fill(dst.region, value)?.finish("a fill")
         };

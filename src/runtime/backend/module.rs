@@ -74,7 +74,7 @@ pub trait Modules: Send + Sync {
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token>;
     /// Ends a module; its kernels have ended before.
     fn destroy(&self, module: Token) -> Result<()>;
-    /// Finds a kernel, and the sizes of its arguments if the module knows them.
+    /// Finds a kernel, and the sizes of its arguments if the module knows them; 0 = of this one it does not.
     fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)>;
     /// Ends a kernel of its own.
     fn kernel_destroy(&self, kernel: Token) -> Result<()>;

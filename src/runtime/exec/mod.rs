@@ -17,7 +17,7 @@ pub mod objects;
 pub mod pool;
 pub mod queue;
 pub mod reduce;
-mod signature;
+pub mod signature;
 pub mod stream;
 mod ticket;
 

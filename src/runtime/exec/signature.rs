@@ -23,7 +23,7 @@ const LETTERS: [(char, u64); 12] = [
 /// An argument of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Argument {
-    /// Bytes.
+    /// Bytes; 0 = not known, so any number will do.
     pub(super) size: u64,
     /// As the signature says it; empty if only the size is known.
     text: String,
@@ -34,6 +34,11 @@ impl Argument {
     #[must_use]
     pub(super) fn of_size(size: u64) -> Self {
         Argument { size, text: String::new() }
+    }
+
+    /// Whether this many bytes may be passed for it.
+    fn takes(&self, size: u64) -> bool {
+        self.size == size || self.size == 0
     }
 
     fn describe(&self) -> String {
@@ -63,6 +68,11 @@ pub(super) fn parse(signature: &str) -> Result<Vec<Argument>> {
     Ok(arguments)
 }
 
+/// Which arguments a signature calls pointers, for backends that must know.
+pub fn pointers(signature: &str) -> Result<Vec<bool>> {
+    Ok(parse(signature)?.iter().map(|argument| argument.text == "p").collect())
+}
+
 /// "[24]" at the front.
 fn bytes(rest: &str) -> Option<(Argument, usize)> {
     let (number, _) = rest.strip_prefix('[')?.split_once(']')?;
@@ -86,13 +96,13 @@ fn misread(signature: &str, rest: &str) -> Error {
 
 /// Checks what a launch passes.
 pub(super) fn check(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
-    if arguments.len() == sizes.len() && arguments.iter().zip(sizes).all(|(one, size)| one.size == *size) {
+    if arguments.len() == sizes.len() && arguments.iter().zip(sizes).all(|(one, size)| one.takes(*size)) {
         return Ok(());
     }
     mismatch(kernel, arguments, sizes)
 }
 
-/// Checks that a signature says what the source has.
+/// Checks that a signature says what the source has; a size of 0 there is not known.
 pub(super) fn fit(kernel: &str, told: &[Argument], known: &[u64]) -> Result<()> {
     let (wanted, count) = (told.len(), known.len());
     if wanted != count {
@@ -101,7 +111,7 @@ pub(super) fn fit(kernel: &str, told: &[Argument], known: &[u64]) -> Result<()> 
             "the signature has {wanted} arguments; kernel '{kernel}' has {count} in its source"
         );
     }
-    let wrong = told.iter().zip(known).enumerate().find(|(_, (one, size))| one.size != **size);
+    let wrong = told.iter().zip(known).enumerate().find(|(_, (one, size))| **size != 0 && one.size != **size);
     let Some((index, (argument, size))) = wrong else { return Ok(()) };
     let what = argument.describe();
     fail!(
@@ -119,7 +129,7 @@ fn mismatch(kernel: &str, arguments: &[Argument], sizes: &[u64]) -> Result<()> {
             "{count} arguments for kernel '{kernel}', which takes {wanted}"
         );
     }
-    let wrong = arguments.iter().zip(sizes).enumerate().find(|(_, (one, size))| one.size != **size);
+    let wrong = arguments.iter().zip(sizes).enumerate().find(|(_, (one, size))| !one.takes(**size));
     let Some((index, (argument, size))) = wrong else { return Ok(()) };
     let what = argument.describe();
     fail!(
@@ -154,6 +164,12 @@ mod tests {
         assert!(text_of_fit.starts_with("the signature says 4 bytes (f) for argument 1"), "{text_of_fit}");
         assert!(fit("k", &wanted, &[8, 4, 4]).is_ok() && fit("k", &wanted, &[8]).is_err());
         assert_eq!(text(&[8]), "1 arguments for kernel 'k', which takes 3");
+        assert!(fit("k", &wanted, &[0, 4, 0]).is_ok() && fit("k", &wanted, &[0, 8, 0]).is_err());
+        assert!(
+            check("k", &[Argument::of_size(0)], &[7]).is_ok()
+                && check("k", &[Argument::of_size(0)], &[]).is_err()
+        );
+        assert_eq!(pointers("pf[8]pl").unwrap(), [true, false, false, true, false]);
         let plain = [Argument::of_size(2)];
         assert!(check("k", &plain, &[1]).unwrap_err().text().ends_with("and has 2 bytes"));
     }

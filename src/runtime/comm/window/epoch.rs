@@ -33,6 +33,8 @@ pub(super) struct Epochs {
     fence: AtomicU8,
     /// A fence, or the window's end, has failed: the ranks are out of step.
     is_broken: AtomicBool,
+    /// The last unlock did not end in time.
+    is_stuck: AtomicBool,
     claimed: AtomicU32,
     /// dtl_win_lock_all.
     all: AtomicU8,
@@ -45,6 +47,7 @@ impl Epochs {
         Epochs {
             fence: AtomicU8::new(NONE),
             is_broken: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
             claimed: AtomicU32::new(0),
             all: AtomicU8::new(FREE),
             locked: (0..ranks).map(|_| AtomicU8::new(FREE)).collect(),
@@ -154,6 +157,15 @@ impl Epochs {
         self.is_broken.load(Acquire)
     }
 
+    /// Whether an unlock has not ended in time: then the window may be given up with its locks.
+    pub(super) fn set_stuck(&self, is_stuck: bool) {
+        self.is_stuck.store(is_stuck, Release);
+    }
+
+    pub(super) fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Acquire)
+    }
+
     /// Claims a fence; `end_fence` follows.
     pub(super) fn begin_fence(&self, name: &str) -> Result<()> {
         if let Err(claimed) = self.claimed.compare_exchange(0, FENCE, AcqRel, Acquire) {
@@ -236,14 +248,16 @@ impl Epochs {
         }
     }
 
-    /// Takes the locks that this rank has, to give them back: it goes.
+    /// Gives back the locks that this rank has: it goes.
     pub(super) fn take_all(&self, mut give_back: impl FnMut(std::ops::Range<i32>)) {
         let ranks = i32::try_from(self.locked.len()).unwrap_or(i32::MAX);
         if self.begin_unlock("", None).is_ok() {
             give_back(0..ranks);
+            self.unlocked(None);
         }
         for target in (0..ranks).filter(|target| self.begin_unlock("", Some(*target)).is_ok()) {
             give_back(target..target + 1);
+            self.unlocked(Some(target));
         }
     }
 }

@@ -184,9 +184,14 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Wi
     TABLE.pin(inside, handle.id).map(Some).ok_or_else(|| invalid_handle("window", TAG, handle.id))
 }
 
-/// Ends a window: all ranks call it. If a rank has died, or a fence has failed, the others are not waited for.
+/// Ends a window: all ranks call it. If a rank has died, a fence has failed, or an unlock has not ended in time, the others are
+/// not waited for.
 pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     window.comm.check_open()?;
+    if window.epochs.is_stuck() {
+        window.epochs.take_all(|targets| window.way.leave(targets));
+        window.epochs.set_broken();
+    }
     let mut is_whole = !window.epochs.is_broken() && !window.comm.has_died();
     if !is_whole {
         window.epochs.check_unlocked("dtl_win_destroy")?;

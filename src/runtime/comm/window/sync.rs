@@ -40,7 +40,9 @@ impl Window {
         self.epochs.begin_unlock(name, target)?;
         let targets = target.map_or_else(|| self.all(), |target| target..target + 1);
         let unlocked = self.way.unlock(targets);
-        if unlocked.as_ref().map_or_else(Error::status, |()| DTL_SUCCESS) == DTL_ERROR_TIMEOUT {
+        let is_stuck = unlocked.as_ref().map_or_else(Error::status, |()| DTL_SUCCESS) == DTL_ERROR_TIMEOUT;
+        self.epochs.set_stuck(is_stuck);
+        if is_stuck {
             self.epochs.locked(target);
         } else {
             self.epochs.unlocked(target);

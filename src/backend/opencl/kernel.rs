@@ -1,0 +1,318 @@
+//! Kernels of programs, their arguments, and what a launch needs.
+//!
+//! A `cl_kernel` keeps the arguments that were set last, so two threads cannot share one. Each kernel of the library's has some
+//! and a launch takes one for itself: it has been read when the launch is queued, and goes back.
+
+use super::codes::{BAD_BLOCK, check, error};
+use super::driver::text;
+use super::functions::*;
+use super::program::Program;
+use super::source;
+use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::ModuleLaunch;
+use crate::sys::buf::Addr;
+use std::ffi::CString;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// How many `cl_kernel`s of a kernel wait for the next launches; more are made and given up as threads need them.
+const IDLE: usize = 8;
+
+/// A `cl_kernel`.
+pub(super) struct Instance {
+    cl: &'static Functions,
+    id: Addr,
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // SAFETY: a kernel of ours, given up once; launches that are queued keep what they need.
+        let _ = unsafe { (self.cl.clReleaseKernel)(self.id.ptr()) };
+    }
+}
+
+impl Instance {
+    /// One that was made.
+    pub(super) fn new(cl: &'static Functions, id: Object) -> Self {
+        Instance { cl, id: Addr::new(id) }
+    }
+
+    fn argument_count(&self) -> Result<Uint> {
+        let mut count: Uint = 0;
+        let (room, out) = (size_of::<Uint>(), (&raw mut count).cast());
+        // SAFETY: a live kernel, and room for the `cl_uint` that is asked for.
+        let code = unsafe {
+            (self.cl.clGetKernelInfo)(self.id.ptr(), CL_KERNEL_NUM_ARGS as Uint, room, out, ptr::null_mut())
+        };
+        check(code, "clGetKernelInfo").map(|()| count)
+    }
+
+    /// How an argument is passed, and its size (0: not known). Not every program can be asked.
+    fn argument(&self, index: Uint) -> Result<(Pass, u64)> {
+        let place = self.told(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?;
+        if place == CL_KERNEL_ARG_ADDRESS_LOCAL {
+            return Ok((Pass::Shared, POINTER));
+        }
+        // Images are "global" too, and no pointers: their objects are passed by value.
+        let is_object = self.told(index, CL_KERNEL_ARG_ACCESS_QUALIFIER)? != CL_KERNEL_ARG_ACCESS_NONE;
+        if place != CL_KERNEL_ARG_ADDRESS_PRIVATE && !is_object {
+            return Ok((Pass::Pointer, POINTER));
+        }
+        let name = text(|room, out, size| {
+            let what = CL_KERNEL_ARG_TYPE_NAME as Uint;
+            // SAFETY: a live kernel, one of its arguments, and room for as many bytes as are said.
+            unsafe { (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, size) }
+        });
+        Ok((Pass::Value, source::size_of_type(&name)))
+    }
+
+    fn told(&self, index: Uint, what: i64) -> Result<i64> {
+        let mut word: Uint = 0;
+        let (room, out) = (size_of::<Uint>(), (&raw mut word).cast());
+        // SAFETY: a live kernel, one of its arguments, and room for the `cl_uint` that is asked for.
+        let code = unsafe {
+            (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what as Uint, room, out, ptr::null_mut())
+        };
+        check(code, "clGetKernelArgInfo").map(|()| i64::from(word))
+    }
+}
+
+/// Bytes of a pointer's value.
+const POINTER: u64 = size_of::<usize>() as u64;
+
+/// How an argument is handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pass {
+    Value,
+    /// Shared virtual memory, by pointer.
+    Pointer,
+    /// Memory of the block's own: the launch says how much.
+    Shared,
+}
+
+/// A kernel of a program.
+pub(super) struct Kernel {
+    program: Arc<Program>,
+    name: CString,
+    /// For messages.
+    pub(super) shown: Arc<str>,
+    arguments: Vec<Pass>,
+    idle: [AtomicPtr<std::ffi::c_void>; IDLE],
+}
+
+impl Kernel {
+    /// Finds one; also the sizes of its arguments. `pointers`: which are pointers by its signature.
+    pub(super) fn find(
+        program: &Arc<Program>,
+        name: &str,
+        pointers: Option<Vec<bool>>,
+    ) -> Result<(Self, Vec<u64>)> {
+        let shown = Arc::from(name);
+        let name = CString::new(name).unwrap_or_default(); // texts from C have no NUL inside
+        let first = program.instance(&name)?;
+        let count = first.argument_count()?;
+        let told: Result<Vec<_>> = (0..count).map(|index| first.argument(index)).collect();
+        let (arguments, sizes) = match (told, pointers) {
+            (Ok(told), pointers) => {
+                agree(&shown, &told, &pointers.unwrap_or_default())?;
+                told.into_iter().unzip()
+            }
+            (Err(_), Some(pointers)) => {
+                let pass = |is_pointer: &bool| if *is_pointer { Pass::Pointer } else { Pass::Value };
+                // Not as many: the caller compares the sizes' number.
+                (pointers.iter().map(pass).collect(), vec![0; count as usize])
+            }
+            (Err(why), None) => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "kernel '{shown}' tells nothing of its arguments ({}): say which are pointers, by a signature",
+                    why.text()
+                );
+            }
+        };
+        let kernel =
+            Kernel { program: Arc::clone(program), name, shown, arguments, idle: Default::default() };
+        kernel.put(first);
+        Ok((kernel, sizes))
+    }
+
+    /// The device that it runs on.
+    pub(super) fn device(&self) -> i32 {
+        self.program.device
+    }
+
+    fn take(&self) -> Result<Instance> {
+        for slot in &self.idle {
+            if !slot.load(Ordering::Relaxed).is_null() {
+                // Acquire: what another thread set in it lies before.
+                let id = slot.swap(ptr::null_mut(), Ordering::Acquire);
+                if !id.is_null() {
+                    return Ok(Instance::new(self.program.cl, id));
+                }
+            }
+        }
+        self.program.instance(&self.name)
+    }
+
+    fn put(&self, instance: Instance) {
+        let none = ptr::null_mut();
+        for slot in &self.idle {
+            let put = slot.compare_exchange(none, instance.id.ptr(), Ordering::Release, Ordering::Relaxed);
+            if put.is_ok() {
+                std::mem::forget(instance); // the slot has it
+                return;
+            }
+        }
+    }
+
+    /// One `cl_kernel` with the arguments of a launch in it.
+    pub(super) fn prepare(&self, launch: &ModuleLaunch<'_>) -> Result<Ready<'_>> {
+        if launch.args.len() != self.arguments.len() || launch.sizes.len() != self.arguments.len() {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{} arguments for kernel '{}', which takes {}",
+                launch.args.len(),
+                self.shown,
+                self.arguments.len()
+            );
+        }
+        if launch.shape.shared_bytes > 0 && !self.arguments.contains(&Pass::Shared) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "shared_bytes is {}, and kernel '{}' has no __local argument that it could be",
+                launch.shape.shared_bytes,
+                self.shown
+            );
+        }
+        let ready = Ready { kernel: self, instance: Some(self.take()?) };
+        let given = self.arguments.iter().zip(launch.args).zip(launch.sizes).zip(0..);
+        for (((pass, arg), size), index) in given {
+            let code = self.set(ready.id(), index, *pass, *arg, *size, launch.shape.shared_bytes)?;
+            check_argument(code, index, &self.shown)?;
+        }
+        Ok(ready)
+    }
+
+    fn set(&self, id: Addr, index: Uint, pass: Pass, arg: Addr, size: u64, shared: u32) -> Result<Int> {
+        let cl = self.program.cl;
+        let (value, bytes) = match pass {
+            Pass::Value => (arg.ptr().cast_const(), size as usize),
+            Pass::Shared if shared == 0 => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "argument {index} of kernel '{}' is memory of the block (__local): say how many bytes in \
+                     dtl_launch_t.shared_bytes",
+                    self.shown
+                );
+            }
+            Pass::Shared => (ptr::null(), shared as usize),
+            Pass::Pointer if size != POINTER => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "argument {index} of kernel '{}' is a pointer and is passed with {size} bytes",
+                    self.shown
+                );
+            }
+            Pass::Pointer => {
+                // SAFETY: an argument of a pointer's size, copied to anywhere.
+                let pointer = unsafe { arg.ptr().cast::<In>().read_unaligned() };
+                if !pointer.is_null() {
+                    let Some(set) = cl.clSetKernelArgSVMPointer else {
+                        return Err(super::queue::absent("clSetKernelArgSVMPointer"));
+                    };
+                    // SAFETY: a kernel that no other thread has, one of its arguments; the program vouches for the pointer.
+                    return Ok(unsafe { set(id.ptr(), index, pointer) });
+                }
+                (ptr::null(), POINTER as usize)
+            }
+        };
+        // SAFETY: a kernel that no other thread has, one of its arguments, as many bytes as are said or null.
+        Ok(unsafe { (cl.clSetKernelArg)(id.ptr(), index, bytes, value) })
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        for slot in &mut self.idle {
+            let id = std::mem::replace(slot.get_mut(), ptr::null_mut());
+            if !id.is_null() {
+                drop(Instance::new(self.program.cl, id));
+            }
+        }
+    }
+}
+
+/// A `cl_kernel` with its arguments set, for one launch.
+pub(super) struct Ready<'a> {
+    kernel: &'a Kernel,
+    instance: Option<Instance>,
+}
+
+impl Ready<'_> {
+    /// Its `cl_kernel`.
+    pub(super) fn id(&self) -> Addr {
+        self.instance.as_ref().map_or(Addr::NULL, |instance| instance.id)
+    }
+
+    /// The error of a launch that was not queued.
+    #[cold]
+    pub(super) fn refused(&self, code: Int, block: [u32; 3]) -> Error {
+        let what = format!("launching kernel '{}' (clEnqueueNDRangeKernel)", self.kernel.shown);
+        if code != BAD_BLOCK {
+            return error(code, &what);
+        }
+        let most = match self.largest_block() {
+            Ok(most) => format!("at most {most} threads in a block"),
+            Err(_) => "fewer threads in a block".to_owned(),
+        };
+        let text = format!(
+            "{what}: it does not take a block of {block:?}: {most} on this device, or the shape that its source wants \
+             (reqd_work_group_size); OpenCL says CL_INVALID_WORK_GROUP_SIZE ({code})"
+        );
+        Error::new(DTL_ERROR_INVALID_ARGUMENT, text)
+    }
+
+    fn largest_block(&self) -> Result<usize> {
+        let (cl, mut most) = (self.kernel.program.cl, 0usize);
+        let (what, room, out) =
+            (CL_KERNEL_WORK_GROUP_SIZE as Uint, size_of::<usize>(), (&raw mut most).cast());
+        let card = self.kernel.program.card;
+        // SAFETY: a live kernel, its device, and room for the `size_t` that is asked for.
+        let code = unsafe {
+            (cl.clGetKernelWorkGroupInfo)(self.id().ptr(), card.ptr(), what, room, out, ptr::null_mut())
+        };
+        check(code, "clGetKernelWorkGroupInfo").map(|()| most)
+    }
+}
+
+impl Drop for Ready<'_> {
+    fn drop(&mut self) {
+        if let Some(instance) = self.instance.take() {
+            self.kernel.put(instance);
+        }
+    }
+}
+
+fn check_argument(code: Int, index: Uint, kernel: &str) -> Result<()> {
+    if code >= 0 {
+        return Ok(());
+    }
+    Err(error(code, &format!("argument {index} of kernel '{kernel}'")))
+}
+
+/// A signature says pointer where the source has one, as far as both reach.
+fn agree(kernel: &str, told: &[(Pass, u64)], pointers: &[bool]) -> Result<()> {
+    let differs =
+        told.iter().zip(pointers).position(|((pass, _), pointer)| (*pass != Pass::Value) != *pointer);
+    let Some(index) = differs else { return Ok(()) };
+    let (has, says) = match pointers.get(index) {
+        Some(true) => ("is none", "a pointer (p)"),
+        _ => ("is one", "no pointer"),
+    };
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "the signature says {says} for argument {index} of kernel '{kernel}', which {has} in its source"
+    )
+}

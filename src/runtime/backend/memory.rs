@@ -1,0 +1,85 @@
+//! Memory: allocations, and what copies and fills them.
+
+use super::{Exports, Token};
+use crate::abi::device::*;
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::Result;
+use crate::sys::buf::{Addr, Region};
+
+/// An allocation that a program made through a driver's own interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its kind.
+    pub kind: dtl_enum_word_t,
+    /// The device that it was made on.
+    pub device: i32,
+    /// Its first byte.
+    pub base: Addr,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// Memory on the calling thread's current device.
+pub trait Memory: Send + Sync {
+    /// Allocates `size` (> 0) bytes aligned to `align` (a power of two).
+    fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr>;
+    /// Frees what `alloc` gave, with the same kind, size and alignment.
+    fn free(&self, kind: dtl_enum_word_t, addr: Addr, size: u64, align: u64) -> Result<()>;
+    /// Describes a kind; an unknown kind is NOT_SUPPORTED.
+    fn kind_info(&self, _kind: dtl_enum_word_t, _out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
+        None
+    }
+    /// Free and total bytes, 0 = unknown.
+    fn memory_info(&self) -> Option<Result<(u64, u64)>> {
+        None
+    }
+    /// Gives back what is kept of freed memory.
+    fn trim(&self) {}
+    /// What the backend's driver knows of an address that was not allocated here: only a driver that is in use is asked.
+    fn identify(&self, _addr: Addr) -> Option<Found> {
+        None
+    }
+    /// Allocations that cross to other processes.
+    fn exports(&self) -> Option<&dyn Exports> {
+        None
+    }
+}
+
+/// One side of a copy: where, and what kind of memory that is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// First byte and number of bytes (for 2-D copies: up to the end of the last row).
+    pub region: Region,
+    /// Its memory kind.
+    pub kind: dtl_enum_word_t,
+}
+
+/// Copies and fills. One side is the backend's own memory, the other that or plain host memory.
+pub trait Transfer: Send + Sync {
+    /// Copies all of `src` (not empty, same length as `dst`, not overlapping).
+    fn copy(&self, dst: Place, src: Place) -> Result<()>;
+    /// Queues a copy on one of the backend's own streams.
+    fn copy_async(&self, _stream: Token, _dst: Place, _src: Place) -> Option<Result<()>> {
+        None
+    }
+    /// Copies `height` rows of `width` bytes. The places span the rows with their pitches.
+    fn copy_2d(
+        &self,
+        _dst: Place,
+        _dst_pitch: u64,
+        _src: Place,
+        _src_pitch: u64,
+        _width: u64,
+        _height: u64,
+    ) -> Option<Result<()>> {
+        None
+    }
+    /// Sets every byte of `dst` (not empty).
+    fn fill(&self, _dst: Place, _value: u8) -> Option<Result<()>> {
+        None
+    }
+    /// Queues the same on one of the backend's own streams.
+    fn fill_async(&self, _stream: Token, _dst: Place, _value: u8) -> Option<Result<()>> {
+        None
+    }
+}
