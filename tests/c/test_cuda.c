@@ -154,6 +154,9 @@ static void* user_of_device(void* argument) {
 static void test_devices(void) {
     int32_t count = 0, number[2] = {0, 1}, i;
     pthread_t threads[2];
+    dtl_backend_t automatic;
+    CHECK_OK(dtl_backend_get("auto", &automatic));
+    CHECK(automatic.id == cuda.id);
     CHECK_OK(dtl_backend_device_count(cuda, &count));
     CHECK(count == 2);
     for (i = 0; i < count; i++) {
