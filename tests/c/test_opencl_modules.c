@@ -233,7 +233,8 @@ static void test_arguments(void) {
     dtl_module_t module = compiled(
         "typedef struct { double a; int b; } pair;\n"
         "typedef unsigned int word;\n"
-        "kernel void many(char a, ushort b, pair c, float4 d, global int *out, word e, constant int *none, ulong f) {\n"
+        "typedef global int *place;\n"
+        "kernel void many(char a, ushort b, pair c, float4 d, place out, word e, constant int *none, ulong f) {\n"
         "    *out = a + b + c.b + (int)c.a + (int)d.w + (int)e + (none == 0) + (int)f;\n"
         "}\n"
         "kernel void turn(global int *out, local int *part) {\n"

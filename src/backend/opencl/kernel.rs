@@ -51,24 +51,31 @@ impl Instance {
 
     /// How an argument is passed, and its size (0: not known). Not every program can be asked.
     fn argument(&self, index: Uint) -> Result<(Pass, u64)> {
-        let mut place: Uint = 0;
-        let (room, out) = (size_of::<Uint>(), (&raw mut place).cast());
-        let what = CL_KERNEL_ARG_ADDRESS_QUALIFIER as Uint;
-        // SAFETY: a live kernel, one of its arguments, and room for the `cl_uint` that is asked for.
-        let code =
-            unsafe { (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, ptr::null_mut()) };
-        check(code, "clGetKernelArgInfo")?;
+        let place = self.told(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?;
+        if place == CL_KERNEL_ARG_ADDRESS_LOCAL {
+            return Ok((Pass::Shared, POINTER));
+        }
+        // Images are "global" too, and no pointers: their objects are passed by value.
+        let is_object = self.told(index, CL_KERNEL_ARG_ACCESS_QUALIFIER)? != CL_KERNEL_ARG_ACCESS_NONE;
+        if place != CL_KERNEL_ARG_ADDRESS_PRIVATE && !is_object {
+            return Ok((Pass::Pointer, POINTER));
+        }
         let name = text(|room, out, size| {
             let what = CL_KERNEL_ARG_TYPE_NAME as Uint;
             // SAFETY: a live kernel, one of its arguments, and room for as many bytes as are said.
             unsafe { (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what, room, out, size) }
         });
-        // Images are "global" too, and no pointers: their objects are passed by value.
-        Ok(match name.ends_with('*') {
-            true if i64::from(place) == CL_KERNEL_ARG_ADDRESS_LOCAL => (Pass::Shared, POINTER),
-            true => (Pass::Pointer, POINTER),
-            false => (Pass::Value, source::size_of_type(&name)),
-        })
+        Ok((Pass::Value, source::size_of_type(&name)))
+    }
+
+    fn told(&self, index: Uint, what: i64) -> Result<i64> {
+        let mut word: Uint = 0;
+        let (room, out) = (size_of::<Uint>(), (&raw mut word).cast());
+        // SAFETY: a live kernel, one of its arguments, and room for the `cl_uint` that is asked for.
+        let code = unsafe {
+            (self.cl.clGetKernelArgInfo)(self.id.ptr(), index, what as Uint, room, out, ptr::null_mut())
+        };
+        check(code, "clGetKernelArgInfo").map(|()| i64::from(word))
     }
 }
 
@@ -224,36 +231,6 @@ impl Kernel {
         // SAFETY: a kernel that no other thread has, one of its arguments, as many bytes as are said or null.
         Ok(unsafe { (cl.clSetKernelArg)(id.ptr(), index, bytes, value) })
     }
-
-    /// The error of a launch that was not queued.
-    #[cold]
-    pub(super) fn refused(&self, code: Int, block: [u32; 3]) -> Error {
-        let what = format!("launching kernel '{}' (clEnqueueNDRangeKernel)", self.shown);
-        if code != BAD_BLOCK {
-            return error(code, &what);
-        }
-        let most = match self.take().and_then(|instance| self.largest_block(&instance)) {
-            Ok(most) => format!("at most {most} threads in a block"),
-            Err(_) => "fewer threads in a block".to_owned(),
-        };
-        let text = format!(
-            "{what}: it does not take a block of {block:?}: {most} on this device, or the shape that its source wants \
-             (reqd_work_group_size); OpenCL says CL_INVALID_WORK_GROUP_SIZE ({code})"
-        );
-        Error::new(DTL_ERROR_INVALID_ARGUMENT, text)
-    }
-
-    fn largest_block(&self, instance: &Instance) -> Result<usize> {
-        let (cl, mut most) = (self.program.cl, 0usize);
-        let (what, room, out) =
-            (CL_KERNEL_WORK_GROUP_SIZE as Uint, size_of::<usize>(), (&raw mut most).cast());
-        let card = self.program.card;
-        // SAFETY: a live kernel, its device, and room for the `size_t` that is asked for.
-        let code = unsafe {
-            (cl.clGetKernelWorkGroupInfo)(instance.id.ptr(), card.ptr(), what, room, out, ptr::null_mut())
-        };
-        check(code, "clGetKernelWorkGroupInfo").map(|()| most)
-    }
 }
 
 impl Drop for Kernel {
@@ -269,8 +246,7 @@ impl Drop for Kernel {
 
 /// A `cl_kernel` with its arguments set, for one launch.
 pub(super) struct Ready<'a> {
-    /// Whose it is.
-    pub(super) kernel: &'a Kernel,
+    kernel: &'a Kernel,
     instance: Option<Instance>,
 }
 
@@ -278,6 +254,36 @@ impl Ready<'_> {
     /// Its `cl_kernel`.
     pub(super) fn id(&self) -> Addr {
         self.instance.as_ref().map_or(Addr::NULL, |instance| instance.id)
+    }
+
+    /// The error of a launch that was not queued.
+    #[cold]
+    pub(super) fn refused(&self, code: Int, block: [u32; 3]) -> Error {
+        let what = format!("launching kernel '{}' (clEnqueueNDRangeKernel)", self.kernel.shown);
+        if code != BAD_BLOCK {
+            return error(code, &what);
+        }
+        let most = match self.largest_block() {
+            Ok(most) => format!("at most {most} threads in a block"),
+            Err(_) => "fewer threads in a block".to_owned(),
+        };
+        let text = format!(
+            "{what}: it does not take a block of {block:?}: {most} on this device, or the shape that its source wants \
+             (reqd_work_group_size); OpenCL says CL_INVALID_WORK_GROUP_SIZE ({code})"
+        );
+        Error::new(DTL_ERROR_INVALID_ARGUMENT, text)
+    }
+
+    fn largest_block(&self) -> Result<usize> {
+        let (cl, mut most) = (self.kernel.program.cl, 0usize);
+        let (what, room, out) =
+            (CL_KERNEL_WORK_GROUP_SIZE as Uint, size_of::<usize>(), (&raw mut most).cast());
+        let card = self.kernel.program.card;
+        // SAFETY: a live kernel, its device, and room for the `size_t` that is asked for.
+        let code = unsafe {
+            (cl.clGetKernelWorkGroupInfo)(self.id().ptr(), card.ptr(), what, room, out, ptr::null_mut())
+        };
+        check(code, "clGetKernelWorkGroupInfo").map(|()| most)
     }
 }
 

@@ -235,7 +235,7 @@ impl Queue {
             )
         };
         if code < 0 {
-            return Err(ready.kernel.refused(code, block));
+            return Err(ready.refused(code, block));
         }
         self.queued(code, event, "clEnqueueNDRangeKernel")
     }
