@@ -3,6 +3,8 @@
 //! An array's memory is a store of its own, with a share for the array and one for each tensor that was lent out: it
 //! goes with the last of them, whoever that is. A tensor that was taken in is such a store, too.
 
+mod layout;
+
 use super::comm::types;
 use super::memory::{self, Allocation, foreign};
 use super::registry::Backend;
@@ -17,6 +19,7 @@ use crate::sys::dlpack::{self, Placed, Release, Taken, Tensor};
 use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
 use crate::sys::slab::Table;
+use layout::Layout;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -90,16 +93,6 @@ impl Store {
     }
 }
 
-/// Where elements lie.
-struct Layout {
-    shape: Box<[i64]>,
-    strides: Box<[i64]>,
-    count: u64,
-    /// Bytes from the first element to the end of the last one.
-    bytes: u64,
-    is_contiguous: bool,
-}
-
 /// Fails unless an array may have so many dimensions.
 pub fn check_ndim(ndim: i32) -> Result<usize> {
     match usize::try_from(ndim) {
@@ -109,60 +102,6 @@ pub fn check_ndim(ndim: i32) -> Result<usize> {
             "ndim {ndim}: use 0 to {DTL_ARRAY_MAX_NDIM} (DTL_ARRAY_MAX_NDIM)"
         ),
     }
-}
-
-impl Layout {
-    /// In C's order, without gaps.
-    fn compact(shape: &[i64], element: u64) -> Result<Self> {
-        if let Some((at, n)) = shape.iter().enumerate().find(|(_, n)| **n < 0) {
-            return fail!(DTL_ERROR_INVALID_ARGUMENT, "shape[{at}] is {n}: use 0 or more");
-        }
-        let mut strides = vec![0; shape.len()].into_boxed_slice();
-        let mut next: i64 = 1;
-        for (stride, n) in strides.iter_mut().zip(shape).rev() {
-            *stride = next;
-            // A dimension without elements counts as one, so that the others' strides are what they would be.
-            next = next.checked_mul((*n).max(1)).ok_or_else(|| too_large(shape, element))?;
-        }
-        let is_empty = shape.contains(&0);
-        let count = if is_empty { 0 } else { next as u64 };
-        let whole = (next as u64).checked_mul(element).filter(|bytes| *bytes <= i64::MAX as u64);
-        let bytes = whole.ok_or_else(|| too_large(shape, element))?;
-        let bytes = if is_empty { 0 } else { bytes };
-        Ok(Layout { shape: shape.into(), strides, count, bytes, is_contiguous: true })
-    }
-
-    /// With the strides that another library gave; those that lead nowhere become the usual ones.
-    fn with_strides(shape: &[i64], given: &[i64], element: u64) -> Result<Self> {
-        let mut layout = Layout::compact(shape, element)?;
-        if layout.count == 0 {
-            return Ok(layout);
-        }
-        let mut last: i64 = 0;
-        for (at, ((stride, n), given)) in layout.strides.iter_mut().zip(shape).zip(given).enumerate() {
-            if *n > 1 && stride != given {
-                if *given < 0 {
-                    return fail!(
-                        DTL_ERROR_NOT_SUPPORTED,
-                        "strides[{at}] is {given}: elements before the first one are not supported; pass a copy"
-                    );
-                }
-                *stride = *given;
-                layout.is_contiguous = false;
-            }
-            let reach = (*n - 1).checked_mul(*stride).and_then(|reach| last.checked_add(reach));
-            last = reach.ok_or_else(|| too_large(shape, element))?;
-        }
-        let bytes = (last as u64 + 1).checked_mul(element).filter(|bytes| *bytes <= i64::MAX as u64);
-        layout.bytes = bytes.ok_or_else(|| too_large(shape, element))?;
-        Ok(layout)
-    }
-}
-
-#[cold]
-fn too_large(shape: &[i64], element: u64) -> Error {
-    let text = format!("shape {shape:?} of elements of {element} bytes is more than memory can hold");
-    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
 }
 
 /// An array of fresh memory on the calling thread's current device; its handle.
@@ -271,7 +210,7 @@ impl Array {
         };
         let (device_type, device_id) = number(&self.backend, self.device)?;
         let device = dlpack::placed(dtl_dlpack_device_t { device_type, device_id }, self.kind);
-        if device.device_type == dlpack::OPENCL {
+        if !dlpack::has_pointers(device.device_type) {
             return Err(no_pointer(&self.backend));
         }
         let is_host_memory = describe(&self.backend, self.kind)?.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0;
@@ -425,7 +364,7 @@ pub fn import(backend: Arc<Backend>, given: &Given<'_>) -> Result<u64> {
 /// The device of this backend that DLPack's one is, and the kind of memory there.
 fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enum_word_t)> {
     let Placed { device_type, is_of_one, kind } = dlpack::placed_by(wanted.device_type);
-    if device_type == dlpack::OPENCL {
+    if !dlpack::has_pointers(device_type) {
         return Err(no_pointer(backend));
     }
     let current = device::get_or_first(backend)?;

@@ -14,8 +14,7 @@ use std::ptr;
 pub const CPU: i32 = 1;
 const CUDA: i32 = 2;
 const CUDA_HOST: i32 = 3;
-/// … memory that is named by a cl_mem and not by a pointer.
-pub const OPENCL: i32 = 4;
+const OPENCL: i32 = 4;
 const ROCM: i32 = 10;
 const ROCM_HOST: i32 = 11;
 const CUDA_MANAGED: i32 = 13;
@@ -59,6 +58,12 @@ const DTYPES: [(dtl_dtype_t, u8, u8); 16] = [
     (DTL_DTYPE_COMPLEX128, 5, 128),
     (DTL_DTYPE_BOOL, 6, 8),
 ];
+
+/// Whether memory of such devices is named by pointers. (OpenCL's is by a cl_mem.)
+#[must_use]
+pub fn has_pointers(device_type: i32) -> bool {
+    device_type != OPENCL
+}
 
 /// A type of device in words.
 #[must_use]

@@ -165,10 +165,13 @@ static dtl_status_t finalize_inside(void* user) {
     return DTL_SUCCESS;
 }
 
-/* The same on a thread of the library, which finalize would wait for. */
+static int answered;
+
+/* The same on a thread of the library, which finalize would wait for; nobody else is inside. */
 static dtl_status_t finalize_on_worker(void* user) {
     (void)finalize_inside(user);
     CHECK_TEXT("on a thread of the library");
+    far_add(&answered);
     return DTL_SUCCESS;
 }
 
@@ -189,10 +192,12 @@ static void busy(void) {
     CHECK(status == DTL_ERROR_BUSY);
     status = DTL_SUCCESS;
     CHECK_OK(dtl_stream_host_callback(handles.stream, finalize_on_worker, &status));
+    while (far_get(&answered) < 1) pause_ms(1);
     CHECK_OK(dtl_stream_synchronize(handles.stream));
     CHECK(status == DTL_ERROR_BUSY);
     status = DTL_SUCCESS;
     CHECK_OK(dtl_executor_run_async(handles.executor, finalize_on_worker, &status, DTL_EVENT_NULL));
+    while (far_get(&answered) < 2) pause_ms(1);
     CHECK_OK(dtl_executor_synchronize(handles.executor));
     CHECK(status == DTL_ERROR_BUSY);
     CHECK_OK(dtl_finalize());

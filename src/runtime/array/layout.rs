@@ -1,0 +1,67 @@
+//! How the elements of an array lie: shape, strides, and whether all that is memory that there can be.
+
+use crate::error::{Error, Result, fail};
+
+/// Where elements lie.
+pub(super) struct Layout {
+    pub(super) shape: Box<[i64]>,
+    pub(super) strides: Box<[i64]>,
+    pub(super) count: u64,
+    /// Bytes from the first element to the end of the last one.
+    pub(super) bytes: u64,
+    pub(super) is_contiguous: bool,
+}
+
+impl Layout {
+    /// In C's order, without gaps.
+    pub(super) fn compact(shape: &[i64], element: u64) -> Result<Self> {
+        if let Some((at, n)) = shape.iter().enumerate().find(|(_, n)| **n < 0) {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "shape[{at}] is {n}: use 0 or more");
+        }
+        let mut strides = vec![0; shape.len()].into_boxed_slice();
+        let mut next: i64 = 1;
+        for (stride, n) in strides.iter_mut().zip(shape).rev() {
+            *stride = next;
+            // A dimension without elements counts as one, so that the others' strides are what they would be.
+            next = next.checked_mul((*n).max(1)).ok_or_else(|| too_large(shape, element))?;
+        }
+        let is_empty = shape.contains(&0);
+        let count = if is_empty { 0 } else { next as u64 };
+        let whole = (next as u64).checked_mul(element).filter(|bytes| *bytes <= i64::MAX as u64);
+        let bytes = whole.ok_or_else(|| too_large(shape, element))?;
+        let bytes = if is_empty { 0 } else { bytes };
+        Ok(Layout { shape: shape.into(), strides, count, bytes, is_contiguous: true })
+    }
+
+    /// With the strides that another library gave; those that lead nowhere become the usual ones.
+    pub(super) fn with_strides(shape: &[i64], given: &[i64], element: u64) -> Result<Self> {
+        let mut layout = Layout::compact(shape, element)?;
+        if layout.count == 0 {
+            return Ok(layout);
+        }
+        let mut last: i64 = 0;
+        for (at, ((stride, n), given)) in layout.strides.iter_mut().zip(shape).zip(given).enumerate() {
+            if *n > 1 && stride != given {
+                if *given < 0 {
+                    return fail!(
+                        DTL_ERROR_NOT_SUPPORTED,
+                        "strides[{at}] is {given}: elements before the first one are not supported; pass a copy"
+                    );
+                }
+                *stride = *given;
+                layout.is_contiguous = false;
+            }
+            let reach = (*n - 1).checked_mul(*stride).and_then(|reach| last.checked_add(reach));
+            last = reach.ok_or_else(|| too_large(shape, element))?;
+        }
+        let bytes = (last as u64 + 1).checked_mul(element).filter(|bytes| *bytes <= i64::MAX as u64);
+        layout.bytes = bytes.ok_or_else(|| too_large(shape, element))?;
+        Ok(layout)
+    }
+}
+
+#[cold]
+fn too_large(shape: &[i64], element: u64) -> Error {
+    let text = format!("shape {shape:?} of elements of {element} bytes is more than memory can hold");
+    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
+}
