@@ -6,7 +6,7 @@
 mod layout;
 
 use super::comm::types;
-use super::memory::{self, Allocation, foreign};
+use super::memory::{self, Allocation, foreign, hidden};
 use super::registry::Backend;
 use super::{device, invalid_handle, lifecycle, transfer};
 use crate::abi::array::*;
@@ -328,10 +328,10 @@ pub fn import(backend: Arc<Backend>, given: &Given<'_>) -> Result<u64> {
     };
     let data = if layout.count == 0 { Addr::NULL } else { first_element(given, dtype, layout.bytes)? };
     let entry = (kind != DTL_MEMORY_HOST && !data.is_null()).then(|| {
-        let (size, backend) = (layout.bytes, backend.handle());
+        let (size, hidden, backend) = (layout.bytes, hidden::is_hidden(&backend, kind), backend.handle());
         foreign::enter(
             data,
-            Allocation { backend, device, kind, size, room: size, align: 1, pool: 0, imported: true },
+            Allocation { backend, device, kind, size, room: size, align: 1, pool: 0, imported: true, hidden },
         )
     });
     let is_looped = given.taken.is_own();

@@ -1,7 +1,7 @@
 //! Memory of other libraries' devices that arrays brought in: found by an address as allocations are, so that copies
 //! know whose it is. Several arrays may show the same memory, or parts of it.
 
-use super::Allocation;
+use super::{Allocation, hidden};
 use crate::sys::buf::Addr;
 use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
@@ -23,6 +23,7 @@ pub fn enter(addr: Addr, allocation: Allocation) -> Entry {
     let last = known.range((addr.get(), 0)..=(addr.get(), u64::MAX)).next_back();
     let entry = Entry(addr.get(), last.map_or(0, |((_, number), _)| number + 1));
     known.insert((entry.0, entry.1), allocation);
+    hidden::count(&allocation, true);
     COUNT.store(known.len(), Ordering::Release);
     entry
 }
@@ -30,7 +31,9 @@ pub fn enter(addr: Addr, allocation: Allocation) -> Entry {
 /// Takes an entry out.
 pub fn leave(entry: Entry) {
     let mut known = KNOWN.write();
-    known.remove(&(entry.0, entry.1));
+    if let Some(allocation) = known.remove(&(entry.0, entry.1)) {
+        hidden::count(&allocation, false);
+    }
     COUNT.store(known.len(), Ordering::Release);
 }
 
