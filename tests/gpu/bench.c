@@ -353,7 +353,6 @@ static void begin_dtl(const char* folder) {
     fclose(file);
     dtl.saxpy = kernel_of(text, 0, "saxpy", "fppI");
     if (dtl.saxpy.id == DTL_KERNEL_NULL.id) fprintf(stderr, "skipped: saxpy: %s\n", dtl_last_error());
-    take_memory();
 }
 
 static void end_dtl(void) {
@@ -402,6 +401,7 @@ int main(int argc, char** argv) {
         time_row("alloc and free, next to the same calls of a pool", 1 << 20, dtl_alloc, raw_pool);
     }
     time_row("alloc and free, next to cuMemAlloc and cuMemFree", 1 << 20, dtl_alloc, raw_alloc);
+    take_memory();
     OK(dtl_mem_fill(one, 0, most));
     memset(host, 0, most);
     copy_rows("host to device", one, host, 1);

@@ -17,8 +17,15 @@ export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export DTL_NVRTC_LIBRARY=$here/lib/libnvrtc.so.12 DTL_CACHE_DIR=$cache
 
 lines=()
-failed=0
+failed=0 there=1
 say() { echo "$1" && lines+=("$1"); }
+
+# Only the first test asks for a device: without one there is nothing to show.
+without() { # NAME REASON
+    if [ "$1" != device ]; then say "skipped $1: $2" && return; fi
+    say "FAIL device: $2"
+    failed=1 there=0
+}
 
 # Runs a test; what it prints goes to NAME.log.
 check() { # NAME COMMAND…
@@ -27,7 +34,7 @@ check() { # NAME COMMAND…
     timeout -k 10 300 "$@" >"$log" 2>&1 || status=$?
     case $status in
     0) say "PASS $name" ;;
-    77) say "skipped $name: $(sed -n 's/^skipped: //p' "$log" | tail -n 1)" ;;
+    77) without "$name" "$(sed -n 's/^skipped: //p' "$log" | tail -n 1)" ;;
     124 | 137) say "FAIL $name: not done in 300 s; $log" ;;
     *) say "FAIL $name: status $status; $(tail -n 1 "$log"); $log" ;;
     esac
@@ -35,14 +42,6 @@ check() { # NAME COMMAND…
 }
 
 check device "$here/bin/test_cuda" device
-there=1
-case ${lines[0]} in
-skipped*) # without a device there is nothing to show
-    lines=()
-    say "FAIL device: $(sed -n 's/^skipped: //p' "$out/device.log")"
-    failed=1 there=0
-    ;;
-esac
 if [ $there = 1 ]; then
     for component in device transfer memory exec; do
         case $quick$component in 1memory | 1exec) say "skipped ctk-$component: --quick" && continue ;; esac
@@ -67,7 +66,11 @@ driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null
     echo
     echo "$(date -u +%Y-%m-%d), NVIDIA driver $driver, libdtl $(cat "$here/version"), $(uname -sm)"
     echo
-    if [ $there = 1 ]; then cat "$out/bench.log"; fi
+    if [ $there = 1 ]; then
+        grep -v '^skipped: ' "$out/bench.log"
+        echo
+        grep '^skipped: ' "$out/bench.log"
+    fi
     echo
     echo "## Tests"
     echo '```text'
