@@ -248,7 +248,7 @@ pub fn free(backend: &Backend, addr: Addr) -> Result<()> {
 
 /// Enters an allocation into the ledger.
 pub fn enter(addr: Addr, allocation: Allocation) {
-    hidden::count(&allocation, true);
+    hidden::comes(addr.get(), &allocation);
     LEDGER.write().insert(addr.get(), allocation);
 }
 
@@ -259,7 +259,7 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     match found {
         Some(found) if found.backend == backend.handle() && found.pool == pool => {
             ledger.remove(&addr.get());
-            hidden::count(&found, false);
+            hidden::goes(&found);
             return Ok(found);
         }
         _ => drop(ledger),
@@ -287,7 +287,7 @@ pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
     LEDGER.write().retain(|base, allocation| {
         let stays = allocation.pool != pool;
         if !stays {
-            hidden::count(allocation, false);
+            hidden::goes(allocation);
             left.push((Addr::new(std::ptr::with_exposed_provenance_mut(*base)), *allocation));
         }
         stays
@@ -435,7 +435,7 @@ pub fn destroy_all() {
     let left = std::mem::take(&mut *LEDGER.write());
     let inside = crate::sys::epoch::enter();
     for (base, allocation) in left {
-        hidden::count(&allocation, false);
+        hidden::goes(&allocation);
         let Ok(backend) = registry::find(&inside, allocation.backend) else { continue };
         if allocation.pool == 0 {
             backend.memory_use.shrank(allocation.size, plain::serves(backend.handle()));

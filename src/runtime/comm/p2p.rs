@@ -270,7 +270,7 @@ fn send_kind(mode: SendMode) -> Kind {
 #[inline(always)]
 pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     check_send(comm, dest, tag)?;
-    if hidden::is_any() && staging::is_staged(comm, data.bytes)? {
+    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return send_staged(comm, data, dest, tag, mode);
     }
     let ticket = comm.recorder.begin(&data.call(send_kind(mode), dest, tag));
@@ -301,7 +301,7 @@ fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> 
 #[inline(always)]
 pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     check_recv(comm, source, tag)?;
-    if hidden::is_any() && staging::is_staged(comm, data.bytes)? {
+    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return recv_staged(comm, data, source, tag);
     }
     let ticket = comm.recorder.begin(&data.call(Kind::Recv, source, tag));
@@ -345,7 +345,7 @@ pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Done> {
 pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32)) -> Result<Done> {
     check_send(comm, to.0, to.1)?;
     check_recv(comm, from.0, from.1)?;
-    let is_staged = hidden::is_any() && staging::is_staged(comm, data.bytes)?;
+    let is_staged = hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)?;
     let copy = if is_staged { Some(staging::copy_out(data.bytes)?) } else { Scratch::copy_of(data.bytes) };
     let Some(copy) = copy else {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a copy of the message", data.bytes.len());
@@ -355,7 +355,7 @@ pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32
 }
 
 fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) -> Result<Done> {
-    if hidden::is_any() {
+    if hidden::may_be(out.bytes) || hidden::may_be(into.bytes) {
         return exchange_staged(comm, (out, dest, stag), (into, source, rtag));
     }
     let deadline = comm.deadline();

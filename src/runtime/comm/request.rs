@@ -129,7 +129,7 @@ pub fn isend(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Re
     let kind = if mode == SendMode::Synchronous { Kind::Ssend } else { Kind::Send };
     let plan = Plan { data, peer: dest, tag, kind };
     plan.check(comm)?;
-    if hidden::is_any() && staging::is_staged(comm, data.bytes)? {
+    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return other::staged(comm, &plan);
     }
     let operation = plan.start(comm)?;
@@ -141,7 +141,7 @@ pub fn isend(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Re
 pub fn irecv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: source, tag, kind: Kind::Recv };
     plan.check(comm)?;
-    if hidden::is_any() && staging::is_staged(comm, data.bytes)? {
+    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return other::staged(comm, &plan);
     }
     let operation = plan.start(comm)?;
@@ -151,7 +151,7 @@ pub fn irecv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_reque
 /// Starts the receive of a probed message.
 pub fn imrecv(message: &Message, data: Data) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: message.source(), tag: 0, kind: Kind::Recv };
-    if hidden::is_any() && staging::is_staged(message.comm(), data.bytes)? {
+    if hidden::may_be(data.bytes) && staging::is_staged(message.comm(), data.bytes)? {
         return other::insert_staged(message.comm(), &plan, message::start_staged(message, data)?);
     }
     let operation = message::start(message, data.bytes)?;
@@ -173,7 +173,7 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     let (bytes, kind, peer) = (plan.data.bytes, plan.kind, plan.peer);
     let made = match kind {
         // Each start stages the buffer anew.
-        _ if hidden::is_any() && staging::is_staged(comm, bytes)? => None,
+        _ if hidden::may_be(bytes) && staging::is_staged(comm, bytes)? => None,
         Kind::Recv => comm.make_recv(bytes, peer, plan.tag)?,
         _ => comm.make_send(bytes, peer, plan.tag)?,
     };
@@ -305,7 +305,7 @@ impl Request {
             plan.check(comm)?;
             let operation = match made {
                 Some(made) => made.start()?,
-                None if hidden::is_any() && staging::is_staged(comm, plan.data.bytes)? => {
+                None if hidden::may_be(plan.data.bytes) && staging::is_staged(comm, plan.data.bytes)? => {
                     return other::begin_staged(comm, plan);
                 }
                 None => plan.start(comm)?,

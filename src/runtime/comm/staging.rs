@@ -41,6 +41,9 @@ pub(super) fn host_memory(len: usize) -> Result<Scratch> {
 /// Whether a buffer has to be staged. Only asked while there is memory that the host cannot reach.
 #[cold]
 pub(super) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
+    if !hidden::may_be(buffer) {
+        return Ok(false);
+    }
     let Some(allocation) = hidden::allocation_of(buffer)? else { return Ok(false) };
     explain_once(comm, &allocation);
     Ok(allocation.hidden)

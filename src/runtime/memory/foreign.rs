@@ -23,7 +23,7 @@ pub fn enter(addr: Addr, allocation: Allocation) -> Entry {
     let last = known.range((addr.get(), 0)..=(addr.get(), u64::MAX)).next_back();
     let entry = Entry(addr.get(), last.map_or(0, |((_, number), _)| number + 1));
     known.insert((entry.0, entry.1), allocation);
-    hidden::count(&allocation, true);
+    hidden::comes(addr.get(), &allocation);
     COUNT.store(known.len(), Ordering::Release);
     entry
 }
@@ -32,7 +32,7 @@ pub fn enter(addr: Addr, allocation: Allocation) -> Entry {
 pub fn leave(entry: Entry) {
     let mut known = KNOWN.write();
     if let Some(allocation) = known.remove(&(entry.0, entry.1)) {
-        hidden::count(&allocation, false);
+        hidden::goes(&allocation);
     }
     COUNT.store(known.len(), Ordering::Release);
 }

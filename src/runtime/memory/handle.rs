@@ -238,7 +238,7 @@ fn enter_new(addr: Addr, allocation: Allocation) -> bool {
     let mut ledger = LEDGER.write();
     let is_new = !ledger.contains_key(&addr.get());
     if is_new {
-        hidden::count(&allocation, true);
+        hidden::comes(addr.get(), &allocation);
         ledger.insert(addr.get(), allocation);
     }
     is_new

@@ -1,6 +1,7 @@
 //! Memory that the host can neither read nor write: how much of it is alive, and whether a range lies in it.
 //!
-//! Nobody asks for a range while there is none, which costs one load. Not here: where such bytes go (`transfer` copies
+//! Nobody asks for a range while there is none, which costs one load; and for one that lies apart from all that ever was, two
+//! more: a program with device memory sends most of its messages from the host's. Not here: where such bytes go (`transfer` copies
 //! them, `comm::staging` on their way to other ranks).
 
 use super::{Allocation, find, kind_info};
@@ -12,14 +13,31 @@ use crate::runtime::zeroed_kind_info;
 use crate::sys::buf::Region;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Live allocations that the host cannot reach. Whoever has such a pointer has got it from a thread that counted it.
+/// Live allocations that the host cannot reach. Whoever has such a pointer has got it from a thread that counted it, so
+/// relaxed loads see it, and the bounds that were written before.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// All that were counted lie within: the first byte, and the end. They only grow.
+static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
+static HIGH: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether there may be any.
 #[inline(always)]
 #[must_use]
 pub fn is_any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
+}
+
+/// Whether a range may be some of it: `allocation_of` knows.
+#[inline(always)]
+#[must_use]
+pub fn may_be(region: Region) -> bool {
+    is_any() && is_near(region)
+}
+
+#[cold]
+fn is_near(region: Region) -> bool {
+    let from = region.addr().get();
+    from < HIGH.load(Ordering::Relaxed) && from.saturating_add(region.len()) > LOW.load(Ordering::Relaxed)
 }
 
 /// Whether the host cannot reach memory of this kind: a backend that does not say so of a kind that it gives out is
@@ -30,11 +48,20 @@ pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     kind_info(backend, kind, &mut info).is_err() || info.properties & DTL_MEMORY_HOST_ACCESSIBLE == 0
 }
 
-/// Notes an allocation that comes or goes.
-pub(super) fn count(allocation: &Allocation, comes: bool) {
+/// Notes an allocation that comes, before its pointer is given out.
+pub(super) fn comes(base: usize, allocation: &Allocation) {
     if allocation.hidden {
-        let by = if comes { 1 } else { usize::MAX };
-        COUNT.fetch_add(by, Ordering::Relaxed);
+        let end = base.saturating_add(usize::try_from(allocation.size).unwrap_or(usize::MAX));
+        LOW.fetch_min(base, Ordering::Relaxed);
+        HIGH.fetch_max(end, Ordering::Relaxed);
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Notes one that goes.
+pub(super) fn goes(allocation: &Allocation) {
+    if allocation.hidden {
+        COUNT.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -64,7 +91,7 @@ pub fn allocation_of(region: Region) -> Result<Option<Allocation>> {
 /// Refuses a buffer that the host cannot reach, for what does without staging.
 #[inline(always)]
 pub fn refuse(name: &str, region: Region) -> Result<()> {
-    if is_any() { refuse_hidden(name, region) } else { Ok(()) }
+    if may_be(region) { refuse_hidden(name, region) } else { Ok(()) }
 }
 
 #[cold]
