@@ -321,7 +321,8 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
         |inside| {
             // SAFETY: the caller's contract.
             let data = unsafe { data(buf, count, dtype, "buf") }?;
-            Ok((data, message::claim(inside, message)?))
+            let message = message::claim(inside, message, &data)?;
+            Ok((data, message))
         },
         |(data, message)| {
             let (done, comm) = message::mrecv(&message, data)?;
@@ -345,7 +346,7 @@ pub unsafe extern "C" fn dtl_comm_imrecv(
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::imrecv(&*message::claim(inside, message)?, data)?);
+        out.set(request::imrecv(&*message::claim(inside, message, &data)?, data)?);
         Ok(())
     })
 }

@@ -218,6 +218,33 @@ end:
 }
 
 /* A communicator goes while one of its sends waits for an event. */
+/* Device memory that is freed before its message begins is not read as the host's. */
+static void test_freed(void) {
+    dtl_stream_t stream;
+    dtl_event_t event;
+    dtl_request_t send;
+    void *freed;
+    int go = 0;
+    CHECK_OK(dtl_stream_create(far_away, 0, 0, &stream));
+    CHECK_OK(dtl_event_create(far_away, 0, &event));
+    CHECK_OK(dtl_mem_alloc(far_away, DTL_MEMORY_DEVICE, 64, 0, &freed));
+    CHECK_OK(dtl_stream_host_callback(stream, wait_for_go, &go));
+    CHECK_OK(dtl_event_record(event, stream));
+    CHECK_OK(dtl_comm_isend_on(comm, freed, 8, TYPE, me, 6, event, &send));
+    CHECK_OK(dtl_mem_free(far_away, freed));
+    let_go(&go);
+    CHECK_STATUS(dtl_request_wait(send, MILLISECONDS(60000), NULL), DTL_ERROR_INVALID_STATE);
+    CHECK_TEXT("freed before");
+    CHECK_OK(dtl_mem_alloc(far_away, DTL_MEMORY_DEVICE, 64, 0, &freed));
+    CHECK_OK(dtl_comm_send_init(comm, freed, 8, TYPE, me, 6, &send));
+    CHECK_OK(dtl_mem_free(far_away, freed));
+    CHECK_STATUS(dtl_request_start(send), DTL_ERROR_INVALID_STATE);
+    CHECK_TEXT("freed before");
+    CHECK_OK(dtl_request_destroy(send));
+    CHECK_OK(dtl_event_destroy(event));
+    CHECK_OK(dtl_stream_destroy(stream));
+}
+
 static void test_ended(void) {
     dtl_comm_t dup;
     dtl_stream_t stream;
@@ -252,6 +279,7 @@ int main(int argc, char **argv) {
     test_collectives();
     test_failing_copies();
     test_gated();
+    test_freed();
     test_ended();
     CHECK_OK(dtl_comm_destroy(comm));
     CHECK_OK(dtl_mem_free(far_away, sent[1]));

@@ -67,8 +67,9 @@ pub fn is_live(id: u64) -> bool {
     TABLE.is_live(id)
 }
 
-/// Takes the message from under its handle: one receive gets it.
-pub fn claim(inside: &Guard, handle: dtl_message_t) -> Result<Arc<Message>> {
+/// Takes the message from under its handle, for a receive into a buffer that is well: one receive gets it.
+pub fn claim(inside: &Guard, handle: dtl_message_t, data: &Data) -> Result<Arc<Message>> {
+    hidden::check(data.bytes)?;
     TABLE.remove(inside, handle.id).ok_or_else(|| invalid_handle("message", TAG, handle.id))
 }
 

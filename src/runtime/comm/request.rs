@@ -54,6 +54,8 @@ struct Request {
 /// What a persistent request starts.
 struct Again {
     plan: Plan,
+    /// Whether the buffer was such that the host cannot reach: each start stages it anew.
+    was_staged: bool,
     /// The same in the transport's hands, if that has such.
     made: Option<Persistent>,
 }
@@ -171,13 +173,13 @@ pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_r
 fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     plan.check(comm)?;
     let (bytes, kind, peer) = (plan.data.bytes, plan.kind, plan.peer);
+    let was_staged = hidden::may_be(bytes) && staging::is_staged(comm, bytes)?;
     let made = match kind {
-        // Each start stages the buffer anew.
-        _ if hidden::may_be(bytes) && staging::is_staged(comm, bytes)? => None,
+        _ if was_staged => None,
         Kind::Recv => comm.make_recv(bytes, peer, plan.tag)?,
         _ => comm.make_send(bytes, peer, plan.tag)?,
     };
-    let again = Some(Box::new(Again { plan, made }));
+    let again = Some(Box::new(Again { plan, was_staged, made }));
     insert(comm, || Request { comm: Owner::of(comm), kind, peer, again, life: Life::AtRest })
 }
 
@@ -294,7 +296,7 @@ pub(super) fn stale(handle: dtl_request_t) -> Error {
 
 impl Request {
     fn start(&mut self, comm: &Comm) -> Result<()> {
-        let Some(Again { plan, made }) = self.again.as_deref() else {
+        let Some(Again { plan, was_staged, made }) = self.again.as_deref() else {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
                 "the request ({}) is not persistent: it runs already",
@@ -305,7 +307,9 @@ impl Request {
             plan.check(comm)?;
             let operation = match made {
                 Some(made) => made.start()?,
-                None if hidden::may_be(plan.data.bytes) && staging::is_staged(comm, plan.data.bytes)? => {
+                None if (*was_staged || hidden::may_be(plan.data.bytes))
+                    && staging::is_still_staged(comm, plan.data.bytes, *was_staged)? =>
+                {
                     return other::begin_staged(comm, plan);
                 }
                 None => plan.start(comm)?,

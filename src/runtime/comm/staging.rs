@@ -49,6 +49,19 @@ pub(super) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(allocation.hidden)
 }
 
+/// The same where a message begins later than its buffer was named: what `was` staged then must be so still.
+#[cold]
+pub(super) fn is_still_staged(comm: &Comm, buffer: Region, was: bool) -> Result<bool> {
+    let is_so = is_staged(comm, buffer)?;
+    if was && !is_so {
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "the device buffer of a message was freed before the message began"
+        );
+    }
+    Ok(is_so)
+}
+
 /// Tells `dtl_explain` once for each communicator how buffers go.
 fn explain_once(comm: &Comm, allocation: &Allocation) {
     let bit = 1 << u8::from(allocation.hidden);

@@ -88,6 +88,12 @@ pub fn allocation_of(region: Region) -> Result<Option<Allocation>> {
     )
 }
 
+/// Whether a buffer is one piece of memory, as far as is known; as `allocation_of` says.
+#[inline(always)]
+pub fn check(region: Region) -> Result<()> {
+    if may_be(region) { allocation_of(region).map(drop) } else { Ok(()) }
+}
+
 /// Refuses a buffer that the host cannot reach, for what does without staging.
 #[inline(always)]
 pub fn refuse(name: &str, region: Region) -> Result<()> {

@@ -5,7 +5,7 @@ use super::super::link::Class;
 use super::super::recorder::{Call, Kind, Ticket};
 use super::super::run::Run;
 use super::super::schedule::Advance;
-use super::super::staging::Staged;
+use super::super::staging::{self, Staged};
 use super::super::window::way;
 use super::super::{Comm, p2p, progress};
 use super::{Data, Life, Operation, Outcome, Owner, Plan, Request, at_rest, failed, insert, outcome};
@@ -32,6 +32,8 @@ pub(super) enum Other {
 pub(super) struct Gated {
     gate: Gate,
     plan: Plan,
+    /// Whether the buffer was such that the host cannot reach.
+    was_staged: bool,
     ticket: Ticket,
     is_canceled: bool,
 }
@@ -51,7 +53,8 @@ impl Gated {
         }
         let begun = match self.gate.is_open() {
             Ok(false) => return None,
-            Ok(true) => stage(comm, &self.plan),
+            Ok(true) => staging::is_still_staged(comm, self.plan.data.bytes, self.was_staged)
+                .and_then(|_| stage(comm, &self.plan)),
             Err(error) => Err(error.within("not sent: the event that it waits for")),
         };
         Some(match begun {
@@ -123,11 +126,12 @@ fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> 
 pub fn isend_on(comm: &Comm, data: Data, dest: i32, tag: i32, event: &Arc<Event>) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: dest, tag, kind: Kind::Send };
     plan.check(comm)?;
-    if hidden::is_any() {
+    let was_staged = hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)?;
+    if was_staged {
         check_home(data, event)?;
     }
     let ticket = comm.recorder.begin(&data.call(plan.kind, dest, tag));
-    let gated = Gated { gate: event.gate(), plan, ticket, is_canceled: false };
+    let gated = Gated { gate: event.gate(), plan, was_staged, ticket, is_canceled: false };
     put(comm, &plan, Operation::Other(Box::new(Other::Gated(gated))))
 }
 
