@@ -357,8 +357,10 @@ static dtl_status_t whole_kind_info(void *self, dtl_enum_word_t word, dtl_mem_ki
         memset(out_info->name, 'x', sizeof out_info->name);
     }
     if (is_fault("memory.kind_info.by_thread")) {
-        static _Thread_local int address;
-        out_info->properties ^= (uintptr_t)&address >> 12 & 1 ? DTL_MEMORY_ATOMICS : 0;
+        static int threads;
+        static _Thread_local int number;
+        if (number == 0) number = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+        out_info->properties ^= number % 2 ? DTL_MEMORY_ATOMICS : 0;
     }
     return DTL_SUCCESS;
 }
