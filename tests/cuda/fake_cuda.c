@@ -308,6 +308,16 @@ static code_t take(char kind, size_t size, pool_t* pool, char** out) {
     return SUCCESS;
 }
 
+/* With the lock, of a pool that was destroyed: it goes with its last memory, as frees of it may be queued still. */
+static void end_pool(pool_t* pool) {
+    const range_t* range;
+    driver.used[pool->device] -= pool->kept;
+    pool->kept = 0;
+    for (range = driver.ranges; range != NULL; range = range->next)
+        if (range->pool == pool) return;
+    free(pool);
+}
+
 void fake_release(range_t* range) {
     range_t** link = &driver.ranges;
     while (*link != range) link = &(*link)->next;
@@ -315,6 +325,7 @@ void fake_release(range_t* range) {
     if (range->begin != range->memory) munmap(range->begin, range->size);
     if (range->pool != NULL) range->pool->kept += range->size;
     else if (range->kind != 'h') driver.used[range->device] -= range->size;
+    if (range->pool != NULL && range->pool->destroyed) end_pool(range->pool);
     free(range->memory);
     free(range);
     fake_count--;
@@ -414,9 +425,11 @@ API code_t cuMemPoolTrimTo(pool_t* pool, size_t keep) {
 
 API code_t cuMemPoolDestroy(pool_t* pool) {
     BEGIN_ANYWHERE(cuMemPoolDestroy);
-    cuMemPoolTrimTo(pool, 0);
-    free(pool);
+    LOCK();
+    pool->destroyed = 1;
+    end_pool(pool);
     fake_count--;
+    UNLOCK();
     return SUCCESS;
 }
 

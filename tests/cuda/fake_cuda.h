@@ -52,6 +52,7 @@ typedef struct pool {
     int device;
     size_t kept; /* freed, and not given back yet */
     uint64_t threshold;
+    int destroyed;
 } pool_t;
 
 /* Guards everything here; the condition is everybody's. */
