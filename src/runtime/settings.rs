@@ -118,8 +118,8 @@ pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -
 pub struct Compiler {
     /// The program that is named, for the host.
     pub program: Option<String>,
-    /// The library that is named, for devices.
-    pub library: Option<String>,
+    /// The compiler that is named, for devices: a library.
+    pub device_compiler: Option<String>,
     /// Folders where programs are, separated by ':'.
     pub search_path: String,
     /// Where what it makes is kept.
@@ -235,7 +235,7 @@ fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
     let named = get("DTL_CACHE_DIR").map(PathBuf::from);
     Ok(Compiler {
         program: get("DTL_CC").map(str::to_owned),
-        library: get("DTL_NVRTC_LIBRARY").map(str::to_owned),
+        device_compiler: get("DTL_NVRTC_LIBRARY").map(str::to_owned),
         search_path: get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned(),
         cache: named.or_else(|| below("XDG_CACHE_HOME", "dtl")).or_else(|| below("HOME", ".cache/dtl")),
         timeout_ns: get("DTL_COMPILE_TIMEOUT")

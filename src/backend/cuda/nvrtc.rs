@@ -99,7 +99,7 @@ pub(super) struct Output {
 impl Nvrtc {
     /// Opens the one that is named, else the newest whose code a driver of this version (such as 12040) takes.
     pub(super) fn find(driver_version: i32) -> Result<Self> {
-        let named = settings::current().compiler.library;
+        let named = settings::current().compiler.device_compiler;
         let calls = match &named {
             Some(name) => open(name).map_err(|why| {
                 format!(
