@@ -2357,7 +2357,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *de
 
 /// Allocates an array on the calling thread's current device: one block in C's order (the last index runs fastest), aligned
 /// to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and copies know its memory, which goes with the array: it
-/// is not dtl_mem_free's. An array may be used by several threads at once; who writes its elements is the program's to order.
+/// is not dtl_mem_free's, which refuses it. An array may be used by several threads at once; who writes its elements is the
+/// program's to order.
 ///
 /// @param kind   as for dtl_mem_alloc.
 /// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.

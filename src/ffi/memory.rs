@@ -58,7 +58,16 @@ extern "C" fn alloc(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
-        out.set(memory::alloc(device::backend(inside, backend)?, kind, size_bytes, alignment)?.ptr());
+        out.set(
+            memory::alloc(
+                memory::Owner::Program,
+                device::backend(inside, backend)?,
+                kind,
+                size_bytes,
+                alignment,
+            )?
+            .ptr(),
+        );
         Ok(())
     })
 }
@@ -80,7 +89,9 @@ pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_
 #[cold]
 #[inline(never)]
 extern "C" fn free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
-    guard::call(|inside| memory::free(device::backend(inside, backend)?, Addr::new(ptr)))
+    guard::call(|inside| {
+        memory::free(memory::Owner::Program, device::backend(inside, backend)?, Addr::new(ptr))
+    })
 }
 
 /// Describes a memory kind of a backend: who can access it, its alignment.

@@ -99,11 +99,11 @@ pub unsafe extern "C" fn dtl_mem_to_device(
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
         let host = unsafe { args::region(host, size_bytes, "host") }?;
-        let addr = memory::alloc(backend, DTL_MEMORY_DEVICE, size_bytes, 0)?;
+        let addr = memory::alloc(memory::Owner::Program, backend, DTL_MEMORY_DEVICE, size_bytes, 0)?;
         // SAFETY: just allocated with this size.
         let there = unsafe { args::region(addr.ptr(), size_bytes, "out") }?;
         if let Err(error) = transfer::copy(inside, there, host) {
-            memory::free(backend, addr)?;
+            memory::free(memory::Owner::Program, backend, addr)?;
             return Err(error);
         }
         out.set(addr.ptr());

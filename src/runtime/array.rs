@@ -6,7 +6,7 @@
 mod layout;
 
 use super::comm::types;
-use super::memory::{self, Allocation, foreign, hidden};
+use super::memory::{self, Allocation, Owner, foreign, hidden};
 use super::registry::Backend;
 use super::{device, invalid_handle, lifecycle, transfer};
 use crate::abi::array::*;
@@ -78,7 +78,7 @@ impl Store {
         }
         let Some(last) = Arc::into_inner(self) else { return Ok(()) };
         match last.what {
-            What::Own(addr) => memory::free(&last.backend, addr),
+            What::Own(addr) => memory::free(Owner::Array, &last.backend, addr),
             What::Taken(tensor, entry) => {
                 if let Some(entry) = entry {
                     foreign::leave(entry);
@@ -124,7 +124,7 @@ pub fn alloc(
         describe(&backend, kind)?;
         Addr::NULL
     } else {
-        memory::alloc(&backend, kind, layout.bytes, ALIGNMENT)?
+        memory::alloc(Owner::Array, &backend, kind, layout.bytes, ALIGNMENT)?
     };
     let finish = || {
         if flags & DTL_ARRAY_ZERO != 0 {
@@ -135,7 +135,7 @@ pub fn alloc(
     let device = match finish() {
         Ok(device) => device,
         Err(error) => {
-            memory::free(&backend, data)?;
+            memory::free(Owner::Array, &backend, data)?;
             return Err(error);
         }
     };
@@ -150,7 +150,7 @@ pub fn alloc(
         store: Mutex::new(Some(Store::new(&backend, What::Own(data)))),
         backend,
     })
-    .or_else(|error| memory::free(&error.1, data).and(Err(error.0)))
+    .or_else(|error| memory::free(Owner::Array, &error.1, data).and(Err(error.0)))
 }
 
 fn describe(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {

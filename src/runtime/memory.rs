@@ -102,7 +102,7 @@ pub struct Allocation {
     pub room: u64,
     /// The alignment that the backend was asked for.
     pub align: u64,
-    /// The handle of the pool that it belongs to; 0 = none.
+    /// The handle of the pool that it belongs to; 0 = none, OF_ARRAYS = it is an array's.
     pub pool: u64,
     /// Whether it came from another process (`dtl_mem_import`).
     pub imported: bool,
@@ -111,6 +111,10 @@ pub struct Allocation {
 }
 
 impl Allocation {
+    fn is_of_pool(&self) -> bool {
+        !matches!(self.pool, 0 | OF_ARRAYS)
+    }
+
     /// What it is like in every process.
     fn extent(&self) -> Extent {
         Extent { kind: self.kind, size: self.size, align: self.align }
@@ -145,12 +149,35 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
     nearest.filter(is_inside).or_else(|| foreign::find(addr))
 }
 
+/// Whose an allocation is: nobody else frees it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The program's, which frees it by `dtl_mem_free`.
+    Program,
+    /// An array's.
+    Array,
+}
+
+impl Owner {
+    fn tag(self) -> u8 {
+        if self == Owner::Array { plain::ARRAYS } else { plain::NO_POOL }
+    }
+
+    /// In the ledger, where pools are named by their handles.
+    fn pool(self) -> u64 {
+        if self == Owner::Array { OF_ARRAYS } else { 0 }
+    }
+}
+
+/// Stands for a pool's handle in the ledger: an array's memory.
+const OF_ARRAYS: u64 = u64::MAX;
+
 /// Allocates on the calling thread's current device.
-pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+pub fn alloc(owner: Owner, backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
     let memory = backend.memory()?;
     let align = check(size, align)?;
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
-        return plain::alloc(code, plain::NO_POOL, size, align);
+        return plain::alloc(code, owner.tag(), size, align);
     }
     let device = device::get_or_first(backend)?;
     backend.memory_use.begin(backend)?;
@@ -168,7 +195,7 @@ pub fn alloc(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) ->
                     size,
                     room: size,
                     align,
-                    pool: 0,
+                    pool: owner.pool(),
                     imported,
                     hidden,
                 },
@@ -223,13 +250,13 @@ fn allocate(
 }
 
 /// Frees what `alloc` gave; null is nothing.
-pub fn free(backend: &Backend, addr: Addr) -> Result<()> {
+pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
     }
     let is_home = plain::serves(backend.handle());
     if is_home {
-        let freed = heap::free(addr, Label::new(0, plain::NO_POOL));
+        let freed = heap::free(addr, Label::new(0, owner.tag()));
         if freed == heap::Freed::Done {
             return Ok(());
         }
@@ -237,11 +264,12 @@ pub fn free(backend: &Backend, addr: Addr) -> Result<()> {
             return Err(error);
         }
     }
-    let allocation = leave(addr, backend, 0)?;
+    let allocation = leave(addr, backend, owner.pool())?;
     let freed = give(backend, &allocation, addr);
     match freed {
         Ok(()) => backend.memory_use.shrank(allocation.size, is_home),
-        Err(_) => enter(addr, allocation), // still there: try again
+        // Still there: to try again, an array's, too, which is gone.
+        Err(_) => enter(addr, Allocation { pool: 0, ..allocation }),
     }
     freed
 }
@@ -267,6 +295,9 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     let text = match found {
         Some(found) if found.backend != backend.handle() => {
             format!("{addr:?} belongs to another backend than {}", backend.name())
+        }
+        Some(Allocation { pool: OF_ARRAYS, .. }) => {
+            format!("{addr:?} is the memory of an array: it goes with that (dtl_array_destroy)")
         }
         Some(Allocation { pool: 0, .. }) => format!("{addr:?} belongs to no pool: dtl_mem_free is for it"),
         Some(_) => format!("{addr:?} belongs to another pool: dtl_pool_free with that one is for it"),
@@ -349,11 +380,12 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
     out.live_count = usage.live_count.load(Ordering::Relaxed);
     out.total_count = usage.total_count.load(Ordering::Relaxed);
     if plain::serves(backend.handle()) {
-        let own = heap::stats(plain::NO_POOL);
+        let (own, arrays) = (heap::stats(plain::NO_POOL), heap::stats(plain::ARRAYS));
         // The others of this backend are counted there, too.
-        (out.live_bytes, out.peak_bytes) = (own.live_bytes, own.peak_bytes);
-        out.live_count += own.live_count;
-        out.total_count += own.total_count;
+        out.live_bytes = own.live_bytes + arrays.live_bytes;
+        out.peak_bytes = own.peak_bytes + arrays.peak_bytes;
+        out.live_count += own.live_count + arrays.live_count;
+        out.total_count += own.total_count + arrays.total_count;
     }
     Ok(())
 }
@@ -437,7 +469,7 @@ pub fn destroy_all() {
     for (base, allocation) in left {
         hidden::goes(&allocation);
         let Ok(backend) = registry::find(&inside, allocation.backend) else { continue };
-        if allocation.pool == 0 {
+        if !allocation.is_of_pool() {
             backend.memory_use.shrank(allocation.size, plain::serves(backend.handle()));
         }
         let addr = Addr::new(std::ptr::with_exposed_provenance_mut(base));

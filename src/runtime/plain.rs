@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The tag of blocks that belong to no pool.
 pub const NO_POOL: u8 = 0;
+/// The tag of arrays' memory.
+pub const ARRAYS: u8 = 1;
 
 /// The handle of the backend whose memory this is; 0 = none.
 static HOME: AtomicU64 = AtomicU64::new(0);
@@ -110,6 +112,9 @@ pub fn refusal(freed: Freed, addr: Addr, owner: &str) -> Option<Error> {
         Freed::Dead => format!("{addr:?} is no live allocation of {owner} (freed twice?)"),
         Freed::Tagged(NO_POOL) => {
             format!("{addr:?} was not allocated from {owner}: dtl_mem_free is for it")
+        }
+        Freed::Tagged(ARRAYS) => {
+            format!("{addr:?} is the memory of an array: it goes with that (dtl_array_destroy)")
         }
         Freed::Tagged(_) => {
             format!(

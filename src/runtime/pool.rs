@@ -89,8 +89,11 @@ pub fn look_after(inside: &Guard, id: u64) -> Result<()> {
     }
     Ok(())
 }
+
+/// Tags that are not pools'.
+const NOT_POOLS: u64 = 1 << plain::NO_POOL | 1 << plain::ARRAYS;
 /// One bit for each label in use.
-static LABELS: Mutex<u64> = Mutex::new(1 << plain::NO_POOL);
+static LABELS: Mutex<u64> = Mutex::new(NOT_POOLS);
 
 /// See the module's text.
 pub struct Pool {
@@ -247,7 +250,8 @@ impl Pool {
                 Freed::Done => Ok(()),
                 freed => match plain::refusal(freed, addr, "this pool") {
                     Some(error) => Err(error),
-                    None => fail!(DTL_ERROR_INVALID_ARGUMENT, "{addr:?} is no allocation of this pool"),
+                    // None of this pool's is in the ledger, which knows whose it is.
+                    None => memory::leave(addr, &self.backend, self.id.load(Ordering::Relaxed)).map(drop),
                 },
             },
             Blocks::Kept(kept) => {
@@ -437,7 +441,7 @@ pub fn destroy_all() {
     for id in POOLS.handles() {
         drop(remove(&inside, id));
     }
-    *LABELS.lock() = 1 << plain::NO_POOL;
+    *LABELS.lock() = NOT_POOLS;
 }
 
 /// In a forked child: the handles go, the backends are left alone.
@@ -447,5 +451,5 @@ pub fn forget_all() {
         std::mem::forget(remove(&inside, id));
     }
     QUICK.iter().for_each(|entry| entry.owner.store(0, Ordering::Relaxed));
-    *LABELS.lock() = 1 << plain::NO_POOL;
+    *LABELS.lock() = NOT_POOLS;
 }

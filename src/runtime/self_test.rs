@@ -134,7 +134,7 @@ fn with_block(
     if !has(backend, kind) {
         return Ok(Done::Skipped("the backend has no such memory"));
     }
-    let addr = match memory::alloc(backend, kind, SIZE as u64, 256) {
+    let addr = match memory::alloc(memory::Owner::Program, backend, kind, SIZE as u64, 256) {
         // A backend that does not describe its kinds says only here which it has.
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_NOT_SUPPORTED => {
             return Ok(Done::Skipped("the backend has no such memory"));
@@ -142,7 +142,7 @@ fn with_block(
         taken => taken?,
     };
     let outcome = check(Region::allocated(addr, SIZE));
-    let freed = memory::free(backend, addr);
+    let freed = memory::free(memory::Owner::Program, backend, addr);
     outcome.and(freed).map(|()| Done::Ok)
 }
 
@@ -163,11 +163,11 @@ fn unknown_kind(backend: &Arc<Backend>) -> Result<Done> {
         return Ok(Done::Skipped("no memory table"));
     }
     const NO_KIND: dtl_enum_word_t = 0x0001_7ffe_0000_0000;
-    match memory::alloc(backend, NO_KIND, 64, 0) {
+    match memory::alloc(memory::Owner::Program, backend, NO_KIND, 64, 0) {
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_NOT_SUPPORTED => Ok(Done::Ok),
         Err(error) => Err(error),
         Ok(addr) => {
-            memory::free(backend, addr)?;
+            memory::free(memory::Owner::Program, backend, addr)?;
             fail!(DTL_ERROR_BACKEND, "memory of kind {NO_KIND:#x}, which is none, was given")
         }
     }

@@ -69,6 +69,30 @@ static void test_alloc(void) {
     CHECK(live_count(host) == before);
 }
 
+/* The memory of an array goes with the array alone: from the library's own allocator, and from a backend's. */
+static void test_owner(void) {
+    const dtl_enum_word_t kinds[2] = {DTL_MEMORY_HOST, DTL_MEMORY_PINNED};
+    const int64_t shape[1] = {64};
+    const uint64_t before = live_count(host);
+    dtl_pool_t pool;
+    size_t i;
+    CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pool));
+    for (i = 0; i < 2; i++) {
+        dtl_array_t array;
+        void *data;
+        CHECK_OK(dtl_array_alloc(host, kinds[i], 1, shape, DTL_DTYPE_INT8, 0, &array));
+        data = info_of(array).data;
+        CHECK_STATUS(dtl_mem_free(host, data), DTL_ERROR_INVALID_ARGUMENT);
+        CHECK_TEXT("dtl_array_destroy");
+        CHECK_STATUS(dtl_pool_free(pool, data), DTL_ERROR_INVALID_ARGUMENT);
+        CHECK_TEXT("dtl_array_destroy");
+        memset(data, 1, 64);
+        CHECK_OK(dtl_array_destroy(array));
+        CHECK(live_count(host) == before);
+    }
+    CHECK_OK(dtl_pool_destroy(pool));
+}
+
 static void test_bad_alloc(void) {
     const int64_t negative[2] = {2, -3}, huge[3] = {INT64_MAX, 2, 2}, bytes[2] = {INT64_MAX / 4, 1}, two[2] = {1, 1};
     const int64_t much[1] = {INT64_C(1) << 60}, hidden[3] = {0, INT64_MAX, 3};
@@ -472,6 +496,7 @@ int main(int argc, char** argv) {
     CHECK_OK(dtl_backend_get("host", &host));
     test_sizes();
     test_alloc();
+    test_owner();
     test_bad_alloc();
     test_refused_imports();
     test_import();

@@ -114,7 +114,7 @@ pub fn export(inside: &Guard, addr: Addr) -> Result<dtl_mem_handle_t> {
             "{addr:?} was imported: pass on the handle that it came from (copy it; it works as often as needed)"
         );
     }
-    if allocation.pool != 0 {
+    if allocation.is_of_pool() {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "{addr:?} belongs to a pool, which gives it to others later: export what dtl_mem_alloc gave"
