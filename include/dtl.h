@@ -333,6 +333,19 @@ typedef struct dtl_array_t {
 #define DTL_ARRAY_NULL ((dtl_array_t){0})
 #endif
 
+/// A policy that selects a resource for each task, and the resources it selects from.
+typedef struct dtl_policy_t {
+    /// Opaque. 0 = null.
+    uint64_t id;
+} dtl_policy_t;
+
+/// The null dtl_policy_t.
+#ifdef __cplusplus
+#define DTL_POLICY_NULL (dtl_policy_t{})
+#else
+#define DTL_POLICY_NULL ((dtl_policy_t){0})
+#endif
+
 /* -----------------------------------------------------------------------------------------------
  * Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
  * -------------------------------------------------------------------------------------------- */
@@ -981,6 +994,255 @@ typedef struct dtl_source_t {
 
 /// Takes a piece of text that is not terminated, during the call. Called any number of times, one after another.
 typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes);
+
+/* -----------------------------------------------------------------------------------------------
+ * Dynamic selection: which resource does a task run on? Resources, tasks, what their owners tell, tables.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
+#define DTL_POLICY_DEFER 1u
+
+/// Resources are anything; a task does what it likes with the one that it is given. Nothing is reported of tasks, so only
+/// policies that need no reports take them. For dtl_policy_opts_t::kind, where 0 = CUSTOM if there is a table, GENERIC
+/// if there is a list, else STREAMS.
+#define DTL_RESOURCES_GENERIC 1u
+/// Resources are anything on the host; a task has ended when its function returns, and what that has left running is
+/// waited for by the submit.
+#define DTL_RESOURCES_INLINE 2u
+/// Resources are streams; a task queues work on its stream and has ended when that work has. As for streams, a failure
+/// is that of the work behind it too, until dtl_policy_wait_all.
+#define DTL_RESOURCES_STREAMS 3u
+/// Resources are what the program's own table, dtl_policy_opts_t::ops, says.
+#define DTL_RESOURCES_CUSTOM 4u
+
+/// Information on tasks: when a task is submitted.
+#define DTL_INFO_TASK_SUBMISSION UINT64_C(1)
+/// When a task has ended.
+#define DTL_INFO_TASK_COMPLETION UINT64_C(2)
+/// How long a task took, in nanoseconds.
+#define DTL_INFO_TASK_TIME UINT64_C(4)
+
+/// One thing that tasks run on. The stride of arrays is fixed for ever.
+typedef struct dtl_resource_t {
+    /// What it is: a pointer (as uintptr_t), a handle's id, a number. With DTL_RESOURCES_STREAMS and no adapter the id
+    /// of a dtl_stream_t.
+    uint64_t value;
+    /// The program's own; handed to every task of this resource.
+    void *user;
+} dtl_resource_t;
+
+/// Names a task to policies that learn how long it takes. {0, 0} = the address of its function.
+typedef struct dtl_task_key_t {
+    /// Which task.
+    uint64_t task;
+    /// Which variant of it: its size, for example. Each is tuned by itself.
+    uint64_t variant;
+} dtl_task_key_t;
+
+/// Waits for what a task has started. `timeout_ns` 0 = only look. Returns DTL_SUCCESS or the task's failure once that
+/// has ended, DTL_ERROR_TIMEOUT before. After any other status than that it is not called again.
+/// Thread: any that submits or waits, one at a time. Locks held: none. It may call dtl_ functions; it must not throw.
+typedef dtl_status_t (*dtl_waitable_fn_t)(void *object, uint64_t timeout_ns);
+
+/// What a task has left running when its function returns. All zero = nothing: the task is over. Not looked at if the
+/// function returns a failure.
+typedef struct dtl_waitable_t {
+    /// Its record at this moment is waited for; a later record changes nothing for an event of the library's own.
+    dtl_event_t event;
+    /// Or this is called until it says that all has ended.
+    dtl_waitable_fn_t wait;
+    /// For `wait`.
+    void *object;
+} dtl_waitable_t;
+
+/// A task. `resource` is the element of the list that was selected (not what an adapter made of it), valid during the
+/// call. `out_wait` is all zero; the task may say there what it has left running. A status other than DTL_SUCCESS is
+/// the task's failure: it has ended all the same.
+/// Thread: the one that submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
+/// dtl_ functions and submit to the same policy; it must not throw.
+typedef dtl_status_t (*dtl_policy_task_fn_t)(const dtl_resource_t *resource, void *arg,
+    dtl_waitable_t *out_wait);
+
+/// A task that was submitted: a value, nothing to be destroyed once it is complete.
+typedef struct dtl_submission_t {
+    /// The policy it went through.
+    dtl_policy_t policy;
+    /// 0 = complete: `status` is the task's. Else it is in flight, to be given to dtl_submission_wait, or to
+    /// dtl_submission_release if nobody will wait.
+    uint64_t ticket;
+    /// Which resource: index into the policy's list.
+    uint32_t resource;
+    /// How the task ended, once it is complete.
+    dtl_status_t status;
+} dtl_submission_t;
+
+/// A task on its way to a resource of a program's own table. May be copied; `dtl_selection_end` takes any copy.
+typedef struct dtl_selection_t {
+    /// The policy.
+    dtl_policy_t policy;
+    /// Names this selection in the policy; never 0.
+    uint64_t ticket;
+    /// The element of the list: what the task's function is given.
+    dtl_resource_t resource;
+    /// What the adapter made of resource.value; the same without an adapter.
+    uint64_t core;
+    /// DTL_INFO_… that the policy wants to know of this task. TASK_TIME costs something: measure only if it is there.
+    uint64_t wanted_info;
+    /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL if none was asked for.
+    void *scratch;
+    /// Index of the resource.
+    uint32_t index;
+    /// 0.
+    uint32_t reserved;
+} dtl_selection_t;
+
+/// A program's own kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied, `self` is not.
+/// Every slot: locks held: none; several threads at once; it may call dtl_ functions, but not wait for the policy; it
+/// must not throw.
+typedef struct dtl_resource_ops_t {
+    /// sizeof(dtl_resource_ops_t), set by DTL_RESOURCE_OPS_INIT.
+    uint32_t struct_size;
+    /// Must be 0.
+    uint32_t reserved;
+    /// DTL_INFO_… that it can report. TASK_SUBMISSION always works and need not be said.
+    uint64_t supported_info;
+    /// Optional. All resources there are: writes at most `cap` of them, and their number. Asked if a list is NULL.
+    dtl_status_t (*default_resources)(void *self,
+                                      dtl_resource_t *out,
+                                      uint64_t cap,
+                                      uint64_t *out_n);
+    /// Optional. Whether a resource can be used where `needed_info` is to be reported; if not, why (`cap` bytes with
+    /// NUL). Those that cannot are left out of the policy.
+    dtl_status_t (*accept)(void *self,
+                           uint64_t core,
+                           uint64_t needed_info,
+                           int32_t *out_yes,
+                           char *why,
+                           uint64_t cap);
+    /// Optional. Bytes of scratch memory for each selection in flight, where `needed_info` is to be reported.
+    uint64_t (*scratch_bytes)(void *self, uint64_t needed_info);
+    /// Required. Runs task(&selection->resource, arg, &wait) now or later, here or in another thread; calls
+    /// dtl_selection_end exactly once when it has ended. A status other than DTL_SUCCESS = it did not take the task and
+    /// will not call dtl_selection_end; dtl_policy_submit returns that status.
+    dtl_status_t (*submit)(void *self,
+                           const dtl_selection_t *selection,
+                           dtl_policy_task_fn_t task,
+                           void *arg);
+    /// Optional. Waits for all that was submitted to a resource: called by dtl_policy_wait_all. May block.
+    dtl_status_t (*wait_resource)(void *self, uint64_t core);
+    /// Optional. For those that learn of ends by looking: looks, and calls dtl_selection_end for what has ended. Called
+    /// before a selection that needs reports, and again and again while somebody waits. Must not block.
+    dtl_status_t (*lazy_report)(void *self);
+    /// Optional. Called once, after the policy's last user.
+    void (*destroy)(void *self);
+} dtl_resource_ops_t;
+
+/// Initial value of a dtl_resource_ops_t.
+#define DTL_RESOURCE_OPS_INIT \
+    {sizeof(dtl_resource_ops_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+
+/// A program's own policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
+/// Every slot: thread: the one that submits or reports, several at once; locks held: none; it must not block or throw.
+typedef struct dtl_policy_ops_t {
+    /// sizeof(dtl_policy_ops_t), set by DTL_POLICY_OPS_INIT.
+    uint32_t struct_size;
+    /// Must be 0.
+    uint32_t reserved;
+    /// DTL_INFO_… that `report` is to be told.
+    uint64_t needed_info;
+    /// Optional. The resources are known: called once, before the first select.
+    dtl_status_t (*initialize)(void *self, const dtl_resource_t *resources, uint64_t count);
+    /// Required. Chooses a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit asks again until its time
+    /// is over. Any other failure is the submit's.
+    dtl_status_t (*select)(void *self, dtl_task_key_t key, uint32_t *out_index);
+    /// Required if needed_info is not 0. One call for each bit of it, for each task: SUBMISSION with value 0, COMPLETION
+    /// with the task's status, TIME with nanoseconds (-1 if it failed or was not taken).
+    void (*report)(void *self,
+                   uint32_t index,
+                   dtl_task_key_t key,
+                   uint64_t info,
+                   int64_t value);
+    /// Optional. Called once, after the policy's last user.
+    void (*destroy)(void *self);
+} dtl_policy_ops_t;
+
+/// Initial value of a dtl_policy_ops_t.
+#define DTL_POLICY_OPS_INIT {sizeof(dtl_policy_ops_t), 0, 0, NULL, NULL, NULL, NULL}
+
+/// Makes of an element of the list what the kind of resources deals with: of a wrapper's pointer the stream in it, for
+/// example. Called once for each resource, by the thread that creates or initialises. It must not throw.
+typedef uint64_t (*dtl_resource_adapter_fn_t)(void *user, const dtl_resource_t *resource);
+
+/// How `dtl_policy_create` makes a policy. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the default.
+typedef struct dtl_policy_opts_t {
+    /// sizeof(dtl_policy_opts_t), set by DTL_POLICY_OPTS_INIT.
+    uint32_t struct_size;
+    /// 0, or DTL_POLICY_DEFER.
+    uint32_t flags;
+    /// DTL_RESOURCES_…; 0 = as that says.
+    uint32_t kind;
+    /// "fixed": which resource, an index into the list.
+    uint32_t fixed_index;
+    /// The program's own kind of resources; NULL = none.
+    const dtl_resource_ops_t *ops;
+    /// Handed to the slots of `ops`.
+    void *ops_self;
+    /// Streams: whose devices are meant by a NULL list; null = those of every backend that "auto" may choose.
+    dtl_backend_t backend;
+    /// NULL = elements of the list are used as they are.
+    dtl_resource_adapter_fn_t adapter;
+    /// Handed to the adapter.
+    void *adapter_user;
+    /// "capacity": tasks in flight that each resource takes; 0 = 1.
+    uint32_t capacity;
+    /// "auto_tune": timings of each resource that count; 0 = 3.
+    uint32_t samples;
+    /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX = none, 0 = 1.
+    uint32_t warmups;
+    /// Must be 0.
+    uint32_t reserved;
+    /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 = never.
+    uint64_t resample_submits;
+} dtl_policy_opts_t;
+
+/// Initial value of a dtl_policy_opts_t.
+#define DTL_POLICY_OPTS_INIT \
+    {sizeof(dtl_policy_opts_t), 0, 0, 0, NULL, NULL, {0}, NULL, NULL, 0, 0, 0, 0, 0}
+
+/// What is true of a policy. Start from DTL_POLICY_TRAITS_INIT.
+typedef struct dtl_policy_traits_t {
+    /// sizeof(dtl_policy_traits_t), set by DTL_POLICY_TRAITS_INIT.
+    uint32_t struct_size;
+    /// DTL_RESOURCES_….
+    uint32_t kind;
+    /// 1: a task may still run when submit returns. 0: it never does.
+    uint32_t has_wait_type;
+    /// 1: ends are learnt by looking, before selections that need them.
+    uint32_t lazy_report;
+    /// Memory for each selection in flight, in bytes.
+    uint64_t scratch_bytes;
+    /// DTL_INFO_… that its resources can report.
+    uint64_t supported_info;
+    /// DTL_INFO_… that the policy needs to choose.
+    uint64_t needed_info;
+    /// Resources; 0 = not initialised yet.
+    uint64_t resource_count;
+} dtl_policy_traits_t;
+
+/// Initial value of a dtl_policy_traits_t.
+#define DTL_POLICY_TRAITS_INIT {sizeof(dtl_policy_traits_t), 0, 0, 0, 0, 0, 0, 0}
+
+/// What happened on a resource. The stride of arrays is fixed for ever.
+typedef struct dtl_policy_stats_t {
+    /// Tasks for which it was selected.
+    uint64_t submitted;
+    /// Those of them that have failed, or were not taken.
+    uint64_t failed;
+    /// Tasks on it that are not known to have ended, in policies that count them (dynamic_load, capacity); else 0.
+    uint64_t load;
+    /// 0.
+    uint64_t reserved;
+} dtl_policy_stats_t;
 
 /* -----------------------------------------------------------------------------------------------
  * Communicators and requests: constants, descriptions, receive information.
@@ -2774,6 +3036,153 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
+
+/* -----------------------------------------------------------------------------------------------
+ * Dynamic selection: policies and their resources. Submitting and waiting: `policy_submit`.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Creates a policy: it chooses one of its resources for each task.
+///
+/// @param name       "fixed": always opts.fixed_index. "round_robin": one after another, by each thread, so that the
+///                   counts of a thread differ by at most one. "dynamic_load": the one with the fewest tasks that have
+///                   not ended. "auto_tune": the one where this task was fastest, see dtl_task_key_t. "capacity": one
+///                   that has less than opts.capacity tasks; without any, submits wait.
+/// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new streams on all devices
+///                   found (see opts.backend), one for inline, what the table's default_resources says.
+/// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and dtl_policy_initialize
+///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE.
+/// @param out        the policy; give it back with dtl_policy_release.
+/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0 resources, fixed_index
+///         beyond the list, unknown flags or kind. DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind
+///         does not report. DTL_ERROR_UNAVAILABLE: no resource is left that can be used; the text says why.
+///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
+/// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy, dynamic_load_policy, auto_tune_policy.
+DTL_NODISCARD dtl_status_t dtl_policy_create(const char *name, const dtl_resource_t *resources,
+    uint64_t count, const dtl_policy_opts_t *opts, dtl_policy_t *out);
+
+/// Creates a policy that chooses as the program says.
+///
+/// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this call fails.
+/// @param self  handed to its slots.
+/// Else as dtl_policy_create, also what it returns; a failure of the table's initialize is returned.
+/// DTL_ERROR_NULL_POINTER: a required slot is missing.
+DTL_NODISCARD dtl_status_t dtl_policy_create_custom(const dtl_policy_ops_t *ops, void *self,
+    const dtl_resource_t *resources, uint64_t count, const dtl_policy_opts_t *opts,
+    dtl_policy_t *out);
+
+/// Gives a policy made with DTL_POLICY_DEFER its resources, once.
+///
+/// @param resources, count, opts  as for dtl_policy_create; of opts only the adapter is looked at.
+/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be tried again.
+DTL_NODISCARD dtl_status_t dtl_policy_initialize(dtl_policy_t policy,
+    const dtl_resource_t *resources, uint64_t count, const dtl_policy_opts_t *opts);
+
+/// One more share of a policy: the same handle, the same state, to be released once more.
+DTL_NODISCARD dtl_status_t dtl_policy_retain(dtl_policy_t policy);
+
+/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it. Does not wait for
+/// tasks, except for the work on streams that the policy made: wait with dtl_policy_wait_all before. The null policy:
+/// nothing happens.
+///
+/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last share goes.
+DTL_NODISCARD dtl_status_t dtl_policy_release(dtl_policy_t policy);
+
+/// The list that a policy chooses from: what indices mean.
+///
+/// @param out      room for `cap` resources; NULL with cap 0 asks for the number.
+/// @param out_len  their number. NULL = not wanted.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number. DTL_ERROR_INVALID_STATE: not initialised.
+DTL_NODISCARD dtl_status_t dtl_policy_resources(dtl_policy_t policy, dtl_resource_t *out,
+    uint64_t cap, uint64_t *out_len);
+
+/// What happened on each resource so far. While other threads submit, numbers may be a moment old.
+///
+/// @param out, cap, out_len  as for dtl_policy_resources.
+DTL_NODISCARD dtl_status_t dtl_policy_stats(dtl_policy_t policy, dtl_policy_stats_t *out,
+    uint64_t cap, uint64_t *out_len);
+
+/// What is true of a policy and its kind of resources.
+///
+/// @param out  start from DTL_POLICY_TRAITS_INIT.
+DTL_NODISCARD dtl_status_t dtl_policy_traits(dtl_policy_t policy, dtl_policy_traits_t *out);
+
+/* -----------------------------------------------------------------------------------------------
+ * Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes the quick way: two
+ * short stays inside, the task between them outside; everything else goes through a share of the policy.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream resources: the calling
+/// thread calls the task's function. Ended tasks are values: nothing is allocated for a task that runs inline.
+///
+/// @param key         for policies that learn; {0, 0} = the function's address.
+/// @param task        see dtl_policy_task_fn_t. What it returns is the task's status, not this call's.
+/// @param timeout_ns  how long to wait for a resource, where the policy may have none free ("capacity"); 0 = not at
+///                    all, DTL_TIMEOUT_INFINITE = no limit. Does not limit the task.
+/// @param out         the submission; wait for it or release it, if its ticket is not 0. NULL = not wanted: a failure
+///                    of the task is then returned by the next dtl_policy_wait_all.
+/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the program's tables
+///         said: the task was not taken then, and no longer counts as a task on its resource.
+/// Equivalent: oneDPL's submit(policy, f).
+DTL_NODISCARD dtl_status_t dtl_policy_submit(dtl_policy_t policy, dtl_task_key_t key,
+    dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns, dtl_submission_t *out);
+
+/// As dtl_policy_submit, without waiting for a resource.
+///
+/// @return DTL_ERROR_BUSY: none is free. Else as dtl_policy_submit.
+/// Equivalent: oneDPL's try_submit.
+DTL_NODISCARD dtl_status_t dtl_policy_try_submit(dtl_policy_t policy, dtl_task_key_t key,
+    dtl_policy_task_fn_t task, void *arg, dtl_submission_t *out);
+
+/// As dtl_policy_submit, and waits until the task has ended.
+///
+/// @param timeout_ns  for a resource and for the end together.
+/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run), or it has not ended
+///         (it goes on; its failure is the next dtl_policy_wait_all's). Else as dtl_policy_submit.
+/// Equivalent: oneDPL's submit_and_wait.
+DTL_NODISCARD dtl_status_t dtl_policy_submit_and_wait(dtl_policy_t policy, dtl_task_key_t key,
+    dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns);
+
+/// Waits until a submission has ended; then it is complete, and `status` in it is the task's.
+///
+/// @param submission  [externally synchronised]; a complete one answers at once.
+/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
+/// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
+///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for before.
+///         DTL_ERROR_CANCELED: the policy was released while this call waited.
+DTL_NODISCARD dtl_status_t dtl_submission_wait(dtl_submission_t *submission, uint64_t timeout_ns);
+
+/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure is the next
+/// dtl_policy_wait_all's. A complete submission: nothing happens.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
+DTL_NODISCARD dtl_status_t dtl_submission_release(dtl_submission_t *submission);
+
+/// The resource that a submission's task was given: the element of the policy's list.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: the policy is gone.
+DTL_NODISCARD dtl_status_t dtl_submission_resource(const dtl_submission_t *submission,
+    dtl_resource_t *out);
+
+/// Waits for everything that was submitted before; not for tasks that other threads' submits are running now. Not to be
+/// called by a task.
+///
+/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the table's wait_resource
+///                    is called.
+/// @return the first failure of a task whose submission nobody has, once, else of a stream or wait_resource.
+///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released meanwhile.
+/// Equivalent: oneDPL's wait(policy.get_submission_group()).
+DTL_NODISCARD dtl_status_t dtl_policy_wait_all(dtl_policy_t policy, uint64_t timeout_ns);
+
+/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose submit succeeded, from
+/// any thread, also before that submit returns.
+///
+/// @param selection  what submit was given, or a copy.
+/// @param status     the task's.
+/// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else ignored.
+/// @return DTL_ERROR_INVALID_HANDLE: told before, or the policy is gone. Nothing happens then.
+DTL_NODISCARD dtl_status_t dtl_selection_end(const dtl_selection_t *selection,
+    dtl_status_t status, uint64_t time_ns);
 
 /* -----------------------------------------------------------------------------------------------
  * Element types and reduction operations of the program's own.

@@ -20,7 +20,8 @@ handle_traits!(
     dtl_pool_t,
     dtl_win_t,
     dtl_module_t,
-    dtl_array_t
+    dtl_array_t,
+    dtl_policy_t
 );
 
 /// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
@@ -121,6 +122,14 @@ pub struct dtl_module_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_array_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// A policy that selects a resource for each task, and the resources it selects from.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_policy_t {
     /// Opaque. 0 = null.
     pub id: u64,
 }

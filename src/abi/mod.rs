@@ -19,6 +19,8 @@ pub mod array;
 
 pub mod exec;
 
+pub mod policy;
+
 pub mod comm;
 
 pub mod topology;

@@ -36,6 +36,9 @@ pub mod module;
 
 pub mod kernel;
 
+pub mod policy;
+pub mod policy_submit;
+
 mod collective_args;
 
 pub mod types;

@@ -14,6 +14,7 @@ pub mod log;
 pub mod memory;
 pub mod plain;
 pub mod plugins;
+pub mod policy;
 pub mod pool;
 pub mod probe;
 pub mod registry;
@@ -43,6 +44,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::attribute::destroy_all, forget_all: comm::attribute::forget_all },
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
     Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },
+    Shutdown { destroy_all: policy::destroy_all, forget_all: policy::forget_all },
     Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
     Shutdown { destroy_all: array::destroy_all, forget_all: array::forget_all },
     Shutdown { destroy_all: pool::destroy_all, forget_all: pool::forget_all },
@@ -54,7 +56,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
 type Noun = (&'static str, fn(u64) -> bool);
 
 /// By type byte.
-const NOUNS: [Noun; 13] = [
+const NOUNS: [Noun; 14] = [
     ("", |_| false),
     ("backend", registry::is_live),
     ("stream", exec::objects::is_live::<exec::stream::Stream>),
@@ -68,6 +70,7 @@ const NOUNS: [Noun; 13] = [
     ("window", comm::window::is_live),
     ("module", exec::objects::is_live::<exec::module::Module>),
     ("array", array::is_live),
+    ("policy", policy::is_live),
 ];
 
 /// The error for a handle of a type that is null, stale, of another type, or made up, saying which.

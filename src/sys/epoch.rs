@@ -49,6 +49,8 @@ struct Record {
     /// `NEEDS_FENCE`, here because every entry asks for it.
     needs_fence: AtomicBool,
     spare: SpareSlots,
+    /// How many records there were before it.
+    number: usize,
 }
 
 /// Free slots of one of `pool`'s tables that a thread keeps for itself. Only the owner of the record touches
@@ -167,6 +169,7 @@ fn adopt_record() -> &'static Record {
                 first: AtomicU32::new(0),
                 count: AtomicU32::new(0),
             },
+            number: records.len(),
         }));
         records.push(record);
         record
@@ -241,6 +244,14 @@ fn enter_nested(record: &'static Record) -> Guard {
 }
 
 impl Guard {
+    /// The calling thread's number: small, and no other thread has it now. A later thread may get it, and then sees
+    /// all that this one has written.
+    #[must_use]
+    #[inline(always)]
+    pub fn thread_number(&self) -> usize {
+        self.record.number
+    }
+
     /// Leaves the epoch but stays counted as a call in flight, for a call that will wait. The
     /// caller must hold pins (`Arc`s) on everything that it goes on using.
     #[must_use]

@@ -1,0 +1,269 @@
+//! Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes the quick way: two
+//! short stays inside, the task between them outside; everything else goes through a share of the policy.
+
+use super::args::{self, Out};
+use super::guard;
+use crate::abi::handle::dtl_policy_t;
+use crate::abi::policy::*;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::error::{Result, fail};
+use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothing};
+use crate::runtime::policy::{self, Picked};
+use crate::sys::buf::Addr;
+use crate::sys::clock::Deadline;
+use std::ffi::c_void;
+
+/// What a submit is called with.
+#[derive(Clone, Copy)]
+struct Call {
+    policy: dtl_policy_t,
+    key: dtl_task_key_t,
+    function: dtl_policy_task_fn_t,
+    arg: *mut c_void,
+    out: *mut dtl_submission_t,
+}
+
+/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream resources: the calling
+/// thread calls the task's function. Ended tasks are values: nothing is allocated for a task that runs inline.
+///
+/// @param key         for policies that learn; {0, 0} = the function's address.
+/// @param task        see dtl_policy_task_fn_t. What it returns is the task's status, not this call's.
+/// @param timeout_ns  how long to wait for a resource, where the policy may have none free ("capacity"); 0 = not at
+///                    all, DTL_TIMEOUT_INFINITE = no limit. Does not limit the task.
+/// @param out         the submission; wait for it or release it, if its ticket is not 0. NULL = not wanted: a failure
+///                    of the task is then returned by the next dtl_policy_wait_all.
+/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the program's tables
+///         said: the task was not taken then, and no longer counts as a task on its resource.
+/// Equivalent: oneDPL's submit(policy, f).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_policy_submit(
+    policy: dtl_policy_t,
+    key: dtl_task_key_t,
+    task: dtl_policy_task_fn_t,
+    arg: *mut c_void,
+    timeout_ns: u64,
+    out: *mut dtl_submission_t,
+) -> dtl_status_t {
+    let call = Call { policy, key, function: task, arg, out };
+    quick(call).unwrap_or_else(|| slow(call, Some(timeout_ns)))
+}
+
+/// As dtl_policy_submit, without waiting for a resource.
+///
+/// @return DTL_ERROR_BUSY: none is free. Else as dtl_policy_submit.
+/// Equivalent: oneDPL's try_submit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_policy_try_submit(
+    policy: dtl_policy_t,
+    key: dtl_task_key_t,
+    task: dtl_policy_task_fn_t,
+    arg: *mut c_void,
+    out: *mut dtl_submission_t,
+) -> dtl_status_t {
+    let call = Call { policy, key, function: task, arg, out };
+    quick(call).unwrap_or_else(|| slow(call, None))
+}
+
+/// As dtl_policy_submit, and waits until the task has ended.
+///
+/// @param timeout_ns  for a resource and for the end together.
+/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run), or it has not ended
+///         (it goes on; its failure is the next dtl_policy_wait_all's). Else as dtl_policy_submit.
+/// Equivalent: oneDPL's submit_and_wait.
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_policy_submit_and_wait(
+    policy: dtl_policy_t,
+    key: dtl_task_key_t,
+    task: dtl_policy_task_fn_t,
+    arg: *mut c_void,
+    timeout_ns: u64,
+) -> dtl_status_t {
+    let mut over = dtl_submission_t { policy, ticket: 0, resource: 0, status: DTL_SUCCESS };
+    let call = Call { policy, key, function: task, arg, out: &raw mut over };
+    match quick(call) {
+        Some(DTL_SUCCESS) if over.ticket == 0 && over.status == DTL_SUCCESS => DTL_SUCCESS,
+        // SAFETY: a local.
+        Some(DTL_SUCCESS) => unsafe { dtl_submission_wait(&raw mut over, timeout_ns) },
+        Some(failed) => failed,
+        None => guard::wait(
+            |inside| Ok((call.task()?, policy::pin(inside, policy.id)?)),
+            |(task, policy)| policy.submit_and_wait(&task, Deadline::after(timeout_ns)),
+        ),
+    }
+}
+
+/// Waits until a submission has ended; then it is complete, and `status` in it is the task's.
+///
+/// @param submission  [externally synchronised]; a complete one answers at once.
+/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
+/// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
+///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for before.
+///         DTL_ERROR_CANCELED: the policy was released while this call waited.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_submission_wait(
+    submission: *mut dtl_submission_t,
+    timeout_ns: u64,
+) -> dtl_status_t {
+    guard::wait(
+        |inside| {
+            // SAFETY: the caller's contract: a submission.
+            let known = unsafe { args::read(submission, "submission") }?;
+            let policy = if known.ticket == 0 { None } else { Some(policy::pin(inside, known.policy.id)?) };
+            Ok((Out::new(submission, "submission")?, known, policy))
+        },
+        |(out, known, policy)| {
+            let Some(policy) = policy else { return submit::outcome(known.status) };
+            let status = policy.wait(known.ticket, timeout_ns)?;
+            out.set(dtl_submission_t { ticket: 0, status, ..known });
+            submit::outcome(status)
+        },
+    )
+}
+
+/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure is the next
+/// dtl_policy_wait_all's. A complete submission: nothing happens.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_submission_release(submission: *mut dtl_submission_t) -> dtl_status_t {
+    guard::call(|inside| {
+        // SAFETY: the caller's contract: a submission.
+        let known = unsafe { args::read(submission, "submission") }?;
+        if known.ticket != 0 {
+            policy::find(inside, known.policy.id)?.let_go(known.ticket)?;
+            Out::new(submission, "submission")?.set(dtl_submission_t { ticket: 0, ..known });
+        }
+        Ok(())
+    })
+}
+
+/// The resource that a submission's task was given: the element of the policy's list.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: the policy is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_submission_resource(
+    submission: *const dtl_submission_t,
+    out: *mut dtl_resource_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        // SAFETY: the caller's contract: a submission.
+        let known = unsafe { args::read(submission, "submission") }?;
+        out.set(policy::find(inside, known.policy.id)?.resource(known.resource)?);
+        Ok(())
+    })
+}
+
+/// Waits for everything that was submitted before; not for tasks that other threads' submits are running now. Not to be
+/// called by a task.
+///
+/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the table's wait_resource
+///                    is called.
+/// @return the first failure of a task whose submission nobody has, once, else of a stream or wait_resource.
+///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released meanwhile.
+/// Equivalent: oneDPL's wait(policy.get_submission_group()).
+#[unsafe(no_mangle)]
+pub extern "C" fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> dtl_status_t {
+    guard::wait(|inside| policy::pin(inside, policy.id), |policy| policy.wait_all(timeout_ns))
+}
+
+/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose submit succeeded, from
+/// any thread, also before that submit returns.
+///
+/// @param selection  what submit was given, or a copy.
+/// @param status     the task's.
+/// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else ignored.
+/// @return DTL_ERROR_INVALID_HANDLE: told before, or the policy is gone. Nothing happens then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_selection_end(
+    selection: *const dtl_selection_t,
+    status: dtl_status_t,
+    time_ns: u64,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        // SAFETY: the caller's contract: a selection.
+        let selection = unsafe { args::read(selection, "selection") }?;
+        policy::find(inside, selection.policy.id)?.end(selection.ticket, status, time_ns)
+    })
+}
+
+impl Call {
+    /// With its own address for a key, if the caller gave none.
+    #[inline(always)]
+    fn key(&self, function: TaskFn) -> dtl_task_key_t {
+        if self.key.task == 0 && self.key.variant == 0 {
+            dtl_task_key_t { task: function as usize as u64, variant: 0 }
+        } else {
+            self.key
+        }
+    }
+
+    fn task(&self) -> Result<Task> {
+        let Some(function) = self.function else {
+            return fail!(DTL_ERROR_NULL_POINTER, "task is NULL; pass the function to call");
+        };
+        let is_kept = !self.out.is_null();
+        if is_kept {
+            Out::new(self.out, "out")?;
+        }
+        Ok(Task { key: self.key(function), function, arg: Addr::new(self.arg), is_kept })
+    }
+
+    #[inline(always)]
+    fn give(&self, submission: dtl_submission_t) {
+        if !self.out.is_null() {
+            // SAFETY: the caller's contract: an output, and both ways here have seen that it is aligned.
+            unsafe { self.out.write(submission) }
+        }
+    }
+}
+
+/// A task that this thread runs, by a policy that has a resource at hand. `None`: it is not that, and nothing happened.
+#[inline(always)]
+fn quick(call: Call) -> Option<dtl_status_t> {
+    let function = call.function.filter(|_| call.out.is_aligned())?;
+    let key = call.key(function);
+    let picked = guard::quick_part(|inside| policy::quick(inside, call.policy.id, key))?;
+    let (resource, mut left) = (picked.resource.plain(), NOTHING_LEFT);
+    let status = function(&raw const resource, call.arg, &raw mut left);
+    let is_told = || guard::quick_part(|inside| policy::quick_end(inside, call.policy.id, &picked)).is_some();
+    if status == DTL_SUCCESS && is_nothing(&left) && (!picked.has_end() || is_told()) {
+        call.give(dtl_submission_t { policy: call.policy, ticket: 0, resource: picked.index, status });
+        return Some(DTL_SUCCESS);
+    }
+    Some(returned(call, &picked, status, &left))
+}
+
+/// The task has failed, or left something running, or its end cannot be told in the quick way.
+#[cold]
+#[inline(never)]
+fn returned(call: Call, picked: &Picked, status: dtl_status_t, left: &dtl_waitable_t) -> dtl_status_t {
+    guard::wait(
+        |inside| match policy::pin(inside, call.policy.id) {
+            Ok(policy) => Ok(Some(policy)),
+            // Released by the task itself, or meanwhile: nobody is left to be told.
+            Err(_) if status != DTL_SUCCESS || is_nothing(left) => Ok(None),
+            Err(gone) => Err(gone),
+        },
+        |policy| {
+            call.give(match policy {
+                Some(policy) => policy.returned(picked, status, left, !call.out.is_null())?,
+                None => dtl_submission_t { policy: call.policy, ticket: 0, resource: picked.index, status },
+            });
+            Ok(())
+        },
+    )
+}
+
+#[cold]
+#[inline(never)]
+fn slow(call: Call, timeout_ns: Option<u64>) -> dtl_status_t {
+    guard::wait(
+        |inside| Ok((call.task()?, policy::pin(inside, call.policy.id)?)),
+        |(task, policy)| {
+            call.give(policy.submit(&task, timeout_ns.map(Deadline::after))?);
+            Ok(())
+        },
+    )
+}

@@ -1,0 +1,352 @@
+//! Dynamic selection: policies, which choose a resource for each task.
+//!
+//! `rule` chooses, over `counts` (whose turn it is), `loads` (how many tasks each has) and `tune` (where a task is
+//! fastest); `resources` and `streams` say what there is to choose from; `submit` takes a task to its resource and
+//! `flight` keeps those that have not ended. What needs no more than a choice, a call and a count is done by `quick` and
+//! `quick_end` with the task between them, outside of the epoch: neither allocates, locks, nor can panic.
+//!
+//! How each policy decides: docs/explanation/dynamic-selection.md. Not here: streams and events (`exec`).
+
+mod counts;
+mod flight;
+mod loads;
+mod resources;
+mod rule;
+mod streams;
+pub mod submit;
+mod tune;
+
+use crate::abi::policy::*;
+use crate::abi::status::DTL_SUCCESS;
+use crate::error::{Error, Result, fail};
+use crate::runtime::invalid_handle;
+use crate::sys::clock::now_ns;
+use crate::sys::epoch::{self, Guard};
+use crate::sys::lock::Mutex;
+use crate::sys::slab::Table;
+use counts::Counts;
+use flight::Flights;
+use resources::{Given, Resource, close_streams, info_names};
+use rule::{Chooser, CustomRule, End};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+pub use resources::{ALL_INFO, CustomKind, Kind, List, check_count};
+pub use rule::Rule;
+
+/// Type byte of policy handles.
+const TAG: u8 = 12;
+
+static POLICIES: Table<Policy> = Table::new(TAG, 0);
+
+/// A policy with its resources.
+pub struct Policy {
+    id: AtomicU64,
+    rule: Rule,
+    kind: Kind,
+    /// DTL_INFO_… that the rule needs.
+    needed_info: u64,
+    /// dtl_policy_create and each dtl_policy_retain.
+    shares: AtomicU32,
+    /// Released for the last time: who waits leaves.
+    closed: AtomicBool,
+    /// One thread may make it ready.
+    claimed: AtomicBool,
+    ready: OnceLock<Ready>,
+}
+
+/// What there is once the resources are known.
+struct Ready {
+    resources: Box<[Resource]>,
+    chooser: Chooser,
+    counts: Counts,
+    /// By resource.
+    failed: Box<[AtomicU64]>,
+    /// By resource: events for streams.
+    events: Box<[streams::Events]>,
+    flights: Flights,
+    scratch_bytes: u64,
+    /// Tasks run in the submitting thread, and the library chooses.
+    is_quick: bool,
+    own_streams: Vec<u64>,
+    /// The first failure that nobody has heard of.
+    failure: Mutex<Option<Error>>,
+}
+
+/// A resource chosen for a task.
+#[derive(Clone, Copy)]
+pub struct Picked {
+    /// As in the program's list.
+    pub resource: Given,
+    /// Its index.
+    pub index: u32,
+    end: End,
+    /// When, if the task is timed; else 0.
+    started_ns: u64,
+}
+
+impl Picked {
+    /// Whether something is to be done when the task has ended.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_end(&self) -> bool {
+        !matches!(self.end, End::Nothing)
+    }
+}
+
+/// Chooses for a task that the submitting thread runs. `None`: it is not that simple, see `submit`.
+#[inline(always)]
+#[must_use]
+pub fn quick(inside: &Guard, id: u64, key: dtl_task_key_t) -> Option<Picked> {
+    let ready = POLICIES.get(inside, id)?.ready.get()?;
+    if !ready.is_quick {
+        return None;
+    }
+    let thread = inside.thread_number();
+    let (index, end) = ready.chooser.quick(&ready.counts, key, thread)?;
+    let resource = ready.resources.get(index)?.given;
+    ready.counts.add(thread, index);
+    let started_ns = if matches!(end, End::Timed(_)) { now_ns() } else { 0 };
+    Some(Picked { resource, index: index as u32, end, started_ns })
+}
+
+/// The task of `quick` has ended well. `None`: the policy is gone.
+#[inline(always)]
+#[must_use]
+pub fn quick_end(inside: &Guard, id: u64, picked: &Picked) -> Option<()> {
+    let ready = POLICIES.get(inside, id)?.ready.get()?;
+    ready.chooser.ended(picked, DTL_SUCCESS, flight::time_since(picked));
+    Some(())
+}
+
+/// How a policy is made.
+pub struct Make<'a> {
+    pub rule: Rule,
+    pub kind: Kind,
+    /// `None` = dtl_policy_initialize gives them.
+    pub list: Option<List<'a>>,
+}
+
+impl Policy {
+    /// A policy; with its resources, unless they come later.
+    pub fn create(inside: &Guard, make: Make<'_>) -> Result<u64> {
+        let Make { rule, kind, list } = make;
+        let needed_info = rule.needed_info();
+        let missing = needed_info & !kind.supported_info();
+        if missing != 0 {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "policy '{}' needs {}, which resources of kind {} do not report: choose \"round_robin\", or another kind",
+                rule.name(),
+                info_names(missing),
+                kind.name()
+            );
+        }
+        let policy = Policy {
+            id: AtomicU64::new(0),
+            rule,
+            kind,
+            needed_info,
+            shares: AtomicU32::new(1),
+            closed: AtomicBool::new(false),
+            claimed: AtomicBool::new(false),
+            ready: OnceLock::new(),
+        };
+        if let Some(list) = list {
+            policy.initialize(inside, &list)?;
+        }
+        let policy = Arc::new(policy);
+        let Some(id) = POLICIES.insert(Arc::clone(&policy)) else {
+            policy.close();
+            return fail!(DTL_ERROR_LIMIT, "no policy handle is left; release some");
+        };
+        policy.id.store(id, Ordering::Release); // from here on the program's tables are its own
+        Ok(id)
+    }
+
+    /// Gives a policy its resources, once.
+    pub fn initialize(&self, inside: &Guard, list: &List<'_>) -> Result<()> {
+        if self.claimed.swap(true, Ordering::AcqRel) {
+            return fail!(DTL_ERROR_INVALID_STATE, "the policy has its resources already; make another one");
+        }
+        let ready =
+            self.make_ready(inside, list).inspect_err(|_| self.claimed.store(false, Ordering::Release))?;
+        let _ = self.ready.set(ready); // the claim was ours
+        Ok(())
+    }
+
+    fn make_ready(&self, inside: &Guard, list: &List<'_>) -> Result<Ready> {
+        let (resources, own_streams) = self.kind.resources(inside, list, self.needed_info)?;
+        let chooser = match self.rule.over(&resources) {
+            Ok(chooser) => chooser,
+            Err(error) => {
+                close_streams(&own_streams);
+                return Err(error);
+            }
+        };
+        let count = resources.len();
+        let scratch_bytes = self.kind.scratch_bytes(self.needed_info);
+        Ok(Ready {
+            is_quick: matches!(self.kind, Kind::Generic | Kind::Inline)
+                && !matches!(self.rule, Rule::Custom(_)),
+            chooser,
+            counts: Counts::new(count),
+            failed: (0..count).map(|_| AtomicU64::new(0)).collect(),
+            events: (0..count).map(|_| streams::Events::default()).collect(),
+            flights: Flights::new(count, scratch_bytes),
+            scratch_bytes,
+            own_streams,
+            resources: resources.into_boxed_slice(),
+            failure: Mutex::new(None),
+        })
+    }
+
+    fn ready(&self) -> Result<&Ready> {
+        match self.ready.get() {
+            Some(ready) => Ok(ready),
+            None => fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the policy was made with DTL_POLICY_DEFER and has no resources yet: call dtl_policy_initialize"
+            ),
+        }
+    }
+
+    fn is_closed(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return fail!(DTL_ERROR_CANCELED, "the policy was released while this thread waited");
+        }
+        Ok(())
+    }
+
+    /// One more share.
+    pub fn retain(&self) -> Result<()> {
+        let more = |shares| if shares == 0 { None } else { Some(shares + 1) };
+        if self.shares.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_err() {
+            return Err(invalid_handle("policy", TAG, self.id.load(Ordering::Acquire)));
+        }
+        Ok(())
+    }
+
+    /// One share less: whether it was the last.
+    fn release(&self) -> bool {
+        let less = |shares: u32| shares.checked_sub(1);
+        self.shares.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less) == Ok(1)
+    }
+
+    /// The handle is gone. Waits for the work on streams that are the policy's own.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        if let Some(ready) = self.ready.get() {
+            close_streams(&ready.own_streams);
+        }
+    }
+
+    /// What is true of it.
+    #[must_use]
+    pub fn traits(&self) -> dtl_policy_traits_t {
+        let ready = self.ready.get();
+        let looks = match &self.kind {
+            Kind::Custom(custom) => custom.ops.lazy_report.is_some(),
+            Kind::Streams(_) => true,
+            Kind::Generic | Kind::Inline => false,
+        };
+        dtl_policy_traits_t {
+            struct_size: size_of::<dtl_policy_traits_t>() as u32,
+            kind: self.kind.number(),
+            has_wait_type: u32::from(!matches!(self.kind, Kind::Inline)),
+            lazy_report: u32::from(looks),
+            scratch_bytes: ready
+                .map_or_else(|| self.kind.scratch_bytes(self.needed_info), |ready| ready.scratch_bytes),
+            supported_info: self.kind.supported_info(),
+            needed_info: self.needed_info,
+            resource_count: ready.map_or(0, |ready| ready.resources.len() as u64),
+        }
+    }
+
+    /// Its list.
+    pub fn resources(&self) -> Result<Vec<dtl_resource_t>> {
+        Ok(self.ready()?.resources.iter().map(|resource| resource.given.plain()).collect())
+    }
+
+    /// One resource of its list.
+    pub fn resource(&self, index: u32) -> Result<dtl_resource_t> {
+        match self.ready()?.resources.get(index as usize) {
+            Some(resource) => Ok(resource.given.plain()),
+            None => fail!(DTL_ERROR_OUT_OF_BOUNDS, "the policy has no resource {index}"),
+        }
+    }
+
+    /// What happened on each resource.
+    pub fn stats(&self) -> Result<Vec<dtl_policy_stats_t>> {
+        let ready = self.ready()?;
+        let of = |(index, failed): (usize, &AtomicU64)| dtl_policy_stats_t {
+            submitted: ready.counts.of(index),
+            failed: failed.load(Ordering::Relaxed),
+            load: ready.chooser.load(index),
+            reserved: 0,
+        };
+        Ok(ready.failed.iter().enumerate().map(of).collect())
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        if self.id.load(Ordering::Relaxed) == 0 {
+            return; // never made: the tables stay with their owner
+        }
+        if let Rule::Custom(CustomRule { ops: dtl_policy_ops_t { destroy: Some(destroy), .. }, own }) =
+            &self.rule
+        {
+            destroy(own.ptr());
+        }
+        if let Kind::Custom(CustomKind { ops: dtl_resource_ops_t { destroy: Some(destroy), .. }, own }) =
+            &self.kind
+        {
+            destroy(own.ptr());
+        }
+    }
+}
+
+/// Whether a handle names one.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    POLICIES.is_live(id)
+}
+
+/// A share of the policy of a handle.
+pub fn pin(inside: &Guard, id: u64) -> Result<Arc<Policy>> {
+    POLICIES.pin(inside, id).ok_or_else(|| invalid_handle("policy", TAG, id))
+}
+
+/// The policy of a handle, for the duration of a call.
+pub fn find(inside: &Guard, id: u64) -> Result<&Policy> {
+    POLICIES.get(inside, id).ok_or_else(|| invalid_handle("policy", TAG, id))
+}
+
+/// Gives one share back; the policy, to be closed, if it was the last.
+pub fn release(inside: &Guard, id: u64) -> Result<Option<Arc<Policy>>> {
+    if id == 0 || !find(inside, id)?.release() {
+        return Ok(None);
+    }
+    Ok(POLICIES.remove(inside, id))
+}
+
+/// At finalize.
+pub fn destroy_all() {
+    for id in POLICIES.handles() {
+        let policy = POLICIES.remove(&epoch::enter(), id);
+        if let Some(policy) = policy {
+            policy.close();
+        }
+    }
+}
+
+/// In a forked child: what the policies stand on does not exist here, so nothing is dropped.
+pub fn forget_all() {
+    let inside = epoch::enter();
+    for id in POLICIES.handles() {
+        if let Some(policy) = POLICIES.remove(&inside, id) {
+            std::mem::forget(policy);
+        }
+    }
+}

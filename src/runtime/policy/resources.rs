@@ -1,0 +1,285 @@
+//! What a policy selects from: the kinds of resources, their defaults, which of them can be used.
+//!
+//! Not here: how a task gets to its resource (`submit`) and how its end is learnt (`flight`).
+
+use super::streams;
+use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
+use crate::abi::policy::*;
+use crate::abi::status::DTL_SUCCESS;
+use crate::error::{Error, Result, fail, status_name};
+use crate::runtime::exec::objects;
+use crate::runtime::exec::stream::Stream;
+use crate::sys::buf::Addr;
+use crate::sys::epoch::{self, Guard};
+use std::ffi::c_char;
+use std::sync::Arc;
+
+/// Most resources of a policy.
+const MOST: u64 = 4096;
+/// Everything that can be told of a task.
+pub const ALL_INFO: u64 = DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION | DTL_INFO_TASK_TIME;
+
+/// A kind of resources.
+pub enum Kind {
+    Generic,
+    Inline,
+    /// Of which backend's devices a default list is; null = of all.
+    Streams(dtl_backend_t),
+    Custom(CustomKind),
+}
+
+/// A program's own kind.
+pub struct CustomKind {
+    /// Complete: the required slots are there.
+    pub ops: dtl_resource_ops_t,
+    /// What the slots are handed.
+    pub own: Addr,
+}
+
+/// An element of a program's list.
+#[derive(Clone, Copy)]
+pub struct Given {
+    value: u64,
+    user: Addr,
+}
+
+impl Given {
+    /// As C has it.
+    #[inline(always)]
+    #[must_use]
+    pub fn plain(self) -> dtl_resource_t {
+        dtl_resource_t { value: self.value, user: self.user.ptr() }
+    }
+}
+
+/// One resource.
+pub struct Resource {
+    /// As it is in the program's list.
+    pub given: Given,
+    /// What the kind deals with.
+    pub core: u64,
+    /// DTL_RESOURCES_STREAMS: the stream itself.
+    pub stream: Option<Arc<Stream>>,
+}
+
+/// What a program gave, and what becomes of it.
+pub struct List<'a> {
+    /// `None` = the kind's defaults.
+    pub given: Option<&'a [dtl_resource_t]>,
+    /// Made of each element first.
+    pub adapter: dtl_resource_adapter_fn_t,
+    /// For the adapter.
+    pub adapter_user: Addr,
+}
+
+impl Kind {
+    /// DTL_RESOURCES_….
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        match self {
+            Kind::Generic => DTL_RESOURCES_GENERIC,
+            Kind::Inline => DTL_RESOURCES_INLINE,
+            Kind::Streams(_) => DTL_RESOURCES_STREAMS,
+            Kind::Custom(_) => DTL_RESOURCES_CUSTOM,
+        }
+    }
+
+    /// For texts.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Generic => "generic",
+            Kind::Inline => "inline",
+            Kind::Streams(_) => "streams",
+            Kind::Custom(_) => "custom",
+        }
+    }
+
+    /// DTL_INFO_… that can be reported.
+    #[must_use]
+    pub fn supported_info(&self) -> u64 {
+        match self {
+            Kind::Generic => DTL_INFO_TASK_SUBMISSION,
+            Kind::Inline | Kind::Streams(_) => ALL_INFO,
+            Kind::Custom(custom) => custom.ops.supported_info | DTL_INFO_TASK_SUBMISSION,
+        }
+    }
+
+    /// Bytes for each selection in flight.
+    #[must_use]
+    pub fn scratch_bytes(&self, needed_info: u64) -> u64 {
+        match self {
+            Kind::Custom(CustomKind { ops, own }) => {
+                ops.scratch_bytes.map_or(0, |ask| ask(own.ptr(), needed_info))
+            }
+            _ => 0,
+        }
+    }
+
+    /// The resources of which `needed_info` is reported, and the streams that are the policy's own.
+    pub fn resources(
+        &self,
+        inside: &Guard,
+        list: &List<'_>,
+        needed_info: u64,
+    ) -> Result<(Vec<Resource>, Vec<u64>)> {
+        let (given, own_streams) = match list.given {
+            Some(given) => (given.to_vec(), Vec::new()),
+            None => self.defaults(inside)?,
+        };
+        let usable = self.usable(inside, list, &given, needed_info);
+        Ok((usable.inspect_err(|_| close_streams(&own_streams))?, own_streams))
+    }
+
+    fn usable(
+        &self,
+        inside: &Guard,
+        list: &List<'_>,
+        given: &[dtl_resource_t],
+        needed_info: u64,
+    ) -> Result<Vec<Resource>> {
+        if given.is_empty() {
+            return fail!(DTL_ERROR_UNAVAILABLE, "there are no {} resources here", self.name());
+        }
+        let mut found = Vec::with_capacity(given.len());
+        let mut reasons = Vec::new();
+        for (index, given) in given.iter().enumerate() {
+            let core = list.adapter.map_or(given.value, |adapt| adapt(list.adapter_user.ptr(), given));
+            let resource =
+                self.resource(inside, Given { value: given.value, user: Addr::new(given.user) }, core);
+            let resource = resource.map_err(|error| error.within(&format!("resource {index}")))?;
+            match self.refusal(&resource, needed_info)? {
+                None => found.push(resource),
+                Some(why) => reasons.push(format!("resource {index}: {why}")),
+            }
+        }
+        if found.is_empty() {
+            let info = info_names(needed_info);
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "no resource is left that reports {info}; {}",
+                reasons.join("; ")
+            );
+        }
+        Ok(found)
+    }
+
+    fn resource(&self, inside: &Guard, given: Given, core: u64) -> Result<Resource> {
+        let stream = match self {
+            Kind::Streams(_) => {
+                let id = objects::stream_id(inside, dtl_stream_t { id: core })?;
+                Some(objects::pin::<Stream>(inside, id)?)
+            }
+            _ => None,
+        };
+        Ok(Resource { given, core, stream })
+    }
+
+    /// Why a resource cannot be used; `None` = it can.
+    fn refusal(&self, resource: &Resource, needed_info: u64) -> Result<Option<String>> {
+        match (self, &resource.stream) {
+            (Kind::Streams(_), Some(stream)) if needed_info & DTL_INFO_TASK_TIME != 0 => {
+                Ok(streams::check_timing(stream).err().map(|error| error.text().to_owned()))
+            }
+            (Kind::Custom(custom), _) => custom.refusal(resource.core, needed_info),
+            _ => Ok(None),
+        }
+    }
+
+    fn defaults(&self, inside: &Guard) -> Result<(Vec<dtl_resource_t>, Vec<u64>)> {
+        match self {
+            Kind::Generic => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "resources is NULL, and there are no default resources of kind generic: pass a list, or leave \
+                 opts.kind 0 to have the streams of all devices"
+            ),
+            Kind::Inline => Ok((vec![plain(0)], Vec::new())),
+            Kind::Streams(backend) => {
+                let own = streams::of_all_devices(inside, *backend)?;
+                Ok((own.iter().copied().map(plain).collect(), own))
+            }
+            Kind::Custom(custom) => Ok((custom.defaults()?, Vec::new())),
+        }
+    }
+}
+
+fn plain(value: u64) -> dtl_resource_t {
+    dtl_resource_t { value, user: std::ptr::null_mut() }
+}
+
+impl CustomKind {
+    fn defaults(&self) -> Result<Vec<dtl_resource_t>> {
+        let Some(ask) = self.ops.default_resources else {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "resources is NULL, and the table of resources has no default_resources: pass a list"
+            );
+        };
+        let mut list = vec![plain(0); 64];
+        loop {
+            let mut count = 0;
+            slot(
+                ask(self.own.ptr(), list.as_mut_ptr(), list.len() as u64, &raw mut count),
+                "default_resources",
+            )?;
+            check_count(count)?;
+            let is_whole = count as usize <= list.len();
+            list.resize(count as usize, plain(0));
+            if is_whole {
+                return Ok(list);
+            }
+        }
+    }
+
+    fn refusal(&self, core: u64, needed_info: u64) -> Result<Option<String>> {
+        let Some(ask) = self.ops.accept else { return Ok(None) };
+        let (mut yes, mut why) = (0, [0 as c_char; 256]);
+        slot(
+            ask(self.own.ptr(), core, needed_info, &raw mut yes, why.as_mut_ptr(), why.len() as u64),
+            "accept",
+        )?;
+        let text = why.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect::<Vec<_>>();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let why = if text.is_empty() { "accept says no, without a reason".to_owned() } else { text };
+        Ok((yes == 0).then_some(why))
+    }
+}
+
+/// A slot's status as a result whose text says which slot it was.
+pub(super) fn slot(status: i32, name: &str) -> Result<()> {
+    if status == DTL_SUCCESS {
+        return Ok(());
+    }
+    let known = status_name(status).to_string_lossy();
+    Err(Error::new(status, format!("{name} of the program's table returned {known} ({status})")))
+}
+
+/// Refuses lists that are too long.
+pub fn check_count(count: u64) -> Result<()> {
+    if count > MOST {
+        return fail!(
+            DTL_ERROR_LIMIT,
+            "{count} resources are more than the {MOST} of a policy; use several policies"
+        );
+    }
+    Ok(())
+}
+
+/// DTL_INFO_… in words.
+#[must_use]
+pub(super) fn info_names(info: u64) -> String {
+    let names = [
+        (DTL_INFO_TASK_SUBMISSION, "TASK_SUBMISSION"),
+        (DTL_INFO_TASK_COMPLETION, "TASK_COMPLETION"),
+        (DTL_INFO_TASK_TIME, "TASK_TIME"),
+    ];
+    let named: Vec<_> = names.iter().filter(|(bit, _)| info & bit != 0).map(|(_, name)| *name).collect();
+    if named.is_empty() { "nothing".to_owned() } else { named.join(", ") }
+}
+
+/// Ends streams that a policy made for itself. Outside of the epoch: it waits for their work.
+pub(super) fn close_streams(streams: &[u64]) {
+    let take = |&id| objects::remove_stream(&epoch::enter(), id).ok().flatten();
+    let gone: Vec<_> = streams.iter().filter_map(take).collect();
+    gone.iter().for_each(|stream| stream.close());
+}

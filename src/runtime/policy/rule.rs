@@ -1,0 +1,255 @@
+//! How a policy chooses, and what it must hear of the task afterwards.
+
+use super::Picked;
+use super::counts::Counts;
+use super::loads::Loads;
+use super::resources::{Resource, slot};
+use super::tune::{Run, Tuner};
+use crate::abi::policy::*;
+use crate::abi::status::{DTL_ERROR_BUSY, DTL_SUCCESS, dtl_status_t};
+use crate::error::{Result, fail};
+use crate::sys::buf::Addr;
+
+/// Which policy, before its resources are known.
+pub enum Rule {
+    /// Always this resource.
+    Fixed(u32),
+    /// One after another.
+    RoundRobin,
+    /// The one with the fewest tasks.
+    DynamicLoad,
+    /// The one where the task was fastest.
+    AutoTune { warmups: u32, samples: u32, resample: u64 },
+    /// One that has less than so many tasks.
+    Capacity(u32),
+    /// As the program says.
+    Custom(CustomRule),
+}
+
+/// A program's own policy.
+pub struct CustomRule {
+    /// Complete: the required slots are there.
+    pub ops: dtl_policy_ops_t,
+    /// What the slots are handed.
+    pub own: Addr,
+}
+
+/// A rule over its resources.
+pub enum Chooser {
+    Fixed(usize),
+    RoundRobin,
+    Least(Loads),
+    Fastest(Tuner),
+    Free(Loads, u64),
+    /// The rule itself is asked.
+    Custom(dtl_policy_ops_t, Addr),
+}
+
+/// What is to be told when a task has ended.
+#[derive(Clone, Copy)]
+pub enum End {
+    Nothing,
+    /// There is a task less on its resource.
+    Place,
+    /// How long it took.
+    Timed(Run),
+    /// What the program's own policy wants to know.
+    Told(dtl_task_key_t),
+}
+
+impl Rule {
+    /// The policy of a name.
+    pub fn named(name: &str, opts: &dtl_policy_opts_t) -> Result<Rule> {
+        let or = |value: u32, usual: u32| if value == 0 { usual } else { value };
+        Ok(match name {
+            "fixed" => Rule::Fixed(opts.fixed_index),
+            "round_robin" => Rule::RoundRobin,
+            "dynamic_load" => Rule::DynamicLoad,
+            "auto_tune" => Rule::AutoTune {
+                warmups: if opts.warmups == u32::MAX { 0 } else { or(opts.warmups, 1).min(1 << 16) },
+                samples: or(opts.samples, 3).min(1 << 16),
+                resample: opts.resample_submits,
+            },
+            "capacity" => Rule::Capacity(or(opts.capacity, 1)),
+            _ => {
+                return fail!(
+                    DTL_ERROR_NOT_FOUND,
+                    "there is no policy \"{name}\": use fixed, round_robin, dynamic_load, auto_tune or capacity, or \
+                     dtl_policy_create_custom"
+                );
+            }
+        })
+    }
+
+    /// A program's own.
+    #[must_use]
+    pub fn custom(ops: dtl_policy_ops_t, own: Addr) -> Rule {
+        Rule::Custom(CustomRule { ops, own })
+    }
+
+    /// For texts.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Rule::Fixed(_) => "fixed",
+            Rule::RoundRobin => "round_robin",
+            Rule::DynamicLoad => "dynamic_load",
+            Rule::AutoTune { .. } => "auto_tune",
+            Rule::Capacity(_) => "capacity",
+            Rule::Custom(_) => "custom",
+        }
+    }
+
+    /// DTL_INFO_… without which it cannot choose.
+    #[must_use]
+    pub fn needed_info(&self) -> u64 {
+        match self {
+            Rule::Fixed(_) | Rule::RoundRobin => 0,
+            Rule::DynamicLoad | Rule::Capacity(_) => DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION,
+            Rule::AutoTune { .. } => DTL_INFO_TASK_TIME,
+            Rule::Custom(custom) => custom.ops.needed_info,
+        }
+    }
+
+    /// The rule, ready to choose among these.
+    pub fn over(&self, resources: &[Resource]) -> Result<Chooser> {
+        let count = resources.len();
+        Ok(match self {
+            Rule::Fixed(index) if *index as usize >= count => {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "opts.fixed_index is {index}, and there are {count} resources (counted from 0)"
+                );
+            }
+            Rule::Fixed(index) => Chooser::Fixed(*index as usize),
+            Rule::RoundRobin => Chooser::RoundRobin,
+            Rule::DynamicLoad => Chooser::Least(Loads::new(count)),
+            Rule::AutoTune { warmups, samples, resample } => {
+                Chooser::Fastest(Tuner::new(count, *warmups, *samples, *resample))
+            }
+            Rule::Capacity(most) => Chooser::Free(Loads::new(count), u64::from(*most)),
+            Rule::Custom(CustomRule { ops, own }) => {
+                let given: Vec<_> = resources.iter().map(|resource| resource.given.plain()).collect();
+                if let Some(initialize) = ops.initialize {
+                    slot(initialize(own.ptr(), given.as_ptr(), count as u64), "initialize")?;
+                }
+                Chooser::Custom(*ops, *own)
+            }
+        })
+    }
+}
+
+impl Chooser {
+    /// A resource, if that takes no more than a look. `thread` is the calling one's number.
+    #[inline(always)]
+    pub fn quick(&self, counts: &Counts, key: dtl_task_key_t, thread: usize) -> Option<(usize, End)> {
+        match self {
+            Chooser::Fixed(index) => Some((*index, End::Nothing)),
+            Chooser::RoundRobin => Some((counts.turn(thread), End::Nothing)),
+            Chooser::Least(loads) => Some((loads.take_least(loads.first_of(thread)), End::Place)),
+            Chooser::Free(loads, most) => Some((loads.take_free(loads.first_of(thread), *most)?, End::Place)),
+            Chooser::Fastest(tuner) => {
+                let (index, run) = tuner.select(key, thread)?;
+                Some((index, run.map_or(End::Nothing, End::Timed)))
+            }
+            Chooser::Custom(..) => None,
+        }
+    }
+
+    /// A resource. BUSY: none is free now.
+    pub fn choose(&self, counts: &Counts, key: dtl_task_key_t, thread: usize) -> Result<(usize, End)> {
+        if let Some(found) = self.quick(counts, key, thread) {
+            return Ok(found);
+        }
+        match self {
+            Chooser::Fastest(tuner) => {
+                tuner.enter(key)?;
+                match self.quick(counts, key, thread) {
+                    Some(found) => Ok(found),
+                    None => fail!(DTL_ERROR_INTERNAL, "auto_tune lost a task"),
+                }
+            }
+            Chooser::Custom(ops, own) => {
+                let mut index = u32::MAX;
+                let status = ops.select.map_or(DTL_SUCCESS, |select| select(own.ptr(), key, &raw mut index));
+                if status == DTL_ERROR_BUSY {
+                    return busy();
+                }
+                slot(status, "select")?;
+                Ok((index as usize, if ops.needed_info == 0 { End::Nothing } else { End::Told(key) }))
+            }
+            _ => busy(),
+        }
+    }
+
+    /// A task is on its way.
+    pub fn submitted(&self, picked: &Picked) {
+        self.report(picked, DTL_INFO_TASK_SUBMISSION, 0);
+    }
+
+    /// A task has ended, or was not taken; its time if it succeeded and was timed.
+    #[inline(always)]
+    pub fn ended(&self, picked: &Picked, status: dtl_status_t, time_ns: Option<u64>) {
+        match (self, picked.end) {
+            (Chooser::Least(loads) | Chooser::Free(loads, _), End::Place) => {
+                loads.give_back(picked.index as usize)
+            }
+            (Chooser::Fastest(tuner), End::Timed(run)) => {
+                let time_ns = time_ns.filter(|_| status == DTL_SUCCESS);
+                tuner.ended(run, picked.index as usize, time_ns);
+            }
+            (Chooser::Custom(..), End::Told(_)) => {
+                self.report(picked, DTL_INFO_TASK_COMPLETION, i64::from(status));
+                let time = time_ns.filter(|_| status == DTL_SUCCESS);
+                self.report(
+                    picked,
+                    DTL_INFO_TASK_TIME,
+                    time.map_or(-1, |time| i64::try_from(time).unwrap_or(i64::MAX)),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn report(&self, picked: &Picked, info: u64, value: i64) {
+        let (Chooser::Custom(ops, own), End::Told(key)) = (self, picked.end) else { return };
+        if let Some(report) = ops.report.filter(|_| ops.needed_info & info != 0) {
+            report(own.ptr(), picked.index, key, info, value);
+        }
+    }
+
+    /// Whether a task of this end is to be timed.
+    #[must_use]
+    pub fn times(&self, end: End) -> bool {
+        match (self, end) {
+            (_, End::Timed(_)) => true,
+            (Chooser::Custom(ops, _), End::Told(_)) => ops.needed_info & DTL_INFO_TASK_TIME != 0,
+            _ => false,
+        }
+    }
+
+    /// Whether it wants to know what has ended before it chooses for this task.
+    #[must_use]
+    pub fn needs_reports(&self) -> bool {
+        match self {
+            Chooser::Fixed(_) | Chooser::RoundRobin => false,
+            Chooser::Least(_) | Chooser::Free(..) => true,
+            Chooser::Fastest(tuner) => tuner.is_tuning(),
+            Chooser::Custom(ops, _) => ops.needed_info != 0,
+        }
+    }
+
+    /// Tasks on a resource, if they are counted.
+    #[must_use]
+    pub fn load(&self, index: usize) -> u64 {
+        match self {
+            Chooser::Least(loads) | Chooser::Free(loads, _) => loads.of(index),
+            _ => 0,
+        }
+    }
+}
+
+#[cold]
+fn busy<T>() -> Result<T> {
+    fail!(DTL_ERROR_BUSY, "no resource is free now: wait for tasks, or submit with a longer timeout")
+}

@@ -1,0 +1,83 @@
+//! Streams as resources: one of each device, and the events that tell when a task has ended and how long it took.
+
+use crate::abi::handle::dtl_backend_t;
+use crate::error::{Result, fail};
+use crate::runtime::exec::event::Event;
+use crate::runtime::exec::objects;
+use crate::runtime::exec::stream::Stream;
+use crate::runtime::registry::{self, Backend};
+use crate::sys::epoch::Guard;
+use crate::sys::lock::Mutex;
+use std::sync::Arc;
+
+/// New streams, one on each device of a backend; null = of every backend that "auto" may choose.
+pub(super) fn of_all_devices(inside: &Guard, backend: dtl_backend_t) -> Result<Vec<u64>> {
+    let mut made = Vec::new();
+    if backend.id != 0 {
+        let backend = objects::home(inside, backend)?;
+        add_streams(&backend, &mut made).inspect_err(|_| drop_streams(inside, &made))?;
+        return Ok(made);
+    }
+    let mut reasons = Vec::new();
+    for backend in registry::all() {
+        if backend.device.is_none() || backend.auto_priority == i32::MIN {
+            continue;
+        }
+        let there = backend.ready().and_then(|()| add_streams(&backend, &mut made));
+        if let Err(error) = there {
+            reasons.push(error.text().to_owned());
+        }
+    }
+    if made.is_empty() {
+        return fail!(DTL_ERROR_UNAVAILABLE, "no device was found: {}", reasons.join("; "));
+    }
+    Ok(made)
+}
+
+fn add_streams(backend: &Arc<Backend>, made: &mut Vec<u64>) -> Result<()> {
+    let devices = if backend.device.is_some() { backend.device()?.count()? } else { 1 };
+    for device in 0..devices {
+        made.push(objects::insert(Stream::create(Arc::clone(backend), device, 0)?)?);
+    }
+    Ok(())
+}
+
+fn drop_streams(inside: &Guard, streams: &[u64]) {
+    for &id in streams {
+        if let Ok(Some(stream)) = objects::remove_stream(inside, id) {
+            stream.close(); // nothing was queued on it
+        }
+    }
+}
+
+/// Whether events on the stream are timed; asked once, when a policy is made that needs times.
+pub(super) fn check_timing(stream: &Stream) -> Result<()> {
+    let (start, stop) =
+        (Event::create(Arc::clone(stream.home()), 0)?, Event::create(Arc::clone(stream.home()), 0)?);
+    stream.record(&start)?;
+    stream.record(&stop)?;
+    stop.sync()?;
+    start.elapsed_ns(&stop).map(|_| ())
+}
+
+/// Events that are not in use, for one resource: they are of its stream's backend.
+#[derive(Default)]
+pub(super) struct Events(Mutex<Vec<Arc<Event>>>);
+
+impl Events {
+    /// An event, recorded on the stream at its present end.
+    pub(super) fn recorded(&self, stream: &Stream) -> Result<Arc<Event>> {
+        let unused = self.0.lock().pop();
+        let event = match unused {
+            Some(event) => event,
+            None => Arc::new(Event::create(Arc::clone(stream.home()), 0)?),
+        };
+        stream.record(&event)?;
+        Ok(event)
+    }
+
+    /// Keeps an event for the next one.
+    pub(super) fn keep(&self, event: Arc<Event>) {
+        self.0.lock().push(event);
+    }
+}

@@ -1,0 +1,453 @@
+//! A task's way: choose a resource (waiting for one if need be), run the task there, hear of its end. And waiting.
+//!
+//! Everything here runs outside of the epoch with a share of the policy, so tasks and tables may block and call back in.
+//! No lock is held while foreign code runs.
+
+use super::flight::{Ended, Landed, Watch, time_since};
+use super::resources::{CustomKind, Kind, Resource};
+use super::{Picked, Policy, Ready};
+use crate::abi::handle::dtl_policy_t;
+use crate::abi::policy::*;
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail, status_name};
+use crate::runtime::exec::event::Event;
+use crate::runtime::exec::objects;
+use crate::runtime::exec::stream::Stream;
+use crate::sys::buf::Addr;
+use crate::sys::clock::{Deadline, now_ns};
+use crate::sys::epoch;
+use crate::sys::park::Backoff;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A task's function, never NULL.
+pub type TaskFn =
+    extern "C" fn(*const dtl_resource_t, *mut std::ffi::c_void, *mut dtl_waitable_t) -> dtl_status_t;
+
+/// Tasks of a resource that a submit looks at, where it needs no reports: more than it adds, so that rows stay short.
+const LOOKS: usize = 2;
+/// The longest that a task's own wait function is left waiting.
+const WAIT_NS: u64 = 1_000_000;
+
+/// A task to be submitted.
+pub struct Task {
+    pub key: dtl_task_key_t,
+    pub function: TaskFn,
+    pub arg: Addr,
+    /// Somebody will ask how it has ended.
+    pub is_kept: bool,
+}
+
+/// Nothing left running.
+pub const NOTHING_LEFT: dtl_waitable_t =
+    dtl_waitable_t { event: crate::abi::handle::dtl_event_t::NULL, wait: None, object: std::ptr::null_mut() };
+
+/// Whether a task has left something running.
+#[inline(always)]
+#[must_use]
+pub fn is_nothing(left: &dtl_waitable_t) -> bool {
+    left.event.id == 0 && left.wait.is_none()
+}
+
+/// A task's status as a result whose text says what it is.
+pub fn outcome(status: dtl_status_t) -> Result<()> {
+    if status == DTL_SUCCESS { Ok(()) } else { Err(task_failed(status)) }
+}
+
+#[cold]
+fn task_failed(status: dtl_status_t) -> Error {
+    let name = status_name(status).to_string_lossy();
+    Error::new(status, format!("a task ended with {name} ({status}); its documentation says what that means"))
+}
+
+impl Policy {
+    /// Submits a task. `patience`: how long to wait for a resource; `None` = not at all, and BUSY is the answer.
+    pub fn submit(&self, task: &Task, patience: Option<Deadline>) -> Result<dtl_submission_t> {
+        let ready = self.ready()?;
+        let picked = self.pick(ready, task, patience)?;
+        ready.chooser.submitted(&picked);
+        let Some(resource) = ready.resources.get(picked.index as usize) else {
+            return self.no_resource(&picked);
+        };
+        match &self.kind {
+            Kind::Generic | Kind::Inline => {
+                let (given, mut left) = (resource.given.plain(), NOTHING_LEFT);
+                let status = (task.function)(&raw const given, task.arg.ptr(), &raw mut left);
+                self.returned(&picked, status, &left, task.is_kept)
+            }
+            Kind::Streams(_) => match &resource.stream {
+                Some(stream) => self.on_stream(ready, &picked, stream, task),
+                None => self.no_resource(&picked),
+            },
+            Kind::Custom(custom) => self.by_table(ready, &picked, resource, custom, task),
+        }
+    }
+
+    fn pick(&self, ready: &Ready, task: &Task, patience: Option<Deadline>) -> Result<Picked> {
+        let thread = epoch::enter().thread_number();
+        let mut backoff = Backoff::new();
+        loop {
+            if ready.chooser.needs_reports() {
+                self.look(ready)?;
+            }
+            let (index, end) = match ready.chooser.choose(&ready.counts, task.key, thread) {
+                Err(error) if error.status() == DTL_ERROR_BUSY => {
+                    let Some(deadline) = patience else { return Err(error) };
+                    self.is_closed()?;
+                    if deadline.passed() {
+                        return fail!(DTL_ERROR_TIMEOUT, "no resource became free in time: {}", error.text());
+                    }
+                    backoff.pause();
+                    continue;
+                }
+                found => found?,
+            };
+            let Some(resource) = ready.resources.get(index) else {
+                let count = ready.resources.len();
+                return fail!(
+                    DTL_ERROR_OUT_OF_BOUNDS,
+                    "select of the program's policy gave resource {index}, and there are {count} (counted from 0)"
+                );
+            };
+            ready.counts.add(thread, index);
+            let started_ns = if ready.chooser.times(end) { now_ns() } else { 0 };
+            return Ok(Picked { resource: resource.given, index: index as u32, end, started_ns });
+        }
+    }
+
+    fn no_resource<T>(&self, picked: &Picked) -> Result<T> {
+        fail!(DTL_ERROR_INTERNAL, "policy '{}' lost resource {}", self.rule.name(), picked.index)
+    }
+
+    /// A task's function has returned, in the thread that submitted it.
+    pub fn returned(
+        &self,
+        picked: &Picked,
+        status: dtl_status_t,
+        left: &dtl_waitable_t,
+        is_kept: bool,
+    ) -> Result<dtl_submission_t> {
+        let ready = self.ready()?;
+        if status != DTL_SUCCESS || is_nothing(left) {
+            return Ok(self.over(ready, picked, Ended { status, time_ns: None }, is_kept));
+        }
+        let watch = match watch(left) {
+            Ok(watch) => watch,
+            Err(error) => {
+                let ended = Ended { status: error.status(), time_ns: None };
+                return Ok(self.over(ready, picked, ended, is_kept));
+            }
+        };
+        let submission = self.fly(ready, picked, watch, is_kept || matches!(self.kind, Kind::Inline))?;
+        if !matches!(self.kind, Kind::Inline) {
+            return Ok(submission);
+        }
+        let status = self.wait_for(ready, submission.ticket, Deadline::NEVER)?;
+        if !is_kept {
+            self.remember(ready, status);
+        }
+        Ok(dtl_submission_t { ticket: 0, status, ..submission })
+    }
+
+    /// The task is over, and nobody has a ticket for it.
+    fn over(&self, ready: &Ready, picked: &Picked, ended: Ended, is_kept: bool) -> dtl_submission_t {
+        let is_unheard = !is_kept && ended.status != DTL_SUCCESS;
+        self.landed(ready, &Landed { picked: *picked, ended, is_unheard });
+        self.submission(picked, 0, ended.status)
+    }
+
+    fn submission(&self, picked: &Picked, ticket: u64, status: dtl_status_t) -> dtl_submission_t {
+        let policy = dtl_policy_t { id: self.id.load(Ordering::Acquire) };
+        dtl_submission_t { policy, ticket, resource: picked.index, status }
+    }
+
+    /// The task goes on, and somebody has to look when it has ended.
+    fn fly(&self, ready: &Ready, picked: &Picked, watch: Watch, is_kept: bool) -> Result<dtl_submission_t> {
+        self.look_at_some(ready, picked.index as usize, Some(LOOKS));
+        let (ticket, _) = match ready.flights.begin(*picked, watch, is_kept) {
+            Ok(begun) => begun,
+            Err(error) => {
+                self.not_taken(ready, picked, error.status());
+                return Err(error);
+            }
+        };
+        Ok(self.submission(picked, ticket, DTL_SUCCESS))
+    }
+
+    fn on_stream(
+        &self,
+        ready: &Ready,
+        picked: &Picked,
+        stream: &Stream,
+        task: &Task,
+    ) -> Result<dtl_submission_t> {
+        let Some(events) = ready.events.get(picked.index as usize) else { return self.no_resource(picked) };
+        let give_up = |error: Error| {
+            self.not_taken(ready, picked, error.status());
+            error
+        };
+        let start = match picked.started_ns {
+            0 => None,
+            _ => Some(events.recorded(stream).map_err(give_up)?),
+        };
+        let (given, mut left) = (picked.resource.plain(), NOTHING_LEFT);
+        let status = (task.function)(&raw const given, task.arg.ptr(), &raw mut left);
+        if status != DTL_SUCCESS {
+            start.into_iter().for_each(|event| events.keep(event));
+            return Ok(self.over(ready, picked, Ended { status, time_ns: None }, task.is_kept));
+        }
+        if left.wait.is_some() {
+            start.into_iter().for_each(|event| events.keep(event));
+            return self.fly(ready, picked, Watch::Call(left.wait, Addr::new(left.object)), task.is_kept);
+        }
+        if left.event.id != 0 {
+            let event = objects::pin::<Event>(&epoch::enter(), left.event.id).map_err(give_up)?;
+            stream.wait_event(&event).map_err(give_up)?;
+        } else if !task.is_kept && !picked.has_end() {
+            return Ok(self.submission(picked, 0, DTL_SUCCESS)); // nobody asks when it ends
+        }
+        let stop = events.recorded(stream).map_err(give_up)?;
+        self.fly(ready, picked, Watch::Stream { start, stop }, task.is_kept)
+    }
+
+    fn by_table(
+        &self,
+        ready: &Ready,
+        picked: &Picked,
+        resource: &Resource,
+        custom: &CustomKind,
+        task: &Task,
+    ) -> Result<dtl_submission_t> {
+        let (ticket, scratch) =
+            ready.flights.begin(*picked, Watch::Told, task.is_kept).inspect_err(|error| {
+                self.not_taken(ready, picked, error.status());
+            })?;
+        let wanted = if picked.has_end() { self.needed_info } else { 0 };
+        let selection = dtl_selection_t {
+            policy: dtl_policy_t { id: self.id.load(Ordering::Acquire) },
+            ticket,
+            resource: resource.given.plain(),
+            core: resource.core,
+            wanted_info: wanted,
+            scratch: scratch.ptr(),
+            index: picked.index,
+            reserved: 0,
+        };
+        let submit =
+            custom.ops.submit.ok_or_else(|| Error::new(DTL_ERROR_INTERNAL, "the table lost its submit"))?;
+        let status = submit(custom.own.ptr(), &raw const selection, Some(task.function), task.arg.ptr());
+        if status != DTL_SUCCESS {
+            if ready.flights.withdraw(ticket).is_some() {
+                self.not_taken(ready, picked, status);
+            } else {
+                let _ = ready.flights.take(ticket); // told to have ended all the same
+            }
+            super::resources::slot(status, "submit")?;
+        }
+        // It may be over already: then the value says so.
+        let over = if task.is_kept { ready.flights.take(ticket).unwrap_or(None) } else { None };
+        Ok(match over {
+            Some(status) => self.submission(picked, 0, status),
+            None => self.submission(picked, if task.is_kept { ticket } else { 0 }, DTL_SUCCESS),
+        })
+    }
+
+    /// A selection that came to nothing.
+    fn not_taken(&self, ready: &Ready, picked: &Picked, status: dtl_status_t) {
+        self.landed(
+            ready,
+            &Landed { picked: *picked, ended: Ended { status, time_ns: None }, is_unheard: false },
+        );
+    }
+
+    /// What the policy is told when a task has ended.
+    fn landed(&self, ready: &Ready, landed: &Landed) {
+        let Landed { picked, ended: Ended { status, time_ns }, is_unheard } = landed;
+        if *status != DTL_SUCCESS {
+            if let Some(failed) = ready.failed.get(picked.index as usize) {
+                failed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        ready.chooser.ended(picked, *status, time_ns.or_else(|| time_since(picked)));
+        if *is_unheard {
+            self.remember(ready, *status);
+        }
+    }
+
+    fn remember(&self, ready: &Ready, status: dtl_status_t) {
+        if let Err(error) = outcome(status) {
+            ready.failure.lock().get_or_insert(error);
+        }
+    }
+
+    /// A task of a program's own table has ended.
+    pub fn end(&self, ticket: u64, status: dtl_status_t, time_ns: u64) -> Result<()> {
+        let ready = self.ready()?;
+        let Some(landed) = ready.flights.end(ticket, Ended { status, time_ns: Some(time_ns) }) else {
+            return fail!(
+                DTL_ERROR_INVALID_HANDLE,
+                "no task of this policy with ticket {ticket:#x} is in flight: dtl_selection_end once for each"
+            );
+        };
+        self.landed(ready, &landed);
+        Ok(())
+    }
+
+    /// Hears of tasks that have ended, as far as that is learnt by looking.
+    fn look(&self, ready: &Ready) -> Result<()> {
+        match &self.kind {
+            Kind::Custom(CustomKind { ops: dtl_resource_ops_t { lazy_report: Some(look), .. }, own }) => {
+                super::resources::slot(look(own.ptr()), "lazy_report")?;
+            }
+            Kind::Streams(_) => {
+                (0..ready.resources.len()).for_each(|index| self.look_at_some(ready, index, None))
+            }
+            Kind::Generic => {
+                for index in 0..ready.resources.len() {
+                    self.look_at_some(ready, index, Some(ready.flights.to_look_at(index)));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn look_at_some(&self, ready: &Ready, index: usize, most: Option<usize>) {
+        ready.flights.look_at_some(index, most, &|index, event| ready.keep(index, event), &mut |landed| {
+            self.landed(ready, &landed);
+        });
+    }
+
+    /// Waits until a kept task has ended: its status.
+    fn wait_for(&self, ready: &Ready, ticket: u64, deadline: Deadline) -> Result<dtl_status_t> {
+        let mut backoff = Backoff::new();
+        loop {
+            match ready.flights.take(ticket) {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) => {}
+                Err(()) => return self.no_such_task(ticket),
+            }
+            let limit = if backoff.is_long() { deadline.left_ns().min(WAIT_NS) } else { 0 };
+            if let Some(landed) = ready.flights.look(ticket, limit, &|index, event| ready.keep(index, event))
+            {
+                self.landed(ready, &landed);
+                continue;
+            }
+            self.is_closed()?;
+            if deadline.passed() {
+                return fail!(DTL_ERROR_TIMEOUT, "the task has not ended in time; wait again or longer");
+            }
+            if matches!(self.kind, Kind::Custom(_)) {
+                self.look(ready)?;
+            }
+            backoff.pause();
+        }
+    }
+
+    fn no_such_task<T>(&self, ticket: u64) -> Result<T> {
+        fail!(
+            DTL_ERROR_INVALID_HANDLE,
+            "no submission with ticket {ticket:#x} is in flight: it was waited for or released before"
+        )
+    }
+
+    /// Waits for a submission; its status.
+    pub fn wait(&self, ticket: u64, timeout_ns: u64) -> Result<dtl_status_t> {
+        self.wait_for(self.ready()?, ticket, Deadline::after(timeout_ns))
+    }
+
+    /// Nobody will wait for a submission.
+    pub fn let_go(&self, ticket: u64) -> Result<()> {
+        if self.ready()?.flights.let_go(ticket) { Ok(()) } else { self.no_such_task(ticket) }
+    }
+
+    /// Submits a task and waits for it: its status.
+    pub fn submit_and_wait(&self, task: &Task, deadline: Deadline) -> Result<()> {
+        let submission = self.submit(task, Some(deadline))?;
+        if submission.ticket == 0 {
+            return outcome(submission.status);
+        }
+        let ended = self.wait_for(self.ready()?, submission.ticket, deadline);
+        outcome(ended.inspect_err(|_| {
+            let _ = self.let_go(submission.ticket);
+        })?)
+    }
+
+    /// Waits for everything submitted; the first failure that nobody has heard of.
+    pub fn wait_all(&self, timeout_ns: u64) -> Result<()> {
+        let ready = self.ready()?;
+        let deadline = Deadline::after(timeout_ns);
+        let mut result = Ok(());
+        for resource in &ready.resources {
+            let waited = match (&self.kind, &resource.stream) {
+                (Kind::Streams(_), Some(stream)) => wait_for_stream(stream, deadline),
+                (
+                    Kind::Custom(CustomKind {
+                        ops: dtl_resource_ops_t { wait_resource: Some(wait), .. },
+                        own,
+                    }),
+                    _,
+                ) if !deadline.is_finite() => {
+                    super::resources::slot(wait(own.ptr(), resource.core), "wait_resource")
+                }
+                _ => Ok(()),
+            };
+            if let Err(error) = waited {
+                if error.status() == DTL_ERROR_TIMEOUT && deadline.passed() {
+                    return Err(error);
+                }
+                result = result.and(Err(error));
+            }
+        }
+        let mut backoff = Backoff::new();
+        loop {
+            self.look(ready)?;
+            if ready.flights.running() == 0 {
+                break;
+            }
+            self.is_closed()?;
+            if deadline.passed() {
+                let left = ready.flights.running();
+                return fail!(DTL_ERROR_TIMEOUT, "{left} tasks have not ended in time; wait again or longer");
+            }
+            backoff.pause();
+        }
+        let failure = ready.failure.lock().take();
+        failure.map_or(result, Err)
+    }
+}
+
+impl Ready {
+    fn keep(&self, index: u32, event: Arc<Event>) {
+        if let Some(events) = self.events.get(index as usize) {
+            events.keep(event);
+        }
+    }
+}
+
+/// What a task has left running.
+fn watch(left: &dtl_waitable_t) -> Result<Watch> {
+    if left.wait.is_some() {
+        return Ok(Watch::Call(left.wait, Addr::new(left.object)));
+    }
+    let event = objects::pin::<Event>(&epoch::enter(), left.event.id)?;
+    Ok(Watch::Record(event.gate()))
+}
+
+fn wait_for_stream(stream: &Stream, deadline: Deadline) -> Result<()> {
+    let mut backoff = Backoff::new();
+    while deadline.is_finite() {
+        // A stream that cannot be asked, or has failed, is waited for below.
+        if stream.query().unwrap_or(true) {
+            break;
+        }
+        if deadline.passed() {
+            return fail!(
+                DTL_ERROR_TIMEOUT,
+                "tasks on a stream have not ended in time; wait again or longer"
+            );
+        }
+        backoff.pause();
+    }
+    stream.synchronize()
+}

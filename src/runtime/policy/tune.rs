@@ -1,0 +1,242 @@
+//! `auto_tune`: times a task on every resource, then gives it the fastest one.
+//!
+//! Runs of a task are numbered while it is tuned: run i goes to resource i modulo their number. The first
+//! warmups × resources runs are thrown away, the next samples × resources are timed, and the resource with the least
+//! time wins (noise only ever adds). All that is kept of one tuning goes with it: the next one begins with nothing, so a
+//! resource that has got slow is left, and a late time of an earlier tuning is not counted.
+//!
+//! A tuned task costs a look at one word that nobody writes. Times are reported under a lock of the task's.
+
+use crate::abi::policy::dtl_task_key_t;
+use crate::error::{Result, fail};
+use crate::runtime::log;
+use crate::sys::lock::Mutex;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Most tasks that one policy tunes.
+const MOST_TASKS: usize = 1024;
+/// `best` while the task is tuned.
+const TUNING: u32 = u32::MAX;
+/// Counters of runs for each task; threads so far apart share one, and may then lose counts.
+const STRIPES: usize = 8;
+
+/// A timed run on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Of which task: its place.
+    entry: u32,
+    /// Of which tuning of it.
+    generation: u32,
+    is_warmup: bool,
+}
+
+struct Entry {
+    key: dtl_task_key_t,
+    /// Index of the fastest resource, or TUNING.
+    best: AtomicU32,
+    /// generation << 32 | number of the next run.
+    runs: AtomicU64,
+    /// Fastest so far: for those that come while all runs are handed out and some are not over.
+    leader: AtomicU32,
+    times: Mutex<Times>,
+    /// Runs since the task was tuned.
+    since: [Stripe; STRIPES],
+}
+
+#[repr(align(64))]
+struct Stripe(AtomicU64);
+
+struct Times {
+    generation: u32,
+    ended: u64,
+    /// Nanoseconds by resource; u64::MAX = no run has succeeded.
+    least_ns: Box<[u64]>,
+}
+
+/// See the module's text.
+pub struct Tuner {
+    entries: Box<[OnceLock<Box<Entry>>]>,
+    resources: u64,
+    warmups: u64,
+    samples: u64,
+    resample: u64,
+    /// Tasks that are tuned now.
+    tuning: AtomicU32,
+}
+
+impl Tuner {
+    /// Nothing is tuned yet.
+    #[must_use]
+    pub fn new(resources: usize, warmups: u32, samples: u32, resample: u64) -> Self {
+        Tuner {
+            entries: (0..MOST_TASKS).map(|_| OnceLock::new()).collect(),
+            resources: resources as u64,
+            warmups: u64::from(warmups),
+            samples: u64::from(samples),
+            resample,
+            tuning: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether any task waits for times.
+    #[must_use]
+    pub fn is_tuning(&self) -> bool {
+        self.tuning.load(Ordering::Relaxed) != 0
+    }
+
+    /// Which resource the task gets, and the run if it is timed. `None`: the task is new, see [`Tuner::enter`].
+    #[inline(always)]
+    #[must_use]
+    pub fn select(&self, key: dtl_task_key_t, thread: usize) -> Option<(usize, Option<Run>)> {
+        let mut place = place_of(key);
+        let entry = loop {
+            let entry = self.entries.get(place % MOST_TASKS)?.get()?;
+            if entry.key == key {
+                break entry;
+            }
+            place += 1;
+        };
+        let best = entry.best.load(Ordering::Acquire);
+        if best != TUNING && !self.is_due(entry, thread) {
+            return Some((best as usize, None));
+        }
+        Some(self.next_run(entry, place % MOST_TASKS))
+    }
+
+    /// Whether it is time to tune a tuned task anew.
+    #[inline(always)]
+    fn is_due(&self, entry: &Entry, thread: usize) -> bool {
+        if self.resample == 0 {
+            return false;
+        }
+        let Some(Stripe(since)) = entry.since.get(thread % STRIPES) else { return false };
+        let runs = since.load(Ordering::Relaxed) + 1;
+        let is_due = runs > self.resample;
+        since.store(if is_due { 0 } else { runs }, Ordering::Relaxed);
+        if is_due {
+            self.begin_anew(entry);
+        }
+        is_due
+    }
+
+    #[inline(never)]
+    fn next_run(&self, entry: &Entry, place: usize) -> (usize, Option<Run>) {
+        let in_all = (self.warmups + self.samples) * self.resources;
+        let is_left = entry.runs.load(Ordering::Relaxed) & u64::from(u32::MAX) < in_all;
+        let run = if is_left { entry.runs.fetch_add(1, Ordering::Relaxed) } else { u64::MAX };
+        let number = run & u64::from(u32::MAX);
+        if number >= in_all {
+            return (entry.leader.load(Ordering::Relaxed) as usize, None);
+        }
+        let is_warmup = number / self.resources < self.warmups;
+        let run = Run { entry: place as u32, generation: (run >> 32) as u32, is_warmup };
+        ((number % self.resources) as usize, Some(run))
+    }
+
+    /// Makes room for a task.
+    #[cold]
+    pub fn enter(&self, key: dtl_task_key_t) -> Result<()> {
+        let first = place_of(key);
+        for place in first..first + MOST_TASKS {
+            let Some(entry) = self.entries.get(place % MOST_TASKS) else { continue };
+            let make = || {
+                self.tuning.fetch_add(1, Ordering::Relaxed);
+                Box::new(self.entry(key))
+            };
+            if entry.get_or_init(make).key == key {
+                return Ok(());
+            }
+        }
+        fail!(
+            DTL_ERROR_LIMIT,
+            "{MOST_TASKS} tasks are tuned by this policy, and {{{:#x}, {:#x}}} would be one more: give tasks that may \
+             share a resource the same key",
+            key.task,
+            key.variant
+        )
+    }
+
+    fn entry(&self, key: dtl_task_key_t) -> Entry {
+        Entry {
+            key,
+            best: AtomicU32::new(TUNING),
+            runs: AtomicU64::new(0),
+            leader: AtomicU32::new(0),
+            times: Mutex::new(Times {
+                generation: 0,
+                ended: 0,
+                least_ns: vec![u64::MAX; self.resources as usize].into_boxed_slice(),
+            }),
+            since: std::array::from_fn(|_| Stripe(AtomicU64::new(0))),
+        }
+    }
+
+    /// A timed run has ended, on a resource; `None` = it failed, and its time says nothing.
+    pub fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
+        let Some(entry) = self.entries.get(run.entry as usize).and_then(OnceLock::get) else { return };
+        let mut times = entry.times.lock();
+        if times.generation != run.generation {
+            return; // of a tuning before this one
+        }
+        times.ended += 1;
+        if let (false, Some(time)) = (run.is_warmup, time_ns) {
+            if let Some(least) = times.least_ns.get_mut(resource) {
+                *least = time.min(*least);
+            }
+        }
+        let (best, least) = times.least();
+        if least < u64::MAX {
+            entry.leader.store(best as u32, Ordering::Relaxed);
+        }
+        if times.ended < (self.warmups + self.samples) * self.resources {
+            return;
+        }
+        if least == u64::MAX {
+            restart(entry, &mut times); // nothing but failures: no reason to prefer any
+            return;
+        }
+        entry.best.store(best as u32, Ordering::Release);
+        self.tuning.fetch_sub(1, Ordering::Relaxed);
+        drop(times);
+        log::info!(
+            "auto_tune: task {{{:#x}, {:#x}}} goes to resource {best} ({least} ns)",
+            entry.key.task,
+            entry.key.variant
+        );
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_anew(&self, entry: &Entry) {
+        let mut times = entry.times.lock();
+        if entry.best.load(Ordering::Relaxed) != TUNING {
+            self.tuning.fetch_add(1, Ordering::Relaxed);
+            restart(entry, &mut times);
+        }
+    }
+}
+
+/// A new tuning. Its runs are stored before the word that leads to them.
+fn restart(entry: &Entry, times: &mut Times) {
+    times.generation = times.generation.wrapping_add(1);
+    times.ended = 0;
+    times.least_ns.fill(u64::MAX);
+    entry.runs.store(u64::from(times.generation) << 32, Ordering::Relaxed);
+    entry.best.store(TUNING, Ordering::Release);
+}
+
+impl Times {
+    /// The fastest resource and its time; of equals the first.
+    fn least(&self) -> (usize, u64) {
+        let times = self.least_ns.iter().copied().enumerate();
+        times.min_by_key(|&(_, time)| time).unwrap_or((0, u64::MAX))
+    }
+}
+
+/// Where the search for a task begins (Fibonacci hashing: Knuth, TAOCP vol. 3, 6.4).
+#[inline(always)]
+fn place_of(key: dtl_task_key_t) -> usize {
+    let mixed = (key.task ^ key.variant.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 54) as usize
+}
