@@ -83,8 +83,13 @@ pub extern "C" fn dtl_policy_submit_and_wait(
     let call = Call { policy, key, function: task, arg, out: &raw mut over };
     match quick(call) {
         Some(DTL_SUCCESS) if over.ticket == 0 && over.status == DTL_SUCCESS => DTL_SUCCESS,
-        // SAFETY: a local.
-        Some(DTL_SUCCESS) => unsafe { dtl_submission_wait(&raw mut over, timeout_ns) },
+        Some(DTL_SUCCESS) => guard::wait(
+            |inside| Ok(if over.ticket == 0 { None } else { Some(policy::pin(inside, policy.id)?) }),
+            |policy| match policy {
+                Some(policy) => policy.wait_or_let_go(over.ticket, Deadline::after(timeout_ns)),
+                None => submit::outcome(over.status),
+            },
+        ),
         Some(failed) => failed,
         None => guard::wait(
             |inside| Ok((call.task()?, policy::pin(inside, policy.id)?)),

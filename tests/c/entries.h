@@ -7,7 +7,7 @@
 #include "far.h"
 
 /* Which handle of the call is in question. */
-enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL, WIN, MODULE, ARRAY };
+enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL, WIN, MODULE, ARRAY, POLICY };
 
 struct handles {
     dtl_backend_t backend;
@@ -22,6 +22,7 @@ struct handles {
     dtl_win_t win;
     dtl_module_t module;
     dtl_array_t array;
+    dtl_policy_t policy;
 };
 
 /* Everything that calls write to; compared bytewise after a failure. */
@@ -50,6 +51,10 @@ struct outputs {
     dtl_comm_topology_t comm_topology;
     dtl_recv_info_t recv_info;
     dtl_request_t requests[1];
+    dtl_resource_t resources[2];
+    dtl_policy_stats_t policy_stats[2];
+    dtl_policy_traits_t policy_traits;
+    dtl_submission_t submission;
 };
 
 static inline void poison(struct outputs* outputs) {
@@ -66,6 +71,7 @@ static inline void poison(struct outputs* outputs) {
     outputs->array_info.struct_size = sizeof outputs->array_info;
     outputs->topology.struct_size = sizeof outputs->topology;
     outputs->comm_topology.struct_size = sizeof outputs->comm_topology;
+    outputs->policy_traits.struct_size = sizeof outputs->policy_traits;
 }
 
 static inline dtl_status_t e_task(void* user) { return (void)user, DTL_SUCCESS; }
@@ -78,6 +84,23 @@ static inline dtl_status_t e_kernel(const dtl_kernel_context_t* c, const void* c
 
 static inline void e_op(const void* in, void* inout, uint64_t count, dtl_dtype_t dtype, void* user) {
     (void)in, (void)inout, (void)count, (void)dtype, (void)user;
+}
+
+static inline dtl_status_t e_selected(const dtl_resource_t* r, void* arg, dtl_waitable_t* w) {
+    return (void)r, (void)arg, (void)w, DTL_SUCCESS;
+}
+static const dtl_resource_t e_resources[2] = {{1, NULL}, {2, NULL}};
+static const dtl_task_key_t e_key = {0, 0};
+/* A submission and a selection that are in flight in a policy. */
+static inline dtl_submission_t* e_submission(const struct handles* handles) {
+    static dtl_submission_t submission;
+    submission.policy = handles->policy, submission.ticket = 1;
+    return &submission;
+}
+static inline const dtl_selection_t* e_selection(const struct handles* handles) {
+    static dtl_selection_t selection;
+    selection.policy = handles->policy, selection.ticket = 1;
+    return &selection;
 }
 
 static const dtl_launch_t e_launch = DTL_LAUNCH_INIT;
@@ -178,6 +201,22 @@ static const int32_t e_grid[4] = {3, 2, 1, 1};
     X(MODULE, dtl_module_log, (h->module, o->text, sizeof o->text, &o->word))                     \
     X(MODULE, dtl_module_destroy, (h->module))                                                    \
     X(MODULE, dtl_kernel_get, (h->module, "k", NULL, &o->handles.kernel))                         \
+    X(NONE, dtl_policy_create, ("fixed", e_resources, 2, NULL, &o->handles.policy))               \
+    X(NONE, dtl_policy_create_custom, (NULL, NULL, e_resources, 2, NULL, &o->handles.policy))     \
+    X(POLICY, dtl_policy_initialize, (h->policy, e_resources, 2, NULL))                           \
+    X(POLICY, dtl_policy_retain, (h->policy))                                                     \
+    X(POLICY, dtl_policy_release, (h->policy))                                                    \
+    X(POLICY, dtl_policy_resources, (h->policy, o->resources, 2, &o->word))                       \
+    X(POLICY, dtl_policy_stats, (h->policy, o->policy_stats, 2, &o->word))                        \
+    X(POLICY, dtl_policy_traits, (h->policy, &o->policy_traits))                                  \
+    X(POLICY, dtl_policy_submit, (h->policy, e_key, e_selected, NULL, 0, &o->submission))         \
+    X(POLICY, dtl_policy_try_submit, (h->policy, e_key, e_selected, NULL, &o->submission))        \
+    X(POLICY, dtl_policy_submit_and_wait, (h->policy, e_key, e_selected, NULL, 0))                \
+    X(POLICY, dtl_policy_wait_all, (h->policy, 0))                                                \
+    X(POLICY, dtl_submission_wait, (e_submission(h), 0))                                          \
+    X(POLICY, dtl_submission_release, (e_submission(h)))                                          \
+    X(POLICY, dtl_submission_resource, (e_submission(h), o->resources))                           \
+    X(POLICY, dtl_selection_end, (e_selection(h), DTL_SUCCESS, 0))                                \
     X(KERNEL, dtl_kernel_destroy, (h->kernel))                                                    \
     X(KERNEL, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
     X(STREAM, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
@@ -256,6 +295,7 @@ static inline void make_handles(struct handles* handles) {
     CHECK_OK(dtl_module_compile(handles->backend, 0, &e_text, &handles->module));
     CHECK_OK(dtl_pool_create(handles->backend, DTL_MEMORY_HOST, NULL, &handles->pool));
     CHECK_OK(dtl_array_alloc(handles->backend, DTL_MEMORY_HOST, 2, e_shape, DTL_DTYPE_INT32, 0, &handles->array));
+    CHECK_OK(dtl_policy_create("round_robin", e_resources, 2, NULL, &handles->policy));
     CHECK_OK(dtl_comm_open(&self, &handles->comm));
     CHECK_OK(dtl_comm_irecv(handles->comm, buffer, 8, DTL_DTYPE_BYTE, 0, 1, &handles->request));
     CHECK_OK(dtl_comm_mprobe(handles->comm, DTL_PROC_NULL, 0, &handles->message, NULL));
@@ -266,6 +306,7 @@ static inline void make_handles(struct handles* handles) {
 static inline void destroy_handles(const struct handles* handles) {
     CHECK_OK(dtl_win_destroy(handles->win));
     CHECK_OK(dtl_comm_destroy(handles->comm));
+    CHECK_OK(dtl_policy_release(handles->policy));
     CHECK_OK(dtl_array_destroy(handles->array));
     CHECK_OK(dtl_pool_destroy(handles->pool));
     CHECK_OK(dtl_kernel_destroy(handles->kernel));

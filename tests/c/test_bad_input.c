@@ -56,14 +56,15 @@ static int replace(struct handles* handles, enum noun noun, uint64_t id) {
         case WIN: handles->win.id = id; return 1;
         case MODULE: handles->module.id = id; return 1;
         case ARRAY: handles->array.id = id; return 1;
+        case POLICY: handles->policy.id = id; return 1;
         default: return 0;
     }
 }
 
 static uint64_t id_of(const struct handles* handles, int noun) {
-    const uint64_t ids[13] = {0, handles->backend.id, handles->stream.id, handles->event.id, handles->executor.id,
+    const uint64_t ids[14] = {0, handles->backend.id, handles->stream.id, handles->event.id, handles->executor.id,
         handles->kernel.id, handles->comm.id, handles->request.id, handles->message.id, handles->pool.id,
-        handles->win.id, handles->module.id, handles->array.id};
+        handles->win.id, handles->module.id, handles->array.id, handles->policy.id};
     return ids[noun];
 }
 
@@ -85,8 +86,8 @@ static void refuse_all(int noun, uint64_t id, const char* why) {
 
 /* What a text says of a handle that belongs to something else. */
 static const char* confused(int is, int should_be) {
-    static const char* const names[13] = {"", "a backend", "a stream", "an event", "an executor", "a kernel",
-        "a communicator", "a request", "a message", "a pool", "a window", "a module", "an array"};
+    static const char* const names[14] = {"", "a backend", "a stream", "an event", "an executor", "a kernel",
+        "a communicator", "a request", "a message", "a pool", "a window", "a module", "an array", "a policy"};
     static char text[64];
     snprintf(text, sizeof text, "is %s, not %s", names[is], names[should_be]);
     return text;
@@ -104,10 +105,10 @@ static void test_handles(void) {
         stale.backend = far_register("stale", &far);
         CHECK_OK(dtl_backend_unregister(stale.backend));
     }
-    for (noun = BACKEND; noun <= ARRAY; noun++) {
+    for (noun = BACKEND; noun <= POLICY; noun++) {
         const uint64_t id = id_of(&good, noun);
         refuse_all(noun, id_of(&stale, noun), "is stale");
-        for (other = BACKEND; other <= ARRAY; other++) {
+        for (other = BACKEND; other <= POLICY; other++) {
             if (other == noun) continue;
             refuse_all(noun, id_of(&good, other), confused(other, noun));
             refuse_all(noun, id_of(&stale, other), "no such handle");
@@ -139,6 +140,7 @@ static void test_null_handles(void) {
     CHECK_OK(dtl_win_destroy(DTL_WIN_NULL));
     CHECK_OK(dtl_module_destroy(DTL_MODULE_NULL));
     CHECK_OK(dtl_array_destroy(DTL_ARRAY_NULL));
+    CHECK_OK(dtl_policy_release(DTL_POLICY_NULL));
     CHECK_OK(dtl_backend_unregister(DTL_BACKEND_NULL));
     for (i = 0; i < ENTRY_COUNT; i++) {
         struct handles handles = good;
@@ -148,6 +150,7 @@ static void test_null_handles(void) {
         if (strncmp(entries[i].name, "dtl_request_wait_", 17) == 0) continue;
         if (strcmp(entries[i].name, "dtl_request_test_all") == 0) continue;
         if (strcmp(entries[i].name, "dtl_executor_run_async") == 0 && noun == EVENT) continue; /* no event */
+        if (strcmp(entries[i].name, "dtl_policy_release") == 0) continue;
         if (strcmp(entries[i].name, "dtl_module_log") == 0) continue; /* the last that failed */
         replace(&handles, noun, 0);
         must_fail(&entries[i], &handles, DTL_ERROR_INVALID_HANDLE);

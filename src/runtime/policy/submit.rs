@@ -367,9 +367,14 @@ impl Policy {
         if submission.ticket == 0 {
             return outcome(submission.status);
         }
-        let ended = self.wait_for(self.ready()?, submission.ticket, deadline);
+        self.wait_or_let_go(submission.ticket, deadline)
+    }
+
+    /// Waits for a submission that nobody else has: its status. Not ended in time: nobody will ask.
+    pub fn wait_or_let_go(&self, ticket: u64, deadline: Deadline) -> Result<()> {
+        let ended = self.wait_for(self.ready()?, ticket, deadline);
         outcome(ended.inspect_err(|_| {
-            let _ = self.let_go(submission.ticket);
+            let _ = self.let_go(ticket);
         })?)
     }
 
