@@ -89,19 +89,20 @@ impl Tuner {
     #[inline(always)]
     #[must_use]
     pub fn select(&self, key: dtl_task_key_t, thread: usize) -> Option<(usize, Option<Run>)> {
-        let mut place = place_of(key);
-        let entry = loop {
-            let entry = self.entries.get(place % MOST_TASKS)?.get()?;
+        let first = place_of(key);
+        let mut places = first..first + MOST_TASKS;
+        let (place, entry) = loop {
+            let place = places.next()? % MOST_TASKS;
+            let entry = self.entries.get(place)?.get()?;
             if entry.key == key {
-                break entry;
+                break (place, entry);
             }
-            place += 1;
         };
         let best = entry.best.load(Ordering::Acquire);
         if best != TUNING && !self.is_due(entry, thread) {
             return Some((best as usize, None));
         }
-        Some(self.next_run(entry, place % MOST_TASKS))
+        Some(self.next_run(entry, place))
     }
 
     /// Whether it is time to tune a tuned task anew.
