@@ -26,6 +26,8 @@ pub type TaskFn =
 
 /// Tasks of a resource that a submit looks at, where it needs no reports: more than it adds, so that rows stay short.
 const LOOKS: usize = 2;
+/// Tasks in flight from one look to the next, where nobody needs reports.
+const LOOK_EVERY: usize = 64;
 /// The longest that a task's own wait function is left waiting.
 const WAIT_NS: u64 = 1_000_000;
 
@@ -87,7 +89,7 @@ impl Policy {
         let thread = epoch::enter().thread_number();
         let mut backoff = Backoff::new();
         loop {
-            if ready.chooser.needs_reports() {
+            if ready.chooser.needs_reports() || self.is_due(ready) {
                 self.look(ready)?;
             }
             let (index, end) = match ready.chooser.choose(&ready.counts, task.key, thread) {
@@ -113,6 +115,11 @@ impl Policy {
             let started_ns = if ready.chooser.times(end) { now_ns() } else { 0 };
             return Ok(Picked { resource: resource.given, index: index as u32, end, started_ns });
         }
+    }
+
+    /// Nobody may ever ask for reports: then what has ended is to go from time to time.
+    fn is_due(&self, ready: &Ready) -> bool {
+        matches!(self.kind, Kind::Custom(_)) && ready.flights.running() % LOOK_EVERY == LOOK_EVERY - 1
     }
 
     fn no_resource<T>(&self, picked: &Picked) -> Result<T> {
