@@ -35,7 +35,7 @@ pub use resources::{ALL_INFO, CustomKind, Kind, List, check_count};
 pub use rule::Rule;
 
 /// Type byte of policy handles.
-const TAG: u8 = 12;
+const TAG: u8 = 13;
 
 static POLICIES: Table<Policy> = Table::new(TAG, 0);
 
@@ -121,7 +121,9 @@ pub fn quick_end(inside: &Guard, id: u64, picked: &Picked) -> Option<()> {
 
 /// How a policy is made.
 pub struct Make<'a> {
+    /// How it chooses.
     pub rule: Rule,
+    /// What its resources are.
     pub kind: Kind,
     /// `None` = dtl_policy_initialize gives them.
     pub list: Option<List<'a>>,

@@ -21,10 +21,13 @@ pub const ALL_INFO: u64 = DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION | 
 
 /// A kind of resources.
 pub enum Kind {
+    /// Anything, of which nothing is reported.
     Generic,
+    /// Anything on the host: a task ends with its function.
     Inline,
     /// Of which backend's devices a default list is; null = of all.
     Streams(dtl_backend_t),
+    /// As the program's table says.
     Custom(CustomKind),
 }
 

@@ -19,7 +19,14 @@ pub enum Rule {
     /// The one with the fewest tasks.
     DynamicLoad,
     /// The one where the task was fastest.
-    AutoTune { warmups: u32, samples: u32, resample: u64 },
+    AutoTune {
+        /// Runs on each resource before its time counts.
+        warmups: u32,
+        /// Runs that are timed.
+        samples: u32,
+        /// Submits by one thread after which it begins anew; 0 = never.
+        resample: u64,
+    },
     /// One that has less than so many tasks.
     Capacity(u32),
     /// As the program says.

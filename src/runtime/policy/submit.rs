@@ -33,8 +33,11 @@ const WAIT_NS: u64 = 1_000_000;
 
 /// A task to be submitted.
 pub struct Task {
+    /// For policies that learn.
     pub key: dtl_task_key_t,
+    /// What is called.
     pub function: TaskFn,
+    /// With this.
     pub arg: Addr,
     /// Somebody will ask how it has ended.
     pub is_kept: bool,
