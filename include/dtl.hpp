@@ -22,6 +22,7 @@
 #include "dtl/comm.hpp"
 #include "dtl/exec.hpp"
 #include "dtl/memory.hpp"
+#include "dtl/policy.hpp"
 #include "dtl/request.hpp"
 #include "dtl/window.hpp"
 

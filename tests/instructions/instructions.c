@@ -28,6 +28,7 @@ static dtl_executor_t alone;
 static dtl_stream_t stream;
 static dtl_event_t event;
 static dtl_win_t win;
+static dtl_policy_t fixed, in_turn, least_of_4, least_of_16, tuned;
 
 static dtl_status_t nothing(uint64_t begin, uint64_t end, void *user)
 {
@@ -144,6 +145,50 @@ ROW(win_put_8)
     }
 }
 
+/* A task that does nothing, by each policy. (While auto_tune tunes it looks at the clock: not counted.) */
+static dtl_status_t empty(const dtl_resource_t *resource, void *arg, dtl_waitable_t *left)
+{
+    (void)resource, (void)arg, (void)left;
+    return DTL_SUCCESS;
+}
+static inline void submits(dtl_policy_t policy)
+{
+    const dtl_task_key_t own = {0, 0};
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_policy_submit(policy, own, empty, NULL, 0, NULL));
+    }
+}
+ROW(select_fixed)
+{
+    submits(fixed);
+}
+ROW(select_round_robin)
+{
+    submits(in_turn);
+}
+ROW(select_load_4)
+{
+    submits(least_of_4);
+}
+ROW(select_load_16)
+{
+    submits(least_of_16);
+}
+ROW(select_tuned)
+{
+    submits(tuned);
+}
+
+static dtl_policy_t policy_of(const char *name, uint64_t resources)
+{
+    static dtl_resource_t list[16];
+    dtl_policy_opts_t opts = DTL_POLICY_OPTS_INIT;
+    dtl_policy_t policy;
+    opts.kind = DTL_RESOURCES_INLINE;
+    DTL_CHECK(dtl_policy_create(name, list, resources, &opts, &policy));
+    return policy;
+}
+
 int main(void)
 {
     static int self;
@@ -172,6 +217,19 @@ int main(void)
     warm_win_put_8(), row_win_put_8();
     DTL_CHECK(dtl_win_unlock(win, 0));
     DTL_CHECK(dtl_win_destroy(win));
+
+    fixed = policy_of("fixed", 4), in_turn = policy_of("round_robin", 4), tuned = policy_of("auto_tune", 4);
+    least_of_4 = policy_of("dynamic_load", 4), least_of_16 = policy_of("dynamic_load", 16);
+    warm_select_fixed(), row_select_fixed();
+    warm_select_round_robin(), row_select_round_robin();
+    warm_select_load_4(), row_select_load_4();
+    warm_select_load_16(), row_select_load_16();
+    warm_select_tuned(), row_select_tuned();
+    DTL_CHECK(dtl_policy_release(fixed));
+    DTL_CHECK(dtl_policy_release(in_turn));
+    DTL_CHECK(dtl_policy_release(least_of_4));
+    DTL_CHECK(dtl_policy_release(least_of_16));
+    DTL_CHECK(dtl_policy_release(tuned));
 
     DTL_CHECK(dtl_pool_destroy(pool));
     DTL_CHECK(dtl_event_destroy(event));

@@ -39,6 +39,8 @@ pub(crate) enum Command {
     ParallelFor(ParallelFor),
     /// Calls of a backend's functions through the library, against the same functions called directly
     Call(Call),
+    /// Submits of a task that does nothing by each selection policy: by one thread, and by two at once
+    Select(Call),
     /// Copies of host memory, against memcpy
     Copy(Sizes),
     /// Starting two processes with dtlrun

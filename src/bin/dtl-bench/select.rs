@@ -1,0 +1,176 @@
+//! `select`: submits of a task that does nothing, by each policy: in one thread, and in two at once. Of two threads a
+//! row shows the time for each submit of either, so a ratio below 1 would mean that two get less done than one.
+
+use crate::library::{call, check};
+use crate::local::{self, Case};
+use crate::machine;
+use crate::options::Call;
+use crate::out::Outcome;
+use crate::table::Unit;
+use dtl::abi::handle::{dtl_backend_t, dtl_policy_t};
+use dtl::abi::policy::*;
+use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
+use dtl::ffi::policy::{dtl_policy_create, dtl_policy_release};
+use dtl::ffi::policy_submit::dtl_policy_submit;
+use dtl::ffi::runtime::{dtl_finalize, dtl_init};
+use serde_json::json;
+use std::ffi::{CStr, c_void};
+use std::hint::{black_box, spin_loop};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Submits of a batch, by each thread.
+const SUBMITS: u64 = 10_000;
+/// What makes the second thread end.
+const END: u64 = u64::MAX;
+
+type Submit = unsafe extern "C" fn(
+    dtl_policy_t,
+    dtl_task_key_t,
+    dtl_policy_task_fn_t,
+    *mut c_void,
+    u64,
+    *mut dtl_submission_t,
+) -> dtl_status_t;
+
+extern "C" fn nothing(_: *const dtl_resource_t, _: *mut c_void, _: *mut dtl_waitable_t) -> dtl_status_t {
+    DTL_SUCCESS
+}
+
+/// A policy of a row.
+#[derive(Clone, Copy)]
+struct Row {
+    test: &'static str,
+    name: &'static CStr,
+    resources: u64,
+    /// Tunes all the time.
+    tunes: bool,
+}
+
+const ROWS: &[Row] = &[
+    Row { test: "fixed", name: c"fixed", resources: 4, tunes: false },
+    Row { test: "round_robin", name: c"round_robin", resources: 4, tunes: false },
+    Row { test: "load_4", name: c"dynamic_load", resources: 4, tunes: false },
+    Row { test: "load_16", name: c"dynamic_load", resources: 16, tunes: false },
+    Row { test: "capacity", name: c"capacity", resources: 4, tunes: false },
+    Row { test: "tuned", name: c"auto_tune", resources: 4, tunes: false },
+    Row { test: "tuning", name: c"auto_tune", resources: 4, tunes: true },
+];
+
+fn policy(row: &Row) -> Outcome<dtl_policy_t> {
+    let list: Vec<_> =
+        (0..row.resources).map(|value| dtl_resource_t { value, user: ptr::null_mut() }).collect();
+    let opts = dtl_policy_opts_t {
+        struct_size: size_of::<dtl_policy_opts_t>() as u32,
+        flags: 0,
+        kind: DTL_RESOURCES_INLINE,
+        fixed_index: 1,
+        ops: ptr::null(),
+        ops_self: ptr::null_mut(),
+        backend: dtl_backend_t::NULL,
+        adapter: None,
+        adapter_user: ptr::null_mut(),
+        capacity: 1,
+        samples: if row.tunes { 1 << 16 } else { 1 },
+        warmups: 0,
+        reserved: 0,
+        resample_submits: u64::from(row.tunes),
+    };
+    let mut policy = dtl_policy_t::NULL;
+    let count = list.len() as u64;
+    call!(dtl_policy_create(row.name.as_ptr(), list.as_ptr(), count, &raw const opts, &raw mut policy))?;
+    submits(policy, 1000)?;
+    Ok(policy)
+}
+
+fn submits(policy: dtl_policy_t, count: u64) -> Outcome {
+    let submit = black_box(dtl_policy_submit as Submit);
+    let task: dtl_policy_task_fn_t = black_box(Some(nothing));
+    let key = dtl_task_key_t { task: 0, variant: 0 };
+    for _ in 0..count {
+        // SAFETY: a policy of this run; no output is wanted.
+        let status = unsafe { submit(policy, key, task, ptr::null_mut(), 0, ptr::null_mut()) };
+        check("dtl_policy_submit", status)?;
+    }
+    Ok(())
+}
+
+/// A thread on another processor that submits when it is told to.
+#[derive(Default)]
+struct Second {
+    /// The policy of the turn; 0 = wait, END = end.
+    wanted: AtomicU64,
+    /// Turns that are over.
+    done: AtomicU64,
+    /// Turns that went wrong.
+    failed: AtomicU64,
+}
+
+impl Second {
+    fn start() -> Arc<Second> {
+        let second = Arc::new(Second::default());
+        let there = Arc::clone(&second);
+        std::thread::spawn(move || there.work());
+        second
+    }
+
+    fn work(&self) {
+        loop {
+            match self.wanted.swap(0, Ordering::Acquire) {
+                0 => spin_loop(),
+                END => return,
+                id => {
+                    if submits(dtl_policy_t { id }, SUBMITS).is_err() {
+                        self.failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                    self.done.fetch_add(1, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    /// Both submit; nanoseconds for each submit of either.
+    fn batch(&self, policy: dtl_policy_t) -> Outcome<f64> {
+        let turns = self.done.load(Ordering::Acquire);
+        self.wanted.store(policy.id, Ordering::Release);
+        let begin = Instant::now();
+        submits(policy, SUBMITS)?;
+        while self.done.load(Ordering::Acquire) == turns {
+            spin_loop();
+        }
+        let time = begin.elapsed().as_nanos() as f64;
+        match self.failed.load(Ordering::Relaxed) {
+            0 => Ok(time / (2 * SUBMITS) as f64),
+            _ => Err("the second thread's submits failed".to_owned()),
+        }
+    }
+}
+
+/// Measures as the command line says.
+pub(crate) fn run(wanted: &Call) -> Outcome {
+    call!(dtl_init(ptr::null()))?;
+    let second = Second::start(); // before this thread is pinned: it may run elsewhere
+    let processors = machine::settle(&wanted.place);
+    let policies = ROWS.iter().map(policy).collect::<Outcome<Vec<_>>>()?;
+    let cases = ROWS.iter().zip(&policies).map(|(row, &policy)| case(row, policy, &second)).collect();
+    let lines = local::measure(cases, &wanted.common, None)?;
+    let more = json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "both" } });
+    local::show("select", lines, processors, &wanted.common, more);
+    second.wanted.store(END, Ordering::Release);
+    policies.into_iter().try_for_each(|policy| call!(dtl_policy_release(policy)))?;
+    call!(dtl_finalize())
+}
+
+fn case<'a>(row: &Row, policy: dtl_policy_t, second: &Arc<Second>) -> Case<'a> {
+    let alone = move || {
+        let begin = Instant::now();
+        submits(policy, SUBMITS)?;
+        Ok(begin.elapsed().as_nanos() as f64 / SUBMITS as f64)
+    };
+    let second = Arc::clone(second);
+    let both = move || second.batch(policy);
+    let sides = vec![("dtl", Box::new(alone) as Box<_>), ("both", Box::new(both) as Box<_>)];
+    Case { test: row.test, bytes: None, unit: Unit::Nanoseconds, sides }
+}
