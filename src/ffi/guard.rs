@@ -27,10 +27,10 @@ pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>)
     epoch::visit(|_| if lifecycle::is_open_for(backend) { body() } else { None })
 }
 
-/// A short stay inside, for an entry that makes several. As `quick`, without a backend.
+/// A short stay inside, for an entry that makes several. What is done there must not be able to panic.
 #[inline(always)]
-pub(super) fn quick_part<T>(body: impl FnOnce(&Guard) -> Option<T>) -> Option<T> {
-    epoch::visit(|inside| if lifecycle::is_open_for_quick() { body(inside) } else { None })
+pub(super) fn step_in() -> Option<epoch::Visit> {
+    epoch::step_in().filter(|_| lifecycle::is_open_for_quick())
 }
 
 /// The same for entries that use objects: `whole` is the entry for all other cases.
@@ -39,7 +39,7 @@ pub(super) fn quick_or(
     body: impl FnOnce(&Guard) -> Option<()>,
     whole: impl FnOnce() -> dtl_status_t,
 ) -> dtl_status_t {
-    match quick_part(body) {
+    match epoch::visit(|inside| if lifecycle::is_open_for_quick() { body(inside) } else { None }) {
         Some(()) => DTL_SUCCESS,
         None => out_of_line(whole),
     }

@@ -222,6 +222,12 @@ pub fn is_cheap() -> bool {
 /// errands are left to others, or to the next entry.
 #[inline(always)]
 pub fn visit<T>(body: impl FnOnce(&Guard) -> Option<T>) -> Option<T> {
+    body(&*step_in()?)
+}
+
+/// The same as a value: the stay ends when it is dropped.
+#[inline(always)]
+pub fn step_in() -> Option<Visit> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     let record = unsafe { mine().as_ref() }?;
     let seq = record.seq.load(Ordering::Relaxed);
@@ -230,11 +236,30 @@ pub fn visit<T>(body: impl FnOnce(&Guard) -> Option<T>) -> Option<T> {
     }
     record.seq.store(seq + 1, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
-    // Left by the store below instead of its drop.
-    let inside = ManuallyDrop::new(Guard { record, outermost: true });
-    let done = body(&inside);
-    record.seq.store(seq.wrapping_add(2), Ordering::Release);
-    done
+    // Left by the store in `Visit::drop` instead of its own.
+    Some(Visit { inside: ManuallyDrop::new(Guard { record, outermost: true }), seq })
+}
+
+/// A short stay, see [`visit`].
+pub struct Visit {
+    inside: ManuallyDrop<Guard>,
+    seq: u64,
+}
+
+impl std::ops::Deref for Visit {
+    type Target = Guard;
+
+    #[inline(always)]
+    fn deref(&self) -> &Guard {
+        &self.inside
+    }
+}
+
+impl Drop for Visit {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.inside.record.seq.store(self.seq.wrapping_add(2), Ordering::Release);
+    }
 }
 
 #[cold]

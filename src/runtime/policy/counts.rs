@@ -16,7 +16,7 @@ const LINE: usize = 16;
 struct Line([AtomicU64; LINE]);
 
 /// See the module's text.
-pub struct Counts {
+pub(super) struct Counts {
     lines: Box<[Line]>,
     lines_of_row: usize,
     resources: usize,
@@ -32,7 +32,7 @@ struct Row {
 impl Counts {
     /// Nothing selected yet of so many resources.
     #[must_use]
-    pub fn new(resources: usize) -> Self {
+    pub(super) fn new(resources: usize) -> Self {
         let lines_of_row = (resources + 1).div_ceil(LINE);
         let line = |_| Line(std::array::from_fn(|_| AtomicU64::new(0)));
         let counts = Counts { lines: (0..ROWS * lines_of_row).map(line).collect(), lines_of_row, resources };
@@ -59,7 +59,7 @@ impl Counts {
 
     /// The thread has selected a resource.
     #[inline(always)]
-    pub fn add(&self, thread: usize, index: usize) {
+    pub(super) fn add(&self, thread: usize, index: usize) {
         let row = self.row(thread);
         let Some(count) = self.cell(row, index + 1) else { return };
         if row.is_shared {
@@ -72,7 +72,7 @@ impl Counts {
     /// The resource whose turn it is for this thread.
     #[inline(always)]
     #[must_use]
-    pub fn turn(&self, thread: usize) -> usize {
+    pub(super) fn turn(&self, thread: usize) -> usize {
         let row = self.row(thread);
         let Some(turn) = self.cell(row, 0) else { return 0 };
         if row.is_shared {
@@ -86,7 +86,7 @@ impl Counts {
 
     /// How often a resource was selected.
     #[must_use]
-    pub fn of(&self, index: usize) -> u64 {
+    pub(super) fn of(&self, index: usize) -> u64 {
         let count =
             |thread| self.cell(self.row(thread), index + 1).map_or(0, |count| count.load(Ordering::Relaxed));
         (0..ROWS).map(count).sum()

@@ -30,9 +30,9 @@ pub(super) enum Watch {
 /// How a task has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
-    pub status: dtl_status_t,
+    pub(super) status: dtl_status_t,
     /// How long it took, if that is known.
-    pub time_ns: Option<u64>,
+    pub(super) time_ns: Option<u64>,
 }
 
 enum State {
@@ -70,10 +70,10 @@ pub(super) struct Flights {
 
 /// A task that has just ended: what its policy has to be told.
 pub(super) struct Landed {
-    pub picked: Picked,
-    pub ended: Ended,
+    pub(super) picked: Picked,
+    pub(super) ended: Ended,
     /// Nobody else will learn how it ended.
-    pub is_unheard: bool,
+    pub(super) is_unheard: bool,
 }
 
 impl Flights {

@@ -19,12 +19,12 @@ use crate::sys::sync::{AtomicU64, Ordering};
 struct Count(AtomicU64);
 
 /// See the module's text.
-pub struct Loads(Box<[Count]>);
+pub(super) struct Loads(Box<[Count]>);
 
 impl Loads {
     /// No tasks on so many resources.
     #[must_use]
-    pub fn new(resources: usize) -> Self {
+    pub(super) fn new(resources: usize) -> Self {
         Loads((0..resources).map(|_| Count(AtomicU64::new(0))).collect())
     }
 
@@ -38,14 +38,14 @@ impl Loads {
     /// Where a thread looks first.
     #[inline(always)]
     #[must_use]
-    pub fn first_of(&self, thread: usize) -> usize {
+    pub(super) fn first_of(&self, thread: usize) -> usize {
         if thread < self.0.len() { thread } else { thread % self.0.len().max(1) }
     }
 
     /// Takes a place on the resource with the fewest tasks; of equals the first one from `first` on.
     #[inline(always)]
     #[must_use]
-    pub fn take_least(&self, first: usize) -> usize {
+    pub(super) fn take_least(&self, first: usize) -> usize {
         // The usual case first: nothing is less than an idle resource.
         if let Some(count) = self.0.get(first) {
             if count.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -78,22 +78,21 @@ impl Loads {
     /// Takes a place on the first resource from `first` on that has less than `most` tasks.
     #[inline(always)]
     #[must_use]
-    pub fn take_free(&self, first: usize, most: u64) -> Option<usize> {
-        for (index, count) in self.from(first) {
-            let mut tasks = count.load(Ordering::Relaxed);
-            while tasks < most {
-                match count.compare_exchange(tasks, tasks + 1, Ordering::Acquire, Ordering::Relaxed) {
-                    Ok(_) => return Some(index),
-                    Err(now) => tasks = now,
-                }
-            }
+    pub(super) fn take_free(&self, first: usize, most: u64) -> Option<usize> {
+        if self.0.get(first).is_some_and(|count| take(&count.0, most)) {
+            return Some(first);
         }
-        None
+        self.search_free(first, most)
+    }
+
+    #[inline(never)]
+    fn search_free(&self, first: usize, most: u64) -> Option<usize> {
+        self.from(first).find(|(_, count)| take(count, most)).map(|(index, _)| index)
     }
 
     /// A task on it has ended.
     #[inline(always)]
-    pub fn give_back(&self, index: usize) {
+    pub(super) fn give_back(&self, index: usize) {
         if let Some(count) = self.0.get(index) {
             count.0.fetch_sub(1, Ordering::Release);
         }
@@ -101,7 +100,20 @@ impl Loads {
 
     /// Tasks on a resource now.
     #[must_use]
-    pub fn of(&self, index: usize) -> u64 {
+    pub(super) fn of(&self, index: usize) -> u64 {
         self.0.get(index).map_or(0, |count| count.0.load(Ordering::Relaxed))
     }
+}
+
+/// Takes a place if there are less than `most` tasks.
+#[inline(always)]
+fn take(count: &AtomicU64, most: u64) -> bool {
+    let mut tasks = count.load(Ordering::Relaxed);
+    while tasks < most {
+        match count.compare_exchange(tasks, tasks + 1, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(now) => tasks = now,
+        }
+    }
+    false
 }

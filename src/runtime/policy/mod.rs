@@ -17,7 +17,6 @@ pub mod submit;
 mod tune;
 
 use crate::abi::policy::*;
-use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Error, Result, fail};
 use crate::runtime::invalid_handle;
 use crate::sys::clock::now_ns;
@@ -30,6 +29,7 @@ use resources::{Given, Resource, close_streams, info_names};
 use rule::{Chooser, CustomRule, End};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use tune::Run;
 
 pub use resources::{ALL_INFO, CustomKind, Kind, List, check_count};
 pub use rule::Rule;
@@ -81,6 +81,10 @@ pub struct Picked {
     /// Its index.
     pub index: u32,
     end: End,
+    /// The task's.
+    key: dtl_task_key_t,
+    /// If it is one of a task that is tuned.
+    run: Run,
     /// When, if the task is timed; else 0.
     started_ns: u64,
 }
@@ -90,7 +94,7 @@ impl Picked {
     #[inline(always)]
     #[must_use]
     pub fn has_end(&self) -> bool {
-        !matches!(self.end, End::Nothing)
+        self.end != End::Nothing
     }
 }
 
@@ -103,19 +107,25 @@ pub fn quick(inside: &Guard, id: u64, key: dtl_task_key_t) -> Option<Picked> {
         return None;
     }
     let thread = inside.thread_number();
-    let (index, end) = ready.chooser.quick(&ready.counts, key, thread)?;
+    let (index, end, run) = ready.chooser.quick(&ready.counts, key, thread)?;
     let resource = ready.resources.get(index)?.given;
     ready.counts.add(thread, index);
-    let started_ns = if matches!(end, End::Timed(_)) { now_ns() } else { 0 };
-    Some(Picked { resource, index: index as u32, end, started_ns })
+    let started_ns = if end == End::Timed { now_ns() } else { 0 };
+    Some(Picked { resource, index: index as u32, end, key, run, started_ns })
 }
 
 /// The task of `quick` has ended well. `None`: the policy is gone.
 #[inline(always)]
 #[must_use]
-pub fn quick_end(inside: &Guard, id: u64, picked: &Picked) -> Option<()> {
+pub fn quick_end(inside: &Guard, id: u64, picked: Picked) -> Option<()> {
     let ready = POLICIES.get(inside, id)?.ready.get()?;
-    ready.chooser.ended(picked, DTL_SUCCESS, flight::time_since(picked));
+    match &ready.chooser {
+        Chooser::Least(loads) | Chooser::Free(loads, _) => loads.give_back(picked.index as usize),
+        Chooser::Fastest(tuner) => {
+            tuner.ended(picked.run, picked.index as usize, Some(now_ns().saturating_sub(picked.started_ns)));
+        }
+        _ => {}
+    }
     Some(())
 }
 

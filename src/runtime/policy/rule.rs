@@ -42,7 +42,7 @@ pub struct CustomRule {
 }
 
 /// A rule over its resources.
-pub enum Chooser {
+pub(super) enum Chooser {
     Fixed(usize),
     RoundRobin,
     Least(Loads),
@@ -53,15 +53,15 @@ pub enum Chooser {
 }
 
 /// What is to be told when a task has ended.
-#[derive(Clone, Copy)]
-pub enum End {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
     Nothing,
     /// There is a task less on its resource.
     Place,
     /// How long it took.
-    Timed(Run),
+    Timed,
     /// What the program's own policy wants to know.
-    Told(dtl_task_key_t),
+    Told,
 }
 
 impl Rule {
@@ -96,7 +96,7 @@ impl Rule {
 
     /// For texts.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Rule::Fixed(_) => "fixed",
             Rule::RoundRobin => "round_robin",
@@ -109,7 +109,7 @@ impl Rule {
 
     /// DTL_INFO_… without which it cannot choose.
     #[must_use]
-    pub fn needed_info(&self) -> u64 {
+    pub(super) fn needed_info(&self) -> u64 {
         match self {
             Rule::Fixed(_) | Rule::RoundRobin => 0,
             Rule::DynamicLoad | Rule::Capacity(_) => DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION,
@@ -119,7 +119,7 @@ impl Rule {
     }
 
     /// The rule, ready to choose among these.
-    pub fn over(&self, resources: &[Resource]) -> Result<Chooser> {
+    pub(super) fn over(&self, resources: &[Resource]) -> Result<Chooser> {
         let count = resources.len();
         Ok(match self {
             Rule::Fixed(index) if *index as usize >= count => {
@@ -147,24 +147,37 @@ impl Rule {
 }
 
 impl Chooser {
-    /// A resource, if that takes no more than a look. `thread` is the calling one's number.
+    /// A resource, if that takes no more than a look: its index, what its end is for, and the run if it is timed.
+    /// `thread` is the calling one's number.
     #[inline(always)]
-    pub fn quick(&self, counts: &Counts, key: dtl_task_key_t, thread: usize) -> Option<(usize, End)> {
+    pub(super) fn quick(
+        &self,
+        counts: &Counts,
+        key: dtl_task_key_t,
+        thread: usize,
+    ) -> Option<(usize, End, Run)> {
         match self {
-            Chooser::Fixed(index) => Some((*index, End::Nothing)),
-            Chooser::RoundRobin => Some((counts.turn(thread), End::Nothing)),
-            Chooser::Least(loads) => Some((loads.take_least(loads.first_of(thread)), End::Place)),
-            Chooser::Free(loads, most) => Some((loads.take_free(loads.first_of(thread), *most)?, End::Place)),
+            Chooser::Fixed(index) => Some((*index, End::Nothing, Run::NONE)),
+            Chooser::RoundRobin => Some((counts.turn(thread), End::Nothing, Run::NONE)),
+            Chooser::Least(loads) => Some((loads.take_least(loads.first_of(thread)), End::Place, Run::NONE)),
+            Chooser::Free(loads, most) => {
+                Some((loads.take_free(loads.first_of(thread), *most)?, End::Place, Run::NONE))
+            }
             Chooser::Fastest(tuner) => {
                 let (index, run) = tuner.select(key, thread)?;
-                Some((index, run.map_or(End::Nothing, End::Timed)))
+                Some((index, if run == Run::NONE { End::Nothing } else { End::Timed }, run))
             }
             Chooser::Custom(..) => None,
         }
     }
 
     /// A resource. BUSY: none is free now.
-    pub fn choose(&self, counts: &Counts, key: dtl_task_key_t, thread: usize) -> Result<(usize, End)> {
+    pub(super) fn choose(
+        &self,
+        counts: &Counts,
+        key: dtl_task_key_t,
+        thread: usize,
+    ) -> Result<(usize, End, Run)> {
         if let Some(found) = self.quick(counts, key, thread) {
             return Ok(found);
         }
@@ -183,61 +196,53 @@ impl Chooser {
                     return busy();
                 }
                 slot(status, "select")?;
-                Ok((index as usize, if ops.needed_info == 0 { End::Nothing } else { End::Told(key) }))
+                let end = if ops.needed_info == 0 { End::Nothing } else { End::Told };
+                Ok((index as usize, end, Run::NONE))
             }
             _ => busy(),
         }
     }
 
     /// A task is on its way.
-    pub fn submitted(&self, picked: &Picked) {
+    pub(super) fn submitted(&self, picked: &Picked) {
         self.report(picked, DTL_INFO_TASK_SUBMISSION, 0);
     }
 
     /// A task has ended, or was not taken; its time if it succeeded and was timed.
-    #[inline(always)]
-    pub fn ended(&self, picked: &Picked, status: dtl_status_t, time_ns: Option<u64>) {
+    pub(super) fn ended(&self, picked: &Picked, status: dtl_status_t, time_ns: Option<u64>) {
+        let time_ns = time_ns.filter(|_| status == DTL_SUCCESS);
         match (self, picked.end) {
             (Chooser::Least(loads) | Chooser::Free(loads, _), End::Place) => {
-                loads.give_back(picked.index as usize)
+                loads.give_back(picked.index as usize);
             }
-            (Chooser::Fastest(tuner), End::Timed(run)) => {
-                let time_ns = time_ns.filter(|_| status == DTL_SUCCESS);
-                tuner.ended(run, picked.index as usize, time_ns);
-            }
-            (Chooser::Custom(..), End::Told(_)) => {
+            (Chooser::Fastest(tuner), End::Timed) => tuner.ended(picked.run, picked.index as usize, time_ns),
+            (Chooser::Custom(..), End::Told) => {
                 self.report(picked, DTL_INFO_TASK_COMPLETION, i64::from(status));
-                let time = time_ns.filter(|_| status == DTL_SUCCESS);
-                self.report(
-                    picked,
-                    DTL_INFO_TASK_TIME,
-                    time.map_or(-1, |time| i64::try_from(time).unwrap_or(i64::MAX)),
-                );
+                let time = time_ns.map_or(-1, |time| i64::try_from(time).unwrap_or(i64::MAX));
+                self.report(picked, DTL_INFO_TASK_TIME, time);
             }
             _ => {}
         }
     }
 
     fn report(&self, picked: &Picked, info: u64, value: i64) {
-        let (Chooser::Custom(ops, own), End::Told(key)) = (self, picked.end) else { return };
+        let Chooser::Custom(ops, own) = self else { return };
         if let Some(report) = ops.report.filter(|_| ops.needed_info & info != 0) {
-            report(own.ptr(), picked.index, key, info, value);
+            report(own.ptr(), picked.index, picked.key, info, value);
         }
     }
 
     /// Whether a task of this end is to be timed.
-    #[must_use]
-    pub fn times(&self, end: End) -> bool {
+    pub(super) fn times(&self, end: End) -> bool {
         match (self, end) {
-            (_, End::Timed(_)) => true,
-            (Chooser::Custom(ops, _), End::Told(_)) => ops.needed_info & DTL_INFO_TASK_TIME != 0,
+            (_, End::Timed) => true,
+            (Chooser::Custom(ops, _), End::Told) => ops.needed_info & DTL_INFO_TASK_TIME != 0,
             _ => false,
         }
     }
 
-    /// Whether it wants to know what has ended before it chooses for this task.
-    #[must_use]
-    pub fn needs_reports(&self) -> bool {
+    /// Whether it wants to know what has ended before it chooses.
+    pub(super) fn needs_reports(&self) -> bool {
         match self {
             Chooser::Fixed(_) | Chooser::RoundRobin => false,
             Chooser::Least(_) | Chooser::Free(..) => true,
@@ -248,7 +253,7 @@ impl Chooser {
 
     /// Tasks on a resource, if they are counted.
     #[must_use]
-    pub fn load(&self, index: usize) -> u64 {
+    pub(super) fn load(&self, index: usize) -> u64 {
         match self {
             Chooser::Least(loads) | Chooser::Free(loads, _) => loads.of(index),
             _ => 0,

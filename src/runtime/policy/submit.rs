@@ -95,7 +95,7 @@ impl Policy {
             if ready.chooser.needs_reports() || self.is_due(ready) {
                 self.look(ready)?;
             }
-            let (index, end) = match ready.chooser.choose(&ready.counts, task.key, thread) {
+            let (index, end, run) = match ready.chooser.choose(&ready.counts, task.key, thread) {
                 Err(error) if error.status() == DTL_ERROR_BUSY => {
                     let Some(deadline) = patience else { return Err(error) };
                     self.is_closed()?;
@@ -116,7 +116,8 @@ impl Policy {
             };
             ready.counts.add(thread, index);
             let started_ns = if ready.chooser.times(end) { now_ns() } else { 0 };
-            return Ok(Picked { resource: resource.given, index: index as u32, end, started_ns });
+            let (resource, key) = (resource.given, task.key);
+            return Ok(Picked { resource, index: index as u32, end, key, run, started_ns });
         }
     }
 

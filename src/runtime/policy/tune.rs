@@ -21,14 +21,29 @@ const TUNING: u32 = u32::MAX;
 /// Counters of runs for each task; threads so far apart share one, and may then lose counts.
 const STRIPES: usize = 8;
 
-/// A timed run on its way.
-#[derive(Clone, Copy, Debug)]
-pub struct Run {
-    /// Of which task: its place.
-    entry: u32,
-    /// Of which tuning of it.
-    generation: u32,
-    is_warmup: bool,
+/// A timed run on its way, in one word: the place of its task << 33 | is it a warm-up << 32 | which tuning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run(u64);
+
+impl Run {
+    /// A run that is not timed.
+    pub(super) const NONE: Run = Run(u64::MAX);
+
+    fn new(place: usize, is_warmup: bool, generation: u32) -> Run {
+        Run((place as u64) << 33 | u64::from(is_warmup) << 32 | u64::from(generation))
+    }
+
+    fn place(self) -> usize {
+        (self.0 >> 33) as usize
+    }
+
+    fn is_warmup(self) -> bool {
+        self.0 >> 32 & 1 == 1
+    }
+
+    fn generation(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 struct Entry {
@@ -55,7 +70,7 @@ struct Times {
 }
 
 /// See the module's text.
-pub struct Tuner {
+pub(super) struct Tuner {
     entries: Box<[OnceLock<Box<Entry>>]>,
     resources: u64,
     warmups: u64,
@@ -68,7 +83,7 @@ pub struct Tuner {
 impl Tuner {
     /// Nothing is tuned yet.
     #[must_use]
-    pub fn new(resources: usize, warmups: u32, samples: u32, resample: u64) -> Self {
+    pub(super) fn new(resources: usize, warmups: u32, samples: u32, resample: u64) -> Self {
         Tuner {
             entries: (0..MOST_TASKS).map(|_| OnceLock::new()).collect(),
             resources: resources as u64,
@@ -81,14 +96,14 @@ impl Tuner {
 
     /// Whether any task waits for times.
     #[must_use]
-    pub fn is_tuning(&self) -> bool {
+    pub(super) fn is_tuning(&self) -> bool {
         self.tuning.load(Ordering::Relaxed) != 0
     }
 
     /// Which resource the task gets, and the run if it is timed. `None`: the task is new, see [`Tuner::enter`].
     #[inline(always)]
     #[must_use]
-    pub fn select(&self, key: dtl_task_key_t, thread: usize) -> Option<(usize, Option<Run>)> {
+    pub(super) fn select(&self, key: dtl_task_key_t, thread: usize) -> Option<(usize, Run)> {
         let first = place_of(key);
         let mut places = first..first + MOST_TASKS;
         let (place, entry) = loop {
@@ -100,7 +115,7 @@ impl Tuner {
         };
         let best = entry.best.load(Ordering::Acquire);
         if best != TUNING && !self.is_due(entry, thread) {
-            return Some((best as usize, None));
+            return Some((best as usize, Run::NONE));
         }
         Some(self.next_run(entry, place))
     }
@@ -122,22 +137,22 @@ impl Tuner {
     }
 
     #[inline(never)]
-    fn next_run(&self, entry: &Entry, place: usize) -> (usize, Option<Run>) {
+    fn next_run(&self, entry: &Entry, place: usize) -> (usize, Run) {
         let in_all = (self.warmups + self.samples) * self.resources;
         let is_left = entry.runs.load(Ordering::Relaxed) & u64::from(u32::MAX) < in_all;
         let run = if is_left { entry.runs.fetch_add(1, Ordering::Relaxed) } else { u64::MAX };
         let number = run & u64::from(u32::MAX);
         if number >= in_all {
-            return (entry.leader.load(Ordering::Relaxed) as usize, None);
+            return (entry.leader.load(Ordering::Relaxed) as usize, Run::NONE);
         }
         let is_warmup = number / self.resources < self.warmups;
-        let run = Run { entry: place as u32, generation: (run >> 32) as u32, is_warmup };
-        ((number % self.resources) as usize, Some(run))
+        let run = Run::new(place, is_warmup, (run >> 32) as u32);
+        ((number % self.resources) as usize, run)
     }
 
     /// Makes room for a task.
     #[cold]
-    pub fn enter(&self, key: dtl_task_key_t) -> Result<()> {
+    pub(super) fn enter(&self, key: dtl_task_key_t) -> Result<()> {
         let first = place_of(key);
         for place in first..first + MOST_TASKS {
             let Some(entry) = self.entries.get(place % MOST_TASKS) else { continue };
@@ -174,14 +189,14 @@ impl Tuner {
     }
 
     /// A timed run has ended, on a resource; `None` = it failed, and its time says nothing.
-    pub fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
-        let Some(entry) = self.entries.get(run.entry as usize).and_then(OnceLock::get) else { return };
+    pub(super) fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
+        let Some(entry) = self.entries.get(run.place()).and_then(OnceLock::get) else { return };
         let mut times = entry.times.lock();
-        if times.generation != run.generation {
+        if times.generation != run.generation() {
             return; // of a tuning before this one
         }
         times.ended += 1;
-        if let (false, Some(time)) = (run.is_warmup, time_ns) {
+        if let (false, Some(time)) = (run.is_warmup(), time_ns) {
             if let Some(least) = times.least_ns.get_mut(resource) {
                 *least = time.min(*least);
             }

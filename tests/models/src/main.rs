@@ -58,6 +58,7 @@ fn main() {
         sys::team_model::ALL,
         sys::window_model::ALL,
         runtime::comm::model::ALL,
+        runtime::policy::ALL,
     ]
     .concat();
     let chosen: Vec<Model> = models.into_iter().filter(|(name, _)| name.contains(&wanted)).collect();

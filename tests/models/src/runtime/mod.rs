@@ -1,6 +1,7 @@
 //! What the modelled files find under `crate::runtime`.
 
 pub mod comm;
+pub mod policy;
 
 /// What a board gives.
 pub mod backend {
