@@ -232,37 +232,38 @@ fn quick(call: Call) -> Option<dtl_status_t> {
     let inside = guard::step_in()?;
     let picked = policy::quick(&inside, call.policy.id, key)?;
     drop(inside);
+    let (index, has_end) = (picked.index, picked.has_end());
     let (resource, mut left) = (picked.resource.plain(), NOTHING_LEFT);
     let status = function(&raw const resource, call.arg, &raw mut left);
-    if status != DTL_SUCCESS || !is_nothing(&left) || !is_told(call.policy.id, picked) {
-        return Some(returned(call, picked, status, left));
+    let is_over =
+        status == DTL_SUCCESS && is_nothing(&left) && (!has_end || is_told(call.policy.id, &picked));
+    if !is_over {
+        return Some(returned(&call, &picked, status, &left));
     }
-    call.give(dtl_submission_t { policy: call.policy, ticket: 0, resource: picked.index, status });
+    call.give(dtl_submission_t { policy: call.policy, ticket: 0, resource: index, status });
     Some(DTL_SUCCESS)
 }
 
-/// The policy knows that the task has ended well, or need not know.
+/// The policy has been told that the task has ended well.
 #[inline(always)]
-fn is_told(policy: u64, picked: Picked) -> bool {
-    !picked.has_end()
-        || guard::step_in().is_some_and(|inside| policy::quick_end(&inside, policy, picked).is_some())
+fn is_told(policy: u64, picked: &Picked) -> bool {
+    guard::step_in().is_some_and(|inside| policy::quick_end(&inside, policy, picked).is_some())
 }
 
 /// The task has failed, or left something running, or its end cannot be told in the quick way.
 #[cold]
 #[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "values stay in registers where this is not called")]
-fn returned(call: Call, picked: Picked, status: dtl_status_t, left: dtl_waitable_t) -> dtl_status_t {
+fn returned(call: &Call, picked: &Picked, status: dtl_status_t, left: &dtl_waitable_t) -> dtl_status_t {
     guard::wait(
         |inside| match policy::pin(inside, call.policy.id) {
             Ok(policy) => Ok(Some(policy)),
             // Released by the task itself, or meanwhile: nobody is left to be told.
-            Err(_) if status != DTL_SUCCESS || is_nothing(&left) => Ok(None),
+            Err(_) if status != DTL_SUCCESS || is_nothing(left) => Ok(None),
             Err(gone) => Err(gone),
         },
         |policy| {
             call.give(match policy {
-                Some(policy) => policy.returned(&picked, status, &left, !call.out.is_null())?,
+                Some(policy) => policy.returned(picked, status, left, !call.out.is_null())?,
                 None => dtl_submission_t { policy: call.policy, ticket: 0, resource: picked.index, status },
             });
             Ok(())
