@@ -57,6 +57,17 @@ pub(super) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
     }
 }
 
+/// As [`text`], with its NUL.
+///
+/// # Safety
+/// As [`text`].
+pub(super) unsafe fn c_text<'a>(pointer: *const c_char, name: &str) -> Result<&'a CStr> {
+    // SAFETY: passed on.
+    unsafe { text(pointer, name) }?;
+    // SAFETY: it was just read, so it is a NUL-terminated text.
+    Ok(unsafe { CStr::from_ptr(pointer) })
+}
+
 /// Reads a text that may be NULL.
 ///
 /// # Safety
