@@ -1903,6 +1903,38 @@ typedef struct dtl_host_api_t {
     /// A line to the library's log: DTL_LOG_ERROR … DTL_LOG_DEBUG. Copied; dropped if the level is not
     /// logged. Not on a data path.
     dtl_status_t (*log)(int32_t level, const char *text);
+    /// As the function dtl_enum_create, and so on for all that follow: same parameters, same errors. In load, in slots and in
+    /// threads of the plugin's own. What they add stays if load fails after, and is there already when load runs again:
+    /// ask enum_from_name when the name exists. Here and behind: since the first library whose struct_size covers it.
+    dtl_status_t (*enum_create)(const char *name, uint32_t flags, dtl_enum_t *out);
+    /// As dtl_enum_find.
+    dtl_status_t (*enum_find)(const char *name, dtl_enum_t *out);
+    /// As dtl_enum_register.
+    dtl_status_t (*enum_register)(dtl_enum_t enumeration, const char *name, dtl_enum_word_t *out);
+    /// As dtl_enum_register_value.
+    dtl_status_t (*enum_register_value)(dtl_enum_t enumeration,
+                                        const char *name,
+                                        uint32_t value,
+                                        dtl_enum_word_t *out);
+    /// As dtl_enum_register_template.
+    dtl_status_t (*enum_register_template)(dtl_enum_t enumeration,
+                                           const char *name,
+                                           const dtl_attr_t *fields,
+                                           uint64_t n,
+                                           dtl_enum_word_t *out);
+    /// As dtl_enum_from_name.
+    dtl_status_t (*enum_from_name)(dtl_enum_t enumeration, const char *name, dtl_enum_word_t *out);
+    /// As dtl_ev_instance.
+    dtl_status_t (*ev_instance)(dtl_enum_word_t tmpl,
+                                const dtl_attr_t *attrs,
+                                uint64_t n,
+                                dtl_enum_word_t *out);
+    /// As dtl_ev_get: what a slot asks of an instance that it is handed.
+    dtl_status_t (*ev_get)(dtl_enum_word_t word, const char *name, dtl_attr_t *out_attr);
+    /// As dtl_schedule_set_defaults.
+    dtl_status_t (*schedule_set_defaults)(dtl_enum_word_t schedule,
+                                          dtl_enum_word_t default_memory_kind,
+                                          dtl_enum_word_t inner_schedule);
 } dtl_host_api_t;
 
 /// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry
@@ -4239,9 +4271,13 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 163u
+#define DTL_LAYOUT_COUNT 180u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_attr_t), DTL_LAYOUT_FIELD(dtl_attr_t, name), \
+    DTL_LAYOUT_FIELD(dtl_attr_t, kind), DTL_LAYOUT_FIELD(dtl_attr_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_attr_t, integer), DTL_LAYOUT_FIELD(dtl_attr_t, real), \
+    DTL_LAYOUT_FIELD(dtl_attr_t, text), DTL_LAYOUT_FIELD(dtl_attr_t, reserved), \
     DTL_LAYOUT_STRUCT(dtl_device_info_t), DTL_LAYOUT_FIELD(dtl_device_info_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_device_info_t, numa_node), DTL_LAYOUT_FIELD(dtl_device_info_t, kind), \
     DTL_LAYOUT_FIELD(dtl_device_info_t, total_bytes), \
@@ -4352,11 +4388,17 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_host_api_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, backend_register), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, set_error), DTL_LAYOUT_FIELD(dtl_host_api_t, log), \
-    DTL_LAYOUT_STRUCT(dtl_layout_t), DTL_LAYOUT_FIELD(dtl_layout_t, name), \
-    DTL_LAYOUT_FIELD(dtl_layout_t, field), DTL_LAYOUT_FIELD(dtl_layout_t, offset), \
-    DTL_LAYOUT_FIELD(dtl_layout_t, size), DTL_LAYOUT_FIELD(dtl_layout_t, reserved), \
-    DTL_LAYOUT_STRUCT(dtl_plugin_t), DTL_LAYOUT_FIELD(dtl_plugin_t, struct_size), \
-    DTL_LAYOUT_FIELD(dtl_plugin_t, abi_version), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, enum_create), DTL_LAYOUT_FIELD(dtl_host_api_t, enum_find), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, enum_register), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, enum_register_value), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, enum_register_template), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, enum_from_name), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, ev_instance), DTL_LAYOUT_FIELD(dtl_host_api_t, ev_get), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, schedule_set_defaults), DTL_LAYOUT_STRUCT(dtl_layout_t), \
+    DTL_LAYOUT_FIELD(dtl_layout_t, name), DTL_LAYOUT_FIELD(dtl_layout_t, field), \
+    DTL_LAYOUT_FIELD(dtl_layout_t, offset), DTL_LAYOUT_FIELD(dtl_layout_t, size), \
+    DTL_LAYOUT_FIELD(dtl_layout_t, reserved), DTL_LAYOUT_STRUCT(dtl_plugin_t), \
+    DTL_LAYOUT_FIELD(dtl_plugin_t, struct_size), DTL_LAYOUT_FIELD(dtl_plugin_t, abi_version), \
     DTL_LAYOUT_FIELD(dtl_plugin_t, abi_version_min), \
     DTL_LAYOUT_FIELD(dtl_plugin_t, layout_count), DTL_LAYOUT_FIELD(dtl_plugin_t, name), \
     DTL_LAYOUT_FIELD(dtl_plugin_t, version), DTL_LAYOUT_FIELD(dtl_plugin_t, description), \

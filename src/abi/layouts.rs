@@ -40,6 +40,7 @@ macro_rules! layouts {
 
 layouts! {
     dtl_backend_t: id;
+    dtl_attr_t: name kind flags integer real text reserved;
     dtl_device_info_t: struct_size numa_node kind total_bytes compute_units max_block_threads
         max_block max_grid name pci;
     dtl_mem_kind_info_t: struct_size reserved properties alignment name;
@@ -64,7 +65,8 @@ layouts! {
     dtl_backend_vtable_t: struct_size abi_version auto_priority reserved flags is_available
         supports destroy device memory transfer exec comm;
     dtl_host_api_t: struct_size abi_version abi_version_min reserved backend_register set_error
-        log;
+        log enum_create enum_find enum_register enum_register_value enum_register_template
+        enum_from_name ev_instance ev_get schedule_set_defaults;
     dtl_layout_t: name field offset size reserved;
     dtl_plugin_t: struct_size abi_version abi_version_min layout_count name version description
         layouts load;

@@ -11,6 +11,7 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Found, Memory};
 use crate::runtime::copy_text;
+use crate::runtime::enums::describe;
 use crate::sys::buf::Addr;
 use std::sync::Arc;
 
@@ -127,7 +128,8 @@ fn check_kind(driver: &Driver, device: i32, kind: dtl_enum_word_t) -> Result<()>
         ),
         _ => fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "backend cuda has no memory kind {kind:#x}: use DEVICE, MANAGED or PINNED (the host's is backend host's)"
+            "backend cuda has no memory kind {}: use DEVICE, MANAGED or PINNED (the host's is backend host's)",
+            describe(kind)
         ),
     }
 }

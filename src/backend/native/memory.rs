@@ -6,6 +6,7 @@ use crate::abi::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
 use crate::runtime::backend::{Exports, Extent, Memory, Place, Ticket, Token, Transfer};
+use crate::runtime::enums::describe;
 use crate::sys::buf::Addr;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -61,7 +62,8 @@ impl NativeMemory {
 impl Memory for NativeMemory {
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
         let mut out = std::ptr::null_mut();
-        call!(self.owner, "memory.alloc", self.alloc, size, align, kind, &raw mut out)?;
+        call!(self.owner, "memory.alloc", self.alloc, size, align, kind, &raw mut out)
+            .map_err(|error| error.within(&format!("memory kind {}", describe(kind))))?;
         Ok(Addr::new(out))
     }
 

@@ -61,7 +61,7 @@ pub(super) struct Member {
 }
 
 struct All {
-    by_number: Chunks<Enumeration, 2>,
+    by_number: Chunks<&'static Enumeration, 2>,
     numbers: RwLock<BTreeMap<&'static str, dtl_enum_t>>,
 }
 
@@ -170,9 +170,11 @@ pub fn register_template(number: dtl_enum_t, name: &str, fields: &[Attr]) -> Res
 }
 
 impl Enumeration {
-    fn new(number: dtl_enum_t, name: &str) -> Result<Self> {
+    /// For the life of the process; there are few.
+    fn new(number: dtl_enum_t, name: &str) -> Result<&'static Self> {
         let (_, name) = kept(name)?;
-        Ok(Enumeration { number, name, by_value: Chunks::new(), book: RwLock::new(Book::default()) })
+        let book = RwLock::new(Book::default());
+        Ok(Box::leak(Box::new(Enumeration { number, name, by_value: Chunks::new(), book })))
     }
 
     fn register(&self, name: &str, value: Option<u32>, fields: &[Attr]) -> Result<dtl_enum_word_t> {
