@@ -24,7 +24,7 @@
  *     DTL_ERROR_INCOMPATIBLE_ABI. Structs that are elements of arrays never change.
  *  5. Integers have fixed widths. Truth values are int32_t 0 or 1; ranks, tags and device numbers
  *     int32_t; sizes and counts uint64_t; dtypes and reduction operations int32_t; kinds of memory
- *     and devices are 64-bit words (dtl_enum_word_t).
+ *     and devices are 64-bit words (dtl_enum_word_t), to which programs and backends add members.
  *  6. Ownership. Who creates, opens or registers, destroys, closes or unregisters. Destroying a null
  *     handle succeeds. Strings that are passed in are copied. A const char* that is returned lives as
  *     long as its object, or for ever, as its text says. Text of variable size is written to
@@ -3115,7 +3115,7 @@ DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t k
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
 
 /* -----------------------------------------------------------------------------------------------
- * Element types and reduction operations of the program's own.
+ * Element types and reduction operations of the program's own. (Kinds, schedules and the like: dtl_enum_register.)
  * -------------------------------------------------------------------------------------------- */
 
 /// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call that
