@@ -1,6 +1,6 @@
 //! Extensible enumerations: members that programs, backends and plugins add, with and without attributes.
 //! These functions answer in every state of the library, before dtl_init and after dtl_finalize too, and start
-//! nothing; also in a forked child.
+//! nothing; also in a forked child, unless another thread was adding something at the moment of the fork.
 
 use super::args::{self, Out};
 use super::guard;
@@ -370,7 +370,7 @@ pub unsafe extern "C" fn dtl_schedule_defaults(
 }
 
 /// An attribute that is not there.
-const NO_ATTR: Attr<'static> = Attr { name: "", kind: 0, flags: 0, value: Value::Bits(0) };
+const NO_ATTR: Attr<'static> = Attr { name: c"", kind: 0, flags: 0, value: Value::Bits(0) };
 
 /// Takes over an array of the caller's, without taking memory.
 ///
@@ -399,16 +399,19 @@ unsafe fn take_attrs<'a, 'r>(
 /// Names and texts are null or NUL-terminated and stay during `'a`.
 unsafe fn take_attr<'a>(given: &dtl_attr_t) -> Result<Attr<'a>> {
     // SAFETY: by the contract.
-    let name = unsafe { args::text(given.name, "an attribute's name") }?;
+    let name = unsafe { args::c_text(given.name, || "an attribute's name".into()) }?;
     if given.reserved != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "attribute \"{name}\": reserved is not 0");
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "attribute {name:?}: reserved is not 0");
     }
     let has_value = given.flags & DTL_ATTR_REQUIRED == 0;
     let value = match given.kind {
         DTL_ATTR_BOOL => Value::Bits(u64::from(given.integer != 0)),
         DTL_ATTR_F64 => Value::Bits(bits_of(given.real)),
-        // SAFETY: by the contract.
-        DTL_ATTR_STR if has_value => Value::Text(unsafe { args::c_text(given.text, name) }?),
+        DTL_ATTR_STR if has_value => {
+            let what = || name.to_string_lossy();
+            // SAFETY: by the contract.
+            Value::Text(unsafe { args::c_text(given.text, what) }?)
+        }
         _ => Value::Bits(given.integer),
     };
     Ok(Attr { name, kind: given.kind, flags: given.flags, value })

@@ -151,6 +151,10 @@ static void templates(void) {
     REFUSED(dtl_enum_register_template(e, "x", fields, 2, &word), DTL_ERROR_INVALID_ARGUMENT, "b: 0x");
     fields[1] = dtl_attr_str("b", NULL);
     REFUSED(dtl_enum_register_template(e, "x", fields, 2, &word), DTL_ERROR_NULL_POINTER, "b is NULL");
+    fields[1] = dtl_attr_str("b", "\xFF");
+    REFUSED(dtl_enum_register_template(e, "x", fields, 2, &word), DTL_ERROR_INVALID_ARGUMENT, "UTF-8");
+    fields[1] = dtl_attr_i64("\xFF", 1);
+    REFUSED(dtl_enum_register_template(e, "x", fields, 2, &word), DTL_ERROR_INVALID_ARGUMENT, "UTF-8");
     fields[1] = dtl_attr_i64(NULL, 1);
     REFUSED(dtl_enum_register_template(e, "x", fields, 2, &word), DTL_ERROR_NULL_POINTER, "name");
     CHECK(count_of(e) == 0);
@@ -236,6 +240,8 @@ static void wrong_attributes(void) {
     REFUSED(dtl_ev_instance(kernel, a, 2, &word), DTL_ERROR_TYPE, "not I64");
     a[1] = dtl_attr_u64("steams", 4);
     REFUSED(dtl_ev_instance(kernel, a, 2, &word), DTL_ERROR_NOT_FOUND, "block_size, streams");
+    a[1] = dtl_attr_u64("\xFFstreams", 4);
+    REFUSED(dtl_ev_instance(kernel, a, 2, &word), DTL_ERROR_NOT_FOUND, "streams\"; it has");
     a[1] = a[0];
     REFUSED(dtl_ev_instance(kernel, a, 2, &word), DTL_ERROR_INVALID_ARGUMENT, "twice");
     a[1] = dtl_attr_required("mode", DTL_ATTR_STR);

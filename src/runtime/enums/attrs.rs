@@ -13,15 +13,15 @@ pub const FIELD_LIMIT: usize = 16;
 pub enum Value<'a> {
     /// BOOL as 0 or 1, I64 and F64 as their bits, U64, ENUM.
     Bits(u64),
-    /// STR; UTF-8.
+    /// STR.
     Text(&'a CStr),
 }
 
 /// An attribute, or a field to be, as the caller gave it: its kind and flags may be anything.
 #[derive(Debug, Clone, Copy)]
 pub struct Attr<'a> {
-    /// The field's name.
-    pub name: &'a str,
+    /// The field's name. That it is UTF-8 is not known yet, as of a text in `value`: what is not matches nothing that is.
+    pub name: &'a CStr,
     /// DTL_ATTR_….
     pub kind: u32,
     /// DTL_ATTR_REQUIRED or 0.
@@ -55,7 +55,7 @@ pub fn bits_of(real: f64) -> u64 {
 
 /// The field of Undefined.
 pub(super) const UNDEFINED: Attr<'static> =
-    Attr { name: "text", kind: DTL_ATTR_STR, flags: DTL_ATTR_REQUIRED, value: Value::Bits(0) };
+    Attr { name: c"text", kind: DTL_ATTR_STR, flags: DTL_ATTR_REQUIRED, value: Value::Bits(0) };
 
 /// Checks the fields of a template to be.
 pub(super) fn check_fields(given: &[Attr]) -> Result<()> {
@@ -66,9 +66,10 @@ pub(super) fn check_fields(given: &[Attr]) -> Result<()> {
         );
     }
     for (index, attr) in given.iter().enumerate() {
-        let Attr { name, kind, flags, .. } = attr;
+        let Attr { kind, flags, .. } = attr;
+        let name = utf8(attr.name)?;
         check_name(name)?;
-        if *name == "type" || given.iter().take(index).any(|before| before.name == *name) {
+        if name == "type" || given.iter().take(index).any(|before| before.name == attr.name) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
                 "field \"{name}\": fields have different names, and none is \"type\" (JSON needs that)"
@@ -87,7 +88,9 @@ pub(super) fn check_fields(given: &[Attr]) -> Result<()> {
             );
         }
         if *flags == 0 {
-            checked(attr)?;
+            if let Value::Text(text) = checked(attr)? {
+                utf8(text)?;
+            }
         }
     }
     Ok(())
@@ -96,7 +99,7 @@ pub(super) fn check_fields(given: &[Attr]) -> Result<()> {
 /// The fields, to stay.
 pub(super) fn fields(given: &[Attr]) -> Result<Vec<Field>> {
     let made = given.iter().map(|attr| {
-        let (c_name, name) = kept(attr.name)?;
+        let (c_name, name) = kept(utf8(attr.name)?)?;
         let default = if attr.flags == 0 { Some(stored(attr.value)?) } else { None };
         Ok(Field { c_name, name, kind: attr.kind, default })
     });
@@ -114,7 +117,7 @@ pub fn check_count(count: u64) -> Result<()> {
 /// A word must mean something.
 fn checked<'a>(attr: &Attr<'a>) -> Result<Value<'a>> {
     if let (DTL_ATTR_ENUM, Value::Bits(word)) = (attr.kind, attr.value) {
-        existing(word).map_err(|error| error.within(attr.name))?;
+        existing(word).map_err(|error| error.within(&attr.name.to_string_lossy()))?;
     }
     Ok(attr.value)
 }
@@ -123,26 +126,39 @@ fn checked<'a>(attr: &Attr<'a>) -> Result<Value<'a>> {
 pub(super) fn stored(value: Value) -> Result<Value<'static>> {
     Ok(match value {
         Value::Bits(bits) => Value::Bits(bits),
-        Value::Text(text) => Value::Text(kept(&text.to_string_lossy())?.0),
+        Value::Text(text) => Value::Text(kept(utf8(text)?)?.0),
     })
 }
 
-/// The values of all fields of an instance, given some.
+pub(super) fn utf8(text: &CStr) -> Result<&str> {
+    match text.to_str() {
+        Ok(text) => Ok(text),
+        Err(error) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "a name or text of an attribute is not UTF-8 at byte {}: {}",
+            error.valid_up_to(),
+            text.to_string_lossy()
+        ),
+    }
+}
+
+/// Puts the values of all fields of an instance into a row, given some.
 #[inline]
-pub(super) fn complete<'a>(template: &'static Member, given: &[Attr<'a>]) -> Result<Row<'a>> {
-    let mut row = [Value::Bits(0); FIELD_LIMIT];
+pub(super) fn complete<'a>(template: &'static Member, given: &[Attr<'a>], row: &mut Row<'a>) -> Result<()> {
     let mut there = 0_u32;
     for attr in given {
-        let at = template.fields.iter().position(|field| field.name == attr.name);
+        let at = template.fields.iter().position(|field| field.c_name == attr.name);
         let found = at.and_then(|at| Some((1 << at, template.fields.get(at)?, row.get_mut(at)?)));
-        let Some((bit, field, place)) = found else { return Err(unknown(template, attr.name)) };
+        let Some((bit, field, place)) = found else {
+            return Err(unknown(template, &attr.name.to_string_lossy()));
+        };
         if field.kind != attr.kind || attr.flags != 0 || there & bit != 0 {
             return Err(refused(template, field, attr, there & bit != 0));
         }
         *place = checked(attr)?;
         there |= bit;
     }
-    for (at, (field, place)) in template.fields.iter().zip(&mut row).enumerate() {
+    for (at, (field, place)) in template.fields.iter().zip(row).enumerate() {
         if there & 1 << at == 0 {
             *place = match field.default {
                 Some(value) => value,
@@ -150,7 +166,7 @@ pub(super) fn complete<'a>(template: &'static Member, given: &[Attr<'a>]) -> Res
             };
         }
     }
-    Ok(row)
+    Ok(())
 }
 
 /// The error for an attribute that a template has no field for, or a question for one.

@@ -1,7 +1,7 @@
 //! Instances of templates: equal attributes, one word. A hit takes no lock and no memory: it walks a hash table that only
 //! grows. A miss looks again under the lock, so that of several threads with the same attributes one adds them.
 
-use super::attrs::{self, Attr, Field, Value};
+use super::attrs::{self, Attr, FIELD_LIMIT, Field, Value};
 use super::{Member, existing, json, member, never_given};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result, fail};
@@ -45,7 +45,8 @@ pub(super) fn find(word: dtl_enum_word_t) -> Option<&'static Instance> {
 pub fn instance(template: dtl_enum_word_t, given: &[Attr]) -> Result<dtl_enum_word_t> {
     let found = member(template).filter(|member| template as u32 == 0 && !member.fields.is_empty());
     let Some(member) = found else { return Err(no_template(template)) };
-    let row = attrs::complete(member, given)?;
+    let mut row = [Value::Bits(0); FIELD_LIMIT];
+    attrs::complete(member, given, &mut row)?;
     let values = row.get(..member.fields.len()).unwrap_or_default();
     let hash = hash_of(member, values);
     match look(member, values, hash) {
@@ -93,6 +94,11 @@ fn look(template: &Member, values: &[Value], hash: u64) -> std::result::Result<&
 
 #[cold]
 fn add(template: &'static Member, values: &[Value], hash: u64) -> Result<dtl_enum_word_t> {
+    for value in values {
+        if let Value::Text(text) = value {
+            attrs::utf8(text)?;
+        }
+    }
     let json = json::of_instance(template, values)?;
     let depth = attrs::depth(template, values);
     if json.as_bytes().len() > JSON_LIMIT || depth > DEPTH_LIMIT {

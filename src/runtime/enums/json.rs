@@ -3,7 +3,7 @@
 //! "Memory.Host".
 
 use super::attrs::{Attr, FIELD_LIMIT, Value as Attribute, bits_of, check_count, kind_name, unknown};
-use super::{Enumeration, Member, enumeration, existing, from_name, instance, instances, undefined};
+use super::{Enumeration, Member, enumeration, existing, instance, instances, undefined};
 use crate::abi::enums::*;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
@@ -93,7 +93,7 @@ fn from_value(enumeration: &Enumeration, value: &Value, tolerant: bool) -> Resul
         Value::String(name) => match enumeration.find(name) {
             Some(member) => Ok(member.word),
             None if tolerant => unknown_text(enumeration, name),
-            None => from_name(enumeration.number, name),
+            None => Err(enumeration.no_member(name)),
         },
         Value::Object(map) => from_object(enumeration, map, tolerant),
         other => fail!(
@@ -108,7 +108,7 @@ fn from_value(enumeration: &Enumeration, value: &Value, tolerant: bool) -> Resul
 
 fn unknown_text(enumeration: &Enumeration, text: &str) -> Result<dtl_enum_word_t> {
     let owned = terminated("text", text)?;
-    let attr = Attr { name: "text", kind: DTL_ATTR_STR, flags: 0, value: Attribute::Text(&owned) };
+    let attr = Attr { name: c"text", kind: DTL_ATTR_STR, flags: 0, value: Attribute::Text(&owned) };
     instance(undefined(enumeration.number)?, &[attr])
 }
 
@@ -129,7 +129,7 @@ fn from_object(
     let member = match enumeration.find(name) {
         Some(member) => member,
         None if tolerant => return unknown_text(enumeration, &Value::Object(map.clone()).to_string()),
-        None => return from_name(enumeration.number, name),
+        None => return Err(enumeration.no_member(name)),
     };
     if map.len() == 1 {
         return Ok(member.word);
@@ -140,7 +140,7 @@ fn from_object(
         let Some(field) = member.fields.iter().find(|field| field.name == name) else {
             return Err(unknown(member, name));
         };
-        owned.push((field.name, field.kind, attribute(field.name, field.kind, value, tolerant)?));
+        owned.push((field.c_name, field.kind, attribute(field.name, field.kind, value, tolerant)?));
     }
     let attrs: Vec<Attr> = owned
         .iter()

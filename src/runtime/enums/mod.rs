@@ -306,16 +306,18 @@ pub fn from_name(number: dtl_enum_t, name: &str) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     match enumeration.find(name) {
         Some(member) => Ok(member.word),
-        None => fail!(
-            DTL_ERROR_NOT_FOUND,
-            "{} has no member \"{name}\": is what registers it loaded? There are {}",
-            enumeration.name,
-            enumeration.some_names()
-        ),
+        None => Err(enumeration.no_member(name)),
     }
 }
 
 impl Enumeration {
+    #[cold]
+    fn no_member(&self, name: &str) -> Error {
+        let (of, names) = (self.name, self.some_names());
+        let text = format!("{of} has no member \"{name}\": is what registers it loaded? There are {names}");
+        Error::new(crate::abi::status::DTL_ERROR_NOT_FOUND, text)
+    }
+
     /// Names for a text: all if they are few.
     fn some_names(&self) -> String {
         const MOST: usize = 16;
