@@ -7,7 +7,7 @@
 //! Where next: [`super::codes`] for what the results mean, [`super::driver`] for who calls.
 
 pub use crate::backend::table::Function;
-use crate::backend::table::function_table;
+use crate::backend::table::{constants, function_table};
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 /// `CUresult`
@@ -115,18 +115,6 @@ pub const SIZES: &[(&str, usize)] = &[
     ("CUmemPoolProps", size_of::<PoolProps>()),
     ("CUipcMemHandle", size_of::<IpcHandle>()),
 ];
-
-/// A constant of cuda.h, for the test.
-pub type Constant = (&'static str, i64);
-
-macro_rules! constants {
-    ($($name:ident = $value:expr;)+) => {
-        $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: i64 = $value;)+
-
-        /// The list, for the test.
-        pub const CONSTANTS: &[Constant] = &[$((stringify!($name), $name),)+];
-    };
-}
 
 constants! {
     CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1;

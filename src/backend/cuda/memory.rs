@@ -85,7 +85,7 @@ impl Cuda {
     }
 
     fn describe(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let device = self.current(&driver);
         let card = driver.card(device)?;
         check_kind(&driver, device, kind)?;
@@ -174,7 +174,7 @@ fn give_back(driver: &Driver, block: &Block) -> Result<()> {
 
 impl Memory for Arc<Cuda> {
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let device = self.current(&driver);
         check_kind(&driver, device, kind)?;
         let inside = driver.enter(device)?;
@@ -195,7 +195,7 @@ impl Memory for Arc<Cuda> {
     }
 
     fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let Some(block) = self.blocks.write().remove(&addr.get()) else {
             return fail!(DTL_ERROR_INTERNAL, "{addr:?} is no allocation of backend cuda");
         };
@@ -206,7 +206,7 @@ impl Memory for Arc<Cuda> {
     }
 
     fn trim(&self) {
-        if let Some(driver) = self.driver.read().clone() {
+        if let Some(driver) = self.driver.known() {
             for device in 0..driver.cards.len() as i32 {
                 if driver.pool_so_far(device).is_some() {
                     let inside = driver.enter(device);
@@ -218,7 +218,7 @@ impl Memory for Arc<Cuda> {
     }
 
     fn identify(&self, addr: Addr) -> Option<Found> {
-        let driver = self.driver.read().clone()?;
+        let driver = self.driver.known()?;
         identify(&driver, addr)
     }
 

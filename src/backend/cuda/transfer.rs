@@ -120,7 +120,7 @@ impl Drop for Beside<'_> {
 
 impl Transfer for Arc<Cuda> {
     fn copy(&self, dst: Place, src: Place) -> Result<()> {
-        let (driver, way) = (self.driver()?, self.way(dst.region, src.region)?);
+        let (driver, way) = (self.driver.get()?, self.way(dst.region, src.region)?);
         let (Way::On(device) | Way::Between(device, _)) = way;
         done_on(&driver, device, |stream| queue(&driver, stream, &way, dst.region, src.region))
     }
@@ -148,7 +148,7 @@ impl Transfer for Arc<Cuda> {
         height: u64,
     ) -> Option<Result<()>> {
         let work = || {
-            let driver = self.driver()?;
+            let driver = self.driver.get()?;
             let Way::On(device) = self.way(dst.region, src.region)? else { return Ok(false) };
             let most = driver.attribute(driver.card(device)?, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
             if dst_pitch.max(src_pitch) > u64::try_from(most).unwrap_or(0) {
@@ -188,7 +188,7 @@ impl Transfer for Arc<Cuda> {
 
     fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
         let fill = || {
-            let (driver, block) = (self.driver()?, self.block_of(dst.region.addr())?);
+            let (driver, block) = (self.driver.get()?, self.block_of(dst.region.addr())?);
             done_on(&driver, block.device, |stream| queue_fill(&driver, stream, dst.region, value))
         };
         Some(fill())

@@ -6,7 +6,7 @@
 //! Where next: [`super::codes`] for what the results mean, [`super::driver`] for who calls.
 
 pub use crate::backend::table::Function;
-use crate::backend::table::function_table;
+use crate::backend::table::{constants, function_table};
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 /// `cl_int`
@@ -47,18 +47,6 @@ pub type Notify = Option<unsafe extern "C" fn(*const c_char, *const c_void, usiz
 pub type Built = Option<unsafe extern "C" fn(Object, *mut c_void)>;
 
 const _: () = assert!(size_of::<c_int>() == 4 && size_of::<c_uint>() == 4 && size_of::<c_ulong>() == 8);
-
-/// A constant of CL/cl.h, for the test.
-pub type Constant = (&'static str, i64);
-
-macro_rules! constants {
-    ($($name:ident = $value:expr;)+) => {
-        $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: i64 = $value;)+
-
-        /// The list, for the test.
-        pub const CONSTANTS: &[Constant] = &[$((stringify!($name), $name),)+];
-    };
-}
 
 constants! {
     CL_TRUE = 1;
