@@ -919,7 +919,8 @@ typedef void (*dtl_combine_fn_t)(void *into, const void *from, void *user);
 typedef struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     uint32_t struct_size;
-    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`.
+    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`. More than the device has
+    /// for a block: DTL_ERROR_INVALID_ARGUMENT.
     uint32_t shared_bytes;
     /// Blocks in x, y, z; each at least 1.
     uint32_t grid[3];
@@ -2532,7 +2533,8 @@ DTL_NODISCARD dtl_status_t dtl_device_synchronize(dtl_backend_t backend, int32_t
  * Copies and fills in a stream's order.
  * -------------------------------------------------------------------------------------------- */
 
-/// Queues a copy between any two kinds of memory.
+/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its driver takes no such
+/// copy, both sides are the host's, one is another backend's), the call waits for the stream's work and copies itself.
 ///
 /// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done, which
 ///                  an event or dtl_stream_synchronize tells; they must not overlap.
@@ -2542,7 +2544,7 @@ DTL_NODISCARD dtl_status_t dtl_device_synchronize(dtl_backend_t backend, int32_t
 DTL_NODISCARD dtl_status_t dtl_mem_copy_async(dtl_stream_t stream, void *dst, const void *src,
     uint64_t size_bytes);
 
-/// Queues setting size_bytes bytes to `value`.
+/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for dtl_mem_copy_async.
 ///
 /// @param dst  size_bytes, valid until the fill is done.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.

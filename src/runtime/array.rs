@@ -278,8 +278,8 @@ impl Array {
 #[cold]
 fn no_pointer(backend: &Backend) -> Error {
     let text = format!(
-        "DLPack's tensors of OpenCL devices are named by a cl_mem, memory of backend {} by pointers: copy to memory of the \
-         host (dtl_mem_copy) and hand that on",
+        "DLPack names memory of such devices by an object of its own, memory of backend {} is named by \
+         pointers: copy to memory of the host (dtl_mem_copy) and hand that on",
         backend.name()
     );
     Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)

@@ -168,4 +168,18 @@ impl Transfer for Arc<OpenCl> {
         };
         Some(fill())
     }
+
+    fn fill_async(&self, stream: Token, dst: Place, value: u8) -> Option<Result<()>> {
+        let queue = || {
+            let lane = self.lane(stream)?;
+            let shared = self.shared(dst.region.addr());
+            let platforms = self.platforms([shared, None])?;
+            // Pinned memory, or another driver's: the caller waits for the stream and fills.
+            Ok((platforms == [Some(lane.queue().platform), None]).then_some(lane))
+        };
+        match queue() {
+            Err(error) => Some(Err(error)),
+            Ok(lane) => lane.map(|lane| lane.fill(dst.region, value)),
+        }
+    }
 }
