@@ -155,7 +155,7 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_VERBS 560
 /// A registered (native) backend answered a number that is no status. The text has it.
 #define DTL_ERROR_NATIVE_BACKEND 570
-/// A kernel's source did not compile. The text is the compiler's log.
+/// A kernel's source did not compile or link. The text has the compiler's first error; dtl_module_log has all.
 #define DTL_ERROR_COMPILE_FAILED 580
 
 /// A bug in the library (a caught panic). The text says where; please report it.
@@ -2705,7 +2705,8 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
 /// @param device   0 … count-1; 0 for a backend without devices.
 /// @param source   start from DTL_SOURCE_INIT; read during the call.
 /// @param out      the module; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source; dtl_last_error has the first, dtl_module_log all.
+/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not linked with; dtl_last_error has
+///         the first, dtl_module_log all.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
