@@ -142,6 +142,10 @@ constants! {
     CU_MEM_ATTACH_GLOBAL = 1;
     CU_MEMHOSTALLOC_PORTABLE = 1;
     CU_MEMHOSTALLOC_DEVICEMAP = 2;
+    CU_MEMHOSTREGISTER_PORTABLE = 1;
+    CU_MEMHOSTREGISTER_DEVICEMAP = 2;
+    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1;
+    CU_DEVICE_CPU = -1;
     CU_MEMORYTYPE_HOST = 1;
     CU_MEMORYTYPE_DEVICE = 2;
     CU_MEMORYTYPE_UNIFIED = 4;
@@ -228,6 +232,10 @@ function_table! {
         cuIpcGetMemHandle(IpcOut, Ptr) -> Code;
         cuIpcOpenMemHandle_v2(PtrOut, Ipc, Uint) -> Code;
         cuIpcCloseMemHandle(Ptr) -> Code;
+        cuMemHostRegister_v2(Out, Size, Uint) -> Code;
+        cuMemHostUnregister(Out) -> Code;
+        cuMemPrefetchAsync(Ptr, Size, Device, Object) -> Code;
+        cuMemGetHandleForAddressRange(Out, Ptr, Size, Uint, Long) -> Code;
         cuFuncGetParamInfo(Object, Size, SizeOut, SizeOut) -> Code;
     }
 }

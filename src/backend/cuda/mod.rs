@@ -1,12 +1,13 @@
 //! CUDA: NVIDIA's GPUs through the driver's own interface. The driver is found when somebody asks for this backend.
 //!
 //! Order of the files: `functions` what a driver has, `codes` what it answers, `driver` devices and their contexts; then
-//! one for each component: `device`, `memory`, `transfer`, `exec` (and `lane`, what makes a stream of a CUstream), `modules`
+//! one for each component: `device`, `memory` (and `crossing`, what others reach), `transfer`, `exec` (and `lane`, what makes a stream of a CUstream), `modules`
 //! (`nvrtc` the compiler, `source` what it is given and what is kept, `includes` the files that it reads, `ptx` the
 //! parameters of kernels, `binary` and `loading` what the driver gets).
 
 mod binary;
 pub mod codes;
+mod crossing;
 mod device;
 mod driver;
 mod exec;

@@ -10,6 +10,7 @@ use super::functions::*;
 use super::lane::Lane;
 use super::mark::Mark;
 use super::memory::Block;
+use crate::abi::device::DTL_PREFETCH_HOST;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Place, Token, Transfer};
 use crate::sys::buf::{Addr, Region};
@@ -201,5 +202,25 @@ impl Transfer for Arc<Cuda> {
             in_order(lane, device, |stream| queue_fill(&lane.driver, stream, dst.region, value))
         };
         Some(fill())
+    }
+
+    fn prefetch(&self, stream: Token, place: Place, device: i32) -> Option<Result<()>> {
+        let lane = lane(stream);
+        let (driver, prefetch) = (&lane.driver, lane.driver.cuda.cuMemPrefetchAsync?);
+        self.block(place.region.addr()).filter(Block::is_managed)?;
+        let queue = || {
+            // Only where pages move while devices work; the host has no such number, its mover is the stream's device.
+            let mover = driver.card(if device == DTL_PREFETCH_HOST { lane.device } else { device })?;
+            if driver.attribute(mover, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == 0 {
+                return Ok(());
+            }
+            let to = if device == DTL_PREFETCH_HOST { CU_DEVICE_CPU as Device } else { mover.id };
+            let _inside = lane.enter()?;
+            let (at, len) = (place.region.addr().get() as Ptr, place.region.len());
+            // SAFETY: a range of managed memory, a stream whose context is current.
+            let code = unsafe { prefetch(at, len, to, lane.stream.ptr()) };
+            driver.cuda.check(code, "cuMemPrefetchAsync")
+        };
+        Some(queue())
     }
 }
