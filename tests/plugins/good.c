@@ -29,6 +29,18 @@ static dtl_status_t pool_free(void* self, void* ptr, uint64_t size, uint64_t ali
     return DTL_SUCCESS;
 }
 
+static dtl_status_t pool_kind_info(void* self, dtl_enum_word_t kind, dtl_mem_kind_info_t* out_info)
+{
+    static const char name[] = "pool of " TEST_NAME;
+    size_t i;
+    (void)self;
+    if (kind != DTL_MEMORY_HOST && dtl_ev_template(kind) != scratch) return DTL_ERROR_NOT_SUPPORTED;
+    out_info->properties = DTL_MEMORY_HOST_ACCESSIBLE;
+    out_info->alignment = 16;
+    for (i = 0; i < sizeof name; i++) out_info->name[i] = name[i];
+    return DTL_SUCCESS;
+}
+
 /* Members stay when the plugin's backends go, so a later load finds them. */
 static dtl_status_t register_kind(const dtl_host_api_t* host)
 {
@@ -51,6 +63,7 @@ static dtl_status_t load(const dtl_host_api_t* host)
     dtl_backend_t backend;
     memory.alloc = pool_alloc;
     memory.free = pool_free;
+    memory.kind_info = pool_kind_info;
     table.memory = &memory;
     test_loads++;
     DTL_TRY(register_kind(host));
