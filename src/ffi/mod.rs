@@ -10,6 +10,8 @@ pub mod host;
 
 pub mod runtime;
 
+pub mod enums;
+
 pub mod backend;
 
 pub mod plugin;
@@ -17,6 +19,8 @@ pub mod plugin;
 pub mod device;
 
 pub mod memory;
+pub mod memory_host;
+pub mod memory_stream;
 
 pub mod pool;
 

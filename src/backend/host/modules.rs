@@ -7,11 +7,12 @@
 
 use super::compiler::{Compiler, OBJECT};
 use crate::abi::exec::dtl_kernel_context_t;
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, DTL_ERROR_UNAVAILABLE, dtl_status_t};
 use crate::abi::word::DTL_LANGUAGE_C;
 use crate::backend::cache::{self, Cache};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::enums::describe;
 use crate::runtime::exec::kernel::KernelFn;
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
@@ -56,8 +57,8 @@ impl Modules for HostModules {
         if source.language != 0 && source.language != DTL_LANGUAGE_C {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend host does not compile language {:#x}: give it DTL_LANGUAGE_C, or 0 with dtl_kernel.h",
-                source.language
+                "backend host does not compile language {}: give it DTL_LANGUAGE_C, or 0 with dtl_kernel.h",
+                describe(source.language)
             );
         }
         if trust::is_privileged() {
@@ -134,10 +135,14 @@ fn load(entry: &cache::Entry) -> Result<dl::Module> {
     // SAFETY: compiled from the caller's source, in a folder that only this user can write to; that it runs is wanted.
     let opened = unsafe { dl::Module::open(&entry.object) };
     opened.map_err(|why| {
+        if why.contains("undefined symbol") {
+            let text = format!("the source uses what it has not: {why}; link its library (options such as -lfoo)");
+            return Error::new(DTL_ERROR_COMPILE_FAILED, text);
+        }
         let text = format!(
             "what the compiler made cannot be loaded: {why}; if the folder forbids programs (noexec), set DTL_CACHE_DIR \
-             to another, and link what the source needs (options such as -lfoo)"
+             to another"
         );
-        Error::new(crate::abi::status::DTL_ERROR_UNAVAILABLE, text)
+        Error::new(DTL_ERROR_UNAVAILABLE, text)
     })
 }

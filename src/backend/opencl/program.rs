@@ -8,6 +8,7 @@ use super::source;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Source;
+use crate::runtime::enums::describe;
 use crate::sys::buf::Addr;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
@@ -20,6 +21,8 @@ pub(super) struct Program {
     pub(super) device: i32,
     /// … and its `cl_device_id`.
     pub(super) card: Addr,
+    /// Bytes of `__local` memory that a block can have there.
+    pub(super) shared_most: u64,
 }
 
 impl Program {
@@ -33,11 +36,18 @@ impl Program {
             DTL_LANGUAGE_BINARY => from_binary(driver, card, source),
             other => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend opencl does not compile language {other:#x}: give it DTL_LANGUAGE_OPENCL, DTL_LANGUAGE_SPIRV, \
-                 DTL_LANGUAGE_BINARY, or 0 with dtl_kernel.h"
+                "backend opencl does not compile language {}: give it DTL_LANGUAGE_OPENCL, DTL_LANGUAGE_SPIRV, \
+                 DTL_LANGUAGE_BINARY, or 0 with dtl_kernel.h",
+                describe(other)
             ),
         }?;
-        let program = Program { cl: driver.cl, id, device, card: card.id };
+        let program = Program {
+            cl: driver.cl,
+            id,
+            device,
+            card: card.id,
+            shared_most: driver.number(card, CL_DEVICE_LOCAL_MEM_SIZE)?,
+        };
         let card_id = card.id.ptr();
         // SAFETY: a program of the device's context, that device, options that end with NUL; it returns when it is done.
         let code = unsafe {
