@@ -88,7 +88,7 @@ static dtl_status_t shop_tell(struct shop* shop) {
 }
 static dtl_status_t shop_look(void* self) {
     struct shop* shop = (struct shop*)self;
-    shop->looks++;
+    __atomic_fetch_add(&shop->looks, 1, __ATOMIC_RELAXED);
     return shop->mute ? DTL_SUCCESS : shop_tell(shop);
 }
 static dtl_status_t shop_wait(void* self, uint64_t core) {
@@ -324,13 +324,15 @@ static void test_release_while_waiting(void) {
     dtl_submission_t submission;
     dtl_policy_t policy;
     pthread_t waiter;
+    int looks;
     shop_open(&shop, &ops);
     shop.mute = 1;
     policy = policy_in(&shop, &ops, "round_robin");
     CHECK_OK(dtl_policy_submit(policy, no_key, nothing, NULL, 0, &submission));
     CHECK_STATUS(dtl_submission_wait(&submission, 1000000), DTL_ERROR_TIMEOUT);
+    looks = shop.looks;
     CHECK(pthread_create(&waiter, NULL, waits, &submission) == 0);
-    usleep(2000);
+    while (__atomic_load_n(&shop.looks, __ATOMIC_RELAXED) == looks) usleep(100); /* until it waits */
     CHECK_OK(dtl_policy_release(policy));
     CHECK(pthread_join(waiter, NULL) == 0);
     CHECK(shop.destroyed == 1);
