@@ -1,9 +1,9 @@
 //! Collective calls: arguments checked and steps generated. `run` runs them.
 
 use super::Comm;
-use super::algorithms::{self as algorithm, Group};
 use super::algorithms::any::{self, Way};
 use super::algorithms::choice::{Algorithm, Allowed, choose};
+use super::algorithms::{self as algorithm, Group};
 use super::flat::{Flat, Shape};
 use super::p2p::Data;
 use super::recorder::{Call, Kind};
@@ -290,7 +290,13 @@ pub(super) fn scan<P: Place>(comm: &Comm, send: Sent, recv: Data, by: By, exclus
 }
 
 /// Everybody's block, at the root. `per_rank`: one block; `recv`: all of them, at the root.
-pub(super) fn gather<P: Place>(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Begun> {
+pub(super) fn gather<P: Place>(
+    comm: &Comm,
+    send: Sent,
+    per_rank: Of,
+    recv: Region,
+    root: i32,
+) -> Result<Begun> {
     comm.check_root(root)?;
     let len = per_rank.bytes;
     let whole = || Collective::Gather { send, recv, len, root };
@@ -317,7 +323,13 @@ fn at_root_only(
 }
 
 /// The same with a block of its own size for each rank.
-pub(super) fn gatherv<P: Place>(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) -> Result<Begun> {
+pub(super) fn gatherv<P: Place>(
+    comm: &Comm,
+    send: Sent,
+    of: Of,
+    blocks: &[Region],
+    root: i32,
+) -> Result<Begun> {
     comm.check_root(root)?;
     if send.is_none() && comm.rank != root {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
@@ -336,7 +348,13 @@ pub(super) fn gatherv<P: Place>(comm: &Comm, send: Sent, of: Of, blocks: &[Regio
 }
 
 /// The root's blocks, one to each. `recv` `None` = DTL_IN_PLACE at the root.
-pub(super) fn scatter<P: Place>(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Begun> {
+pub(super) fn scatter<P: Place>(
+    comm: &Comm,
+    send: Region,
+    recv: Sent,
+    per_rank: Of,
+    root: i32,
+) -> Result<Begun> {
     comm.check_root(root)?;
     let len = per_rank.bytes;
     let whole = || Collective::Scatter { send, recv, len, root };
@@ -348,7 +366,13 @@ pub(super) fn scatter<P: Place>(comm: &Comm, send: Region, recv: Sent, per_rank:
 }
 
 /// The same with a block of its own size for each rank.
-pub(super) fn scatterv<P: Place>(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -> Result<Begun> {
+pub(super) fn scatterv<P: Place>(
+    comm: &Comm,
+    blocks: &[Region],
+    recv: Sent,
+    of: Of,
+    root: i32,
+) -> Result<Begun> {
     comm.check_root(root)?;
     if recv.is_none() && comm.rank != root {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "rbuf: DTL_IN_PLACE is for the root (rank {root}) only");
@@ -426,7 +450,12 @@ fn copied(s: &mut impl Steps, what: Region) -> Result<Region> {
 }
 
 /// The same with blocks of their own sizes. `send` `None` = DTL_IN_PLACE.
-pub(super) fn alltoallv<P: Place>(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Begun> {
+pub(super) fn alltoallv<P: Place>(
+    comm: &Comm,
+    send: Option<&[Region]>,
+    recv: &[Region],
+    of: Of,
+) -> Result<Begun> {
     P::choose(comm, Kind::Alltoallv, 0, true);
     let whole = || Collective::Alltoallv { send: send.map(<[Region]>::to_vec), blocks: recv.to_vec() };
     let call = Call::new(Kind::Alltoallv).with(of.count, of.dtype);

@@ -6,6 +6,7 @@
 //!
 //! Here: how the ranks meet, what is whose, how one begins and ends. Not here: which collectives such a library has.
 
+use super::Comm;
 use super::algorithms::Group;
 use super::algorithms::choice::Algorithm;
 use super::collective::Place;
@@ -14,7 +15,6 @@ use super::recorder::{Call, Kind};
 use super::run::Begun;
 use super::schedule::{Advance, Schedule};
 use super::types::Reduction;
-use super::Comm;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
 use crate::runtime::backend::{Collective, DeviceComm, Invitation};
@@ -93,7 +93,9 @@ impl Part {
             Collective::Reduce { .. } | Collective::Allreduce { .. } | Collective::ReduceScatter { .. }
         );
         if folds && self.wanted.is_deterministic {
-            return Some("it takes operands in an order of its own, and the communicator is deterministic".to_owned());
+            return Some(
+                "it takes operands in an order of its own, and the communicator is deterministic".to_owned(),
+            );
         }
         self.comm.refuses(call)
     }
@@ -101,7 +103,10 @@ impl Part {
     fn explain_once(&self, error: &Error) {
         if !self.explained.swap(true, Ordering::Relaxed) {
             let topic = format!("collectives of device memory over {}", self.kind.to_string_lossy());
-            explain::chose(&topic, &format!("staged where need be (DTL_COMM_STAGE); first: {}", error.text()));
+            explain::chose(
+                &topic,
+                &format!("staged where need be (DTL_COMM_STAGE); first: {}", error.text()),
+            );
         }
     }
 }

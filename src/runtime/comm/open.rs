@@ -110,9 +110,8 @@ fn time_limit(given: u64) -> u64 {
 
 /// The backend of a kind that stands beside another communicator.
 fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
-    registry::lookup(kind?).filter(|backend| {
-        backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_some())
-    })
+    registry::lookup(kind?)
+        .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_some()))
 }
 
 /// Opens one that stands beside another: that which the description names, else what "auto" chooses. Also if it cannot be
