@@ -6,14 +6,15 @@
  *
  * Its variables:
  *     FAKE_NCCL_VERSION=22602          what ncclGetVersion answers
- *     FAKE_NCCL_FAIL=function:n:code   the n-th call of a function answers the code
- *     FAKE_NCCL_ASYNC=n:code           the n-th collective is queued well; while it runs, the communicator fails
- *     FAKE_NCCL_HANG=n                 the n-th collective of this process never ends, unless it is aborted
+ *     FAKE_NCCL_FAIL=function:n:code   the n-th call of a function answers the code; 0 = each
+ *     FAKE_NCCL_ASYNC=n:code           the n-th collective since then is queued well; while it runs, the communicator fails
+ *     FAKE_NCCL_HANG=n                 the n-th collective since then never ends, unless it is aborted
  *     FAKE_NCCL_ALONE=1                this process never meets the others
  * A function is left out by compiling with -Dfunction=another_name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,7 @@ typedef struct work {
 } work_t;
 
 static int live, collectives;
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
 static char said[256];
 
 static __thread struct {
@@ -133,7 +135,7 @@ static code_t failure(const char* function) {
     if (text == NULL || sscanf(text, "%47[^:]:%d:%d", name, &nth, &code) != 3 || strcmp(name, function) != 0) return SUCCESS;
     if (strcmp(counted, text) != 0) calls = 0, snprintf(counted, sizeof counted, "%s", text);
     snprintf(said, sizeof said, "%s failed as told", function);
-    return ++calls == nth ? (code_t)code : SUCCESS;
+    return ++calls == nth || nth == 0 ? (code_t)code : SUCCESS;
 }
 #define BEGIN(name) \
     do { \
@@ -147,6 +149,7 @@ API int fake_nccl_live(void);
 API int fake_nccl_live(void) { return __atomic_load_n(&live, __ATOMIC_ACQUIRE); }
 
 API code_t ncclGetVersion(int* version) {
+    BEGIN(ncclGetVersion);
     *version = number("FAKE_NCCL_VERSION", 22602);
     return SUCCESS;
 }
@@ -254,6 +257,7 @@ API code_t ncclCommAbort(comm_t* comm) {
     /* Those that are missing may come yet: the last one takes the name away. */
     if (__atomic_load_n(&comm->shared->here, __ATOMIC_ACQUIRE) < (uint32_t)comm->size) shm_unlink(comm->name);
     __atomic_store_n(&comm->is_aborted, 1, __ATOMIC_RELEASE);
+    if (!comm->is_leaving) __atomic_add_fetch(&comm->shared->leaving, 1, __ATOMIC_ACQ_REL);
     __atomic_sub_fetch(&live, 1, __ATOMIC_ACQ_REL);
     release(comm);
     return SUCCESS;
@@ -272,7 +276,8 @@ static int advance(comm_t* comm, op_t* op) {
         memcpy(cell->bytes, op->from + op->done, part);
         __atomic_store_n(&cell->size, (uint32_t)part + 1, __ATOMIC_RELEASE);
     } else {
-        if (there - 1 < part) part = there - 1;
+        if (part > CELL) part = CELL;
+        if (there - 1 != part) return 0; /* the ranks pass other counts: they wait for ever */
         memcpy(op->into + op->done, cell->bytes, part);
         __atomic_store_n(&cell->size, 0, __ATOMIC_RELEASE);
     }
@@ -349,10 +354,15 @@ static work_t* begin(comm_t* comm) {
 
 /* The communicator is busy with it until somebody asks: the real one is while it connects. */
 static code_t submit(work_t* work, void* stream) {
-    const char* async = getenv("FAKE_NCCL_ASYNC");
-    const int nth = __atomic_add_fetch(&collectives, 1, __ATOMIC_ACQ_REL);
-    int at = 0;
+    static char counted[48];
+    const char *async = getenv("FAKE_NCCL_ASYNC"), *hang = getenv("FAKE_NCCL_HANG");
+    const char* told = async != NULL ? async : hang != NULL ? hang : "";
+    int nth, at = 0;
     unsigned code = 0;
+    pthread_mutex_lock(&counting);
+    if (strcmp(counted, told) != 0) collectives = 0, snprintf(counted, sizeof counted, "%s", told);
+    nth = ++collectives;
+    pthread_mutex_unlock(&counting);
     if (async != NULL && sscanf(async, "%d:%u", &at, &code) == 2 && at == nth) work->fails = code;
     work->hangs = number("FAKE_NCCL_HANG", 0) == nth;
     work->comm->is_busy = nth % 2;
