@@ -39,7 +39,8 @@ pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
 ///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after
 ///         30 s, or desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a limit of the system
 ///         is reached (open files: "shm" takes one for each other rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS:
-///         another process claims this rank. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+///         another process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: what NCCL says (the text has
+///         its number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also two ranks on one device).
 ///         A failure is one on every rank that was there; nothing stays open.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 #[unsafe(no_mangle)]

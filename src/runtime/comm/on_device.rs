@@ -207,6 +207,11 @@ pub(super) fn attach(mut comm: Comm, wanted: Wanted, mine: Result<Box<dyn Device
     }
     together(&comm, met, Invitation::default())?;
     let kind = crate::runtime::for_ever(&wanted.backend.name);
+    let below = comm.link.kind.to_string_lossy();
+    explain::chose(
+        &format!("communicators of kind {}", kind.to_string_lossy()),
+        &format!("collectives of device memory by {}, all else over {below}", mine.describe()),
+    );
     comm.device = Some(Box::new(Part { comm: mine, kind, wanted, explained: AtomicBool::new(false) }));
     Ok(comm)
 }
