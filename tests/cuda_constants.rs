@@ -121,7 +121,14 @@ fn compiles(include: &Path, header: &Header, program: &str) -> Result<(), String
     std::fs::write(&source, program).unwrap();
     let mut compiler = Command::new("cc");
     let output = compiler.args(["-fsyntax-only", "-Werror", "-Wno-deprecated-declarations"]);
-    let output = output.arg("-I").arg(include).arg("-idirafter").arg(empty).arg(&source).output().expect("a C compiler");
+    let output = output
+        .arg("-I")
+        .arg(include)
+        .arg("-idirafter")
+        .arg(empty)
+        .arg(&source)
+        .output()
+        .expect("a C compiler");
     std::fs::remove_file(&source).unwrap();
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
