@@ -23,7 +23,7 @@ pub struct Point(Record);
 impl Queue {
     /// A new one; `None`: on the calling thread's current device.
     pub fn create(cuda: &Cuda, device: Option<i32>) -> Result<Self> {
-        let driver = cuda.driver()?;
+        let driver = cuda.driver.get()?;
         let device = device.unwrap_or_else(|| cuda.current(&driver));
         Ok(Queue { lane: Arc::new(Lane::create(driver, device)?), spare: Mutex::default() })
     }

@@ -6,7 +6,7 @@
 
 use super::calls::{Behind, Target, refuses};
 use super::codes::{IN_PROGRESS, SUCCESS};
-use super::find::Found;
+use super::find::Nccl;
 use super::functions::{Code, Config, Int, UniqueId};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_INVALID_STATE};
@@ -29,7 +29,7 @@ const LEAVE_NS: u64 = 2_000_000_000;
 
 /// See the module's text.
 pub(super) struct Clique {
-    found: Found,
+    nccl: Arc<Nccl>,
     cuda: Arc<Cuda>,
     devices: Arc<Backend>,
     state: Mutex<State>,
@@ -72,20 +72,20 @@ impl State {
 }
 
 impl Clique {
-    pub(super) fn new(found: Found, cuda: Arc<Cuda>, devices: Arc<Backend>, queue: Queue) -> Self {
-        Clique { found, cuda, devices, state: Mutex::new(State::new()), queue }
+    pub(super) fn new(nccl: Arc<Nccl>, cuda: Arc<Cuda>, devices: Arc<Backend>, queue: Queue) -> Self {
+        Clique { nccl, cuda, devices, state: Mutex::new(State::new()), queue }
     }
 
     /// How the communicator fares.
     fn ask(&self, state: &State) -> Code {
         let mut code = SUCCESS;
         // SAFETY: a communicator of NCCL's that is there, and room for a code.
-        let asked = unsafe { (self.found.calls.ncclCommGetAsyncError)(state.comm.ptr(), &raw mut code) };
+        let asked = unsafe { (self.nccl.calls.ncclCommGetAsyncError)(state.comm.ptr(), &raw mut code) };
         if asked == SUCCESS { code } else { asked }
     }
 
     fn error(&self, code: Code, what: &str) -> Error {
-        self.found.calls.error(code, what)
+        self.nccl.calls.error(code, what)
     }
 
     /// Moves all on.
@@ -114,7 +114,7 @@ impl Clique {
             let Some(call) = state.waiting.pop_front() else { return Ok(()) };
             let inside = self.queue.enter()?;
             let target = Target {
-                calls: self.found.calls,
+                calls: self.nccl.calls,
                 comm: state.comm.ptr(),
                 stream: self.queue.stream(),
                 rank: state.rank,
@@ -150,7 +150,7 @@ impl Clique {
         // Without the context, too, if the device is lost.
         let inside = self.queue.enter();
         // SAFETY: a communicator of NCCL's, given up once; its kernels end by themselves.
-        let code = unsafe { (self.found.calls.ncclCommAbort)(comm.ptr()) };
+        let code = unsafe { (self.nccl.calls.ncclCommAbort)(comm.ptr()) };
         drop(inside);
         if ![SUCCESS, IN_PROGRESS].contains(&code) {
             log::warning!("{}", self.error(code, "ncclCommAbort"));
@@ -183,7 +183,7 @@ impl Clique {
     fn leave(&self, state: &mut State) -> bool {
         let Ok(_inside) = self.queue.enter() else { return false };
         // SAFETY: a communicator of NCCL's without work.
-        let mut code = unsafe { (self.found.calls.ncclCommFinalize)(state.comm.ptr()) };
+        let mut code = unsafe { (self.nccl.calls.ncclCommFinalize)(state.comm.ptr()) };
         let (deadline, mut backoff) = (Deadline::after(LEAVE_NS), Backoff::new());
         while code == IN_PROGRESS && !deadline.passed() {
             backoff.pause();
@@ -194,7 +194,7 @@ impl Clique {
         }
         let comm = std::mem::replace(&mut state.comm, Addr::NULL);
         // SAFETY: as above, finalized, given up once.
-        let code = unsafe { (self.found.calls.ncclCommDestroy)(comm.ptr()) };
+        let code = unsafe { (self.nccl.calls.ncclCommDestroy)(comm.ptr()) };
         if ![SUCCESS, IN_PROGRESS].contains(&code) {
             log::warning!("{}", self.error(code, "ncclCommDestroy"));
         }
@@ -205,14 +205,19 @@ impl Clique {
 impl DeviceComm for Clique {
     fn another(&self) -> Result<Box<dyn DeviceComm>> {
         let queue = Queue::create(&self.cuda, Some(self.queue.device()))?;
-        Ok(Box::new(Clique::new(self.found, Arc::clone(&self.cuda), Arc::clone(&self.devices), queue)))
+        Ok(Box::new(Clique::new(
+            Arc::clone(&self.nccl),
+            Arc::clone(&self.cuda),
+            Arc::clone(&self.devices),
+            queue,
+        )))
     }
 
     fn invitation(&self) -> Result<Invitation> {
         let mut id = UniqueId { bytes: [0; 128] };
         let _inside = self.queue.enter()?;
         // SAFETY: room for an id.
-        let code = unsafe { (self.found.calls.ncclGetUniqueId)(&raw mut id) };
+        let code = unsafe { (self.nccl.calls.ncclGetUniqueId)(&raw mut id) };
         if code != SUCCESS {
             return Err(self.error(code, "ncclGetUniqueId"));
         }
@@ -233,7 +238,7 @@ impl DeviceComm for Clique {
         let (ranks, own): (Int, Int) = (size, rank);
         // SAFETY: room for a communicator, and a description in a local, which the call copies.
         let code = unsafe {
-            (self.found.calls.ncclCommInitRankConfig)(&raw mut comm, ranks, id, own, &raw mut config)
+            (self.nccl.calls.ncclCommInitRankConfig)(&raw mut comm, ranks, id, own, &raw mut config)
         };
         (state.comm, state.rank, state.size) = (Addr::new(comm), rank, size);
         if [SUCCESS, IN_PROGRESS].contains(&code) {
@@ -296,7 +301,7 @@ impl DeviceComm for Clique {
     }
 
     fn describe(&self) -> String {
-        format!("NCCL {} for memory of cuda device {}", self.found.number(), self.queue.device())
+        format!("NCCL {} for memory of cuda device {}", self.nccl.number(), self.queue.device())
     }
 }
 

@@ -15,15 +15,14 @@ const USUAL_LIBRARY: &str = "libnccl.so.2";
 static LIBRARY: Library<Functions> = Library::new("NCCL", "library");
 
 /// The library in this process.
-#[derive(Clone, Copy)]
-pub struct Found {
+pub struct Nccl {
     /// Its functions.
     pub calls: &'static Functions,
     /// As ncclGetVersion counts.
     pub version: i32,
 }
 
-impl Found {
+impl Nccl {
     /// "2.26.2".
     #[must_use]
     pub fn number(&self) -> String {
@@ -45,7 +44,7 @@ fn number(version: i32) -> String {
 }
 
 /// Opens the library; the text says why not.
-pub fn found() -> std::result::Result<Found, String> {
+pub fn find() -> std::result::Result<Nccl, String> {
     LIBRARY.may_be_called()?;
     let named = settings::current().collectives_library;
     let calls = open(named.as_deref())?;
@@ -56,17 +55,18 @@ pub fn found() -> std::result::Result<Found, String> {
     if code != SUCCESS {
         return Err(calls.error(code, "ncclGetVersion").text().to_owned());
     }
+    let nccl = Nccl { calls, version };
     if !(OLDEST..TOO_NEW).contains(&version) {
         return Err(format!(
             "it is NCCL {} ({}), and a version from {} up to, without, {} is needed: install one, or name it with \
              DTL_NCCL_LIBRARY",
             number(version),
-            Found { calls, version }.file().display(),
+            nccl.file().display(),
             number(OLDEST),
             number(TOO_NEW)
         ));
     }
-    Ok(Found { calls, version })
+    Ok(nccl)
 }
 
 fn open(named: Option<&str>) -> std::result::Result<&'static Functions, String> {

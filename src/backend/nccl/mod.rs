@@ -13,38 +13,39 @@ pub mod functions;
 use super::cuda::Cuda;
 use super::cuda::queue::Queue;
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
-use crate::abi::status::DTL_ERROR_UNAVAILABLE;
-use crate::error::{Error, Result, fail};
+use crate::backend::library::Found;
+use crate::error::{Result, fail};
 use crate::runtime::backend::{Availability, Comm, DeviceComm, DeviceComms, OpenArgs, Presence, Transport};
 use crate::runtime::registry::Backend;
 use clique::Clique;
+use find::Nccl;
 use std::sync::Arc;
 
 /// What it stands on.
-#[derive(Clone)]
-struct Nccl {
+struct Opener {
     /// The backend whose memory it takes.
     devices: Arc<Backend>,
     cuda: Arc<Cuda>,
+    nccl: Found<Nccl>,
 }
 
 /// The backend named "nccl", for memory of `devices`, which is `cuda`'s.
 #[must_use]
 pub fn backend(devices: Arc<Backend>, cuda: Arc<Cuda>) -> Backend {
-    let nccl = Nccl { devices, cuda };
-    let mut backend = Backend::new(c"nccl", i32::MIN, true, Box::new(nccl.clone()));
-    backend.comm = Some(Box::new(nccl));
+    let opener = Arc::new(Opener { devices, cuda, nccl: Found::new(find::find) });
+    let mut backend = Backend::new(c"nccl", i32::MIN, true, Box::new(Arc::clone(&opener)));
+    backend.comm = Some(Box::new(opener));
     backend
 }
 
-impl Presence for Nccl {
+impl Presence for Arc<Opener> {
     fn available(&self) -> Availability {
         self.devices.availability().map_err(|why| format!("backend cuda: {why}"))?;
-        find::found().map(drop)
+        self.nccl.look().map(drop)
     }
 }
 
-impl Comm for Nccl {
+impl Comm for Arc<Opener> {
     fn flags(&self) -> u32 {
         DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
     }
@@ -58,10 +59,10 @@ impl Comm for Nccl {
     }
 }
 
-impl DeviceComms for Nccl {
+impl DeviceComms for Arc<Opener> {
     fn prepare(&self) -> Result<Box<dyn DeviceComm>> {
-        let found = find::found().map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
+        let nccl = self.nccl.get()?;
         let queue = Queue::create(&self.cuda, None)?;
-        Ok(Box::new(Clique::new(found, Arc::clone(&self.cuda), Arc::clone(&self.devices), queue)))
+        Ok(Box::new(Clique::new(nccl, Arc::clone(&self.cuda), Arc::clone(&self.devices), queue)))
     }
 }
