@@ -310,6 +310,9 @@ static void fold(char* into, const char* from, size_t count, int kind, int opera
     }
 }
 
+/* It has no arithmetic of 16 bits. */
+static int is_folded(int kind) { return kind != 6 && kind != 9; }
+
 static size_t width(int kind) {
     static const size_t widths[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
     return widths[kind];
@@ -403,8 +406,10 @@ API code_t ncclBroadcast(const void* from, void* to, size_t count, int kind, int
 /* Everybody's part to those that want it, folded there. */
 static code_t reduce(comm_t* comm, char* source, char* result, size_t count, int kind, int operation, int root, void* stream) {
     const size_t size = count * width(kind);
-    work_t* work = begin(comm);
+    work_t* work;
     int i;
+    if (!is_folded(kind)) return INVALID_ARGUMENT;
+    work = begin(comm);
     for (i = 0; i < comm->size; i++)
         if (root < 0 || root == i) add(work, source, NULL, size, i);
     if (root < 0 || root == comm->rank) {
@@ -434,6 +439,7 @@ API code_t ncclReduceScatter(const void* from, void* to, size_t count, int kind,
     work_t* work;
     int i;
     READY(comm, ncclReduceScatter);
+    if (!is_folded(kind)) return INVALID_ARGUMENT;
     AT(source, from, size * (size_t)comm->size);
     AT(target, to, size);
     /* In place is at the rank's own block, and nowhere else in what is sent. */
