@@ -10,6 +10,7 @@
  *     FAKE_NCCL_ASYNC=n:code           the n-th collective since then is queued well; while it runs, the communicator fails
  *     FAKE_NCCL_HANG=n                 the n-th collective since then never ends, unless it is aborted
  *     FAKE_NCCL_ALONE=1                this process never meets the others
+ * It is stricter than the real one in that a reduce has no place for a result but at the root.
  * A function is left out by compiling with -Dfunction=another_name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -423,6 +424,7 @@ static code_t reduce(comm_t* comm, char* source, char* result, size_t count, int
 API code_t ncclReduce(const void* from, void* to, size_t count, int kind, int operation, int root, comm_t* comm, void* stream) {
     READY(comm, ncclReduce);
     AT(source, from, count * width(kind));
+    if (comm->rank != root) return to != NULL ? INVALID_ARGUMENT : reduce(comm, source, NULL, count, kind, operation, root, stream);
     AT(target, to, count * width(kind));
     return reduce(comm, source, target, count, kind, operation, root, stream);
 }

@@ -8,6 +8,7 @@ use crate::backend::cuda::queue::address;
 use crate::runtime::backend::Collective;
 use crate::runtime::comm::types::{Reduction, describe, op_text};
 use crate::sys::buf::Region;
+use std::ptr;
 
 /// Where calls go.
 pub(super) struct Target {
@@ -126,8 +127,7 @@ impl Target {
         match call {
             Collective::Reduce { send, recv, root, by } => {
                 let (from, (kind, op)) = (send.unwrap_or(*recv), terms(by));
-                // Elsewhere than at the root, what is received is nowhere.
-                let into = if self.rank == *root { address(*recv) } else { address(from) };
+                let into = if self.rank == *root { address(*recv) } else { ptr::null_mut() };
                 let count = from.len() / by.element.max(1);
                 // SAFETY: as in `broadcast`.
                 unsafe { (self.calls.ncclReduce)(address(from), into, count, kind, op, *root, comm, stream) }
