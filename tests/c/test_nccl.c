@@ -351,13 +351,14 @@ static void with(const char *variable, const char *value, int which, dtl_status_
 static void test_faults(void) {
     struct rank each[2];
     run_ranks(each, 2, 1, DTL_SUCCESS, DTL_SUCCESS, "");
-    run_ranks(each, 1, 0, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_INVALID_ARGUMENT, "Duplicate GPU detected");
-    CHECK(strstr(each[0].text[0], "dtl_backend_set_device") != NULL);
+    /* A rank may hear of the other's failure before its own. */
+    run_ranks(each, 1, 0, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_UNAVAILABLE, "Duplicate GPU detected");
+    CHECK(strstr(each[0].text[0], "dtl_backend_set_device") != NULL || strstr(each[1].text[0], "dtl_backend_set_device") != NULL);
     with("FAKE_NCCL_FAIL", "ncclGetUniqueId:1:2", 0, DTL_ERROR_NCCL, DTL_ERROR_UNAVAILABLE,
          "ncclGetUniqueId: NCCL says ncclSystemError (2), unhandled system error");
-    with("FAKE_NCCL_FAIL", "ncclCommInitRankConfig:1:1", 0, DTL_ERROR_NCCL, DTL_ERROR_TIMEOUT, "ncclUnhandledCudaError (1)");
-    with("FAKE_NCCL_FAIL", "ncclCommInitRankConfig:2:77", 0, DTL_ERROR_NCCL, DTL_ERROR_TIMEOUT, "a code without a name (77)");
-    with("FAKE_NCCL_ALONE", "1", 0, DTL_ERROR_TIMEOUT, DTL_ERROR_TIMEOUT, "is not open after 400 ms");
+    with("FAKE_NCCL_FAIL", "ncclCommInitRankConfig:1:1", 0, DTL_ERROR_NCCL, DTL_ERROR_UNAVAILABLE, "ncclUnhandledCudaError (1)");
+    with("FAKE_NCCL_FAIL", "ncclCommInitRankConfig:2:77", 0, DTL_ERROR_NCCL, DTL_ERROR_UNAVAILABLE, "a code without a name (77)");
+    with("FAKE_NCCL_ALONE", "1", 0, DTL_ERROR_TIMEOUT, DTL_ERROR_UNAVAILABLE, "is not open after 400 ms");
     with("FAKE_NCCL_FAIL", "ncclAllReduce:1:4", 1, DTL_ERROR_NCCL, DTL_ERROR_NCCL, "ncclInvalidArgument (4)");
     with("FAKE_NCCL_FAIL", "ncclAllReduce:2:3", 1, DTL_ERROR_NCCL, DTL_ERROR_NCCL, "ncclAllReduce failed as told");
     with("FAKE_NCCL_FAIL", "ncclCommFinalize:1:3", 1, DTL_SUCCESS, DTL_SUCCESS, "");
@@ -386,7 +387,7 @@ static void be_a_process(int rank, const char *job) {
     if (rank == 1) kill(getpid(), SIGKILL);
     CHECK_STATUS(dtl_comm_allreduce(comm, device, result, COUNT, DTL_DTYPE_INT32, DTL_OP_SUM), DTL_ERROR_RANK_FAILURE);
     /* Or the other one has seen it first. */
-    CHECK(strstr(dtl_last_error(), "rank(s) 1 died") != NULL || strstr(dtl_last_error(), "begun to shrink") != NULL);
+    CHECK(strstr(dtl_last_error(), "died") != NULL || strstr(dtl_last_error(), "begun to shrink") != NULL);
     CHECK_OK(dtl_comm_shrink(comm, &survivors));
     CHECK_OK(dtl_comm_size(survivors, &ranks));
     CHECK(ranks == 2);

@@ -12,6 +12,7 @@ use super::algorithms::choice::Algorithm;
 use super::collective::Place;
 use super::group::allgather_words;
 use super::recorder::{Call, Kind};
+use super::report;
 use super::run::Begun;
 use super::schedule::{Advance, Schedule};
 use super::types::Reduction;
@@ -201,11 +202,14 @@ pub(super) fn attach(mut comm: Comm, wanted: Wanted, mine: Result<Box<dyn Device
     let invited = if comm.rank == 0 { mine.invitation() } else { Ok(Invitation::default()) };
     let words = *invited.as_ref().unwrap_or(&Invitation::default());
     let (_, invitation) = together(&comm, invited, words)?;
-    let met = meet(&comm, mine.as_ref(), &invitation);
-    if met.is_err() {
+    // That in which all say that they have met; who has not tells the others that it does not come.
+    let number = u64::from(comm.sequence.load(Ordering::Relaxed));
+    if let Err(error) = meet(&comm, mine.as_ref(), &invitation, number) {
         mine.give_up();
+        report::give_up(&comm, number, error.status());
+        return Err(error);
     }
-    together(&comm, met, Invitation::default())?;
+    together(&comm, Ok(()), Invitation::default())?;
     let kind = crate::runtime::for_ever(&wanted.backend.name);
     let below = comm.link.kind.to_string_lossy();
     explain::chose(
@@ -225,18 +229,25 @@ fn together<T>(comm: &Comm, mine: Result<T>, words: Invitation) -> Result<(T, In
     let all = all?;
     let failed = all.chunks_exact(says.len()).map(|words| words.first().copied().unwrap_or(0));
     if let Some((rank, status)) = (0..).zip(failed).find(|(_, status)| *status != 0) {
-        return fail!(
-            DTL_ERROR_UNAVAILABLE,
-            "rank {rank} could not open its part of the devices' communicator ({}); see its own output",
-            status_name(status as u32 as i32).to_string_lossy()
-        );
+        return Err(failed_elsewhere(rank, status as u32 as i32));
     }
     let mut first = Invitation::default();
     first.iter_mut().zip(all.iter().skip(1)).for_each(|(to, from)| *to = *from);
     Ok((mine, first))
 }
 
-fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation) -> Result<()> {
+fn failed_elsewhere(rank: i32, status: dtl_status_t) -> Error {
+    let name = status_name(status).to_string_lossy();
+    Error::new(
+        DTL_ERROR_UNAVAILABLE,
+        format!(
+            "rank {rank} could not open its part of the devices' communicator ({name}); see its own output"
+        ),
+    )
+}
+
+/// `number`: that of the collective that comes next.
+fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation, number: u64) -> Result<()> {
     mine.meet(invitation, comm.rank, comm.size)?;
     let limit_ns = comm.timeout_ns.min(MEETING_NS);
     let (deadline, mut backoff) = (Deadline::after(limit_ns), Backoff::new());
@@ -246,6 +257,10 @@ fn meet(comm: &Comm, mine: &dyn DeviceComm, invitation: &Invitation) -> Result<(
             continue;
         }
         comm.link.transport.look_around();
+        report::serve(comm);
+        if let Some((_, rank, status)) = comm.reports.given_up(number) {
+            return Err(failed_elsewhere(rank, status));
+        }
         if comm.has_died() {
             return fail!(
                 DTL_ERROR_RANK_FAILURE,
