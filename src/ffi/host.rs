@@ -1,7 +1,8 @@
 //! The functions that plugins are handed, and what the layers below are handed in turn. Exports no
 //! symbol: plugins reach these through dtl_host_api_t.
 
-use super::{args, backend, guard};
+use super::{args, backend, environment, guard};
+use crate::abi::environment::dtl_environment_desc_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::plugin::dtl_host_api_t;
 use crate::abi::runtime::{DTL_ABI_VERSION, DTL_LOG_DEBUG, DTL_LOG_ERROR};
@@ -24,6 +25,10 @@ static HOST: dtl_host_api_t = dtl_host_api_t {
     backend_register: Some(host_register),
     set_error: Some(backend::dtl_backend_set_error),
     log: Some(host_log),
+    environment_register: Some(host_environment_register),
+    environment_require: Some(host_environment_require),
+    environment_release: Some(environment::dtl_environment_release),
+    environment_state: Some(environment::dtl_environment_state),
 };
 
 /// What `runtime::lifecycle` opens the library with: the built-in backends, and the way to open plugin
@@ -65,12 +70,37 @@ unsafe extern "C" fn host_register(
         owner.iter().for_each(|owner| owner.arm());
         Ok(())
     });
+    keep_text(status)
+}
+
+/// If the plugin's function passes a failure on, its text goes with it.
+fn keep_text(status: dtl_status_t) -> dtl_status_t {
     if status != DTL_SUCCESS {
-        // If load passes the status on, the text goes with it.
         // SAFETY: the thread's last error is a text that nothing replaces in between.
         let _ = unsafe { args::text(guard::last_error(), "the last error") }.and_then(native::set_error_text);
     }
     status
+}
+
+unsafe extern "C" fn host_environment_register(desc: *const dtl_environment_desc_t) -> dtl_status_t {
+    keep_text(guard::call(|_| {
+        // SAFETY: the caller's contract.
+        plugins::register_environment(unsafe { environment::describe(desc) }?)
+    }))
+}
+
+unsafe extern "C" fn host_environment_require(name: *const c_char) -> dtl_status_t {
+    if plugins::is_loading_here() {
+        return keep_text(guard::call(|_| {
+            fail!(
+                DTL_ERROR_INVALID_STATE,
+                "dtl_host_api_t.environment_require inside a plugin's load: name what backends need in dtl_plugin_t, or \
+                 require it in a slot"
+            )
+        }));
+    }
+    // SAFETY: passed on.
+    keep_text(unsafe { environment::dtl_environment_require(name) })
 }
 
 unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {

@@ -12,6 +12,8 @@ pub mod runtime;
 
 pub mod backend;
 
+pub mod environment;
+
 pub mod plugin;
 
 pub mod device;

@@ -6,6 +6,7 @@ pub mod backend;
 pub mod cart;
 pub mod comm;
 pub mod device;
+pub mod environment;
 pub mod exec;
 pub mod explain;
 pub mod launch;
