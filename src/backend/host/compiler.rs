@@ -152,7 +152,7 @@ impl Compiler {
         command.args(FLAGS).arg("-I").arg(folder).arg("-I").arg(files);
         command.args(source.options.iter().map(|option| OsStr::from_bytes(option.as_bytes())));
         command.args(LAST_FLAGS).arg("-MF").arg(folder.join(NEEDS)).arg("-o").arg(folder.join(OBJECT));
-        command.arg(folder.join(SOURCE));
+        command.arg(folder.join(SOURCE)).args(["-x", "none"]);
         source.libraries.iter().for_each(|library| link(&mut command, library));
         command.arg("-lm");
         // Texts in English, and nothing left elsewhere by one that is killed.

@@ -147,6 +147,9 @@ fn start(name: &str) -> Result<()> {
     let_go(&mut state, &unused);
     drop(state);
     CHANGED.notify_all();
+    if outcome.is_err() {
+        let _logged = stop_unused(); // what a failed init has required
+    }
     outcome
 }
 
