@@ -13,6 +13,12 @@ pub const NOT_READY: Code = 600;
 pub const NOT_SUPPORTED: Code = 801;
 /// Not enough memory.
 pub const OUT_OF_MEMORY: Code = 2;
+/// Host memory that was registered before.
+pub const ALREADY_REGISTERED: Code = 712;
+/// What cuIpcOpenMemHandle says of what the calling process exported.
+pub const OF_THIS_PROCESS: Code = 201;
+/// What it says of what is no more.
+pub const IS_GONE: Code = 400;
 /// The driver has no device.
 pub const NO_DEVICE: Code = 100;
 
@@ -23,6 +29,9 @@ pub const NAMES: &[(Code, &str)] = &[
     (NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"),
     (OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"),
     (NO_DEVICE, "CUDA_ERROR_NO_DEVICE"),
+    (OF_THIS_PROCESS, "CUDA_ERROR_INVALID_CONTEXT"),
+    (IS_GONE, "CUDA_ERROR_INVALID_HANDLE"),
+    (ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"),
     (3, "CUDA_ERROR_NOT_INITIALIZED"),
     (4, "CUDA_ERROR_DEINITIALIZED"),
     (34, "CUDA_ERROR_STUB_LIBRARY"),
@@ -73,6 +82,10 @@ impl Functions {
         let (status, advice) = match code {
             OUT_OF_MEMORY => (DTL_ERROR_OUT_OF_MEMORY, "; free memory of that kind, or ask for less"),
             NOT_SUPPORTED => (DTL_ERROR_NOT_SUPPORTED, "; this device or driver cannot do it"),
+            ALREADY_REGISTERED => (
+                DTL_ERROR_ALREADY_EXISTS,
+                "; the program or another library has registered a part of it: use that, or take it back first",
+            ),
             46 => (
                 DTL_ERROR_UNAVAILABLE,
                 "; another process has the device (its compute mode), or it was taken away",

@@ -1,0 +1,153 @@
+//! Memory that others reach: device memory of other processes (CUDA IPC), of other devices' drivers (dma-buf), and host memory of
+//! the program's that devices reach.
+
+use super::Cuda;
+use super::codes::{IS_GONE, OF_THIS_PROCESS};
+use super::driver::Driver;
+use super::functions::*;
+use super::memory::{ALIGNMENT, Block, From, address};
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Exports, Extent, Ticket};
+use crate::sys::buf::{Addr, Region};
+use crate::sys::shared::page_size;
+
+impl Cuda {
+    /// Page-locks host memory of the program's, for all devices.
+    pub(super) fn register_range(&self, region: Region) -> Result<()> {
+        let driver = self.driver.get()?;
+        let Some(register) = driver.cuda.cuMemHostRegister_v2 else { return absent("cuMemHostRegister_v2") };
+        let device = self.current(&driver);
+        let inside = driver.enter(device)?;
+        let flags = (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) as Uint;
+        // SAFETY: memory that the caller keeps until it is unregistered; the driver refuses what is none.
+        let code = unsafe { register(region.addr().ptr(), region.len(), flags) };
+        driver.cuda.check(code, "registering host memory (cuMemHostRegister)")?;
+        drop(inside);
+        self.note(region.addr(), region.len() as u64, 1, device, From::Program);
+        Ok(())
+    }
+}
+
+/// Undoes it.
+pub(super) fn unregister(driver: &Driver, addr: Addr) -> Result<()> {
+    let Some(unregister) = driver.cuda.cuMemHostUnregister else { return absent("cuMemHostUnregister") };
+    // SAFETY: what was registered, once; a context is current, and nothing uses it, as the caller says.
+    driver.cuda.check_release(unsafe { unregister(addr.ptr()) }, "cuMemHostUnregister")
+}
+
+/// A file descriptor of whole pages, and where the range begins in it.
+pub(super) fn dmabuf(driver: &Driver, block: Option<Block>, region: Region) -> Result<(i32, u64)> {
+    let Some(get) = driver.cuda.cuMemGetHandleForAddressRange else {
+        return absent("cuMemGetHandleForAddressRange (CUDA 11.7)");
+    };
+    let Some(block) = block.filter(Block::is_on_device) else {
+        return fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "{:?} is no device memory: a dma-buf is of kind DEVICE",
+            region.addr()
+        );
+    };
+    let page = page_size();
+    let offset = region.addr().get() % page;
+    let (first, len) =
+        ((region.addr().get() - offset) as Ptr, (offset + region.len()).next_multiple_of(page));
+    let _inside = driver.enter(block.device)?;
+    let mut fd: Int = -1;
+    let kind = CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD as Uint;
+    // SAFETY: room for a descriptor; the driver refuses a range that it cannot give.
+    let code = unsafe { get((&raw mut fd).cast(), first, len, kind, 0) };
+    driver.cuda.check(code, "a dma-buf (cuMemGetHandleForAddressRange)").map(|()| (fd, offset as u64))
+}
+
+/// Lets go of what another process has.
+pub(super) fn close(driver: &Driver, number: Ptr) -> Result<()> {
+    let Some(close) = driver.cuda.cuIpcCloseMemHandle else { return absent("cuIpcCloseMemHandle") };
+    // SAFETY: what cuIpcOpenMemHandle gave, closed once; its context is current, nothing uses it.
+    driver.cuda.check_release(unsafe { close(number) }, "cuIpcCloseMemHandle")
+}
+
+fn absent<T>(function: &str) -> Result<T> {
+    fail!(DTL_ERROR_NOT_SUPPORTED, "this driver has no {function}: use a newer one")
+}
+
+impl Exports for Cuda {
+    fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket> {
+        let (driver, block) = (self.driver.get()?, self.block(addr));
+        let Some(block) = block.filter(|block| block.from == From::Device) else {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "memory of kind {:#x} cannot be exported by CUDA: allocate \
+                 DTL_MEMORY_SHARED",
+                extent.kind
+            );
+        };
+        if extent.align > ALIGNMENT {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "memory aligned to {} cannot be exported by CUDA, which aligns it to {ALIGNMENT} where it is opened: ask for \
+                 that or less",
+                extent.align
+            );
+        }
+        let Some(export) = driver.cuda.cuIpcGetMemHandle else { return absent("cuIpcGetMemHandle") };
+        let _inside = driver.enter(block.device)?;
+        let mut handle = IpcHandle { bytes: [0; 64] };
+        // SAFETY: room for a handle, the first byte of an allocation.
+        let code = unsafe { export(&raw mut handle, block.base.get() as Ptr) };
+        driver.cuda.check(code, "exporting (cuIpcGetMemHandle)")?;
+        let mut ticket = Ticket::default();
+        for (word, bytes) in ticket.iter_mut().zip(handle.bytes.chunks_exact(8)) {
+            *word = bytes.try_into().map_or(0, u64::from_ne_bytes);
+        }
+        Ok(ticket)
+    }
+
+    fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr> {
+        let driver = self.driver.get()?;
+        let Some(open) = driver.cuda.cuIpcOpenMemHandle_v2 else { return absent("cuIpcOpenMemHandle_v2") };
+        let device = self.current(&driver);
+        let inside = driver.enter(device)?;
+        let mut handle = IpcHandle { bytes: [0; 64] };
+        for (bytes, word) in handle.bytes.chunks_exact_mut(8).zip(ticket) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        let mut number = 0;
+        // SAFETY: room for a device pointer, a handle that another process' driver wrote.
+        let code = unsafe { open(&raw mut number, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as Uint) };
+        match code {
+            OF_THIS_PROCESS => {
+                return fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "CUDA does not open what this very process exported: use the memory itself ({})",
+                    driver.cuda.words(code)
+                );
+            }
+            IS_GONE => {
+                return fail!(
+                    DTL_ERROR_INVALID_HANDLE,
+                    "stale: the exporter has freed it or has ended; free only when all have imported ({})",
+                    driver.cuda.words(code)
+                );
+            }
+            code => driver.cuda.check(
+                code,
+                "opening another process' memory (cuIpcOpenMemHandle; the device must be the exporter's, or reach it)",
+            )?,
+        }
+        let base = address(number);
+        let mut blocks = self.blocks.write();
+        if blocks.contains_key(&base.get()) {
+            drop(blocks);
+            close(&driver, number)?;
+            return fail!(DTL_ERROR_ALREADY_EXISTS, "it is imported here already, at {base:?}: use that");
+        }
+        blocks.insert(base.get(), Block { base, size: extent.size, device, from: From::Opened });
+        drop(blocks);
+        drop(inside);
+        Ok(base)
+    }
+
+    fn close(&self, addr: Addr, _extent: Extent) -> Result<()> {
+        self.give(addr)
+    }
+}
