@@ -961,8 +961,8 @@ typedef struct dtl_kernel_context_t {
 typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
     const void *const *args);
 
-/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before any file on disk. An element
-/// of a list: it never grows.
+/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before any file on disk. Write the
+/// whole name also in other files ("folder/x.h"): not every compiler looks beside them. An element of a list: it never grows.
 typedef struct dtl_source_file_t {
     /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is the library's.
     const char *name;

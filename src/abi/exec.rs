@@ -112,8 +112,8 @@ pub struct dtl_kernel_context_t {
 pub type dtl_kernel_fn_t =
     Option<extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t>;
 
-/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before any file on disk. An element
-/// of a list: it never grows.
+/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before any file on disk. Write the
+/// whole name also in other files ("folder/x.h"): not every compiler looks beside them. An element of a list: it never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_source_file_t {

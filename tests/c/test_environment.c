@@ -1,6 +1,7 @@
 /* Environments: order, counting, rollback, what is refused, versions, threads, nesting, state, finalize, fork, plugins, and
  * source that is compiled with them. Numbers are those of the rules of dtl_environment_require.
- * Usage: test_environment FOLDER OF PLUGINS. C11, and valid C++17. */
+ * Usage: test_environment FOLDER OF PLUGINS [alone]; alone = without the forked child, which keeps its parent's objects for
+ * ever and so has leaks in valgrind's eyes. C11, and valid C++17. */
 #include "plugins.h"
 #include "module_cases.h"
 #include <pthread.h>
@@ -405,7 +406,7 @@ static void test_nesting(void) {
 }
 
 /* dtl_finalize ends what is required, in reverse; nothing is called in a forked child. */
-static void test_end(void) {
+static void test_end(int forks) {
     struct thing a = THING("a"), b = THING("b"), c = THING("c");
     uint64_t count = 77;
     pid_t child;
@@ -418,8 +419,8 @@ static void test_end(void) {
     CHECK_OK(dtl_environment_require("a"));
     CHECK_OK(dtl_environment_require("a"));
     CALLS("+b +c +a ");
-    child = fork();
-    CHECK(child >= 0);
+    child = forks ? fork() : -1;
+    CHECK(child >= 0 || !forks);
     if (child == 0) {
         CHECK_STATUS(dtl_environment_require("a"), DTL_ERROR_FORKED);
         CHECK_OK(dtl_init_after_fork());
@@ -431,7 +432,7 @@ static void test_end(void) {
         CALLS("+c -c "); /* its own, nothing of the parent's */
         _exit(0);
     }
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(!forks || (waitpid(child, &status, 0) == child && status == 0));
     CALLS("");
     CHECK_OK(dtl_finalize());
     CALLS("-a -c -b ");
@@ -584,7 +585,7 @@ int main(int argc, char **argv) {
     test_threads();
     test_crossing();
     test_nesting();
-    test_end();
+    test_end(argc == 2);
     test_finalize_inside();
     test_plugin();
     test_source();
