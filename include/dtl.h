@@ -2276,7 +2276,8 @@ DTL_NODISCARD dtl_status_t dtl_environment_unregister(const char *name);
 /// 1. What it depends on comes first, in the order of the lists, each once however often it is named; then its probe, then
 ///    its init, with a zeroed state block.
 /// 2. It is started once: whoever requires it next has it at once. Each success wants one dtl_environment_release.
-/// 3. Before anything is called all of it is looked at: an unknown name, a version that is too low, a circle.
+/// 3. Before anything is called all of it is looked at: an unknown name (plugins that were not searched for yet are), a version
+///    that is too low, a circle.
 /// 4. If a probe or an init fails, what this call has started ends again, what started last first; others stay.
 /// 5. Several threads at once: one calls init, the others wait and have its result, a failure too.
 /// 6. An init may require others; a circle that comes about in that way is a failure, also over several threads.

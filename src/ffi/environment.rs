@@ -127,7 +127,8 @@ pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_
 /// 1. What it depends on comes first, in the order of the lists, each once however often it is named; then its probe, then
 ///    its init, with a zeroed state block.
 /// 2. It is started once: whoever requires it next has it at once. Each success wants one dtl_environment_release.
-/// 3. Before anything is called all of it is looked at: an unknown name, a version that is too low, a circle.
+/// 3. Before anything is called all of it is looked at: an unknown name (plugins that were not searched for yet are), a version
+///    that is too low, a circle.
 /// 4. If a probe or an init fails, what this call has started ends again, what started last first; others stay.
 /// 5. Several threads at once: one calls init, the others wait and have its result, a failure too.
 /// 6. An init may require others; a circle that comes about in that way is a failure, also over several threads.
@@ -193,13 +194,10 @@ pub unsafe extern "C" fn dtl_environment_is_available(
     // SAFETY: the caller's contract: a NUL-terminated text or null.
     let name = unsafe { args::text(name, "name") };
     guard::wait(
-        |_| {
-            let need = Need::parse(name?)?;
-            environment::info(&need.name)?;
-            Ok((need, Out::new(out_yes, "out_yes")?))
-        },
+        |_| Ok((Need::parse(name?)?, Out::new(out_yes, "out_yes")?)),
         |(need, out)| {
             let answer = environment::availability(&need);
+            environment::info(&need.name)?;
             out.set(i32::from(answer.is_ok()));
             // SAFETY: the caller's contract: null, or `cap` bytes of room.
             answer.or_else(|error| unsafe { args::put_reason(error.text(), why, cap) })

@@ -2,112 +2,9 @@
  * source that is compiled with them. Numbers are those of the rules of dtl_environment_require.
  * Usage: test_environment FOLDER OF PLUGINS [alone]; alone = without the forked child, which keeps its parent's objects for
  * ever and so has leaks in valgrind's eyes. C11, and valid C++17. */
-#include "plugins.h"
+#include "environment_cases.h"
 #include "module_cases.h"
-#include <pthread.h>
 #include <sys/wait.h>
-
-/* What was called, in order: "+a" init of a, "-a" finalize, "?a" probe. */
-static char calls[4096];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-struct thing {
-    const char *name;
-    dtl_status_t probes, inits, finalizes; /* what they answer */
-    const char *requires;                  /* by its init */
-    dtl_status_t expected;                 /* of that */
-    int nap_ms, probed, gives_back;
-    int32_t init_calls;
-};
-
-static void note(char what, const char *name) {
-    size_t used;
-    CHECK(pthread_mutex_lock(&lock) == 0);
-    used = strlen(calls);
-    snprintf(calls + used, sizeof calls - used, "%c%s ", what, name);
-    CHECK(pthread_mutex_unlock(&lock) == 0);
-}
-
-#define CALLS(text)                                                                               \
-    do {                                                                                          \
-        if (strcmp(calls, text) != 0) fprintf(stderr, "called: %s\n", calls);                     \
-        CHECK(strcmp(calls, text) == 0);                                                          \
-        calls[0] = 0;                                                                             \
-    } while (0)
-
-static dtl_status_t probe(void *user, char *why, uint64_t cap) {
-    struct thing *thing = (struct thing *)user;
-    CHECK(cap >= 256 && why[0] == 0);
-    if (thing->probed) note('?', thing->name);
-    if (thing->probes != DTL_SUCCESS) snprintf(why, (size_t)cap, "%s is out of order", thing->name);
-    return thing->probes;
-}
-
-static dtl_status_t init(void *user, void *state) {
-    struct thing *thing = (struct thing *)user;
-    void *other = (void *)1;
-    thing->init_calls++;
-    CHECK(state == NULL || ((unsigned char *)state)[0] == 0);
-    if (state != NULL) ((unsigned char *)state)[0] = 1;
-    CHECK_STATUS(dtl_environment_state(thing->name, &other), DTL_ERROR_INVALID_STATE); /* not started yet */
-    CHECK(other == (void *)1);
-    if (thing->nap_ms) usleep((useconds_t)thing->nap_ms * 1000);
-    if (thing->requires != NULL) {
-        CHECK_STATUS(dtl_environment_require(thing->requires), thing->expected);
-        if (thing->gives_back) CHECK_OK(dtl_environment_release(thing->requires));
-    }
-    note('+', thing->name);
-    if (thing->inits != DTL_SUCCESS) CHECK_OK(dtl_backend_set_error("no socket"));
-    return thing->inits;
-}
-
-static dtl_status_t finalize(void *user, void *state) {
-    struct thing *thing = (struct thing *)user;
-    CHECK(state == NULL || ((unsigned char *)state)[0] == 1);
-    note('-', thing->name);
-    return thing->finalizes;
-}
-
-static dtl_environment_desc_t desc_of(struct thing *thing) {
-    dtl_environment_desc_t desc = DTL_ENVIRONMENT_DESC_INIT;
-    desc.name = thing->name;
-    desc.probe = probe, desc.init = init, desc.finalize = finalize, desc.user = thing;
-    return desc;
-}
-
-/* Registers; `depends` are up to three. */
-static void add(struct thing *thing, const char *version, const char *a, const char *b, const char *c) {
-    dtl_environment_desc_t desc = desc_of(thing);
-    const char *depends[3];
-    depends[0] = a, depends[1] = b, depends[2] = c;
-    desc.version = version;
-    desc.depends = depends;
-    desc.depends_count = (uint32_t)((a != NULL) + (b != NULL) + (c != NULL));
-    CHECK_OK(dtl_environment_register(&desc));
-}
-
-static void refused(const char *name, dtl_status_t status, const char *words) {
-    CHECK_STATUS(dtl_environment_require(name), status);
-    if (strstr(dtl_last_error(), words) == NULL) fprintf(stderr, "wanted \"%s\"\n", words);
-    CHECK_TEXT(words);
-}
-
-static dtl_environment_info_t info_of(const char *name) {
-    dtl_environment_info_t info = DTL_ENVIRONMENT_INFO_INIT;
-    CHECK_OK(dtl_environment_info(name, &info));
-    return info;
-}
-
-static int state_of(const char *name) { return info_of(name).state; }
-
-/* Everything is forgotten, as if the program began anew. */
-static void restart(void) {
-    CHECK_OK(dtl_finalize());
-    CHECK_OK(dtl_init(NULL));
-    calls[0] = 0;
-}
-
-#define THING(name) {name, DTL_SUCCESS, DTL_SUCCESS, DTL_SUCCESS, NULL, DTL_SUCCESS, 0, 0, 0, 0}
 
 /* 1, 2: dependencies first, once, counted; the end in the reverse order. */
 static void test_order(void) {
@@ -457,7 +354,8 @@ static void test_finalize_inside(void) {
 
 /* Source is compiled with an environment's headers and libraries, with files, and anew when one of them changes. */
 static void test_source(void) {
-    struct thing tool = THING("tool"), below = THING("below");
+    struct thing tool = THING("tool"), below = THING("below"), late = THING("late");
+    pthread_t thread;
     static const char *const names[1] = {"tool>=1"}, *const wrong[1] = {"nobody"};
     const char *libraries[1], *headers[1], *depends[1] = {"below"};
     char library[512], command[1600], folder[400];
@@ -510,6 +408,15 @@ static void test_source(void) {
     CALLS("");
     CHECK_OK(dtl_module_destroy(module));
     CALLS("-tool -below ");
+    files[1].text = "#define ADD(x) ((x) + 1000)\n";
+    CHECK_OK(dtl_module_compile(m_host(), 0, &source, &module));
+    CHECK(pthread_create(&thread, NULL, requires, (void *)(intptr_t) "below") == 0 && pthread_join(thread, NULL) == 0);
+    add(&late, NULL, NULL, NULL, NULL);
+    CHECK_OK(dtl_environment_require("late"));
+    calls[0] = 0;
+    CHECK_OK(dtl_finalize()); /* destroys the module; the order is that of all environments */
+    CALLS("-late -tool -below ");
+    CHECK_OK(dtl_init(NULL));
     source.environment_count = 0;
     m_refused(source, DTL_ERROR_COMPILE_FAILED, "");
     files[1].name = "number.h";
@@ -568,7 +475,33 @@ static void test_plugin(void) {
     restart();
     CHECK_OK(dtl_backend_load(in(plugins, "environment.so"), &backend)); /* again: registers again */
     CHECK(state_of("plug") == DTL_ENVIRONMENT_IDLE);
+    (void)copy_of("environment.so", "environment.so");
+    CHECK(setenv("DTL_PLUGIN_PATH", own, 1) == 0);
     restart();
+    CHECK_OK(dtl_environment_is_available("plug>=2.9", &yes, why, sizeof why)); /* it is searched for */
+    CHECK_OK(dtl_environment_require("plug"));
+    CHECK(yes == 1 && state_of("plug") == DTL_ENVIRONMENT_STARTED);
+    CHECK(unsetenv("DTL_PLUGIN_PATH") == 0);
+    restart();
+}
+
+/* An environment that is being asked whether it can be used does not go away. */
+static dtl_status_t probe_that_unregisters(void *user, char *why, uint64_t cap) {
+    (void)user, (void)why, (void)cap;
+    CHECK_STATUS(dtl_environment_unregister("asked"), DTL_ERROR_BUSY);
+    return DTL_SUCCESS;
+}
+
+static void test_probe(void) {
+    dtl_environment_desc_t desc = DTL_ENVIRONMENT_DESC_INIT;
+    int32_t yes = 0;
+    desc.name = "asked", desc.probe = probe_that_unregisters;
+    CHECK_OK(dtl_environment_register(&desc));
+    CHECK_OK(dtl_environment_is_available("asked", &yes, NULL, 0));
+    CHECK_OK(dtl_environment_require("asked"));
+    CHECK_OK(dtl_environment_release("asked"));
+    CHECK_OK(dtl_environment_unregister("asked"));
+    CHECK(yes == 1);
 }
 
 int main(int argc, char **argv) {
@@ -588,6 +521,7 @@ int main(int argc, char **argv) {
     test_end(argc == 2);
     test_finalize_inside();
     test_plugin();
+    test_probe();
     test_source();
     CHECK_OK(dtl_finalize());
     return 0;

@@ -5,9 +5,9 @@
 //! started last first. A thread that finds an environment starting waits for the result, unless that thread waits for it.
 
 use super::version::Need;
-use super::{CHANGED, Description, Phase, Record, STATE, State, plan, probe, unknown};
+use super::{CHANGED, Description, Phase, Record, STATE, State, ordered, probe, unknown};
 use crate::error::{Error, Result, fail};
-use crate::runtime::log;
+use crate::runtime::{lifecycle, log};
 use crate::sys::buf::Block;
 use crate::sys::lock::MutexGuard;
 use std::sync::Arc;
@@ -20,13 +20,16 @@ pub struct Held {
 }
 
 impl Held {
+    /// What the caller has taken holds of.
+    pub(super) fn of(state: &State, names: Vec<String>) -> Self {
+        Held { names, era: state.era }
+    }
+
     /// Starts one more, and everything that it depends on.
     pub fn add(&mut self, need: &Need) -> Result<()> {
-        let mut way = Held::default(); // keeps each step until the next one holds it
-        let state = STATE.lock();
+        let (order, state) = ordered(need)?;
         self.era = state.era;
-        way.era = state.era;
-        let order = plan::order(&state.records, need)?;
+        let mut way = Held::of(&state, Vec::new()); // keeps each step until the next one holds it
         drop(state);
         for name in order {
             start(&name)?;
@@ -46,7 +49,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.names.is_empty() {
+        // The end of the library ends all that is there, in order; a forked child nothing.
+        if self.names.is_empty() || !lifecycle::is_open() {
             return;
         }
         let mut state = STATE.lock();

@@ -10,12 +10,12 @@ mod version;
 pub use life::{Held, finalize_all, release, require};
 pub use version::{Need, check as check_version};
 
-use super::{for_ever, registry};
+use super::{for_ever, plugins, registry};
 use crate::abi::environment::*;
-use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::{Addr, Block};
-use crate::sys::lock::{Condvar, Mutex};
+use crate::sys::lock::{Condvar, Mutex, MutexGuard};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -139,7 +139,7 @@ impl State {
 #[cold]
 fn unknown(name: &str) -> Error {
     let need = Need { name: name.to_owned(), at_least: None };
-    plan::order(&[], &need).err().unwrap_or_else(|| Error::new(crate::abi::status::DTL_ERROR_NOT_FOUND, ""))
+    plan::order(&[], &need).err().unwrap_or_else(|| Error::new(DTL_ERROR_NOT_FOUND, ""))
 }
 
 /// Adds an environment. True: it was not there; false: the very same was.
@@ -178,8 +178,8 @@ pub fn unregister(name: &str) -> Result<()> {
     let Some(at) = state.records.iter().position(|record| record.description.name == name) else {
         return Err(unknown(name));
     };
-    let users = state.records.get(at).filter(|record| !matches!(record.phase, Phase::Idle));
-    if let Some(record) = users {
+    let in_use = |record: &&Record| !matches!(record.phase, Phase::Idle) || record.holds > 0;
+    if let Some(record) = state.records.get(at).filter(in_use) {
         let count = record.uses + record.holds;
         return fail!(DTL_ERROR_BUSY, "environment {name} is in use ({count} require it): release it first");
     }
@@ -207,25 +207,36 @@ pub fn state(name: &str) -> Result<Addr> {
 /// Whether an environment could be started: everything that it depends on is there, and what is not started yet says that
 /// it can be used. Starts nothing.
 pub fn availability(need: &Need) -> Result<()> {
-    let state = STATE.lock();
-    let order = plan::order(&state.records, need)?;
-    let idle = order.iter().filter_map(|name| find(&state.records, name));
-    let idle = idle.filter(|record| !matches!(record.phase, Phase::Started(_)));
-    let asked: Vec<_> = idle.map(|record| Arc::clone(&record.description)).collect();
+    let (order, mut state) = ordered(need)?;
+    let mut asked = Vec::new();
+    for name in order {
+        if let Some(record) = state.find(&name).filter(|record| !matches!(record.phase, Phase::Started(_))) {
+            record.holds += 1; // it must not go while it is asked
+            asked.push(Arc::clone(&record.description));
+        }
+    }
+    let _held = Held::of(&state, asked.iter().map(|description| description.name.clone()).collect());
     drop(state);
     asked.iter().try_for_each(|description| probe(description))
+}
+
+/// What has to be started for an environment, in order. Plugins that were not looked for yet may bring what is missing.
+fn ordered(need: &Need) -> Result<(Vec<String>, MutexGuard<'static, State>)> {
+    let mut state = STATE.lock();
+    let mut order = plan::order(&state.records, need);
+    if order.as_ref().is_err_and(|error| error.status() == DTL_ERROR_NOT_FOUND) {
+        drop(state);
+        plugins::search();
+        state = STATE.lock();
+        order = plan::order(&state.records, need);
+    }
+    Ok((order?, state))
 }
 
 fn probe(description: &Description) -> Result<()> {
     let failed =
         |error: Error| error.within(&format!("environment {} cannot be used here", description.name));
     description.calls.probe().map_err(failed)
-}
-
-/// Whether there is one of this name.
-#[must_use]
-pub fn is_known(name: &str) -> bool {
-    find(&STATE.lock().records, name).is_some()
 }
 
 /// Starts environments that source is compiled with: who holds them, and what the compiler needs; what is nearest comes first.
