@@ -1856,7 +1856,7 @@ typedef struct dtl_environment_desc_t {
     uint32_t library_count;
     /// Must be 0.
     uint32_t reserved;
-    /// Bytes of the state block; 0 = none. At most 2^40.
+    /// Bytes of the state block; 0 = none. At most 2^30.
     uint64_t state_size;
     /// Its alignment: a power of two up to 4096; 0 = 16.
     uint64_t state_align;
@@ -2261,7 +2261,7 @@ DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *bu
 /// @param desc  start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is copied.
 /// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS: another one has the name (the
 ///         text says what differs). DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path, alignment; the text has it.
-///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more than 2^40 bytes.
+///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more than 2^30 bytes.
 /// Registrations end with the last dtl_finalize, as those of backends do.
 /// Threads: any. Equivalent: an environment of DaCe (dace.library.environment).
 DTL_NODISCARD dtl_status_t dtl_environment_register(const dtl_environment_desc_t *desc);

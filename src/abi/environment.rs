@@ -56,7 +56,7 @@ pub struct dtl_environment_desc_t {
     pub library_count: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Bytes of the state block; 0 = none. At most 2^40.
+    /// Bytes of the state block; 0 = none. At most 2^30.
     pub state_size: u64,
     /// Its alignment: a power of two up to 4096; 0 = 16.
     pub state_align: u64,

@@ -11,7 +11,7 @@ use std::ffi::{c_char, c_void};
 
 sized!(dtl_environment_desc_t, dtl_environment_info_t);
 
-const MOST_STATE: u64 = 1 << 40;
+const MOST_STATE: u64 = 1 << 30;
 const MOST_ALIGN: u64 = 4096;
 
 /// Adds an environment: what has to be there before backends, or kernels compiled from source, can do their work (a library
@@ -20,7 +20,7 @@ const MOST_ALIGN: u64 = 4096;
 /// @param desc  start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is copied.
 /// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS: another one has the name (the
 ///         text says what differs). DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path, alignment; the text has it.
-///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more than 2^40 bytes.
+///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more than 2^30 bytes.
 /// Registrations end with the last dtl_finalize, as those of backends do.
 /// Threads: any. Equivalent: an environment of DaCe (dace.library.environment).
 #[unsafe(no_mangle)]

@@ -107,4 +107,49 @@ static inline void restart(void) {
 
 #define THING(name) {name, DTL_SUCCESS, DTL_SUCCESS, DTL_SUCCESS, NULL, DTL_SUCCESS, 0, 0, 0, 0}
 
+/* Threads that require and release at random: what is started has what it depends on, and in the end all is over. */
+static struct level {
+    struct thing thing;
+    int32_t below[2];
+    int32_t up, starts;
+} levels[4] = {{THING("l0"), {-1, -1}, 0, 0}, {THING("l1"), {0, -1}, 0, 0}, {THING("l2"), {0, 1}, 0, 0}, {THING("l3"), {1, 0}, 0, 0}};
+
+static inline void check_below(const struct level *level) {
+    int i;
+    for (i = 0; i < 2; i++) CHECK(level->below[i] < 0 || __atomic_load_n(&levels[level->below[i]].up, __ATOMIC_SEQ_CST) == 1);
+}
+
+static inline dtl_status_t level_up(void *user, void *state) {
+    struct level *level = (struct level *)user;
+    (void)state;
+    check_below(level);
+    CHECK(__atomic_add_fetch(&level->up, 1, __ATOMIC_SEQ_CST) == 1);
+    if (level == &levels[3] && ++level->starts % 3 == 0) { /* fails now and then */
+        CHECK(__atomic_sub_fetch(&level->up, 1, __ATOMIC_SEQ_CST) == 0);
+        return DTL_ERROR_TIMEOUT;
+    }
+    return DTL_SUCCESS;
+}
+
+static inline dtl_status_t level_down(void *user, void *state) {
+    (void)state;
+    check_below((struct level *)user);
+    CHECK(__atomic_sub_fetch(&((struct level *)user)->up, 1, __ATOMIC_SEQ_CST) == 0);
+    return DTL_SUCCESS;
+}
+
+static inline void *climb(void *seed) {
+    uint32_t random = (uint32_t)(uintptr_t)seed;
+    int i;
+    for (i = 0; i < 400; i++) {
+        struct level *level = &levels[(random = random * 1664525u + 1013904223u) >> 30];
+        const dtl_status_t status = dtl_environment_require(level->thing.name);
+        CHECK(status == DTL_SUCCESS || (status == DTL_ERROR_TIMEOUT && level == &levels[3]));
+        if (status != DTL_SUCCESS) continue;
+        CHECK(__atomic_load_n(&level->up, __ATOMIC_SEQ_CST) == 1);
+        CHECK_OK(dtl_environment_release(level->thing.name));
+    }
+    return NULL;
+}
+
 #endif

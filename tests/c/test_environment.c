@@ -4,6 +4,7 @@
  * ever and so has leaks in valgrind's eyes. C11, and valid C++17. */
 #include "environment_cases.h"
 #include "module_cases.h"
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 /* 1, 2: dependencies first, once, counted; the end in the reverse order. */
@@ -228,6 +229,65 @@ static void test_threads(void) {
         CHECK(pthread_join(threads[i], &status) == 0 && (intptr_t)status == DTL_ERROR_OUT_OF_MEMORY);
     }
     CHECK(bad.init_calls < 8 && info_of("slow").uses == 8); /* who came after a failure tried again */
+    restart();
+}
+
+static void test_random(void) {
+    pthread_t threads[4];
+    uintptr_t i;
+    for (i = 0; i < 4; i++) {
+        dtl_environment_desc_t desc = desc_of(&levels[i].thing);
+        const char *depends[2] = {levels[i].below[0] < 0 ? NULL : levels[levels[i].below[0]].thing.name,
+                                  levels[i].below[1] < 0 ? NULL : levels[levels[i].below[1]].thing.name};
+        desc.init = level_up, desc.finalize = level_down, desc.user = &levels[i];
+        desc.probe = NULL, desc.depends = depends;
+        desc.depends_count = (uint32_t)((depends[0] != NULL) + (depends[1] != NULL));
+        CHECK_OK(dtl_environment_register(&desc));
+    }
+    for (i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, climb, (void *)(i + 1)) == 0);
+    for (i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    for (i = 0; i < 4; i++) CHECK(levels[i].up == 0 && info_of(levels[i].thing.name).uses == 0);
+    restart();
+}
+
+/* How many there may be, how deep, how large. */
+static void test_limits(int forks) {
+    static char names[4097][8];
+    struct thing large = THING("large");
+    dtl_environment_desc_t desc = DTL_ENVIRONMENT_DESC_INIT;
+    uint64_t there = 0;
+    uint32_t i;
+    CHECK_OK(dtl_environment_count(&there));
+    for (i = 0; i < 66; i++) {
+        const char *below = i == 0 ? NULL : names[i - 1];
+        snprintf(names[i], sizeof names[i], "n%u", i);
+        desc.name = names[i], desc.depends = &below, desc.depends_count = i > 0;
+        CHECK_OK(dtl_environment_register(&desc));
+    }
+    CHECK_OK(dtl_environment_require("n63"));
+    CHECK_OK(dtl_environment_release("n63"));
+    refused("n65", DTL_ERROR_LIMIT, "more than 64 dependencies below n65");
+    desc.depends_count = 0;
+    for (; i < 4096 - there; i++) {
+        snprintf(names[i], sizeof names[i], "n%u", i);
+        desc.name = names[i];
+        CHECK_OK(dtl_environment_register(&desc));
+    }
+    desc.name = "n-more";
+    CHECK_STATUS(dtl_environment_register(&desc), DTL_ERROR_LIMIT);
+    CHECK_TEXT("4096");
+    restart();
+    desc = desc_of(&large), desc.state_size = UINT64_C(1) << 30;
+    CHECK_OK(dtl_environment_register(&desc));
+    if (forks) { /* valgrind has no such limit */
+        struct rlimit before, now;
+        CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+        now = before, now.rlim_cur = 1 << 20;
+        CHECK(setrlimit(RLIMIT_AS, &now) == 0);
+        refused("large", DTL_ERROR_OUT_OF_MEMORY, "environment large: no memory for its state of 1073741824 bytes");
+        CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+        CALLS("");
+    }
     restart();
 }
 
@@ -516,6 +576,8 @@ int main(int argc, char **argv) {
     test_versions();
     test_state();
     test_threads();
+    test_random();
+    test_limits(argc == 2);
     test_crossing();
     test_nesting();
     test_end(argc == 2);
