@@ -38,9 +38,7 @@ impl Held {
         self.names.extend(way.names.pop());
         Ok(())
     }
-}
 
-impl Held {
     /// Keeps them until the library ends.
     pub fn keep(mut self) {
         self.names.clear();
