@@ -2311,7 +2311,7 @@ DTL_NODISCARD dtl_status_t dtl_environment_state(const char *name, void **out);
 ///
 /// @param name     "name", or "name>=version".
 /// @param out_yes  1 or 0.
-/// @param why      why not, cut to fit, with its NUL; may be NULL. Unchanged if it could be.
+/// @param why      why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
 /// @param cap      bytes of room.
 /// @return DTL_ERROR_NOT_FOUND: there is none of this name.
 DTL_NODISCARD dtl_status_t dtl_environment_is_available(const char *name, int32_t *out_yes,

@@ -213,7 +213,7 @@ pub unsafe extern "C" fn dtl_backend_is_available(
             let answer = backend.availability();
             out.set(i32::from(answer.is_ok()));
             // SAFETY: the caller's contract: null, or `cap` bytes of room.
-            answer.or_else(|reason| unsafe { args::put_reason(&reason, why, cap) })
+            unsafe { args::put_reason(&answer.err().unwrap_or_default(), why, cap) }
         },
     )
 }

@@ -5,7 +5,7 @@ use super::guard;
 use crate::abi::environment::{dtl_environment_desc_t, dtl_environment_info_t};
 use crate::abi::status::dtl_status_t;
 use crate::backend::native;
-use crate::error::{Result, fail};
+use crate::error::{Error, Result, fail};
 use crate::runtime::environment::{self, Description, Info, Lists, Need};
 use std::ffi::{c_char, c_void};
 
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn dtl_environment_state(name: *const c_char, out: *mut *m
 ///
 /// @param name     "name", or "name>=version".
 /// @param out_yes  1 or 0.
-/// @param why      why not, cut to fit, with its NUL; may be NULL. Unchanged if it could be.
+/// @param why      why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
 /// @param cap      bytes of room.
 /// @return DTL_ERROR_NOT_FOUND: there is none of this name.
 #[unsafe(no_mangle)]
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn dtl_environment_is_available(
             environment::info(&need.name)?;
             out.set(i32::from(answer.is_ok()));
             // SAFETY: the caller's contract: null, or `cap` bytes of room.
-            answer.or_else(|error| unsafe { args::put_reason(error.text(), why, cap) })
+            unsafe { args::put_reason(answer.as_ref().map_or_else(Error::text, |()| ""), why, cap) }
         },
     )
 }

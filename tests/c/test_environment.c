@@ -171,7 +171,7 @@ static void test_versions(void) {
     CHECK_OK(dtl_environment_is_available("user", &yes, NULL, 0));
     strcpy(why, "unchanged");
     CHECK_OK(dtl_environment_is_available("blas >= 3.9", &yes, why, sizeof why));
-    CHECK(yes == 1 && strcmp(why, "unchanged") == 0);
+    CHECK(yes == 1 && why[0] == 0);
     CHECK_STATUS(dtl_environment_is_available("nobody", &yes, why, sizeof why), DTL_ERROR_NOT_FOUND);
     blas.probes = DTL_ERROR_UNAVAILABLE;
     CHECK_OK(dtl_environment_is_available("blas", &yes, why, sizeof why));
