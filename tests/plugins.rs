@@ -392,6 +392,9 @@ fn the_report_shows_what_was_loaded_and_what_was_not() {
     let backends = all["backends"].as_array().unwrap();
     let good = backends.iter().find(|backend| backend["name"] == "good-too").unwrap();
     assert_eq!(good["plugin"], plugins[1]["path"]);
+    // Of the kinds of memory also the one that the plugin has registered.
+    let kinds: Vec<_> = good["memory_kinds"].as_array().unwrap().iter().map(|kind| &kind["kind"]).collect();
+    assert_eq!(kinds, ["host", "good_Scratch"]);
     let environments = all["environments"].as_array().unwrap();
     let of = |name: &str| environments.iter().find(|one| one["name"] == name).unwrap();
     let (plug, programs) = (of("plug"), of("programs"));

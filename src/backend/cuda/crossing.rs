@@ -8,6 +8,7 @@ use super::functions::*;
 use super::memory::{ALIGNMENT, Block, From, address};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Exports, Extent, Ticket};
+use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::shared::page_size;
 
@@ -76,9 +77,8 @@ impl Exports for Cuda {
         let Some(block) = block.filter(|block| block.from == From::Device) else {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "memory of kind {:#x} cannot be exported by CUDA: allocate \
-                 DTL_MEMORY_SHARED",
-                extent.kind
+                "memory of kind {} cannot be exported by CUDA: allocate DTL_MEMORY_SHARED",
+                describe(extent.kind)
             );
         };
         if extent.align > ALIGNMENT {

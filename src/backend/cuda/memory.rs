@@ -12,6 +12,7 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Exports, Found, Memory, Token};
 use crate::runtime::copy_text;
+use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
 use std::sync::Arc;
 
@@ -170,8 +171,8 @@ fn check_kind(driver: &Driver, device: i32, kind: dtl_enum_word_t) -> Result<()>
         ),
         _ => fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "backend cuda has no memory kind {kind:#x}: use DEVICE, MANAGED, PINNED or SHARED (the host's is backend \
-             host's)"
+            "backend cuda has no memory kind {}: use DEVICE, MANAGED, PINNED or SHARED (the host's is backend host's)",
+            describe(kind)
         ),
     }
 }
