@@ -13,6 +13,8 @@ pub mod word;
 
 pub mod runtime;
 
+pub mod trace;
+
 pub mod device;
 
 pub mod array;

@@ -10,6 +10,8 @@ pub mod host;
 
 pub mod runtime;
 
+pub mod trace;
+
 pub mod backend;
 
 pub mod plugin;

@@ -10,10 +10,11 @@ pub mod hidden;
 
 use super::backend::{Extent, Memory, Place};
 use super::registry::{self, Backend};
+use super::trace::{self, Args};
 use super::{copy_text, device, plain};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
-use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
+use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
@@ -174,6 +175,7 @@ const OF_ARRAYS: u64 = u64::MAX;
 
 /// Allocates on the calling thread's current device.
 pub fn alloc(owner: Owner, backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", kind_text(kind), backend.name())));
     let memory = backend.memory()?;
     let align = check(size, align)?;
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
@@ -206,6 +208,19 @@ pub fn alloc(owner: Owner, backend: &Backend, kind: dtl_enum_word_t, size: u64, 
             backend.memory_use.give_up();
             Err(error)
         }
+    }
+}
+
+/// What a kind is called, for people.
+#[must_use]
+pub fn kind_text(kind: dtl_enum_word_t) -> &'static str {
+    match kind {
+        DTL_MEMORY_HOST => "host",
+        DTL_MEMORY_DEVICE => "device",
+        DTL_MEMORY_PINNED => "pinned",
+        DTL_MEMORY_MANAGED => "managed",
+        DTL_MEMORY_SHARED => "shared",
+        _ => "registered",
     }
 }
 

@@ -8,6 +8,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
+use crate::runtime::trace::{self, Args};
 use std::sync::Arc;
 
 /// Compiled source.
@@ -21,6 +22,9 @@ pub struct Module {
 impl Module {
     /// Compiles for a device. What the compiler says is in `log` afterwards if it fails, else in the module.
     pub fn compile(home: Arc<Backend>, device: i32, source: &Source, log: &mut String) -> Result<Self> {
+        trace::about(|| {
+            Args::NONE.what(format_args!("{} for {}", source.name.to_string_lossy(), home.name()))
+        });
         let token = modules_of(&home)?.compile(device, source, log)?;
         let name = source.name.to_string_lossy().into_owned();
         Ok(Module { home, token, name, log: std::mem::take(log) })
@@ -87,6 +91,12 @@ pub struct Part {
 }
 
 impl Part {
+    /// What it is called in the source.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Refuses arguments of other sizes than the kernel has, as far as they are known.
     pub fn check(&self, sizes: &[u64]) -> Result<()> {
         match &self.arguments {
