@@ -586,7 +586,7 @@ typedef struct dtl_trace_event_t {
     uint32_t struct_size;
     /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
     int32_t kind;
-    /// The same at begin and end, and nothing else's in this process. Not 0.
+    /// The same at begin and end, and of nothing else in this process that has begun and not ended. Not 0.
     uint64_t id;
     /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     uint64_t time_ns;

@@ -89,8 +89,8 @@ fn admit(inside: Guard, entry: &'static str) -> Entered {
     Ok((inside, is_traced))
 }
 
-/// The function of the C interface that a closure of it is written in, from the closure's path. `None`: it is the
-/// library's own, or about the trace itself.
+/// The function of the C interface that a closure is written in, from the closure's path. `None`: it is the library's
+/// own, or about the trace itself.
 fn name_of(entry: &'static str) -> Option<&'static str> {
     let is_word = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let name = entry.split("::").find(|part| part.starts_with("dtl_") && is_word(part))?;
@@ -104,7 +104,7 @@ fn traced(status: dtl_status_t) -> dtl_status_t {
     status
 }
 
-/// Runs an entry's work inside. `Entry` is a closure that is written in the entry: a trace has its name from that.
+/// Runs an entry's work inside. `Entry` has a closure that is written in the entry: a trace has its name from that.
 #[inline(always)]
 fn run<Entry>(work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
     match enter::<Entry>() {
@@ -124,11 +124,11 @@ pub(super) fn call<B: FnOnce(&Guard) -> Result<()>>(body: B) -> dtl_status_t {
 
 /// An entry that may wait: `pin` looks handles up inside the epoch, `body` runs outside of it.
 #[inline]
-pub(super) fn wait<P, B: FnOnce(P) -> Result<()>>(
-    pin: impl FnOnce(&Guard) -> Result<P>,
+pub(super) fn wait<T, P: FnOnce(&Guard) -> Result<T>, B: FnOnce(T) -> Result<()>>(
+    pin: P,
     body: B,
 ) -> dtl_status_t {
-    run::<B>(|inside| {
+    run::<(P, B)>(|inside| {
         let pinned = pin(&inside)?;
         let _waiting = inside.into_blocking();
         body(pinned)
@@ -154,11 +154,11 @@ pub(super) fn try_or_wait<T, F: FnOnce(T) -> Result<()>>(
 
 /// An entry that may wait, on one object: `hold` takes it out of the epoch without sharing it.
 #[inline]
-pub(super) fn hold<T, B: FnOnce(&T) -> Result<()>>(
-    hold: impl FnOnce(Guard) -> Result<Held<T>>,
+pub(super) fn hold<T, H: FnOnce(Guard) -> Result<Held<T>>, B: FnOnce(&T) -> Result<()>>(
+    hold: H,
     body: B,
 ) -> dtl_status_t {
-    run::<B>(|inside| body(&*hold(inside)?))
+    run::<(H, B)>(|inside| body(&*hold(inside)?))
 }
 
 /// An entry that works in every state of the library (init, finalize, log).

@@ -202,7 +202,7 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
     }
     // A program is not broken by a file that somebody wants to have beside it.
     if let Some(Err(error)) = settings.trace.as_deref().map(trace::start) {
-        complaints.push(format!("DTL_TRACE: {error}; nothing is traced"));
+        complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));
     }
     set_gate(gate::OPEN)
 }

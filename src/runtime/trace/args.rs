@@ -56,7 +56,8 @@ impl Args {
     #[must_use]
     pub fn elements(self, count: u64, dtype: i32) -> Args {
         let size = types::element_size(dtype).map_or(0, |size| size as u64);
-        Args { has: self.has | DTL_TRACE_HAS_DTYPE, dtype, ..self.bytes(count.saturating_mul(size)) }
+        let sized = self.bytes(count.saturating_mul(size));
+        Args { has: sized.has | DTL_TRACE_HAS_DTYPE, dtype, ..sized }
     }
 
     /// Reduction.
