@@ -8,11 +8,11 @@
 //! readers follow each other under a lock of their own. Words are atomics: a second writer by mistake would garble
 //! records, nothing worse.
 
-use super::sync::{AtomicU64, AtomicUsize, Ordering};
+use super::sync::{self, AtomicU64, AtomicUsize, Ordering};
 use std::array;
 
 /// Words of a record.
-pub const WORDS: usize = 12;
+pub const WORDS: usize = sync::size(12, 2);
 
 /// What goes through.
 pub type Record = [u64; WORDS];

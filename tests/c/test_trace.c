@@ -271,6 +271,18 @@ static void forks(void) {
     unlink(own);
 }
 
+static int has(const char* of, const char* wanted) {
+    static char text[1 << 14];
+    FILE* file = fopen(of, "rb");
+    size_t size = 0;
+    if (file != NULL) {
+        size = fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+    }
+    text[size] = '\0';
+    return strstr(text, wanted) != NULL;
+}
+
 /* A rank that is killed in a call leaves what it did before, and what it was in. */
 static void killed(void) {
     int status, tries;
@@ -286,8 +298,7 @@ static void killed(void) {
         CHECK_OK(dtl_comm_recv(DTL_COMM_SELF, &byte, 1, DTL_DTYPE_BYTE, 0, 9, NULL)); /* never comes */
         _exit(1);
     }
-    for (tries = 0; tries < 500 && size_of(path) < 1000; tries++) usleep(10000);
-    usleep(200000); /* two rounds of the writer */
+    for (tries = 0; tries < 2000 && !has(path, "\"recv\""); tries++) usleep(5000);
     CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child && WIFSIGNALED(status));
     all = read_trace(path);
     CHECK(!all.has_end && count_of(&all, "dtl_mem_free") == 1 && nth(&all, "dtl_comm_recv", 0)->is_open);
