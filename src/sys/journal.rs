@@ -38,16 +38,16 @@ impl Journal {
         self.slots.get(number % self.slots.len().max(1))
     }
 
-    /// Adds a record, in the one thread that writes. False: there is no room.
-    pub fn push(&self, record: &Record) -> bool {
+    /// Adds a record, in the one thread that writes; its number. `None`: there is no room.
+    pub fn push(&self, record: &Record) -> Option<usize> {
         let number = self.written.load(Ordering::Relaxed);
         let is_full = number - self.read.load(Ordering::Acquire) >= self.slots.len();
-        let Some(slot) = self.slot(number).filter(|_| !is_full) else { return false };
+        let slot = self.slot(number).filter(|_| !is_full)?;
         for (word, value) in slot.iter().zip(record) {
             word.store(*value, Ordering::Relaxed);
         }
         self.written.store(number + 1, Ordering::Release);
-        true
+        Some(number)
     }
 
     /// Takes the oldest record. One reader at a time: the caller has a lock for that.

@@ -1,6 +1,6 @@
 //! The file of a trace: Chrome's array of events, one on each line, written by a thread of its own.
 //!
-//! Threads leave events in their journals. The writer empties these every tenth of a second with one write, so a
+//! Threads leave events in their journals. The writer empties these every tenth of a second, or when one has many, so a
 //! rank that is killed leaves all but its last tenth; the format allows for an end that is missing. A thread
 //! whose journal is full empties it itself. Whatever goes wrong with the file ends the trace and nothing else.
 
@@ -20,9 +20,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Events that a thread may be ahead of the file: 192 KiB.
-const ROOM: usize = 2048;
-/// How long the writer sleeps.
+/// Events that a thread may be ahead of the file: 384 KiB.
+const ROOM: usize = 4096;
+/// After so many the writer is woken.
+const MANY: usize = ROOM / 4;
+/// How long it sleeps else.
 const PERIOD: Duration = Duration::from_millis(100);
 /// Text is written when there is so much of it.
 const BLOCK: usize = 1 << 18;
@@ -34,8 +36,8 @@ pub(super) struct Trace {
     rank: i32,
     has_failed: AtomicBool,
     state: Mutex<State>,
-    /// The trace ends.
-    ending: Condvar,
+    /// The trace ends, or there is much to write.
+    awake: Condvar,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -130,7 +132,7 @@ impl Trace {
             rank,
             has_failed: AtomicBool::new(false),
             state: Mutex::new(state),
-            ending: Condvar::new(),
+            awake: Condvar::new(),
             writer: Mutex::new(None),
         });
         let its = Arc::clone(&trace);
@@ -183,9 +185,14 @@ impl Trace {
     /// Adds an event of the calling thread, whose journal it is.
     pub(super) fn put(&self, journal: &Journal, event: &Event) {
         let record = event.to_record();
-        // A forked child has a copy of all of this, but the file is its parent's.
-        while !journal.events.push(&record) && !lifecycle::is_fork() {
-            self.drain(&mut self.state.lock());
+        loop {
+            match journal.events.push(&record) {
+                Some(number) if number % MANY == MANY - 1 => return self.awake.notify_all(),
+                Some(_) => return,
+                // A forked child has a copy of all of this, but the file is its parent's.
+                None if lifecycle::is_fork() => return,
+                None => self.drain(&mut self.state.lock()),
+            }
         }
     }
 
@@ -193,7 +200,7 @@ impl Trace {
     fn work(&self) {
         let mut state = self.state.lock();
         while !state.is_over && state.failure.is_none() {
-            state = self.ending.wait_for(state, PERIOD);
+            state = self.awake.wait_for(state, PERIOD);
             self.drain(&mut state);
         }
         let failure = state.failure.clone().filter(|_| !state.is_over);
@@ -258,7 +265,7 @@ impl Trace {
         state.file = None;
         let outcome = state.failure.take().map_or(Ok(()), Err);
         drop(state);
-        self.ending.notify_all();
+        self.awake.notify_all();
         let writer = self.writer.lock().take();
         // It does not panic; if it did, the file is closed all the same.
         writer.into_iter().for_each(|writer| drop(writer.join()));

@@ -15,7 +15,7 @@ fn against(room: usize, records: u64, looks: usize) {
     let journal = Arc::new(Journal::new(room));
     let theirs = Arc::clone(&journal);
     let reader = thread::spawn(move || (0..looks).filter_map(|_| take(&theirs)).collect::<Vec<_>>());
-    let pushed: Vec<u64> = (1..=records).filter(|number| journal.push(&[*number; WORDS])).collect();
+    let pushed: Vec<u64> = (1..=records).filter(|number| journal.push(&[*number; WORDS]).is_some()).collect();
     let mut taken = reader.join().unwrap();
     taken.extend(std::iter::from_fn(|| take(&journal)));
     assert_eq!(taken, pushed);
