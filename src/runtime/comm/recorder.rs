@@ -236,13 +236,12 @@ impl List {
         }
     }
 
-    /// Notes that one is over; false: it was before.
+    /// Notes that one is over.
     #[inline(always)]
-    fn over(&self, number: u64) -> bool {
-        let Some(entry) = self.entry(number) else { return false };
-        let is_news = entry.over.load(Ordering::Relaxed) != number;
-        entry.over.store(number, Ordering::Relaxed);
-        is_news
+    fn over(&self, number: u64) {
+        if let Some(entry) = self.entry(number) {
+            entry.over.store(number, Ordering::Relaxed);
+        }
     }
 
     fn read(&self, number: u64) -> Option<Noted> {
@@ -321,7 +320,12 @@ impl Recorder {
     #[inline(always)]
     pub(super) fn begin(&self, call: &Call) -> Ticket {
         let ticket = self.note(call);
-        if trace::is_on() { self.trace_begin(call, ticket) } else { ticket }
+        if !trace::is_on() {
+            return ticket;
+        }
+        // The words are at hand; the call itself need not be in memory.
+        let [first, second, third] = call.words();
+        self.trace_begin(ticket, first, second, third)
     }
 
     #[inline(always)]
@@ -347,9 +351,13 @@ impl Recorder {
         }
     }
 
+    #[inline(never)]
     fn end_other(&self, ticket: Ticket) {
         let list = if ticket.0 & SHARED == 0 { &self.own } else { &self.shared };
-        let is_news = list.over(ticket.number());
+        let number = ticket.number();
+        // Some failures are met twice.
+        let is_news = list.entry(number).is_some_and(|entry| entry.over.load(Ordering::Relaxed) != number);
+        list.over(number);
         if let Some(kind) = Kind::of(ticket.0 >> KIND_SHIFT).filter(|_| is_news && ticket.0 & TRACED != 0) {
             trace::operation_end(self.id_of(ticket), kind.name());
         }
@@ -357,7 +365,8 @@ impl Recorder {
 
     #[cold]
     #[inline(never)]
-    fn trace_begin(&self, call: &Call, ticket: Ticket) -> Ticket {
+    fn trace_begin(&self, ticket: Ticket, first: u64, second: u64, third: u64) -> Ticket {
+        let Some(call) = Call::from_words([first, second, third]) else { return ticket };
         let args = call.args().comm(self.comm.load(Ordering::Relaxed));
         trace::operation_begin(self.id_of(ticket), call.kind.name(), &args);
         Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)
