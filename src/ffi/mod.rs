@@ -16,6 +16,8 @@ pub mod runtime;
 
 pub mod trace;
 
+pub mod enums;
+
 pub mod backend;
 
 pub mod plugin;

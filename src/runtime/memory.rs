@@ -21,6 +21,7 @@ use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
+use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
 use crate::sys::heap::{self, Label};
@@ -393,8 +394,9 @@ pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t, out: &mut dtl_mem_kin
         _ => {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend {} describes no memory kind {kind:#x}",
-                backend.name()
+                "backend {} describes no memory kind {}",
+                backend.name(),
+                describe(kind)
             );
         }
     }

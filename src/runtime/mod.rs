@@ -4,8 +4,10 @@
 pub mod array;
 pub mod backend;
 pub mod cart;
+pub mod chunks;
 pub mod comm;
 pub mod device;
+pub mod enums;
 pub mod exec;
 pub mod explain;
 pub mod launch;
