@@ -319,13 +319,12 @@ impl Recorder {
     /// Notes an operation that starts.
     #[inline(always)]
     pub(super) fn begin(&self, call: &Call) -> Ticket {
-        let ticket = self.note(call);
-        if !trace::is_on() {
-            return ticket;
+        if trace::is_on() {
+            // The words are at hand below; the call itself need not be in memory.
+            let [first, second, third] = call.words();
+            return self.begin_traced(first, second, third);
         }
-        // The words are at hand; the call itself need not be in memory.
-        let [first, second, third] = call.words();
-        self.trace_begin(ticket, first, second, third)
+        self.note(call)
     }
 
     #[inline(always)]
@@ -365,8 +364,9 @@ impl Recorder {
 
     #[cold]
     #[inline(never)]
-    fn trace_begin(&self, ticket: Ticket, first: u64, second: u64, third: u64) -> Ticket {
-        let Some(call) = Call::from_words([first, second, third]) else { return ticket };
+    fn begin_traced(&self, first: u64, second: u64, third: u64) -> Ticket {
+        let call = Call::from_words([first, second, third]).unwrap_or(Call::new(Kind::Send));
+        let ticket = self.note(&call);
         let args = call.args().comm(self.comm.load(Ordering::Relaxed));
         trace::operation_begin(self.id_of(ticket), call.kind.name(), &args);
         Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)
