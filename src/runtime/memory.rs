@@ -19,7 +19,7 @@ use super::trace::{self, Args};
 use super::{copy_text, device, plain};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
-use crate::abi::word::*;
+use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
@@ -124,7 +124,7 @@ const OF_ARRAYS: u64 = u64::MAX;
 
 /// Allocates on the calling thread's current device.
 pub fn alloc(owner: Owner, backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
-    trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", kind_text(kind), backend.name())));
+    trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name())));
     let memory = backend.memory()?;
     let align = check(size, align)?;
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
@@ -151,19 +151,6 @@ fn admit(
     backend.memory_use.grew(size, plain::serves(home));
     enter(addr, Allocation { backend: home, device, kind, size, room: size, align, pool, imported, hidden });
     Ok(addr)
-}
-
-/// What a kind is called, for people.
-#[must_use]
-pub fn kind_text(kind: dtl_enum_word_t) -> &'static str {
-    match kind {
-        DTL_MEMORY_HOST => "host",
-        DTL_MEMORY_DEVICE => "device",
-        DTL_MEMORY_PINNED => "pinned",
-        DTL_MEMORY_MANAGED => "managed",
-        DTL_MEMORY_SHARED => "shared",
-        _ => "registered",
-    }
 }
 
 /// Checks size and alignment; the alignment to ask for.

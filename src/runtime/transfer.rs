@@ -2,10 +2,10 @@
 //! the host where it can reach both, through a host buffer between two foreign devices.
 
 use super::backend::{Place, Transfer};
-use super::explain;
-use super::memory::{Located, kind_text, locate};
+use super::memory::{Located, locate};
 use super::registry::Backend;
 use super::trace::{self, Args};
+use super::{enums, explain};
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::epoch::{self, Guard};
@@ -34,7 +34,7 @@ pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
 
 /// What a copy is about.
 pub fn what(dst: &Located<'_>, src: &Located<'_>) -> Args {
-    let way = format_args!("{} to {}", kind_text(src.place.kind), kind_text(dst.place.kind));
+    let way = format_args!("{} to {}", enums::describe(src.place.kind), enums::describe(dst.place.kind));
     Args::NONE.bytes(dst.place.region.len() as u64).what(way)
 }
 

@@ -108,11 +108,11 @@ static void contents(void) {
     CHECK_OK(dtl_stream_destroy(stream));
 
     found = nth(&all, "dtl_mem_alloc", 0);
-    CHECK(argument(found, "bytes") == 4096 && says(found, "what", "host of host") && says(found, "cat", "mem"));
+    CHECK(argument(found, "bytes") == 4096 && says(found, "what", "Host of host") && says(found, "cat", "mem"));
     CHECK(found->pid == 0 && found->tid == getpid());
     CHECK(argument(nth(&all, "dtl_pool_alloc", 0), "bytes") == 100);
     CHECK(argument(nth(&all, "dtl_mem_copy", 0), "bytes") == 100);
-    CHECK(says(nth(&all, "dtl_mem_copy", 0), "what", "host to host"));
+    CHECK(says(nth(&all, "dtl_mem_copy", 0), "what", "Host to Host"));
     CHECK(says(nth(&all, "dtl_mem_copy", 1), "status", "DTL_ERROR_INVALID_ARGUMENT"));
     CHECK(argument(nth(&all, "dtl_mem_fill", 0), "bytes") == 77);
     /* The stream's work is in the stream's thread. */

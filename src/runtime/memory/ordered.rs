@@ -1,13 +1,13 @@
 //! Memory in a stream's order: there for the work that is queued next, gone behind the work that was queued before.
 
 use super::{
-    Allocation, Owner, admit, allocate, check, enter, find, free as free_now, kind_text, leave, plain,
-    settle, sound,
+    Allocation, Owner, admit, allocate, check, enter, find, free as free_now, leave, plain, settle, sound,
 };
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Extent;
 use crate::runtime::device;
+use crate::runtime::enums::describe;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::trace::{self, Args};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Allocates on the stream's device, in its order where the backend can, else at once.
 pub fn alloc(stream: &Stream, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
     let backend: &Backend = stream.home();
-    trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", kind_text(kind), backend.name())));
+    trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name())));
     let memory = backend.memory()?;
     let align = check(size, align)?;
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
