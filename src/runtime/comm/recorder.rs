@@ -101,7 +101,7 @@ impl Call {
         if self.dtype >= 0 {
             args = args.elements(self.count, self.dtype);
         }
-        let op = if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op };
+        let op = self.reduction();
         if op >= 0 {
             args = args.op(op);
         }
@@ -111,6 +111,11 @@ impl Call {
     /// The same of device memory where a library of devices runs it: other ranks' of host memory do not go with it.
     pub(super) fn on_device(self) -> Call {
         Call { op: self.op ^ ON_DEVICE, ..self }
+    }
+
+    /// The operation as the program named it.
+    fn reduction(&self) -> i32 {
+        if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op }
     }
 
     /// Whether it is such a one.
@@ -177,7 +182,7 @@ impl fmt::Display for Call {
             details.push(format!("count {}", self.count));
             details.push(types::dtype_text(self.dtype));
         }
-        let op = if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op };
+        let op = self.reduction();
         if op >= 0 {
             details.push(types::op_text(op));
         }
