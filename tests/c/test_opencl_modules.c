@@ -334,6 +334,7 @@ static void *user_of_kernel(void *argument) {
 }
 
 static dtl_stream_t going;
+static int launched;
 
 /* Launches until the stream is gone. */
 static void *use_going(void *memory) {
@@ -342,7 +343,10 @@ static void *use_going(void *memory) {
     const void *args[2] = {&memory, &value};
     const uint64_t sizes[2] = {8, 4};
     dtl_status_t status = DTL_SUCCESS;
-    while (status == DTL_SUCCESS) status = dtl_kernel_launch(going, shared, &one, args, sizes, 2);
+    while (status == DTL_SUCCESS) {
+        status = dtl_kernel_launch(going, shared, &one, args, sizes, 2);
+        if (status == DTL_SUCCESS) __atomic_store_n(&launched, 1, __ATOMIC_RELEASE);
+    }
     CHECK(status == DTL_ERROR_INVALID_HANDLE);
     return NULL;
 }
@@ -352,10 +356,11 @@ static void test_going(void) {
     pthread_t thread;
     int *out = numbers(1), round;
     for (round = 0; round < 5; round++) {
-        *out = 0;
+        *out = 0, launched = 0;
         CHECK_OK(dtl_stream_create(cl, 0, 0, &going));
         CHECK(pthread_create(&thread, NULL, use_going, out) == 0);
-        usleep(2000);
+        while (!__atomic_load_n(&launched, __ATOMIC_ACQUIRE)) usleep(100);
+        usleep(1000);
         CHECK_OK(dtl_stream_destroy(going));
         pthread_join(thread, NULL);
         CHECK_OK(dtl_device_synchronize(cl, 0));
