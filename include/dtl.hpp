@@ -21,10 +21,12 @@
 #include "dtl/collectives.hpp"
 #include "dtl/comm.hpp"
 #include "dtl/enums.hpp"
+#include "dtl/environment.hpp"
 #include "dtl/exec.hpp"
 #include "dtl/memory.hpp"
 #include "dtl/policy.hpp"
 #include "dtl/request.hpp"
+#include "dtl/trace.hpp"
 #include "dtl/window.hpp"
 
 #endif

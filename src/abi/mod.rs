@@ -15,6 +15,8 @@ pub mod enums;
 
 pub mod runtime;
 
+pub mod trace;
+
 pub mod device;
 
 pub mod array;
@@ -32,6 +34,8 @@ pub mod window;
 pub mod vtable_comm;
 
 pub mod vtable;
+
+pub mod environment;
 
 pub mod plugin;
 

@@ -15,6 +15,7 @@ pub use usage::Usage;
 
 use super::backend::{Extent, Memory, Place};
 use super::registry::{self, Backend};
+use super::trace::{self, Args};
 use super::{copy_text, device, plain};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -123,6 +124,7 @@ const OF_ARRAYS: u64 = u64::MAX;
 
 /// Allocates on the calling thread's current device.
 pub fn alloc(owner: Owner, backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name())));
     let memory = backend.memory()?;
     let align = check(size, align)?;
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {

@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <numeric>
+#include <string>
+#include <unistd.h>
 #include <vector>
 
 template <class F> static dtl_status_t thrown(F &&function)
@@ -120,6 +122,41 @@ static void pools()
     CHECK(thrown([] { dtl::pool none(12345); }) == DTL_ERROR_NOT_SUPPORTED);
 }
 
+struct counter {
+    int begun = 0, ended = 0;
+    uint64_t bytes = 0;
+    void begin(const dtl_trace_event_t &) noexcept { ++begun; }
+    void end(const dtl_trace_event_t &event) noexcept
+    {
+        ++ended;
+        bytes += (event.has & DTL_TRACE_HAS_BYTES) != 0 ? event.bytes : 0;
+    }
+};
+
+static void traces()
+{
+    const std::string path = "/tmp/dtl-face-" + std::to_string(getpid()) + ".json";
+    counter tool;
+    {
+        dtl::trace_listener<counter> listener(tool);
+        dtl::trace trace(path);
+        CHECK(thrown([&] { dtl::trace other(path + "2"); }) == DTL_ERROR_INVALID_STATE);
+        dtl::pool().allocate(1000);
+        trace.stop();
+        CHECK(thrown([&] { trace.stop(); }) == DTL_ERROR_INVALID_STATE);
+        CHECK(thrown([&] { dtl::trace again(path); }) == DTL_ERROR_ALREADY_EXISTS);
+    }
+    CHECK(tool.begun >= 2 && tool.begun == tool.ended && tool.bytes == 1000);
+    const int before = tool.begun;
+    dtl::pool().trim();
+    CHECK(tool.begun == before && std::remove(path.c_str()) == 0);
+    {
+        dtl::trace trace(path);
+    }
+    CHECK_STATUS(dtl_trace_stop(), DTL_ERROR_INVALID_STATE);
+    CHECK(std::remove(path.c_str()) == 0);
+}
+
 /* Built-in members are constants: they switch, and count at compile time. */
 static const char *where(dtl::schedule schedule)
 {
@@ -172,6 +209,46 @@ static void enumerations()
     CHECK(dtl::memory_kind::of.from_json("\"Host\"") == dtl::memory_kinds::host);
 }
 
+struct counter {
+    static int alive;
+    static bool broken;
+    alignas(128) int value = 7;
+    counter()
+    {
+        if (broken) throw dtl::error(DTL_ERROR_TIMEOUT, "counter is broken");
+        ++alive;
+    }
+    ~counter() { --alive; }
+};
+int counter::alive = 0;
+bool counter::broken = false;
+
+static void environments()
+{
+    dtl::register_environment<counter>("counter", "1.10");
+    dtl::register_environment<int>("user", nullptr, {"counter>=1.9"});
+    std::string why;
+    CHECK(dtl::environment::is_available("user", &why) && why.empty());
+    CHECK(!dtl::environment::is_available("counter>=2", &why) && why.find("1.10") != std::string::npos);
+    {
+        dtl::environment user("user"), counted("counter >= 1.2");
+        CHECK(counter::alive == 1 && counted.state<counter>().value == 7 && user.state<int>() == 0);
+        CHECK(reinterpret_cast<std::uintptr_t>(&counted.state<counter>()) % 128 == 0);
+        dtl::environment moved(std::move(user));
+        user = std::move(moved);
+        CHECK(user.info().state == DTL_ENVIRONMENT_STARTED && dtl::environment::all().size() >= 2);
+    }
+    CHECK(counter::alive == 0);
+    counter::broken = true;
+    try {
+        dtl::environment user("user");
+        CHECK(false);
+    } catch (const dtl::error &failure) {
+        CHECK(failure.status() == DTL_ERROR_TIMEOUT && std::strstr(failure.what(), "counter is broken") != nullptr);
+    }
+    CHECK(counter::alive == 0);
+}
+
 int main()
 {
     enumerations();
@@ -181,7 +258,9 @@ int main()
     registered();
     buffers();
     pools();
+    environments();
     log();
+    traces();
     CHECK(!dtl::explain().empty());
     std::puts("face: all checks passed");
 }

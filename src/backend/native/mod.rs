@@ -5,10 +5,13 @@
 
 mod comm;
 mod device;
+mod environment;
 mod exec;
 mod memory;
 mod module;
 mod window;
+
+pub use environment::environment_calls;
 
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;

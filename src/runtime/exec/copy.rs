@@ -11,7 +11,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::Token;
 use crate::runtime::memory::{Located, locate};
 use crate::runtime::registry::Backend;
-use crate::runtime::transfer;
+use crate::runtime::{trace, transfer};
 use crate::sys::buf::Region;
 use crate::sys::epoch::{self, Guard};
 use std::sync::Arc;
@@ -31,6 +31,7 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
         );
     }
     let (to, from) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
+    trace::about(|| transfer::what(&to, &from));
     let Some(token) = stream.token() else {
         return stream.run(move || transfer::copy(&epoch::enter(), dst, src));
     };

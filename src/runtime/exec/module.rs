@@ -4,10 +4,13 @@
 
 use super::kernel::Kernel;
 use super::signature::{self, Argument};
+use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
-use crate::runtime::log;
 use crate::runtime::registry::Backend;
+use crate::runtime::trace::{self, Args};
+use crate::runtime::{environment, log};
+use std::ffi::CString;
 use std::sync::Arc;
 
 /// Compiled source.
@@ -16,14 +19,33 @@ pub struct Module {
     token: Token,
     name: String,
     log: String,
+    /// Environments that it was compiled with: its code may use them.
+    _environments: environment::Held,
 }
 
 impl Module {
     /// Compiles for a device. What the compiler says is in `log` afterwards if it fails, else in the module.
-    pub fn compile(home: Arc<Backend>, device: i32, source: &Source, log: &mut String) -> Result<Self> {
-        let token = modules_of(&home)?.compile(device, source, log)?;
+    pub fn compile(
+        home: Arc<Backend>,
+        device: i32,
+        source: &mut Source,
+        needs: &[environment::Need],
+        log: &mut String,
+    ) -> Result<Self> {
+        trace::about(|| {
+            Args::NONE.what(format_args!("{} for {}", source.name.to_string_lossy(), home.name()))
+        });
+        let modules = modules_of(&home)?;
+        let (held, lists) = environment::for_source(needs)?;
+        if !is_compiled(source.language) {
+            // Texts from C have no NUL inside.
+            let option = |folder: &String| CString::new(format!("-I{folder}")).unwrap_or_default();
+            source.options.extend(lists.headers.iter().map(option));
+        }
+        source.libraries = lists.libraries;
+        let token = modules.compile(device, source, log)?;
         let name = source.name.to_string_lossy().into_owned();
-        Ok(Module { home, token, name, log: std::mem::take(log) })
+        Ok(Module { home, token, name, log: std::mem::take(log), _environments: held })
     }
 
     /// What the compiler said.
@@ -65,6 +87,11 @@ impl Drop for Module {
     }
 }
 
+/// Whether no header is looked for any more.
+fn is_compiled(language: dtl_enum_word_t) -> bool {
+    [DTL_LANGUAGE_BINARY, DTL_LANGUAGE_PTX, DTL_LANGUAGE_SPIRV].contains(&language)
+}
+
 fn modules_of(home: &Backend) -> Result<&dyn Modules> {
     match home.modules.as_deref() {
         Some(modules) => Ok(modules),
@@ -87,6 +114,12 @@ pub struct Part {
 }
 
 impl Part {
+    /// What it is called in the source.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Refuses arguments of other sizes than the kernel has, as far as they are known.
     pub fn check(&self, sizes: &[u64]) -> Result<()> {
         match &self.arguments {
