@@ -30,6 +30,7 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "machine",
     "park",
     "process",
+    "published",
     "pool",
     "reduce",
     "rmw",

@@ -19,6 +19,8 @@ pub mod array;
 
 pub mod exec;
 
+pub mod dispatch;
+
 pub mod comm;
 
 pub mod topology;

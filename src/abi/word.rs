@@ -48,6 +48,15 @@ pub const DTL_LANGUAGE_SPIRV: dtl_enum_word_t = 0x0004_0005_0000_0000;
 /// Whatever binary the backend's own driver loads: a cubin, a program binary of OpenCL.
 pub const DTL_LANGUAGE_BINARY: dtl_enum_word_t = 0x0004_0006_0000_0000;
 
+/// Allocation of memory.
+pub const DTL_OPERATION_ALLOC: dtl_enum_word_t = 0x0006_0001_0000_0000;
+/// Copy between memories.
+pub const DTL_OPERATION_COPY: dtl_enum_word_t = 0x0006_0002_0000_0000;
+/// Launch of a kernel.
+pub const DTL_OPERATION_LAUNCH: dtl_enum_word_t = 0x0006_0003_0000_0000;
+/// Compilation of source.
+pub const DTL_OPERATION_COMPILE: dtl_enum_word_t = 0x0006_0004_0000_0000;
+
 /// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096.
 /// Which operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
 pub type dtl_dtype_t = i32;

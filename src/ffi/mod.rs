@@ -36,6 +36,9 @@ pub mod module;
 
 pub mod kernel;
 
+pub mod dispatch;
+mod dispatch_own;
+
 mod collective_args;
 
 pub mod types;

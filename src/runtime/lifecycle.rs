@@ -1,7 +1,7 @@
 //! Init, finalize, fork: whether calls may pass.
 
 use super::settings::{self, Settings};
-use super::{Shutdown, array, explain, log, plain, plugins, registry};
+use super::{Shutdown, array, dispatch, explain, log, plain, plugins, registry};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::lock::Mutex;
@@ -180,6 +180,7 @@ fn open(settings: &Settings, builtins: Builtins) -> Result<()> {
     for backend in builtins() {
         registry::add(backend, 0)?;
     }
+    dispatch::open()?;
     set_gate(gate::OPEN)
 }
 

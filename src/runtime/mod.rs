@@ -6,6 +6,7 @@ pub mod backend;
 pub mod cart;
 pub mod comm;
 pub mod device;
+pub mod dispatch;
 pub mod exec;
 pub mod explain;
 pub mod launch;
@@ -44,6 +45,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
     Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },
     Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
+    Shutdown { destroy_all: dispatch::destroy_all, forget_all: dispatch::forget_all },
     Shutdown { destroy_all: array::destroy_all, forget_all: array::forget_all },
     Shutdown { destroy_all: pool::destroy_all, forget_all: pool::forget_all },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
@@ -54,7 +56,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
 type Noun = (&'static str, fn(u64) -> bool);
 
 /// By type byte.
-const NOUNS: [Noun; 13] = [
+const NOUNS: [Noun; 15] = [
     ("", |_| false),
     ("backend", registry::is_live),
     ("stream", exec::objects::is_live::<exec::stream::Stream>),
@@ -68,6 +70,8 @@ const NOUNS: [Noun; 13] = [
     ("window", comm::window::is_live),
     ("module", exec::objects::is_live::<exec::module::Module>),
     ("array", array::is_live),
+    ("dispatcher", dispatch::is_live),
+    ("registration", dispatch::is_registration),
 ];
 
 /// The error for a handle of a type that is null, stale, of another type, or made up, saying which.

@@ -6,9 +6,12 @@
 mod comm;
 mod device;
 mod exec;
+mod handler;
 mod memory;
 mod module;
 mod window;
+
+pub use handler::NativeHandler;
 
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;
