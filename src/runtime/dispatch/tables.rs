@@ -28,13 +28,14 @@ impl Chain {
     fn new(mut entries: Vec<Entry>) -> Self {
         entries.sort_by_key(|entry| {
             let of = &entry.registration;
-            (sieve::rank(&entry.key), entry.key, Reverse(of.priority), Reverse(of.number))
+            (sieve::rank(&entry.key), entry.key, Reverse(of.priority))
         });
         Chain { sieve: Sieve::new(&[]), entries }
     }
 
     /// One handler for each key: the latest, which replaces the others.
-    fn without_predicates(entries: Vec<Entry>) -> Self {
+    fn without_predicates(mut entries: Vec<Entry>) -> Self {
+        entries.reverse(); // what is equal stays in order
         let mut chain = Chain::new(entries);
         chain.entries.dedup_by_key(|entry| entry.key);
         chain.finish()
