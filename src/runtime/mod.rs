@@ -56,7 +56,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
 type Noun = (&'static str, fn(u64) -> bool);
 
 /// By type byte.
-const NOUNS: [Noun; 15] = [
+const NOUNS: [Noun; 16] = [
     ("", |_| false),
     ("backend", registry::is_live),
     ("stream", exec::objects::is_live::<exec::stream::Stream>),
@@ -70,6 +70,7 @@ const NOUNS: [Noun; 15] = [
     ("window", comm::window::is_live),
     ("module", exec::objects::is_live::<exec::module::Module>),
     ("array", array::is_live),
+    ("", |_| false),
     ("dispatcher", dispatch::is_live),
     ("registration", dispatch::is_registration),
 ];

@@ -28,9 +28,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tables::Tables;
 
 /// Type bytes of the handles.
-pub const TAG: u8 = 13;
+pub const TAG: u8 = 14;
 /// As above.
-pub const REGISTRATION_TAG: u8 = 14;
+pub const REGISTRATION_TAG: u8 = 15;
 
 /// What a handler is wanted for.
 pub type Query = dtl_dispatch_query_t;
