@@ -155,7 +155,7 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_VERBS 560
 /// A registered (native) backend answered a number that is no status. The text has it.
 #define DTL_ERROR_NATIVE_BACKEND 570
-/// A kernel's source did not compile. The text is the compiler's log.
+/// A kernel's source did not compile or link. The text has the compiler's first error; dtl_module_log has all.
 #define DTL_ERROR_COMPILE_FAILED 580
 
 /// A bug in the library (a caught panic). The text says where; please report it.
@@ -376,8 +376,8 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_MEMORY_PINNED UINT64_C(0x0001000300000000)
 /// One address valid on host and device; pages move by themselves.
 #define DTL_MEMORY_MANAGED UINT64_C(0x0001000400000000)
-/// Host memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it begins
-/// as zeros, and its pages are taken when it is allocated.
+/// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it is the host's, begins
+/// as zeros, and its pages are taken when it is allocated; of "cuda" it is the device's.
 #define DTL_MEMORY_SHARED UINT64_C(0x0001000500000000)
 
 /// A CPU.
@@ -668,6 +668,9 @@ typedef struct dtl_device_info_t {
 /// `dtl_mem_export` works on it: other processes of the node can have the same memory.
 #define DTL_MEMORY_EXPORTABLE UINT64_C(64)
 
+/// The `device` of `dtl_mem_prefetch` that stands for the host.
+#define DTL_PREFETCH_HOST (-1)
+
 /// What `dtl_mem_kind_info` tells. Start from DTL_MEM_KIND_INFO_INIT.
 typedef struct dtl_mem_kind_info_t {
     /// sizeof(dtl_mem_kind_info_t), set by DTL_MEM_KIND_INFO_INIT.
@@ -954,7 +957,8 @@ typedef void (*dtl_combine_fn_t)(void *into, const void *from, void *user);
 typedef struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     uint32_t struct_size;
-    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`.
+    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`. More than the device has
+    /// for a block: DTL_ERROR_INVALID_ARGUMENT.
     uint32_t shared_bytes;
     /// Blocks in x, y, z; each at least 1.
     uint32_t grid[3];
@@ -1815,11 +1819,40 @@ typedef struct dtl_memory_vtable_t {
                                  uint64_t size_bytes,
                                  uint64_t alignment,
                                  dtl_enum_word_t kind);
+    /// alloc and free in the order of one of the backend's streams, on its device; both or none. The memory may be
+    /// used by work that is queued to the stream later. A kind that goes only at once is taken at once. NULL: alloc at
+    /// once; free when the stream's work is done. As cudaMallocAsync.
+    dtl_status_t (*alloc_async)(void *self,
+                                void *stream,
+                                uint64_t size_bytes,
+                                uint64_t alignment,
+                                dtl_enum_word_t kind,
+                                void **out_ptr);
+    /// Frees what alloc or alloc_async gave, behind the work that is in the stream. As cudaFreeAsync.
+    dtl_status_t (*free_async)(void *self,
+                               void *stream,
+                               void *ptr,
+                               uint64_t size_bytes,
+                               uint64_t alignment,
+                               dtl_enum_word_t kind);
+    /// Makes host memory of the program's (at least 1 byte) memory of kind DTL_MEMORY_PINNED of this backend, which
+    /// kind_info then describes; both or none. Ranges do not overlap. NULL: NOT_SUPPORTED. As cudaHostRegister.
+    dtl_status_t (*register_host)(void *self, void *ptr, uint64_t size_bytes);
+    /// Takes that back, with the same bytes. As cudaHostUnregister.
+    dtl_status_t (*unregister_host)(void *self, void *ptr, uint64_t size_bytes);
+    /// A dma-buf of a range within an allocation: a new file descriptor, the caller's, and where in it the range begins.
+    /// NULL: NOT_SUPPORTED. As cuMemGetHandleForAddressRange.
+    dtl_status_t (*export_dmabuf)(void *self,
+                                  void *ptr,
+                                  uint64_t size_bytes,
+                                  int32_t *out_fd,
+                                  uint64_t *out_offset_bytes);
 } dtl_memory_vtable_t;
 
 /// Initial value of a dtl_memory_vtable_t.
 #define DTL_MEMORY_VTABLE_INIT \
-    {sizeof(dtl_memory_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+    {sizeof(dtl_memory_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
+     NULL, NULL, NULL}
 
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
 /// of this backend; the other is its own or DTL_MEMORY_HOST.
@@ -1859,10 +1892,17 @@ typedef struct dtl_transfer_vtable_t {
                          dtl_enum_word_t kind,
                          uint8_t value,
                          uint64_t size_bytes);
+    /// Queues moving memory of kind DTL_MEMORY_MANAGED near a device (-1: the host). NULL: it stays. As cudaMemPrefetchAsync.
+    dtl_status_t (*prefetch)(void *self,
+                             void *stream,
+                             void *ptr,
+                             dtl_enum_word_t kind,
+                             uint64_t size_bytes,
+                             int32_t device);
 } dtl_transfer_vtable_t;
 
 /// Initial value of a dtl_transfer_vtable_t.
-#define DTL_TRANSFER_VTABLE_INIT {sizeof(dtl_transfer_vtable_t), 0, NULL, NULL, NULL, NULL}
+#define DTL_TRANSFER_VTABLE_INIT {sizeof(dtl_transfer_vtable_t), 0, NULL, NULL, NULL, NULL, NULL}
 
 /// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or
 /// absent: streams (the stream_ slots), events (the event_ slots; they need the streams), host
@@ -2519,6 +2559,83 @@ DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_h
     void **out, uint64_t *out_size_bytes);
 
 /* -----------------------------------------------------------------------------------------------
+ * Memory of the program's own that devices reach, and memory of devices that other drivers reach.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a backend: its pages stay in place,
+/// the backend's devices reach it, copies from and to it do not wait. It takes long (each page is locked): register what is
+/// used often, once. Backend "host" locks the pages where the limit allows (else `dtl_explain` says so); "opencl" cannot.
+///
+/// @param backend     for its current device, and with "cuda" for all.
+/// @param ptr         first byte; the memory stays the program's and must not go before dtl_mem_unregister_host.
+/// @param size_bytes  at least 1.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is registered (the text has which); DTL_ERROR_INVALID_ARGUMENT: a part of it
+///         is memory of the library (allocate that as DTL_MEMORY_PINNED), or size_bytes; DTL_ERROR_NOT_SUPPORTED: the backend
+///         registers none, or the driver not such memory (a file's, read-only); DTL_ERROR_OUT_OF_MEMORY: no more pages can be
+///         locked.
+/// Threads: any. Equivalent: cudaHostRegister.
+DTL_NODISCARD dtl_status_t dtl_mem_register_host(dtl_backend_t backend, void *ptr,
+    uint64_t size_bytes);
+
+/// Takes dtl_mem_register_host back. No copy or kernel may still use the memory. dtl_finalize does it for what is left: then the
+/// memory must still be there.
+///
+/// @param ptr  as it was registered; NULL: nothing happens.
+/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this backend.
+/// Threads: any. Equivalent: cudaHostUnregister.
+DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *ptr);
+
+/// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA adapters, other GPUs) reach
+/// the same memory.
+///
+/// @param ptr               within an allocation of a backend that has them ("cuda", of a driver since CUDA 11.7 with open kernel
+///                          modules), size_bytes from there.
+/// @param out_fd            a new descriptor; close(2) it. The memory must not be freed before what uses it has let go.
+/// @param out_offset_bytes  where in the dma-buf `ptr` is.
+/// @return DTL_ERROR_NOT_FOUND: no allocation of the library; DTL_ERROR_OUT_OF_BOUNDS: over its end; DTL_ERROR_NOT_SUPPORTED: the
+///         backend or its driver gives none. Outputs are written on success only.
+/// Threads: any. Equivalent: cuMemGetHandleForAddressRange; for ibv_reg_dmabuf_mr.
+DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_bytes,
+    int32_t *out_fd, uint64_t *out_offset_bytes);
+
+/* -----------------------------------------------------------------------------------------------
+ * Memory in a stream's order.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Allocates on a stream's device in the stream's order: what is queued to it from now on may use the memory; work of other
+/// streams, and the host, after an event of this stream. A backend takes it without waiting where its driver can ("cuda":
+/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does.
+///
+/// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
+/// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has come this far. Not zeroed.
+/// @return as dtl_mem_alloc; *out is written on success only.
+/// Threads: any. Equivalent: cudaMallocAsync.
+DTL_NODISCARD dtl_status_t dtl_mem_alloc_async(dtl_stream_t stream, dtl_enum_word_t kind,
+    uint64_t size_bytes, uint64_t alignment, void **out);
+
+/// Frees memory when the work that is in the stream so far is done. From now on it is no allocation any more: dtl_mem_query and
+/// later copies do not know it, and freeing it again is an error. A backend frees it without waiting where its driver can
+/// (as for dtl_mem_alloc_async); on a stream of the library's own its thread does; otherwise the call waits for the stream.
+///
+/// @param stream  also one of another backend than the memory's.
+/// @param ptr     what dtl_mem_alloc_async or dtl_mem_alloc gave; NULL: nothing happens.
+/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an array's. What fails later is the
+///         stream's failure, and the memory is an allocation again.
+/// Threads: any. Equivalent: cudaFreeAsync.
+DTL_NODISCARD dtl_status_t dtl_mem_free_async(dtl_stream_t stream, void *ptr);
+
+/// Queues moving memory near a device before it is used there. Only kind DTL_MEMORY_MANAGED moves, on the streams of the backend that
+/// it is of, where the driver can move pages while devices work; anything else stays where it is, and the call succeeds: it
+/// changes when data moves, never what it is.
+///
+/// @param ptr     any range of size_bytes; of an allocation, within it.
+/// @param device  0 … count-1 of the stream's backend, or DTL_PREFETCH_HOST.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device, or over the end of the allocation.
+/// Threads: any. Equivalent: cudaMemPrefetchAsync.
+DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr,
+    uint64_t size_bytes, int32_t device);
+
+/* -----------------------------------------------------------------------------------------------
  * Pools of memory: create, allocate, free, trim, count.
  * -------------------------------------------------------------------------------------------- */
 
@@ -2814,7 +2931,8 @@ DTL_NODISCARD dtl_status_t dtl_device_synchronize(dtl_backend_t backend, int32_t
  * Copies and fills in a stream's order.
  * -------------------------------------------------------------------------------------------- */
 
-/// Queues a copy between any two kinds of memory.
+/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its driver takes no such
+/// copy, both sides are the host's, one is another backend's), the call waits for the stream's work and copies itself.
 ///
 /// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done, which
 ///                  an event or dtl_stream_synchronize tells; they must not overlap.
@@ -2824,7 +2942,7 @@ DTL_NODISCARD dtl_status_t dtl_device_synchronize(dtl_backend_t backend, int32_t
 DTL_NODISCARD dtl_status_t dtl_mem_copy_async(dtl_stream_t stream, void *dst, const void *src,
     uint64_t size_bytes);
 
-/// Queues setting size_bytes bytes to `value`.
+/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for dtl_mem_copy_async.
 ///
 /// @param dst  size_bytes, valid until the fill is done.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.
@@ -2987,7 +3105,8 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
 ///                 the module is what it made, of whichever backend.
 /// @param source   start from DTL_SOURCE_INIT; read during the call.
 /// @param out      the module; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source; dtl_last_error has the first, dtl_module_log all.
+/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not linked with; dtl_last_error has
+///         the first, dtl_module_log all.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
@@ -4301,7 +4420,7 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 164u
+#define DTL_LAYOUT_COUNT 170u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_device_info_t), DTL_LAYOUT_FIELD(dtl_device_info_t, struct_size), \
@@ -4366,13 +4485,19 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, export_handle), \
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, import_handle), \
     DTL_LAYOUT_FIELD(dtl_memory_vtable_t, close_handle), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, alloc_async), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, free_async), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, register_host), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, unregister_host), \
+    DTL_LAYOUT_FIELD(dtl_memory_vtable_t, export_dmabuf), \
     DTL_LAYOUT_STRUCT(dtl_transfer_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, copy), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, copy_async), \
     DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, copy_2d), \
-    DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, fill), DTL_LAYOUT_STRUCT(dtl_exec_vtable_t), \
+    DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, fill), \
+    DTL_LAYOUT_FIELD(dtl_transfer_vtable_t, prefetch), DTL_LAYOUT_STRUCT(dtl_exec_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_exec_vtable_t, stream_create), \

@@ -77,6 +77,9 @@ pub const DTL_MEMORY_THREAD_SAFE: u64 = 32;
 /// `dtl_mem_export` works on it: other processes of the node can have the same memory.
 pub const DTL_MEMORY_EXPORTABLE: u64 = 64;
 
+/// The `device` of `dtl_mem_prefetch` that stands for the host.
+pub const DTL_PREFETCH_HOST: i32 = -1;
+
 /// What `dtl_mem_kind_info` tells. Start from DTL_MEM_KIND_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

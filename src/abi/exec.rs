@@ -72,7 +72,8 @@ pub type dtl_combine_fn_t = Option<extern "C" fn(into: *mut c_void, from: *const
 pub struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     pub struct_size: u32,
-    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`.
+    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`. More than the device has
+    /// for a block: DTL_ERROR_INVALID_ARGUMENT.
     pub shared_bytes: u32,
     /// Blocks in x, y, z; each at least 1.
     /// cbindgen:init={1, 1, 1}

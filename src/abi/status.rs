@@ -78,7 +78,7 @@ pub const DTL_ERROR_NCCL: dtl_status_t = 540;
 pub const DTL_ERROR_VERBS: dtl_status_t = 560;
 /// A registered (native) backend answered a number that is no status. The text has it.
 pub const DTL_ERROR_NATIVE_BACKEND: dtl_status_t = 570;
-/// A kernel's source did not compile. The text is the compiler's log.
+/// A kernel's source did not compile or link. The text has the compiler's first error; dtl_module_log has all.
 pub const DTL_ERROR_COMPILE_FAILED: dtl_status_t = 580;
 
 /// A bug in the library (a caught panic). The text says where; please report it.

@@ -146,6 +146,48 @@ pub struct dtl_memory_vtable_t {
             kind: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
+    /// alloc and free in the order of one of the backend's streams, on its device; both or none. The memory may be
+    /// used by work that is queued to the stream later. A kind that goes only at once is taken at once. NULL: alloc at
+    /// once; free when the stream's work is done. As cudaMallocAsync.
+    pub alloc_async: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            stream: *mut c_void,
+            size_bytes: u64,
+            alignment: u64,
+            kind: dtl_enum_word_t,
+            out_ptr: *mut *mut c_void,
+        ) -> dtl_status_t,
+    >,
+    /// Frees what alloc or alloc_async gave, behind the work that is in the stream. As cudaFreeAsync.
+    pub free_async: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            stream: *mut c_void,
+            ptr: *mut c_void,
+            size_bytes: u64,
+            alignment: u64,
+            kind: dtl_enum_word_t,
+        ) -> dtl_status_t,
+    >,
+    /// Makes host memory of the program's (at least 1 byte) memory of kind DTL_MEMORY_PINNED of this backend, which
+    /// kind_info then describes; both or none. Ranges do not overlap. NULL: NOT_SUPPORTED. As cudaHostRegister.
+    pub register_host:
+        Option<unsafe extern "C" fn(self_: *mut c_void, ptr: *mut c_void, size_bytes: u64) -> dtl_status_t>,
+    /// Takes that back, with the same bytes. As cudaHostUnregister.
+    pub unregister_host:
+        Option<unsafe extern "C" fn(self_: *mut c_void, ptr: *mut c_void, size_bytes: u64) -> dtl_status_t>,
+    /// A dma-buf of a range within an allocation: a new file descriptor, the caller's, and where in it the range begins.
+    /// NULL: NOT_SUPPORTED. As cuMemGetHandleForAddressRange.
+    pub export_dmabuf: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            ptr: *mut c_void,
+            size_bytes: u64,
+            out_fd: *mut i32,
+            out_offset_bytes: *mut u64,
+        ) -> dtl_status_t,
+    >,
 }
 
 /// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
@@ -202,6 +244,17 @@ pub struct dtl_transfer_vtable_t {
             kind: dtl_enum_word_t,
             value: u8,
             size_bytes: u64,
+        ) -> dtl_status_t,
+    >,
+    /// Queues moving memory of kind DTL_MEMORY_MANAGED near a device (-1: the host). NULL: it stays. As cudaMemPrefetchAsync.
+    pub prefetch: Option<
+        unsafe extern "C" fn(
+            self_: *mut c_void,
+            stream: *mut c_void,
+            ptr: *mut c_void,
+            kind: dtl_enum_word_t,
+            size_bytes: u64,
+            device: i32,
         ) -> dtl_status_t,
     >,
 }

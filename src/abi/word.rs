@@ -15,8 +15,8 @@ pub const DTL_MEMORY_DEVICE: dtl_enum_word_t = 0x0001_0002_0000_0000;
 pub const DTL_MEMORY_PINNED: dtl_enum_word_t = 0x0001_0003_0000_0000;
 /// One address valid on host and device; pages move by themselves.
 pub const DTL_MEMORY_MANAGED: dtl_enum_word_t = 0x0001_0004_0000_0000;
-/// Host memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it begins
-/// as zeros, and its pages are taken when it is allocated.
+/// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it is the host's, begins
+/// as zeros, and its pages are taken when it is allocated; of "cuda" it is the device's.
 pub const DTL_MEMORY_SHARED: dtl_enum_word_t = 0x0001_0005_0000_0000;
 
 /// A CPU.

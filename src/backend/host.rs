@@ -11,9 +11,9 @@ use crate::abi::device::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Availability, Device, Exports, Memory, Place, Presence, Transfer};
-use crate::runtime::copy_text;
 use crate::runtime::registry::Backend;
-use crate::sys::buf::Addr;
+use crate::runtime::{copy_text, explain};
+use crate::sys::buf::{Addr, Region};
 use crate::sys::{heap, machine, mem};
 use blocks::Blocks;
 
@@ -96,15 +96,7 @@ impl Memory for HostMemory {
         let Some(addr) = mem::alloc(room, align) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {size} bytes of host memory aligned to {align}");
         };
-        // The limit (RLIMIT_MEMLOCK) is often small: unlocked memory works as well, only slower.
-        if let Err(why) = mem::lock(addr, room) {
-            let gone =
-                crate::runtime::explain::degraded("pinned host memory", &format!("not page-locked: {why}"));
-            if let Err(error) = gone {
-                mem::free(addr, room, align);
-                return Err(error);
-            }
-        }
+        lock(addr, room).inspect_err(|_| mem::free(addr, room, align))?;
         Ok(addr)
     }
 
@@ -116,6 +108,15 @@ impl Memory for HostMemory {
         mem::unlock(addr, room);
         mem::free(addr, room, align);
         Ok(())
+    }
+
+    fn register(&self, region: Region) -> Option<Result<()>> {
+        Some(lock(region.addr(), region.len() as u64))
+    }
+
+    fn unregister(&self, region: Region) -> Option<Result<()>> {
+        mem::unlock(region.addr(), region.len() as u64);
+        Some(Ok(()))
     }
 
     fn kind_info(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Option<Result<()>> {
@@ -147,6 +148,12 @@ impl Memory for HostMemory {
     fn exports(&self) -> Option<&dyn Exports> {
         Some(&self.shared)
     }
+}
+
+/// The limit (RLIMIT_MEMLOCK) is often small: unlocked memory works as well, only slower.
+fn lock(addr: Addr, size: u64) -> Result<()> {
+    mem::lock(addr, size)
+        .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))
 }
 
 /// The host's "device memory" is host memory: programs written for a device run unchanged.

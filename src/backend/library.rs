@@ -1,13 +1,14 @@
 //! Libraries of functions that backends load when they are first needed: which were opened, and which process called them.
 
-use crate::error::Result;
+use crate::error::{Result, fail};
 use crate::sys::buf::Addr;
 use crate::sys::dl::Module;
-use crate::sys::lock::Mutex;
+use crate::sys::lock::{Mutex, RwLock};
 use crate::sys::{process, trust};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// One kind of library (CUDA's driver, say) and the tables of those that were opened, which are never closed.
@@ -88,5 +89,47 @@ impl<F: Send + Sync> Library<F> {
     pub fn begin(&self) -> u64 {
         self.used_by.store(process::own_pid(), Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// What is looked for when somebody asks for it and is there for good once it was found.
+pub struct Found<D> {
+    find: fn() -> std::result::Result<D, String>,
+    found: RwLock<Option<Arc<D>>>,
+    /// Held while it is looked for.
+    finding: Mutex<()>,
+}
+
+impl<D> Found<D> {
+    /// `find` says why there is none; it is asked again then, the next time.
+    pub fn new(find: fn() -> std::result::Result<D, String>) -> Self {
+        Found { find, found: RwLock::new(None), finding: Mutex::new(()) }
+    }
+
+    /// It, if it was found before.
+    pub fn known(&self) -> Option<Arc<D>> {
+        self.found.read().clone()
+    }
+
+    /// It, or why there is none.
+    pub fn look(&self) -> std::result::Result<Arc<D>, String> {
+        if let Some(found) = self.known() {
+            return Ok(found);
+        }
+        let _finding = self.finding.lock();
+        if let Some(found) = self.known() {
+            return Ok(found);
+        }
+        let found = Arc::new((self.find)()?);
+        *self.found.write() = Some(Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// As `look`, for a call that cannot do without.
+    pub fn get(&self) -> Result<Arc<D>> {
+        match self.look() {
+            Ok(found) => Ok(found),
+            Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
+        }
     }
 }

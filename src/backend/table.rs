@@ -79,3 +79,16 @@ macro_rules! function_table {
     };
 }
 pub(crate) use function_table;
+
+/// A constant of the library's C header: its name and value.
+pub type Constant = (&'static str, i64);
+
+macro_rules! constants {
+    ($($name:ident = $value:expr;)+) => {
+        $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: i64 = $value;)+
+
+        /// The list, for the test.
+        pub const CONSTANTS: &[$crate::backend::table::Constant] = &[$((stringify!($name), $name),)+];
+    };
+}
+pub(crate) use constants;

@@ -17,6 +17,8 @@ pub mod plugin;
 pub mod device;
 
 pub mod memory;
+pub mod memory_host;
+pub mod memory_stream;
 
 pub mod pool;
 

@@ -38,7 +38,8 @@ thread_local! {
 ///                 the module is what it made, of whichever backend.
 /// @param source   start from DTL_SOURCE_INIT; read during the call.
 /// @param out      the module; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source; dtl_last_error has the first, dtl_module_log all.
+/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not linked with; dtl_last_error has
+///         the first, dtl_module_log all.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
@@ -153,7 +154,7 @@ fn failed(source: &Source, error: Error, log: String) -> Error {
     let first = lines().find(|line| line.contains("error")).or_else(|| lines().next()).unwrap_or("");
     let (name, said) = (source.name.to_string_lossy(), error.text());
     let text = match first {
-        "" => format!("{name}: {said}; there is no log"),
+        "" => format!("{name}: {said}"),
         first => format!("{name}: {said}: {first} (all of the log: dtl_module_log)"),
     };
     let _ = LAST_LOG.try_with(|last| last.replace(log));

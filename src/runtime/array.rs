@@ -6,7 +6,7 @@
 mod layout;
 
 use super::comm::types;
-use super::memory::{self, Allocation, Owner, foreign, hidden};
+use super::memory::{self, Allocation, Owner, foreign};
 use super::registry::Backend;
 use super::{device, invalid_handle, lifecycle, transfer};
 use crate::abi::array::*;
@@ -278,8 +278,8 @@ impl Array {
 #[cold]
 fn no_pointer(backend: &Backend) -> Error {
     let text = format!(
-        "DLPack's tensors of OpenCL devices are named by a cl_mem, memory of backend {} by pointers: copy to memory of the \
-         host (dtl_mem_copy) and hand that on",
+        "DLPack names memory of such devices by an object of its own, memory of backend {} is named by \
+         pointers: copy to memory of the host (dtl_mem_copy) and hand that on",
         backend.name()
     );
     Error::new(crate::abi::status::DTL_ERROR_NOT_SUPPORTED, text)
@@ -327,13 +327,8 @@ pub fn import(backend: Arc<Backend>, given: &Given<'_>) -> Result<u64> {
         None => Layout::compact(given.shape, element)?,
     };
     let data = if layout.count == 0 { Addr::NULL } else { first_element(given, dtype, layout.bytes)? };
-    let entry = (kind != DTL_MEMORY_HOST && !data.is_null()).then(|| {
-        let (size, hidden, backend) = (layout.bytes, hidden::is_hidden(&backend, kind), backend.handle());
-        foreign::enter(
-            data,
-            Allocation { backend, device, kind, size, room: size, align: 1, pool: 0, imported: true, hidden },
-        )
-    });
+    let entry = (kind != DTL_MEMORY_HOST && !data.is_null())
+        .then(|| foreign::enter(data, Allocation::of_others(&backend, device, kind, layout.bytes)));
     let is_looped = given.taken.is_own();
     if is_looped {
         LOOPED.fetch_add(1, Ordering::Relaxed);

@@ -149,15 +149,32 @@ pub trait Exec: Send + Sync {
     }
 
     /// host: runs a function and returns when it has run.
-    fn execute(&self, task: dtl_task_fn_t, user: Addr) -> Result<()>;
+    fn execute(&self, _task: dtl_task_fn_t, _user: Addr) -> Result<()> {
+        no_host_group()
+    }
     /// host: runs a loop in pieces of at most `grain` and returns when all have run.
-    fn parallel_for(&self, range: (u64, u64), grain: u64, body: dtl_range_fn_t, user: Addr) -> Result<()>;
+    fn parallel_for(
+        &self,
+        _range: (u64, u64),
+        _grain: u64,
+        _body: dtl_range_fn_t,
+        _user: Addr,
+    ) -> Result<()> {
+        no_host_group()
+    }
     /// host: most iterations that ever run at once.
-    fn max_parallelism(&self) -> Result<u32>;
+    fn max_parallelism(&self) -> Result<u32> {
+        no_host_group()
+    }
     /// Into how many pieces a loop is best cut.
     fn suggested_parallelism(&self) -> Option<Result<u32>> {
         None
     }
+}
+
+/// What the group "host" does where a backend has none; not reached, since the library's own is taken then.
+fn no_host_group<T>() -> Result<T> {
+    fail!(DTL_ERROR_NOT_SUPPORTED, "this backend runs nothing on the host")
 }
 
 /// A kernel launch as handed to a backend that queues kernels itself.

@@ -93,6 +93,18 @@ pub fn get_or_first(backend: &Backend) -> Result<i32> {
     if backend.device.is_none() { Ok(0) } else { get(backend) }
 }
 
+/// Does something with a device as the thread's current one of the backend.
+pub fn on<T>(backend: &Backend, device: i32, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    let current = get_or_first(backend)?;
+    if current == device {
+        return act();
+    }
+    backend.device()?.set(device)?;
+    let done = act();
+    backend.device()?.set(current)?;
+    done
+}
+
 /// Fails unless 0 ≤ device < count.
 pub fn check(backend: &Backend, device: i32) -> Result<()> {
     let count = backend.device()?.count()?;

@@ -9,6 +9,11 @@ mod facts;
 pub mod foreign;
 pub mod handle;
 pub mod hidden;
+pub mod ordered;
+pub mod registered;
+mod usage;
+
+pub use usage::Usage;
 
 pub use asked::adopt;
 pub use facts::{kind_info, stats, trim};
@@ -27,71 +32,7 @@ use crate::sys::heap::{self, Label};
 use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// Counters of one backend's allocations.
-#[derive(Default)]
-pub struct Usage {
-    live_bytes: AtomicU64,
-    peak_bytes: AtomicU64,
-    /// Also those that are being allocated right now.
-    live_count: AtomicU64,
-    total_count: AtomicU64,
-    /// Set while the backend is being unregistered.
-    closing: AtomicBool,
-}
-
-impl Usage {
-    /// Allocations alive now.
-    #[must_use]
-    pub fn live_count(&self) -> u64 {
-        self.live_count.load(Ordering::Acquire)
-    }
-
-    /// Before an allocation. It counts before it looks, and [`Usage::close`] marks before it counts:
-    /// whichever comes second sees the other.
-    fn begin(&self, backend: &Backend) -> Result<()> {
-        self.live_count.fetch_add(1, Ordering::SeqCst);
-        if self.closing.load(Ordering::SeqCst) {
-            self.give_up();
-            return fail!(DTL_ERROR_BUSY, "another thread is unregistering backend {}", backend.name());
-        }
-        Ok(())
-    }
-
-    fn give_up(&self) {
-        self.live_count.fetch_sub(1, Ordering::Release);
-    }
-
-    /// Lets nobody allocate any more. False, and nothing changed, if there are live allocations.
-    #[must_use]
-    pub fn close(&self) -> bool {
-        self.closing.store(true, Ordering::SeqCst);
-        let unused = self.live_count.load(Ordering::SeqCst) == 0;
-        if !unused {
-            self.closing.store(false, Ordering::SeqCst);
-        }
-        unused
-    }
-
-    /// `with_plain`: the peak is that of the plain memory and this together.
-    fn grew(&self, bytes: u64, with_plain: bool) {
-        if with_plain {
-            heap::count_bytes(plain::NO_POOL, bytes as i64);
-        }
-        let live = self.live_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.peak_bytes.fetch_max(live, Ordering::Relaxed);
-        self.total_count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn shrank(&self, bytes: u64, with_plain: bool) {
-        if with_plain {
-            heap::count_bytes(plain::NO_POOL, -(bytes as i64));
-        }
-        self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.live_count.fetch_sub(1, Ordering::Release);
-    }
-}
+use std::sync::atomic::Ordering;
 
 /// What the ledger knows of an allocation.
 #[derive(Clone, Copy)]
@@ -117,6 +58,13 @@ pub struct Allocation {
 }
 
 impl Allocation {
+    /// Memory that others allocate and free, which a backend's copies know.
+    #[must_use]
+    pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
+        let (hidden, backend) = (hidden::is_hidden(backend, kind), backend.handle());
+        Allocation { backend, device, kind, size, room: size, align: 1, pool: 0, imported: true, hidden }
+    }
+
     fn is_of_pool(&self) -> bool {
         !matches!(self.pool, 0 | OF_ARRAYS)
     }
@@ -209,34 +157,27 @@ pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Ad
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
         return plain::alloc(code, owner.tag(), size, align);
     }
+    let extent = Extent { kind, size, align };
     let device = device::get_or_first(backend)?;
+    admit(owner, backend, device, extent, || allocate(backend, memory, extent))
+}
+
+/// Counts and enters what `take` gives.
+fn admit(
+    owner: Owner,
+    backend: &Backend,
+    device: i32,
+    extent: Extent,
+    take: impl FnOnce() -> Result<Addr>,
+) -> Result<Addr> {
     backend.memory_use.begin(backend)?;
-    match allocate(backend, memory, kind, size, align) {
-        Ok(addr) => {
-            let (home, hidden) = (backend.handle(), hidden::is_hidden(backend, kind));
-            backend.memory_use.grew(size, plain::serves(home));
-            let imported = false;
-            enter(
-                addr,
-                Allocation {
-                    backend: home,
-                    device,
-                    kind,
-                    size,
-                    room: size,
-                    align,
-                    pool: owner.pool(),
-                    imported,
-                    hidden,
-                },
-            );
-            Ok(addr)
-        }
-        Err(error) => {
-            backend.memory_use.give_up();
-            Err(error)
-        }
-    }
+    let addr = take().inspect_err(|_| backend.memory_use.give_up())?;
+    let Extent { kind, size, align } = extent;
+    let (home, hidden) = (backend.handle(), hidden::is_hidden(backend, kind));
+    let (pool, imported) = (owner.pool(), false);
+    backend.memory_use.grew(size, plain::serves(home));
+    enter(addr, Allocation { backend: home, device, kind, size, room: size, align, pool, imported, hidden });
+    Ok(addr)
 }
 
 /// Checks size and alignment; the alignment to ask for.
@@ -258,14 +199,13 @@ pub fn check(size: u64, align: u64) -> Result<u64> {
     Ok(align)
 }
 
-fn allocate(
-    backend: &Backend,
-    memory: &dyn Memory,
-    kind: dtl_enum_word_t,
-    size: u64,
-    align: u64,
-) -> Result<Addr> {
-    let addr = memory.alloc(kind, size, align)?;
+fn allocate(backend: &Backend, memory: &dyn Memory, extent: Extent) -> Result<Addr> {
+    sound(backend, memory, memory.alloc(extent.kind, extent.size, extent.align)?, extent)
+}
+
+/// What a backend gave, if it is what was asked for; otherwise it goes back.
+fn sound(backend: &Backend, memory: &dyn Memory, addr: Addr, extent: Extent) -> Result<Addr> {
+    let Extent { kind, size, align } = extent;
     if addr.is_null() || addr.get() as u64 % align != 0 {
         if !addr.is_null() {
             memory.free(kind, addr, size, align)?;
@@ -295,19 +235,22 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
         }
     }
     let allocation = leave(addr, backend, owner.pool())?;
+    // Still there after a failure: to try again, an array's, too, which is gone.
+    settle(backend, &allocation, addr).inspect_err(|_| enter(addr, Allocation { pool: 0, ..allocation }))
+}
+
+/// Gives back what has left the ledger, and counts that.
+fn settle(asked: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
     let inside = epoch::enter();
-    // Another one than was asked, where a handler gave it.
-    let home = registry::find(&inside, allocation.backend)?;
-    let freed = give(home, &allocation, addr);
-    match freed {
-        Ok(()) => {
-            home.memory_use.shrank(allocation.size, plain::serves(home.handle()));
-            asked::forget(addr);
-        }
-        // Still there: to try again, an array's, too, which is gone.
-        Err(_) => enter(addr, Allocation { pool: 0, ..allocation }),
-    }
-    freed
+    // Another one than was asked, where a handler of the dispatcher gave it.
+    let backend = match asked.handle() == allocation.backend {
+        true => asked,
+        false => registry::find(&inside, allocation.backend)?,
+    };
+    give(backend, allocation, addr)?;
+    backend.memory_use.shrank(allocation.size, plain::serves(backend.handle()));
+    asked::forget(addr);
+    Ok(())
 }
 
 /// Enters an allocation into the ledger.
@@ -364,7 +307,7 @@ pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
 
 /// Memory from a backend that is not in the ledger, on the thread's current device.
 pub fn take(backend: &Backend, kind: dtl_enum_word_t, room: u64, align: u64) -> Result<Addr> {
-    allocate(backend, backend.memory()?, kind, room, align)
+    allocate(backend, backend.memory()?, Extent { kind, size: room, align })
 }
 
 /// Gives memory back to its backend.
@@ -374,6 +317,24 @@ pub fn give(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()
         Some(exports) => exports.close(addr, allocation.extent()),
         None => memory.free(allocation.kind, addr, allocation.room, allocation.align),
     }
+}
+
+/// A dma-buf of a range of an allocation: a file descriptor, the caller's, and where in it the range begins.
+pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
+    let Located { owner: Some(owner), .. } = locate(inside, "ptr", region)? else {
+        return fail!(
+            DTL_ERROR_NOT_FOUND,
+            "{:?} lies in no live allocation of the library: export what dtl_mem_alloc gave",
+            region.addr()
+        );
+    };
+    owner.memory()?.dmabuf(region).unwrap_or_else(|| {
+        fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "backend {} gives no dma-buf (it has no export_dmabuf): send the data through memory of the host",
+            owner.name()
+        )
+    })
 }
 
 /// What is known of a pointer; NOT_FOUND if it lies in no allocation made here or through a driver that is in use.
@@ -444,6 +405,7 @@ pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Locat
 
 /// At finalize: frees what the program left.
 pub fn destroy_all() {
+    registered::destroy_all();
     let left = std::mem::take(&mut *LEDGER.write());
     let inside = epoch::enter();
     for (base, allocation) in left {
@@ -470,6 +432,7 @@ pub fn destroy_all() {
 /// In a forked child: forget the parent's allocations (the memory stays as it is).
 pub fn forget_all() {
     LEDGER.write().clear();
+    registered::forget_all();
     hidden::forget();
     foreign::forget_all();
     asked::forget_all();

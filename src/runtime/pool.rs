@@ -216,7 +216,8 @@ impl Pool {
 
     /// A block from the backend. If it has none, everything kept without use goes back first.
     fn fetch(&self, kept: &Mutex<Kept>, room: u64, align: u64) -> Result<Addr> {
-        let take = || self.on_device(|| memory::take(&self.backend, self.kind, room, align));
+        let take =
+            || device::on(&self.backend, self.device, || memory::take(&self.backend, self.kind, room, align));
         let addr = match take() {
             Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY && kept.lock().kept_bytes > 0 => {
                 self.shed(kept, 0)?;
@@ -226,18 +227,6 @@ impl Pool {
         }?;
         kept.lock().reserved_bytes += room;
         Ok(addr)
-    }
-
-    /// Does something with the pool's device as the thread's current one.
-    fn on_device<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
-        let current = device::get_or_first(&self.backend)?;
-        if current == self.device {
-            return act();
-        }
-        self.backend.device()?.set(self.device)?;
-        let done = act();
-        self.backend.device()?.set(current)?;
-        done
     }
 
     /// Takes a block back; null is nothing.
@@ -282,7 +271,9 @@ impl Pool {
         let mut outcome = Ok(());
         let shed = kept.lock().shed(most);
         for (addr, room, align) in shed {
-            match self.on_device(|| memory::give(&self.backend, &self.describe(room, align), addr)) {
+            match device::on(&self.backend, self.device, || {
+                memory::give(&self.backend, &self.describe(room, align), addr)
+            }) {
                 Ok(()) => kept.lock().reserved_bytes -= room,
                 Err(error) => outcome = Err(error),
             }
@@ -336,7 +327,9 @@ impl Drop for Pool {
             Blocks::Kept(kept) => {
                 let mut outcome = Ok(());
                 for (addr, block) in memory::leave_all(self.id.load(Ordering::Relaxed)) {
-                    outcome = outcome.and(self.on_device(|| memory::give(&self.backend, &block, addr)));
+                    outcome = outcome.and(device::on(&self.backend, self.device, || {
+                        memory::give(&self.backend, &block, addr)
+                    }));
                 }
                 if let Err(error) = outcome.and(self.shed(kept, 0)) {
                     super::log::warning!("a pool of backend {} ends: {error}", self.backend.name());

@@ -201,7 +201,7 @@ fn order(backend: &Arc<Backend>) -> Result<Done> {
     let (stream, turn) = (Stream::create(Arc::clone(backend), 0, 0)?, Arc::new(AtomicU64::new(0)));
     let ran =
         (0..20).try_for_each(|number| in_turn(&stream, &turn, number)).and_then(|()| stream.synchronize());
-    stream.close();
+    Arc::new(stream).close();
     ran?;
     match turn.load(Ordering::SeqCst) {
         20 => Ok(Done::Ok),
@@ -214,7 +214,7 @@ fn event(backend: &Arc<Backend>) -> Result<Done> {
     let (event, turn) = (Event::create(Arc::clone(backend), 0)?, Arc::new(AtomicU64::new(0)));
     let reached =
         in_turn(&stream, &turn, 0).and_then(|()| stream.record(&event)).and_then(|()| event.wait(LIMIT_NS));
-    stream.close();
+    Arc::new(stream).close();
     reached?;
     if turn.load(Ordering::SeqCst) == 0 {
         return Err(wrong("the event is complete, the work before it has not run".to_owned()));

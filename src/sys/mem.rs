@@ -26,7 +26,7 @@ pub fn free(addr: Addr, size: u64, align: u64) {
 
 /// Locks pages in memory, or says why not.
 pub fn lock(addr: Addr, size: u64) -> Result<(), String> {
-    // SAFETY: mlock only reads the page tables of the range, which is an allocation of ours.
+    // SAFETY: mlock changes no bytes; a range that is not all there is refused.
     if unsafe { libc::mlock(addr.ptr(), size as usize) } == 0 {
         return Ok(());
     }

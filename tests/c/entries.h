@@ -146,6 +146,9 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(NONE, dtl_mem_query, (e_source, &o->mem_info))                                              \
     X(NONE, dtl_mem_export, (e_source, &o->mem_handle))                                           \
     X(BACKEND, dtl_mem_import, (h->backend, &e_handle, &o->pointer, &o->word))                    \
+    X(NONE, dtl_mem_export_dmabuf, (e_source, 64, &o->number, &o->word))                          \
+    X(BACKEND, dtl_mem_register_host, (h->backend, o->data, 64))                                  \
+    X(BACKEND, dtl_mem_unregister_host, (h->backend, o->data))                                    \
     X(NONE, dtl_mem_copy, (o->data, e_source, 64))                                                \
     X(NONE, dtl_mem_copy_2d, (o->data, 8, e_source, 8, 8, 8))                                     \
     X(NONE, dtl_mem_copy_strided, (o->data, NULL, e_source, NULL, e_counts, 2, 4))                \
@@ -164,6 +167,9 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(STREAM, dtl_stream_host_callback, (h->stream, e_task, NULL))                                \
     X(STREAM, dtl_mem_copy_async, (h->stream, o->data, e_source, 64))                             \
     X(STREAM, dtl_mem_fill_async, (h->stream, o->data, 1, 64))                                    \
+    X(STREAM, dtl_mem_alloc_async, (h->stream, DTL_MEMORY_HOST, 64, 0, &o->pointer))              \
+    X(STREAM, dtl_mem_free_async, (h->stream, NULL))                                              \
+    X(STREAM, dtl_mem_prefetch, (h->stream, o->data, 64, 0))                                      \
     X(BACKEND, dtl_event_create, (h->backend, 0, &o->handles.event))                              \
     X(EVENT, dtl_event_destroy, (h->event))                                                       \
     X(EVENT, dtl_event_record, (h->event, h->stream))                                             \

@@ -210,6 +210,11 @@ static void test_null_pointers(void) {
     NULL_OUTPUT(dtl_mem_copy_async(good.stream, NULL, data, 8));
     NULL_OUTPUT(dtl_mem_copy_async(good.stream, data, NULL, 8));
     NULL_OUTPUT(dtl_mem_fill_async(good.stream, NULL, 0, 8));
+    NULL_OUTPUT(dtl_mem_alloc_async(good.stream, DTL_MEMORY_HOST, 8, 0, NULL));
+    NULL_OUTPUT(dtl_mem_prefetch(good.stream, NULL, 8, 0));
+    NULL_OUTPUT(dtl_mem_register_host(b, NULL, 8));
+    NULL_OUTPUT(dtl_mem_export_dmabuf(data, 8, NULL, &word));
+    NULL_OUTPUT(dtl_mem_export_dmabuf(data, 8, &number, NULL));
     NULL_OUTPUT(dtl_event_create(b, 0, NULL));
     NULL_OUTPUT(dtl_event_query(good.event, NULL));
     NULL_OUTPUT(dtl_event_elapsed_ns(good.event, good.event, NULL));

@@ -188,7 +188,7 @@ static void test_logs(void) {
     source.name = NULL;
     m_refused(source, DTL_ERROR_COMPILE_FAILED, "source:1");
     m_refused(m_source("#include \"dtl_kernel.h\"\nDTL_KERNEL(k, (int, a)) { DTL_BARRIER; }\n"), DTL_ERROR_COMPILE_FAILED, "DTL_BARRIER");
-    m_refused(m_source("extern int nowhere; int *here = &nowhere; void f(void) { nowhere_at_all(); }\n"), DTL_ERROR_UNAVAILABLE, "nowhere");
+    m_refused(m_source("extern int nowhere; int *here = &nowhere; void f(void) { nowhere_at_all(); }\n"), DTL_ERROR_COMPILE_FAILED, "nowhere");
 }
 
 static void test_refusals(void) {

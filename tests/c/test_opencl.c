@@ -213,6 +213,30 @@ static dtl_status_t sleep_then_count(void* user) {
     return DTL_SUCCESS;
 }
 
+static dtl_status_t wait_for_word(void* user) {
+    const volatile int* word = (const volatile int*)user;
+    int i;
+    for (i = 0; i < 5000 && *word == 0; i++) usleep(1000);
+    return *word ? DTL_SUCCESS : DTL_ERROR_TIMEOUT;
+}
+
+/* Queued, not waited for: the call returns while work before it still runs. */
+static void test_fill_in_order(void) {
+    dtl_stream_t stream = new_stream(0);
+    unsigned char* device = (unsigned char*)take(DTL_MEMORY_DEVICE, 4096);
+    unsigned char here[4096];
+    volatile int word = 0;
+    CHECK_OK(dtl_mem_fill(device, 1, 4096));
+    CHECK_OK(dtl_stream_host_callback(stream, wait_for_word, (void*)&word));
+    CHECK_OK(dtl_mem_fill_async(stream, device + 1, 7, 4094));
+    CHECK_OK(dtl_mem_copy_async(stream, here, device, 4096));
+    word = 1;
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK(here[0] == 1 && here[1] == 7 && here[4094] == 7 && here[4095] == 1);
+    CHECK_OK(dtl_mem_free(cl, device));
+    CHECK_OK(dtl_stream_destroy(stream));
+}
+
 /* A stream of one device waits for an event of the other; a failure travels with it. */
 static void test_events(void) {
     dtl_stream_t first = new_stream(0), second = new_stream(1);
@@ -288,8 +312,8 @@ static void test_destroy(void) {
     CHECK_OK(dtl_stream_host_callback(shared, sleep_then_count, &runs));
     pthread_barrier_wait(&meeting);
     CHECK_OK(dtl_stream_destroy(shared));
+    CHECK(runs == 1); /* also while the other thread is still in its call */
     pthread_join(thread, NULL);
-    CHECK(runs == 1);
     /* A queue of the program's: only the handle goes. */
     stream = new_stream(1);
     CHECK_OK(dtl_stream_native(stream, &native));
@@ -328,6 +352,7 @@ int main(int argc, char** argv) {
             test_devices();
             test_memory();
             test_pinned();
+            test_fill_in_order();
             test_events();
             test_destroy();
             CHECK_OK(dtl_mem_stats(cl, &after));

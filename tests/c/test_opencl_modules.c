@@ -287,6 +287,9 @@ static void test_arguments(void) {
     CHECK_OK(dtl_kernel_launch(stream, turn, &shape, both, sizes, 2));
     CHECK_OK(dtl_stream_synchronize(stream));
     for (i = 0; i < 256; i++) CHECK(out[i] == 63 - i % 64);
+    shape.shared_bytes = 1u << 30; /* more than the device has: PoCL would end the program */
+    CHECK_STATUS(dtl_kernel_launch(stream, turn, &shape, both, sizes, 2), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "shared_bytes is 1073741824") != NULL && strstr(dtl_last_error(), "'turn'") != NULL);
     eight = m_kernel(module, "eight", "p");
     CHECK_STATUS(dtl_kernel_launch(stream, eight, &shape, both, sizes, 1), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(dtl_last_error(), "__local") != NULL);

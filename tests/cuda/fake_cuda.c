@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t fake_change = PTHREAD_COND_INITIALIZER;
@@ -283,29 +284,43 @@ static code_t take(char kind, size_t size, pool_t* pool, char** out) {
     const size_t kept = pool != NULL ? pool->kept : 0, fresh = size > kept ? size - kept : 0;
     range_t* range;
     char* memory;
+    int fd = -1;
     if (size == 0) return INVALID_VALUE;
     if (size > driver.bytes) return OUT_OF_MEMORY;
     if (kind != 'h' && fresh > driver.bytes - driver.used[device]) return OUT_OF_MEMORY;
-    memory = (char*)aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+    if (kind == 'd') {
+        fd = memfd_create("fake-gpu", MFD_CLOEXEC);
+        if (fd < 0 || ftruncate(fd, (off_t)size) != 0) return OUT_OF_MEMORY;
+        memory = (char*)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (memory == (char*)MAP_FAILED) return OUT_OF_MEMORY;
+    } else {
+        memory = (char*)aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+    }
     if (memory == NULL) return OUT_OF_MEMORY;
     memset(memory, 0xA5, size < 65536 ? size : 65536);
     if (kind != 'h') driver.used[device] += fresh;
     if (pool != NULL) pool->kept -= size - fresh;
-    range = (range_t*)calloc(1, sizeof *range);
+    range = fake_list(kind, memory, size, device, fd);
+    range->pool = pool;
+    *out = range->begin;
+    return SUCCESS;
+}
+
+range_t* fake_list(char kind, char* memory, size_t size, int device, int fd) {
+    range_t* range = (range_t*)calloc(1, sizeof *range);
     range->memory = memory;
-    range->begin = range->memory;
-    if (kind == 'd' || kind == 'p') { /* an address that the host faults at */
+    range->begin = memory;
+    if (strchr("dpo", kind) != NULL) { /* an address that the host faults at */
         range->begin = (char*)mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     }
     range->size = size;
     range->kind = kind;
     range->device = device;
-    range->pool = pool;
+    range->fd = fd;
     range->next = driver.ranges;
     driver.ranges = range;
     fake_count++;
-    *out = range->begin;
-    return SUCCESS;
+    return range;
 }
 
 /* With the lock, of a pool that was destroyed: it goes with its last memory, as frees of it may be queued still. */
@@ -324,9 +339,10 @@ void fake_release(range_t* range) {
     *link = range->next;
     if (range->begin != range->memory) munmap(range->begin, range->size);
     if (range->pool != NULL) range->pool->kept += range->size;
-    else if (range->kind != 'h') driver.used[range->device] -= range->size;
+    else if (strchr("dm", range->kind) != NULL) driver.used[range->device] -= range->size;
     if (range->pool != NULL && range->pool->destroyed) end_pool(range->pool);
-    free(range->memory);
+    if (range->fd >= 0) munmap(range->memory, range->size), close(range->fd);
+    else if (range->kind != 'r') free(range->memory);
     free(range);
     fake_count--;
 }
@@ -471,7 +487,7 @@ API code_t cuPointerGetAttributes(unsigned count, const int* what, void** data, 
     range = fake_range((void*)(uintptr_t)at);
     for (i = 0; i < count; i++) {
         const int value = range == NULL ? 0 : what[i] == 9 ? range->device
-                          : what[i] == 8 ? range->kind == 'm' : what[i] == 2 ? 1 + (range->kind != 'h') : 0;
+                          : what[i] == 8 ? range->kind == 'm' : what[i] == 2 ? 1 + (strchr("hr", range->kind) == NULL) : 0;
         const size_t size = range == NULL ? 0 : what[i] == 11 ? (size_t)range->begin : range->size;
         if (what[i] == 11 || what[i] == 12) memcpy(data[i], &size, sizeof size);
         else memcpy(data[i], &value, sizeof value);

@@ -9,7 +9,8 @@
  *     FAKE_CUDA_FAULT=n:code     the n-th copy is queued well and faults when it is run
  * A function is left out by compiling with -Dfunction=another_name.
  *
- * Where next: fake_cuda.c devices, contexts, memory; fake_streams.c streams, events, copies; fake_modules.c kernels. */
+ * Where next: fake_cuda.c devices, contexts, memory; fake_streams.c streams, events, copies; fake_modules.c kernels;
+ * fake_sharing.c what crosses to other processes and drivers. */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
 
@@ -44,7 +45,8 @@ typedef struct range {
     char* memory; /* where the bytes are */
     size_t size;
     int device;
-    char kind; /* 'd'evice, 'p'ool, 'm'anaged, 'h'ost */
+    char kind; /* 'd'evice, 'p'ool, 'm'anaged, 'h'ost, 'o'pened from another process, 'r'egistered memory of the program's */
+    int fd;    /* the file that its bytes are in, of 'd' and 'o'; -1 = none */
     struct pool* pool;
 } range_t;
 
@@ -69,6 +71,8 @@ code_t fake_begin(const char* function, int needs_context);
 range_t* fake_range(const void* address);
 /* With the lock: where the bytes of an address are, if `size` of them are there. */
 char* fake_bytes(const void* address, size_t size);
+/* With the lock: lists a range of memory that is there, which fake_release frees; the host faults at what is hidden. */
+range_t* fake_list(char kind, char* memory, size_t size, int device, int fd);
 /* With the lock: frees a range. */
 void fake_release(range_t* range);
 /* With the lock: the fault that is due now, if one is. */

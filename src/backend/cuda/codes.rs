@@ -13,6 +13,8 @@ pub const NOT_READY: Code = 600;
 pub const NOT_SUPPORTED: Code = 801;
 /// Not enough memory.
 pub const OUT_OF_MEMORY: Code = 2;
+/// Host memory that was registered before.
+pub const ALREADY_REGISTERED: Code = 712;
 /// The driver has no device.
 pub const NO_DEVICE: Code = 100;
 
@@ -23,6 +25,7 @@ pub const NAMES: &[(Code, &str)] = &[
     (NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"),
     (OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"),
     (NO_DEVICE, "CUDA_ERROR_NO_DEVICE"),
+    (ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"),
     (3, "CUDA_ERROR_NOT_INITIALIZED"),
     (4, "CUDA_ERROR_DEINITIALIZED"),
     (34, "CUDA_ERROR_STUB_LIBRARY"),
@@ -73,6 +76,10 @@ impl Functions {
         let (status, advice) = match code {
             OUT_OF_MEMORY => (DTL_ERROR_OUT_OF_MEMORY, "; free memory of that kind, or ask for less"),
             NOT_SUPPORTED => (DTL_ERROR_NOT_SUPPORTED, "; this device or driver cannot do it"),
+            ALREADY_REGISTERED => (
+                DTL_ERROR_ALREADY_EXISTS,
+                "; the program or another library has registered a part of it: use that, or take it back first",
+            ),
             46 => (
                 DTL_ERROR_UNAVAILABLE,
                 "; another process has the device (its compute mode), or it was taken away",

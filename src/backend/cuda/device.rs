@@ -37,7 +37,7 @@ impl Cuda {
     }
 
     fn describe_device(&self, device: i32, out: &mut dtl_device_info_t) -> Result<()> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let card = driver.card(device)?;
         let mut bytes = 0;
         // SAFETY: a device of the driver's and room for a size.
@@ -61,7 +61,7 @@ impl Cuda {
     }
 
     fn free_and_total(&self, device: i32) -> Result<(u64, u64)> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let inside = driver.enter(device)?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: room for two sizes.
@@ -71,7 +71,7 @@ impl Cuda {
     }
 
     fn finish(&self, device: i32) -> Result<()> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let _inside = driver.enter(device)?;
         // SAFETY: takes nothing; the device's context is current.
         driver.cuda.check(unsafe { (driver.cuda.cuCtxSynchronize)() }, "cuCtxSynchronize")
@@ -86,18 +86,18 @@ fn numa_node(pci: &str) -> i32 {
 
 impl Device for Arc<Cuda> {
     fn count(&self) -> Result<i32> {
-        Ok(self.driver()?.cards.len() as i32)
+        Ok(self.driver.get()?.cards.len() as i32)
     }
 
     fn set(&self, device: i32) -> Result<()> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         driver.card(device)?;
         CURRENT.set((driver.generation, device));
         Ok(())
     }
 
     fn get(&self) -> Result<i32> {
-        Ok(self.current(&*self.driver()?))
+        Ok(self.current(&*self.driver.get()?))
     }
 
     fn info(&self, device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
@@ -113,6 +113,6 @@ impl Device for Arc<Cuda> {
     }
 
     fn dlpack(&self, device: i32) -> Option<Result<(i32, i32)>> {
-        Some(self.driver().and_then(|driver| driver.card(device).map(|card| (DLPACK_CUDA, card.id))))
+        Some(self.driver.get().and_then(|driver| driver.card(device).map(|card| (DLPACK_CUDA, card.id))))
     }
 }

@@ -6,7 +6,7 @@
 use super::Cuda;
 use super::functions::{CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING};
 use super::lane::{Lane, Record};
-use crate::abi::exec::{DTL_EVENT_NO_TIMING, dtl_range_fn_t};
+use crate::abi::exec::DTL_EVENT_NO_TIMING;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Exec, ExecGroups, Token};
@@ -62,11 +62,11 @@ impl Exec for Arc<Cuda> {
     }
 
     fn stream_create(&self, device: i32, _flags: u64) -> Result<Token> {
-        Lane::create(self.driver()?, device).map(give)
+        Lane::create(self.driver.get()?, device).map(give)
     }
 
     fn stream_wrap(&self, device: i32, native: Addr) -> Result<Token> {
-        Lane::of_program(self.driver()?, device, native).map(give)
+        Lane::of_program(self.driver.get()?, device, native).map(give)
     }
 
     fn stream_native(&self, stream: Token) -> Addr {
@@ -99,7 +99,7 @@ impl Exec for Arc<Cuda> {
     }
 
     fn event_create(&self, flags: u64) -> Result<Token> {
-        self.driver()?;
+        self.driver.get()?;
         let is_timed = flags & DTL_EVENT_NO_TIMING == 0;
         let flags = if is_timed { CU_EVENT_DEFAULT } else { CU_EVENT_DISABLE_TIMING };
         let event = Event { flags, record: Mutex::new(None) };
@@ -133,29 +133,6 @@ impl Exec for Arc<Cuda> {
     fn event_elapsed(&self, start: Token, stop: Token) -> Option<Result<u64>> {
         Some(elapsed(start, stop))
     }
-
-    fn execute(&self, _task: dtl_task_fn_t, _user: Addr) -> Result<()> {
-        no_host_loops()
-    }
-
-    fn parallel_for(
-        &self,
-        _range: (u64, u64),
-        _grain: u64,
-        _body: dtl_range_fn_t,
-        _user: Addr,
-    ) -> Result<()> {
-        no_host_loops()
-    }
-
-    fn max_parallelism(&self) -> Result<u32> {
-        no_host_loops()
-    }
-}
-
-/// Not reached: `groups` denies them, and the library's own are taken.
-fn no_host_loops<T>() -> Result<T> {
-    fail!(DTL_ERROR_NOT_SUPPORTED, "backend cuda runs nothing on the host")
 }
 
 fn elapsed(start: Token, stop: Token) -> Result<u64> {

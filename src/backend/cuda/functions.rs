@@ -7,7 +7,7 @@
 //! Where next: [`super::codes`] for what the results mean, [`super::driver`] for who calls.
 
 pub use crate::backend::table::Function;
-use crate::backend::table::function_table;
+use crate::backend::table::{constants, function_table};
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 /// `CUresult`
@@ -116,18 +116,6 @@ pub const SIZES: &[(&str, usize)] = &[
     ("CUipcMemHandle", size_of::<IpcHandle>()),
 ];
 
-/// A constant of cuda.h, for the test.
-pub type Constant = (&'static str, i64);
-
-macro_rules! constants {
-    ($($name:ident = $value:expr;)+) => {
-        $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: i64 = $value;)+
-
-        /// The list, for the test.
-        pub const CONSTANTS: &[Constant] = &[$((stringify!($name), $name),)+];
-    };
-}
-
 constants! {
     CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1;
     CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2;
@@ -154,6 +142,10 @@ constants! {
     CU_MEM_ATTACH_GLOBAL = 1;
     CU_MEMHOSTALLOC_PORTABLE = 1;
     CU_MEMHOSTALLOC_DEVICEMAP = 2;
+    CU_MEMHOSTREGISTER_PORTABLE = 1;
+    CU_MEMHOSTREGISTER_DEVICEMAP = 2;
+    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1;
+    CU_DEVICE_CPU = -1;
     CU_MEMORYTYPE_HOST = 1;
     CU_MEMORYTYPE_DEVICE = 2;
     CU_MEMORYTYPE_UNIFIED = 4;
@@ -240,6 +232,10 @@ function_table! {
         cuIpcGetMemHandle(IpcOut, Ptr) -> Code;
         cuIpcOpenMemHandle_v2(PtrOut, Ipc, Uint) -> Code;
         cuIpcCloseMemHandle(Ptr) -> Code;
+        cuMemHostRegister_v2(Out, Size, Uint) -> Code;
+        cuMemHostUnregister(Out) -> Code;
+        cuMemPrefetchAsync(Ptr, Size, Device, Object) -> Code;
+        cuMemGetHandleForAddressRange(Out, Ptr, Size, Uint, Long) -> Code;
         cuFuncGetParamInfo(Object, Size, SizeOut, SizeOut) -> Code;
     }
 }

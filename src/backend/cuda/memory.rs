@@ -2,16 +2,17 @@
 //!
 //! The pool is stream-ordered, an allocation here is not: it is taken on a stream of its own and waited for.
 
-use super::Cuda;
 use super::codes::SUCCESS;
 use super::driver::{Driver, Use};
+use super::exec::lane;
 use super::functions::*;
+use super::{Cuda, crossing};
 use crate::abi::device::*;
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Found, Memory};
+use crate::runtime::backend::{Exports, Found, Memory, Token};
 use crate::runtime::copy_text;
-use crate::sys::buf::Addr;
+use crate::sys::buf::{Addr, Region};
 use std::sync::Arc;
 
 /// What every allocation of the driver's is aligned to.
@@ -21,27 +22,34 @@ const ALIGNMENT: u64 = 256;
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     /// What the driver gave.
-    base: Addr,
+    pub(super) base: Addr,
     /// Bytes from the first that the caller sees.
-    size: u64,
+    pub(super) size: u64,
     /// The device that it was taken on.
     pub(super) device: i32,
-    from: From,
+    pub(super) from: From,
 }
 
 /// Which call gave an allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum From {
+pub(super) enum From {
     Pool,
     Device,
     Managed,
     Host,
+    /// Another process.
+    Opened,
 }
 
 impl Block {
+    /// Whether its pages move.
+    pub(super) fn is_managed(&self) -> bool {
+        self.from == From::Managed
+    }
+
     /// Whether it lies on its device, as far as is known.
     pub(super) fn is_on_device(&self) -> bool {
-        matches!(self.from, From::Pool | From::Device)
+        matches!(self.from, From::Pool | From::Device | From::Opened)
     }
 }
 
@@ -53,14 +61,24 @@ impl Cuda {
         (((addr.get() - first) as u64) < block.size).then_some(*block)
     }
 
+    /// Keeps what the driver gave: its first byte that is aligned.
+    fn note(&self, base: Addr, size: u64, align: u64, device: i32, from: From) -> Addr {
+        let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
+        self.blocks.write().insert(first.get(), Block { base, size, device, from });
+        first
+    }
+
     /// Takes memory on a device, whose context is current.
     fn take(&self, driver: &Driver, device: i32, kind: dtl_enum_word_t, room: usize) -> Result<(Addr, From)> {
         let cuda = driver.cuda;
         let (mut number, mut pointer) = (0, std::ptr::null_mut());
         let from = match kind {
-            DTL_MEMORY_DEVICE => {
-                if let Some(taken) = take_from_pool(driver, device, room)? {
-                    return Ok((taken, From::Pool));
+            DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED => {
+                // What other processes have too is no pool's: those hand theirs out otherwise.
+                if kind == DTL_MEMORY_DEVICE {
+                    if let Some(taken) = take_from_pool(driver, device, room)? {
+                        return Ok((taken, From::Pool));
+                    }
                 }
                 // SAFETY: room for a device pointer.
                 cuda.check(unsafe { (cuda.cuMemAlloc_v2)(&raw mut number, room) }, "cuMemAlloc")?;
@@ -84,8 +102,20 @@ impl Cuda {
         Ok((address(number), from))
     }
 
+    /// Gives an allocation back.
+    pub(super) fn give(&self, addr: Addr) -> Result<()> {
+        let driver = self.driver.get()?;
+        let Some(block) = self.blocks.write().remove(&addr.get()) else {
+            return fail!(DTL_ERROR_INTERNAL, "{addr:?} is no allocation of backend cuda");
+        };
+        // What could not be given back is still there.
+        give_back(&driver, &block).inspect_err(|_| {
+            self.blocks.write().insert(addr.get(), block);
+        })
+    }
+
     fn describe(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let device = self.current(&driver);
         let card = driver.card(device)?;
         check_kind(&driver, device, kind)?;
@@ -93,6 +123,11 @@ impl Cuda {
         out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
         if kind == DTL_MEMORY_DEVICE {
             copy_text(&mut out.name, "CUDA, device");
+            return Ok(());
+        }
+        if kind == DTL_MEMORY_SHARED {
+            out.properties |= DTL_MEMORY_EXPORTABLE;
+            copy_text(&mut out.name, "CUDA, device (other processes can open it)");
             return Ok(());
         }
         out.properties |= DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
@@ -110,6 +145,11 @@ impl Cuda {
     }
 }
 
+/// Beyond what the driver aligns to, there is room to align in.
+fn room_for(size: u64, align: u64) -> usize {
+    (if align > ALIGNMENT { size.saturating_add(align) } else { size }) as usize
+}
+
 /// A device pointer as an address. The host may not be able to read there.
 pub(super) fn address(number: Ptr) -> Addr {
     Addr::new(std::ptr::with_exposed_provenance_mut(number as usize))
@@ -119,6 +159,7 @@ fn check_kind(driver: &Driver, device: i32, kind: dtl_enum_word_t) -> Result<()>
     let card = driver.card(device)?;
     match kind {
         DTL_MEMORY_DEVICE | DTL_MEMORY_PINNED => Ok(()),
+        DTL_MEMORY_SHARED if driver.cuda.cuIpcGetMemHandle.is_some() => Ok(()),
         DTL_MEMORY_MANAGED if driver.attribute(card, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) != 0 => Ok(()),
         DTL_MEMORY_MANAGED => fail!(
             DTL_ERROR_NOT_SUPPORTED,
@@ -127,23 +168,30 @@ fn check_kind(driver: &Driver, device: i32, kind: dtl_enum_word_t) -> Result<()>
         ),
         _ => fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "backend cuda has no memory kind {kind:#x}: use DEVICE, MANAGED or PINNED (the host's is backend host's)"
+            "backend cuda has no memory kind {kind:#x}: use DEVICE, MANAGED, PINNED or SHARED (the host's is backend \
+             host's)"
         ),
     }
 }
 
 /// `None`: the device has no pools.
 fn take_from_pool(driver: &Driver, device: i32, room: usize) -> Result<Option<Addr>> {
-    let (cuda, pool) = (driver.cuda, driver.pool(device)?);
-    let (Some(pool), Some(alloc)) = (pool, cuda.cuMemAllocFromPoolAsync) else { return Ok(None) };
+    let Some(pool) = driver.pool(device)? else { return Ok(None) };
     let stream = driver.own_stream(device, Use::Memory)?;
-    let mut number = 0;
-    // SAFETY: room for a device pointer; the library's own pool and stream.
-    let code = unsafe { alloc(&raw mut number, room, pool.ptr(), stream.ptr()) };
-    cuda.check(code, "cuMemAllocFromPoolAsync")?;
+    let Some(taken) = queue_take(driver, pool, stream, room)? else { return Ok(None) };
+    let cuda = driver.cuda;
     // SAFETY: the library's own stream.
     cuda.check(unsafe { (cuda.cuStreamSynchronize)(stream.ptr()) }, "an allocation (cuStreamSynchronize)")?;
-    Ok(Some(address(number)))
+    Ok(Some(taken))
+}
+
+/// In a stream's order, whose context is current.
+fn queue_take(driver: &Driver, pool: Addr, stream: Addr, room: usize) -> Result<Option<Addr>> {
+    let Some(alloc) = driver.cuda.cuMemAllocFromPoolAsync else { return Ok(None) };
+    let mut number = 0;
+    // SAFETY: room for a device pointer; the library's own pool, a stream of the device's.
+    let code = unsafe { alloc(&raw mut number, room, pool.ptr(), stream.ptr()) };
+    driver.cuda.check(code, "cuMemAllocFromPoolAsync").map(|()| Some(address(number)))
 }
 
 /// Gives memory back; with a lost device it is gone already.
@@ -160,6 +208,7 @@ fn give_back(driver: &Driver, block: &Block) -> Result<()> {
             // SAFETY: what the pool gave, given back once; nothing uses it, as the caller says.
             (unsafe { free(number, stream.ptr()) }, "cuMemFreeAsync")
         }
+        (From::Opened, _) => return crossing::close(driver, number),
         (From::Host, _) => {
             // SAFETY: what cuMemHostAlloc gave, given back once.
             (unsafe { (cuda.cuMemFreeHost)(block.base.ptr()) }, "cuMemFreeHost")
@@ -174,12 +223,18 @@ fn give_back(driver: &Driver, block: &Block) -> Result<()> {
 
 impl Memory for Arc<Cuda> {
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let device = self.current(&driver);
         check_kind(&driver, device, kind)?;
         let inside = driver.enter(device)?;
-        // Beyond what the driver aligns to, there is room to align in.
-        let room = if align > ALIGNMENT { size.saturating_add(align) } else { size } as usize;
+        if kind == DTL_MEMORY_SHARED && align > ALIGNMENT {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "alignment {align} of memory that other processes open: the driver aligns it to {ALIGNMENT} there, ask for \
+                 that or less"
+            );
+        }
+        let room = room_for(size, align);
         let taken = match self.take(&driver, device, kind, room) {
             // What the pool keeps without use may be what is missing.
             Err(error) if is_shortage(&error) && trim(&driver, device) => {
@@ -189,24 +244,85 @@ impl Memory for Arc<Cuda> {
         };
         drop(inside);
         let (base, from) = taken.map_err(|error| explain(&driver, device, size, error))?;
-        let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
-        self.blocks.write().insert(first.get(), Block { base, size, device, from });
-        Ok(first)
+        Ok(self.note(base, size, align, device, from))
+    }
+
+    fn alloc_async(
+        &self,
+        stream: Token,
+        kind: dtl_enum_word_t,
+        size: u64,
+        align: u64,
+    ) -> Option<Result<Addr>> {
+        if kind != DTL_MEMORY_DEVICE {
+            return None;
+        }
+        let lane = lane(stream);
+        let (driver, device) = (&lane.driver, lane.device);
+        let take = || {
+            let inside = lane.enter()?;
+            let Some(pool) = driver.pool(device)? else { return Ok(None) };
+            let taken = match queue_take(driver, pool, lane.stream, room_for(size, align)) {
+                Err(error) if is_shortage(&error) && trim(driver, device) => {
+                    queue_take(driver, pool, lane.stream, room_for(size, align))
+                }
+                taken => taken,
+            };
+            drop(inside);
+            taken.map_err(|error| explain(driver, device, size, error))
+        };
+        take().map(|taken| taken.map(|base| self.note(base, size, align, device, From::Pool))).transpose()
+    }
+
+    fn free_async(
+        &self,
+        stream: Token,
+        _kind: dtl_enum_word_t,
+        addr: Addr,
+        _size: u64,
+        _align: u64,
+    ) -> Option<Result<()>> {
+        let lane = lane(stream);
+        let free = lane.driver.cuda.cuMemFreeAsync?;
+        let block =
+            self.block(addr).filter(|block| block.from == From::Pool && block.device == lane.device)?;
+        let give = || {
+            let _inside = lane.enter()?;
+            // Before another thread is given the same address.
+            self.blocks.write().remove(&addr.get());
+            // SAFETY: what the pool gave, given back once; what is queued later does not use it, as the caller says.
+            let code = unsafe { free(block.base.get() as Ptr, lane.stream.ptr()) };
+            lane.driver.cuda.check_release(code, "cuMemFreeAsync").inspect_err(|_| {
+                self.blocks.write().insert(addr.get(), block);
+            })
+        };
+        Some(give())
+    }
+
+    fn register(&self, region: Region) -> Option<Result<()>> {
+        Some(self.driver.get().and_then(|driver| crossing::register(&driver, region)))
+    }
+
+    fn unregister(&self, region: Region) -> Option<Result<()>> {
+        Some(self.driver.get().and_then(|driver| crossing::unregister(&driver, region)))
+    }
+
+    fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
+        Some(
+            self.driver.get().and_then(|driver| crossing::dmabuf(&driver, self.block(region.addr()), region)),
+        )
+    }
+
+    fn exports(&self) -> Option<&dyn Exports> {
+        Some(&**self)
     }
 
     fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
-        let driver = self.driver()?;
-        let Some(block) = self.blocks.write().remove(&addr.get()) else {
-            return fail!(DTL_ERROR_INTERNAL, "{addr:?} is no allocation of backend cuda");
-        };
-        // What could not be given back is still there.
-        give_back(&driver, &block).inspect_err(|_| {
-            self.blocks.write().insert(addr.get(), block);
-        })
+        self.give(addr)
     }
 
     fn trim(&self) {
-        if let Some(driver) = self.driver.read().clone() {
+        if let Some(driver) = self.driver.known() {
             for device in 0..driver.cards.len() as i32 {
                 if driver.pool_so_far(device).is_some() {
                     let inside = driver.enter(device);
@@ -218,7 +334,7 @@ impl Memory for Arc<Cuda> {
     }
 
     fn identify(&self, addr: Addr) -> Option<Found> {
-        let driver = self.driver.read().clone()?;
+        let driver = self.driver.known()?;
         identify(&driver, addr)
     }
 

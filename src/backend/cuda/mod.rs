@@ -1,12 +1,13 @@
 //! CUDA: NVIDIA's GPUs through the driver's own interface. The driver is found when somebody asks for this backend.
 //!
 //! Order of the files: `functions` what a driver has, `codes` what it answers, `driver` devices and their contexts; then
-//! one for each component: `device`, `memory`, `transfer`, `exec` (and `lane`, what makes a stream of a CUstream), `modules`
+//! one for each component: `device`, `memory` (and `crossing`, what others reach), `transfer`, `exec` (and `lane`, what makes a stream of a CUstream), `modules`
 //! (`nvrtc` the compiler, `source` what it is given and what is kept, `includes` the files that it reads, `ptx` the
 //! parameters of kernels, `binary` and `loading` what the driver gets).
 
 mod binary;
 pub mod codes;
+mod crossing;
 mod device;
 mod driver;
 mod exec;
@@ -22,11 +23,11 @@ mod ptx;
 mod source;
 mod transfer;
 
-use crate::error::{Result, fail};
+use super::library::Found;
 use crate::runtime::backend::{Availability, Presence};
 use crate::runtime::registry::Backend;
 use crate::runtime::settings;
-use crate::sys::lock::{Mutex, RwLock};
+use crate::sys::lock::RwLock;
 use driver::Driver;
 use memory::Block;
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ const AUTO_PRIORITY: i32 = 100;
 /// The backend named "cuda".
 #[must_use]
 pub fn backend() -> Backend {
-    let shared = Arc::new(Cuda::default());
+    let shared = Arc::new(Cuda { driver: Found::new(Driver::find), blocks: RwLock::default() });
     let mut backend = Backend::new(c"cuda", AUTO_PRIORITY, true, Box::new(Arc::clone(&shared)));
     backend.device = Some(Box::new(Arc::clone(&shared)));
     backend.memory = Some(Box::new(Arc::clone(&shared)));
@@ -50,42 +51,15 @@ pub fn backend() -> Backend {
 }
 
 /// What the components share.
-#[derive(Default)]
 struct Cuda {
-    /// Set when it was first found.
-    driver: RwLock<Option<Arc<Driver>>>,
-    /// Held while it is looked for.
-    finding: Mutex<()>,
+    driver: Found<Driver>,
     /// Live allocations by the first byte that the caller sees.
     blocks: RwLock<BTreeMap<usize, Block>>,
 }
 
-impl Cuda {
-    fn find(&self) -> std::result::Result<Arc<Driver>, String> {
-        if let Some(driver) = self.driver.read().as_ref() {
-            return Ok(Arc::clone(driver));
-        }
-        let finding = self.finding.lock();
-        if let Some(driver) = self.driver.read().as_ref() {
-            return Ok(Arc::clone(driver));
-        }
-        let driver = Arc::new(Driver::find()?);
-        *self.driver.write() = Some(Arc::clone(&driver));
-        drop(finding);
-        Ok(driver)
-    }
-
-    fn driver(&self) -> Result<Arc<Driver>> {
-        match self.find() {
-            Ok(driver) => Ok(driver),
-            Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
-        }
-    }
-}
-
 impl Presence for Arc<Cuda> {
     fn available(&self) -> Availability {
-        self.find().map(|_| ())
+        self.driver.look().map(|_| ())
     }
 
     fn stands_aside(&self) -> Option<String> {

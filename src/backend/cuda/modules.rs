@@ -60,7 +60,7 @@ fn token<T>(of: T) -> Token {
 
 impl Modules for Arc<Cuda> {
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let card = driver.card(device)?;
         let attribute = |what| driver.attribute(card, what);
         let capability = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10

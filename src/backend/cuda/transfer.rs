@@ -10,6 +10,7 @@ use super::functions::*;
 use super::lane::Lane;
 use super::mark::Mark;
 use super::memory::Block;
+use crate::abi::device::DTL_PREFETCH_HOST;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Place, Token, Transfer};
 use crate::sys::buf::{Addr, Region};
@@ -120,7 +121,7 @@ impl Drop for Beside<'_> {
 
 impl Transfer for Arc<Cuda> {
     fn copy(&self, dst: Place, src: Place) -> Result<()> {
-        let (driver, way) = (self.driver()?, self.way(dst.region, src.region)?);
+        let (driver, way) = (self.driver.get()?, self.way(dst.region, src.region)?);
         let (Way::On(device) | Way::Between(device, _)) = way;
         done_on(&driver, device, |stream| queue(&driver, stream, &way, dst.region, src.region))
     }
@@ -148,7 +149,7 @@ impl Transfer for Arc<Cuda> {
         height: u64,
     ) -> Option<Result<()>> {
         let work = || {
-            let driver = self.driver()?;
+            let driver = self.driver.get()?;
             let Way::On(device) = self.way(dst.region, src.region)? else { return Ok(false) };
             let most = driver.attribute(driver.card(device)?, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
             if dst_pitch.max(src_pitch) > u64::try_from(most).unwrap_or(0) {
@@ -188,7 +189,7 @@ impl Transfer for Arc<Cuda> {
 
     fn fill(&self, dst: Place, value: u8) -> Option<Result<()>> {
         let fill = || {
-            let (driver, block) = (self.driver()?, self.block_of(dst.region.addr())?);
+            let (driver, block) = (self.driver.get()?, self.block_of(dst.region.addr())?);
             done_on(&driver, block.device, |stream| queue_fill(&driver, stream, dst.region, value))
         };
         Some(fill())
@@ -201,5 +202,25 @@ impl Transfer for Arc<Cuda> {
             in_order(lane, device, |stream| queue_fill(&lane.driver, stream, dst.region, value))
         };
         Some(fill())
+    }
+
+    fn prefetch(&self, stream: Token, place: Place, device: i32) -> Option<Result<()>> {
+        let lane = lane(stream);
+        let (driver, prefetch) = (&lane.driver, lane.driver.cuda.cuMemPrefetchAsync?);
+        self.block(place.region.addr()).filter(Block::is_managed)?;
+        let queue = || {
+            // Only where pages move while devices work; the host has no such number, its mover is the stream's device.
+            let mover = driver.card(if device == DTL_PREFETCH_HOST { lane.device } else { device })?;
+            if driver.attribute(mover, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == 0 {
+                return Ok(());
+            }
+            let to = if device == DTL_PREFETCH_HOST { CU_DEVICE_CPU as Device } else { mover.id };
+            let _inside = lane.enter()?;
+            let (at, len) = (place.region.addr().get() as Ptr, place.region.len());
+            // SAFETY: a range of managed memory, a stream whose context is current.
+            let code = unsafe { prefetch(at, len, to, lane.stream.ptr()) };
+            driver.cuda.check(code, "cuMemPrefetchAsync")
+        };
+        Some(queue())
     }
 }

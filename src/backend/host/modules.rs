@@ -7,7 +7,7 @@
 
 use super::compiler::{Compiler, OBJECT};
 use crate::abi::exec::dtl_kernel_context_t;
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, DTL_ERROR_UNAVAILABLE, dtl_status_t};
 use crate::abi::word::DTL_LANGUAGE_C;
 use crate::backend::cache::{self, Cache};
 use crate::error::{Error, Result, fail};
@@ -134,10 +134,14 @@ fn load(entry: &cache::Entry) -> Result<dl::Module> {
     // SAFETY: compiled from the caller's source, in a folder that only this user can write to; that it runs is wanted.
     let opened = unsafe { dl::Module::open(&entry.object) };
     opened.map_err(|why| {
+        if why.contains("undefined symbol") {
+            let text = format!("the source uses what it has not: {why}; link its library (options such as -lfoo)");
+            return Error::new(DTL_ERROR_COMPILE_FAILED, text);
+        }
         let text = format!(
             "what the compiler made cannot be loaded: {why}; if the folder forbids programs (noexec), set DTL_CACHE_DIR \
-             to another, and link what the source needs (options such as -lfoo)"
+             to another"
         );
-        Error::new(crate::abi::status::DTL_ERROR_UNAVAILABLE, text)
+        Error::new(DTL_ERROR_UNAVAILABLE, text)
     })
 }

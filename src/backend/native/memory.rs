@@ -6,7 +6,7 @@ use crate::abi::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
 use crate::runtime::backend::{Exports, Extent, Memory, Place, Ticket, Token, Transfer};
-use crate::sys::buf::Addr;
+use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -48,6 +48,14 @@ impl Crossing {
 
 impl NativeMemory {
     pub(super) fn new(owner: Arc<Owner>, table: &dtl_memory_vtable_t) -> Result<Self> {
+        let pairs = (table.alloc_async, table.free_async, table.register_host, table.unregister_host);
+        whole(
+            "memory",
+            "stream-ordered",
+            &[("alloc_async", pairs.0.is_some()), ("free_async", pairs.1.is_some())],
+        )?;
+        let host = [("register_host", pairs.2.is_some()), ("unregister_host", pairs.3.is_some())];
+        whole("memory", "registration", &host)?;
         Ok(NativeMemory {
             crossing: Crossing::new(&owner, table)?,
             owner,
@@ -84,6 +92,48 @@ impl Memory for NativeMemory {
         let (mut free, mut total) = (0, 0);
         let answer = call!(self.owner, "memory.memory_info", slot, &raw mut free, &raw mut total);
         Some(answer.map(|()| (free, total)))
+    }
+
+    fn alloc_async(
+        &self,
+        stream: Token,
+        kind: dtl_enum_word_t,
+        size: u64,
+        align: u64,
+    ) -> Option<Result<Addr>> {
+        let (slot, mut out) = (self.table.alloc_async?, std::ptr::null_mut());
+        let (owner, to) = (&self.owner, &raw mut out);
+        let answer = call!(owner, "memory.alloc_async", slot, stream.ptr(), size, align, kind, to);
+        Some(answer.map(|()| Addr::new(out)))
+    }
+
+    fn free_async(
+        &self,
+        stream: Token,
+        kind: dtl_enum_word_t,
+        addr: Addr,
+        size: u64,
+        align: u64,
+    ) -> Option<Result<()>> {
+        let (slot, stream, at) = (self.table.free_async?, stream.ptr(), addr.ptr());
+        Some(call!(self.owner, "memory.free_async", slot, stream, at, size, align, kind))
+    }
+
+    fn register(&self, region: Region) -> Option<Result<()>> {
+        let (slot, at, size) = (self.table.register_host?, region.addr().ptr(), region.len() as u64);
+        Some(call!(self.owner, "memory.register_host", slot, at, size))
+    }
+
+    fn unregister(&self, region: Region) -> Option<Result<()>> {
+        let (slot, at, size) = (self.table.unregister_host?, region.addr().ptr(), region.len() as u64);
+        Some(call!(self.owner, "memory.unregister_host", slot, at, size))
+    }
+
+    fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
+        let (slot, at, size) = (self.table.export_dmabuf?, region.addr().ptr(), region.len() as u64);
+        let (mut fd, mut offset) = (-1, 0);
+        let answer = call!(self.owner, "memory.export_dmabuf", slot, at, size, &raw mut fd, &raw mut offset);
+        Some(answer.map(|()| (fd, offset)))
     }
 
     fn exports(&self) -> Option<&dyn Exports> {
@@ -168,5 +218,11 @@ impl Transfer for NativeTransfer {
         let slot = self.table.fill?;
         let size = dst.region.len() as u64;
         Some(call!(self.owner, "transfer.fill", slot, dst.region.addr().ptr(), dst.kind, value, size))
+    }
+
+    fn prefetch(&self, stream: Token, place: Place, device: i32) -> Option<Result<()>> {
+        let (slot, at) = (self.table.prefetch?, place.region.addr().ptr());
+        let size = place.region.len() as u64;
+        Some(call!(self.owner, "transfer.prefetch", slot, stream.ptr(), at, place.kind, size, device))
     }
 }

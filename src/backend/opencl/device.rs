@@ -29,7 +29,7 @@ impl OpenCl {
     }
 
     fn describe_device(&self, device: i32, out: &mut dtl_device_info_t) -> Result<()> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let card = driver.card(device)?;
         out.kind = card.kind;
         out.total_bytes = driver.number(card, CL_DEVICE_GLOBAL_MEM_SIZE)?;
@@ -47,18 +47,18 @@ impl OpenCl {
 
 impl Device for Arc<OpenCl> {
     fn count(&self) -> Result<i32> {
-        Ok(self.driver()?.devices.len() as i32)
+        Ok(self.driver.get()?.devices.len() as i32)
     }
 
     fn set(&self, device: i32) -> Result<()> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         driver.card(device)?;
         CURRENT.set((driver.generation, device));
         Ok(())
     }
 
     fn get(&self) -> Result<i32> {
-        Ok(self.current(&*self.driver()?))
+        Ok(self.current(&*self.driver.get()?))
     }
 
     fn info(&self, device: i32, out: &mut dtl_device_info_t) -> Option<Result<()>> {
@@ -67,7 +67,7 @@ impl Device for Arc<OpenCl> {
 
     fn memory_info(&self, device: i32) -> Option<Result<(u64, u64)>> {
         let total = || {
-            let driver = self.driver()?;
+            let driver = self.driver.get()?;
             driver.number(driver.card(device)?, CL_DEVICE_GLOBAL_MEM_SIZE)
         };
         // OpenCL does not tell how much is free.
@@ -76,12 +76,12 @@ impl Device for Arc<OpenCl> {
 
     fn synchronize(&self, device: i32) -> Option<Result<()>> {
         // Streams are the runtime's to wait for.
-        let copies = || self.driver()?.copies_so_far(device)?.map_or(Ok(()), |queue| queue.finish());
+        let copies = || self.driver.get()?.copies_so_far(device)?.map_or(Ok(()), |queue| queue.finish());
         Some(copies())
     }
 
     fn dlpack(&self, device: i32) -> Option<Result<(i32, i32)>> {
-        let driver = match self.driver() {
+        let driver = match self.driver.get() {
             Ok(driver) => driver,
             Err(error) => return Some(Err(error)),
         };

@@ -6,7 +6,6 @@
 use super::OpenCl;
 use super::lane::{Lane, Record};
 use super::queue::Queue;
-use crate::abi::exec::dtl_range_fn_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Exec, ExecGroups, Token};
@@ -33,7 +32,7 @@ impl OpenCl {
         if let Some(lane) = self.lanes.read().get(&token.get()) {
             return Ok(Arc::clone(lane));
         }
-        let lane = Arc::new(Lane::new(Queue::of_program(&*self.driver()?, token)?, true));
+        let lane = Arc::new(Lane::new(Queue::of_program(&*self.driver.get()?, token)?, true));
         Ok(Arc::clone(self.lanes.write().entry(token.get()).or_insert(lane)))
     }
 
@@ -50,7 +49,7 @@ impl Exec for Arc<OpenCl> {
     }
 
     fn stream_create(&self, device: i32, _flags: u64) -> Result<Token> {
-        let queue = Queue::create(&*self.driver()?, device)?;
+        let queue = Queue::create(&*self.driver.get()?, device)?;
         let token = queue.id();
         self.lanes.write().insert(token.get(), Arc::new(Lane::new(queue, false)));
         Ok(token)
@@ -114,29 +113,6 @@ impl Exec for Arc<OpenCl> {
     fn event_elapsed(&self, start: Token, stop: Token) -> Option<Result<u64>> {
         Some(elapsed(start, stop))
     }
-
-    fn execute(&self, _task: dtl_task_fn_t, _user: Addr) -> Result<()> {
-        no_host_loops()
-    }
-
-    fn parallel_for(
-        &self,
-        _range: (u64, u64),
-        _grain: u64,
-        _body: dtl_range_fn_t,
-        _user: Addr,
-    ) -> Result<()> {
-        no_host_loops()
-    }
-
-    fn max_parallelism(&self) -> Result<u32> {
-        no_host_loops()
-    }
-}
-
-/// Not reached: `groups` denies them, and the library's own are taken.
-fn no_host_loops<T>() -> Result<T> {
-    fail!(DTL_ERROR_NOT_SUPPORTED, "backend opencl runs nothing on the host")
 }
 
 fn elapsed(start: Token, stop: Token) -> Result<u64> {

@@ -6,7 +6,7 @@
 //! Where next: [`super::codes`] for what the results mean, [`super::driver`] for who calls.
 
 pub use crate::backend::table::Function;
-use crate::backend::table::function_table;
+use crate::backend::table::{constants, function_table};
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
 /// `cl_int`
@@ -48,18 +48,6 @@ pub type Built = Option<unsafe extern "C" fn(Object, *mut c_void)>;
 
 const _: () = assert!(size_of::<c_int>() == 4 && size_of::<c_uint>() == 4 && size_of::<c_ulong>() == 8);
 
-/// A constant of CL/cl.h, for the test.
-pub type Constant = (&'static str, i64);
-
-macro_rules! constants {
-    ($($name:ident = $value:expr;)+) => {
-        $(#[doc = concat!("`", stringify!($name), "`")] pub const $name: i64 = $value;)+
-
-        /// The list, for the test.
-        pub const CONSTANTS: &[Constant] = &[$((stringify!($name), $name),)+];
-    };
-}
-
 constants! {
     CL_TRUE = 1;
     CL_FALSE = 0;
@@ -74,6 +62,7 @@ constants! {
     CL_DEVICE_MAX_WORK_ITEM_SIZES = 0x1005;
     CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010;
     CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F;
+    CL_DEVICE_LOCAL_MEM_SIZE = 0x1023;
     CL_DEVICE_NAME = 0x102B;
     CL_DEVICE_SVM_CAPABILITIES = 0x1053;
     CL_DEVICE_IL_VERSION = 0x105B;
@@ -101,6 +90,7 @@ constants! {
     CL_KERNEL_ARG_ADDRESS_PRIVATE = 0x119E;
     CL_KERNEL_ARG_ACCESS_NONE = 0x11A3;
     CL_KERNEL_WORK_GROUP_SIZE = 0x11B0;
+    CL_KERNEL_LOCAL_MEM_SIZE = 0x11B2;
     CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3;
     CL_PROFILING_COMMAND_END = 0x1283;
 }

@@ -4,7 +4,7 @@
 //! and a launch takes one for itself: it has been read when the launch is queued, and goes back.
 
 use super::codes::{BAD_BLOCK, check, error};
-use super::driver::text;
+use super::driver::{Plain, text};
 use super::functions::*;
 use super::program::Program;
 use super::source;
@@ -47,6 +47,24 @@ impl Instance {
             (self.cl.clGetKernelInfo)(self.id.ptr(), CL_KERNEL_NUM_ARGS as Uint, room, out, ptr::null_mut())
         };
         check(code, "clGetKernelInfo").map(|()| count)
+    }
+
+    /// What holds for its blocks on a device.
+    fn group_info<T: Plain>(&self, card: Addr, what: i64) -> Result<T> {
+        let mut value = T::default();
+        let (room, out) = (size_of::<T>(), (&raw mut value).cast());
+        // SAFETY: a live kernel, its device, and room for as many bytes as are said, of a type without wrong values.
+        let code = unsafe {
+            (self.cl.clGetKernelWorkGroupInfo)(
+                self.id.ptr(),
+                card.ptr(),
+                what as Uint,
+                room,
+                out,
+                ptr::null_mut(),
+            )
+        };
+        check(code, "clGetKernelWorkGroupInfo").map(|()| value)
     }
 
     /// How an argument is passed, and its size (0: not known). Not every program can be asked.
@@ -99,6 +117,8 @@ pub(super) struct Kernel {
     /// For messages.
     pub(super) shown: Arc<str>,
     arguments: Vec<Pass>,
+    /// Bytes of memory of the block that launches can still say: the device's less what its source takes.
+    shared_room: u64,
     idle: [AtomicPtr<std::ffi::c_void>; IDLE],
 }
 
@@ -113,6 +133,7 @@ impl Kernel {
         let name = CString::new(name).unwrap_or_default(); // texts from C have no NUL inside
         let first = program.instance(&name)?;
         let count = first.argument_count()?;
+        let shared_own: u64 = first.group_info(program.card, CL_KERNEL_LOCAL_MEM_SIZE)?;
         let told: Result<Vec<_>> = (0..count).map(|index| first.argument(index)).collect();
         let (arguments, sizes) = match (told, pointers) {
             (Ok(told), pointers) => {
@@ -132,8 +153,14 @@ impl Kernel {
                 );
             }
         };
-        let kernel =
-            Kernel { program: Arc::clone(program), name, shown, arguments, idle: Default::default() };
+        let kernel = Kernel {
+            program: Arc::clone(program),
+            name,
+            shown,
+            arguments,
+            shared_room: program.shared_most.saturating_sub(shared_own),
+            idle: Default::default(),
+        };
         kernel.put(first);
         Ok((kernel, sizes))
     }
@@ -178,14 +205,7 @@ impl Kernel {
                 self.arguments.len()
             );
         }
-        if launch.shape.shared_bytes > 0 && !self.arguments.contains(&Pass::Shared) {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "shared_bytes is {}, and kernel '{}' has no __local argument that it could be",
-                launch.shape.shared_bytes,
-                self.shown
-            );
-        }
+        self.check_shared(launch.shape.shared_bytes)?;
         let ready = Ready { kernel: self, instance: Some(self.take()?) };
         let given = self.arguments.iter().zip(launch.args).zip(launch.sizes).zip(0..);
         for (((pass, arg), size), index) in given {
@@ -193,6 +213,32 @@ impl Kernel {
             check_argument(code, index, &self.shown)?;
         }
         Ok(ready)
+    }
+
+    /// Drivers do not: some end the program.
+    fn check_shared(&self, bytes: u32) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let parts = self.arguments.iter().filter(|pass| **pass == Pass::Shared).count() as u64;
+        if parts == 0 {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "shared_bytes is {bytes}, and kernel '{}' has no __local argument that it could be",
+                self.shown
+            );
+        }
+        if parts * u64::from(bytes) > self.shared_room {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "shared_bytes is {bytes} for each of {parts} __local arguments of kernel '{}', and device {} has {} bytes \
+                 for them in a block",
+                self.shown,
+                self.program.device,
+                self.shared_room
+            );
+        }
+        Ok(())
     }
 
     fn set(&self, id: Addr, index: Uint, pass: Pass, arg: Addr, size: u64, shared: u32) -> Result<Int> {
@@ -263,27 +309,18 @@ impl Ready<'_> {
         if code != BAD_BLOCK {
             return error(code, &what);
         }
-        let most = match self.largest_block() {
-            Ok(most) => format!("at most {most} threads in a block"),
-            Err(_) => "fewer threads in a block".to_owned(),
+        let largest = self.instance.as_ref().map(|instance| {
+            instance.group_info::<usize>(self.kernel.program.card, CL_KERNEL_WORK_GROUP_SIZE)
+        });
+        let most = match largest {
+            Some(Ok(most)) => format!("at most {most} threads in a block"),
+            _ => "fewer threads in a block".to_owned(),
         };
         let text = format!(
             "{what}: it does not take a block of {block:?}: {most} on this device, or the shape that its source wants \
              (reqd_work_group_size); OpenCL says CL_INVALID_WORK_GROUP_SIZE ({code})"
         );
         Error::new(DTL_ERROR_INVALID_ARGUMENT, text)
-    }
-
-    fn largest_block(&self) -> Result<usize> {
-        let (cl, mut most) = (self.kernel.program.cl, 0usize);
-        let (what, room, out) =
-            (CL_KERNEL_WORK_GROUP_SIZE as Uint, size_of::<usize>(), (&raw mut most).cast());
-        let card = self.kernel.program.card;
-        // SAFETY: a live kernel, its device, and room for the `size_t` that is asked for.
-        let code = unsafe {
-            (cl.clGetKernelWorkGroupInfo)(self.id().ptr(), card.ptr(), what, room, out, ptr::null_mut())
-        };
-        check(code, "clGetKernelWorkGroupInfo").map(|()| most)
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) struct Lane {
 /// Work that can fail by itself.
 enum Work {
     Copy(Mark),
+    Fill(Mark),
     /// … of the kernel of this name.
     Launch(Mark, Arc<str>),
     /// A barrier for another stream's record.
@@ -63,13 +64,16 @@ impl Hold for Turn {
 impl Piece for Work {
     fn has_ended(&self) -> bool {
         match self {
-            Work::Copy(mark) | Work::Launch(mark, _) | Work::Wait(mark, _) => mark.has_ended(),
+            Work::Copy(mark) | Work::Fill(mark) | Work::Launch(mark, _) | Work::Wait(mark, _) => {
+                mark.has_ended()
+            }
         }
     }
 
     fn failure(&self) -> Option<Error> {
         match self {
             Work::Copy(mark) => codes::check(mark.code(), "a queued copy").err(),
+            Work::Fill(mark) => codes::check(mark.code(), "a queued fill").err(),
             Work::Launch(mark, kernel) => {
                 let code = mark.code();
                 (code < 0).then(|| codes::error(code, &format!("kernel '{kernel}'")))
@@ -126,21 +130,28 @@ impl Lane {
 
     /// Queues a copy.
     pub(super) fn copy(&self, dst: Region, src: Region) -> Result<()> {
+        self.add(|queue| queue.copy(dst, src).map(Work::Copy))
+    }
+
+    /// Queues setting every byte.
+    pub(super) fn fill(&self, dst: Region, value: u8) -> Result<()> {
+        self.add(|queue| queue.fill(dst, value).map(Work::Fill))
+    }
+
+    fn add(&self, work: impl FnOnce(&Queue) -> Result<Work>) -> Result<()> {
         collect(&self.log, u64::MAX);
         let mut log = self.log.lock();
-        let mark = self.queue.copy(dst, src)?;
-        log.add(Work::Copy(mark));
+        log.add(work(&self.queue)?);
         self.queue.flush()
     }
 
     /// Queues a kernel.
     pub(super) fn launch(&self, kernel: &Kernel, launch: &ModuleLaunch<'_>) -> Result<()> {
-        collect(&self.log, u64::MAX);
         let ready = kernel.prepare(launch)?; // not under the lock: it is this thread's own
-        let mut log = self.log.lock();
-        let mark = self.queue.launch(&ready, launch.shape.grid, launch.shape.block)?;
-        log.add(Work::Launch(mark, Arc::clone(&kernel.shown)));
-        self.queue.flush()
+        self.add(|queue| {
+            let mark = queue.launch(&ready, launch.shape.grid, launch.shape.block)?;
+            Ok(Work::Launch(mark, Arc::clone(&kernel.shown)))
+        })
     }
 
     /// Marks the present end.
@@ -158,11 +169,7 @@ impl Lane {
         if record.lane.queue.platform != self.queue.platform {
             return self.host_work(Task::Own(Box::new(move || record.wait()))); // a driver does not know another's events
         }
-        collect(&self.log, u64::MAX);
-        let mut log = self.log.lock();
-        let mark = self.queue.barrier(&record.mark)?;
-        log.add(Work::Wait(mark, record));
-        self.queue.flush()
+        self.add(|queue| queue.barrier(&record.mark).map(|mark| Work::Wait(mark, record)))
     }
 
     /// Calls a function on a host thread in the stream's order.

@@ -82,7 +82,7 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
 
 impl Memory for Arc<OpenCl> {
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let device = self.current(&driver);
         let card = driver.card(device)?;
         if kind == DTL_MEMORY_PINNED {
@@ -106,7 +106,7 @@ impl Memory for Arc<OpenCl> {
     }
 
     fn free(&self, _kind: dtl_enum_word_t, addr: Addr, _size: u64, _align: u64) -> Result<()> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let block = self.blocks.write().remove(&addr.get());
         let (Some(block), free) = (block, driver.cl.clSVMFree) else {
             return fail!(DTL_ERROR_INTERNAL, "{addr:?} is no allocation of backend opencl");
@@ -146,7 +146,7 @@ impl OpenCl {
     }
 
     fn describe(&self, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let card = driver.card(self.current(&driver))?;
         out.alignment = ALIGNMENT;
         if kind == DTL_MEMORY_PINNED {

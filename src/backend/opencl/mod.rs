@@ -19,12 +19,12 @@ mod queue;
 mod source;
 mod transfer;
 
+use super::library::Found;
 use crate::abi::word::DTL_DEVICE_GPU;
-use crate::error::{Result, fail};
 use crate::runtime::backend::{Availability, Presence};
 use crate::runtime::registry::Backend;
 use crate::runtime::settings;
-use crate::sys::lock::{Mutex, RwLock};
+use crate::sys::lock::RwLock;
 use driver::Driver;
 use lane::Lane;
 use memory::Block;
@@ -38,7 +38,11 @@ const AUTO_PRIORITY: i32 = 50;
 /// The backend named "opencl".
 #[must_use]
 pub fn backend() -> Backend {
-    let shared = Arc::new(OpenCl::default());
+    let shared = Arc::new(OpenCl {
+        driver: Found::new(Driver::find),
+        blocks: RwLock::default(),
+        lanes: RwLock::default(),
+    });
     let mut backend = Backend::new(c"opencl", AUTO_PRIORITY, true, Box::new(Arc::clone(&shared)));
     backend.device = Some(Box::new(Arc::clone(&shared)));
     backend.memory = Some(Box::new(Arc::clone(&shared)));
@@ -49,44 +53,17 @@ pub fn backend() -> Backend {
 }
 
 /// What the components share.
-#[derive(Default)]
 struct OpenCl {
-    /// Set when it was first found.
-    driver: RwLock<Option<Arc<Driver>>>,
-    /// Held while it is looked for.
-    finding: Mutex<()>,
+    driver: Found<Driver>,
     /// Live allocations by the first byte that the caller sees.
     blocks: RwLock<BTreeMap<usize, Block>>,
     /// Streams by their command queue.
     lanes: RwLock<BTreeMap<usize, Arc<Lane>>>,
 }
 
-impl OpenCl {
-    fn find(&self) -> std::result::Result<Arc<Driver>, String> {
-        if let Some(driver) = self.driver.read().as_ref() {
-            return Ok(Arc::clone(driver));
-        }
-        let finding = self.finding.lock();
-        if let Some(driver) = self.driver.read().as_ref() {
-            return Ok(Arc::clone(driver));
-        }
-        let driver = Arc::new(Driver::find()?);
-        *self.driver.write() = Some(Arc::clone(&driver));
-        drop(finding);
-        Ok(driver)
-    }
-
-    fn driver(&self) -> Result<Arc<Driver>> {
-        match self.find() {
-            Ok(driver) => Ok(driver),
-            Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
-        }
-    }
-}
-
 impl Presence for Arc<OpenCl> {
     fn available(&self) -> Availability {
-        self.find().map(|_| ())
+        self.driver.look().map(|_| ())
     }
 
     fn stands_aside(&self) -> Option<String> {
@@ -98,7 +75,7 @@ impl Presence for Arc<OpenCl> {
                     .into(),
             );
         }
-        let driver = self.find().ok()?;
+        let driver = self.driver.look().ok()?;
         let has_gpu = driver.devices.iter().any(|card| card.kind == DTL_DEVICE_GPU);
         (!has_gpu).then(|| "it has no GPU, and OpenCL on a CPU comes behind the host".into())
     }

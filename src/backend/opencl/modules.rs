@@ -21,7 +21,7 @@ fn token<T>(object: T) -> Token {
 
 impl Modules for Arc<OpenCl> {
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
-        Program::compile(&*self.driver()?, device, source, log).map(|program| token(Arc::new(program)))
+        Program::compile(&*self.driver.get()?, device, source, log).map(|program| token(Arc::new(program)))
     }
 
     fn destroy(&self, module: Token) -> Result<()> {

@@ -20,6 +20,8 @@ pub(super) struct Program {
     pub(super) device: i32,
     /// … and its `cl_device_id`.
     pub(super) card: Addr,
+    /// Bytes of `__local` memory that a block can have there.
+    pub(super) shared_most: u64,
 }
 
 impl Program {
@@ -37,7 +39,13 @@ impl Program {
                  DTL_LANGUAGE_BINARY, or 0 with dtl_kernel.h"
             ),
         }?;
-        let program = Program { cl: driver.cl, id, device, card: card.id };
+        let program = Program {
+            cl: driver.cl,
+            id,
+            device,
+            card: card.id,
+            shared_most: driver.number(card, CL_DEVICE_LOCAL_MEM_SIZE)?,
+        };
         let card_id = card.id.ptr();
         // SAFETY: a program of the device's context, that device, options that end with NUL; it returns when it is done.
         let code = unsafe {

@@ -18,7 +18,7 @@ const ROWS: usize = 64;
 impl OpenCl {
     /// The platforms of the sides' memory that is OpenCL's.
     fn platforms(&self, blocks: [Option<Block>; 2]) -> Result<[Option<usize>; 2]> {
-        let driver = self.driver()?;
+        let driver = self.driver.get()?;
         let of =
             |block: Option<Block>| block.map(|block| driver.card(block.device).map(|card| card.platform));
         let [first, second] = blocks;
@@ -35,7 +35,7 @@ impl OpenCl {
     }
 
     fn copy_rows(&self, device: i32, dst: Rows, src: Rows, width: usize, height: u64) -> Result<()> {
-        let queue = self.driver()?.copies(device)?;
+        let queue = self.driver.get()?.copies(device)?;
         if dst.pitch == width as u64 && src.pitch == width as u64 {
             return queue.copy(dst.region, src.region)?.finish("a copy");
         }
@@ -62,7 +62,7 @@ impl OpenCl {
     }
 
     fn copy_on(&self, device: i32, dst: Region, src: Region) -> Result<()> {
-        let queue = self.driver()?.copies(device)?;
+        let queue = self.driver.get()?.copies(device)?;
         queue.copy(dst, src)?.finish("a copy")
     }
 
@@ -163,9 +163,23 @@ impl Transfer for Arc<OpenCl> {
                 dst.region.fill(value);
                 return Ok(());
             }
-            let queue = self.driver()?.copies(block.device)?;
+            let queue = self.driver.get()?.copies(block.device)?;
             queue.fill(dst.region, value)?.finish("a fill")
         };
         Some(fill())
+    }
+
+    fn fill_async(&self, stream: Token, dst: Place, value: u8) -> Option<Result<()>> {
+        let queue = || {
+            let lane = self.lane(stream)?;
+            let shared = self.shared(dst.region.addr());
+            let platforms = self.platforms([shared, None])?;
+            // Pinned memory, or another driver's: the caller waits for the stream and fills.
+            Ok((platforms == [Some(lane.queue().platform), None]).then_some(lane))
+        };
+        match queue() {
+            Err(error) => Some(Err(error)),
+            Ok(lane) => lane.map(|lane| lane.fill(dst.region, value)),
+        }
     }
 }

@@ -33,6 +33,39 @@ pub trait Memory: Send + Sync {
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
         None
     }
+    /// Allocates in the order of one of the backend's own streams, on its device.
+    fn alloc_async(
+        &self,
+        _stream: Token,
+        _kind: dtl_enum_word_t,
+        _size: u64,
+        _align: u64,
+    ) -> Option<Result<Addr>> {
+        None
+    }
+    /// Frees behind what is queued on one of the backend's own streams.
+    fn free_async(
+        &self,
+        _stream: Token,
+        _kind: dtl_enum_word_t,
+        _addr: Addr,
+        _size: u64,
+        _align: u64,
+    ) -> Option<Result<()>> {
+        None
+    }
+    /// Makes host memory of the program's (not empty) PINNED memory of the backend.
+    fn register(&self, _region: Region) -> Option<Result<()>> {
+        None
+    }
+    /// Takes that back.
+    fn unregister(&self, _region: Region) -> Option<Result<()>> {
+        None
+    }
+    /// A file descriptor for other devices' drivers, and where in it the range begins.
+    fn dmabuf(&self, _region: Region) -> Option<Result<(i32, u64)>> {
+        None
+    }
     /// Gives back what is kept of freed memory.
     fn trim(&self) {}
     /// What the backend's driver knows of an address that was not allocated here: only a driver that is in use is asked.
@@ -60,6 +93,10 @@ pub trait Transfer: Send + Sync {
     fn copy(&self, dst: Place, src: Place) -> Result<()>;
     /// Queues a copy on one of the backend's own streams.
     fn copy_async(&self, _stream: Token, _dst: Place, _src: Place) -> Option<Result<()>> {
+        None
+    }
+    /// Moves MANAGED memory near a device (-1: the host), in the order of one of the backend's own streams.
+    fn prefetch(&self, _stream: Token, _place: Place, _device: i32) -> Option<Result<()>> {
         None
     }
     /// Copies `height` rows of `width` bytes. The places span the rows with their pitches.

@@ -4,7 +4,9 @@
 //! copy_async slot is used where one side is the backend's memory; without one the caller waits for
 //! the stream and then copies (a backend's callbacks may not call the backend again).
 
+use super::objects;
 use super::stream::Stream;
+use crate::abi::device::DTL_PREFETCH_HOST;
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Token;
@@ -79,4 +81,23 @@ pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<(
     }
     stream.synchronize()?;
     transfer::fill(inside, dst, value)
+}
+
+/// Queues moving memory near a device; what cannot move stays.
+pub fn prefetch(inside: &Guard, stream: &Stream, region: Region, device: i32) -> Result<()> {
+    if device != DTL_PREFETCH_HOST {
+        objects::check_device(stream.home(), device)?;
+    }
+    if region.is_empty() {
+        return Ok(());
+    }
+    let at = locate(inside, "ptr", region)?;
+    let (Some(token), Some(owner)) = (stream.token(), at.owner.filter(|owner| is_home(stream, owner))) else {
+        return Ok(());
+    };
+    let Some(queued) = owner.transfer.as_ref().and_then(|way| way.prefetch(token, at.place, device)) else {
+        return Ok(());
+    };
+    stream.note_work();
+    queued
 }

@@ -327,9 +327,17 @@ impl Stream {
     }
 
     /// The handle is gone: takes no more work, finishes what is queued, ends the worker.
-    pub fn close(&self) {
-        if let Body::Own(queue) = &self.body {
-            queue.close();
+    pub fn close(self: &Arc<Self>) {
+        match &self.body {
+            Body::Own(queue) => queue.close(),
+            // The backend's own waits, but only when the last of those who are in a call with the stream has left.
+            Body::Backend(foreign) if foreign.owned && Arc::strong_count(self) > 1 => {
+                let finished = exec_of(&self.home).and_then(|exec| exec.stream_synchronize(foreign.token));
+                if let Err(error) = finished {
+                    log::warning!("destroying a stream: {error}"); // no caller is left to be told
+                }
+            }
+            Body::Backend(_) => {}
         }
     }
 }

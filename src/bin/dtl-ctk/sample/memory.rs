@@ -25,6 +25,11 @@ pub(super) fn memory_table() -> dtl_memory_vtable_t {
         export_handle: None,
         import_handle: None,
         close_handle: None,
+        alloc_async: None,
+        free_async: None,
+        register_host: None,
+        unregister_host: None,
+        export_dmabuf: None,
     }
 }
 
@@ -36,6 +41,7 @@ pub(super) fn transfer_table() -> dtl_transfer_vtable_t {
         copy_async: Some(copy_async),
         copy_2d: Some(copy_2d),
         fill: Some(fill),
+        prefetch: None,
     }
 }
 

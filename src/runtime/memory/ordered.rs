@@ -1,0 +1,114 @@
+//! Memory in a stream's order: there for the work that is queued next, gone behind the work that was queued before.
+
+use super::{
+    Allocation, Owner, admit, allocate, check, enter, find, free as free_now, leave, plain, settle, sound,
+};
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::{Result, fail};
+use crate::runtime::backend::Extent;
+use crate::runtime::device;
+use crate::runtime::exec::stream::Stream;
+use crate::runtime::registry::{self, Backend};
+use crate::sys::buf::Addr;
+use crate::sys::epoch::Guard;
+use crate::sys::heap;
+use std::sync::Arc;
+
+/// Allocates on the stream's device, in its order where the backend can, else at once.
+pub fn alloc(stream: &Stream, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    let backend: &Backend = stream.home();
+    let memory = backend.memory()?;
+    let align = check(size, align)?;
+    if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
+        return plain::alloc(code, plain::NO_POOL, size, align);
+    }
+    let extent = Extent { kind, size, align };
+    let queue = || memory.alloc_async(stream.token()?, kind, size, align);
+    admit(Owner::Program, backend, stream.device(), extent, || match queue() {
+        Some(taken) => {
+            let addr = sound(backend, memory, taken?, extent)?;
+            stream.note_work();
+            Ok(addr)
+        }
+        None => device::on(backend, stream.device(), || allocate(backend, memory, extent)),
+    })
+}
+
+/// Frees what `dtl_mem_alloc` or `alloc` gave, once the work queued so far is done; null is nothing.
+pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
+    if addr.is_null() {
+        return Ok(());
+    }
+    if let Some(found) = heap::find(addr) {
+        let backend = registry::pin(inside, plain::home())?;
+        let free = move || free_now(Owner::Program, &backend, addr);
+        let is_ours = found.base == addr.get() && found.tag == plain::NO_POOL;
+        return if is_ours { behind(stream, free) } else { free() }; // which says whose it is
+    }
+    let Some((_, allocation)) = find(addr) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{addr:?} is no live allocation of the library (freed twice, or not its first byte?)"
+        );
+    };
+    let backend = registry::pin(inside, allocation.backend)?;
+    let leaving = Leaving { allocation: leave(addr, &backend, 0)?, backend, addr, is_gone: false };
+    match leaving.queue(stream) {
+        Ok(queued) => queued,
+        Err(leaving) => behind(stream, move || leaving.give()),
+    }
+}
+
+/// An allocation that was taken out of the ledger and is not given back yet: it is there again if that fails.
+struct Leaving {
+    backend: Arc<Backend>,
+    allocation: Allocation,
+    addr: Addr,
+    is_gone: bool,
+}
+
+impl Leaving {
+    /// The backend's own way, if the memory and the stream are its.
+    fn queue(mut self, stream: &Stream) -> std::result::Result<Result<()>, Self> {
+        let queue = || {
+            let ours = Arc::ptr_eq(stream.home(), &self.backend) && !self.allocation.imported;
+            let (token, memory) = (stream.token().filter(|_| ours)?, self.backend.memory.as_ref()?);
+            let Allocation { kind, room, align, .. } = self.allocation;
+            memory.free_async(token, kind, self.addr, room, align)
+        };
+        match queue() {
+            None => Err(self),
+            Some(Ok(())) => {
+                let is_home = plain::serves(self.backend.handle());
+                self.backend.memory_use.shrank(self.allocation.size, is_home);
+                self.is_gone = true;
+                stream.note_work();
+                Ok(Ok(()))
+            }
+            Some(error) => Ok(error),
+        }
+    }
+
+    fn give(mut self) -> Result<()> {
+        settle(&self.backend, &self.allocation, self.addr)?;
+        self.is_gone = true;
+        Ok(())
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if !self.is_gone {
+            enter(self.addr, self.allocation);
+        }
+    }
+}
+
+/// Does something when the stream's work so far is done: on a stream of a backend's, the caller waits for that.
+fn behind(stream: &Stream, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    if stream.token().is_none() {
+        return stream.run(work);
+    }
+    stream.synchronize()?;
+    work()
+}
