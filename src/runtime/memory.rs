@@ -32,7 +32,6 @@ use crate::sys::heap::{self, Label};
 use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What the ledger knows of an allocation.
 #[derive(Clone, Copy)]
