@@ -1,8 +1,8 @@
 //! dtl-bench: what calls, messages, allocations, loops and copies cost here, next to the best that others offer.
 //!
 //! `measure` has the method (short batches in turn, sorted by how far apart the processors are), `table` and `json`
-//! show what came out. One file or folder per subcommand: `comm`; `alloc`, `call`, `copy`, `launch` and `parallel_for`
-//! go by `local`; `report` runs them all and writes a page. `model` measures nothing: it tells from the steps of
+//! show what came out. One file or folder per subcommand: `comm`; `alloc`, `call`, `copy`, `dispatch`, `launch` and
+//! `parallel_for` go by `local`; `report` runs them all and writes a page. `model` measures nothing: it tells from the steps of
 //! collectives how cost grows with the number of ranks.
 //!
 //! What it measures of the library it calls as a C program does.
@@ -12,6 +12,7 @@ mod alloc;
 mod call;
 mod comm;
 mod copy;
+mod dispatch;
 mod json;
 mod launch;
 mod library;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::Copy(wanted) => copy::run(&wanted).map_err(Stop::from),
+        Command::Dispatch(wanted) => dispatch::run(&wanted).map_err(Stop::from),
     };
     let ended = ended.and_then(|()| out::lost().map_or(Ok(()), |why| Err(Stop::Failed(why))));
     match ended {

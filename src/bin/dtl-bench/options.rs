@@ -39,6 +39,8 @@ pub(crate) enum Command {
     ParallelFor(ParallelFor),
     /// Calls of a backend's functions through the library, against the same functions called directly
     Call(Call),
+    /// Finding and invoking a dispatcher's handler, against a call of its function
+    Dispatch(Call),
     /// Copies of host memory, against memcpy
     Copy(Sizes),
     /// Starting two processes with dtlrun
@@ -134,7 +136,7 @@ pub(crate) struct Sizes {
     pub(crate) common: Common,
 }
 
-/// What `call` takes.
+/// What `call` and `dispatch` take.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Call {
     #[command(flatten)]
