@@ -17,8 +17,8 @@ args::sized!(dtl_dispatch_alloc_t, dtl_dispatch_copy_t, dtl_dispatch_launch_t, d
 /// # Safety
 /// The query's args are null or the operation's struct, with what that promises.
 pub(super) unsafe fn perform(query: &Query, by: Option<&Arc<Backend>>) -> Result<()> {
-    // SAFETY: passed on, as in the three lines below.
     match sieve::template(query.operation) {
+        // SAFETY: passed on.
         DTL_OPERATION_ALLOC => unsafe { alloc(query.args.cast(), by) },
         // SAFETY: as above.
         DTL_OPERATION_COPY => unsafe { copy(query.args.cast(), by) },
