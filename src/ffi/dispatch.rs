@@ -290,7 +290,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     query: *const dtl_dispatch_query_t,
     out: *mut dtl_registration_t,
 ) -> dtl_status_t {
-    let is_usual = !query.is_null() && query.is_aligned() && !out.is_null() && out.is_aligned();
+    let is_usual = !out.is_null() && out.is_aligned();
     guard::quick_or(
         |inside| {
             // SAFETY: the caller's contract: what is not null can be read as far as its struct_size says.
@@ -300,17 +300,26 @@ pub unsafe extern "C" fn dtl_dispatch_find(
             unsafe { out.write(found) };
             Some(())
         },
-        || {
-            guard::call(|inside| {
-                let out = Out::new(out, "out")?;
-                let found = dispatch::find(inside, dispatcher)?;
-                // SAFETY: the caller's contract: a struct of the size it says.
-                let query = unsafe { take_query(query) }?;
-                out.set(found.choose(inside, &query)?.handle());
-                Ok(())
-            })
-        },
+        move || find(dispatcher, query, out),
     )
+}
+
+/// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
+#[cold]
+#[inline(never)]
+extern "C" fn find(
+    dispatcher: dtl_dispatcher_t,
+    query: *const dtl_dispatch_query_t,
+    out: *mut dtl_registration_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let found = dispatch::find(inside, dispatcher)?;
+        // SAFETY: the caller's contract: a struct of the size it says.
+        let query = unsafe { take_query(query) }?;
+        out.set(found.choose(inside, &query)?.handle());
+        Ok(())
+    })
 }
 
 /// A query that has this library's size.

@@ -250,12 +250,8 @@ impl Dispatcher {
     #[inline(always)]
     #[must_use]
     pub fn look_quickly(&self, inside: &Guard, query: &Query) -> Option<dtl_registration_t> {
-        let operation = self.tables.get(inside).of(query.operation)?;
-        if operation.asks() {
-            return None;
-        }
-        let found = operation.without_predicates(&slots(query))?;
-        (!matches!(found.action, Action::Illegal(_))).then(|| found.handle())
+        let id = self.tables.get(inside).of(query.operation)?.quick_handle(&slots(query));
+        (id != 0).then_some(dtl_registration_t { id })
     }
 
     /// Whether a query of these slots may find a handler of the program's; predicates are not asked.

@@ -38,27 +38,27 @@ pub fn rank(key: &Slots) -> u32 {
     key.iter().fold(form, |bits, &word| fold(bits, !is_instance(word)))
 }
 
-/// Small numbers under words.
-pub struct Words {
-    /// Half of them at least are 0 = none. As many as a power of two.
-    cells: Box<[(dtl_enum_word_t, u32)]>,
+/// Values under words.
+pub struct Map<V> {
+    /// Half of them at least are empty (word 0), and have the value of all other words. As many as a power of two.
+    cells: Box<[(dtl_enum_word_t, V)]>,
     /// Bits of a hash that are not used.
     shift: u32,
 }
 
-impl Words {
-    /// The n-th word has number n + 1.
+impl<V: Copy> Map<V> {
+    /// `other` is the value of all words that are not there.
     #[must_use]
-    pub fn new(words: &[dtl_enum_word_t]) -> Self {
+    pub fn new(words: impl ExactSizeIterator<Item = (dtl_enum_word_t, V)>, other: V) -> Self {
         let bits = (2 * words.len()).max(2).next_power_of_two().ilog2();
-        let mut made = Words { cells: vec![(0, 0); 1 << bits].into_boxed_slice(), shift: 64 - bits };
-        for (&word, number) in words.iter().zip(1..) {
+        let mut made = Map { cells: vec![(0, other); 1 << bits].into_boxed_slice(), shift: 64 - bits };
+        for (word, value) in words {
             let mut at = made.begin(word);
             while made.cells.get(at).is_some_and(|cell| cell.0 != 0) {
-                at = (at + 1) % made.cells.len();
+                at = made.next(at);
             }
             if let Some(cell) = made.cells.get_mut(at) {
-                *cell = (word, number);
+                *cell = (word, value);
             }
         }
         made
@@ -66,32 +66,50 @@ impl Words {
 
     #[inline(always)]
     fn begin(&self, word: dtl_enum_word_t) -> usize {
-        (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+        (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (self.shift & 63)) as usize
     }
 
-    /// A word's number; 0 if it is none of them.
     #[inline(always)]
-    #[must_use]
-    pub fn number(&self, word: dtl_enum_word_t) -> usize {
+    fn next(&self, at: usize) -> usize {
+        (at + 1) & (self.cells.len() - 1)
+    }
+
+    /// The cell of a word, or an empty one.
+    #[inline(always)]
+    fn cell(&self, word: dtl_enum_word_t) -> Option<(dtl_enum_word_t, V)> {
         let mut at = self.begin(word);
         loop {
-            match self.cells.get(at) {
-                Some(cell) if cell.0 == word => return cell.1 as usize,
-                Some(cell) if cell.0 != 0 => at = (at + 1) & (self.cells.len() - 1),
-                _ => return 0,
+            let cell = *self.cells.get(at)?;
+            if cell.0 == word || cell.0 == 0 {
+                return Some(cell);
             }
+            at = self.next(at);
         }
+    }
+
+    /// A word's value.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self, word: dtl_enum_word_t) -> Option<V> {
+        self.cell(word).map(|cell| cell.1)
+    }
+
+    /// An instance's value, else its template's.
+    #[inline(always)]
+    fn get_or_template(&self, word: dtl_enum_word_t) -> Option<V> {
+        let cell = self.cell(word)?;
+        if cell.0 != word && is_instance(word) { self.get(template(word)) } else { Some(cell.1) }
     }
 }
 
 /// One slot's rows: the first for words that no key names.
 struct Slot {
-    words: Words,
+    named: Map<u32>,
     rows: Box<[u64]>,
 }
 
 impl Slot {
-    fn new(keys: &[dtl_enum_word_t], width: usize) -> Self {
+    fn new(keys: &[dtl_enum_word_t], width: usize) -> (Self, Map<u64>) {
         let mut named: Vec<_> = keys.iter().copied().filter(|&word| word != DTL_DISPATCH_ANY).collect();
         named.sort_unstable();
         named.dedup();
@@ -105,15 +123,14 @@ impl Slot {
                 }
             }
         }
-        Slot { words: Words::new(&named), rows }
+        let narrow = |number: usize| rows.get(number * width).copied().unwrap_or(0);
+        let words = || named.iter().copied().enumerate();
+        let bits = Map::new(words().map(|(at, word)| (word, narrow(at + 1))), narrow(0));
+        (Slot { named: Map::new(words().map(|(at, word)| (word, at as u32 + 1)), 0), rows }, bits)
     }
 
-    #[inline(always)]
     fn row(&self, word: dtl_enum_word_t, width: usize) -> &[u64] {
-        let mut number = self.words.number(word);
-        if number == 0 && is_instance(word) {
-            number = self.words.number(template(word));
-        }
+        let number = self.named.get_or_template(word).unwrap_or(0) as usize;
         self.rows.get(number * width..(number + 1) * width).unwrap_or_default()
     }
 }
@@ -121,6 +138,8 @@ impl Slot {
 /// Keys in their order, ready to be asked.
 pub struct Sieve {
     width: usize,
+    /// Rows of up to 64 keys, where they are looked up: all that most dispatchers need.
+    narrow: [Map<u64>; 3],
     slots: [Slot; 3],
 }
 
@@ -131,11 +150,11 @@ impl Sieve {
         let width = keys.len().min(MOST).div_ceil(64).max(1);
         let column =
             |slot: usize| -> Vec<_> { keys.iter().filter_map(|key| key.get(slot).copied()).collect() };
-        Sieve { width, slots: [0, 1, 2].map(|slot| Slot::new(&column(slot), width)) }
+        let [s, d, h] = [0, 1, 2].map(|slot| Slot::new(&column(slot), width));
+        Sieve { width, narrow: [s.1, d.1, h.1], slots: [s.0, d.0, h.0] }
     }
 
     /// Bits of the keys that fit, 64 at a time.
-    #[inline(always)]
     fn fitting(&self, query: &Slots) -> impl Iterator<Item = u64> {
         let [s, d, h] = &self.slots;
         let (s, d, h) =
@@ -147,6 +166,17 @@ impl Sieve {
     #[inline(always)]
     #[must_use]
     pub fn first(&self, query: &Slots) -> Option<usize> {
+        if self.width > 1 {
+            return self.first_of_many(query);
+        }
+        let [s, d, h] = &self.narrow;
+        let bits =
+            s.get_or_template(query[0])? & d.get_or_template(query[1])? & h.get_or_template(query[2])?;
+        (bits != 0).then_some(bits.trailing_zeros() as usize)
+    }
+
+    #[inline(never)]
+    fn first_of_many(&self, query: &Slots) -> Option<usize> {
         let (word, bits) = self.fitting(query).enumerate().find(|(_, bits)| *bits != 0)?;
         Some(word * 64 + bits.trailing_zeros() as usize)
     }

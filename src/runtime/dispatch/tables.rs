@@ -1,7 +1,7 @@
 //! A dispatcher's handlers, ready to be asked: made anew whenever one comes or goes, and never changed.
 
-use super::sieve::{self, Marks, Sieve, Slots, Words};
-use super::{Query, Registration, Role};
+use super::sieve::{self, Map, Marks, Sieve, Slots};
+use super::{Action, Query, Registration, Role};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use std::cmp::Reverse;
@@ -22,6 +22,8 @@ pub struct Entry {
 pub struct Chain {
     sieve: Sieve,
     entries: Vec<Entry>,
+    /// Their handles, for who only wants those; 0 = it says no.
+    handles: Vec<u64>,
 }
 
 impl Chain {
@@ -30,7 +32,7 @@ impl Chain {
             let of = &entry.registration;
             (sieve::rank(&entry.key), entry.key, Reverse(of.priority))
         });
-        Chain { sieve: Sieve::new(&[]), entries }
+        Chain { sieve: Sieve::new(&[]), entries, handles: Vec::new() }
     }
 
     /// One handler for each key: the latest, which replaces the others.
@@ -56,11 +58,11 @@ impl Chain {
     fn finish(mut self) -> Self {
         let keys: Vec<_> = self.entries.iter().map(|entry| entry.key).collect();
         self.sieve = Sieve::new(&keys);
+        self.handles = self.entries.iter().map(|entry| quick_handle(&entry.registration)).collect();
         self
     }
 
     /// The first that fits.
-    #[inline(always)]
     fn first(&self, slots: &Slots) -> Option<&Arc<Registration>> {
         self.entries.get(self.sieve.first(slots)?).map(|entry| &entry.registration)
     }
@@ -71,8 +73,16 @@ impl Chain {
     }
 }
 
+/// A handle that may be given to who asks for no more; 0 = the query fails.
+fn quick_handle(registration: &Registration) -> u64 {
+    if matches!(registration.action, Action::Illegal(_)) { 0 } else { registration.handle().id }
+}
+
 /// The handlers of one operation.
 pub struct Operation {
+    asks: bool,
+    /// Of the default, as in a chain.
+    default_handle: u64,
     /// Rule 2.
     pub predicated: Chain,
     /// Rule 3.
@@ -95,10 +105,14 @@ impl Operation {
             };
             registered.iter().filter(|registration| registration.role == role).flat_map(entries).collect()
         };
+        let predicated = Chain::with_predicates(of_role(Role::Predicated));
+        let default = of_role(Role::Default).pop().map(|entry| entry.registration);
         Operation {
-            predicated: Chain::with_predicates(of_role(Role::Predicated)),
+            asks: !predicated.entries.is_empty(),
+            default_handle: default.as_deref().map_or(0, quick_handle),
+            predicated,
             plain: Chain::without_predicates(of_role(Role::Plain)),
-            default: of_role(Role::Default).pop().map(|entry| entry.registration),
+            default,
         }
     }
 
@@ -106,11 +120,23 @@ impl Operation {
     #[inline(always)]
     #[must_use]
     pub fn asks(&self) -> bool {
-        !self.predicated.entries.is_empty()
+        self.asks
+    }
+
+    /// The handle of the handler, if no predicate has to be asked and it does not say no; else 0.
+    #[inline(always)]
+    #[must_use]
+    pub fn quick_handle(&self, slots: &Slots) -> u64 {
+        if self.asks {
+            return 0;
+        }
+        match self.plain.sieve.first(slots) {
+            Some(at) => self.plain.handles.get(at).copied().unwrap_or(0),
+            None => self.default_handle,
+        }
     }
 
     /// The handler, if no predicate has to be asked: rules 3 and 4.
-    #[inline(always)]
     #[must_use]
     pub fn without_predicates(&self, slots: &Slots) -> Option<&Arc<Registration>> {
         self.plain.first(slots).or(self.default.as_ref())
@@ -171,7 +197,8 @@ impl Operation {
 
 /// The handlers of all operations.
 pub struct Tables {
-    words: Words,
+    /// Where an operation's are.
+    places: Map<u32>,
     operations: Vec<Operation>,
 }
 
@@ -184,13 +211,14 @@ impl Tables {
         words.sort_unstable();
         words.dedup();
         let operations = words.iter().map(|&word| Operation::new(word, registered)).collect();
-        Tables { words: Words::new(&words), operations }
+        let places = words.iter().enumerate().map(|(place, &word)| (word, place as u32));
+        Tables { places: Map::new(places, u32::MAX), operations }
     }
 
     /// Those of one.
     #[inline(always)]
     #[must_use]
     pub fn of(&self, operation: dtl_enum_word_t) -> Option<&Operation> {
-        self.operations.get(self.words.number(operation).wrapping_sub(1))
+        self.operations.get(self.places.get(operation)? as usize)
     }
 }
