@@ -346,7 +346,11 @@ unsafe fn whole<'a>(query: *const dtl_dispatch_query_t) -> Option<&'a dtl_dispat
 /// `query` is null or a struct of the size it says.
 unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Query> {
     // SAFETY: passed on.
-    let query = unsafe { args::take(query) }?;
+    let query = match unsafe { whole(query) } {
+        Some(query) => *query,
+        // SAFETY: passed on.
+        None => unsafe { args::take(query) }?,
+    };
     if query.reserved != 0 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "query.reserved is {}; set it to 0", query.reserved);
     }

@@ -139,7 +139,8 @@ impl Registration {
         let Some(functions) = &self.functions else {
             return fail!(DTL_ERROR_INTERNAL, "handler \"{}\" has no function", self.name);
         };
-        let _running = self.run();
+        // Only the default dispatcher's are looked for there.
+        let _running = (self.dispatcher == DEFAULT).then(|| self.run());
         functions.invoke(query, event)
     }
 

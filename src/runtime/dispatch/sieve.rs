@@ -66,7 +66,7 @@ impl<V: Copy> Map<V> {
 
     #[inline(always)]
     fn begin(&self, word: dtl_enum_word_t) -> usize {
-        (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (self.shift & 63)) as usize
+        word.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_shr(self.shift) as usize
     }
 
     #[inline(always)]
@@ -74,14 +74,17 @@ impl<V: Copy> Map<V> {
         (at + 1) & (self.cells.len() - 1)
     }
 
-    /// The cell of a word, or an empty one.
+    /// A word's value: `Ok`, or `Err` with that of all words that are not there.
     #[inline(always)]
-    fn cell(&self, word: dtl_enum_word_t) -> Option<(dtl_enum_word_t, V)> {
+    fn find(&self, word: dtl_enum_word_t) -> Option<Result<V, V>> {
         let mut at = self.begin(word);
         loop {
             let cell = *self.cells.get(at)?;
-            if cell.0 == word || cell.0 == 0 {
-                return Some(cell);
+            if cell.0 == word {
+                return Some(Ok(cell.1));
+            }
+            if cell.0 == 0 {
+                return Some(Err(cell.1));
             }
             at = self.next(at);
         }
@@ -91,14 +94,16 @@ impl<V: Copy> Map<V> {
     #[inline(always)]
     #[must_use]
     pub fn get(&self, word: dtl_enum_word_t) -> Option<V> {
-        self.cell(word).map(|cell| cell.1)
+        self.find(word).map(|found| found.unwrap_or_else(|other| other))
     }
 
     /// An instance's value, else its template's.
     #[inline(always)]
     fn get_or_template(&self, word: dtl_enum_word_t) -> Option<V> {
-        let cell = self.cell(word)?;
-        if cell.0 != word && is_instance(word) { self.get(template(word)) } else { Some(cell.1) }
+        match self.find(word)? {
+            Err(_) if is_instance(word) => self.get(template(word)),
+            Ok(value) | Err(value) => Some(value),
+        }
     }
 }
 
@@ -154,39 +159,78 @@ impl Sieve {
         Sieve { width, narrow: [s.1, d.1, h.1], slots: [s.0, d.0, h.0] }
     }
 
-    /// Bits of the keys that fit, 64 at a time.
-    fn fitting(&self, query: &Slots) -> impl Iterator<Item = u64> {
-        let [s, d, h] = &self.slots;
-        let (s, d, h) =
-            (s.row(query[0], self.width), d.row(query[1], self.width), h.row(query[2], self.width));
-        s.iter().zip(d).zip(h).map(|((s, d), h)| s & d & h)
-    }
-
     /// The first key that fits.
     #[inline(always)]
     #[must_use]
     pub fn first(&self, query: &Slots) -> Option<usize> {
-        if self.width > 1 {
-            return self.first_of_many(query);
-        }
-        let [s, d, h] = &self.narrow;
-        let bits =
-            s.get_or_template(query[0])? & d.get_or_template(query[1])? & h.get_or_template(query[2])?;
-        (bits != 0).then_some(bits.trailing_zeros() as usize)
-    }
-
-    #[inline(never)]
-    fn first_of_many(&self, query: &Slots) -> Option<usize> {
-        let (word, bits) = self.fitting(query).enumerate().find(|(_, bits)| *bits != 0)?;
-        Some(word * 64 + bits.trailing_zeros() as usize)
+        self.all(query).next()
     }
 
     /// All keys that fit, in their order.
-    pub fn all(&self, query: &Slots) -> impl Iterator<Item = usize> {
-        self.fitting(query).enumerate().flat_map(|(word, bits)| {
-            let rest = std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)));
-            rest.take_while(|bits| *bits != 0).map(move |bits| word * 64 + bits.trailing_zeros() as usize)
-        })
+    #[inline(always)]
+    pub fn all(&self, query: &Slots) -> Fitting<'_> {
+        if self.width > 1 {
+            return self.all_of_many(query);
+        }
+        let [s, d, h] = &self.narrow;
+        let [s, d, h] =
+            [s.get_or_template(query[0]), d.get_or_template(query[1]), h.get_or_template(query[2])];
+        let bits = s.unwrap_or(0) & d.unwrap_or(0) & h.unwrap_or(0);
+        Fitting { bits, before: 0, rows: [&[]; 3] }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn all_of_many(&self, query: &Slots) -> Fitting<'_> {
+        let [s, d, h] = &self.slots;
+        let rows = [s.row(query[0], self.width), d.row(query[1], self.width), h.row(query[2], self.width)];
+        Fitting::begin(rows)
+    }
+}
+
+/// The positions of keys that fit, in their order.
+pub struct Fitting<'a> {
+    /// Those of the present 64 that are still to come.
+    bits: u64,
+    /// Positions before these.
+    before: usize,
+    /// The next ones, of the three slots.
+    rows: [&'a [u64]; 3],
+}
+
+impl<'a> Fitting<'a> {
+    fn begin(rows: [&'a [u64]; 3]) -> Self {
+        let mut begun = Fitting { bits: 0, before: 0, rows };
+        begun.step();
+        begun
+    }
+
+    /// Goes to the next 64; false behind the last.
+    fn step(&mut self) -> bool {
+        let [Some((s, more_s)), Some((d, more_d)), Some((h, more_h))] = self.rows.map(<[u64]>::split_first)
+        else {
+            return false;
+        };
+        self.bits = s & d & h;
+        self.rows = [more_s, more_d, more_h];
+        true
+    }
+}
+
+impl Iterator for Fitting<'_> {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        while self.bits == 0 {
+            if self.rows[0].is_empty() || !self.step() {
+                return None;
+            }
+            self.before += 64;
+        }
+        let at = self.before + self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits - 1;
+        Some(at)
     }
 }
 

@@ -176,7 +176,9 @@ impl Operation {
                 continue;
             }
             match (of.accepts(query)?, winner) {
-                (false, _) => entry.others.iter().for_each(|&other| refused.set(other)),
+                (false, _) => {
+                    entry.others.iter().for_each(|&other| refused.set(other));
+                }
                 (true, None) => winner = Some(entry),
                 (true, Some(best)) => {
                     return fail!(
