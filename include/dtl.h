@@ -24,7 +24,7 @@
  *     DTL_ERROR_INCOMPATIBLE_ABI. Structs that are elements of arrays never change.
  *  5. Integers have fixed widths. Truth values are int32_t 0 or 1; ranks, tags and device numbers
  *     int32_t; sizes and counts uint64_t; dtypes and reduction operations int32_t; kinds of memory
- *     and devices are 64-bit words (dtl_enum_word_t).
+ *     and devices are 64-bit words (dtl_enum_word_t), to which programs and backends add members.
  *  6. Ownership. Who creates, opens or registers, destroys, closes or unregisters. Destroying a null
  *     handle succeeds. Strings that are passed in are copied. A const char* that is returned lives as
  *     long as its object, or for ever, as its text says. Text of variable size is written to
@@ -363,9 +363,11 @@ typedef struct dtl_registration_t {
  * Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
  * -------------------------------------------------------------------------------------------- */
 
-/// A member of an extensible enumeration:
-/// bits 63..48 enumeration | 47..32 member | 31..0 instance (0 = plain member). 0 = invalid.
-/// Compare words with ==. Backends add members; these are the built-in ones.
+/// A member of an extensible enumeration, or an instance of one that is a template:
+/// bits 63..48 enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
+/// Compare words with ==, or with `dtl_ev_match` where instances may come. Programs, backends and plugins add
+/// members (`dtl_enum_register`); these are the built-in ones. Their names, for `dtl_ev_name` and in JSON, are at
+/// dtl_enum_t.
 typedef uint64_t dtl_enum_word_t;
 
 /// Memory that the host allocates and pages as it likes.
@@ -379,6 +381,8 @@ typedef uint64_t dtl_enum_word_t;
 /// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it is the host's, begins
 /// as zeros, and its pages are taken when it is allocated; of "cuda" it is the device's.
 #define DTL_MEMORY_SHARED UINT64_C(0x0001000500000000)
+/// Template of what a tolerant parse did not know: its instances keep the text. The same in each enumeration below.
+#define DTL_MEMORY_UNDEFINED UINT64_C(0x0001FFFF00000000)
 
 /// A CPU.
 #define DTL_DEVICE_CPU UINT64_C(0x0002000100000000)
@@ -388,6 +392,8 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_DEVICE_ACCELERATOR UINT64_C(0x0002000300000000)
 /// A device that computes nothing (the null backend).
 #define DTL_DEVICE_NONE UINT64_C(0x0002000400000000)
+/// A device that a tolerant parse did not know.
+#define DTL_DEVICE_UNDEFINED UINT64_C(0x0002FFFF00000000)
 
 /// Run in order, in the calling thread.
 #define DTL_SCHEDULE_SEQUENTIAL UINT64_C(0x0003000100000000)
@@ -395,6 +401,8 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_SCHEDULE_MULTICORE UINT64_C(0x0003000200000000)
 /// Run as a grid of blocks on a device.
 #define DTL_SCHEDULE_DEVICE UINT64_C(0x0003000300000000)
+/// A schedule that a tolerant parse did not know.
+#define DTL_SCHEDULE_UNDEFINED UINT64_C(0x0003FFFF00000000)
 
 /// C source.
 #define DTL_LANGUAGE_C UINT64_C(0x0004000100000000)
@@ -408,6 +416,21 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_LANGUAGE_SPIRV UINT64_C(0x0004000500000000)
 /// Whatever binary the backend's own driver loads: a cubin, a program binary of OpenCL.
 #define DTL_LANGUAGE_BINARY UINT64_C(0x0004000600000000)
+/// A language that a tolerant parse did not know.
+#define DTL_LANGUAGE_UNDEFINED UINT64_C(0x0004FFFF00000000)
+
+/// Nothing is measured.
+#define DTL_INSTRUMENTATION_NONE UINT64_C(0x0005000100000000)
+/// Times by the host's clock.
+#define DTL_INSTRUMENTATION_TIMER UINT64_C(0x0005000200000000)
+/// Times by events in a stream (`dtl_event_elapsed_ns`).
+#define DTL_INSTRUMENTATION_EVENTS UINT64_C(0x0005000300000000)
+/// Counters of the hardware: instructions, cache misses.
+#define DTL_INSTRUMENTATION_COUNTERS UINT64_C(0x0005000400000000)
+/// Named spans of a trace.
+#define DTL_INSTRUMENTATION_SPANS UINT64_C(0x0005000500000000)
+/// An instrumentation that a tolerant parse did not know.
+#define DTL_INSTRUMENTATION_UNDEFINED UINT64_C(0x0005FFFF00000000)
 
 /// Allocation of memory.
 #define DTL_OPERATION_ALLOC UINT64_C(0x0006000100000000)
@@ -417,6 +440,29 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_OPERATION_LAUNCH UINT64_C(0x0006000300000000)
 /// Compilation of source.
 #define DTL_OPERATION_COMPILE UINT64_C(0x0006000400000000)
+/// An operation that a tolerant parse did not know.
+#define DTL_OPERATION_UNDEFINED UINT64_C(0x0006FFFF00000000)
+
+/// It has devices. Of this and all that follow: the member's name is the text that `dtl_backend_supports` takes.
+#define DTL_FEATURE_DEVICE UINT64_C(0x0007000100000000)
+/// It has memory.
+#define DTL_FEATURE_MEMORY UINT64_C(0x0007000200000000)
+/// It copies by itself.
+#define DTL_FEATURE_TRANSFER UINT64_C(0x0007000300000000)
+/// It executes.
+#define DTL_FEATURE_EXEC UINT64_C(0x0007000400000000)
+/// It makes kernels from source.
+#define DTL_FEATURE_MODULES UINT64_C(0x0007000500000000)
+/// It communicates.
+#define DTL_FEATURE_COMM UINT64_C(0x0007000600000000)
+/// It has streams of its own.
+#define DTL_FEATURE_STREAMS UINT64_C(0x0007000700000000)
+/// It copies and launches while the caller goes on.
+#define DTL_FEATURE_ASYNC UINT64_C(0x0007000800000000)
+/// The threads of a launch's block share memory.
+#define DTL_FEATURE_SHARED_MEMORY UINT64_C(0x0007000900000000)
+/// A feature that a tolerant parse did not know.
+#define DTL_FEATURE_UNDEFINED UINT64_C(0x0007FFFF00000000)
 
 /// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096.
 /// Which operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
@@ -535,6 +581,85 @@ typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dty
 #define DTL_OP_REPLACE 12
 /// The left operand: of a reduction, rank 0's. Equivalent: MPI_NO_OP.
 #define DTL_OP_NO_OP 13
+
+/* -----------------------------------------------------------------------------------------------
+ * Extensible enumerations: their numbers, and the attributes of templates and instances. The built-in
+ * members are words, above.
+ * -------------------------------------------------------------------------------------------- */
+
+/// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of `dtl_enum_create` from 256 on.
+/// It lives as long as the process, as its members and their instances do: over dtl_finalize, too.
+///
+///   Memory           Host Device Pinned Managed Shared
+///   Device           CPU GPU Accelerator None
+///   Schedule         Sequential Multicore Device
+///   Language         C CUDA OpenCL PTX SPIRV Binary
+///   Instrumentation  None Timer Events Counters Spans
+///   Operation        Alloc Copy Launch Compile
+///   Feature          device memory transfer exec modules comm streams async shared_memory
+///
+/// and in each of them the template Undefined, of value 65535, with the field "text". Dtypes and reduction operations
+/// are numbers of their own, which programs add to with `dtl_dtype_create` and `dtl_op_create`.
+///
+/// A member's *value* is the 16 bits in its word: 1 to 65534. In a built-in enumeration those below 256 are given by
+/// this library and by automatic registration only, so that a value which a backend has chosen stays its own in every
+/// later version; choose one from 256 on and write its word into your code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
+typedef uint32_t dtl_enum_t;
+
+/// Kinds of memory: DTL_MEMORY_….
+#define DTL_ENUM_MEMORY 1u
+/// Kinds of devices: DTL_DEVICE_….
+#define DTL_ENUM_DEVICE 2u
+/// How a loop or a kernel is spread: DTL_SCHEDULE_….
+#define DTL_ENUM_SCHEDULE 3u
+/// Languages of source and binaries: DTL_LANGUAGE_….
+#define DTL_ENUM_LANGUAGE 4u
+/// How something is measured: DTL_INSTRUMENTATION_….
+#define DTL_ENUM_INSTRUMENTATION 5u
+/// What a backend is asked to do: DTL_OPERATION_….
+#define DTL_ENUM_OPERATION 6u
+/// What a backend may have: DTL_FEATURE_….
+#define DTL_ENUM_FEATURE 7u
+
+/// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
+#define DTL_ENUM_WITH_UNDEFINED 1u
+/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the text.
+#define DTL_EV_TOLERANT 1u
+
+/// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
+#define DTL_ATTR_BOOL 1u
+/// An int64_t; in `integer`, as its bits.
+#define DTL_ATTR_I64 2u
+/// A uint64_t; in `integer`.
+#define DTL_ATTR_U64 3u
+/// A double; in `real`. -0 is taken as 0 and every NaN as the same one.
+#define DTL_ATTR_F64 4u
+/// A text, UTF-8 with NUL; in `text`.
+#define DTL_ATTR_STR 5u
+/// A word of any enumeration; in `integer`.
+#define DTL_ATTR_ENUM 6u
+
+/// Flag of a template's field: it has no default, so each instance gives a value.
+#define DTL_ATTR_REQUIRED 1u
+
+/// A field of a template with its default, or an attribute of an instance with its value. An element of arrays: it never
+/// grows. Made by dtl_attr_i64("block_size", 128) and its like, at the end of this file.
+typedef struct dtl_attr_t {
+    /// Syntax as a member's name; not "type". Copied where it is passed in; lives for ever where it is given out.
+    const char *name;
+    /// DTL_ATTR_BOOL … DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is converted.
+    uint32_t kind;
+    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
+    uint32_t flags;
+    /// The value of BOOL, I64, U64, ENUM; else 0.
+    uint64_t integer;
+    /// The value of F64; else 0.
+    double real;
+    /// The value of STR; else NULL. Copied, or lives for ever, as `name`.
+    const char *text;
+    /// Must be 0.
+    uint64_t reserved;
+} dtl_attr_t;
 
 /* -----------------------------------------------------------------------------------------------
  * Library-wide data: configuration, logging, versions.
@@ -2073,6 +2198,38 @@ typedef struct dtl_host_api_t {
     /// A line to the library's log: DTL_LOG_ERROR … DTL_LOG_DEBUG. Copied; dropped if the level is not
     /// logged. Not on a data path.
     dtl_status_t (*log)(int32_t level, const char *text);
+    /// As the function dtl_enum_create, and so on for all that follow: same parameters, same errors. In load, in slots and in
+    /// threads of the plugin's own. What they add stays if load fails after, and is there already when load runs again:
+    /// ask enum_from_name when the name exists. Here and behind: since the first library whose struct_size covers it.
+    dtl_status_t (*enum_create)(const char *name, uint32_t flags, dtl_enum_t *out);
+    /// As dtl_enum_find.
+    dtl_status_t (*enum_find)(const char *name, dtl_enum_t *out);
+    /// As dtl_enum_register.
+    dtl_status_t (*enum_register)(dtl_enum_t enumeration, const char *name, dtl_enum_word_t *out);
+    /// As dtl_enum_register_value.
+    dtl_status_t (*enum_register_value)(dtl_enum_t enumeration,
+                                        const char *name,
+                                        uint32_t value,
+                                        dtl_enum_word_t *out);
+    /// As dtl_enum_register_template.
+    dtl_status_t (*enum_register_template)(dtl_enum_t enumeration,
+                                           const char *name,
+                                           const dtl_attr_t *fields,
+                                           uint64_t n,
+                                           dtl_enum_word_t *out);
+    /// As dtl_enum_from_name.
+    dtl_status_t (*enum_from_name)(dtl_enum_t enumeration, const char *name, dtl_enum_word_t *out);
+    /// As dtl_ev_instance.
+    dtl_status_t (*ev_instance)(dtl_enum_word_t tmpl,
+                                const dtl_attr_t *attrs,
+                                uint64_t n,
+                                dtl_enum_word_t *out);
+    /// As dtl_ev_get: what a slot asks of an instance that it is handed.
+    dtl_status_t (*ev_get)(dtl_enum_word_t word, const char *name, dtl_attr_t *out_attr);
+    /// As dtl_schedule_set_defaults.
+    dtl_status_t (*schedule_set_defaults)(dtl_enum_word_t schedule,
+                                          dtl_enum_word_t default_memory_kind,
+                                          dtl_enum_word_t inner_schedule);
 } dtl_host_api_t;
 
 /// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry
@@ -2262,6 +2419,179 @@ DTL_NODISCARD dtl_status_t dtl_log_set_callback(dtl_log_fn_t function, void *use
 /// @param out_len  length needed without the NUL; may be NULL.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len; call again with more room.
 DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_len);
+
+/* -----------------------------------------------------------------------------------------------
+ * Extensible enumerations: members that programs, backends and plugins add, with and without attributes.
+ * These functions answer in every state of the library, before dtl_init and after dtl_finalize too, and start
+ * nothing; also in a forked child, unless another thread was adding something at the moment of the fork.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Makes an enumeration of the program's own.
+///
+/// @param name   1 to 127 letters, digits and '_', not a digit first; copied. (No '.': in JSON that stands between
+///               enumeration and member.)
+/// @param flags  DTL_ENUM_WITH_UNDEFINED, or 0.
+/// @param out    its number, at least 256. It stays for ever. Numbers depend on the order of creation: look it up by name.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it. DTL_ERROR_INVALID_ARGUMENT: name or flags.
+///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_enum_create(const char *name, uint32_t flags, dtl_enum_t *out);
+
+/// The number of an enumeration, built-in ("Schedule") or not.
+///
+/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists what there is. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_enum_find(const char *name, dtl_enum_t *out);
+
+/// Adds a member to an enumeration. It is then as good as a built-in one: a backend that has memory of a registered
+/// kind, say, finds its word in dtl_memory_vtable_t.alloc. It stays for ever, over dtl_finalize too: who may be
+/// loaded twice takes what dtl_enum_from_name gives when the name exists.
+/// Its value is the lowest unused one that is at least the count of members + 1, so it depends on what was registered
+/// before: where words go to files or other processes, use dtl_enum_register_value or names.
+///
+/// @param enumeration  DTL_ENUM_…, or of dtl_enum_create or dtl_enum_find.
+/// @param name         1 to 127 letters, digits, '_' and '.', a letter or '_' first; copied.
+/// @param out          the word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: enumeration or name.
+///         DTL_ERROR_LIMIT: no value above the count is free (at most 65534).
+/// Threads: any. Equivalent: DaCe's register of an extensible_enum.
+DTL_NODISCARD dtl_status_t dtl_enum_register(dtl_enum_t enumeration, const char *name,
+    dtl_enum_word_t *out);
+
+/// Adds a member with a value of the caller's choice: its word is DTL_EV_WORD(enumeration, value) in every process.
+///
+/// @param value  1 to 65534; in a built-in enumeration at least 256.
+/// @param out    the word of the member.
+/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text says by what.
+///         DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_enum_register_value(dtl_enum_t enumeration, const char *name,
+    uint32_t value, dtl_enum_word_t *out);
+
+/// Adds a template: a member whose instances have attributes, "a kernel of block size 128". Value as with
+/// dtl_enum_register.
+///
+/// @param fields  `n` of them; copied. An entry of dtl_attr_i64 and its like is a field with that default, one of
+///                dtl_attr_required has none.
+/// @param n       1 to 16.
+/// @param out     the word of the template, which dtl_ev_match holds equal to each of its instances.
+/// @return as dtl_enum_register. DTL_ERROR_INVALID_ARGUMENT: a field's name, kind, flags or default (a word that was never
+///         given out), a name twice, no fields. DTL_ERROR_LIMIT: more than 16. DTL_ERROR_NULL_POINTER: fields, or a name
+///         or text in them. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_enum_register_template(dtl_enum_t enumeration, const char *name,
+    const dtl_attr_t *fields, uint64_t n, dtl_enum_word_t *out);
+
+/// The member of this name; of a template's name, the template.
+///
+/// @return DTL_ERROR_NOT_FOUND: no such member (its plugin may not be loaded). DTL_ERROR_INVALID_ARGUMENT: no such
+///         enumeration. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_enum_from_name(dtl_enum_t enumeration, const char *name,
+    dtl_enum_word_t *out);
+
+/// The member of this value: DTL_EV_WORD(enumeration, value) if that is registered.
+///
+/// @return as dtl_enum_from_name. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_enum_from_value(dtl_enum_t enumeration, uint32_t value,
+    dtl_enum_word_t *out);
+
+/// How many members an enumeration has: templates count, Undefined too, instances do not.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_enum_count(dtl_enum_t enumeration, uint64_t *out_count);
+
+/// A member by its index, in the order of registration. Members only ever come behind, so a loop misses none.
+///
+/// @param index  0 to the count - 1.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: index. DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_enum_at(dtl_enum_t enumeration, uint64_t index,
+    dtl_enum_word_t *out);
+
+/// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances keep, in field "text",
+/// what a tolerant dtl_ev_from_json did not know.
+///
+/// @return DTL_ERROR_NOT_FOUND: made without DTL_ENUM_WITH_UNDEFINED. DTL_ERROR_INVALID_ARGUMENT: no such enumeration.
+/// Threads: any.
+DTL_NODISCARD dtl_status_t dtl_enum_undefined(dtl_enum_t enumeration, dtl_enum_word_t *out);
+
+/// The word for a template with these attributes. Instances are interned: equal attributes of one template give one
+/// word, in whatever order, thread and way (a default that is given or left out); those of another template never
+/// give it. So words are compared in place of attributes. Doubles are compared by their bits, -0 as 0, all NaN as one.
+/// An instance stays for ever, so put into attributes what there are few different ones of. Asking again for one that is
+/// there takes no lock and no memory (about 100 ns).
+///
+/// @param tmpl   the template's word.
+/// @param attrs  `n` of them, from dtl_attr_i64 and its like; what is left out takes its default. Copied.
+/// @param n      0 to 16.
+/// @param out    the instance; its upper 32 bits are the template's.
+/// @return DTL_ERROR_TYPE: `tmpl` is no template, or an attribute has another kind than its field. DTL_ERROR_NOT_FOUND: no such
+///         field. DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is there twice or has flags,
+///         a word was never given out. DTL_ERROR_NULL_POINTER: attrs, or a name or text in them. DTL_ERROR_LIMIT: 65536
+///         instances were made in this process' life, or this one is longer than 4000 bytes as JSON, or has instances in
+///         instances more than 16 deep. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_ev_instance(dtl_enum_word_t tmpl, const dtl_attr_t *attrs,
+    uint64_t n, dtl_enum_word_t *out);
+
+/// An attribute of an instance.
+///
+/// @param name      the field's name.
+/// @param out_attr  receives all of it; its texts live for ever.
+/// @return DTL_ERROR_NOT_FOUND: no such field; a plain member has none. DTL_ERROR_TYPE: `word` is the template itself.
+///         DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_ev_get(dtl_enum_word_t word, const char *name,
+    dtl_attr_t *out_attr);
+
+/// The name of a member; of an instance, that of its template.
+///
+/// @param out_name  receives the text, which stays valid until the process ends; do not free it.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_ev_name(dtl_enum_word_t word, const char **out_name);
+
+/// A word as JSON, which dtl_ev_from_json reads back into the same word:
+///
+///   a plain member   "Sequential"
+///   an instance      {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
+///   a template       {"type":"Schedule.MyAccelerator_Kernel"}
+///   of Undefined     the text that it keeps, as it was read
+///
+/// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity", "-Infinity". (In
+/// JavaScript integers above 2^53 lose digits.)
+///
+/// @param buf      receives the text with NUL; NULL with cap 0 asks for the length. At most 4000 bytes.
+/// @param cap      bytes in buf.
+/// @param out_len  receives the length without NUL; may be NULL. Also written if the buffer is too small.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. DTL_ERROR_BUFFER_TOO_SMALL: cap. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_ev_to_json(dtl_enum_word_t word, char *buf, uint64_t cap,
+    uint64_t *out_len);
+
+/// The word that a JSON text means; its forms are at dtl_ev_to_json.
+///
+/// @param enumeration  which one it is of.
+/// @param text         JSON, at most 4096 bytes.
+/// @param flags        DTL_EV_TOLERANT: an unknown name (of a plugin that is not there) becomes an instance of Undefined that
+///                     keeps the text, matches Undefined and writes the text back. Or 0.
+/// @param out          the word.
+/// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without Undefined.
+///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text says where), "type" is of
+///         another enumeration, a field without a default is missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
+/// Threads: any.
+DTL_NODISCARD dtl_status_t dtl_ev_from_json(dtl_enum_t enumeration, const char *text,
+    uint32_t flags, dtl_enum_word_t *out);
+
+/// Says what goes with a schedule: of what kind memory is that is allocated in it, and how what is inside it runs. Once:
+/// the same again succeeds. Built-in schedules have theirs: Host, Host and Device memory, and Sequential inside.
+///
+/// @param schedule  a schedule or template of schedules, no instance.
+/// @return DTL_ERROR_ALREADY_EXISTS: it has other defaults. DTL_ERROR_TYPE: a word of another enumeration.
+///         DTL_ERROR_INVALID_ARGUMENT: an instance, or never given out. Threads: any.
+/// Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
+DTL_NODISCARD dtl_status_t dtl_schedule_set_defaults(dtl_enum_word_t schedule,
+    dtl_enum_word_t default_memory_kind, dtl_enum_word_t inner_schedule);
+
+/// What goes with a schedule; with an instance, what goes with its template.
+///
+/// @param out_memory_kind     receives the kind of memory.
+/// @param out_inner_schedule  receives the schedule inside.
+/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it. DTL_ERROR_TYPE: no schedule.
+///         DTL_ERROR_INVALID_ARGUMENT: never given out. Threads: any.
+DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
+    dtl_enum_word_t *out_memory_kind, dtl_enum_word_t *out_inner_schedule);
 
 /* -----------------------------------------------------------------------------------------------
  * Backends: register, find, describe.
@@ -3264,7 +3594,7 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_explain(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, char *buf, uint64_t cap, uint64_t *out_len);
 
 /* -----------------------------------------------------------------------------------------------
- * Element types and reduction operations of the program's own.
+ * Element types and reduction operations of the program's own. (Kinds, schedules and the like: dtl_enum_register.)
  * -------------------------------------------------------------------------------------------- */
 
 /// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call that
@@ -4420,9 +4750,13 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 170u
+#define DTL_LAYOUT_COUNT 187u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_attr_t), DTL_LAYOUT_FIELD(dtl_attr_t, name), \
+    DTL_LAYOUT_FIELD(dtl_attr_t, kind), DTL_LAYOUT_FIELD(dtl_attr_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_attr_t, integer), DTL_LAYOUT_FIELD(dtl_attr_t, real), \
+    DTL_LAYOUT_FIELD(dtl_attr_t, text), DTL_LAYOUT_FIELD(dtl_attr_t, reserved), \
     DTL_LAYOUT_STRUCT(dtl_device_info_t), DTL_LAYOUT_FIELD(dtl_device_info_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_device_info_t, numa_node), DTL_LAYOUT_FIELD(dtl_device_info_t, kind), \
     DTL_LAYOUT_FIELD(dtl_device_info_t, total_bytes), \
@@ -4539,11 +4873,17 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_host_api_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, backend_register), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, set_error), DTL_LAYOUT_FIELD(dtl_host_api_t, log), \
-    DTL_LAYOUT_STRUCT(dtl_layout_t), DTL_LAYOUT_FIELD(dtl_layout_t, name), \
-    DTL_LAYOUT_FIELD(dtl_layout_t, field), DTL_LAYOUT_FIELD(dtl_layout_t, offset), \
-    DTL_LAYOUT_FIELD(dtl_layout_t, size), DTL_LAYOUT_FIELD(dtl_layout_t, reserved), \
-    DTL_LAYOUT_STRUCT(dtl_plugin_t), DTL_LAYOUT_FIELD(dtl_plugin_t, struct_size), \
-    DTL_LAYOUT_FIELD(dtl_plugin_t, abi_version), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, enum_create), DTL_LAYOUT_FIELD(dtl_host_api_t, enum_find), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, enum_register), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, enum_register_value), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, enum_register_template), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, enum_from_name), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, ev_instance), DTL_LAYOUT_FIELD(dtl_host_api_t, ev_get), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, schedule_set_defaults), DTL_LAYOUT_STRUCT(dtl_layout_t), \
+    DTL_LAYOUT_FIELD(dtl_layout_t, name), DTL_LAYOUT_FIELD(dtl_layout_t, field), \
+    DTL_LAYOUT_FIELD(dtl_layout_t, offset), DTL_LAYOUT_FIELD(dtl_layout_t, size), \
+    DTL_LAYOUT_FIELD(dtl_layout_t, reserved), DTL_LAYOUT_STRUCT(dtl_plugin_t), \
+    DTL_LAYOUT_FIELD(dtl_plugin_t, struct_size), DTL_LAYOUT_FIELD(dtl_plugin_t, abi_version), \
     DTL_LAYOUT_FIELD(dtl_plugin_t, abi_version_min), \
     DTL_LAYOUT_FIELD(dtl_plugin_t, layout_count), DTL_LAYOUT_FIELD(dtl_plugin_t, name), \
     DTL_LAYOUT_FIELD(dtl_plugin_t, version), DTL_LAYOUT_FIELD(dtl_plugin_t, description), \
@@ -4554,6 +4894,93 @@ static inline const dtl_layout_t *dtl_layouts(void)
 {
     static const dtl_layout_t rows[] = {DTL_LAYOUTS};
     return rows;
+}
+
+/* -----------------------------------------------------------------------------------------------
+ * Enumeration words and attributes, without a call. In C++ what is about words is constexpr.
+ * -------------------------------------------------------------------------------------------- */
+
+#ifdef __cplusplus
+#define DTL_CONSTEXPR constexpr
+#else
+#define DTL_CONSTEXPR
+#endif
+
+/// The word of the member with this value, as a constant: for a `case`, say.
+#define DTL_EV_WORD(enumeration, value) ((uint64_t)(enumeration) << 48 | (uint64_t)(value) << 32)
+
+/// The enumeration that a word belongs to.
+static inline DTL_CONSTEXPR dtl_enum_t dtl_ev_enum(dtl_enum_word_t word)
+{
+    return (dtl_enum_t)(word >> 48);
+}
+
+/// The value of a member, which is a part of its word; of an instance, its template's. Of built-in members, too.
+static inline DTL_CONSTEXPR uint32_t dtl_ev_value(dtl_enum_word_t word)
+{
+    return (uint32_t)(word >> 32) & 0xFFFFu;
+}
+
+/// The template of an instance; anything else is its own. What dtl_ev_match holds to be equal has the same one, so hash by
+/// this, and `switch` over it. (Match is not transitive: two instances of a template do not match each other.)
+static inline DTL_CONSTEXPR dtl_enum_word_t dtl_ev_template(dtl_enum_word_t word)
+{
+    return word & UINT64_C(0xFFFFFFFF00000000);
+}
+
+/// 1 if the words are equal or one is the template of the other; else 0.
+static inline DTL_CONSTEXPR int32_t dtl_ev_match(dtl_enum_word_t a, dtl_enum_word_t b)
+{
+    return (a == b || a == dtl_ev_template(b) || b == dtl_ev_template(a)) ? 1 : 0;
+}
+
+/// A field without a default, for dtl_enum_register_template.
+static inline dtl_attr_t dtl_attr_required(const char *name, uint32_t kind)
+{
+    const dtl_attr_t field = {name, kind, DTL_ATTR_REQUIRED, 0, 0.0, NULL, 0};
+    return field;
+}
+
+/// A field with its default, or an attribute: 0 or 1.
+static inline dtl_attr_t dtl_attr_bool(const char *name, int32_t value)
+{
+    const dtl_attr_t attr = {name, DTL_ATTR_BOOL, 0, value != 0 ? 1u : 0u, 0.0, NULL, 0};
+    return attr;
+}
+
+/// A field with its default, or an attribute: a signed integer.
+static inline dtl_attr_t dtl_attr_i64(const char *name, int64_t value)
+{
+    const dtl_attr_t attr = {name, DTL_ATTR_I64, 0, (uint64_t)value, 0.0, NULL, 0};
+    return attr;
+}
+
+/// A field with its default, or an attribute: an unsigned integer.
+static inline dtl_attr_t dtl_attr_u64(const char *name, uint64_t value)
+{
+    const dtl_attr_t attr = {name, DTL_ATTR_U64, 0, value, 0.0, NULL, 0};
+    return attr;
+}
+
+/// A field with its default, or an attribute: a double.
+static inline dtl_attr_t dtl_attr_f64(const char *name, double value)
+{
+    const dtl_attr_t attr = {name, DTL_ATTR_F64, 0, 0, value, NULL, 0};
+    return attr;
+}
+
+/// A field with its default, or an attribute: a text.
+static inline dtl_attr_t dtl_attr_str(const char *name, const char *value)
+{
+    const dtl_attr_t attr = {name, DTL_ATTR_STR, 0, 0, 0.0, value, 0};
+    return attr;
+}
+
+/// A field with its default, or an attribute: a word of any enumeration.
+static inline dtl_attr_t dtl_attr_enum(const char *name, dtl_enum_word_t value)
+{
+    const dtl_attr_t attr = {name, DTL_ATTR_ENUM, 0, value, 0.0, NULL, 0};
+    return attr;
 }
 
 #ifdef __cplusplus

@@ -21,6 +21,7 @@
 #include "dtl/collectives.hpp"
 #include "dtl/comm.hpp"
 #include "dtl/dispatch.hpp"
+#include "dtl/enums.hpp"
 #include "dtl/exec.hpp"
 #include "dtl/memory.hpp"
 #include "dtl/request.hpp"

@@ -391,6 +391,9 @@ fn the_report_shows_what_was_loaded_and_what_was_not() {
     let backends = all["backends"].as_array().unwrap();
     let good = backends.iter().find(|backend| backend["name"] == "good-too").unwrap();
     assert_eq!(good["plugin"], plugins[1]["path"]);
+    // Of the kinds of memory also the one that the plugin has registered.
+    let kinds: Vec<_> = good["memory_kinds"].as_array().unwrap().iter().map(|kind| &kind["kind"]).collect();
+    assert_eq!(kinds, ["host", "good_Scratch"]);
     let text = String::from_utf8(info(&[], Some(&folder.0)).stdout).unwrap();
     assert!(text.contains("loaded  good 1.2; backends good, good-too; host memory, for tests"), "{text}");
     assert!(text.contains("failed  DTL_ERROR_UNAVAILABLE: its entry:"), "{text}");

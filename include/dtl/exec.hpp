@@ -138,6 +138,23 @@ class stream_ref {
         check(dtl_mem_fill_async(handle_, dst, byte, size_bytes));
     }
 
+    /// Memory for the work that is queued from now on; give it back with deallocate.
+    void *allocate(dtl_enum_word_t kind, uint64_t size_bytes, uint64_t alignment = 0) const
+    {
+        void *first = nullptr;
+        check(dtl_mem_alloc_async(handle_, kind, size_bytes, alignment, &first));
+        return first;
+    }
+
+    /// Frees memory behind the work that is queued so far.
+    void deallocate(void *first) const { check(dtl_mem_free_async(handle_, first)); }
+
+    /// Moves MANAGED memory near a device, or the host (DTL_PREFETCH_HOST).
+    void prefetch(const void *first, uint64_t size_bytes, int device) const
+    {
+        check(dtl_mem_prefetch(handle_, first, size_bytes, device));
+    }
+
     /// Calls the function on a host thread after the work queued so far. An exception becomes a failure
     /// of the stream (see dtl.hpp). It must not wait for this stream.
     template <class F> void host_callback(F &&function) const

@@ -10,7 +10,7 @@
 namespace dtl {
 
 /// Memory for `size()` elements on a backend's current device. Not initialised. Host code may touch
-/// the elements only if the kind is accessible to the host (DTL_MEMORY_HOST, PINNED and SHARED always are).
+/// the elements only if the kind is accessible to the host (DTL_MEMORY_HOST and PINNED always are).
 template <class T> class buffer {
     static_assert(std::is_trivially_copyable_v<T>, "a buffer's elements are moved as bytes");
 
@@ -105,6 +105,34 @@ template <class T> class buffer {
 
     T *data_ = nullptr;
     std::size_t size_ = 0;
+    dtl_backend_t backend_{};
+};
+
+/// Host memory that the program has, as PINNED memory of a backend while this object lives. The memory must stay as long.
+class registered {
+  public:
+    registered(void *first, uint64_t size_bytes, backend_ref backend = {})
+    {
+        check(dtl_mem_register_host(backend.get(), first, size_bytes));
+        // The current backend may be another one when this ends.
+        dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+        const dtl_status_t status = dtl_mem_query(first, &info);
+        backend_ = status == DTL_SUCCESS ? info.backend : backend.get();
+        first_ = first;
+    }
+    registered(registered &&other) noexcept : first_(other.first_), backend_(other.backend_) { other.first_ = nullptr; }
+    registered &operator=(registered &&other) noexcept
+    {
+        std::swap(first_, other.first_);
+        std::swap(backend_, other.backend_);
+        return *this;
+    }
+    registered(const registered &) = delete;
+    registered &operator=(const registered &) = delete;
+    ~registered() { DTL_IGNORE(dtl_mem_unregister_host(backend_, first_)); }
+
+  private:
+    void *first_ = nullptr;
     dtl_backend_t backend_{};
 };
 

@@ -11,6 +11,8 @@ pub mod handle;
 
 pub mod word;
 
+pub mod enums;
+
 pub mod runtime;
 
 pub mod device;

@@ -1,8 +1,10 @@
 //! Plugin files: shared objects that bring backends. They need this header and link nothing of ours.
 
+use super::enums::{dtl_attr_t, dtl_enum_t};
 use super::handle::dtl_backend_t;
 use super::status::dtl_status_t;
 use super::vtable::dtl_backend_vtable_t;
+use super::word::dtl_enum_word_t;
 use std::ffi::{c_char, c_void};
 
 /// What the library gives a plugin. Lives as long as the process, also across dtl_finalize.
@@ -35,6 +37,73 @@ pub struct dtl_host_api_t {
     /// A line to the library's log: DTL_LOG_ERROR … DTL_LOG_DEBUG. Copied; dropped if the level is not
     /// logged. Not on a data path.
     pub log: Option<unsafe extern "C" fn(level: i32, text: *const c_char) -> dtl_status_t>,
+    /// As the function dtl_enum_create, and so on for all that follow: same parameters, same errors. In load, in slots and in
+    /// threads of the plugin's own. What they add stays if load fails after, and is there already when load runs again:
+    /// ask enum_from_name when the name exists. Here and behind: since the first library whose struct_size covers it.
+    pub enum_create:
+        Option<unsafe extern "C" fn(name: *const c_char, flags: u32, out: *mut dtl_enum_t) -> dtl_status_t>,
+    /// As dtl_enum_find.
+    pub enum_find: Option<unsafe extern "C" fn(name: *const c_char, out: *mut dtl_enum_t) -> dtl_status_t>,
+    /// As dtl_enum_register.
+    pub enum_register: Option<
+        unsafe extern "C" fn(
+            enumeration: dtl_enum_t,
+            name: *const c_char,
+            out: *mut dtl_enum_word_t,
+        ) -> dtl_status_t,
+    >,
+    /// As dtl_enum_register_value.
+    pub enum_register_value: Option<
+        unsafe extern "C" fn(
+            enumeration: dtl_enum_t,
+            name: *const c_char,
+            value: u32,
+            out: *mut dtl_enum_word_t,
+        ) -> dtl_status_t,
+    >,
+    /// As dtl_enum_register_template.
+    pub enum_register_template: Option<
+        unsafe extern "C" fn(
+            enumeration: dtl_enum_t,
+            name: *const c_char,
+            fields: *const dtl_attr_t,
+            n: u64,
+            out: *mut dtl_enum_word_t,
+        ) -> dtl_status_t,
+    >,
+    /// As dtl_enum_from_name.
+    pub enum_from_name: Option<
+        unsafe extern "C" fn(
+            enumeration: dtl_enum_t,
+            name: *const c_char,
+            out: *mut dtl_enum_word_t,
+        ) -> dtl_status_t,
+    >,
+    /// As dtl_ev_instance.
+    pub ev_instance: Option<
+        unsafe extern "C" fn(
+            tmpl: dtl_enum_word_t,
+            attrs: *const dtl_attr_t,
+            n: u64,
+            out: *mut dtl_enum_word_t,
+        ) -> dtl_status_t,
+    >,
+    /// As dtl_ev_get: what a slot asks of an instance that it is handed.
+    pub ev_get: Option<
+        unsafe extern "C" fn(
+            word: dtl_enum_word_t,
+            name: *const c_char,
+            out_attr: *mut dtl_attr_t,
+        ) -> dtl_status_t,
+    >,
+    /// As dtl_schedule_set_defaults.
+    pub schedule_set_defaults: Option<
+        unsafe extern "C" fn(
+            schedule: dtl_enum_word_t,
+            default_memory_kind: dtl_enum_word_t,
+            inner_schedule: dtl_enum_word_t,
+        ) -> dtl_status_t,
+    >,
 }
 
 /// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry

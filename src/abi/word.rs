@@ -2,9 +2,11 @@
 
 use std::ffi::c_void;
 
-/// A member of an extensible enumeration:
-/// bits 63..48 enumeration | 47..32 member | 31..0 instance (0 = plain member). 0 = invalid.
-/// Compare words with ==. Backends add members; these are the built-in ones.
+/// A member of an extensible enumeration, or an instance of one that is a template:
+/// bits 63..48 enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
+/// Compare words with ==, or with `dtl_ev_match` where instances may come. Programs, backends and plugins add
+/// members (`dtl_enum_register`); these are the built-in ones. Their names, for `dtl_ev_name` and in JSON, are at
+/// dtl_enum_t.
 pub type dtl_enum_word_t = u64;
 
 /// Memory that the host allocates and pages as it likes.
@@ -18,6 +20,8 @@ pub const DTL_MEMORY_MANAGED: dtl_enum_word_t = 0x0001_0004_0000_0000;
 /// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it is the host's, begins
 /// as zeros, and its pages are taken when it is allocated; of "cuda" it is the device's.
 pub const DTL_MEMORY_SHARED: dtl_enum_word_t = 0x0001_0005_0000_0000;
+/// Template of what a tolerant parse did not know: its instances keep the text. The same in each enumeration below.
+pub const DTL_MEMORY_UNDEFINED: dtl_enum_word_t = 0x0001_FFFF_0000_0000;
 
 /// A CPU.
 pub const DTL_DEVICE_CPU: dtl_enum_word_t = 0x0002_0001_0000_0000;
@@ -27,6 +31,8 @@ pub const DTL_DEVICE_GPU: dtl_enum_word_t = 0x0002_0002_0000_0000;
 pub const DTL_DEVICE_ACCELERATOR: dtl_enum_word_t = 0x0002_0003_0000_0000;
 /// A device that computes nothing (the null backend).
 pub const DTL_DEVICE_NONE: dtl_enum_word_t = 0x0002_0004_0000_0000;
+/// A device that a tolerant parse did not know.
+pub const DTL_DEVICE_UNDEFINED: dtl_enum_word_t = 0x0002_FFFF_0000_0000;
 
 /// Run in order, in the calling thread.
 pub const DTL_SCHEDULE_SEQUENTIAL: dtl_enum_word_t = 0x0003_0001_0000_0000;
@@ -34,6 +40,8 @@ pub const DTL_SCHEDULE_SEQUENTIAL: dtl_enum_word_t = 0x0003_0001_0000_0000;
 pub const DTL_SCHEDULE_MULTICORE: dtl_enum_word_t = 0x0003_0002_0000_0000;
 /// Run as a grid of blocks on a device.
 pub const DTL_SCHEDULE_DEVICE: dtl_enum_word_t = 0x0003_0003_0000_0000;
+/// A schedule that a tolerant parse did not know.
+pub const DTL_SCHEDULE_UNDEFINED: dtl_enum_word_t = 0x0003_FFFF_0000_0000;
 
 /// C source.
 pub const DTL_LANGUAGE_C: dtl_enum_word_t = 0x0004_0001_0000_0000;
@@ -47,6 +55,21 @@ pub const DTL_LANGUAGE_PTX: dtl_enum_word_t = 0x0004_0004_0000_0000;
 pub const DTL_LANGUAGE_SPIRV: dtl_enum_word_t = 0x0004_0005_0000_0000;
 /// Whatever binary the backend's own driver loads: a cubin, a program binary of OpenCL.
 pub const DTL_LANGUAGE_BINARY: dtl_enum_word_t = 0x0004_0006_0000_0000;
+/// A language that a tolerant parse did not know.
+pub const DTL_LANGUAGE_UNDEFINED: dtl_enum_word_t = 0x0004_FFFF_0000_0000;
+
+/// Nothing is measured.
+pub const DTL_INSTRUMENTATION_NONE: dtl_enum_word_t = 0x0005_0001_0000_0000;
+/// Times by the host's clock.
+pub const DTL_INSTRUMENTATION_TIMER: dtl_enum_word_t = 0x0005_0002_0000_0000;
+/// Times by events in a stream (`dtl_event_elapsed_ns`).
+pub const DTL_INSTRUMENTATION_EVENTS: dtl_enum_word_t = 0x0005_0003_0000_0000;
+/// Counters of the hardware: instructions, cache misses.
+pub const DTL_INSTRUMENTATION_COUNTERS: dtl_enum_word_t = 0x0005_0004_0000_0000;
+/// Named spans of a trace.
+pub const DTL_INSTRUMENTATION_SPANS: dtl_enum_word_t = 0x0005_0005_0000_0000;
+/// An instrumentation that a tolerant parse did not know.
+pub const DTL_INSTRUMENTATION_UNDEFINED: dtl_enum_word_t = 0x0005_FFFF_0000_0000;
 
 /// Allocation of memory.
 pub const DTL_OPERATION_ALLOC: dtl_enum_word_t = 0x0006_0001_0000_0000;
@@ -56,6 +79,29 @@ pub const DTL_OPERATION_COPY: dtl_enum_word_t = 0x0006_0002_0000_0000;
 pub const DTL_OPERATION_LAUNCH: dtl_enum_word_t = 0x0006_0003_0000_0000;
 /// Compilation of source.
 pub const DTL_OPERATION_COMPILE: dtl_enum_word_t = 0x0006_0004_0000_0000;
+/// An operation that a tolerant parse did not know.
+pub const DTL_OPERATION_UNDEFINED: dtl_enum_word_t = 0x0006_FFFF_0000_0000;
+
+/// It has devices. Of this and all that follow: the member's name is the text that `dtl_backend_supports` takes.
+pub const DTL_FEATURE_DEVICE: dtl_enum_word_t = 0x0007_0001_0000_0000;
+/// It has memory.
+pub const DTL_FEATURE_MEMORY: dtl_enum_word_t = 0x0007_0002_0000_0000;
+/// It copies by itself.
+pub const DTL_FEATURE_TRANSFER: dtl_enum_word_t = 0x0007_0003_0000_0000;
+/// It executes.
+pub const DTL_FEATURE_EXEC: dtl_enum_word_t = 0x0007_0004_0000_0000;
+/// It makes kernels from source.
+pub const DTL_FEATURE_MODULES: dtl_enum_word_t = 0x0007_0005_0000_0000;
+/// It communicates.
+pub const DTL_FEATURE_COMM: dtl_enum_word_t = 0x0007_0006_0000_0000;
+/// It has streams of its own.
+pub const DTL_FEATURE_STREAMS: dtl_enum_word_t = 0x0007_0007_0000_0000;
+/// It copies and launches while the caller goes on.
+pub const DTL_FEATURE_ASYNC: dtl_enum_word_t = 0x0007_0008_0000_0000;
+/// The threads of a launch's block share memory.
+pub const DTL_FEATURE_SHARED_MEMORY: dtl_enum_word_t = 0x0007_0009_0000_0000;
+/// A feature that a tolerant parse did not know.
+pub const DTL_FEATURE_UNDEFINED: dtl_enum_word_t = 0x0007_FFFF_0000_0000;
 
 /// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096.
 /// Which operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.

@@ -11,6 +11,7 @@ use crate::abi::device::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Availability, Device, Exports, Memory, Place, Presence, Transfer};
+use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::runtime::{copy_text, explain};
 use crate::sys::buf::{Addr, Region};
@@ -165,7 +166,8 @@ fn check_kind(kind: dtl_enum_word_t) -> Result<()> {
     }
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
-        "backend host has no memory kind {kind:#x}: use HOST, DEVICE, PINNED, MANAGED or SHARED"
+        "backend host has no memory kind {}: use HOST, DEVICE, PINNED, MANAGED or SHARED",
+        describe(kind)
     )
 }
 

@@ -9,6 +9,7 @@ use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Device, Exec, ExecGroups, Launch, Memory, Place, Presence, Token, Transfer};
 use crate::runtime::copy_text;
+use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
 use crate::sys::mem;
@@ -68,7 +69,8 @@ impl Memory for Null {
         if kind != DTL_MEMORY_HOST && kind != DTL_MEMORY_DEVICE {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend null has no memory kind {kind:#x}: use HOST or DEVICE"
+                "backend null has no memory kind {}: use HOST or DEVICE",
+                describe(kind)
             );
         }
         match mem::alloc(size, align) {
@@ -86,7 +88,13 @@ impl Memory for Null {
         let name = match kind {
             DTL_MEMORY_HOST => "null host memory",
             DTL_MEMORY_DEVICE => "null device memory",
-            _ => return Some(fail!(DTL_ERROR_NOT_SUPPORTED, "backend null has no memory kind {kind:#x}")),
+            _ => {
+                return Some(fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "backend null has no memory kind {}",
+                    describe(kind)
+                ));
+            }
         };
         out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
         out.alignment = 1;

@@ -1,6 +1,7 @@
 //! What C passed: pointers checked, texts read, sized structs taken over and filled in.
 
 use crate::error::{Result, fail};
+use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 
@@ -55,6 +56,22 @@ pub(super) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
         Some(text) => Ok(text),
         None => fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL"),
     }
+}
+
+/// A text that must be there, not looked at.
+///
+/// # Safety
+/// As [`text`].
+#[inline]
+pub(super) unsafe fn c_text<'a, 'n>(
+    pointer: *const c_char,
+    name: impl FnOnce() -> Cow<'n, str>,
+) -> Result<&'a CStr> {
+    if pointer.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "{} is NULL", name());
+    }
+    // SAFETY: a NUL-terminated text by the contract.
+    Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
 /// Reads a text that may be NULL.

@@ -149,7 +149,7 @@ fn check_word(name: &str, word: dtl_enum_word_t) -> Result<()> {
     if word >> 48 == 0 || word >> 32 & 0xFFFF == 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{name} {word:#018x} is no member of an enumeration (bits 63..48 or 47..32 are 0)"
+            "{name} {word:#x} is no member of an enumeration (bits 63..48 or 47..32 are 0)"
         );
     }
     Ok(())

@@ -10,6 +10,8 @@ pub mod host;
 
 pub mod runtime;
 
+pub mod enums;
+
 pub mod backend;
 
 pub mod plugin;

@@ -1,4 +1,4 @@
-//! Element types and reduction operations of the program's own.
+//! Element types and reduction operations of the program's own. (Kinds, schedules and the like: dtl_enum_register.)
 
 use super::args::{self, Out};
 use super::guard;

@@ -217,11 +217,11 @@ impl Array {
         if device.device_type == dlpack::CPU && !is_host_memory {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "for DLPack device {} of backend {} is the CPU, but the host cannot read memory of kind {:#x}: use one \
+                "for DLPack device {} of backend {} is the CPU, but the host cannot read memory of kind {}: use one \
                  whose properties have DTL_MEMORY_HOST_ACCESSIBLE",
                 self.device,
                 self.backend.name(),
-                self.kind
+                crate::runtime::enums::describe(self.kind)
             );
         }
         Ok((device, dtype))

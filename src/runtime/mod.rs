@@ -4,9 +4,11 @@
 pub mod array;
 pub mod backend;
 pub mod cart;
+pub mod chunks;
 pub mod comm;
 pub mod device;
 pub mod dispatch;
+pub mod enums;
 pub mod exec;
 pub mod explain;
 pub mod launch;

@@ -162,7 +162,8 @@ fn unknown_kind(backend: &Arc<Backend>) -> Result<Done> {
     if backend.memory.is_none() {
         return Ok(Done::Skipped("no memory table"));
     }
-    const NO_KIND: dtl_enum_word_t = 0x0001_7ffe_0000_0000;
+    // No member has the value 0.
+    const NO_KIND: dtl_enum_word_t = 0x0001_0000_0000_0000;
     match memory::alloc(memory::Owner::Program, backend, NO_KIND, 64, 0) {
         Err(error) if error.status() == crate::abi::status::DTL_ERROR_NOT_SUPPORTED => Ok(Done::Ok),
         Err(error) => Err(error),

@@ -12,7 +12,10 @@ static struct handles good;
 static const char* const always[] = {"dtl_init", "dtl_finalize", "dtl_init_after_fork", "dtl_version_string",
     "dtl_version_major", "dtl_version_minor", "dtl_version_patch", "dtl_abi_version", "dtl_status_name",
     "dtl_status_message", "dtl_last_error", "dtl_log_set_callback", "dtl_comm_wtime", "dtl_backend_set_error", "dtl_backend_name",
-    "dtl_dispatch_default"};
+    "dtl_dispatch_default",
+    "dtl_enum_create", "dtl_enum_find", "dtl_enum_register", "dtl_enum_register_value", "dtl_enum_register_template",
+    "dtl_enum_from_name", "dtl_enum_from_value", "dtl_enum_count", "dtl_enum_at", "dtl_enum_undefined", "dtl_ev_instance",
+    "dtl_ev_get", "dtl_ev_name", "dtl_ev_to_json", "dtl_ev_from_json", "dtl_schedule_set_defaults", "dtl_schedule_defaults"};
 
 static int known(const char* name) {
     size_t i;
@@ -165,10 +168,37 @@ static void test_null_pointers(void) {
     const dtl_backend_t b = good.backend;
     int32_t number = 0;
     uint64_t word = 0;
+    uint32_t two = 0;
     char data[64] = {0};
+    dtl_attr_t attr = dtl_attr_str("text", "");
     dtl_backend_t out;
     void* sink = NULL;
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    NULL_OUTPUT(dtl_enum_create("e", 0, NULL));
+    NULL_OUTPUT(dtl_enum_create(NULL, 0, &two));
+    NULL_OUTPUT(dtl_enum_find("Memory", NULL));
+    NULL_OUTPUT(dtl_enum_find(NULL, &two));
+    NULL_OUTPUT(dtl_enum_register(DTL_ENUM_MEMORY, "m", NULL));
+    NULL_OUTPUT(dtl_enum_register(DTL_ENUM_MEMORY, NULL, &word));
+    NULL_OUTPUT(dtl_enum_register_value(DTL_ENUM_MEMORY, "m", 300, NULL));
+    NULL_OUTPUT(dtl_enum_register_value(DTL_ENUM_MEMORY, NULL, 300, &word));
+    NULL_OUTPUT(dtl_enum_register_template(DTL_ENUM_MEMORY, "m", &attr, 1, NULL));
+    NULL_OUTPUT(dtl_enum_register_template(DTL_ENUM_MEMORY, NULL, &attr, 1, &word));
+    NULL_OUTPUT(dtl_enum_from_name(DTL_ENUM_MEMORY, "Host", NULL));
+    NULL_OUTPUT(dtl_enum_from_name(DTL_ENUM_MEMORY, NULL, &word));
+    NULL_OUTPUT(dtl_enum_from_value(DTL_ENUM_MEMORY, 1, NULL));
+    NULL_OUTPUT(dtl_enum_count(DTL_ENUM_MEMORY, NULL));
+    NULL_OUTPUT(dtl_enum_at(DTL_ENUM_MEMORY, 0, NULL));
+    NULL_OUTPUT(dtl_enum_undefined(DTL_ENUM_MEMORY, NULL));
+    NULL_OUTPUT(dtl_ev_instance(DTL_MEMORY_UNDEFINED, &attr, 1, NULL));
+    NULL_OUTPUT(dtl_ev_get(DTL_MEMORY_HOST, "text", NULL));
+    NULL_OUTPUT(dtl_ev_get(DTL_MEMORY_HOST, NULL, &attr));
+    NULL_OUTPUT(dtl_ev_name(DTL_MEMORY_HOST, NULL));
+    NULL_OUTPUT(dtl_ev_to_json(DTL_MEMORY_HOST, NULL, 5, NULL));
+    NULL_OUTPUT(dtl_ev_from_json(DTL_ENUM_MEMORY, "\"Host\"", 0, NULL));
+    NULL_OUTPUT(dtl_ev_from_json(DTL_ENUM_MEMORY, NULL, 0, &word));
+    NULL_OUTPUT(dtl_schedule_defaults(DTL_SCHEDULE_DEVICE, NULL, &word));
+    NULL_OUTPUT(dtl_schedule_defaults(DTL_SCHEDULE_DEVICE, &word, NULL));
     NULL_OUTPUT(dtl_explain(NULL, 5, NULL));
     NULL_OUTPUT(dtl_backend_register(NULL, &table, NULL, 0, &out));
     NULL_OUTPUT(dtl_backend_register("n", NULL, NULL, 0, &out));
@@ -242,7 +272,7 @@ static void test_null_pointers(void) {
     NULL_OUTPUT(dtl_comm_allreduce(good.comm, NULL, data, 1, DTL_DTYPE_INT8, DTL_OP_SUM));
     NULL_OUTPUT(dtl_comm_allreduce(good.comm, data, NULL, 1, DTL_DTYPE_INT8, DTL_OP_SUM));
     NULL_OUTPUT(dtl_backend_set_error(NULL));
-    CHECK(number == 0 && word == 0);
+    CHECK(number == 0 && word == 0 && two == 0);
 }
 
 /* Each info struct with every size that cannot be, and with those of older and newer callers. */

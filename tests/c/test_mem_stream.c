@@ -295,8 +295,7 @@ static int other_process(void) {
     CHECK(live(cuda) == 0);
     CHECK(write(back[1], "d", 1) == 1);
     CHECK(read(peer[0], &handle, sizeof handle) == (ssize_t)sizeof handle);
-    CHECK_STATUS(dtl_mem_import(cuda, &handle, &memory, &size), DTL_ERROR_CUDA); /* freed meanwhile */
-    CHECK_TEXT("while it is there");
+    CHECK_STATUS(dtl_mem_import(cuda, &handle, &memory, &size), DTL_ERROR_INVALID_HANDLE); /* freed meanwhile */
     CHECK_OK(dtl_finalize());
     return 0;
 }
@@ -312,15 +311,18 @@ static void test_processes(dtl_backend_t cuda) {
     char done;
     CHECK_OK(dtl_mem_kind_info(cuda, DTL_MEMORY_SHARED, &kind));
     CHECK((kind.properties & DTL_MEMORY_EXPORTABLE) != 0 && (kind.properties & DTL_MEMORY_HOST_ACCESSIBLE) == 0);
-    CHECK_STATUS(dtl_mem_alloc(cuda, DTL_MEMORY_SHARED, 64, 4096, &memory), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_OK(dtl_mem_alloc(cuda, DTL_MEMORY_SHARED, 64, 4096, &memory));
+    CHECK_STATUS(dtl_mem_export(memory, &handle), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("256");
+    CHECK_OK(dtl_mem_free(cuda, memory));
     CHECK_OK(dtl_mem_alloc(cuda, DTL_MEMORY_SHARED, 64, 0, &memory));
     CHECK_OK(dtl_mem_alloc(cuda, DTL_MEMORY_DEVICE, 64, 0, &device));
     CHECK_OK(dtl_mem_fill(memory, 40, 64));
     CHECK_STATUS(dtl_mem_export(device, &handle), DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT("DTL_MEMORY_SHARED");
     CHECK_OK(dtl_mem_export(memory, &handle));
-    CHECK_STATUS(dtl_mem_import(cuda, &handle, &device, NULL), DTL_ERROR_CUDA);
-    CHECK_TEXT("not of this process");
+    CHECK_STATUS(dtl_mem_import(cuda, &handle, &device, NULL), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("this very process");
     CHECK(write(peer[1], &handle, sizeof handle) == (ssize_t)sizeof handle);
     CHECK(read(back[0], &done, 1) == 1);
     CHECK_OK(dtl_mem_copy(bytes, memory, 64));
@@ -398,6 +400,7 @@ static void test_cuda(void) {
     CHECK_OK(dtl_mem_free_async(stream, memory));
     CHECK_OK(dtl_stream_synchronize(stream));
     CHECK(bytes[4095] == 3);
+    CHECK_OK(dtl_mem_copy(bytes, mine + 1, 64)); /* neither side is a device's */
     CHECK_OK(dtl_mem_unregister_host(cuda, mine));
     CHECK_OK(dtl_mem_register_host(cuda, mine, 4096));
     CHECK_OK(dtl_mem_register_host(cuda, mine + 4096, 4096)); /* both left to dtl_finalize */

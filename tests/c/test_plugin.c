@@ -36,6 +36,20 @@ static void unregister_both(const char* name) {
     CHECK_OK(dtl_backend_unregister(find(too)));
 }
 
+/* The kind of memory that the plugin registers: its backend has memory of it, and of its instances. It stays. */
+static void own_kind(dtl_backend_t backend) {
+    const dtl_attr_t bank = dtl_attr_i64("bank", 2);
+    dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+    dtl_enum_word_t kind = 0, instance = 0;
+    void* memory = NULL;
+    CHECK_OK(dtl_enum_from_name(DTL_ENUM_MEMORY, "good_Scratch", &kind));
+    CHECK_OK(dtl_ev_instance(kind, &bank, 1, &instance));
+    CHECK_OK(dtl_mem_alloc(backend, instance, 100, 64, &memory));
+    CHECK_OK(dtl_mem_query(memory, &info));
+    CHECK(info.kind == instance && dtl_ev_match(info.kind, kind));
+    CHECK_OK(dtl_mem_free(backend, memory));
+}
+
 /* How many were there before: some may be installed. */
 static uint64_t first;
 
@@ -60,6 +74,7 @@ static void test_load(void) {
     CHECK(strcmp(info.origin, "dtl_backend_load") == 0 && strcmp(info.name, "good") == 0);
     CHECK(strcmp(info.version, "1.2") == 0 && strcmp(info.description, "host memory, for tests") == 0);
     CHECK(strcmp(info.backends, "good, good-too") == 0);
+    own_kind(backend);
     /* An older caller's shorter struct. */
     memset(&info, 0x5A, sizeof info);
     info.struct_size = 16;

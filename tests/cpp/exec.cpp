@@ -105,6 +105,24 @@ static void streams(dtl::backend_ref host)
     CHECK(stream.get().id == 0 && moved.get().id != 0);
 }
 
+static void ordered_memory(dtl::backend_ref host)
+{
+    dtl::stream stream(host);
+    std::vector<int> mine(100, 7), back(100);
+    {
+        const dtl::registered first(mine.data(), sizeof(int) * mine.size(), host);
+        CHECK(thrown([&] { dtl::registered again(mine.data(), 4, host); }) == DTL_ERROR_ALREADY_EXISTS);
+        void *memory = stream->allocate(DTL_MEMORY_DEVICE, 400, 64);
+        stream->copy(memory, mine.data(), 400);
+        stream->prefetch(memory, 400, DTL_PREFETCH_HOST);
+        stream->copy(back.data(), memory, 400);
+        stream->deallocate(memory);
+        stream->synchronize();
+    }
+    CHECK(back == mine);
+    dtl::registered first(mine.data(), 4, host), second(std::move(first));
+}
+
 static dtl_status_t add_one(const dtl_kernel_context_t *context, const void *const *arguments)
 {
     int *data;
@@ -138,6 +156,7 @@ int main()
     reductions(pool);
     runs(pool);
     streams(host);
+    ordered_memory(host);
     kernels(host);
     std::puts("exec: all checks passed");
 }

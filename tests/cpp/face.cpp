@@ -1,4 +1,4 @@
-// dtl.hpp: errors, owners, buffers, log.
+// dtl.hpp: errors, owners, buffers, log, enumerations.
 #include "../c/check.h"
 
 #include <dtl.hpp>
@@ -120,8 +120,61 @@ static void pools()
     CHECK(thrown([] { dtl::pool none(12345); }) == DTL_ERROR_NOT_SUPPORTED);
 }
 
+/* Built-in members are constants: they switch, and count at compile time. */
+static const char *where(dtl::schedule schedule)
+{
+    switch (schedule.tmpl()) {
+    case dtl::schedules::sequential:
+    case dtl::schedules::multicore:
+        return "host";
+    case dtl::schedules::device:
+        return "device";
+    case dtl::schedules::undefined:
+        return "unknown";
+    default:
+        return "registered";
+    }
+}
+
+static void enumerations()
+{
+    static_assert(dtl::memory_kinds::host == DTL_MEMORY_HOST && dtl::memory_kinds::shared.value() == 5);
+    static_assert(dtl_ev_match(DTL_EV_WORD(3, 301) | 7, DTL_EV_WORD(3, 301)) == 1);
+    static_assert(!dtl::memory_kinds::host.matches(dtl::memory_kinds::device) && dtl::memory_kind() == 0);
+
+    const auto kernel = dtl::schedule::add("Face_Kernel", {dtl::attr("block_size", 128), dtl::attr("share", 0.5),
+                                                           dtl::attr("mode", std::string("plain")), dtl::attr("fast", true),
+                                                           dtl::attr("memory", dtl::memory_kinds::pinned),
+                                                           dtl_attr_required("streams", DTL_ATTR_U64)});
+    const auto one = kernel.instance({dtl::attr("streams", 4u)});
+    CHECK(one == kernel.instance({dtl::attr("streams", uint64_t{4}), dtl::attr("mode", "plain")}) && one.matches(kernel));
+    CHECK(one.get<int64_t>("block_size") == 128 && one.get<uint64_t>("streams") == 4 && one.get<double>("share") == 0.5);
+    CHECK(one.get<bool>("fast") && one.get<std::string_view>("mode") == "plain" && one.name() == "Face_Kernel");
+    CHECK(one.get<uint64_t>("memory") == dtl::memory_kinds::pinned);
+    CHECK(thrown([&] { one.get<bool>("streams"); }) == DTL_ERROR_TYPE);
+    CHECK(thrown([&] { kernel.instance({dtl::attr("streams", 4)}); }) == DTL_ERROR_TYPE);
+    CHECK(thrown([&] { kernel.instance({}); }) == DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(dtl::schedule::from_json(one.json().c_str()) == one && dtl::schedule::from_name("Face_Kernel") == kernel);
+
+    CHECK(std::strcmp(where(dtl::schedules::multicore), "host") == 0 && std::strcmp(where(one), "registered") == 0);
+    const auto unknown = dtl::schedule::from_json("\"Gone\"", true);
+    CHECK(std::strcmp(where(unknown), "unknown") == 0 && unknown.json() == "\"Gone\"");
+    CHECK(thrown([] { dtl::schedule::from_json("\"Gone\""); }) == DTL_ERROR_NOT_FOUND);
+
+    dtl::set_defaults(kernel, dtl::memory_kinds::pinned, dtl::schedules::sequential);
+    CHECK(dtl::defaults_of(one).memory == dtl::memory_kinds::pinned && dtl::defaults_of(one).inner == dtl::schedules::sequential);
+
+    const auto kinds = dtl::enumeration::create("face");
+    const auto first = kinds.add("first"), second = kinds.add("second", 301);
+    CHECK(kinds.members() == (std::vector<dtl_enum_word_t>{kinds.undefined(), first, second}));
+    CHECK(dtl::enumeration::find("face").from_value(301) == second && kinds.from_name("first") == first);
+    CHECK(thrown([&] { kinds.add("first"); }) == DTL_ERROR_ALREADY_EXISTS);
+    CHECK(dtl::memory_kind::of.from_json("\"Host\"") == dtl::memory_kinds::host);
+}
+
 int main()
 {
+    enumerations();
     dtl::library library;
     errors();
     backends();

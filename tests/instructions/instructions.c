@@ -202,8 +202,21 @@ static dtl_dispatcher_t dispatcher_of(dtl_dispatch_predicate_fn_t predicate)
     return made;
 }
 
+/* An instance of two attributes that is there already. */
+static dtl_enum_word_t kernel;
+ROW(ev_instance)
+{
+    const dtl_attr_t attrs[2] = {dtl_attr_i64("block_size", 128), dtl_attr_u64("streams", 4)};
+    dtl_enum_word_t word = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_ev_instance(kernel, attrs, 2, &word));
+    }
+    if (dtl_ev_template(word) != kernel) abort();
+}
+
 int main(void)
 {
+    const dtl_attr_t fields[3] = {dtl_attr_i64("block_size", 64), dtl_attr_u64("streams", 1), dtl_attr_bool("fast", 1)};
     static int self;
     void *base;
     const dtl_backend_t idle = idle_backend(&self);
@@ -216,6 +229,9 @@ int main(void)
     DTL_CHECK(dtl_stream_create(idle, 0, 0, &stream));
     DTL_CHECK(dtl_event_create(idle, 0, &event));
 
+    DTL_CHECK(dtl_enum_register_template(DTL_ENUM_SCHEDULE, "Kernel", fields, 3, &kernel));
+
+    warm_ev_instance(), row_ev_instance();
     warm_message_8(), row_message_8();
     warm_unexpected_8(), row_unexpected_8();
     warm_allreduce_8(), row_allreduce_8();

@@ -108,6 +108,20 @@ static dtl_status_t load(const dtl_host_api_t* host)
         host->backend_register("a", NULL, NULL, 0, &backend) != DTL_ERROR_NULL_POINTER ||
         host->backend_register("a", &table, NULL, 0, NULL) != DTL_ERROR_NULL_POINTER)
         return DTL_ERROR_INTERNAL;
+    {
+        /* The last one's text is the one of this load. */
+        dtl_attr_t attr = dtl_attr_str("text", NULL);
+        dtl_enum_word_t word;
+        if (host->enum_create(NULL, 0, NULL) != DTL_ERROR_NULL_POINTER || host->enum_find("x", NULL) != DTL_ERROR_NULL_POINTER ||
+            host->enum_register(0, "x", &word) != DTL_ERROR_INVALID_ARGUMENT ||
+            host->enum_register_value(DTL_ENUM_MEMORY, "x", 1, &word) != DTL_ERROR_INVALID_ARGUMENT ||
+            host->enum_register_template(DTL_ENUM_MEMORY, "x", &attr, 1, &word) != DTL_ERROR_NULL_POINTER ||
+            host->enum_from_name(DTL_ENUM_MEMORY, "x", &word) != DTL_ERROR_NOT_FOUND ||
+            host->ev_instance(DTL_MEMORY_HOST, NULL, 0, &word) != DTL_ERROR_TYPE ||
+            host->ev_get(DTL_MEMORY_HOST, "x", &attr) != DTL_ERROR_NOT_FOUND ||
+            host->schedule_set_defaults(DTL_SCHEDULE_DEVICE, DTL_MEMORY_HOST, DTL_SCHEDULE_DEVICE) != DTL_ERROR_ALREADY_EXISTS)
+            return DTL_ERROR_INTERNAL;
+    }
     return DTL_ERROR_NOT_IMPLEMENTED;
 #elif defined(REGISTER_IN_THREAD)
     {

@@ -24,7 +24,7 @@
  *     DTL_ERROR_INCOMPATIBLE_ABI. Structs that are elements of arrays never change.
  *  5. Integers have fixed widths. Truth values are int32_t 0 or 1; ranks, tags and device numbers
  *     int32_t; sizes and counts uint64_t; dtypes and reduction operations int32_t; kinds of memory
- *     and devices are 64-bit words (dtl_enum_word_t).
+ *     and devices are 64-bit words (dtl_enum_word_t), to which programs and backends add members.
  *  6. Ownership. Who creates, opens or registers, destroys, closes or unregisters. Destroying a null
  *     handle succeeds. Strings that are passed in are copied. A const char* that is returned lives as
  *     long as its object, or for ever, as its text says. Text of variable size is written to

@@ -15,6 +15,10 @@ pub const NOT_SUPPORTED: Code = 801;
 pub const OUT_OF_MEMORY: Code = 2;
 /// Host memory that was registered before.
 pub const ALREADY_REGISTERED: Code = 712;
+/// What cuIpcOpenMemHandle says of what the calling process exported.
+pub const OF_THIS_PROCESS: Code = 201;
+/// What it says of what is no more.
+pub const IS_GONE: Code = 400;
 /// The driver has no device.
 pub const NO_DEVICE: Code = 100;
 
@@ -25,6 +29,8 @@ pub const NAMES: &[(Code, &str)] = &[
     (NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"),
     (OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"),
     (NO_DEVICE, "CUDA_ERROR_NO_DEVICE"),
+    (OF_THIS_PROCESS, "CUDA_ERROR_INVALID_CONTEXT"),
+    (IS_GONE, "CUDA_ERROR_INVALID_HANDLE"),
     (ALREADY_REGISTERED, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"),
     (3, "CUDA_ERROR_NOT_INITIALIZED"),
     (4, "CUDA_ERROR_DEINITIALIZED"),

@@ -2,31 +2,38 @@
 //! the program's that devices reach.
 
 use super::Cuda;
+use super::codes::{IS_GONE, OF_THIS_PROCESS};
 use super::driver::Driver;
 use super::functions::*;
-use super::memory::{Block, From, address};
+use super::memory::{ALIGNMENT, Block, From, address};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Exports, Extent, Ticket};
+use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
 use crate::sys::shared::page_size;
 
-/// Page-locks it, for all devices.
-pub(super) fn register(driver: &Driver, region: Region) -> Result<()> {
-    let Some(register) = driver.cuda.cuMemHostRegister_v2 else { return absent("cuMemHostRegister_v2") };
-    let _inside = driver.enter(0)?;
-    let flags = (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) as Uint;
-    // SAFETY: memory that the caller keeps until it is unregistered; the driver refuses what is none.
-    let code = unsafe { register(region.addr().ptr(), region.len(), flags) };
-    driver.cuda.check(code, "registering host memory (cuMemHostRegister)")
+impl Cuda {
+    /// Page-locks host memory of the program's, for all devices.
+    pub(super) fn register_range(&self, region: Region) -> Result<()> {
+        let driver = self.driver.get()?;
+        let Some(register) = driver.cuda.cuMemHostRegister_v2 else { return absent("cuMemHostRegister_v2") };
+        let device = self.current(&driver);
+        let inside = driver.enter(device)?;
+        let flags = (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) as Uint;
+        // SAFETY: memory that the caller keeps until it is unregistered; the driver refuses what is none.
+        let code = unsafe { register(region.addr().ptr(), region.len(), flags) };
+        driver.cuda.check(code, "registering host memory (cuMemHostRegister)")?;
+        drop(inside);
+        self.note(region.addr(), region.len() as u64, 1, device, From::Program);
+        Ok(())
+    }
 }
 
 /// Undoes it.
-pub(super) fn unregister(driver: &Driver, region: Region) -> Result<()> {
+pub(super) fn unregister(driver: &Driver, addr: Addr) -> Result<()> {
     let Some(unregister) = driver.cuda.cuMemHostUnregister else { return absent("cuMemHostUnregister") };
-    let _inside = driver.enter(0)?;
-    // SAFETY: what was registered, once; nothing uses it, as the caller says.
-    let code = unsafe { unregister(region.addr().ptr()) };
-    driver.cuda.check_release(code, "cuMemHostUnregister")
+    // SAFETY: what was registered, once; a context is current, and nothing uses it, as the caller says.
+    driver.cuda.check_release(unsafe { unregister(addr.ptr()) }, "cuMemHostUnregister")
 }
 
 /// A file descriptor of whole pages, and where the range begins in it.
@@ -70,10 +77,18 @@ impl Exports for Cuda {
         let Some(block) = block.filter(|block| block.from == From::Device) else {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "memory of kind {:#x} cannot be exported by CUDA: allocate DTL_MEMORY_SHARED",
-                extent.kind
+                "memory of kind {} cannot be exported by CUDA: allocate DTL_MEMORY_SHARED",
+                describe(extent.kind)
             );
         };
+        if extent.align > ALIGNMENT {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "memory aligned to {} cannot be exported by CUDA, which aligns it to {ALIGNMENT} where it is opened: ask for \
+                 that or less",
+                extent.align
+            );
+        }
         let Some(export) = driver.cuda.cuIpcGetMemHandle else { return absent("cuIpcGetMemHandle") };
         let _inside = driver.enter(block.device)?;
         let mut handle = IpcHandle { bytes: [0; 64] };
@@ -99,11 +114,26 @@ impl Exports for Cuda {
         let mut number = 0;
         // SAFETY: room for a device pointer, a handle that another process' driver wrote.
         let code = unsafe { open(&raw mut number, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as Uint) };
-        driver.cuda.check(
-            code,
-            "opening another process' memory (cuIpcOpenMemHandle; not of this process, on a device that reaches it, and while \
-             it is there)",
-        )?;
+        match code {
+            OF_THIS_PROCESS => {
+                return fail!(
+                    DTL_ERROR_NOT_SUPPORTED,
+                    "CUDA does not open what this very process exported: use the memory itself ({})",
+                    driver.cuda.words(code)
+                );
+            }
+            IS_GONE => {
+                return fail!(
+                    DTL_ERROR_INVALID_HANDLE,
+                    "stale: the exporter has freed it or has ended; free only when all have imported ({})",
+                    driver.cuda.words(code)
+                );
+            }
+            code => driver.cuda.check(
+                code,
+                "opening another process' memory (cuIpcOpenMemHandle; the device must be the exporter's, or reach it)",
+            )?,
+        }
         let base = address(number);
         let mut blocks = self.blocks.write();
         if blocks.contains_key(&base.get()) {

@@ -12,11 +12,12 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Exports, Found, Memory, Token};
 use crate::runtime::copy_text;
+use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
 use std::sync::Arc;
 
 /// What every allocation of the driver's is aligned to.
-const ALIGNMENT: u64 = 256;
+pub(super) const ALIGNMENT: u64 = 256;
 
 /// An allocation, found by its first byte.
 #[derive(Clone, Copy)]
@@ -39,6 +40,8 @@ pub(super) enum From {
     Host,
     /// Another process.
     Opened,
+    /// The program: host memory that is registered.
+    Program,
 }
 
 impl Block {
@@ -62,7 +65,7 @@ impl Cuda {
     }
 
     /// Keeps what the driver gave: its first byte that is aligned.
-    fn note(&self, base: Addr, size: u64, align: u64, device: i32, from: From) -> Addr {
+    pub(super) fn note(&self, base: Addr, size: u64, align: u64, device: i32, from: From) -> Addr {
         let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());
         self.blocks.write().insert(first.get(), Block { base, size, device, from });
         first
@@ -168,8 +171,8 @@ fn check_kind(driver: &Driver, device: i32, kind: dtl_enum_word_t) -> Result<()>
         ),
         _ => fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "backend cuda has no memory kind {kind:#x}: use DEVICE, MANAGED, PINNED or SHARED (the host's is backend \
-             host's)"
+            "backend cuda has no memory kind {}: use DEVICE, MANAGED, PINNED or SHARED (the host's is backend host's)",
+            describe(kind)
         ),
     }
 }
@@ -209,6 +212,7 @@ fn give_back(driver: &Driver, block: &Block) -> Result<()> {
             (unsafe { free(number, stream.ptr()) }, "cuMemFreeAsync")
         }
         (From::Opened, _) => return crossing::close(driver, number),
+        (From::Program, _) => return crossing::unregister(driver, block.base),
         (From::Host, _) => {
             // SAFETY: what cuMemHostAlloc gave, given back once.
             (unsafe { (cuda.cuMemFreeHost)(block.base.ptr()) }, "cuMemFreeHost")
@@ -227,13 +231,6 @@ impl Memory for Arc<Cuda> {
         let device = self.current(&driver);
         check_kind(&driver, device, kind)?;
         let inside = driver.enter(device)?;
-        if kind == DTL_MEMORY_SHARED && align > ALIGNMENT {
-            return fail!(
-                DTL_ERROR_NOT_SUPPORTED,
-                "alignment {align} of memory that other processes open: the driver aligns it to {ALIGNMENT} there, ask for \
-                 that or less"
-            );
-        }
         let room = room_for(size, align);
         let taken = match self.take(&driver, device, kind, room) {
             // What the pool keeps without use may be what is missing.
@@ -300,11 +297,11 @@ impl Memory for Arc<Cuda> {
     }
 
     fn register(&self, region: Region) -> Option<Result<()>> {
-        Some(self.driver.get().and_then(|driver| crossing::register(&driver, region)))
+        Some(self.register_range(region))
     }
 
     fn unregister(&self, region: Region) -> Option<Result<()>> {
-        Some(self.driver.get().and_then(|driver| crossing::unregister(&driver, region)))
+        Some(self.give(region.addr()))
     }
 
     fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {

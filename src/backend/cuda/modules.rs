@@ -14,6 +14,7 @@ use super::source;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::enums::describe;
 use crate::sys::buf::Addr;
 use std::ffi::CString;
 use std::ptr;
@@ -94,8 +95,9 @@ impl Modules for Arc<Cuda> {
             other => {
                 return fail!(
                     DTL_ERROR_NOT_SUPPORTED,
-                    "backend cuda does not compile language {other:#x}: give it DTL_LANGUAGE_CUDA, DTL_LANGUAGE_PTX, \
-                     DTL_LANGUAGE_BINARY (a cubin or fatbin), or 0 with dtl_kernel.h"
+                    "backend cuda does not compile language {}: give it DTL_LANGUAGE_CUDA, DTL_LANGUAGE_PTX, \
+                     DTL_LANGUAGE_BINARY (a cubin or fatbin), or 0 with dtl_kernel.h",
+                    describe(other)
                 );
             }
         };

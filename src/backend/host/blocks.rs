@@ -13,6 +13,7 @@ use crate::abi::word::DTL_MEMORY_SHARED;
 use crate::backend::shortage::{memory_error, os_error};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Exports, Extent, Ticket};
+use crate::runtime::enums::describe;
 use crate::sys::buf::Addr;
 use crate::sys::fd::Glimpse;
 use crate::sys::lock::Mutex;
@@ -104,8 +105,8 @@ impl Exports for Blocks {
         if extent.kind != DTL_MEMORY_SHARED {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "handle has memory kind {:#x}, which backend host exports none of",
-                extent.kind
+                "handle has memory kind {}, which backend host exports none of",
+                describe(extent.kind)
             );
         }
         let location = Location::of(ticket)?;

@@ -12,6 +12,7 @@ use crate::abi::word::DTL_LANGUAGE_C;
 use crate::backend::cache::{self, Cache};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::enums::describe;
 use crate::runtime::exec::kernel::KernelFn;
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
@@ -56,8 +57,8 @@ impl Modules for HostModules {
         if source.language != 0 && source.language != DTL_LANGUAGE_C {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend host does not compile language {:#x}: give it DTL_LANGUAGE_C, or 0 with dtl_kernel.h",
-                source.language
+                "backend host does not compile language {}: give it DTL_LANGUAGE_C, or 0 with dtl_kernel.h",
+                describe(source.language)
             );
         }
         if trust::is_privileged() {

@@ -4,8 +4,9 @@ use super::{Owner, call, required, whole};
 use crate::abi::device::dtl_mem_kind_info_t;
 use crate::abi::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
 use crate::abi::word::dtl_enum_word_t;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::backend::{Exports, Extent, Memory, Place, Ticket, Token, Transfer};
+use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -66,10 +67,17 @@ impl NativeMemory {
     }
 }
 
+/// A slot may not say what it was asked for.
+#[cold]
+fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
+    error.within(&format!("memory kind {}", describe(kind)))
+}
+
 impl Memory for NativeMemory {
     fn alloc(&self, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
         let mut out = std::ptr::null_mut();
-        call!(self.owner, "memory.alloc", self.alloc, size, align, kind, &raw mut out)?;
+        call!(self.owner, "memory.alloc", self.alloc, size, align, kind, &raw mut out)
+            .map_err(|error| of_kind(error, kind))?;
         Ok(Addr::new(out))
     }
 
@@ -104,7 +112,7 @@ impl Memory for NativeMemory {
         let (slot, mut out) = (self.table.alloc_async?, std::ptr::null_mut());
         let (owner, to) = (&self.owner, &raw mut out);
         let answer = call!(owner, "memory.alloc_async", slot, stream.ptr(), size, align, kind, to);
-        Some(answer.map(|()| Addr::new(out)))
+        Some(answer.map(|()| Addr::new(out)).map_err(|error| of_kind(error, kind)))
     }
 
     fn free_async(

@@ -12,6 +12,7 @@ use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Memory;
 use crate::runtime::copy_text;
+use crate::runtime::enums::describe;
 use crate::sys::buf::Addr;
 use std::sync::Arc;
 
@@ -53,8 +54,8 @@ fn flags(card: &Card, kind: dtl_enum_word_t) -> Result<Bits> {
     if kind != DTL_MEMORY_DEVICE && kind != DTL_MEMORY_MANAGED {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
-            "backend opencl has no memory kind {kind:#x}: use DEVICE, MANAGED or PINNED (plain memory of the host is backend \
-             host's)"
+            "backend opencl has no memory kind {}: use DEVICE, MANAGED or PINNED (plain memory of the host is backend host's)",
+            describe(kind)
         );
     }
     let has = |bit: i64| card.sharing & bit as u64 != 0;

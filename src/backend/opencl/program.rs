@@ -8,6 +8,7 @@ use super::source;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Source;
+use crate::runtime::enums::describe;
 use crate::sys::buf::Addr;
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
@@ -35,8 +36,9 @@ impl Program {
             DTL_LANGUAGE_BINARY => from_binary(driver, card, source),
             other => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend opencl does not compile language {other:#x}: give it DTL_LANGUAGE_OPENCL, DTL_LANGUAGE_SPIRV, \
-                 DTL_LANGUAGE_BINARY, or 0 with dtl_kernel.h"
+                "backend opencl does not compile language {}: give it DTL_LANGUAGE_OPENCL, DTL_LANGUAGE_SPIRV, \
+                 DTL_LANGUAGE_BINARY, or 0 with dtl_kernel.h",
+                describe(other)
             ),
         }?;
         let program = Program {

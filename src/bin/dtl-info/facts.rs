@@ -2,12 +2,13 @@
 
 use crate::plugins::{self, Tried};
 use dtl::abi::device::*;
+use dtl::abi::enums::DTL_ENUM_MEMORY;
 use dtl::abi::word::*;
 use dtl::error::Result;
 use dtl::runtime::comm::open;
 use dtl::runtime::launch::{self, Launch};
 use dtl::runtime::registry::{self, Backend};
-use dtl::runtime::{device, explain, lifecycle, memory, settings, topology, zeroed_kind_info};
+use dtl::runtime::{device, enums, explain, lifecycle, memory, settings, topology, zeroed_kind_info};
 use std::ffi::c_char;
 
 /// Everything that is shown.
@@ -238,14 +239,24 @@ fn device_kind(word: dtl_enum_word_t) -> &'static str {
         DTL_DEVICE_ACCELERATOR => "accelerator",
         DTL_DEVICE_NONE => "none",
         0 => "unknown",
-        _ => "registered",
+        _ => name_in(&[], word),
     }
 }
 
-/// The built-in kinds that the backend has.
+/// The name of a word in a list, else the one that it is registered under.
+fn name_in(list: &[(dtl_enum_word_t, &'static str)], word: dtl_enum_word_t) -> &'static str {
+    let listed = list.iter().find(|row| row.0 == word).map(|row| row.1);
+    let registered = || enums::name(word).ok()?.to_str().ok();
+    listed.or_else(registered).unwrap_or("registered")
+}
+
+/// The kinds that the backend has, registered ones too.
 fn memory_kinds(backend: &Backend) -> Vec<KindFacts> {
     let mut found = Vec::new();
-    for (word, kind) in KINDS {
+    let count = enums::count(DTL_ENUM_MEMORY).unwrap_or(0) as u64;
+    let words = (0..count).filter_map(|index| enums::at(DTL_ENUM_MEMORY, index).ok());
+    for word in words.filter(|&word| word != DTL_MEMORY_UNDEFINED) {
+        let kind = name_in(&KINDS, word);
         let mut info = zeroed_kind_info();
         if memory::kind_info(backend, word, &mut info).is_ok() {
             let (alignment, properties) = (info.alignment, names(&PROPERTIES, info.properties));

@@ -2,17 +2,16 @@
 //! again, so what stands under it never changes and looking it up takes no lock. Not for handles with
 //! a generation: those are in `sys::slab`.
 
-use std::sync::OnceLock;
+use crate::runtime::chunks::{CHUNK, Chunks};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// First number of the program's own.
 pub(super) const FIRST: i32 = 4096;
 /// Numbers in a process' life.
 pub(super) const LIMIT: usize = 1 << 16;
-const CHUNK: usize = 1 << 8;
 
 struct Slot<T> {
-    value: OnceLock<T>,
+    value: T,
     destroyed: AtomicBool,
 }
 
@@ -26,34 +25,30 @@ pub(super) enum Found<'a, T> {
 /// Numbers from [`FIRST`] on. Values stay in memory after they are destroyed.
 pub(super) struct Numbered<T: 'static> {
     next: AtomicUsize,
-    chunks: [OnceLock<Box<[Slot<T>]>>; LIMIT / CHUNK],
+    slots: Chunks<Slot<T>, { LIMIT / CHUNK }>,
 }
 
 impl<T> Numbered<T> {
     pub(super) const fn new() -> Self {
-        Numbered { next: AtomicUsize::new(0), chunks: [const { OnceLock::new() }; LIMIT / CHUNK] }
+        Numbered { next: AtomicUsize::new(0), slots: Chunks::new() }
     }
 
     /// The new number, or `None` when all were given.
     pub(super) fn add(&self, value: T) -> Option<i32> {
         let more = |next| (next < LIMIT).then_some(next + 1);
         let index = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        let empty = || Slot { value: OnceLock::new(), destroyed: AtomicBool::new(false) };
-        let chunk = self.chunks.get(index / CHUNK)?.get_or_init(|| (0..CHUNK).map(|_| empty()).collect());
-        chunk.get(index % CHUNK)?.value.set(value).ok()?;
+        self.slots.set(index, Slot { value, destroyed: AtomicBool::new(false) })?;
         Some(FIRST + index as i32)
     }
 
-    fn slot(&self, number: i32) -> Option<(&Slot<T>, &T)> {
-        let index = usize::try_from(number.checked_sub(FIRST)?).ok()?;
-        let slot = self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)?;
-        Some((slot, slot.value.get()?))
+    fn slot(&self, number: i32) -> Option<&Slot<T>> {
+        self.slots.get(usize::try_from(number.checked_sub(FIRST)?).ok()?)
     }
 
     pub(super) fn find(&self, number: i32) -> Found<'_, T> {
         match self.slot(number) {
-            Some((slot, _)) if slot.destroyed.load(Ordering::Acquire) => Found::Destroyed,
-            Some((_, value)) => Found::Live(value),
+            Some(slot) if slot.destroyed.load(Ordering::Acquire) => Found::Destroyed,
+            Some(slot) => Found::Live(&slot.value),
             None => Found::Never,
         }
     }
@@ -61,17 +56,16 @@ impl<T> Numbered<T> {
     /// Of two who destroy the same number, one gets `Destroyed`.
     pub(super) fn destroy(&self, number: i32) -> Found<'_, T> {
         match self.slot(number) {
-            Some((slot, _)) if slot.destroyed.swap(true, Ordering::AcqRel) => Found::Destroyed,
-            Some((_, value)) => Found::Live(value),
+            Some(slot) if slot.destroyed.swap(true, Ordering::AcqRel) => Found::Destroyed,
+            Some(slot) => Found::Live(&slot.value),
             None => Found::Never,
         }
     }
 
     pub(super) fn destroy_all(&self) {
-        for slot in self.chunks.iter().filter_map(OnceLock::get).flat_map(|chunk| chunk.iter()) {
-            if slot.value.get().is_some() {
-                slot.destroyed.store(true, Ordering::Release);
-            }
+        let given = self.next.load(Ordering::Relaxed);
+        for slot in (0..given).filter_map(|index| self.slots.get(index)) {
+            slot.destroyed.store(true, Ordering::Release);
         }
     }
 }

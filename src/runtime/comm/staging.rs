@@ -15,6 +15,7 @@ use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, Filling, SendMode};
+use crate::runtime::enums::describe;
 use crate::runtime::memory::hidden;
 use crate::runtime::memory::{Allocation, kind_info};
 use crate::runtime::{explain, plain, registry, transfer, zeroed_kind_info};
@@ -73,7 +74,7 @@ fn explain_once(comm: &Comm, allocation: &Allocation) {
     let mut info = zeroed_kind_info();
     let kind = match kind_info(backend, allocation.kind, &mut info) {
         Ok(()) => String::from_utf8_lossy(&info.name.map(|letter| letter as u8)).replace('\0', ""),
-        Err(_) => format!("{:#x}", allocation.kind),
+        Err(_) => describe(allocation.kind),
     };
     let topic = format!("messages of {} memory \"{kind}\" over {}", backend.name(), comm.kind_name());
     let text = if !allocation.hidden {

@@ -5,13 +5,14 @@ use super::tables::{Entry, Operation};
 use super::{Action, Dispatcher, Query, Registration, route, slots, template};
 use crate::abi::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
+use crate::runtime::enums::describe;
 use crate::sys::epoch::Guard;
 use std::fmt::Write;
 
 /// A word for people. The one place that writes them.
 #[must_use]
 pub fn word(word: dtl_enum_word_t) -> String {
-    if word == DTL_DISPATCH_ANY { "any".to_owned() } else { format!("{word:#018x}") }
+    if word == DTL_DISPATCH_ANY { "any".to_owned() } else { describe(word) }
 }
 
 /// A key's slots.

@@ -5,6 +5,7 @@ use crate::abi::device::*;
 use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::runtime::copy_text;
+use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::sys::heap;
 use std::sync::atomic::Ordering;
@@ -57,8 +58,9 @@ pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t, out: &mut dtl_mem_kin
         _ => {
             return fail!(
                 DTL_ERROR_NOT_SUPPORTED,
-                "backend {} describes no memory kind {kind:#x}",
-                backend.name()
+                "backend {} describes no memory kind {}",
+                backend.name(),
+                describe(kind)
             );
         }
     }

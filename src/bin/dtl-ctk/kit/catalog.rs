@@ -157,6 +157,7 @@ pub(crate) fn groups() -> impl Iterator<Item = &'static Group> {
         tests::device_info::GROUPS,
         tests::memory::GROUPS,
         tests::memory_handles::GROUPS,
+        tests::memory_stream::GROUPS,
         tests::memory_kinds::GROUPS,
         tests::placement::GROUPS,
         tests::transfer::GROUPS,

@@ -9,6 +9,7 @@ use dtl::abi::word::*;
 use std::alloc::{self, Layout};
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What kind_info calls its HOST memory.
@@ -25,10 +26,10 @@ pub(super) fn memory_table() -> dtl_memory_vtable_t {
         export_handle: None,
         import_handle: None,
         close_handle: None,
-        alloc_async: None,
-        free_async: None,
-        register_host: None,
-        unregister_host: None,
+        alloc_async: Some(take_async),
+        free_async: Some(give_back_async),
+        register_host: Some(register),
+        unregister_host: Some(unregister),
         export_dmabuf: None,
     }
 }
@@ -41,7 +42,7 @@ pub(super) fn transfer_table() -> dtl_transfer_vtable_t {
         copy_async: Some(copy_async),
         copy_2d: Some(copy_2d),
         fill: Some(fill),
-        prefetch: None,
+        prefetch: Some(prefetch),
     }
 }
 
@@ -133,8 +134,89 @@ unsafe extern "C" fn give_back(
     DTL_SUCCESS
 }
 
+unsafe extern "C" fn take_async(
+    own: *mut c_void,
+    _: *mut c_void,
+    size: u64,
+    alignment: u64,
+    kind: u64,
+    out: *mut *mut c_void,
+) -> dtl_status_t {
+    let kind = if fault::is("memory.alloc_async.any_kind") { DTL_MEMORY_HOST } else { kind };
+    let alignment = if fault::is("memory.alloc_async.ignores_alignment") { 1 } else { alignment };
+    // SAFETY: passed on; memory that is taken at once is there for all later work.
+    unsafe { take(own, size, alignment, kind, out) }
+}
+
+unsafe extern "C" fn give_back_async(
+    own: *mut c_void,
+    stream: *mut c_void,
+    pointer: *mut c_void,
+    size: u64,
+    alignment: u64,
+    kind: u64,
+) -> dtl_status_t {
+    if fault::is("memory.free_async.leaks") {
+        return DTL_SUCCESS;
+    }
+    if fault::is("memory.free_async.at_once") {
+        // SAFETY: passed on.
+        return unsafe { give_back(own, pointer, size, alignment, kind) };
+    }
+    let address = pointer.expose_provenance();
+    exec::stream(stream).push(move || {
+        let pointer = std::ptr::with_exposed_provenance_mut(address);
+        // SAFETY: passed on, once the work before it is done; this backend needs nothing of its own to free.
+        unsafe { give_back(std::ptr::null_mut(), pointer, size, alignment, kind) }
+    });
+    DTL_SUCCESS
+}
+
+/// Ranges that are registered.
+static REGISTERED: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
+
+unsafe extern "C" fn register(_: *mut c_void, pointer: *mut c_void, size: u64) -> dtl_status_t {
+    if fault::is("memory.register_host.whole_pages_only") && size % 4096 != 0 {
+        return DTL_ERROR_INVALID_ARGUMENT;
+    }
+    let Ok(mut known) = REGISTERED.lock() else { return DTL_ERROR_INTERNAL };
+    if known.iter().any(|(first, _)| *first == pointer.addr()) {
+        return DTL_ERROR_ALREADY_EXISTS;
+    }
+    known.push((pointer.addr(), size));
+    DTL_SUCCESS
+}
+
+unsafe extern "C" fn unregister(_: *mut c_void, pointer: *mut c_void, size: u64) -> dtl_status_t {
+    let Ok(mut known) = REGISTERED.lock() else { return DTL_ERROR_INTERNAL };
+    let before = known.len();
+    if !fault::is("memory.unregister_host.forgets") {
+        known.retain(|range| *range != (pointer.addr(), size));
+    }
+    if known.len() < before || fault::is("memory.unregister_host.forgets") {
+        return DTL_SUCCESS;
+    }
+    DTL_ERROR_NOT_FOUND
+}
+
+unsafe extern "C" fn prefetch(
+    _: *mut c_void,
+    _: *mut c_void,
+    pointer: *mut c_void,
+    _: u64,
+    size: u64,
+    _: i32,
+) -> dtl_status_t {
+    if fault::is("transfer.prefetch.wipes") {
+        // SAFETY: a range of an allocation of this backend's, which the fault is about.
+        unsafe { pointer.cast::<u8>().write_bytes(0, size as usize) };
+    }
+    DTL_SUCCESS
+}
+
 unsafe extern "C" fn kind_info(_: *mut c_void, kind: u64, out: *mut dtl_mem_kind_info_t) -> dtl_status_t {
-    if !is_known(kind) && !fault::is("memory.kind_info.any_kind") {
+    // What the program registers is described; none is given.
+    if !is_known(kind) && kind != DTL_MEMORY_PINNED && !fault::is("memory.kind_info.any_kind") {
         return DTL_ERROR_NOT_SUPPORTED;
     }
     // SAFETY: the library passes its own zeroed struct.
@@ -142,6 +224,8 @@ unsafe extern "C" fn kind_info(_: *mut c_void, kind: u64, out: *mut dtl_mem_kind
     let is_host = kind == DTL_MEMORY_HOST;
     let (own, name) = if is_host {
         (DTL_MEMORY_HOST_ACCESSIBLE, HOST_NAME)
+    } else if kind == DTL_MEMORY_PINNED {
+        (DTL_MEMORY_HOST_ACCESSIBLE, "sample registered memory")
     } else {
         (DTL_MEMORY_DEVICE_ACCESSIBLE, "sample device memory")
     };

@@ -9,8 +9,8 @@ use dtl::abi::status::*;
 use dtl::ffi::memory::dtl_mem_alloc;
 use std::ptr;
 
-/// A memory kind that nobody registers.
-const NO_KIND: u64 = 0x0001_7ffe_0000_0000;
+/// A memory kind that nobody registers: no member has the value 0.
+const NO_KIND: u64 = 0x0001_0000_0000_0000;
 
 pub(crate) const GROUPS: &[Group] = &[
     Group {

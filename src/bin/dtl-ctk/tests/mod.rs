@@ -17,6 +17,7 @@ pub(crate) mod matching;
 pub(crate) mod memory;
 pub(crate) mod memory_handles;
 pub(crate) mod memory_kinds;
+pub(crate) mod memory_stream;
 pub(crate) mod module;
 pub(crate) mod open;
 pub(crate) mod p2p;

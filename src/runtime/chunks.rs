@@ -1,0 +1,42 @@
+//! A table of places that are filled once and never emptied, so that looking takes no lock: dtypes and operations of the
+//! program, members of enumerations, their instances. Room is taken a chunk at a time. Not for what goes away: that is
+//! in `sys::slab`.
+//!
+//! Ordering: a place is a `OnceLock`, whose `set` publishes with release what `get` reads with acquire; a chunk is one,
+//! too. Nothing else is ordered: who finds a place empty and wants to fill it looks again under a lock of its own.
+
+use std::sync::OnceLock;
+
+/// Places in a chunk.
+pub const CHUNK: usize = 1 << 8;
+
+/// `CHUNKS * CHUNK` places.
+pub struct Chunks<T: 'static, const CHUNKS: usize> {
+    chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
+}
+
+impl<T, const CHUNKS: usize> Chunks<T, CHUNKS> {
+    /// All empty.
+    #[must_use]
+    pub const fn new() -> Self {
+        Chunks { chunks: [const { OnceLock::new() }; CHUNKS] }
+    }
+
+    /// What is in a place.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)?.get()
+    }
+
+    /// Fills an empty place; `None`: it is not empty, or there is no such place.
+    pub fn set(&self, index: usize, value: T) -> Option<()> {
+        let empty = || (0..CHUNK).map(|_| OnceLock::new()).collect();
+        self.chunks.get(index / CHUNK)?.get_or_init(empty).get(index % CHUNK)?.set(value).ok()
+    }
+}
+
+impl<T, const CHUNKS: usize> Default for Chunks<T, CHUNKS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,224 @@
+//! Fields of templates, attributes of instances: checked, and brought into the one form that equal ones have.
+
+use super::{Member, check_name, existing, instances, kept};
+use crate::abi::enums::*;
+use crate::error::{Error, Result, fail};
+use std::ffi::CStr;
+
+/// Most fields of a template.
+pub const FIELD_LIMIT: usize = 16;
+
+/// A value in its one form. Everything but a text is bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// BOOL as 0 or 1, I64 and F64 as their bits, U64, ENUM.
+    Bits(u64),
+    /// STR.
+    Text(&'a CStr),
+}
+
+/// An attribute, or a field to be, as the caller gave it: its kind and flags may be anything.
+#[derive(Debug, Clone, Copy)]
+pub struct Attr<'a> {
+    /// The field's name. That it is UTF-8 is not known yet, as of a text in `value`: what is not matches nothing that is.
+    pub name: &'a CStr,
+    /// DTL_ATTR_….
+    pub kind: u32,
+    /// DTL_ATTR_REQUIRED or 0.
+    pub flags: u32,
+    /// Of that kind.
+    pub value: Value<'a>,
+}
+
+/// A field of a template.
+pub struct Field {
+    /// Its name, for C.
+    pub c_name: &'static CStr,
+    pub(super) name: &'static str,
+    /// DTL_ATTR_….
+    pub kind: u32,
+    default: Option<Value<'static>>,
+}
+
+/// What instances have in place of a value: a row of them in the fields' order.
+pub(super) type Row<'a> = [Value<'a>; FIELD_LIMIT];
+
+/// The bits of a double: one zero, one NaN.
+#[must_use]
+pub fn bits_of(real: f64) -> u64 {
+    match real {
+        0.0 => 0,
+        _ if real.is_nan() => f64::NAN.to_bits(),
+        _ => real.to_bits(),
+    }
+}
+
+/// The field of Undefined.
+pub(super) const UNDEFINED: Attr<'static> =
+    Attr { name: c"text", kind: DTL_ATTR_STR, flags: DTL_ATTR_REQUIRED, value: Value::Bits(0) };
+
+/// Checks the fields of a template to be.
+pub(super) fn check_fields(given: &[Attr]) -> Result<()> {
+    if given.is_empty() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "a template of 0 fields: register a plain member with dtl_enum_register"
+        );
+    }
+    for (index, attr) in given.iter().enumerate() {
+        let Attr { kind, flags, .. } = attr;
+        let name = utf8(attr.name)?;
+        check_name(name)?;
+        if name == "type" || given.iter().take(index).any(|before| before.name == attr.name) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "field \"{name}\": fields have different names, and none is \"type\" (JSON needs that)"
+            );
+        }
+        if flags & !DTL_ATTR_REQUIRED != 0 {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "flags {flags:#x} of field \"{name}\": use DTL_ATTR_REQUIRED or 0"
+            );
+        }
+        if !(DTL_ATTR_BOOL..=DTL_ATTR_ENUM).contains(kind) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "kind {kind} of field \"{name}\": use DTL_ATTR_BOOL to DTL_ATTR_ENUM"
+            );
+        }
+        if *flags == 0 {
+            if let Value::Text(text) = checked(attr)? {
+                utf8(text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The fields, to stay.
+pub(super) fn fields(given: &[Attr]) -> Result<Vec<Field>> {
+    let made = given.iter().map(|attr| {
+        let (c_name, name) = kept(utf8(attr.name)?)?;
+        let default = if attr.flags == 0 { Some(stored(attr.value)?) } else { None };
+        Ok(Field { c_name, name, kind: attr.kind, default })
+    });
+    made.collect()
+}
+
+/// How many fields or attributes there may be.
+pub fn check_count(count: u64) -> Result<()> {
+    if count > FIELD_LIMIT as u64 {
+        return fail!(DTL_ERROR_LIMIT, "{count} fields: a template has at most {FIELD_LIMIT}");
+    }
+    Ok(())
+}
+
+/// A word must mean something.
+fn checked<'a>(attr: &Attr<'a>) -> Result<Value<'a>> {
+    if let (DTL_ATTR_ENUM, Value::Bits(word)) = (attr.kind, attr.value) {
+        existing(word).map_err(|error| error.within(&attr.name.to_string_lossy()))?;
+    }
+    Ok(attr.value)
+}
+
+/// A value that stays.
+pub(super) fn stored(value: Value) -> Result<Value<'static>> {
+    Ok(match value {
+        Value::Bits(bits) => Value::Bits(bits),
+        Value::Text(text) => Value::Text(kept(utf8(text)?)?.0),
+    })
+}
+
+pub(super) fn utf8(text: &CStr) -> Result<&str> {
+    match text.to_str() {
+        Ok(text) => Ok(text),
+        Err(error) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "a name or text of an attribute is not UTF-8 at byte {}: {}",
+            error.valid_up_to(),
+            text.to_string_lossy()
+        ),
+    }
+}
+
+/// Puts the values of all fields of an instance into a row, given some.
+#[inline]
+pub(super) fn complete<'a>(template: &'static Member, given: &[Attr<'a>], row: &mut Row<'a>) -> Result<()> {
+    let mut there = 0_u32;
+    for attr in given {
+        let at = template.fields.iter().position(|field| field.c_name == attr.name);
+        let found = at.and_then(|at| Some((1 << at, template.fields.get(at)?, row.get_mut(at)?)));
+        let Some((bit, field, place)) = found else {
+            return Err(unknown(template, &attr.name.to_string_lossy()));
+        };
+        if field.kind != attr.kind || attr.flags != 0 || there & bit != 0 {
+            return Err(refused(template, field, attr, there & bit != 0));
+        }
+        *place = checked(attr)?;
+        there |= bit;
+    }
+    for (at, (field, place)) in template.fields.iter().zip(row).enumerate() {
+        if there & 1 << at == 0 {
+            *place = match field.default {
+                Some(value) => value,
+                None => return Err(missing(template, field)),
+            };
+        }
+    }
+    Ok(())
+}
+
+/// The error for an attribute that a template has no field for, or a question for one.
+#[cold]
+pub(super) fn unknown(template: &Member, name: &str) -> Error {
+    let names: Vec<&str> = template.fields.iter().map(|field| field.name).collect();
+    let text = match names.is_empty() {
+        true => format!("{} is a plain member: it has no attribute \"{name}\"", template.full_name()),
+        false => format!("{} has no field \"{name}\"; it has {}", template.full_name(), names.join(", ")),
+    };
+    Error::new(crate::abi::status::DTL_ERROR_NOT_FOUND, text)
+}
+
+#[cold]
+fn missing(template: &Member, field: &Field) -> Error {
+    let text = format!("{}: field \"{}\" has no default: give it a value", template.full_name(), field.name);
+    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
+}
+
+#[cold]
+fn refused(template: &Member, field: &Field, attr: &Attr, twice: bool) -> Error {
+    let of = template.full_name();
+    let (status, text) = if field.kind != attr.kind {
+        let (is, given) = (kind_name(field.kind), kind_name(attr.kind));
+        (crate::abi::status::DTL_ERROR_TYPE, format!("{of}: field \"{}\" is {is}, not {given}", field.name))
+    } else {
+        let what =
+            if twice { "is given twice".into() } else { format!("has flags {:#x}: use 0", attr.flags) };
+        let text = format!("{of}: attribute \"{}\" {what}", field.name);
+        (crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
+    };
+    Error::new(status, text)
+}
+
+/// A kind in a text.
+pub(super) fn kind_name(kind: u32) -> String {
+    match kind {
+        DTL_ATTR_BOOL => "BOOL".into(),
+        DTL_ATTR_I64 => "I64".into(),
+        DTL_ATTR_U64 => "U64".into(),
+        DTL_ATTR_F64 => "F64".into(),
+        DTL_ATTR_STR => "STR".into(),
+        DTL_ATTR_ENUM => "ENUM".into(),
+        _ => format!("kind {kind} (which is none)"),
+    }
+}
+
+/// How deep words are nested in these attributes: 0 if none of them is an instance.
+pub(super) fn depth(template: &Member, values: &[Value]) -> u32 {
+    let depths = template.fields.iter().zip(values).map(|(field, value)| match (field.kind, value) {
+        (DTL_ATTR_ENUM, Value::Bits(word)) => instances::find(*word).map_or(0, |inner| inner.depth + 1),
+        _ => 0,
+    });
+    depths.max().unwrap_or(0)
+}

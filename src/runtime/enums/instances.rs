@@ -1,0 +1,154 @@
+//! Instances of templates: equal attributes, one word. A hit takes no lock and no memory: it walks a hash table that only
+//! grows. A miss looks again under the lock, so that of several threads with the same attributes one adds them.
+
+use super::attrs::{self, Attr, FIELD_LIMIT, Field, Value};
+use super::{Member, existing, json, member, never_given};
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::{Error, Result, fail};
+use crate::runtime::chunks::{CHUNK, Chunks};
+use crate::sys::hash;
+use crate::sys::lock::Mutex;
+use std::ffi::CString;
+
+/// Instances in a process' life.
+const LIMIT: usize = 1 << 16;
+/// Places of the hash table, so that it is at most half full: a walk is short, and ends.
+const PLACES: usize = LIMIT * 2;
+/// Longest instance as JSON, in bytes: all texts of the interface that are read may be as long.
+const JSON_LIMIT: usize = 4000;
+/// Deepest nesting of instances as attributes of others.
+const DEPTH_LIMIT: u32 = 16;
+
+/// Attributes under a word.
+pub(super) struct Instance {
+    pub(super) word: dtl_enum_word_t,
+    pub(super) template: &'static Member,
+    /// In the order of the template's fields.
+    pub(super) values: Vec<Value<'static>>,
+    pub(super) json: CString,
+    pub(super) depth: u32,
+    hash: u64,
+}
+
+static BY_HASH: Chunks<&'static Instance, { PLACES / CHUNK }> = Chunks::new();
+static BY_INDEX: Chunks<&'static Instance, { LIMIT / CHUNK }> = Chunks::new();
+/// How many there are; who adds one holds it.
+static ADDING: Mutex<usize> = Mutex::new(0);
+
+/// The instance of a word, if it is one.
+pub(super) fn find(word: dtl_enum_word_t) -> Option<&'static Instance> {
+    let index = (word as u32).checked_sub(1)?;
+    BY_INDEX.get(index as usize).copied().filter(|instance| instance.word == word)
+}
+
+/// The word for these attributes of a template; missing ones take their defaults.
+pub fn instance(template: dtl_enum_word_t, given: &[Attr]) -> Result<dtl_enum_word_t> {
+    let found = member(template).filter(|member| template as u32 == 0 && !member.fields.is_empty());
+    let Some(member) = found else { return Err(no_template(template)) };
+    let mut row = [Value::Bits(0); FIELD_LIMIT];
+    attrs::complete(member, given, &mut row)?;
+    let values = row.get(..member.fields.len()).unwrap_or_default();
+    let hash = hash_of(member, values);
+    match look(member, values, hash) {
+        Ok(known) => Ok(known.word),
+        Err(_) => add(member, values, hash),
+    }
+}
+
+#[cold]
+fn no_template(word: dtl_enum_word_t) -> Error {
+    match existing(word) {
+        Ok(member) => Error::new(
+            crate::abi::status::DTL_ERROR_TYPE,
+            format!("{} is no template: it has no instances of its own", super::describe(word))
+                + if member.fields.is_empty() { "" } else { " (dtl_ev_template gives its template)" },
+        ),
+        Err(_) => never_given(word),
+    }
+}
+
+#[inline]
+fn hash_of(template: &Member, values: &[Value]) -> u64 {
+    const FACTOR: u64 = 0x517C_C1B7_2722_0A95;
+    let mix = |hash: u64, bits: u64| (hash.rotate_left(5) ^ bits).wrapping_mul(FACTOR);
+    let hash = values.iter().fold(template.word, |hash, value| match value {
+        Value::Bits(bits) => mix(hash, *bits),
+        Value::Text(text) => mix(hash, hash::of(text.to_bytes())),
+    });
+    // A product's upper bits depend on all lower ones, and a double may have no lower ones.
+    mix(hash >> 32, hash)
+}
+
+/// The instance, or else the place where it belongs.
+#[inline]
+fn look(template: &Member, values: &[Value], hash: u64) -> std::result::Result<&'static Instance, usize> {
+    let mut place = (hash >> (u64::BITS - PLACES.ilog2())) as usize;
+    while let Some(known) = BY_HASH.get(place) {
+        if known.hash == hash && std::ptr::eq(known.template, template) && known.values == values {
+            return Ok(known);
+        }
+        place = (place + 1) % PLACES;
+    }
+    Err(place)
+}
+
+#[cold]
+fn add(template: &'static Member, values: &[Value], hash: u64) -> Result<dtl_enum_word_t> {
+    for value in values {
+        if let Value::Text(text) = value {
+            attrs::utf8(text)?;
+        }
+    }
+    let json = json::of_instance(template, values)?;
+    let depth = attrs::depth(template, values);
+    if json.as_bytes().len() > JSON_LIMIT || depth > DEPTH_LIMIT {
+        return fail!(
+            DTL_ERROR_LIMIT,
+            "an instance of {} of {} bytes as JSON, {depth} instances deep: at most {JSON_LIMIT} and {DEPTH_LIMIT}",
+            template.full_name(),
+            json.as_bytes().len()
+        );
+    }
+    let mut count = ADDING.lock();
+    let place = match look(template, values, hash) {
+        Ok(known) => return Ok(known.word),
+        Err(place) => place,
+    };
+    if *count == LIMIT {
+        return fail!(
+            DTL_ERROR_LIMIT,
+            "this process has made {LIMIT} instances of templates, no more are possible; they stay for ever, so do not put \
+             into one what differs each time ({})",
+            template.full_name()
+        );
+    }
+    let values = values.iter().map(|value| attrs::stored(*value)).collect::<Result<Vec<_>>>()?;
+    let word = template.word | (*count as u64 + 1);
+    let made: &'static Instance = Box::leak(Box::new(Instance { word, template, values, json, depth, hash }));
+    // First the way back from the word, then the way to it.
+    if BY_INDEX.set(*count, made).and_then(|()| BY_HASH.set(place, made)).is_none() {
+        return fail!(DTL_ERROR_INTERNAL, "place {place} of instance {count} is taken");
+    }
+    *count += 1;
+    Ok(word)
+}
+
+/// An attribute of an instance.
+pub fn get(word: dtl_enum_word_t, name: &str) -> Result<(&'static Field, Value<'static>)> {
+    let Some(instance) = find(word) else {
+        let member = existing(word)?;
+        return match member.fields.iter().any(|field| field.name == name) {
+            true => fail!(
+                DTL_ERROR_TYPE,
+                "{} is a template, its instances have values for \"{name}\"",
+                member.full_name()
+            ),
+            false => Err(attrs::unknown(member, name)),
+        };
+    };
+    let pairs = instance.template.fields.iter().zip(&instance.values);
+    match pairs.into_iter().find(|(field, _)| field.name == name) {
+        Some((field, value)) => Ok((field, *value)),
+        None => Err(attrs::unknown(instance.template, name)),
+    }
+}

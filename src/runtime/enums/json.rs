@@ -1,0 +1,230 @@
+//! Words as JSON and back: "Sequential"; {"type":"Schedule.MyAccelerator_Kernel","block_size":128}; what a tolerant parse
+//! did not know, as the text that it was. A word inside another one has its enumeration's name before it:
+//! "Memory.Host".
+
+use super::attrs::{Attr, FIELD_LIMIT, Value as Attribute, bits_of, check_count, kind_name, unknown};
+use super::{Enumeration, Member, enumeration, existing, instance, instances, undefined};
+use crate::abi::enums::*;
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::{Result, fail};
+use serde_json::{Map, Value};
+use std::ffi::{CStr, CString};
+
+/// A word as JSON.
+pub fn to_text(word: dtl_enum_word_t) -> Result<String> {
+    Ok(to_value(word, false)?.to_string())
+}
+
+fn to_value(word: dtl_enum_word_t, is_inside: bool) -> Result<Value> {
+    let member = existing(word)?;
+    let Some(instance) = instances::find(word) else {
+        return Ok(match member.fields.is_empty() {
+            true => named(member.of, member.name, is_inside),
+            false => Value::Object(typed(member)),
+        });
+    };
+    match instance.values.first() {
+        Some(Attribute::Text(text)) if member.is_undefined() => {
+            let text = text.to_string_lossy();
+            let object = serde_json::from_str(&text).ok().filter(Value::is_object);
+            Ok(object.unwrap_or_else(|| named(member.of, &text, is_inside)))
+        }
+        values => object(member, values.map_or(&[], |_| &instance.values)),
+    }
+}
+
+fn named(of: &str, name: &str, is_inside: bool) -> Value {
+    Value::String(if is_inside { format!("{of}.{name}") } else { name.to_owned() })
+}
+
+/// `{"type":"Schedule.MyAccelerator_Kernel"}`.
+fn typed(member: &Member) -> Map<String, Value> {
+    Map::from_iter([("type".to_owned(), Value::String(member.full_name()))])
+}
+
+fn object(template: &Member, values: &[Attribute]) -> Result<Value> {
+    let mut map = typed(template);
+    for (field, value) in template.fields.iter().zip(values) {
+        let value = match (field.kind, value) {
+            (_, Attribute::Text(text)) => Value::String(text.to_string_lossy().into_owned()),
+            (DTL_ATTR_BOOL, Attribute::Bits(bits)) => Value::Bool(*bits != 0),
+            (DTL_ATTR_I64, Attribute::Bits(bits)) => (*bits as i64).into(),
+            (DTL_ATTR_F64, Attribute::Bits(bits)) => real(f64::from_bits(*bits)),
+            (DTL_ATTR_ENUM, Attribute::Bits(word)) => to_value(*word, true)?,
+            (_, Attribute::Bits(bits)) => (*bits).into(),
+        };
+        map.insert(field.name.to_owned(), value);
+    }
+    Ok(Value::Object(map))
+}
+
+/// JSON has no numbers that are not finite.
+fn real(real: f64) -> Value {
+    match real {
+        _ if real.is_nan() => "NaN".into(),
+        f64::INFINITY => "Infinity".into(),
+        f64::NEG_INFINITY => "-Infinity".into(),
+        _ => real.into(),
+    }
+}
+
+/// How an instance with these values will be described: its JSON with all fields.
+pub(super) fn of_instance(template: &Member, values: &[Attribute]) -> Result<CString> {
+    match CString::new(object(template, values)?.to_string()) {
+        Ok(text) => Ok(text),
+        Err(_) => fail!(DTL_ERROR_INTERNAL, "JSON with a NUL"),
+    }
+}
+
+/// The word that a JSON text means. Tolerant: an unknown name becomes an instance of Undefined.
+pub fn from_text(number: dtl_enum_t, text: &str, flags: u32) -> Result<dtl_enum_word_t> {
+    if flags & !DTL_EV_TOLERANT != 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_EV_TOLERANT is known");
+    }
+    let enumeration = enumeration(number)?;
+    match serde_json::from_str(text) {
+        Ok(value) => from_value(enumeration, &value, flags & DTL_EV_TOLERANT != 0),
+        Err(error) => fail!(DTL_ERROR_INVALID_ARGUMENT, "not JSON: {error}: {}", shortened(text)),
+    }
+}
+
+fn from_value(enumeration: &Enumeration, value: &Value, tolerant: bool) -> Result<dtl_enum_word_t> {
+    match value {
+        Value::String(name) => match enumeration.find(name) {
+            Some(member) => Ok(member.word),
+            None if tolerant => unknown_text(enumeration, name),
+            None => Err(enumeration.no_member(name)),
+        },
+        Value::Object(map) => from_object(enumeration, map, tolerant),
+        other => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{}: write a member as \"Name\" or {{\"type\":\"{}.Name\", …}}, not as {}",
+            enumeration.name,
+            enumeration.name,
+            shortened(&other.to_string())
+        ),
+    }
+}
+
+fn unknown_text(enumeration: &Enumeration, text: &str) -> Result<dtl_enum_word_t> {
+    let owned = terminated("text", text)?;
+    let attr = Attr { name: c"text", kind: DTL_ATTR_STR, flags: 0, value: Attribute::Text(&owned) };
+    instance(undefined(enumeration.number)?, &[attr])
+}
+
+fn from_object(
+    enumeration: &Enumeration,
+    map: &Map<String, Value>,
+    tolerant: bool,
+) -> Result<dtl_enum_word_t> {
+    let of = enumeration.name;
+    let given = map.get("type").and_then(Value::as_str);
+    let Some(name) = given.and_then(|given| given.strip_prefix(of)?.strip_prefix('.')) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "\"type\" is {}: use \"{of}.\" and the name of a member",
+            given.map_or_else(|| "not there, or no text".into(), |given| format!("\"{given}\""))
+        );
+    };
+    let member = match enumeration.find(name) {
+        Some(member) => member,
+        None if tolerant => return unknown_text(enumeration, &Value::Object(map.clone()).to_string()),
+        None => return Err(enumeration.no_member(name)),
+    };
+    if map.len() == 1 {
+        return Ok(member.word);
+    }
+    check_count(map.len() as u64 - 1)?;
+    let mut owned = Vec::with_capacity(FIELD_LIMIT);
+    for (name, value) in map.iter().filter(|(name, _)| *name != "type") {
+        let Some(field) = member.fields.iter().find(|field| field.name == name) else {
+            return Err(unknown(member, name));
+        };
+        owned.push((field.c_name, field.kind, attribute(field.name, field.kind, value, tolerant)?));
+    }
+    let attrs: Vec<Attr> = owned
+        .iter()
+        .map(|(name, kind, value)| Attr { name, kind: *kind, flags: 0, value: value.borrowed() })
+        .collect();
+    instance(member.word, &attrs)
+}
+
+/// A value that was read.
+enum Owned {
+    Bits(u64),
+    Text(CString),
+}
+
+impl Owned {
+    fn borrowed(&self) -> Attribute<'_> {
+        match self {
+            Owned::Bits(bits) => Attribute::Bits(*bits),
+            Owned::Text(text) => {
+                Attribute::Text(CStr::from_bytes_with_nul(text.as_bytes_with_nul()).unwrap_or_default())
+            }
+        }
+    }
+}
+
+fn attribute(name: &str, kind: u32, value: &Value, tolerant: bool) -> Result<Owned> {
+    let bits = match (kind, value) {
+        (DTL_ATTR_STR, Value::String(text)) => return terminated(name, text).map(Owned::Text),
+        (DTL_ATTR_ENUM, value) => {
+            let word = inner(value, tolerant).map_err(|error| error.within(name))?;
+            return Ok(Owned::Bits(word));
+        }
+        (DTL_ATTR_BOOL, Value::Bool(value)) => Some(u64::from(*value)),
+        (DTL_ATTR_I64, value) => value.as_i64().map(|value| value as u64),
+        (DTL_ATTR_U64, value) => value.as_u64(),
+        (DTL_ATTR_F64, Value::String(text)) => match text.as_str() {
+            "NaN" => Some(bits_of(f64::NAN)),
+            "Infinity" => Some(bits_of(f64::INFINITY)),
+            "-Infinity" => Some(bits_of(f64::NEG_INFINITY)),
+            _ => None,
+        },
+        (DTL_ATTR_F64, value) => value.as_f64().map(bits_of),
+        _ => None,
+    };
+    match bits {
+        Some(bits) => Ok(Owned::Bits(bits)),
+        None => fail!(
+            DTL_ERROR_TYPE,
+            "field \"{name}\" is {}, which {} is not",
+            kind_name(kind),
+            shortened(&value.to_string())
+        ),
+    }
+}
+
+/// A word inside another one: "Memory.Host", or an object whose type says which enumeration it is of.
+fn inner(value: &Value, tolerant: bool) -> Result<dtl_enum_word_t> {
+    let full = value.as_str().or_else(|| value.get("type")?.as_str()).unwrap_or_default();
+    let Some((of, name)) = full.split_once('.') else {
+        return fail!(
+            DTL_ERROR_TYPE,
+            "{}: a word of an enumeration is \"Enumeration.Name\" or {{\"type\":\"Enumeration.Name\", …}}",
+            shortened(&value.to_string())
+        );
+    };
+    let enumeration = enumeration(super::find(of)?)?;
+    match value {
+        Value::String(_) => from_value(enumeration, &Value::String(name.to_owned()), tolerant),
+        _ => from_value(enumeration, value, tolerant),
+    }
+}
+
+fn terminated(name: &str, text: &str) -> Result<CString> {
+    match CString::new(text) {
+        Ok(text) => Ok(text),
+        Err(_) => fail!(DTL_ERROR_INVALID_ARGUMENT, "\"{name}\" has a NUL in its text"),
+    }
+}
+
+/// The beginning of a text, for a text.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 80;
+    match text.char_indices().nth(MOST) {
+        Some(_) => text.chars().take(MOST).chain(['…']).collect(),
+        None => text.to_owned(),
+    }
+}

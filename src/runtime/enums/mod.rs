@@ -1,0 +1,371 @@
+//! Extensible enumerations: names for the 64-bit words of kinds, schedules and the like. Everything lives as long as the
+//! process and is never changed, so what exists is read without a lock; locks are taken to add something, to find a
+//! member by its name and to list.
+//!
+//! Here: enumerations and members. `builtin`: those of the library. `attrs`: fields of templates and attributes.
+//! `instances`: one word for equal attributes. `json`: words as text and back. `schedule`: what goes with one.
+
+pub mod attrs;
+mod builtin;
+mod instances;
+pub mod json;
+pub mod schedule;
+
+pub use instances::{get, instance};
+
+use crate::abi::enums::{DTL_ENUM_WITH_UNDEFINED, dtl_enum_t};
+use crate::abi::word::{DTL_MEMORY_UNDEFINED, dtl_enum_word_t};
+use crate::error::{Error, Result, fail};
+use crate::runtime::chunks::{CHUNK, Chunks};
+use crate::sys::lock::RwLock;
+use attrs::{Attr, Field};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
+
+/// Longest name in bytes.
+const NAME_LIMIT: usize = 127;
+/// Values from here on are free for registrations with a value, also in built-in enumerations; numbers of
+/// enumerations of the program's own, too.
+const FIRST_FREE: u32 = 256;
+/// Undefined's value in every enumeration that has it.
+const UNDEFINED: u32 = value_of(DTL_MEMORY_UNDEFINED);
+/// Enumerations that the program can make.
+const ENUM_LIMIT: usize = CHUNK;
+
+/// An enumeration.
+pub(super) struct Enumeration {
+    number: dtl_enum_t,
+    name: &'static str,
+    by_value: Chunks<&'static Member, 256>,
+    book: RwLock<Book>,
+}
+
+/// What needs a lock: names, and the order that members were registered in.
+#[derive(Default)]
+struct Book {
+    by_name: BTreeMap<&'static str, &'static Member>,
+    listed: Vec<&'static Member>,
+}
+
+/// A plain member, or a template if it has fields.
+pub(super) struct Member {
+    pub(super) word: dtl_enum_word_t,
+    pub(super) name: &'static str,
+    c_name: &'static CStr,
+    /// Of the enumeration.
+    pub(super) of: &'static str,
+    pub(super) fields: Vec<Field>,
+    /// Of a schedule: memory kind and inner schedule.
+    defaults: OnceLock<(dtl_enum_word_t, dtl_enum_word_t)>,
+}
+
+struct All {
+    by_number: Chunks<&'static Enumeration, 2>,
+    numbers: RwLock<BTreeMap<&'static str, dtl_enum_t>>,
+}
+
+fn all() -> &'static All {
+    static ALL: OnceLock<All> = OnceLock::new();
+    ALL.get_or_init(builtin::all)
+}
+
+const fn value_of(word: dtl_enum_word_t) -> u32 {
+    (word >> 32) as u32 & 0xFFFF
+}
+
+const fn word(number: dtl_enum_t, value: u32) -> dtl_enum_word_t {
+    (number as u64) << 48 | (value as u64) << 32
+}
+
+/// Makes an enumeration.
+pub fn create(name: &str, flags: u32) -> Result<dtl_enum_t> {
+    if flags & !DTL_ENUM_WITH_UNDEFINED != 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "flags {flags:#x}: only DTL_ENUM_WITH_UNDEFINED is known");
+    }
+    check_name(name)?;
+    if name.contains('.') {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "enumeration name \"{name}\" has a '.', which stands between enumeration and member in JSON: use '_'"
+        );
+    }
+    let mut numbers = all().numbers.write();
+    let made = numbers.len() - builtin::COUNT;
+    if let Some(number) = numbers.get(name) {
+        return fail!(
+            DTL_ERROR_ALREADY_EXISTS,
+            "enumeration \"{name}\" exists already, as number {number}: dtl_enum_find gives it"
+        );
+    }
+    if made == ENUM_LIMIT {
+        return fail!(
+            DTL_ERROR_LIMIT,
+            "this process has made {ENUM_LIMIT} enumerations, no more are possible: make them once and keep them"
+        );
+    }
+    let number = FIRST_FREE + made as dtl_enum_t;
+    let enumeration = Enumeration::new(number, name)?;
+    if flags & DTL_ENUM_WITH_UNDEFINED != 0 {
+        enumeration.add(UNDEFINED, "Undefined", &[attrs::UNDEFINED])?;
+    }
+    let name = enumeration.name;
+    if all().by_number.set(number as usize, enumeration).is_none() {
+        return fail!(DTL_ERROR_INTERNAL, "number {number} of enumeration {name} is taken");
+    }
+    numbers.insert(name, number);
+    Ok(number)
+}
+
+/// The number of an enumeration.
+pub fn find(name: &str) -> Result<dtl_enum_t> {
+    let numbers = all().numbers.read();
+    match numbers.get(name) {
+        Some(number) => Ok(*number),
+        None => {
+            let known: Vec<&str> = numbers.keys().copied().collect();
+            fail!(DTL_ERROR_NOT_FOUND, "no enumeration \"{name}\"; there are {}", known.join(", "))
+        }
+    }
+}
+
+fn enumeration(number: dtl_enum_t) -> Result<&'static Enumeration> {
+    match all().by_number.get(number as usize) {
+        Some(enumeration) => Ok(enumeration),
+        None => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{number} is no enumeration: use DTL_ENUM_… or what dtl_enum_create or dtl_enum_find gave"
+        ),
+    }
+}
+
+/// Adds a member: with this value, or with the lowest free one that is more than the count of members. With fields
+/// it is a template.
+pub fn register(
+    number: dtl_enum_t,
+    name: &str,
+    value: Option<u32>,
+    fields: &[Attr],
+) -> Result<dtl_enum_word_t> {
+    let enumeration = enumeration(number)?;
+    check_name(name)?;
+    if let Some(value) = value {
+        let lowest = if number < FIRST_FREE { FIRST_FREE } else { 1 };
+        if !(lowest..UNDEFINED).contains(&value) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "value {value} for {}.{name}: use {lowest} to {}",
+                enumeration.name,
+                UNDEFINED - 1
+            );
+        }
+    }
+    enumeration.register(name, value, fields)
+}
+
+/// Adds a template.
+pub fn register_template(number: dtl_enum_t, name: &str, fields: &[Attr]) -> Result<dtl_enum_word_t> {
+    attrs::check_fields(fields)?;
+    register(number, name, None, fields)
+}
+
+impl Enumeration {
+    /// For the life of the process; there are few.
+    fn new(number: dtl_enum_t, name: &str) -> Result<&'static Self> {
+        let (_, name) = kept(name)?;
+        let book = RwLock::new(Book::default());
+        Ok(Box::leak(Box::new(Enumeration { number, name, by_value: Chunks::new(), book })))
+    }
+
+    fn register(&self, name: &str, value: Option<u32>, fields: &[Attr]) -> Result<dtl_enum_word_t> {
+        let mut book = self.book.write();
+        let taken = book.by_name.get(name).or_else(|| self.by_value.get(value? as usize));
+        if let Some(member) = taken {
+            return fail!(
+                DTL_ERROR_ALREADY_EXISTS,
+                "{}.{name}{}: there is {} of value {} already; dtl_enum_from_name gives it",
+                self.name,
+                value.map_or_else(String::new, |value| format!(" of value {value}")),
+                member.full_name(),
+                value_of(member.word)
+            );
+        }
+        let mut free = book.listed.len() as u32 + 1..UNDEFINED;
+        let Some(value) = value.or_else(|| free.find(|value| self.by_value.get(*value as usize).is_none()))
+        else {
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "{} has {} members and no free value above that; at most {} are possible",
+                self.name,
+                book.listed.len(),
+                UNDEFINED - 1
+            );
+        };
+        self.enter(&mut book, value, name, fields)
+    }
+
+    /// Adds a member that nothing can be in the way of.
+    fn add(&self, value: u32, name: &str, fields: &[Attr]) -> Result<dtl_enum_word_t> {
+        self.enter(&mut self.book.write(), value, name, fields)
+    }
+
+    fn enter(&self, book: &mut Book, value: u32, name: &str, fields: &[Attr]) -> Result<dtl_enum_word_t> {
+        let (c_name, name) = kept(name)?;
+        let fields = attrs::fields(fields)?;
+        let (word, defaults) = (word(self.number, value), OnceLock::new());
+        // For the life of the process; there are at most 65535 in an enumeration.
+        let member: &'static Member =
+            Box::leak(Box::new(Member { word, name, c_name, of: self.name, fields, defaults }));
+        self.by_value.set(value as usize, member);
+        book.by_name.insert(name, member);
+        book.listed.push(member);
+        Ok(word)
+    }
+
+    fn find(&self, name: &str) -> Option<&'static Member> {
+        self.book.read().by_name.get(name).copied()
+    }
+}
+
+impl Member {
+    pub(super) fn full_name(&self) -> String {
+        format!("{}.{}", self.of, self.name)
+    }
+
+    pub(super) fn is_undefined(&self) -> bool {
+        value_of(self.word) == UNDEFINED
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_start = |c: u8| c.is_ascii_alphabetic() || c == b'_';
+    let is_part = |c: u8| is_start(c) || c.is_ascii_digit() || c == b'.';
+    let good = name.bytes().next().is_some_and(is_start) && name.bytes().all(is_part);
+    if good && name.len() <= NAME_LIMIT {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "name \"{name}\" of {} bytes: use 1 to {NAME_LIMIT} letters, digits, '_' and '.', a letter or '_' first",
+        name.len()
+    )
+}
+
+/// A text that stays for ever, for C and for Rust.
+fn kept(text: &str) -> Result<(&'static CStr, &'static str)> {
+    match CString::new(text) {
+        Ok(text) => {
+            let kept = super::for_ever(&text);
+            Ok((kept, kept.to_str().unwrap_or_default()))
+        }
+        Err(_) => fail!(DTL_ERROR_INVALID_ARGUMENT, "text {text:?} has a NUL in it"),
+    }
+}
+
+/// The member of a word; of an instance, its template. Whether there is such an instance is not looked at.
+fn member(word: dtl_enum_word_t) -> Option<&'static Member> {
+    let enumeration = all().by_number.get((word >> 48) as usize)?;
+    enumeration.by_value.get(value_of(word) as usize).copied()
+}
+
+/// The member of a word that means something.
+fn existing(word: dtl_enum_word_t) -> Result<&'static Member> {
+    let found = member(word);
+    match found.filter(|_| word as u32 == 0 || instances::find(word).is_some()) {
+        Some(member) => Ok(member),
+        None => Err(never_given(word)),
+    }
+}
+
+#[cold]
+fn never_given(word: dtl_enum_word_t) -> Error {
+    let text = match word {
+        0 => "the enumeration word is 0".to_owned(),
+        _ => format!("{word:#018x} is no enumeration word that was given out in this process"),
+    };
+    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
+}
+
+/// Name of a member; of an instance, its template's. Valid for ever.
+pub fn name(word: dtl_enum_word_t) -> Result<&'static CStr> {
+    Ok(existing(word)?.c_name)
+}
+
+/// A word in a text: a member's name, an instance with its attributes; in hexadecimal if it means nothing here.
+#[must_use]
+pub fn describe(word: dtl_enum_word_t) -> String {
+    let text = match member(word) {
+        Some(member) if word as u32 == 0 => Some(member.name.to_owned()),
+        _ => instances::find(word).map(|instance| instance.json.to_string_lossy().into_owned()),
+    };
+    text.unwrap_or_else(|| format!("{word:#x}"))
+}
+
+/// The member of this name.
+pub fn from_name(number: dtl_enum_t, name: &str) -> Result<dtl_enum_word_t> {
+    let enumeration = enumeration(number)?;
+    match enumeration.find(name) {
+        Some(member) => Ok(member.word),
+        None => Err(enumeration.no_member(name)),
+    }
+}
+
+impl Enumeration {
+    #[cold]
+    fn no_member(&self, name: &str) -> Error {
+        let (of, names) = (self.name, self.some_names());
+        let text = format!("{of} has no member \"{name}\": is what registers it loaded? There are {names}");
+        Error::new(crate::abi::status::DTL_ERROR_NOT_FOUND, text)
+    }
+
+    /// Names for a text: all if they are few.
+    fn some_names(&self) -> String {
+        const MOST: usize = 16;
+        let book = self.book.read();
+        let names: Vec<&str> = book.listed.iter().take(MOST).map(|member| member.name).collect();
+        let more = if book.listed.len() > MOST { ", …" } else { "" };
+        names.join(", ") + more
+    }
+}
+
+/// The member of this value.
+pub fn from_value(number: dtl_enum_t, value: u32) -> Result<dtl_enum_word_t> {
+    let enumeration = enumeration(number)?;
+    match enumeration.by_value.get(value as usize) {
+        Some(member) => Ok(member.word),
+        None => fail!(DTL_ERROR_NOT_FOUND, "{} has no member of value {value}", enumeration.name),
+    }
+}
+
+/// How many members there are, templates included, instances not.
+pub fn count(number: dtl_enum_t) -> Result<usize> {
+    Ok(enumeration(number)?.book.read().listed.len())
+}
+
+/// The members in the order of their registration.
+pub fn at(number: dtl_enum_t, index: u64) -> Result<dtl_enum_word_t> {
+    let enumeration = enumeration(number)?;
+    let book = enumeration.book.read();
+    match usize::try_from(index).ok().and_then(|index| book.listed.get(index)) {
+        Some(member) => Ok(member.word),
+        None => fail!(
+            DTL_ERROR_OUT_OF_BOUNDS,
+            "{} has {} members, index {index} is none",
+            enumeration.name,
+            book.listed.len()
+        ),
+    }
+}
+
+/// The template Undefined.
+pub fn undefined(number: dtl_enum_t) -> Result<dtl_enum_word_t> {
+    let enumeration = enumeration(number)?;
+    match enumeration.by_value.get(UNDEFINED as usize) {
+        Some(member) => Ok(member.word),
+        None => fail!(
+            DTL_ERROR_NOT_FOUND,
+            "{} has no Undefined: create it with DTL_ENUM_WITH_UNDEFINED",
+            enumeration.name
+        ),
+    }
+}

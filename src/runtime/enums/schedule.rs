@@ -1,0 +1,58 @@
+//! What goes with a schedule: where memory is that is allocated in it, and how what is inside it runs.
+
+use super::{builtin, describe, existing};
+use crate::abi::enums::{DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE, dtl_enum_t};
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::{Result, fail};
+
+/// Of what enumeration a word has to be.
+fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
+    let member = existing(word).map_err(|error| error.within(name))?;
+    if (word >> 48) as dtl_enum_t == number {
+        return Ok(());
+    }
+    let wanted = if number == DTL_ENUM_MEMORY { "memory kind" } else { "schedule" };
+    fail!(DTL_ERROR_TYPE, "{name} is {}, which is no {wanted}", member.full_name())
+}
+
+/// Says what goes with a schedule, once.
+pub fn set_defaults(schedule: dtl_enum_word_t, kind: dtl_enum_word_t, inner: dtl_enum_word_t) -> Result<()> {
+    check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
+    check("default_memory_kind", kind, DTL_ENUM_MEMORY)?;
+    check("inner_schedule", inner, DTL_ENUM_SCHEDULE)?;
+    if schedule as u32 != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{} is an instance: defaults are those of its template (dtl_ev_template)",
+            describe(schedule)
+        );
+    }
+    let (has, wanted) = (
+        *existing(schedule)?.defaults.get_or_init(|| builtin::defaults(schedule).unwrap_or((kind, inner))),
+        (kind, inner),
+    );
+    if has == wanted {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_ALREADY_EXISTS,
+        "{} has the defaults {} and {} already: they stay, as other parts of the program go by them",
+        describe(schedule),
+        describe(has.0),
+        describe(has.1)
+    )
+}
+
+/// What goes with a schedule; of an instance, with its template: memory kind and inner schedule.
+pub fn defaults(schedule: dtl_enum_word_t) -> Result<(dtl_enum_word_t, dtl_enum_word_t)> {
+    check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
+    let member = existing(schedule)?;
+    match builtin::defaults(member.word).or_else(|| member.defaults.get().copied()) {
+        Some(defaults) => Ok(defaults),
+        None => fail!(
+            DTL_ERROR_NOT_FOUND,
+            "{} has no defaults: who registers it sets them with dtl_schedule_set_defaults",
+            member.full_name()
+        ),
+    }
+}
