@@ -20,6 +20,13 @@ struct spy {
     const dtl_dispatch_query_t* query; /* of the last call */
 };
 
+static inline struct spy spy_of(int32_t answer) {
+    struct spy spy;
+    memset(&spy, 0, sizeof spy);
+    spy.answer = answer;
+    return spy;
+}
+
 static inline int32_t spy_asks(const dtl_dispatch_query_t* query, void* user) {
     struct spy* spy = (struct spy*)user;
     spy->asked++, spy->query = query;

@@ -65,7 +65,7 @@ static void test_rule_1(void) {
 
 static void test_rule_2(void) {
     const dtl_dispatch_query_t query = query_of(DO(0), MEM(1), MEM(2), HOW(1));
-    struct spy specific = {0}, general = {1}, other = {1}, low = {1}, strict = {1};
+    struct spy specific = spy_of(0), general = spy_of(1), other = spy_of(1), low = spy_of(1), strict = spy_of(1);
     dtl_dispatcher_t d = make(0);
     dtl_registration_t last, second;
     add(d, "plain", form(0), NULL);
@@ -104,7 +104,7 @@ static void test_rule_2(void) {
 
 static void test_rule_3(void) {
     const dtl_dispatcher_t d = make(0);
-    struct spy no = {0};
+    struct spy no = spy_of(0);
     dtl_registration_t all[8];
     int i;
     add_asking(d, "no", form(0), 0, &no);
@@ -154,7 +154,7 @@ static void test_rule_6(void) {
     const dtl_dispatcher_t d = make(0);
     const dtl_dispatch_key_t both[2] = {form(1), form(0)}, general = form(7);
     const dtl_dispatch_query_t query = query_of(DO(0), MEM(1), MEM(2), HOW(1));
-    struct spy spy = {0};
+    struct spy spy = spy_of(0);
     dtl_dispatch_handler_t handler = handler_of("second", &spy);
     const dtl_registration_t first = add(d, "first", form(0), NULL);
     dtl_registration_t second = {77};
@@ -179,7 +179,7 @@ static void test_rule_7(void) {
     const dtl_dispatcher_t d = make(0);
     dtl_dispatch_handler_t handler = handler_of("no way", NULL);
     dtl_dispatch_query_t query = query_of(DO(0), MEM(1), MEM(2), ANY);
-    struct spy spy = {1};
+    struct spy spy = spy_of(1);
     dtl_dispatch_key_t key = form(1);
     dtl_registration_t illegal;
     add(d, "general", form(7), &spy);
@@ -224,7 +224,7 @@ static void test_rule_8(void) {
     const dtl_dispatcher_t d = make(0);
     const dtl_dispatch_key_t three[3] = {form(0), form(1), form(7)};
     const dtl_dispatch_query_t query = query_of(DO(0), MEM(1), MEM(2), HOW(1));
-    struct spy spy = {0}, nested = {0};
+    struct spy spy = spy_of(0), nested = spy_of(0);
     dtl_dispatch_handler_t handler = handler_of("three keys", &spy);
     dtl_registration_t plain, asking;
     handler.predicate = spy_asks;
@@ -381,7 +381,7 @@ static void test_defects_of_dace(void) {
 
 static void refuse(dtl_dispatcher_t d, const dtl_dispatch_key_t* keys, uint64_t count, dtl_dispatch_handler_t handler,
                    dtl_status_t status, const char* text) {
-    struct spy spy = {0};
+    struct spy spy = spy_of(0);
     dtl_registration_t out = {77};
     handler.user = &spy, handler.destroy = spy_ends;
     CHECK_STATUS(dtl_dispatch_register(d, keys, count, &handler, &out), status);
@@ -493,7 +493,7 @@ static void test_events(void) {
 }
 
 int main(void) {
-    struct spy spy = {0};
+    struct spy spy = spy_of(0);
     CHECK_OK(dtl_init(NULL));
     test_rule_1(), test_rule_2(), test_rule_3(), test_rule_4(), test_rule_5(), test_rule_6(), test_rule_7(), test_rule_8();
     test_rule_9(), test_rule_10(), test_defects_of_dace(), test_bad_input(), test_events();

@@ -382,7 +382,7 @@ static void test_own_ways(void) {
 
 /* Handlers of the default dispatcher end with the library; the next one begins without them. */
 static void test_life(void) {
-    struct spy spy = {0};
+    struct spy spy = spy_of(0);
     dtl_dispatch_query_t query = query_of(DO(0), ANY, ANY, ANY);
     const dtl_registration_t old = add(all, "old", key_of(DO(0), ANY, ANY, ANY), &spy);
     CHECK(finds(all, query, old));
