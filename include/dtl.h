@@ -1427,10 +1427,10 @@ typedef struct dtl_recv_info_t {
 typedef struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     uint32_t struct_size;
-    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), or 0.
+    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kind "nccl" only), or 0.
     uint32_t flags;
-    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them) or the
-    /// name of a registered backend with a comm table. NULL = "auto".
+    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them), "nccl" (see
+    /// `over`) or the name of a registered backend with a comm table. NULL = "auto".
     /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
     /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
     /// dtl_finalize (see dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
@@ -1454,10 +1454,16 @@ typedef struct dtl_comm_desc_t {
     /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Passed
     /// unread to a registered backend's `open`. NULL for "auto" and the other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
     void *native;
+    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over one that "auto" opens. Collectives
+    /// of device memory (which the host cannot reach) of backend "cuda" are NCCL's then, on the device that is the calling thread's
+    /// current one when it is opened; one device for each rank. Everything else goes as over that communicator, which is neither
+    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Null for other kinds.
+    /// What is whose: docs/how-to/use-nccl.md.
+    dtl_comm_t over;
 } dtl_comm_desc_t;
 
 /// Initial value of a dtl_comm_desc_t.
-#define DTL_COMM_DESC_INIT {sizeof(dtl_comm_desc_t), 0, NULL, 0, 0, NULL, 0, NULL}
+#define DTL_COMM_DESC_INIT {sizeof(dtl_comm_desc_t), 0, NULL, 0, 0, NULL, 0, NULL, {0}}
 
 /// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and timings,
 /// also where there are faster ones that are not: over several nodes ("hier") reductions go node by node
@@ -1471,6 +1477,10 @@ typedef struct dtl_comm_desc_t {
 /// error handler that returns if errors are to be seen here. The library's own messages
 /// have a duplicate all the same.
 #define DTL_COMM_NO_DUP 2u
+
+/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have (DTL_ERROR_NOT_SUPPORTED else) are
+/// staged through host memory, over the communicator below. dtl_explain tells of the first. All ranks set it or none.
+#define DTL_COMM_STAGE 4u
 
 /// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
 typedef struct dtl_comm_info_t {
@@ -3683,7 +3693,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
 ///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after
 ///         30 s, or desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a limit of the system
 ///         is reached (open files: "shm" takes one for each other rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS:
-///         another process claims this rank. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+///         another process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: what NCCL says (the text has
+///         its number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also two ranks on one device).
 ///         A failure is one on every rank that was there; nothing stays open.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t *out);

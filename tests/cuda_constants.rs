@@ -1,7 +1,7 @@
-//! The constants, codes, structs and functions of src/backend/cuda against NVIDIA's cuda.h and nvrtc.h: a C program is
+//! The constants, codes, structs and functions of src/backend/cuda and src/backend/nccl against NVIDIA's cuda.h, nvrtc.h and nccl.h: a C program is
 //! written of the very lists that the library uses, and the C compiler says which row is wrong. A function's type is compared
-//! as its call goes. The headers come with CUDA, with Python's packages nvidia-cuda-runtime-cu12 and nvidia-cuda-nvrtc-cu12,
-//! or by tests/gpu_wheels.sh; DTL_TEST_CUDA_INCLUDE names their folder.
+//! as its call goes. The headers come with CUDA, with Python's packages nvidia-cuda-runtime-cu12, nvidia-cuda-nvrtc-cu12 and
+//! nvidia-nccl-cu12, or by tests/gpu_wheels.sh; DTL_TEST_CUDA_INCLUDE names their folder.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,6 +13,7 @@
 use dtl::backend::cuda::codes::NAMES;
 use dtl::backend::cuda::functions::{CONSTANTS, FUNCTIONS, SIZES};
 use dtl::backend::cuda::nvrtc;
+use dtl::backend::nccl;
 use dtl::backend::table::Function;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ struct Header {
     constants: &'static [(&'static str, i64)],
     names: &'static [(u32, &'static str)],
     sizes: &'static [(&'static str, usize)],
+    layout: &'static [(&'static str, usize)],
     functions: &'static [Function],
 }
 
@@ -37,6 +39,7 @@ const DRIVER: Header = Header {
     constants: CONSTANTS,
     names: NAMES,
     sizes: SIZES,
+    layout: &[],
     functions: FUNCTIONS,
 };
 
@@ -47,7 +50,19 @@ const COMPILER: Header = Header {
     constants: &[],
     names: nvrtc::NAMES,
     sizes: &[],
+    layout: &[],
     functions: nvrtc::FUNCTIONS,
+};
+
+const COLLECTIVES: Header = Header {
+    file: "nccl.h",
+    package: "nccl",
+    types: NCCL_TYPES,
+    constants: nccl::functions::CONSTANTS,
+    names: nccl::codes::NAMES,
+    sizes: &[],
+    layout: nccl::functions::LAYOUT,
+    functions: nccl::functions::FUNCTIONS,
 };
 
 /// The C types of the lists, all as wide and of the same class as the header's.
@@ -68,6 +83,16 @@ typedef void *Out; typedef int (*Ask)(void *, void *);
 _Static_assert(sizeof(Code) == sizeof(unsigned), \"widths\");
 ";
 
+/// nccl.h asks CUDA's runtime interface for one type only.
+const NCCL_TYPES: &str = "#include <stddef.h>
+typedef struct CUstream_st *cudaStream_t;
+#include <nccl.h>
+typedef ncclResult_t Code; typedef ncclResult_t *CodeOut; typedef int Int; typedef int *IntOut; typedef unsigned Kind;
+typedef size_t Size; typedef const void *In; typedef void *Out; typedef const char *Text; typedef void *Object;
+typedef void *ObjectOut; typedef ncclUniqueId Id; typedef ncclUniqueId *IdOut; typedef ncclConfig_t *ConfigIn;
+_Static_assert(sizeof(Code) == sizeof(unsigned) && sizeof(ncclDataType_t) == sizeof(Kind), \"widths\");
+";
+
 fn include(header: &Header) -> Option<PathBuf> {
     let named = std::env::var_os("DTL_TEST_CUDA_INCLUDE").map(PathBuf::from);
     let usual = ["/usr/local/cuda/include", "/usr/include"].map(PathBuf::from);
@@ -86,11 +111,24 @@ fn include(header: &Header) -> Option<PathBuf> {
 /// Whether a program compiles; the compiler's words.
 fn compiles(include: &Path, header: &Header, program: &str) -> Result<(), String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // Empty ones, for a header that includes more than is compared.
+    let empty = folder.join("empty");
+    std::fs::create_dir_all(&empty).unwrap();
+    for name in ["cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"] {
+        std::fs::write(empty.join(name), "").unwrap();
+    }
     let source = folder.join(format!("{}_{}.c", header.package, std::process::id()));
     std::fs::write(&source, program).unwrap();
     let mut compiler = Command::new("cc");
     let output = compiler.args(["-fsyntax-only", "-Werror", "-Wno-deprecated-declarations"]);
-    let output = output.arg("-I").arg(include).arg(&source).output().expect("a C compiler");
+    let output = output
+        .arg("-I")
+        .arg(include)
+        .arg("-idirafter")
+        .arg(empty)
+        .arg(&source)
+        .output()
+        .expect("a C compiler");
     std::fs::remove_file(&source).unwrap();
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
@@ -105,6 +143,9 @@ fn program(header: &Header, constants: &[(&str, i64)]) -> String {
     }
     for (name, size) in header.sizes {
         writeln!(text, "_Static_assert(sizeof({name}) == {size}, \"{name}\");").unwrap();
+    }
+    for (expression, value) in header.layout {
+        writeln!(text, "_Static_assert({expression} == {value}, \"{expression}\");").unwrap();
     }
     for function in header.functions {
         let (name, result) = (function.name, function.result);
@@ -139,4 +180,13 @@ fn the_drivers_lists_are_those_of_the_header() {
 #[test]
 fn the_compilers_lists_are_those_of_the_header() {
     compare(&COMPILER, ("NVRTC_ERROR_CANCELLED", 15));
+}
+
+#[test]
+fn the_lists_of_collectives_are_those_of_the_header() {
+    compare(&COLLECTIVES, ("ncclMax", 3));
+    let Some(include) = include(&COLLECTIVES) else { return };
+    let text = std::fs::read_to_string(include.join(COLLECTIVES.file)).unwrap();
+    assert_eq!(nccl::functions::Config::NON_BLOCKING.magic, 0xCAFE_BEEF);
+    assert!(text.contains("0xcafebeef,           /* magic */"), "the magic number of ncclConfig_t");
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches what NVIDIA has that needs no GPU, for the tests (NVRTC, cuda.h): wheels of PyPI, of which only the files are
+# Fetches what NVIDIA has that needs no GPU, for the tests (NVRTC, cuda.h, NCCL): wheels of PyPI, of which only the files are
 # wanted, so no Python environment. By pip if it is there (which knows mirrors), else from PyPI itself.
 #
 #     gpu_wheels.sh [FOLDER]      FOLDER: default build/wheels
@@ -46,4 +46,7 @@ wheel nvidia/cuda_nvrtc/lib/libnvrtc.so.12 nvidia-cuda-nvrtc-cu12 12.9.86 \
     210cf05005a447e29214e9ce50851e83fc5f4358df8b453155d5e1918094dcb4 &&
     wheel nvidia/cuda_runtime/include/cuda.h nvidia-cuda-runtime-cu12 12.9.79 \
         nvidia_cuda_runtime_cu12-12.9.79-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl \
-        25bba2dfb01d48a9b59ca474a1ac43c6ebf7011f1b0b8cc44f54eb6ac48a96c3
+        25bba2dfb01d48a9b59ca474a1ac43c6ebf7011f1b0b8cc44f54eb6ac48a96c3 &&
+    wheel nvidia/nccl/lib/libnccl.so.2 nvidia-nccl-cu12 2.26.2 \
+        nvidia_nccl_cu12-2.26.2-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl \
+        694cf3879a206553cc9d7dbda76b13efaf610fdb70a50cba303de1b0d1530ac6

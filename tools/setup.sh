@@ -91,7 +91,7 @@ if ! new_enough "$have"; then
     fi
 fi
 
-# Not in Debian's main archive: NVIDIA's compiler. Without it the tests that need it are skipped.
+# Not in Debian's main archive: NVIDIA's compiler and NCCL. Without them the tests that need them are skipped.
 if [ "$1" = test ]; then
     tests/gpu_wheels.sh "${DTL_BUILD_DIR:-build}/wheels" >/dev/null || true
 fi

@@ -200,6 +200,8 @@ class comm_ref : public collectives {
     [[nodiscard]] comm group(const std::vector<int32_t> &ranks) const;
     /// Of the ranks that are left after a failure.
     [[nodiscard]] comm shrink() const;
+    /// One over this of a kind that stands beside another ("nccl": collectives of device memory); DTL_COMM_STAGE in `flags`.
+    [[nodiscard]] comm open_over(const char *kind, uint32_t flags = 0, uint64_t timeout_ns = 0) const;
 
     /// Where the ranks are, as a text for people: see dtl_comm_dump.
     std::string dump() const
@@ -285,6 +287,16 @@ inline comm comm_ref::shrink() const
     dtl_comm_t handle;
     check(dtl_comm_shrink(handle_, &handle));
     return comm(handle);
+}
+
+inline comm comm_ref::open_over(const char *kind, uint32_t flags, uint64_t timeout_ns) const
+{
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    desc.kind = kind;
+    desc.flags = flags;
+    desc.timeout_ns = timeout_ns;
+    desc.over = handle_;
+    return comm(desc);
 }
 
 } // namespace dtl

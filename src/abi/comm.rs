@@ -48,10 +48,10 @@ pub struct dtl_recv_info_t {
 pub struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     pub struct_size: u32,
-    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), or 0.
+    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kind "nccl" only), or 0.
     pub flags: u32,
-    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them) or the
-    /// name of a registered backend with a comm table. NULL = "auto".
+    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them), "nccl" (see
+    /// `over`) or the name of a registered backend with a comm table. NULL = "auto".
     /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
     /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
     /// dtl_finalize (see dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
@@ -75,6 +75,12 @@ pub struct dtl_comm_desc_t {
     /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Passed
     /// unread to a registered backend's `open`. NULL for "auto" and the other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
     pub native: *mut c_void,
+    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over one that "auto" opens. Collectives
+    /// of device memory (which the host cannot reach) of backend "cuda" are NCCL's then, on the device that is the calling thread's
+    /// current one when it is opened; one device for each rank. Everything else goes as over that communicator, which is neither
+    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Null for other kinds.
+    /// What is whose: docs/how-to/use-nccl.md.
+    pub over: dtl_comm_t,
 }
 
 /// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and timings,
@@ -89,6 +95,10 @@ pub const DTL_COMM_DETERMINISTIC: u32 = 1;
 /// error handler that returns if errors are to be seen here. The library's own messages
 /// have a duplicate all the same.
 pub const DTL_COMM_NO_DUP: u32 = 2;
+
+/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have (DTL_ERROR_NOT_SUPPORTED else) are
+/// staged through host memory, over the communicator below. dtl_explain tells of the first. All ranks set it or none.
+pub const DTL_COMM_STAGE: u32 = 4;
 
 /// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
 #[repr(C)]

@@ -12,6 +12,7 @@ pub mod local;
 pub mod matching;
 pub mod mpi;
 pub mod native;
+pub mod nccl;
 pub mod null;
 pub mod opencl;
 pub mod operations;
@@ -32,6 +33,9 @@ pub fn builtin() -> Vec<Arc<Backend>> {
     // What can stand between nodes. Shared memory cannot, but between pretended ones.
     let hier = hier::backend(Arc::clone(&shm), vec![Arc::clone(&mpi), Arc::clone(&shm)]);
     let mut all: Vec<_> = [host::backend(), null::backend(), alone, threads].map(Arc::new).into();
-    all.extend([shm, mpi, Arc::new(hier), Arc::new(cuda::backend()), Arc::new(opencl::backend())]);
+    let devices = Arc::new(cuda::Cuda::default());
+    let cuda = Arc::new(cuda::backend(Arc::clone(&devices)));
+    let nccl = nccl::backend(Arc::clone(&cuda), devices);
+    all.extend([shm, mpi, Arc::new(hier), Arc::new(nccl), cuda, Arc::new(opencl::backend())]);
     all
 }

@@ -7,6 +7,7 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::error::Result;
 use crate::runtime::comm::{self, open};
+use crate::sys::epoch::Guard;
 
 sized!(dtl_comm_desc_t, dtl_comm_info_t);
 
@@ -38,16 +39,17 @@ pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
 ///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after
 ///         30 s, or desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a limit of the system
 ///         is reached (open files: "shm" takes one for each other rank, while it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS:
-///         another process claims this rank. DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
+///         another process claims this rank. DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: what NCCL says (the text has
+///         its number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also two ranks on one device).
 ///         A failure is one on every rank that was there; nothing stays open.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_open(desc: *const dtl_comm_desc_t, out: *mut dtl_comm_t) -> dtl_status_t {
     guard::wait(
-        |_| {
+        |inside| {
             let out = Out::new(out, "out")?;
             // SAFETY: the caller's contract.
-            Ok((out, unsafe { take_description(desc) }?))
+            Ok((out, unsafe { take_description(inside, desc) }?))
         },
         |(out, description)| {
             out.set(open::open(&description)?);
@@ -56,7 +58,7 @@ pub unsafe extern "C" fn dtl_comm_open(desc: *const dtl_comm_desc_t, out: *mut d
     )
 }
 
-unsafe fn take_description(desc: *const dtl_comm_desc_t) -> Result<open::Description> {
+unsafe fn take_description(inside: &Guard, desc: *const dtl_comm_desc_t) -> Result<open::Description> {
     if desc.is_null() {
         return Ok(open::Description::default());
     }
@@ -66,7 +68,8 @@ unsafe fn take_description(desc: *const dtl_comm_desc_t) -> Result<open::Descrip
     let kind = unsafe { args::text_or_null(raw.kind, "desc.kind") }?.map(str::to_owned);
     // SAFETY: as above.
     let job = unsafe { args::text_or_null(raw.job, "desc.job") }?.map(str::to_owned);
-    Ok(open::Description { raw, kind, job })
+    let over = if raw.over.id == 0 { None } else { Some(comm::pin(inside, raw.over)?) };
+    Ok(open::Description { raw, kind, job, over })
 }
 
 /// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod collective;
+mod device_comm;
 mod exports;
 mod filling;
 mod memory;
@@ -24,6 +25,7 @@ mod opening;
 mod window;
 
 pub use collective::Collective;
+pub use device_comm::{DeviceComm, DeviceComms, Invitation};
 pub use exports::{Exports, Extent, Ticket};
 pub use filling::Filling;
 pub use memory::{Found, Memory, Place, Transfer};
@@ -203,6 +205,10 @@ pub trait Comm: Send + Sync {
     }
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
+    /// Instead, for a kind that does no more than collectives of device memory, beside a communicator of another kind.
+    fn device_comms(&self) -> Option<&dyn DeviceComms> {
+        None
+    }
     /// Opens all ranks of a communicator within this process, in the order of their ranks. Such
     /// transports have nothing to move while nobody calls.
     fn open_ranks(&self, _size: i32) -> Option<Result<Vec<Box<dyn Transport>>>> {

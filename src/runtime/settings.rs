@@ -21,7 +21,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "STEPMESH_BAKCEND", meaning: "StepMesh's misspelling of the line above, read last" },
     Variable {
         name: "DTL_COMM",
-        meaning: "kind of the world communicator: auto, self, shm, mpi, hier or a registered name",
+        meaning: "kind of the world communicator: auto, self, shm, mpi, hier, nccl or a registered name",
     },
     Variable {
         name: "DTL_TIMEOUT",
@@ -45,6 +45,10 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "DTL_CUDA_LIBRARY",
         meaning: "driver library of backend cuda: a path or soname (default libcuda.so.1)",
+    },
+    Variable {
+        name: "DTL_NCCL_LIBRARY",
+        meaning: "collectives of kind nccl, NVIDIA's NCCL: a path or soname (default libnccl.so.2)",
     },
     Variable {
         name: "DTL_PLUGIN_PROBE",
@@ -101,6 +105,7 @@ const LOADING_CODE: &[&str] = &[
     "DTL_MPI_LIBRARY",
     "DTL_OPENCL_LIBRARY",
     "DTL_CUDA_LIBRARY",
+    "DTL_NCCL_LIBRARY",
     "DTL_CC",
     "DTL_NVRTC_LIBRARY",
     "DTL_CACHE_DIR",
@@ -159,6 +164,8 @@ pub struct Settings {
     pub device_library: Option<String>,
     /// Which driver library of NVIDIA's is loaded.
     pub driver_library: Option<String>,
+    /// Which library of collectives of device memory is loaded.
+    pub collectives_library: Option<String>,
     /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
     pub plugin_probe_ns: Option<u64>,
     /// Kind between the nodes of kind "hier".
@@ -218,6 +225,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         mpi_library: get("DTL_MPI_LIBRARY").map(str::to_owned),
         device_library: get("DTL_OPENCL_LIBRARY").map(str::to_owned),
         driver_library: get("DTL_CUDA_LIBRARY").map(str::to_owned),
+        collectives_library: get("DTL_NCCL_LIBRARY").map(str::to_owned),
         plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
         hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
         fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),

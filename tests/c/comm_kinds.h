@@ -1,6 +1,6 @@
 /* What the tests of communicators share: which kind a run is about, opening one, patterns of bytes.
  *
- *     program self | shm | mail, mail28, mailput or mailwin RANKS | the name of a plugin's kind
+ *     program self | shm | nccl | mail, mail28, mailput or mailwin RANKS | the name of a plugin's kind
  *
  * Ranks of "shm" and of plugins come from dtlrun (or are one), those of "mail" are forked by the program. */
 #ifndef DTL_TESTS_COMM_KINDS_H
@@ -38,6 +38,7 @@ static inline dtl_comm_t open_with(uint64_t timeout_ns) {
     char job[40];
     desc.kind = kind;
     desc.timeout_ns = timeout_ns;
+    if (strcmp(kind, "nccl") == 0) desc.flags = DTL_COMM_STAGE;
     if (is_launched() && ranks == 1) {
         snprintf(job, sizeof job, "alone-%ld", (long)getpid());
         desc.size = 1;
@@ -68,6 +69,11 @@ static inline void start(int argc, char **argv) {
     } else if (is_launched()) {
         CHECK_OK(dtl_comm_rank(DTL_COMM_WORLD, &me));
         CHECK_OK(dtl_comm_size(DTL_COMM_WORLD, &ranks));
+    }
+    if (strcmp(kind, "nccl") == 0) { /* a device for each rank */
+        dtl_backend_t cuda;
+        CHECK_OK(dtl_backend_get("cuda", &cuda));
+        CHECK_OK(dtl_backend_set_device(cuda, me));
     }
 }
 

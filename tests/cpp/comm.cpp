@@ -4,6 +4,7 @@
 #include <dtl.hpp>
 
 #include <complex>
+#include <cstdlib>
 #include <vector>
 
 static_assert(dtl::dtype_of<double> == DTL_DTYPE_FLOAT64 && dtl::dtype_of<float> == DTL_DTYPE_FLOAT32);
@@ -108,6 +109,32 @@ static void derived(dtl::comm_ref world)
     left->barrier();
 }
 
+// With a driver and an NCCL that are none (runs.txt) a device for each rank; else it says what is missing.
+static void beside_another(dtl::comm_ref world)
+{
+    dtl_status_t status = DTL_SUCCESS;
+    try {
+        (void)world.open_over("self");
+    } catch (const dtl::error &error) {
+        status = error.status();
+    }
+    CHECK(status == DTL_ERROR_INVALID_ARGUMENT);
+    if (std::getenv("DTL_NCCL_LIBRARY") == nullptr) {
+        return;
+    }
+    const dtl::backend_ref cuda("cuda");
+    cuda.set_device(world.rank());
+    const dtl::comm devices = world.open_over("nccl", DTL_COMM_STAGE, UINT64_C(30000000000));
+    CHECK(devices->size() == world.size());
+    const std::vector<int> ones(100, 1);
+    std::vector<int> sums(100);
+    dtl::buffer<int> memory(100, DTL_MEMORY_DEVICE, cuda);
+    dtl::check(dtl_mem_copy(memory.data(), ones.data(), sizeof(int) * 100));
+    devices->allreduce(dtl::in_place, memory.data(), 100, DTL_OP_SUM);
+    dtl::check(dtl_mem_copy(sums.data(), memory.data(), sizeof(int) * 100));
+    CHECK(sums.front() == world.size() && sums.back() == world.size());
+}
+
 int main()
 {
     dtl::library library;
@@ -118,6 +145,7 @@ int main()
     opened();
     without_mpi();
     derived(world);
+    beside_another(world);
     if (world.rank() == 0) {
         std::printf("comm: all checks passed with %d ranks\n", world.size());
     }

@@ -91,6 +91,16 @@ API int fake_cuda_live(void) {
     return fake_count;
 }
 
+/* For another fake that works on the devices' memory. */
+API char* fake_cuda_bytes(const void* address, size_t size);
+API char* fake_cuda_bytes(const void* address, size_t size) {
+    char* at;
+    LOCK();
+    at = fake_bytes(address, size);
+    UNLOCK();
+    return at;
+}
+
 API code_t cuDriverGetVersion(int* version) {
     *version = number("FAKE_CUDA_VERSION", 12090);
     return SUCCESS;

@@ -176,6 +176,15 @@ API code_t cuStreamGetCtx(void* handle, context_t** context) {
     return SUCCESS;
 }
 
+API code_t cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
+    code_t code;
+    BEGIN(cuLaunchHostFunc);
+    LOCK();
+    code = fake_queue(stream, function, argument);
+    UNLOCK();
+    return code;
+}
+
 /* ---- events ------------------------------------------------------------------------------------- */
 
 typedef struct point {

@@ -3,7 +3,7 @@
 //! Order of the files: `functions` what a driver has, `codes` what it answers, `driver` devices and their contexts; then
 //! one for each component: `device`, `memory` (and `crossing`, what others reach), `transfer`, `exec` (and `lane`, what makes a stream of a CUstream), `modules`
 //! (`nvrtc` the compiler, `source` what it is given and what is kept, `includes` the files that it reads, `ptx` the
-//! parameters of kernels, `binary` and `loading` what the driver gets).
+//! parameters of kernels, `binary` and `loading` what the driver gets). `queue` is a stream for another library's work.
 
 mod binary;
 pub mod codes;
@@ -20,6 +20,7 @@ mod memory;
 mod modules;
 pub mod nvrtc;
 mod ptx;
+pub mod queue;
 mod source;
 mod transfer;
 
@@ -39,8 +40,7 @@ const AUTO_PRIORITY: i32 = 100;
 
 /// The backend named "cuda".
 #[must_use]
-pub fn backend() -> Backend {
-    let shared = Arc::new(Cuda { driver: Found::new(Driver::find), blocks: RwLock::default() });
+pub fn backend(shared: Arc<Cuda>) -> Backend {
     let mut backend = Backend::new(c"cuda", AUTO_PRIORITY, true, Box::new(Arc::clone(&shared)));
     backend.device = Some(Box::new(Arc::clone(&shared)));
     backend.memory = Some(Box::new(Arc::clone(&shared)));
@@ -51,10 +51,16 @@ pub fn backend() -> Backend {
 }
 
 /// What the components share.
-struct Cuda {
+pub struct Cuda {
     driver: Found<Driver>,
     /// Live allocations by the first byte that the caller sees.
     blocks: RwLock<BTreeMap<usize, Block>>,
+}
+
+impl Default for Cuda {
+    fn default() -> Self {
+        Cuda { driver: Found::new(Driver::find), blocks: RwLock::default() }
+    }
 }
 
 impl Presence for Arc<Cuda> {

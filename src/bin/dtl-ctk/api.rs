@@ -109,6 +109,7 @@ impl Comm {
             job: job.map_or(ptr::null(), CStr::as_ptr),
             timeout_ns,
             native: ptr::null_mut(),
+            over: dtl_comm_t::NULL,
         };
         let mut handle = dtl_comm_t::NULL;
         // SAFETY: the description and what it points to live through the call.

@@ -71,7 +71,7 @@ impl Language {
 }
 
 /// Names that the library has backends or choices of.
-const TAKEN: [&str; 8] = ["auto", "host", "null", "self", "threads", "shm", "mpi", "hier"];
+const TAKEN: [&str; 9] = ["auto", "host", "null", "self", "threads", "shm", "mpi", "hier", "nccl"];
 
 /// A file to write.
 struct File {

@@ -6,7 +6,7 @@ use crate::sys::buf::Region;
 
 /// A collective as a transport that has its own is asked for it. Regions are checked; `None` for a
 /// rank's own part: in place, it lies where its result goes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "named as the parameters in C")]
 pub enum Collective {
     Barrier,

@@ -11,7 +11,7 @@
 use super::link::Class;
 use super::p2p::Started;
 use super::recorder::{Call, Kind};
-use super::{Comm, REVOKED, group, insert, report};
+use super::{Comm, REVOKED, group, insert, on_device, report};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -68,7 +68,8 @@ pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
     comm.recorder.end(ticket);
     let decision = decision?;
     // Without a board: that would have to be agreed on too.
-    insert(group::derive(comm, &decision.survivors(), decision.context, None)?)
+    let made = group::derive(comm, &decision.survivors(), decision.context, None)?;
+    insert(on_device::pass_on(comm, made)?)
 }
 
 fn agree(comm: &Comm) -> Result<Word> {

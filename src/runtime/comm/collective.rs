@@ -1,13 +1,14 @@
 //! Collective calls: arguments checked and steps generated. `run` runs them.
 
 use super::Comm;
-use super::algorithms as algorithm;
 use super::algorithms::any::{self, Way};
 use super::algorithms::choice::{Algorithm, Allowed, choose};
+use super::algorithms::{self as algorithm, Group};
 use super::flat::{Flat, Shape};
 use super::p2p::Data;
 use super::recorder::{Call, Kind};
 use super::run::Begun;
+use super::schedule::Schedule;
 use super::steps::Steps;
 use super::types::Reduction;
 use crate::error::{Result, fail};
@@ -71,6 +72,41 @@ impl Comm {
     }
 }
 
+/// Where a collective runs whose arguments are checked.
+pub(super) trait Place {
+    /// The algorithm for it.
+    fn choose(comm: &Comm, kind: Kind, bytes: usize, commutes: bool) -> Algorithm;
+    /// Begins it: `whole` in one piece, or the steps that `generate` appends.
+    fn begin(
+        comm: &Comm,
+        call: Call,
+        reduction: Option<Reduction>,
+        whole: impl FnOnce() -> Collective,
+        generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
+    ) -> Result<Begun>;
+}
+
+/// On memory that the host reaches.
+pub(super) struct OnHost;
+
+impl Place for OnHost {
+    #[inline(always)]
+    fn choose(comm: &Comm, kind: Kind, bytes: usize, commutes: bool) -> Algorithm {
+        comm.choose(kind, bytes, commutes)
+    }
+
+    #[inline(always)]
+    fn begin(
+        comm: &Comm,
+        call: Call,
+        reduction: Option<Reduction>,
+        whole: impl FnOnce() -> Collective,
+        generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
+    ) -> Result<Begun> {
+        comm.prepare_either(call, reduction, whole, generate)
+    }
+}
+
 fn check_disjoint(send: Region, recv: Region) -> Result<()> {
     if send.overlaps(recv) {
         return fail!(
@@ -109,6 +145,7 @@ pub struct Of {
 }
 
 /// An operation for a collective: what folds, and what it is called in reports.
+#[derive(Clone, Copy)]
 pub struct By {
     /// What folds.
     pub reduction: Reduction,
@@ -149,56 +186,56 @@ pub(super) fn meet(comm: &Comm, kind: Kind) -> Result<Begun> {
 }
 
 /// The root's data to all.
-pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
+pub(super) fn bcast<P: Place>(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
     comm.check_root(root)?;
-    let how = comm.choose(Kind::Bcast, data.bytes.len(), true);
+    let how = P::choose(comm, Kind::Bcast, data.bytes.len(), true);
     let call = Call::new(Kind::Bcast).with(data.count, data.dtype).root(root);
     if let Some(flat) = comm.flat(how) {
         return comm.prepare_flat(call, None, flat, Shape::Bcast { root, data: data.bytes });
     }
     let whole = || Collective::Bcast { data: data.bytes, root };
-    comm.prepare_either(call, None, whole, |s, g| any::bcast(s, g, comm.way(how), root, data.bytes))
+    P::begin(comm, call, None, whole, |s, g| any::bcast(s, g, comm.way(how), root, data.bytes))
 }
 
 /// Everybody's data folded, at the root. `recv` says count and dtype; its bytes count at the root.
-pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<Begun> {
+pub(super) fn reduce<P: Place>(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<Begun> {
     comm.check_root(root)?;
     if send.is_none() && comm.rank != root {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
     }
     let whole = || Collective::Reduce { send, recv: recv.bytes, root, by: by.reduction };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
-    let how = comm.choose(Kind::Reduce, send.len(), by.reduction.commutes);
+    let how = P::choose(comm, Kind::Reduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Reduce).with(recv.count, recv.dtype).op(by.op).root(root);
     if let Some(flat) = comm.flat(how) {
         let shape = Shape::Reduce { root, send, recv: recv.bytes };
         return comm.prepare_flat(call, Some(by.reduction), flat, shape);
     }
     let folding = by.folding();
-    comm.prepare_either(call, Some(by.reduction), whole, |s, g| {
+    P::begin(comm, call, Some(by.reduction), whole, |s, g| {
         any::reduce(s, g, comm.way(how), root, folding, (send, recv.bytes))
     })
 }
 
 /// Everybody's data folded, at everybody.
-pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Begun> {
+pub(super) fn allreduce<P: Place>(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Begun> {
     let whole = || Collective::Allreduce { send, recv: recv.bytes, by: by.reduction };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
-    let how = comm.choose(Kind::Allreduce, send.len(), by.reduction.commutes);
+    let how = P::choose(comm, Kind::Allreduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Allreduce).with(recv.count, recv.dtype).op(by.op);
     if let Some(flat) = comm.flat(how) {
         let shape = Shape::Allreduce { send, recv: recv.bytes };
         return comm.prepare_flat(call, Some(by.reduction), flat, shape);
     }
     let folding = by.folding();
-    comm.prepare_either(call, Some(by.reduction), whole, |s, g| {
+    P::begin(comm, call, Some(by.reduction), whole, |s, g| {
         any::allreduce(s, g, comm.way(how), folding, (send, recv.bytes))
     })
 }
 
 /// Everybody's blocks folded; rank r gets block r. `blocks`: the parts of `send` (or in place: of
 /// where the result goes).
-pub fn reduce_scatter(
+pub(super) fn reduce_scatter<P: Place>(
     comm: &Comm,
     kind: BlockKind,
     blocks: &[Region],
@@ -210,13 +247,13 @@ pub fn reduce_scatter(
         blocks.iter().try_for_each(|block| check_disjoint(*block, recv.bytes))?;
     }
     let kind = if kind == BlockKind::Equal { Kind::ReduceScatterBlock } else { Kind::ReduceScatter };
-    comm.choose(kind, recv.bytes.len(), by.reduction.commutes);
+    P::choose(comm, kind, recv.bytes.len(), by.reduction.commutes);
     let call = Call::new(kind).with(recv.count, recv.dtype).op(by.op);
     let whole = || {
         let send = if in_place { None } else { Some(span(blocks)) };
         Collective::ReduceScatter { send, blocks: blocks.to_vec(), recv: recv.bytes, by: by.reduction }
     };
-    comm.prepare_either(call, Some(by.reduction), whole, |s, g| {
+    P::begin(comm, call, Some(by.reduction), whole, |s, g| {
         algorithm::reduce_scatter(s, g, blocks, recv.bytes)
     })
 }
@@ -240,28 +277,34 @@ pub enum BlockKind {
 }
 
 /// Everything up to this rank folded: with this rank's own part (scan) or without (exscan).
-pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Begun> {
+pub(super) fn scan<P: Place>(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Begun> {
     let whole = || Collective::Scan { send, recv: recv.bytes, by: by.reduction, exclusive };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let kind = if exclusive { Kind::Exscan } else { Kind::Scan };
-    comm.choose(kind, send.len(), by.reduction.commutes);
+    P::choose(comm, kind, send.len(), by.reduction.commutes);
     let call = Call::new(kind).with(recv.count, recv.dtype).op(by.op);
-    comm.prepare_either(call, Some(by.reduction), whole, |s, g| match exclusive {
+    P::begin(comm, call, Some(by.reduction), whole, |s, g| match exclusive {
         true => algorithm::exscan(s, g, send, recv.bytes),
         false => algorithm::scan(s, g, send, recv.bytes),
     })
 }
 
 /// Everybody's block, at the root. `per_rank`: one block; `recv`: all of them, at the root.
-pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Begun> {
+pub(super) fn gather<P: Place>(
+    comm: &Comm,
+    send: Sent,
+    per_rank: Of,
+    recv: Region,
+    root: i32,
+) -> Result<Begun> {
     comm.check_root(root)?;
     let len = per_rank.bytes;
     let whole = || Collective::Gather { send, recv, len, root };
     let own = recv.part(comm.rank as usize * len, len);
     let send = at_root_only(comm, "sbuf", send, recv, own, root)?;
-    let how = comm.choose(Kind::Gather, len, true);
+    let how = P::choose(comm, Kind::Gather, len, true);
     let call = Call::new(Kind::Gather).with(per_rank.count, per_rank.dtype).root(root);
-    comm.prepare_either(call, None, whole, |s, g| any::gather(s, g, comm.way(how), root, (send, recv)))
+    P::begin(comm, call, None, whole, |s, g| any::gather(s, g, comm.way(how), root, (send, recv)))
 }
 
 /// In place makes sense where the result goes.
@@ -280,7 +323,13 @@ fn at_root_only(
 }
 
 /// The same with a block of its own size for each rank.
-pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) -> Result<Begun> {
+pub(super) fn gatherv<P: Place>(
+    comm: &Comm,
+    send: Sent,
+    of: Of,
+    blocks: &[Region],
+    root: i32,
+) -> Result<Begun> {
     comm.check_root(root)?;
     if send.is_none() && comm.rank != root {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
@@ -290,28 +339,40 @@ pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) ->
     }
     let whole = || Collective::Gatherv { send, blocks: blocks.to_vec(), root };
     let send = send.unwrap_or(at(blocks, root));
-    comm.choose(Kind::Gatherv, 0, true);
+    P::choose(comm, Kind::Gatherv, 0, true);
     let call = Call::new(Kind::Gatherv).with(of.count, of.dtype).root(root);
-    comm.prepare_either(call, None, whole, |s, g| {
+    P::begin(comm, call, None, whole, |s, g| {
         algorithm::gatherv(s, g, root, send, |rank| at(blocks, rank));
         Ok(())
     })
 }
 
 /// The root's blocks, one to each. `recv` `None` = DTL_IN_PLACE at the root.
-pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Begun> {
+pub(super) fn scatter<P: Place>(
+    comm: &Comm,
+    send: Region,
+    recv: Sent,
+    per_rank: Of,
+    root: i32,
+) -> Result<Begun> {
     comm.check_root(root)?;
     let len = per_rank.bytes;
     let whole = || Collective::Scatter { send, recv, len, root };
     let own = send.part(comm.rank as usize * len, len);
     let recv = at_root_only(comm, "rbuf", recv, send, own, root)?;
-    let how = comm.choose(Kind::Scatter, len, true);
+    let how = P::choose(comm, Kind::Scatter, len, true);
     let call = Call::new(Kind::Scatter).with(per_rank.count, per_rank.dtype).root(root);
-    comm.prepare_either(call, None, whole, |s, g| any::scatter(s, g, comm.way(how), root, (send, recv)))
+    P::begin(comm, call, None, whole, |s, g| any::scatter(s, g, comm.way(how), root, (send, recv)))
 }
 
 /// The same with a block of its own size for each rank.
-pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -> Result<Begun> {
+pub(super) fn scatterv<P: Place>(
+    comm: &Comm,
+    blocks: &[Region],
+    recv: Sent,
+    of: Of,
+    root: i32,
+) -> Result<Begun> {
     comm.check_root(root)?;
     if recv.is_none() && comm.rank != root {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "rbuf: DTL_IN_PLACE is for the root (rank {root}) only");
@@ -321,51 +382,52 @@ pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -
     }
     let whole = || Collective::Scatterv { blocks: blocks.to_vec(), recv, root };
     let recv = recv.unwrap_or(at(blocks, root));
-    comm.choose(Kind::Scatterv, 0, true);
+    P::choose(comm, Kind::Scatterv, 0, true);
     let call = Call::new(Kind::Scatterv).with(of.count, of.dtype).root(root);
-    comm.prepare_either(call, None, whole, |s, g| {
+    P::begin(comm, call, None, whole, |s, g| {
         algorithm::scatterv(s, g, root, |rank| at(blocks, rank), recv);
         Ok(())
     })
 }
 
 /// Everybody's block, at everybody.
-pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
+pub(super) fn allgather<P: Place>(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     let len = per_rank.bytes;
     let whole = || Collective::Allgather { send, recv, len };
     let send = sent_or(send, recv, recv.part(comm.rank as usize * len, len))?;
-    let how = comm.choose(Kind::Allgather, len, true);
+    let how = P::choose(comm, Kind::Allgather, len, true);
     let call = Call::new(Kind::Allgather).with(per_rank.count, per_rank.dtype);
     if let Some(flat) = comm.flat(how) {
         return comm.prepare_flat(call, None, flat, Shape::Allgather { send, recv });
     }
-    comm.prepare_either(call, None, whole, |s, g| any::allgather(s, g, comm.way(how), (send, recv)))
+    P::begin(comm, call, None, whole, |s, g| any::allgather(s, g, comm.way(how), (send, recv)))
 }
 
 /// The same with a block of its own size for each rank.
-pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<Begun> {
+pub(super) fn allgatherv<P: Place>(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<Begun> {
     if let Some(send) = send {
         blocks.iter().try_for_each(|block| check_disjoint(send, *block))?;
     }
     let whole = || Collective::Allgatherv { send, blocks: blocks.to_vec() };
     let send = send.unwrap_or(at(blocks, comm.rank));
-    comm.choose(Kind::Allgatherv, 0, true);
+    P::choose(comm, Kind::Allgatherv, 0, true);
     let call = Call::new(Kind::Allgatherv).with(of.count, of.dtype);
-    comm.prepare_either(call, None, whole, |s, g| {
+    P::begin(comm, call, None, whole, |s, g| {
         algorithm::allgatherv(s, g, send, |rank| at(blocks, rank));
         Ok(())
     })
 }
 
 /// Block r to rank r, and block r from rank r.
-pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
+pub(super) fn alltoall<P: Place>(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     if let Some(send) = send {
         check_disjoint(send, recv)?;
     }
     let len = per_rank.bytes;
-    let how = comm.choose(Kind::Alltoall, len, true);
+    let how = P::choose(comm, Kind::Alltoall, len, true);
     let call = Call::new(Kind::Alltoall).with(per_rank.count, per_rank.dtype);
-    comm.prepare_either(
+    P::begin(
+        comm,
         call,
         None,
         || Collective::Alltoall { send, recv, len },
@@ -388,11 +450,16 @@ fn copied(s: &mut impl Steps, what: Region) -> Result<Region> {
 }
 
 /// The same with blocks of their own sizes. `send` `None` = DTL_IN_PLACE.
-pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Begun> {
-    comm.choose(Kind::Alltoallv, 0, true);
+pub(super) fn alltoallv<P: Place>(
+    comm: &Comm,
+    send: Option<&[Region]>,
+    recv: &[Region],
+    of: Of,
+) -> Result<Begun> {
+    P::choose(comm, Kind::Alltoallv, 0, true);
     let whole = || Collective::Alltoallv { send: send.map(<[Region]>::to_vec), blocks: recv.to_vec() };
     let call = Call::new(Kind::Alltoallv).with(of.count, of.dtype);
-    comm.prepare_either(call, None, whole, |s, g| {
+    P::begin(comm, call, None, whole, |s, g| {
         let moved: Vec<Region> = match send {
             Some(send) => send.to_vec(),
             None => recv.iter().map(|block| copied(s, *block)).collect::<Result<_>>()?,

@@ -4,7 +4,7 @@
 use super::algorithms::{self as algorithm, choice::Algorithm};
 use super::members::Members;
 use super::recorder::{Call, Kind};
-use super::{Comm, attribute, insert, progress, put, run};
+use super::{Comm, attribute, insert, on_device, progress, put, run};
 use crate::abi::comm::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
@@ -69,13 +69,18 @@ pub(super) fn derive(comm: &Comm, ranks: &[i32], context: u32, place: Option<u32
 
 /// The same ranks with messages of their own. Attributes are copied as their keys say.
 pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
-    let words = allgather_words(comm, Kind::Dup, &offer(comm))?;
+    let copy = on_device::pass_on(comm, twin(comm, Kind::Dup)?)?;
+    attribute::copy_all(comm, handle, &copy)?;
+    insert(copy)
+}
+
+/// The same ranks with messages of their own, and nothing else.
+pub(super) fn twin(comm: &Comm, kind: Kind) -> Result<Comm> {
+    let words = allgather_words(comm, kind, &offer(comm))?;
     let context = context_of(words.first().copied().unwrap_or(0))?;
     let ranks: Vec<i32> = (0..comm.size).collect();
     let place = common_place(words.iter().skip(1).step_by(2).copied());
-    let copy = derive(comm, &ranks, context, place)?;
-    attribute::copy_all(comm, handle, &copy)?;
-    insert(copy)
+    derive(comm, &ranks, context, place)
 }
 
 /// The same ranks with messages of their own, for the library itself, and what each rank says on the occasion, in the
@@ -128,7 +133,7 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
         .collect();
     same.sort_unstable();
     let ranks: Vec<i32> = same.into_iter().map(|(_, rank)| rank).collect();
-    insert(derive(comm, &ranks, context, place)?).map(Some)
+    insert(on_device::pass_on(comm, derive(comm, &ranks, context, place)?)?).map(Some)
 }
 
 /// One communicator for each node, ranks ordered by key.

@@ -5,8 +5,8 @@
 //! `wait` waits for it.
 //! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list, `flat` those of
 //! a few bytes between ranks that share memory; `plan` shows what would run.
-//! `staging` and `staged` are messages and collectives of memory that the host cannot reach, `gated` sends that wait
-//! for an event.
+//! `staging` and `staged` are messages and collectives of memory that the host cannot reach (`on_device`: collectives that
+//! stay there), `gated` sends that wait for an event.
 //! `window` is memory that other ranks read and change.
 //! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
 //! call waits.
@@ -22,6 +22,7 @@ mod link;
 mod members;
 pub mod message;
 mod numbered;
+mod on_device;
 pub mod open;
 mod owner;
 pub mod p2p;
@@ -54,6 +55,7 @@ use algorithms::levels::Levels;
 use link::{Class, Link};
 use members::Members;
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -88,6 +90,8 @@ pub struct Comm {
     levels: Option<Levels>,
     /// Where the ranks share memory, and are few: their board.
     flat: Option<flat::Flat>,
+    /// Collectives of a device's memory, of a kind that has them.
+    device: Option<Box<on_device::Part>>,
     /// Why collectives are refused, once one has failed.
     broken: Mutex<Option<String>>,
     is_broken: AtomicBool,
@@ -128,6 +132,7 @@ impl Comm {
             timeout_ns,
             levels: None,
             flat: None,
+            device: None,
             broken: Mutex::new(None),
             is_broken: AtomicBool::new(false),
             sequence: AtomicU32::new(0),
@@ -193,7 +198,17 @@ impl Comm {
     /// The kind's name.
     #[must_use]
     pub fn kind_name(&self) -> std::borrow::Cow<'static, str> {
-        self.link.kind.to_string_lossy()
+        self.kind().to_string_lossy()
+    }
+
+    fn kind(&self) -> &'static CStr {
+        self.device.as_ref().map_or(self.link.kind, |part| part.kind)
+    }
+
+    /// The ranks before and after this one in a ring, if there are others.
+    fn next_ranks(&self) -> impl Iterator<Item = i32> {
+        let next = [self.size - 1, 1].map(|distance| (self.rank + distance) % self.size);
+        next.into_iter().filter(|rank| *rank != self.rank)
     }
 
     /// The time limit of a blocking call, from now.
@@ -434,7 +449,14 @@ pub fn abort(comm: &Comm, code: i32) -> ! {
 pub fn info(comm: &Comm, out: &mut dtl_comm_info_t) -> Result<()> {
     (out.rank, out.size, out.timeout_ns) = (comm.rank, comm.size, comm.timeout_ns);
     out.failed_count = i32::try_from(comm.failed_ranks().len()).unwrap_or(i32::MAX);
-    out.kind = comm.link.kind.as_ptr();
-    super::copy_text(&mut out.transport, &comm.link.transport.describe());
+    out.kind = comm.kind().as_ptr();
+    let below = comm.link.transport.describe();
+    match &comm.device {
+        None => super::copy_text(&mut out.transport, &below),
+        Some(part) => super::copy_text(
+            &mut out.transport,
+            &format!("{}; else {}: {below}", part.describe(), comm.link.kind.to_string_lossy()),
+        ),
+    }
     Ok(())
 }

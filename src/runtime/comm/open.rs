@@ -1,8 +1,10 @@
 //! Opening: which kind, with which ranks, and the two predefined communicators.
 
 use super::link::Link;
-use super::{Comm, TABLE, insert, progress};
-use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, dtl_comm_desc_t};
+use super::on_device::{self, Wanted};
+use super::recorder::Kind;
+use super::{Comm, TABLE, group, insert, progress};
+use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE, dtl_comm_desc_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{OpenArgs, Transport};
@@ -19,7 +21,7 @@ use std::sync::atomic::Ordering;
 /// How long the ranks wait for each other at the start unless the description says less.
 const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
-/// A description with its texts taken over.
+/// A description with its texts and its communicator taken over.
 pub struct Description {
     /// The C struct (its text pointers are not read here).
     pub raw: dtl_comm_desc_t,
@@ -27,6 +29,8 @@ pub struct Description {
     pub kind: Option<String>,
     /// Job's name.
     pub job: Option<String>,
+    /// The communicator below.
+    pub over: Option<Arc<Comm>>,
 }
 
 impl Default for Description {
@@ -41,8 +45,9 @@ impl Default for Description {
             job: std::ptr::null(),
             timeout_ns: 0,
             native: std::ptr::null_mut(),
+            over: dtl_comm_t::NULL,
         };
-        Description { raw, kind: None, job: None }
+        Description { raw, kind: None, job: None, over: None }
     }
 }
 
@@ -103,7 +108,55 @@ fn time_limit(given: u64) -> u64 {
     if given == 0 { settings::current().timeout_ns.unwrap_or(u64::MAX) } else { given }
 }
 
+/// The backend of a kind that stands beside another communicator.
+fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
+    registry::lookup(kind?)
+        .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_some()))
+}
+
+/// Opens one that stands beside another: that which the description names, else what "auto" chooses. Also if it cannot be
+/// used here: the other ranks are told.
+fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm> {
+    let raw = &description.raw;
+    check_flags(&backend, raw.flags)?;
+    check_native(backend.name(), Some(&backend), Addr::new(raw.native))?;
+    let mut below = match &description.over {
+        None => {
+            let raw = dtl_comm_desc_t { flags: raw.flags & !DTL_COMM_STAGE, ..*raw };
+            make(&Description { raw, kind: None, job: description.job.clone(), over: None })?
+        }
+        Some(_) if raw.size != 0 || description.job.is_some() => {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "rank, size and job are those of the communicator that \"over\" names: leave them 0 and NULL"
+            );
+        }
+        Some(over) => group::twin(over, Kind::Open)?,
+    };
+    if raw.timeout_ns != 0 {
+        below.timeout_ns = raw.timeout_ns;
+    }
+    let devices = backend.comm.as_deref().and_then(|comm| comm.device_comms());
+    let prepared = match devices {
+        Some(devices) => backend.ready().and_then(|()| devices.prepare()),
+        None => Err(backend.lacks("comm")),
+    };
+    let is_deterministic = raw.flags & DTL_COMM_DETERMINISTIC != 0 || below.link.is_deterministic;
+    let wanted = Wanted { backend, stages: raw.flags & DTL_COMM_STAGE != 0, is_deterministic };
+    on_device::attach(below, wanted, prepared)
+}
+
 fn make(description: &Description) -> Result<Comm> {
+    if let Some(backend) = beside(description.kind.as_deref()) {
+        return make_beside(backend, description);
+    }
+    if description.over.is_some() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "over with kind \"{}\": only a kind that stands beside another, such as \"nccl\", is opened over one",
+            description.kind.as_deref().unwrap_or("auto")
+        );
+    }
     let raw = &description.raw;
     let named = match raw.size {
         0 => None,
@@ -247,9 +300,14 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
             "flags: DTL_COMM_NO_DUP is for kind \"mpi\", not for \"{}\"",
             backend.name()
         ),
+        DTL_COMM_STAGE => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "flags: DTL_COMM_STAGE is for kind \"nccl\"; kind \"{}\" stages all device memory",
+            backend.name()
+        ),
         _ => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "flags {flags:#x}: only DTL_COMM_DETERMINISTIC and DTL_COMM_NO_DUP are known"
+            "flags {flags:#x}: only DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP and DTL_COMM_STAGE are known"
         ),
     }
 }

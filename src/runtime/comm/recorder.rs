@@ -36,7 +36,7 @@ kinds! {
     Gatherv "gatherv", Scatter "scatter", Scatterv "scatterv", Allgather "allgather",
     Allgatherv "allgatherv", Alltoall "alltoall", Alltoallv "alltoallv",
     ReduceScatter "reduce_scatter", ReduceScatterBlock "reduce_scatter_block", Scan "scan",
-    Exscan "exscan", NeighborAlltoallv "neighbor_alltoallv", Split "split", Dup "dup", Shrink "shrink",
+    Exscan "exscan", NeighborAlltoallv "neighbor_alltoallv", Split "split", Dup "dup", Open "open", Shrink "shrink",
     GroupCreate "group_create", WinCreate "win_create/allocate", WinDestroy "win_destroy", Fence "fence",
 }
 
@@ -53,6 +53,9 @@ impl Kind {
         self as u8 >= Kind::Barrier as u8
     }
 }
+
+/// The bit of `op` that all numbers of operations have as their sign says.
+const ON_DEVICE: i32 = 1 << 30;
 
 /// One operation as its caller described it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +90,16 @@ impl Call {
 
     pub(super) fn op(self, op: i32) -> Call {
         Call { op, ..self }
+    }
+
+    /// The same of device memory where a library of devices runs it: other ranks' of host memory do not go with it.
+    pub(super) fn on_device(self) -> Call {
+        Call { op: self.op ^ ON_DEVICE, ..self }
+    }
+
+    /// Whether it is such a one.
+    fn is_on_device(&self) -> bool {
+        (self.op & ON_DEVICE != 0) != (self.op < 0)
     }
 
     /// Eight bits that differ, most likely, between collectives that do not go together. They are
@@ -148,8 +161,12 @@ impl fmt::Display for Call {
             details.push(format!("count {}", self.count));
             details.push(types::dtype_text(self.dtype));
         }
-        if self.op >= 0 {
-            details.push(types::op_text(self.op));
+        let op = if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op };
+        if op >= 0 {
+            details.push(types::op_text(op));
+        }
+        if self.is_on_device() {
+            details.push("device memory".to_owned());
         }
         match (collective, self.kind) {
             (true, _) if self.peer >= 0 => details.push(format!("root {}", self.peer)),

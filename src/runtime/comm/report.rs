@@ -400,7 +400,7 @@ fn ranges(ranks: &[i32]) -> String {
 /// The full report: where each rank is, and each rank's last operations.
 pub fn dump(comm: &Comm) -> String {
     gather(comm, None, Deadline::NEVER);
-    let kind = comm.link.kind.to_string_lossy();
+    let kind = comm.kind_name();
     let mut text =
         format!("communicator of kind {kind} with {} ranks, seen by rank {}:\n", comm.size, comm.rank);
     for line in summary(comm, None).split("; ").filter(|line| !line.is_empty()) {

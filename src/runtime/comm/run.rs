@@ -7,6 +7,7 @@ mod questions;
 
 use super::algorithms::Group;
 use super::flat::{self, Flat, Shape};
+use super::on_device;
 use super::recorder::{Call, Kind, Ticket};
 use super::report::{self, Inquiry};
 use super::schedule::{Advance, Schedule};
@@ -36,6 +37,8 @@ enum Work {
     Whole(Collective, Option<OpId>),
     /// Over the communicator's board.
     Flat(flat::Steps),
+    /// Of device memory; `Some` once it is started.
+    Device(Collective, Option<u64>),
 }
 
 /// A collective that was started.
@@ -204,6 +207,12 @@ impl Comm {
         self.prepare(call, reduction, generate)
     }
 
+    /// Begins one of device memory.
+    pub(super) fn prepare_on_device(&self, call: Call, whole: Collective) -> Result<Begun> {
+        self.enter(&call)?;
+        Ok(Begun::going(self.begin(call.on_device()).run(Work::Device(whole, None))))
+    }
+
     /// Collectives are called one at a time.
     #[inline]
     fn enter(&self, call: &Call) -> Result<()> {
@@ -246,6 +255,7 @@ impl Run {
         let advance = match &mut self.work {
             Work::Steps(schedule) => schedule.advance(comm, self.tag),
             Work::Whole(whole, op) => advance_whole(comm, whole, op),
+            Work::Device(whole, started) => on_device::advance(comm, whole, started),
             Work::Flat(steps) => match &comm.flat {
                 Some(flat) => steps.advance(comm, flat),
                 None => Ok(Advance::Done),
@@ -356,6 +366,8 @@ impl Run {
             }
             match (&self.work, &comm.flat) {
                 (Work::Flat(steps), Some(flat)) => steps.pause(comm, flat, &mut backoff),
+                // Nothing that the transport hears of ends it.
+                (Work::Device(..), _) => backoff.pause(),
                 _ => comm.pause(&mut backoff),
             }
             if backoff.is_long() {
@@ -371,6 +383,9 @@ impl Run {
                     }
                     (Work::Flat(steps), Some(flat)) => {
                         questions.ask(comm, &self.call, &inquiry, steps.awaited(comm, flat))?;
+                    }
+                    (Work::Device(..), _) => {
+                        questions.ask(comm, &self.call, &inquiry, comm.next_ranks())?;
                     }
                     _ => {}
                 }
@@ -440,8 +455,10 @@ impl Run {
 
     /// Takes back what is in flight and tells the others that this rank does not go on.
     pub(super) fn fail(&mut self, comm: &Comm, error: &Error) {
-        if let Work::Steps(schedule) = &mut self.work {
-            schedule.abandon(comm);
+        match &mut self.work {
+            Work::Steps(schedule) => schedule.abandon(comm),
+            Work::Device(..) => on_device::give_up(comm),
+            _ => {}
         }
         if self.is_irrevocable() {
             // The transport goes on with it, so its memory has to stay.

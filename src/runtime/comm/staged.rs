@@ -1,10 +1,12 @@
-//! Collectives of memory that the host cannot reach: they run on host memory that stands for it, filled before they begin
+//! Collectives of memory that the host cannot reach: where the communicator has collectives of such memory, they are those
+//! (`on_device`); else they run on host memory that stands for it, filled before they begin
 //! and copied back when they are over. One load tells that there is no such memory.
 //!
 //! The library's own, as all ranks have to take part alike, whatever memory each has: no rank knows of the others' staging.
 
 use super::Comm;
-use super::collective::{self, BlockKind, By, Neighbors, Of, Sent};
+use super::collective::{self, BlockKind, By, Neighbors, Of, OnHost, Sent};
+use super::on_device::{self, OnDevice};
 use super::p2p::Data;
 use super::run::Begun;
 use super::staging::{copy_out, host_memory, is_staged};
@@ -116,13 +118,32 @@ impl Stage {
     }
 }
 
+/// A buffer that may be in place.
+fn one(buffer: Sent) -> Region {
+    buffer.unwrap_or(Region::EMPTY)
+}
+
+/// One that counts at the root.
+fn at_root(comm: &Comm, root: i32, buffer: Region) -> Region {
+    if comm.rank == root { buffer } else { Region::EMPTY }
+}
+
 const READ: (bool, bool) = (true, false);
 const WRITTEN: (bool, bool) = (false, true);
 const BOTH: (bool, bool) = (true, true);
 
-/// Begins one with what stands for its buffers.
+/// Begins one where its buffers are, if that is on a device whose memory the communicator has collectives of; else with
+/// what stands for them.
 #[cold]
-fn with(begin: impl FnOnce(&mut Stage) -> Result<Begun>) -> Result<Begun> {
+fn with(
+    comm: &Comm,
+    buffers: &[&[Region]],
+    on_device: impl FnOnce() -> Result<Begun>,
+    begin: impl FnOnce(&mut Stage) -> Result<Begun>,
+) -> Result<Begun> {
+    if let Some(begun) = on_device::begin(comm, buffers, on_device)? {
+        return Ok(begun);
+    }
     let mut stage = Stage::default();
     let begun = begin(&mut stage)?;
     if stage.memory.is_empty() { Ok(begun) } else { begun.with(stage) }
@@ -132,14 +153,15 @@ fn with(begin: impl FnOnce(&mut Stage) -> Result<Begun>) -> Result<Begun> {
 #[inline(always)]
 pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::bcast(comm, data, root);
+        return collective::bcast::<OnHost>(comm, data, root);
     }
-    with(|stage| {
+    let on_device = || collective::bcast::<OnDevice>(comm, data, root);
+    with(comm, &[&[data.bytes]], on_device, |stage| {
         let bytes = match comm.rank == root {
             true => stage.out(comm, data.bytes)?,
             false => stage.into(comm, data.bytes)?,
         };
-        collective::bcast(comm, Data { bytes, ..data }, root)
+        collective::bcast::<OnHost>(comm, Data { bytes, ..data }, root)
     })
 }
 
@@ -147,11 +169,12 @@ pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
 #[inline(always)]
 pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::reduce(comm, send, recv, by, root);
+        return collective::reduce::<OnHost>(comm, send, recv, by, root);
     }
-    with(|stage| {
+    let on_device = || collective::reduce::<OnDevice>(comm, send, recv, by, root);
+    with(comm, &[&[one(send), at_root(comm, root, recv.bytes)]], on_device, |stage| {
         let (send, bytes) = stage.pair(comm, send, recv.bytes)?;
-        collective::reduce(comm, send, Data { bytes, ..recv }, by, root)
+        collective::reduce::<OnHost>(comm, send, Data { bytes, ..recv }, by, root)
     })
 }
 
@@ -159,11 +182,12 @@ pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<
 #[inline(always)]
 pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::allreduce(comm, send, recv, by);
+        return collective::allreduce::<OnHost>(comm, send, recv, by);
     }
-    with(|stage| {
+    let on_device = || collective::allreduce::<OnDevice>(comm, send, recv, by);
+    with(comm, &[&[one(send), recv.bytes]], on_device, |stage| {
         let (send, bytes) = stage.pair(comm, send, recv.bytes)?;
-        collective::allreduce(comm, send, Data { bytes, ..recv }, by)
+        collective::allreduce::<OnHost>(comm, send, Data { bytes, ..recv }, by)
     })
 }
 
@@ -178,11 +202,12 @@ pub fn reduce_scatter(
     by: By,
 ) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::reduce_scatter(comm, kind, blocks, in_place, recv, by);
+        return collective::reduce_scatter::<OnHost>(comm, kind, blocks, in_place, recv, by);
     }
-    with(|stage| {
+    let on_device = || collective::reduce_scatter::<OnDevice>(comm, kind, blocks, in_place, recv, by);
+    with(comm, &[blocks, &[recv.bytes]], on_device, |stage| {
         if !in_place && blocks.iter().any(|block| block.overlaps(recv.bytes)) {
-            return collective::reduce_scatter(comm, kind, blocks, in_place, recv, by);
+            return collective::reduce_scatter::<OnHost>(comm, kind, blocks, in_place, recv, by);
         }
         let host = stage.blocks(comm, blocks, READ)?;
         let first = |blocks: &[Region]| blocks.iter().find(|block| !block.is_empty()).copied();
@@ -194,7 +219,7 @@ pub fn reduce_scatter(
             }
             _ => stage.into(comm, recv.bytes)?,
         };
-        collective::reduce_scatter(comm, kind, &host, in_place, Data { bytes, ..recv }, by)
+        collective::reduce_scatter::<OnHost>(comm, kind, &host, in_place, Data { bytes, ..recv }, by)
     })
 }
 
@@ -202,9 +227,10 @@ pub fn reduce_scatter(
 #[inline(always)]
 pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::scan(comm, send, recv, by, exclusive);
+        return collective::scan::<OnHost>(comm, send, recv, by, exclusive);
     }
-    with(|stage| {
+    let on_device = || collective::scan::<OnDevice>(comm, send, recv, by, exclusive);
+    with(comm, &[&[one(send), recv.bytes]], on_device, |stage| {
         // The first rank's result of an exclusive one is what was there before.
         let is_refused = send.is_some_and(|send| send.overlaps(recv.bytes));
         let (send, bytes) = match send {
@@ -212,7 +238,7 @@ pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Res
             Some(send) => (Some(stage.out(comm, send)?), stage.both(comm, recv.bytes)?),
             None => (None, stage.both(comm, recv.bytes)?),
         };
-        collective::scan(comm, send, Data { bytes, ..recv }, by, exclusive)
+        collective::scan::<OnHost>(comm, send, Data { bytes, ..recv }, by, exclusive)
     })
 }
 
@@ -220,11 +246,12 @@ pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Res
 #[inline(always)]
 pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::gather(comm, send, per_rank, recv, root);
+        return collective::gather::<OnHost>(comm, send, per_rank, recv, root);
     }
-    with(|stage| {
+    let on_device = || collective::gather::<OnDevice>(comm, send, per_rank, recv, root);
+    with(comm, &[&[one(send), at_root(comm, root, recv)]], on_device, |stage| {
         let (send, recv) = stage.pair(comm, send, recv)?;
-        collective::gather(comm, send, per_rank, recv, root)
+        collective::gather::<OnHost>(comm, send, per_rank, recv, root)
     })
 }
 
@@ -232,12 +259,13 @@ pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) ->
 #[inline(always)]
 pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::gatherv(comm, send, of, blocks, root);
+        return collective::gatherv::<OnHost>(comm, send, of, blocks, root);
     }
-    with(|stage| {
+    let on_device = || collective::gatherv::<OnDevice>(comm, send, of, blocks, root);
+    with(comm, &[&[one(send)], blocks], on_device, |stage| {
         let how = if send.is_some() { WRITTEN } else { BOTH };
         let (blocks, send) = stage.pair_blocks(comm, (blocks, how), send, Stage::out)?;
-        collective::gatherv(comm, send, of, &blocks, root)
+        collective::gatherv::<OnHost>(comm, send, of, &blocks, root)
     })
 }
 
@@ -245,15 +273,16 @@ pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) ->
 #[inline(always)]
 pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::scatter(comm, send, recv, per_rank, root);
+        return collective::scatter::<OnHost>(comm, send, recv, per_rank, root);
     }
-    with(|stage| {
+    let on_device = || collective::scatter::<OnDevice>(comm, send, recv, per_rank, root);
+    with(comm, &[&[at_root(comm, root, send), one(recv)]], on_device, |stage| {
         if recv.is_some_and(|recv| recv.overlaps(send)) {
-            return collective::scatter(comm, send, recv, per_rank, root);
+            return collective::scatter::<OnHost>(comm, send, recv, per_rank, root);
         }
         let send = stage.out(comm, send)?;
         let recv = recv.map(|recv| stage.into(comm, recv)).transpose()?;
-        collective::scatter(comm, send, recv, per_rank, root)
+        collective::scatter::<OnHost>(comm, send, recv, per_rank, root)
     })
 }
 
@@ -261,11 +290,12 @@ pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -
 #[inline(always)]
 pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::scatterv(comm, blocks, recv, of, root);
+        return collective::scatterv::<OnHost>(comm, blocks, recv, of, root);
     }
-    with(|stage| {
+    let on_device = || collective::scatterv::<OnDevice>(comm, blocks, recv, of, root);
+    with(comm, &[&[one(recv)], blocks], on_device, |stage| {
         let (blocks, recv) = stage.pair_blocks(comm, (blocks, READ), recv, Stage::into)?;
-        collective::scatterv(comm, &blocks, recv, of, root)
+        collective::scatterv::<OnHost>(comm, &blocks, recv, of, root)
     })
 }
 
@@ -273,11 +303,12 @@ pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -
 #[inline(always)]
 pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::allgather(comm, send, per_rank, recv);
+        return collective::allgather::<OnHost>(comm, send, per_rank, recv);
     }
-    with(|stage| {
+    let on_device = || collective::allgather::<OnDevice>(comm, send, per_rank, recv);
+    with(comm, &[&[one(send), recv]], on_device, |stage| {
         let (send, recv) = stage.pair(comm, send, recv)?;
-        collective::allgather(comm, send, per_rank, recv)
+        collective::allgather::<OnHost>(comm, send, per_rank, recv)
     })
 }
 
@@ -285,12 +316,13 @@ pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<
 #[inline(always)]
 pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::allgatherv(comm, send, of, blocks);
+        return collective::allgatherv::<OnHost>(comm, send, of, blocks);
     }
-    with(|stage| {
+    let on_device = || collective::allgatherv::<OnDevice>(comm, send, of, blocks);
+    with(comm, &[&[one(send)], blocks], on_device, |stage| {
         let how = if send.is_some() { WRITTEN } else { BOTH };
         let (blocks, send) = stage.pair_blocks(comm, (blocks, how), send, Stage::out)?;
-        collective::allgatherv(comm, send, of, &blocks)
+        collective::allgatherv::<OnHost>(comm, send, of, &blocks)
     })
 }
 
@@ -298,11 +330,12 @@ pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<
 #[inline(always)]
 pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::alltoall(comm, send, per_rank, recv);
+        return collective::alltoall::<OnHost>(comm, send, per_rank, recv);
     }
-    with(|stage| {
+    let on_device = || collective::alltoall::<OnDevice>(comm, send, per_rank, recv);
+    with(comm, &[&[one(send), recv]], on_device, |stage| {
         let (send, recv) = stage.pair(comm, send, recv)?;
-        collective::alltoall(comm, send, per_rank, recv)
+        collective::alltoall::<OnHost>(comm, send, per_rank, recv)
     })
 }
 
@@ -310,12 +343,13 @@ pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<B
 #[inline(always)]
 pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Begun> {
     if !hidden::is_any() {
-        return collective::alltoallv(comm, send, recv, of);
+        return collective::alltoallv::<OnHost>(comm, send, recv, of);
     }
-    with(|stage| {
+    let on_device = || collective::alltoallv::<OnDevice>(comm, send, recv, of);
+    with(comm, &[send.unwrap_or(&[]), recv], on_device, |stage| {
         let recv = stage.blocks(comm, recv, if send.is_some() { WRITTEN } else { BOTH })?;
         let send = send.map(|send| stage.blocks(comm, send, READ)).transpose()?;
-        collective::alltoallv(comm, send.as_deref(), &recv, of)
+        collective::alltoallv::<OnHost>(comm, send.as_deref(), &recv, of)
     })
 }
 
@@ -325,7 +359,8 @@ pub fn neighbor_alltoallv(comm: &Comm, out: &Neighbors<'_>, into: &Neighbors<'_>
     if !hidden::is_any() {
         return collective::neighbor_alltoallv(comm, out, into, of);
     }
-    with(|stage| {
+    let on_device = || on_device::refuse("neighbor_alltoallv", "each rank has other neighbors");
+    with(comm, &[out.blocks, into.blocks], on_device, |stage| {
         // What comes from nobody is not written.
         let recv = stage.blocks(comm, into.blocks, BOTH)?;
         let send = stage.blocks(comm, out.blocks, READ)?;

@@ -45,6 +45,7 @@ impl Ours {
             job: ptr::null(),
             timeout_ns: 0,
             native: ptr::null_mut(),
+            over: dtl_comm_t::NULL,
         };
         let mut comm = dtl_comm_t::NULL;
         call!(dtl_comm_open(&raw const desc, &raw mut comm))?;

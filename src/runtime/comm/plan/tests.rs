@@ -5,7 +5,7 @@ use super::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_DTYPE_UINT64, DTL_OP_REPLACE, DTL_OP_SUM};
 use crate::runtime::backend::{Done, Matched, OpId, Presence, Selector, SendMode, Transport};
-use crate::runtime::comm::collective::{self as call, BlockKind, By, Neighbors, Of};
+use crate::runtime::comm::collective::{self as call, BlockKind, By, Neighbors, Of, OnHost};
 use crate::runtime::comm::link::Link;
 use crate::runtime::comm::p2p::Data;
 use crate::runtime::comm::run::{Begun, Run};
@@ -190,24 +190,24 @@ impl Ranks {
         let (sent, received) = (blocks(all), blocks(into));
         match name {
             "barrier" => call::barrier(comm),
-            "bcast" => call::bcast(comm, data(own), root),
-            "reduce" => call::reduce(comm, Some(own), data(result), by(), root),
-            "allreduce" => call::allreduce(comm, Some(own), data(result), by()),
-            "scan" => call::scan(comm, Some(own), data(result), by(), false),
-            "exscan" => call::scan(comm, Some(own), data(result), by(), true),
-            "gather" => call::gather(comm, Some(own), of, into, root),
-            "scatter" => call::scatter(comm, all, Some(result), of, root),
-            "allgather" => call::allgather(comm, Some(own), of, into),
-            "alltoall" => call::alltoall(comm, Some(all), of, into),
-            "gatherv" => call::gatherv(comm, Some(own), of, &received, root),
-            "scatterv" => call::scatterv(comm, &sent, Some(result), of, root),
-            "allgatherv" => call::allgatherv(comm, Some(own), of, &received),
-            "alltoallv" => call::alltoallv(comm, Some(&sent), &received, of),
+            "bcast" => call::bcast::<OnHost>(comm, data(own), root),
+            "reduce" => call::reduce::<OnHost>(comm, Some(own), data(result), by(), root),
+            "allreduce" => call::allreduce::<OnHost>(comm, Some(own), data(result), by()),
+            "scan" => call::scan::<OnHost>(comm, Some(own), data(result), by(), false),
+            "exscan" => call::scan::<OnHost>(comm, Some(own), data(result), by(), true),
+            "gather" => call::gather::<OnHost>(comm, Some(own), of, into, root),
+            "scatter" => call::scatter::<OnHost>(comm, all, Some(result), of, root),
+            "allgather" => call::allgather::<OnHost>(comm, Some(own), of, into),
+            "alltoall" => call::alltoall::<OnHost>(comm, Some(all), of, into),
+            "gatherv" => call::gatherv::<OnHost>(comm, Some(own), of, &received, root),
+            "scatterv" => call::scatterv::<OnHost>(comm, &sent, Some(result), of, root),
+            "allgatherv" => call::allgatherv::<OnHost>(comm, Some(own), of, &received),
+            "alltoallv" => call::alltoallv::<OnHost>(comm, Some(&sent), &received, of),
             "reduce_scatter" => {
-                call::reduce_scatter(comm, BlockKind::Various, &sent, false, data(result), by())
+                call::reduce_scatter::<OnHost>(comm, BlockKind::Various, &sent, false, data(result), by())
             }
             "reduce_scatter_block" => {
-                call::reduce_scatter(comm, BlockKind::Equal, &sent, false, data(result), by())
+                call::reduce_scatter::<OnHost>(comm, BlockKind::Equal, &sent, false, data(result), by())
             }
             "neighbor_alltoallv" => {
                 let peers = [(rank + ranks - 1) % ranks, (rank + 1) % ranks];

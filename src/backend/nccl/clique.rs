@@ -1,0 +1,317 @@
+//! One rank's part of a communicator of NCCL's: opened, used, ended.
+//!
+//! NCCL's communicator does not block (`ncclConfig_t.blocking` = 0): a call that takes long goes on by itself, and no other is
+//! made until it is done. So collectives wait here in a line; whoever asks after one moves all on. They are queued on one stream
+//! in the order of their calls, so they end in that order, and their numbers tell which are over.
+
+use super::calls::{Behind, Target, refuses};
+use super::codes::{IN_PROGRESS, SUCCESS};
+use super::find::Nccl;
+use super::functions::{Code, Config, Int, UniqueId};
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_INVALID_STATE};
+use crate::backend::cuda::Cuda;
+use crate::backend::cuda::queue::{Point, Queue};
+use crate::error::{Error, Result};
+use crate::runtime::backend::{Collective, DeviceComm, Invitation};
+use crate::runtime::log;
+use crate::runtime::registry::Backend;
+use crate::sys::buf::Addr;
+use crate::sys::clock::Deadline;
+use crate::sys::lock::Mutex;
+use crate::sys::park::Backoff;
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::Arc;
+
+/// How long the ranks take their leave of each other, and how long what was given up may take to end.
+const LEAVE_NS: u64 = 2_000_000_000;
+
+/// See the module's text.
+pub(super) struct Clique {
+    nccl: Arc<Nccl>,
+    cuda: Arc<Cuda>,
+    devices: Arc<Backend>,
+    state: Mutex<State>,
+    /// After NCCL's communicator, which uses it.
+    queue: Queue,
+}
+
+struct State {
+    /// NCCL's; null before the meeting and after the end.
+    comm: Addr,
+    rank: i32,
+    size: i32,
+    /// Numbers of the next one, and of the first that is not over.
+    next: u64,
+    over: u64,
+    /// Not queued yet.
+    waiting: VecDeque<Collective>,
+    /// NCCL is still queueing it; what is left to do behind it.
+    entering: Option<Behind>,
+    /// Queued.
+    running: VecDeque<Point>,
+    /// Why nothing can be done any more.
+    failed: Option<Error>,
+}
+
+impl State {
+    fn new() -> Self {
+        State {
+            comm: Addr::NULL,
+            rank: 0,
+            size: 0,
+            next: 0,
+            over: 0,
+            waiting: VecDeque::new(),
+            entering: None,
+            running: VecDeque::new(),
+            failed: None,
+        }
+    }
+}
+
+impl Clique {
+    pub(super) fn new(nccl: Arc<Nccl>, cuda: Arc<Cuda>, devices: Arc<Backend>, queue: Queue) -> Self {
+        Clique { nccl, cuda, devices, state: Mutex::new(State::new()), queue }
+    }
+
+    /// How the communicator fares.
+    fn ask(&self, state: &State) -> Code {
+        let mut code = SUCCESS;
+        // SAFETY: a communicator of NCCL's that is there, and room for a code.
+        let asked = unsafe { (self.nccl.calls.ncclCommGetAsyncError)(state.comm.ptr(), &raw mut code) };
+        if asked == SUCCESS { code } else { asked }
+    }
+
+    fn error(&self, code: Code, what: &str) -> Error {
+        self.nccl.calls.error(code, what)
+    }
+
+    /// Moves all on.
+    fn advance(&self, state: &mut State) -> Result<()> {
+        while let Some(point) = state.running.pop_front() {
+            if !point.is_reached()? {
+                state.running.push_front(point);
+                break;
+            }
+            // What NCCL has given up reaches its end, too.
+            match self.ask(state) {
+                SUCCESS | IN_PROGRESS => state.over += 1,
+                code => return Err(self.error(code, "a collective of NCCL's")),
+            }
+            self.queue.recycle(point);
+        }
+        loop {
+            match self.ask(state) {
+                IN_PROGRESS => return Ok(()),
+                SUCCESS => {}
+                code => return Err(self.error(code, "a collective of NCCL's")),
+            }
+            if let Some(behind) = state.entering.take() {
+                self.behind(state, behind)?;
+            }
+            let Some(call) = state.waiting.pop_front() else { return Ok(()) };
+            let inside = self.queue.enter()?;
+            let target = Target {
+                calls: self.nccl.calls,
+                comm: state.comm.ptr(),
+                stream: self.queue.stream(),
+                rank: state.rank,
+                size: state.size,
+            };
+            let (code, behind) = target.queue(&call);
+            drop(inside);
+            match code {
+                SUCCESS => self.behind(state, behind)?,
+                IN_PROGRESS => state.entering = Some(behind),
+                code => return Err(self.error(code, "queueing a collective of NCCL's")),
+            }
+        }
+    }
+
+    /// It is queued.
+    fn behind(&self, state: &mut State, behind: Behind) -> Result<()> {
+        if let Some((from, into)) = behind {
+            self.queue.copy(into, from)?;
+        }
+        state.running.push_back(self.queue.point()?);
+        Ok(())
+    }
+
+    /// Ends everything, here.
+    fn abort(&self, state: &mut State, why: Error) {
+        let comm = std::mem::replace(&mut state.comm, Addr::NULL);
+        state.failed.get_or_insert(why);
+        state.waiting.clear();
+        if comm.is_null() {
+            return;
+        }
+        // Without the context, too, if the device is lost.
+        let inside = self.queue.enter();
+        // SAFETY: a communicator of NCCL's, given up once; its kernels end by themselves.
+        let code = unsafe { (self.nccl.calls.ncclCommAbort)(comm.ptr()) };
+        drop(inside);
+        if ![SUCCESS, IN_PROGRESS].contains(&code) {
+            log::warning!("{}", self.error(code, "ncclCommAbort"));
+        }
+        self.drain(state);
+    }
+
+    /// Waits for what was given up to let go of its buffers. A lost device has let go of all.
+    fn drain(&self, state: &mut State) {
+        let (Ok(end), deadline, mut backoff) =
+            (self.queue.point(), Deadline::after(LEAVE_NS), Backoff::new())
+        else {
+            return;
+        };
+        while matches!(end.is_reached(), Ok(false)) {
+            if deadline.passed() {
+                log::warning!(
+                    "work that NCCL was told to give up is still on the device after {} ms",
+                    LEAVE_NS / 1_000_000
+                );
+                return;
+            }
+            backoff.pause();
+        }
+        state.running.clear();
+        state.entering = None;
+    }
+
+    /// Takes leave of the other ranks; false if they are not there for it.
+    fn leave(&self, state: &mut State) -> bool {
+        let Ok(_inside) = self.queue.enter() else { return false };
+        // SAFETY: a communicator of NCCL's without work.
+        let mut code = unsafe { (self.nccl.calls.ncclCommFinalize)(state.comm.ptr()) };
+        let (deadline, mut backoff) = (Deadline::after(LEAVE_NS), Backoff::new());
+        while code == IN_PROGRESS && !deadline.passed() {
+            backoff.pause();
+            code = self.ask(state);
+        }
+        if code != SUCCESS {
+            return false;
+        }
+        let comm = std::mem::replace(&mut state.comm, Addr::NULL);
+        // SAFETY: as above, finalized, given up once.
+        let code = unsafe { (self.nccl.calls.ncclCommDestroy)(comm.ptr()) };
+        if ![SUCCESS, IN_PROGRESS].contains(&code) {
+            log::warning!("{}", self.error(code, "ncclCommDestroy"));
+        }
+        true
+    }
+}
+
+impl DeviceComm for Clique {
+    fn another(&self) -> Result<Box<dyn DeviceComm>> {
+        let queue = Queue::create(&self.cuda, Some(self.queue.device()))?;
+        Ok(Box::new(Clique::new(
+            Arc::clone(&self.nccl),
+            Arc::clone(&self.cuda),
+            Arc::clone(&self.devices),
+            queue,
+        )))
+    }
+
+    fn invitation(&self) -> Result<Invitation> {
+        let mut id = UniqueId { bytes: [0; 128] };
+        let _inside = self.queue.enter()?;
+        // SAFETY: room for an id.
+        let code = unsafe { (self.nccl.calls.ncclGetUniqueId)(&raw mut id) };
+        if code != SUCCESS {
+            return Err(self.error(code, "ncclGetUniqueId"));
+        }
+        let mut words = Invitation::default();
+        for (word, bytes) in words.iter_mut().zip(id.bytes.chunks_exact(8)) {
+            *word = bytes.try_into().map_or(0, u64::from_ne_bytes);
+        }
+        Ok(words)
+    }
+
+    fn meet(&self, invitation: &Invitation, rank: i32, size: i32) -> Result<()> {
+        let mut id = UniqueId { bytes: [0; 128] };
+        for (bytes, word) in id.bytes.chunks_exact_mut(8).zip(invitation) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        let _inside = self.queue.enter()?;
+        let (mut comm, mut config, mut state) = (ptr::null_mut(), Config::NON_BLOCKING, self.state.lock());
+        let (ranks, own): (Int, Int) = (size, rank);
+        // SAFETY: room for a communicator, and a description in a local, which the call copies.
+        let code = unsafe {
+            (self.nccl.calls.ncclCommInitRankConfig)(&raw mut comm, ranks, id, own, &raw mut config)
+        };
+        (state.comm, state.rank, state.size) = (Addr::new(comm), rank, size);
+        if [SUCCESS, IN_PROGRESS].contains(&code) {
+            return Ok(());
+        }
+        Err(self.error(code, "ncclCommInitRankConfig"))
+    }
+
+    fn has_met(&self) -> Result<bool> {
+        match self.ask(&self.state.lock()) {
+            SUCCESS => Ok(true),
+            IN_PROGRESS => Ok(false),
+            code => Err(self.error(code, "ncclCommInitRankConfig")),
+        }
+    }
+
+    fn device(&self) -> (dtl_backend_t, i32) {
+        (self.devices.handle(), self.queue.device())
+    }
+
+    fn refuses(&self, call: &Collective) -> Option<String> {
+        refuses(call)
+    }
+
+    fn start(&self, call: &Collective) -> Result<u64> {
+        let mut state = self.state.lock();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        let number = state.next;
+        state.next += 1;
+        state.waiting.push_back(call.clone());
+        Ok(number)
+    }
+
+    fn test(&self, started: u64) -> Result<bool> {
+        let mut state = self.state.lock();
+        if started < state.over {
+            return Ok(true);
+        }
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        match self.advance(&mut state) {
+            Ok(()) => Ok(started < state.over),
+            Err(error) => {
+                self.abort(&mut state, error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn give_up(&self) {
+        let mut state = self.state.lock();
+        let why = Error::new(
+            DTL_ERROR_INVALID_STATE,
+            "the devices' communicator was given up with an earlier collective",
+        );
+        self.abort(&mut state, why);
+    }
+
+    fn describe(&self) -> String {
+        format!("NCCL {} for memory of cuda device {}", self.nccl.number(), self.queue.device())
+    }
+}
+
+impl Drop for Clique {
+    fn drop(&mut self) {
+        let mut state = std::mem::replace(self.state.get_mut(), State::new());
+        let is_idle = state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
+        if state.comm.is_null() || (is_idle && state.failed.is_none() && self.leave(&mut state)) {
+            return;
+        }
+        self.abort(&mut state, Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed"));
+    }
+}

@@ -1,0 +1,97 @@
+//! Which NCCL: found by name, its version looked at.
+
+use super::codes::SUCCESS;
+use super::functions::{Functions, OLDEST, TOO_NEW};
+use crate::backend::library::Library;
+use crate::runtime::settings;
+use crate::sys::buf::Addr;
+use crate::sys::dl;
+use std::ffi::{CStr, c_void};
+use std::path::PathBuf;
+
+/// What NCCL 2 calls itself.
+const USUAL_LIBRARY: &str = "libnccl.so.2";
+
+static LIBRARY: Library<Functions> = Library::new("NCCL", "library");
+
+/// The library in this process.
+pub struct Nccl {
+    /// Its functions.
+    pub calls: &'static Functions,
+    /// As ncclGetVersion counts.
+    pub version: i32,
+}
+
+impl Nccl {
+    /// "2.26.2".
+    #[must_use]
+    pub fn number(&self) -> String {
+        number(self.version)
+    }
+
+    /// Its file.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        let function: *const c_void = self.calls.ncclGetVersion as *const c_void;
+        dl::file_of(Addr::new(function.cast_mut())).unwrap_or_default()
+    }
+}
+
+fn number(version: i32) -> String {
+    // Until 2.8 the major number had one digit less behind it.
+    let thousand = if version < 10_000 { 1000 } else { 10_000 };
+    format!("{}.{}.{}", version / thousand, version % thousand / 100, version % 100)
+}
+
+/// Opens the library; the text says why not.
+pub fn find() -> std::result::Result<Nccl, String> {
+    LIBRARY.may_be_called()?;
+    let named = settings::current().collectives_library;
+    let calls = open(named.as_deref())?;
+    LIBRARY.begin();
+    let mut version = 0;
+    // SAFETY: room for an int.
+    let code = unsafe { (calls.ncclGetVersion)(&raw mut version) };
+    if code != SUCCESS {
+        return Err(calls.error(code, "ncclGetVersion").text().to_owned());
+    }
+    let nccl = Nccl { calls, version };
+    if !(OLDEST..TOO_NEW).contains(&version) {
+        return Err(format!(
+            "it is NCCL {} ({}), and a version from {} up to, without, {} is needed: install one, or name it with \
+             DTL_NCCL_LIBRARY",
+            number(version),
+            nccl.file().display(),
+            number(OLDEST),
+            number(TOO_NEW)
+        ));
+    }
+    Ok(nccl)
+}
+
+fn open(named: Option<&str>) -> std::result::Result<&'static Functions, String> {
+    let name = named.unwrap_or(USUAL_LIBRARY);
+    // SAFETY: functions of that one library, which is NCCL by its name or because the user says so.
+    let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
+    // SAFETY: as above.
+    let opened = unsafe { LIBRARY.open(name, &resolve) };
+    opened.map_err(|why| match named {
+        Some(name) => format!(
+            "DTL_NCCL_LIBRARY={name}: {why}; set it to the path or soname of NVIDIA's NCCL (libnccl.so.2), or unset it"
+        ),
+        None => format!(
+            "no NCCL: {why}; install it (Debian of NVIDIA's: libnccl2, PyPI: nvidia-nccl-cu12) where the loader finds it, or \
+             name its libnccl.so.2 with DTL_NCCL_LIBRARY"
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn versions_are_told_as_they_are_written() {
+        assert_eq!(super::number(22_602), "2.26.2");
+        assert_eq!(super::number(2_708), "2.7.8");
+        assert_eq!(super::number(30_000), "3.0.0");
+    }
+}

@@ -1,0 +1,68 @@
+//! Kind "nccl": collectives of the memory of NVIDIA's devices by NCCL, beside a communicator of another kind. The library is
+//! found when somebody asks for this kind.
+//!
+//! Order of the files: `functions` what NCCL has, `codes` what it answers, `find` which NCCL; `clique` one rank's part of a
+//! communicator of NCCL's and what runs on it, `calls` our collectives in NCCL's terms.
+
+mod calls;
+mod clique;
+pub mod codes;
+pub mod find;
+pub mod functions;
+
+use super::cuda::Cuda;
+use super::cuda::queue::Queue;
+use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
+use crate::backend::library::Found;
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Availability, Comm, DeviceComm, DeviceComms, OpenArgs, Presence, Transport};
+use crate::runtime::registry::Backend;
+use clique::Clique;
+use find::Nccl;
+use std::sync::Arc;
+
+/// What it stands on.
+struct Opener {
+    /// The backend whose memory it takes.
+    devices: Arc<Backend>,
+    cuda: Arc<Cuda>,
+    nccl: Found<Nccl>,
+}
+
+/// The backend named "nccl", for memory of `devices`, which is `cuda`'s.
+#[must_use]
+pub fn backend(devices: Arc<Backend>, cuda: Arc<Cuda>) -> Backend {
+    let opener = Arc::new(Opener { devices, cuda, nccl: Found::new(find::find) });
+    let mut backend = Backend::new(c"nccl", i32::MIN, true, Box::new(Arc::clone(&opener)));
+    backend.comm = Some(Box::new(opener));
+    backend
+}
+
+impl Presence for Arc<Opener> {
+    fn available(&self) -> Availability {
+        self.devices.availability().map_err(|why| format!("backend cuda: {why}"))?;
+        self.nccl.look().map(drop)
+    }
+}
+
+impl Comm for Arc<Opener> {
+    fn flags(&self) -> u32 {
+        DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
+    }
+
+    fn open(&self, _args: &OpenArgs) -> Result<Box<dyn Transport>> {
+        fail!(DTL_ERROR_NOT_SUPPORTED, "kind \"nccl\" has no messages: it stands beside another")
+    }
+
+    fn device_comms(&self) -> Option<&dyn DeviceComms> {
+        Some(self)
+    }
+}
+
+impl DeviceComms for Arc<Opener> {
+    fn prepare(&self) -> Result<Box<dyn DeviceComm>> {
+        let nccl = self.nccl.get()?;
+        let queue = Queue::create(&self.cuda, None)?;
+        Ok(Box::new(Clique::new(nccl, Arc::clone(&self.cuda), Arc::clone(&self.devices), queue)))
+    }
+}

@@ -1,0 +1,39 @@
+//! Collectives of device memory by what has nothing else: no messages, no host memory (NCCL). Such a kind is opened over
+//! another communicator, which carries the rest and lets the ranks find each other.
+
+use super::Collective;
+use crate::abi::handle::dtl_backend_t;
+use crate::error::Result;
+
+/// What rank 0 makes and all ranks are told, so that they meet.
+pub type Invitation = [u64; 16];
+
+/// Makes them.
+pub trait DeviceComms: Send + Sync {
+    /// This rank's part, on the calling thread's current device; it has met nobody yet.
+    fn prepare(&self) -> Result<Box<dyn DeviceComm>>;
+}
+
+/// One rank's part. Called by several threads at once; nothing waits but `give_up`, for a moment.
+pub trait DeviceComm: Send + Sync {
+    /// The same on the same device, for a communicator made from this one.
+    fn another(&self) -> Result<Box<dyn DeviceComm>>;
+    /// Asked of rank 0, when all ranks have prepared their parts.
+    fn invitation(&self) -> Result<Invitation>;
+    /// Begins to meet the other ranks.
+    fn meet(&self, invitation: &Invitation, rank: i32, size: i32) -> Result<()>;
+    /// Whether it has met them; after a failure it is given up.
+    fn has_met(&self) -> Result<bool>;
+    /// Whose memory it takes, and of which device.
+    fn device(&self) -> (dtl_backend_t, i32);
+    /// Why it does not run one; decided from what is equal on all ranks. Regions are checked, and not empty all.
+    fn refuses(&self, call: &Collective) -> Option<String>;
+    /// Starts one, after all that were started before.
+    fn start(&self, call: &Collective) -> Result<u64>;
+    /// Whether it is over. Once one has failed, all do that are not over.
+    fn test(&self, started: u64) -> Result<bool>;
+    /// Ends what runs, here: when it returns, nothing touches a buffer any more. Nothing can be started afterwards.
+    fn give_up(&self);
+    /// How the data moves, for people.
+    fn describe(&self) -> String;
+}
