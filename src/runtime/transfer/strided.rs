@@ -304,7 +304,8 @@ mod tests {
         assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[48, 16, 4]), (0, 96));
         assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[96, 32, 4]), (1, 16), "rows of one pitch");
         assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[480, 32, 4]), (2, 16));
-        assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[4, 8, 24]), (2, 4), "turned: two axes go together");
+        assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[4, 8, 24]), (3, 4), "turned");
+        assert_eq!(of(&[2, 3, 4], &[48, 16, 4], &[24, 8, 48]), (2, 4), "turned, but two stay side by side");
         assert_eq!(of(&[1, 3, 1], &[-7, 4, 1000], &[9, 4, 3]), (0, 12), "strides of one element say nothing");
         assert_eq!(of(&[], &[], &[]), (0, 4));
         assert!(plan(&[3, 0, 2], &[1, 1, 1], &[1, 1, 1], 4).unwrap().is_none());
