@@ -1,22 +1,21 @@
-# dtl_add_backend(NAME <name> STATIC SOURCES <file>… [AUTO_REGISTER] [PRIORITY <number>])
-# dtl_add_backend(NAME <name> MODULE|SHARED SOURCES <file>… COMPONENTS <component>… [DESCRIPTION <text>]
-#                 [ENVIRONMENTS <name>…] [PRIORITY <number>] [INSTALL])
+# dtl_add_backend(NAME <name> [MODULE|SHARED|STATIC] SOURCES <file>… [ENVIRONMENTS <name>…] [COMPONENTS <component>…]
+#                 [DESCRIPTION <text>] [PRIORITY <number>] [INSTALL] [AUTO_REGISTER])
 #
 # Builds a backend of your own. The target is dtl::backend_<name>; its real name, for
 # target_link_libraries and its like, is dtl_backend_<name> with characters that C does not know as '_'.
-# Nothing of the library is linked. The sources see dtl.h and, as DTL_BACKEND_PRIORITY, the number for the
-# table's auto_priority (0 without PRIORITY: the library's default).
+# Nothing of the library is linked, and all that is not exported on purpose is hidden. The sources see dtl.h and, as
+# DTL_BACKEND_PRIORITY, the number for the table's auto_priority (0 without PRIORITY: the library's default).
 #
-# MODULE: a plugin, lib<name>.so, for programs that know nothing of it. One of the sources defines
+# ENVIRONMENTS names what it needs to be built (dtl_add_environment, in DtlAddEnvironment.cmake: "name" or "name>=version"):
+# their packages are found here, and the target alone gets what their libraries bring along.
+#
+# MODULE, which is what it is without a word: a plugin, lib<name>.so, for programs that know nothing of it. One of the sources
+# defines
 #
 #     DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t *out);
 #
-# All else is hidden. That the entry is there, and that no function of libdtl is called (those of
-# dtl_host_api_t are for plugins), is checked when the file has been linked. Beside it lies lib<name>.dtl.toml, the
-# manifest: what the plugin is, readable without loading it. COMPONENTS says which tables it has: device,
-# memory, transfer, exec, comm. ENVIRONMENTS names what has to be there for it to run. INSTALL puts both files into
-# <libdir>/dtl/backends, where the library of the same prefix finds them, and so does
-# find_package(dtl COMPONENTS <name>).
+# That the entry is there, and that no function of libdtl is called (those of dtl_host_api_t are for plugins), is checked when
+# the file has been linked.
 #
 # SHARED: the same, and programs may link to it, for functions of its own that it exports.
 #
@@ -33,6 +32,14 @@
 # dtl_finalize takes every backend away). The linker is told to keep it, so it can also be found by
 # dlsym or from another language. With AUTO_REGISTER it is called before main as well; that initialises
 # the library from the environment, so a later dtl_init is only counted and its configuration unused.
+#
+# Beside the file lies lib<name>.dtl.toml, the manifest: what it is, readable without loading it. COMPONENTS says there which
+# tables it has (device, memory, transfer, exec, comm), DESCRIPTION what it is. INSTALL puts the file, its manifest and what
+# finds its packages again into <libdir>/dtl/backends, where the library of the same prefix finds plugins and where
+# find_package(dtl COMPONENTS <name>) finds all of them.
+
+include_guard(GLOBAL)
+include("${CMAKE_CURRENT_LIST_DIR}/DtlAddEnvironment.cmake")
 
 function(dtl_add_backend)
   set(forms STATIC MODULE SHARED)
@@ -49,6 +56,8 @@ function(dtl_add_backend)
   else()
     dtl_add_plugin()
   endif()
+  dtl_use_environments(dtl_needs "${dtl_where}" ${target} ${arg_ENVIRONMENTS})
+  dtl_describe_backend()
   add_library(dtl::backend_${arg_NAME} ALIAS ${target})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
     C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
@@ -77,7 +86,9 @@ macro(dtl_check_backend)
       list(APPEND form ${dtl_form})
     endif()
   endforeach()
-  if(NOT form MATCHES "^(STATIC|MODULE|SHARED)$")
+  if(form STREQUAL "")
+    set(form MODULE)
+  elseif(NOT form MATCHES "^(STATIC|MODULE|SHARED)$")
     message(FATAL_ERROR "${dtl_where}: say one of STATIC, MODULE and SHARED, not '${form}'")
   endif()
   if(NOT arg_SOURCES)
@@ -88,27 +99,16 @@ macro(dtl_check_backend)
   elseif(NOT arg_PRIORITY MATCHES "^-?[0-9]+$")
     message(FATAL_ERROR "${dtl_where}: PRIORITY '${arg_PRIORITY}' is not a whole number")
   endif()
-  if(form STREQUAL "STATIC")
-    foreach(dtl_word INSTALL COMPONENTS DESCRIPTION ENVIRONMENTS)
-      if(arg_${dtl_word})
-        message(FATAL_ERROR "${dtl_where}: ${dtl_word} is for MODULE and SHARED; STATIC has no manifest and is not installed")
-      endif()
-    endforeach()
-  else()
-    if(arg_AUTO_REGISTER)
-      message(FATAL_ERROR "${dtl_where}: AUTO_REGISTER is for STATIC; the library loads plugins by itself")
+  if(arg_AUTO_REGISTER AND NOT form STREQUAL "STATIC")
+    message(FATAL_ERROR "${dtl_where}: AUTO_REGISTER is for STATIC; the library loads plugins by itself")
+  endif()
+  foreach(dtl_word IN LISTS arg_COMPONENTS)
+    if(NOT dtl_word MATCHES "^(device|memory|transfer|exec|comm)$")
+      message(FATAL_ERROR "${dtl_where}: COMPONENTS '${dtl_word}': the components are device, memory, transfer, exec, comm")
     endif()
-    if(NOT arg_COMPONENTS)
-      message(FATAL_ERROR "${dtl_where}: COMPONENTS are missing: which of device, memory, transfer, exec, comm has it?")
-    endif()
-    foreach(dtl_word IN LISTS arg_COMPONENTS)
-      if(NOT dtl_word MATCHES "^(device|memory|transfer|exec|comm)$")
-        message(FATAL_ERROR "${dtl_where}: COMPONENTS '${dtl_word}': the components are device, memory, transfer, exec, comm")
-      endif()
-    endforeach()
-    if("${arg_DESCRIPTION};${arg_ENVIRONMENTS}" MATCHES "[\n\"\\\\]")
-      message(FATAL_ERROR "${dtl_where}: DESCRIPTION and ENVIRONMENTS: no quotation marks, backslashes or line ends")
-    endif()
+  endforeach()
+  if("${arg_DESCRIPTION};${arg_ENVIRONMENTS}" MATCHES "[\n\"\\\\]")
+    message(FATAL_ERROR "${dtl_where}: DESCRIPTION and ENVIRONMENTS: no quotation marks, backslashes or line ends")
   endif()
 endmacro()
 
@@ -130,25 +130,47 @@ macro(dtl_add_plugin)
   set_target_properties(${target} PROPERTIES PREFIX "lib" OUTPUT_NAME "${arg_NAME}" SUFFIX ".so" DEBUG_POSTFIX "")
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM COMMAND "${CMAKE_COMMAND}" "-DNM=${CMAKE_NM}"
     "-DFILE=$<TARGET_FILE:${target}>" -P "${DTL_ADD_BACKEND_DIR}/DtlCheckPlugin.cmake")
+endmacro()
+
+# The manifest, the file that finds packages again, and the installation of all.
+macro(dtl_describe_backend)
   dtl_header_abi(dtl_abi)
-  string(REPLACE ";" "\", \"" dtl_components "\"${arg_COMPONENTS}\"")
-  string(REPLACE ";" "\", \"" dtl_environments "\"${arg_ENVIRONMENTS}\"")
-  string(REPLACE "\"\"" "" dtl_environments "${dtl_environments}")
+  set(dtl_entry "entry = \"dtl_plugin_entry_v1\"\n")
+  set(dtl_lists COMPONENTS ENVIRONMENTS)
+  if(form STREQUAL "STATIC")
+    set(dtl_entry "")
+    if("${arg_SOURCES}" MATCHES "\\.(cc|cpp|cxx|C)(;|$)")
+      string(APPEND dtl_needs "set(dtl_languages CXX)\n")
+    endif()
+  endif()
+  foreach(dtl_list IN LISTS dtl_lists)
+    string(REPLACE ";" "\", \"" dtl_${dtl_list} "\"${arg_${dtl_list}}\"")
+    string(REPLACE "\"\"" "" dtl_${dtl_list} "${dtl_${dtl_list}}")
+  endforeach()
+  string(TOLOWER "${form}" dtl_kind)
   file(GENERATE OUTPUT "$<TARGET_FILE_DIR:${target}>/lib${arg_NAME}.dtl.toml" CONTENT
-"# What the plugin beside this file is. The library reads it without loading the plugin.
+"# What the file that is named here is. dtl-info and find_package read it without loading that.
 name = \"${arg_NAME}\"
-file = \"lib${arg_NAME}.so\"
-entry = \"dtl_plugin_entry_v1\"
-abi = [1, ${dtl_abi}]
-components = [${dtl_components}]
-environments = [${dtl_environments}]
+file = \"$<TARGET_FILE_NAME:${target}>\"
+kind = \"${dtl_kind}\"
+${dtl_entry}abi = [1, ${dtl_abi}]
+components = [${dtl_COMPONENTS}]
+environments = [${dtl_ENVIRONMENTS}]
+priority = ${arg_PRIORITY}
 description = \"${arg_DESCRIPTION}\"
 ")
   if(arg_INSTALL)
     include(GNUInstallDirs)
     set(dtl_folder "${CMAKE_INSTALL_LIBDIR}/dtl/backends")
-    install(TARGETS ${target} LIBRARY DESTINATION "${dtl_folder}")
-    install(FILES "$<TARGET_FILE_DIR:${target}>/lib${arg_NAME}.dtl.toml" DESTINATION "${dtl_folder}")
+    file(GENERATE OUTPUT "$<TARGET_FILE_DIR:${target}>/lib${arg_NAME}.dtl.cmake" CONTENT
+"# What backend ${arg_NAME} needs. Generated by dtl_add_backend; included by dtlConfig.cmake.
+${dtl_needs}")
+    install(TARGETS ${target} DESTINATION "${dtl_folder}")
+    install(FILES "$<TARGET_FILE_DIR:${target}>/lib${arg_NAME}.dtl.toml" "$<TARGET_FILE_DIR:${target}>/lib${arg_NAME}.dtl.cmake"
+            DESTINATION "${dtl_folder}")
+    if(form STREQUAL "STATIC")
+      install(FILES "${generated}/${target}.h" DESTINATION "${dtl_folder}/include")
+    endif()
   endif()
 endmacro()
 

@@ -45,6 +45,7 @@ foreach(program IN LISTS DTL_PROGRAMS)
 endforeach()
 install(FILES "${dtl_generated}/dtlConfig.cmake" "${dtl_generated}/dtlConfigVersion.cmake"
               "${dtl_generated}/dtlTargets.cmake" "${CMAKE_CURRENT_SOURCE_DIR}/cmake/DtlAddBackend.cmake"
+              "${CMAKE_CURRENT_SOURCE_DIR}/cmake/DtlAddEnvironment.cmake"
               "${CMAKE_CURRENT_SOURCE_DIR}/cmake/DtlCheckPlugin.cmake"
               "${CMAKE_CURRENT_SOURCE_DIR}/cmake/dtl_backend_register.c.in"
               "${CMAKE_CURRENT_SOURCE_DIR}/cmake/dtl_backend_register.h.in"

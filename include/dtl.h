@@ -1124,6 +1124,19 @@ typedef struct dtl_kernel_context_t {
 typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
     const void *const *args);
 
+/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before any file on disk. Write the
+/// whole name also in other files ("folder/x.h"): not every compiler looks beside them. An element of a list: it never grows.
+typedef struct dtl_source_file_t {
+    /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is the library's.
+    const char *name;
+    /// The text. NULL = it is empty.
+    const void *text;
+    /// Bytes of it; 0 = up to its NUL.
+    uint64_t size_bytes;
+    /// Must be 0.
+    uint64_t reserved;
+} dtl_source_file_t;
+
 /// What `dtl_module_compile` compiles. Start from DTL_SOURCE_INIT.
 typedef struct dtl_source_t {
     /// sizeof(dtl_source_t), set by DTL_SOURCE_INIT.
@@ -1141,10 +1154,20 @@ typedef struct dtl_source_t {
     const char *const *options;
     /// What messages call it; NULL = "source".
     const char *name;
+    /// Files that come with it; NULL if there are none. Not for binaries, PTX and SPIR-V.
+    const dtl_source_file_t *files;
+    /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are required before it is
+    /// compiled, for as long as the module is there. Their folders of headers, and those of what they depend on, are
+    /// searched after those of `options`; their libraries are linked by the host's compiler (a device's links none).
+    const char *const *environments;
+    /// Number of files; at most 1024.
+    uint32_t file_count;
+    /// Number of environments; at most 256.
+    uint32_t environment_count;
 } dtl_source_t;
 
 /// Initial value of a dtl_source_t.
-#define DTL_SOURCE_INIT {sizeof(dtl_source_t), 0, 0, NULL, 0, NULL, NULL}
+#define DTL_SOURCE_INIT {sizeof(dtl_source_t), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, 0, 0}
 
 /// Takes a piece of text that is not terminated, during the call. Called any number of times, one after another.
 typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes);
@@ -2181,6 +2204,121 @@ typedef struct dtl_backend_vtable_t {
      NULL, NULL, NULL}
 
 /* -----------------------------------------------------------------------------------------------
+ * Environments: what a backend or a kernel's source needs to be there, started once for all who need it.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS = it can be used; any
+/// other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and `why` (`cap` bytes of room, at least 256) says why.
+/// Thread: the one whose call needs to know. Locks held: none. It may block, and may call the library.
+typedef dtl_status_t (*dtl_environment_probe_fn_t)(void *user, char *why, uint64_t cap);
+
+/// Starts the environment; everything that it depends on has been started. `state` is its block: state_size bytes of
+/// zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that nothing is left of it: finalize is not called;
+/// dtl_backend_set_error gives the text. It may require other environments (never itself): those belong to it, and are
+/// released when it has been finalised or has failed, unless it releases them itself.
+/// Thread: the one that requires it first; others that require it wait. Locks held: none. It may block, but not wait for a
+/// thread that requires this environment.
+typedef dtl_status_t (*dtl_environment_init_fn_t)(void *user, void *state);
+
+/// Ends the environment; everything that it depends on is still there. The block is freed after it. A status other than
+/// DTL_SUCCESS is logged and told to who released it; the environment has ended all the same.
+/// Thread: the one that releases it last, or the one in dtl_finalize (where calls of the library answer
+/// DTL_ERROR_INVALID_STATE). Locks held: none. Never called in a forked child for what the parent started.
+typedef dtl_status_t (*dtl_environment_finalize_fn_t)(void *user, void *state);
+
+/// An environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
+///
+/// Versions are compared as versions: number by number between the dots, missing ones are 0 (3.20 is newer than 3.18.1, and
+/// 3.1 is 3.1.0); what follows the numbers ("rc1") is passed over, as CMake does.
+typedef struct dtl_environment_desc_t {
+    /// sizeof(dtl_environment_desc_t), set by DTL_ENVIRONMENT_DESC_INIT.
+    uint32_t struct_size;
+    /// Entries of `depends`; at most 256, as of the other lists.
+    uint32_t depends_count;
+    /// (required) 1 to 63 letters, digits, '_', '-' or '.'.
+    const char *name;
+    /// It begins with a number; NULL = it has none, and nobody can ask for one.
+    const char *version;
+    /// Environments that are started before this one, in this order: "name", or "name>=version".
+    const char *const *depends;
+    /// Packages that building with it needs, for readers of dtl_environment_at; the library does nothing with them.
+    const char *const *packages;
+    /// Folders of headers, as paths from '/': where source that names this environment (dtl_source_t) finds `#include`s.
+    const char *const *headers;
+    /// Libraries that such source is linked with on the host: a path from '/', or a name as after -l.
+    const char *const *libraries;
+    /// Entries of `packages`.
+    uint32_t package_count;
+    /// Entries of `headers`.
+    uint32_t header_count;
+    /// Entries of `libraries`.
+    uint32_t library_count;
+    /// Must be 0.
+    uint32_t reserved;
+    /// Bytes of the state block; 0 = none. At most 2^30.
+    uint64_t state_size;
+    /// Its alignment: a power of two up to 4096; 0 = 16.
+    uint64_t state_align;
+    /// NULL = it can be used everywhere.
+    dtl_environment_probe_fn_t probe;
+    /// NULL = there is nothing to start.
+    dtl_environment_init_fn_t init;
+    /// NULL = there is nothing to end.
+    dtl_environment_finalize_fn_t finalize;
+    /// Passed to the three; must live until the environment is unregistered or dtl_finalize has returned.
+    void *user;
+} dtl_environment_desc_t;
+
+/// Initial value of a dtl_environment_desc_t.
+#define DTL_ENVIRONMENT_DESC_INIT \
+    {sizeof(dtl_environment_desc_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, \
+     NULL, NULL, NULL, NULL}
+
+/// Nobody requires it.
+#define DTL_ENVIRONMENT_IDLE 1
+/// Its init runs.
+#define DTL_ENVIRONMENT_STARTING 2
+/// It is there.
+#define DTL_ENVIRONMENT_STARTED 3
+/// Its finalize runs.
+#define DTL_ENVIRONMENT_STOPPING 4
+/// Nobody has it: the last time that somebody required it failed, see `reason`.
+#define DTL_ENVIRONMENT_FAILED 5
+
+/// What an environment is and how it is. Start from DTL_ENVIRONMENT_INFO_INIT. All texts live for ever and are never NULL;
+/// lists are separated by ", ".
+typedef struct dtl_environment_info_t {
+    /// sizeof(dtl_environment_info_t), set by DTL_ENVIRONMENT_INFO_INIT.
+    uint32_t struct_size;
+    /// DTL_ENVIRONMENT_IDLE … _FAILED.
+    int32_t state;
+    /// The status of the last require that failed in its probe or init; DTL_SUCCESS after one that did not.
+    dtl_status_t status;
+    /// 0.
+    uint32_t reserved;
+    /// How many require it: calls, environments that depend on it, modules, backends.
+    uint64_t uses;
+    /// Its name.
+    const char *name;
+    /// Its version; empty if it has none.
+    const char *version;
+    /// What it depends on.
+    const char *depends;
+    /// Packages.
+    const char *packages;
+    /// Folders of headers.
+    const char *headers;
+    /// Libraries.
+    const char *libraries;
+    /// Why it failed; empty if it did not.
+    const char *reason;
+} dtl_environment_info_t;
+
+/// Initial value of a dtl_environment_info_t.
+#define DTL_ENVIRONMENT_INFO_INIT \
+    {sizeof(dtl_environment_info_t), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+
+/* -----------------------------------------------------------------------------------------------
  * Plugin files: shared objects that bring backends. They need this header and link nothing of ours.
  * -------------------------------------------------------------------------------------------- */
 
@@ -2240,6 +2378,16 @@ typedef struct dtl_host_api_t {
     dtl_status_t (*schedule_set_defaults)(dtl_enum_word_t schedule,
                                           dtl_enum_word_t default_memory_kind,
                                           dtl_enum_word_t inner_schedule);
+    /// As dtl_environment_register, for use inside dtl_plugin_t.load and in its thread only; elsewhere
+    /// DTL_ERROR_INVALID_STATE. What was not there before is taken back if load fails after.
+    dtl_status_t (*environment_register)(const dtl_environment_desc_t *desc);
+    /// As dtl_environment_require, for use in slots and other functions; inside a plugin's load
+    /// DTL_ERROR_INVALID_STATE.
+    dtl_status_t (*environment_require)(const char *name);
+    /// As dtl_environment_release.
+    dtl_status_t (*environment_release)(const char *name);
+    /// As dtl_environment_state.
+    dtl_status_t (*environment_state)(const char *name, void **out);
 } dtl_host_api_t;
 
 /// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry
@@ -2289,12 +2437,20 @@ typedef struct dtl_plugin_t {
     /// must not call dtl_ functions other than the host's, must not wait for threads that do, must not
     /// throw.
     dtl_status_t (*load)(const dtl_host_api_t *host);
+    /// Environments that its backends need: "name", or "name>=version"; its own or others'. A backend of
+    /// the plugin cannot be used (its is_available is "no", with the reason) unless they can be; they are
+    /// required before the first use of it, and stay until dtl_finalize. NULL = none.
+    const char *const *environments;
+    /// Entries of `environments`; at most 256.
+    uint32_t environment_count;
+    /// Must be 0.
+    uint32_t reserved;
 } dtl_plugin_t;
 
 /// Initial value of a dtl_plugin_t.
 #define DTL_PLUGIN_INIT \
     {sizeof(dtl_plugin_t), DTL_ABI_VERSION, 1u, DTL_LAYOUT_COUNT, NULL, NULL, NULL, \
-     dtl_layouts(), NULL}
+     dtl_layouts(), NULL, NULL, 0, 0}
 
 /// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:
 ///
@@ -2698,6 +2854,88 @@ DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const cha
 ///         *out_len (4 KiB are enough for a backend without failures).
 DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *buf, uint64_t cap,
     uint64_t *out_len);
+
+/* -----------------------------------------------------------------------------------------------
+ * Environments: register, require, release, look.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Adds an environment: what has to be there before backends, or kernels compiled from source, can do their work (a library
+/// that wants to be initialised once, say). Nothing of it is called yet, and what it depends on may be registered later.
+///
+/// @param desc  start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is copied.
+/// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS: another one has the name (the
+///         text says what differs). DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path, alignment; the text has it.
+///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more than 2^30 bytes.
+/// Registrations end with the last dtl_finalize, as those of backends do.
+/// Threads: any. Equivalent: an environment of DaCe (dace.library.environment).
+DTL_NODISCARD dtl_status_t dtl_environment_register(const dtl_environment_desc_t *desc);
+
+/// Takes an environment away. What depends on it cannot be required any more.
+///
+/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_BUSY: somebody requires it.
+DTL_NODISCARD dtl_status_t dtl_environment_unregister(const char *name);
+
+/// Starts an environment, or counts one more that requires it. Rules:
+///
+/// 1. What it depends on comes first, in the order of the lists, each once however often it is named; then its probe, then
+///    its init, with a zeroed state block.
+/// 2. It is started once: whoever requires it next has it at once. Each success wants one dtl_environment_release.
+/// 3. Before anything is called all of it is looked at: an unknown name (plugins that were not searched for yet are), a version
+///    that is too low, a circle.
+/// 4. If a probe or an init fails, what this call has started ends again, what started last first; others stay.
+/// 5. Several threads at once: one calls init, the others wait and have its result, a failure too.
+/// 6. An init may require others; a circle that comes about in that way is a failure, also over several threads.
+/// 7. A failure is not for ever: the next call tries again.
+///
+/// @param name  "name", or "name>=version".
+/// @return DTL_ERROR_NOT_FOUND: it, or one that it depends on, is not registered; DTL_ERROR_INVALID_ARGUMENT: no such name
+///         can be, or a circle of dependencies; DTL_ERROR_UNAVAILABLE: a version is too low, or a probe says that it cannot be
+///         used here; DTL_ERROR_LIMIT: more than 64 dependencies below each other; DTL_ERROR_INVALID_STATE: inside its own
+///         start or end (6); DTL_ERROR_OUT_OF_MEMORY: for the state. Else the status of the probe or init that failed. The
+///         text names the members: which one, and on whose behalf.
+/// Threads: any. No lock is held while functions of environments are called.
+DTL_NODISCARD dtl_status_t dtl_environment_require(const char *name);
+
+/// Takes one require back. With the last one, the environment and what it depended on (and nobody else requires) end: in
+/// exactly the reverse order of how they started. dtl_finalize ends in the same order what is still required.
+///
+/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: nobody has required it by
+///         dtl_environment_require. Else the first failure of a finalize: it has been released all the same.
+/// Threads: any, not only the one that required it.
+DTL_NODISCARD dtl_status_t dtl_environment_release(const char *name);
+
+/// Gives the state block of an environment that is started. It stays where it is until the environment ends, so ask once.
+///
+/// @param out  the block that init was given; NULL if state_size is 0.
+/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: it is not started.
+DTL_NODISCARD dtl_status_t dtl_environment_state(const char *name, void **out);
+
+/// Whether an environment could be required: it and everything that it depends on is registered, the versions are high enough,
+/// and the probes of what is not started yet say so. Starts nothing.
+///
+/// @param name     "name", or "name>=version".
+/// @param out_yes  1 or 0.
+/// @param why      why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
+/// @param cap      bytes of room.
+/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+DTL_NODISCARD dtl_status_t dtl_environment_is_available(const char *name, int32_t *out_yes,
+    char *why, uint64_t cap);
+
+/// Number of environments that are registered. Searches for plugins if that was not done yet.
+DTL_NODISCARD dtl_status_t dtl_environment_count(uint64_t *out_count);
+
+/// How the environment of an index is, 0 … count-1, in the order of registration.
+///
+/// @param out_info  start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+DTL_NODISCARD dtl_status_t dtl_environment_at(uint64_t index, dtl_environment_info_t *out_info);
+
+/// How the environment of a name is.
+///
+/// @param out_info  start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
+    dtl_environment_info_t *out_info);
 
 /* -----------------------------------------------------------------------------------------------
  * Loading backends from plugin files, and what became of each file.
@@ -3449,6 +3687,7 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
 ///         the first, dtl_module_log all.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
+///         DTL_ERROR_ALREADY_EXISTS: two files of one name. Of an environment: as dtl_environment_require.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
@@ -4761,7 +5000,7 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 187u
+#define DTL_LAYOUT_COUNT 222u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_attr_t), DTL_LAYOUT_FIELD(dtl_attr_t, name), \
@@ -4790,11 +5029,16 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, block_index), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, thread_index), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, shared), \
-    DTL_LAYOUT_FIELD(dtl_kernel_context_t, user), DTL_LAYOUT_STRUCT(dtl_source_t), \
+    DTL_LAYOUT_FIELD(dtl_kernel_context_t, user), DTL_LAYOUT_STRUCT(dtl_source_file_t), \
+    DTL_LAYOUT_FIELD(dtl_source_file_t, name), DTL_LAYOUT_FIELD(dtl_source_file_t, text), \
+    DTL_LAYOUT_FIELD(dtl_source_file_t, size_bytes), \
+    DTL_LAYOUT_FIELD(dtl_source_file_t, reserved), DTL_LAYOUT_STRUCT(dtl_source_t), \
     DTL_LAYOUT_FIELD(dtl_source_t, struct_size), DTL_LAYOUT_FIELD(dtl_source_t, option_count), \
     DTL_LAYOUT_FIELD(dtl_source_t, language), DTL_LAYOUT_FIELD(dtl_source_t, text), \
     DTL_LAYOUT_FIELD(dtl_source_t, size_bytes), DTL_LAYOUT_FIELD(dtl_source_t, options), \
-    DTL_LAYOUT_FIELD(dtl_source_t, name), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
+    DTL_LAYOUT_FIELD(dtl_source_t, name), DTL_LAYOUT_FIELD(dtl_source_t, files), \
+    DTL_LAYOUT_FIELD(dtl_source_t, environments), DTL_LAYOUT_FIELD(dtl_source_t, file_count), \
+    DTL_LAYOUT_FIELD(dtl_source_t, environment_count), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), DTL_LAYOUT_FIELD(dtl_comm_open_t, size), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, job), DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), \
@@ -4878,7 +5122,26 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, memory), \
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, transfer), \
     DTL_LAYOUT_FIELD(dtl_backend_vtable_t, exec), DTL_LAYOUT_FIELD(dtl_backend_vtable_t, comm), \
-    DTL_LAYOUT_STRUCT(dtl_host_api_t), DTL_LAYOUT_FIELD(dtl_host_api_t, struct_size), \
+    DTL_LAYOUT_STRUCT(dtl_environment_desc_t), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, depends_count), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, name), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, version), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, depends), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, packages), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, headers), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, libraries), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, package_count), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, header_count), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, library_count), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, state_size), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, state_align), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, probe), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, init), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, finalize), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, user), DTL_LAYOUT_STRUCT(dtl_host_api_t), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, abi_version), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, abi_version_min), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, reserved), \
@@ -4890,7 +5153,11 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_host_api_t, enum_register_template), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, enum_from_name), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, ev_instance), DTL_LAYOUT_FIELD(dtl_host_api_t, ev_get), \
-    DTL_LAYOUT_FIELD(dtl_host_api_t, schedule_set_defaults), DTL_LAYOUT_STRUCT(dtl_layout_t), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, schedule_set_defaults), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, environment_register), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, environment_require), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, environment_release), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, environment_state), DTL_LAYOUT_STRUCT(dtl_layout_t), \
     DTL_LAYOUT_FIELD(dtl_layout_t, name), DTL_LAYOUT_FIELD(dtl_layout_t, field), \
     DTL_LAYOUT_FIELD(dtl_layout_t, offset), DTL_LAYOUT_FIELD(dtl_layout_t, size), \
     DTL_LAYOUT_FIELD(dtl_layout_t, reserved), DTL_LAYOUT_STRUCT(dtl_plugin_t), \
@@ -4898,7 +5165,9 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_plugin_t, abi_version_min), \
     DTL_LAYOUT_FIELD(dtl_plugin_t, layout_count), DTL_LAYOUT_FIELD(dtl_plugin_t, name), \
     DTL_LAYOUT_FIELD(dtl_plugin_t, version), DTL_LAYOUT_FIELD(dtl_plugin_t, description), \
-    DTL_LAYOUT_FIELD(dtl_plugin_t, layouts), DTL_LAYOUT_FIELD(dtl_plugin_t, load)
+    DTL_LAYOUT_FIELD(dtl_plugin_t, layouts), DTL_LAYOUT_FIELD(dtl_plugin_t, load), \
+    DTL_LAYOUT_FIELD(dtl_plugin_t, environments), \
+    DTL_LAYOUT_FIELD(dtl_plugin_t, environment_count), DTL_LAYOUT_FIELD(dtl_plugin_t, reserved)
 
 /// Those rows as an array that lives for ever.
 static inline const dtl_layout_t *dtl_layouts(void)

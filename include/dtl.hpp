@@ -22,6 +22,7 @@
 #include "dtl/comm.hpp"
 #include "dtl/dispatch.hpp"
 #include "dtl/enums.hpp"
+#include "dtl/environment.hpp"
 #include "dtl/exec.hpp"
 #include "dtl/memory.hpp"
 #include "dtl/request.hpp"

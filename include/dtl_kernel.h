@@ -155,14 +155,14 @@ static inline __attribute__((unused)) struct dtl_at_ dtl_at_begin_(const struct 
     const struct dtl_kernel_entry_ dtl_kernel_1_##name = {                                                             \
         1, DTL_COUNT_(__VA_ARGS__), name##_dtl_run_, {DTL_MAP_(DTL_SIZEOF_, __VA_ARGS__)}};
 
-#define DTL_KERNEL(name, ...)                                                                                           \
-    DTL_INLINE_ void name(const struct dtl_at_ dtl_at_, DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__));                        \
-    DTL_INLINE_ void name##_dtl_block_(struct dtl_at_ at, DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__))                       \
+#define DTL_KERNEL(name, ...)                                                                                          \
+    DTL_INLINE_ void name##_dtl_thread_(const struct dtl_at_ dtl_at_, DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__));          \
+    DTL_INLINE_ void name##_dtl_block_(struct dtl_at_ dtl_at_, DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__))                  \
     {                                                                                                                  \
-        DTL_EACH_(at) name(at, DTL_MAP_(DTL_NAME_, __VA_ARGS__));                                                      \
+        DTL_EACH_(dtl_at_) name##_dtl_thread_(dtl_at_, DTL_MAP_(DTL_NAME_, __VA_ARGS__));                              \
     }                                                                                                                  \
     DTL_ENTRY_(name, __VA_ARGS__)                                                                                      \
-    DTL_INLINE_ void name(const struct dtl_at_ dtl_at_, DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__))
+    DTL_INLINE_ void name##_dtl_thread_(const struct dtl_at_ dtl_at_, DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__))
 
 #define DTL_BLOCK_KERNEL(name, ...)                                                                                     \
     DTL_INLINE_ void name##_dtl_block_(struct dtl_at_ dtl_at_, DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__));                 \

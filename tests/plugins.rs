@@ -376,6 +376,7 @@ fn manifests_are_read_and_nothing_is_loaded() {
 fn the_report_shows_what_was_loaded_and_what_was_not() {
     let folder = Folder::new();
     folder.plugin("good.so", "good.c", &[]);
+    folder.plugin("needy.so", "environment.c", &[]);
     folder.bad("ENTRY_FAILS");
     let output = info(&["--json"], Some(&folder.0));
     assert!(output.status.success(), "a bad plugin is no failure of the report: {output:?}");
@@ -394,9 +395,26 @@ fn the_report_shows_what_was_loaded_and_what_was_not() {
     // Of the kinds of memory also the one that the plugin has registered.
     let kinds: Vec<_> = good["memory_kinds"].as_array().unwrap().iter().map(|kind| &kind["kind"]).collect();
     assert_eq!(kinds, ["host", "good_Scratch"]);
+    let environments = all["environments"].as_array().unwrap();
+    let of = |name: &str| environments.iter().find(|one| one["name"] == name).unwrap();
+    let (plug, programs) = (of("plug"), of("programs"));
+    assert_eq!(
+        (&plug["version"], &plug["state"], &plug["available"]),
+        (&"2.10".into(), &"idle".into(), &true.into())
+    );
+    assert_eq!((&plug["depends"][0], &plug["backends"][0]), (&"plug.base".into(), &"needy".into()));
+    assert_eq!((&programs["state"], &programs["available"]), (&"unknown".into(), &false.into()));
+    let needy = backends.iter().find(|backend| backend["name"] == "needy").unwrap();
+    for reason in [&programs["reason"], &needy["reason"]] {
+        assert!(reason.as_str().unwrap().contains("environment programs is not registered"), "{reason}");
+    }
     let text = String::from_utf8(info(&[], Some(&folder.0)).stdout).unwrap();
     assert!(text.contains("loaded  good 1.2; backends good, good-too; host memory, for tests"), "{text}");
     assert!(text.contains("failed  DTL_ERROR_UNAVAILABLE: its entry:"), "{text}");
+    assert!(
+        text.contains("Environments") && text.contains("programs: environment programs is not registered"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -115,6 +115,21 @@ pub struct dtl_kernel_context_t {
 pub type dtl_kernel_fn_t =
     Option<extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t>;
 
+/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before any file on disk. Write the
+/// whole name also in other files ("folder/x.h"): not every compiler looks beside them. An element of a list: it never grows.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_source_file_t {
+    /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is the library's.
+    pub name: *const c_char,
+    /// The text. NULL = it is empty.
+    pub text: *const c_void,
+    /// Bytes of it; 0 = up to its NUL.
+    pub size_bytes: u64,
+    /// Must be 0.
+    pub reserved: u64,
+}
+
 /// What `dtl_module_compile` compiles. Start from DTL_SOURCE_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -134,6 +149,16 @@ pub struct dtl_source_t {
     pub options: *const *const c_char,
     /// What messages call it; NULL = "source".
     pub name: *const c_char,
+    /// Files that come with it; NULL if there are none. Not for binaries, PTX and SPIR-V.
+    pub files: *const dtl_source_file_t,
+    /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are required before it is
+    /// compiled, for as long as the module is there. Their folders of headers, and those of what they depend on, are
+    /// searched after those of `options`; their libraries are linked by the host's compiler (a device's links none).
+    pub environments: *const *const c_char,
+    /// Number of files; at most 1024.
+    pub file_count: u32,
+    /// Number of environments; at most 256.
+    pub environment_count: u32,
 }
 
 /// Takes a piece of text that is not terminated, during the call. Called any number of times, one after another.

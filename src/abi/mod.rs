@@ -33,6 +33,8 @@ pub mod vtable_comm;
 
 pub mod vtable;
 
+pub mod environment;
+
 pub mod plugin;
 
 pub mod layouts;

@@ -1,6 +1,7 @@
 //! Plugin files: shared objects that bring backends. They need this header and link nothing of ours.
 
 use super::enums::{dtl_attr_t, dtl_enum_t};
+use super::environment::dtl_environment_desc_t;
 use super::handle::dtl_backend_t;
 use super::status::dtl_status_t;
 use super::vtable::dtl_backend_vtable_t;
@@ -104,6 +105,18 @@ pub struct dtl_host_api_t {
             inner_schedule: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
+    /// As dtl_environment_register, for use inside dtl_plugin_t.load and in its thread only; elsewhere
+    /// DTL_ERROR_INVALID_STATE. What was not there before is taken back if load fails after.
+    pub environment_register:
+        Option<unsafe extern "C" fn(desc: *const dtl_environment_desc_t) -> dtl_status_t>,
+    /// As dtl_environment_require, for use in slots and other functions; inside a plugin's load
+    /// DTL_ERROR_INVALID_STATE.
+    pub environment_require: Option<unsafe extern "C" fn(name: *const c_char) -> dtl_status_t>,
+    /// As dtl_environment_release.
+    pub environment_release: Option<unsafe extern "C" fn(name: *const c_char) -> dtl_status_t>,
+    /// As dtl_environment_state.
+    pub environment_state:
+        Option<unsafe extern "C" fn(name: *const c_char, out: *mut *mut c_void) -> dtl_status_t>,
 }
 
 /// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry
@@ -160,6 +173,14 @@ pub struct dtl_plugin_t {
     /// must not call dtl_ functions other than the host's, must not wait for threads that do, must not
     /// throw.
     pub load: Option<unsafe extern "C" fn(host: *const dtl_host_api_t) -> dtl_status_t>,
+    /// Environments that its backends need: "name", or "name>=version"; its own or others'. A backend of
+    /// the plugin cannot be used (its is_available is "no", with the reason) unless they can be; they are
+    /// required before the first use of it, and stay until dtl_finalize. NULL = none.
+    pub environments: *const *const c_char,
+    /// Entries of `environments`; at most 256.
+    pub environment_count: u32,
+    /// Must be 0.
+    pub reserved: u32,
 }
 
 /// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:

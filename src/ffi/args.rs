@@ -8,6 +8,8 @@ use std::mem::MaybeUninit;
 /// Longest text and largest struct that is read.
 const TEXT_LIMIT: usize = 4096;
 const STRUCT_LIMIT: usize = 4096;
+/// Most entries of a list of texts.
+const LIST_LIMIT: u32 = 256;
 
 /// Where an output goes; written only by [`Out::set`].
 pub(super) struct Out<T>(*mut T);
@@ -97,6 +99,41 @@ pub(super) unsafe fn text_or_null<'a>(pointer: *const c_char, name: &str) -> Res
             fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is not UTF-8 at byte {}", error.valid_up_to())
         }
     }
+}
+
+/// Reads a list of at most 256 texts.
+///
+/// # Safety
+/// `list` is null or has `count` NUL-terminated texts (or NULLs) that stay as they are during the call.
+pub(super) unsafe fn texts(list: *const *const c_char, count: u32, name: &str) -> Result<Vec<String>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if count > LIST_LIMIT {
+        return fail!(DTL_ERROR_LIMIT, "{name} has {count} entries, at most {LIST_LIMIT} are read");
+    }
+    check_pointer(list, name)?;
+    // SAFETY: not null, so `count` pointers by the contract.
+    let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
+    // SAFETY: texts or NULLs by the contract.
+    let read = |(index, one): (usize, &*const c_char)| unsafe { text(*one, &format!("{name}[{index}]")) };
+    list.iter().enumerate().map(|one| read(one).map(str::to_owned)).collect()
+}
+
+/// Writes a reason into the caller's room, cut to fit; no room is no failure.
+///
+/// # Safety
+/// `buf` is null or `cap` writable bytes.
+pub(super) unsafe fn put_reason(reason: &str, buf: *mut c_char, cap: u64) -> Result<()> {
+    if buf.is_null() || cap == 0 {
+        return Ok(());
+    }
+    let mut end = reason.len().min(usize::try_from(cap - 1).unwrap_or(usize::MAX));
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    // SAFETY: the caller's contract; the reason was cut to fit.
+    unsafe { put_text(reason.get(..end).unwrap_or_default(), buf, cap, std::ptr::null_mut()) }
 }
 
 /// Writes text into the caller's `(buf, cap, out_len)`. `buf` NULL with `cap` 0 asks for the length.

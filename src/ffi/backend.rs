@@ -212,15 +212,8 @@ pub unsafe extern "C" fn dtl_backend_is_available(
         |(backend, out)| {
             let answer = backend.availability();
             out.set(i32::from(answer.is_ok()));
-            let mut reason = answer.err().unwrap_or_default();
-            while !reason.is_empty() && cap <= reason.len() as u64 {
-                reason.pop();
-            }
-            if why.is_null() || cap == 0 {
-                return Ok(());
-            }
-            // SAFETY: the caller's contract; the reason was cut to fit.
-            unsafe { args::put_text(&reason, why, cap, std::ptr::null_mut()) }
+            // SAFETY: the caller's contract: null, or `cap` bytes of room.
+            unsafe { args::put_reason(&answer.err().unwrap_or_default(), why, cap) }
         },
     )
 }

@@ -1,8 +1,9 @@
 //! The functions that plugins are handed, and what the layers below are handed in turn. Exports no
 //! symbol: plugins reach these through dtl_host_api_t.
 
-use super::{args, backend, enums, guard};
+use super::{args, backend, enums, environment, guard};
 use crate::abi::enums::{dtl_attr_t, dtl_enum_t};
+use crate::abi::environment::dtl_environment_desc_t;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::plugin::dtl_host_api_t;
 use crate::abi::runtime::{DTL_ABI_VERSION, DTL_LOG_DEBUG, DTL_LOG_ERROR};
@@ -35,6 +36,10 @@ static HOST: dtl_host_api_t = dtl_host_api_t {
     ev_instance: Some(host_ev_instance),
     ev_get: Some(host_ev_get),
     schedule_set_defaults: Some(host_schedule_set_defaults),
+    environment_register: Some(host_environment_register),
+    environment_require: Some(host_environment_require),
+    environment_release: Some(host_environment_release),
+    environment_state: Some(host_environment_state),
 };
 
 /// What `runtime::lifecycle` opens the library with: the built-in backends, and the way to open plugin
@@ -88,7 +93,28 @@ fn passed_on(status: dtl_status_t) -> dtl_status_t {
     status
 }
 
-/// The functions of enumerations, for plugins.
+unsafe extern "C" fn host_environment_register(desc: *const dtl_environment_desc_t) -> dtl_status_t {
+    passed_on(guard::call(|_| {
+        // SAFETY: the caller's contract.
+        plugins::register_environment(unsafe { environment::describe(desc) }?)
+    }))
+}
+
+unsafe extern "C" fn host_environment_require(name: *const c_char) -> dtl_status_t {
+    if plugins::is_loading_here() {
+        return passed_on(guard::call(|_| {
+            fail!(
+                DTL_ERROR_INVALID_STATE,
+                "dtl_host_api_t.environment_require inside a plugin's load: name what backends need in dtl_plugin_t, or \
+                 require it in a slot"
+            )
+        }));
+    }
+    // SAFETY: passed on.
+    passed_on(unsafe { environment::dtl_environment_require(name) })
+}
+
+/// Functions of the header as they are, for plugins.
 macro_rules! passing_on {
     ($($name:ident: $entry:path, ($($arg:ident: $ty:ty),+);)+) => {$(
         unsafe extern "C" fn $name($($arg: $ty),+) -> dtl_status_t {
@@ -98,6 +124,8 @@ macro_rules! passing_on {
     )+};
 }
 passing_on! {
+    host_environment_release: environment::dtl_environment_release, (name: *const c_char);
+    host_environment_state: environment::dtl_environment_state, (name: *const c_char, out: *mut *mut c_void);
     host_enum_create: enums::dtl_enum_create, (name: *const c_char, flags: u32, out: *mut dtl_enum_t);
     host_enum_find: enums::dtl_enum_find, (name: *const c_char, out: *mut dtl_enum_t);
     host_enum_register: enums::dtl_enum_register, (of: dtl_enum_t, name: *const c_char, out: *mut Word);

@@ -14,6 +14,8 @@ pub mod enums;
 
 pub mod backend;
 
+pub mod environment;
+
 pub mod plugin;
 
 pub mod device;

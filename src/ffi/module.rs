@@ -3,13 +3,14 @@
 use super::args::{self, Out, sized};
 use super::guard;
 use crate::abi::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_compile_t};
-use crate::abi::exec::dtl_source_t;
+use crate::abi::exec::{dtl_source_file_t, dtl_source_t};
 use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_module_t};
 use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, dtl_status_t};
 use crate::abi::word::{DTL_OPERATION_COMPILE, dtl_enum_word_t};
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Source, Wanted};
+use crate::runtime::backend::{Source, SourceFile, Wanted};
 use crate::runtime::dispatch::{self, Action, Query, Registration, route};
+use crate::runtime::environment::Need;
 use crate::runtime::exec::module::Module;
 use crate::runtime::exec::objects;
 use crate::runtime::registry::Backend;
@@ -20,9 +21,10 @@ use std::sync::Arc;
 
 sized!(dtl_source_t);
 
-/// Largest source and most options.
+/// Largest source, also largest sum of its files; most options and files.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_OPTIONS: u32 = 1024;
+const MOST_FILES: u32 = 1024;
 
 thread_local! {
     /// What the compiler said at this thread's last failed compilation.
@@ -42,6 +44,7 @@ thread_local! {
 ///         the first, dtl_module_log all.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
+///         DTL_ERROR_ALREADY_EXISTS: two files of one name. Of an environment: as dtl_environment_require.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
@@ -135,9 +138,11 @@ pub(super) unsafe fn compile(
     // SAFETY: the caller's contract: a struct of the size it says.
     let source = unsafe { args::take(source) }?;
     // SAFETY: the caller's contract: what the struct points to is there.
-    let source = unsafe { take_over(&source) }?;
+    let needs = unsafe { take_needs(&source) }?;
+    // SAFETY: as above.
+    let mut source = unsafe { take_over(&source) }?;
     let mut log = String::new();
-    match Module::compile(home, device, &source, &mut log) {
+    match Module::compile(home, device, &mut source, &needs, &mut log) {
         Ok(module) => Ok(dtl_module_t { id: objects::insert(module)? }),
         Err(error) => Err(failed(&source, error, log)),
     }
@@ -195,7 +200,103 @@ unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
     }
     // SAFETY: `option_count` texts.
     let options = unsafe { take_options(source) }?;
-    Ok(Source::new(source.language, bytes, options, CString::new(name).unwrap_or_default()))
+    let mut taken = Source::new(source.language, bytes, options, CString::new(name).unwrap_or_default());
+    // SAFETY: `file_count` files.
+    taken.files = unsafe { take_files(source) }?;
+    Ok(taken)
+}
+
+/// Reads the environments.
+///
+/// # Safety
+/// `environments` has `environment_count` texts, or is null.
+unsafe fn take_needs(source: &dtl_source_t) -> Result<Vec<Need>> {
+    // SAFETY: the caller's contract.
+    let names =
+        unsafe { args::texts(source.environments, source.environment_count, "dtl_source_t.environments") }?;
+    names.iter().map(|name| Need::parse(name)).collect()
+}
+
+/// Copies the files.
+///
+/// # Safety
+/// `files` has `file_count` files whose pointers are null or lead to what they say, or is null.
+unsafe fn take_files(source: &dtl_source_t) -> Result<Vec<SourceFile>> {
+    let count = source.file_count;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if source.files.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.files is NULL for {count} files");
+    }
+    if count > MOST_FILES {
+        return fail!(DTL_ERROR_LIMIT, "{count} files; at most {MOST_FILES} are taken");
+    }
+    // SAFETY: `count` files by the contract.
+    let files = unsafe { std::slice::from_raw_parts(source.files, count as usize) };
+    let mut taken: Vec<SourceFile> = Vec::new();
+    let mut room = MOST_BYTES;
+    for (index, file) in files.iter().enumerate() {
+        // SAFETY: what the file points to is there.
+        let file = unsafe { take_file(file, index, &mut room) }?;
+        if taken.iter().any(|known| known.name == file.name) {
+            return fail!(
+                DTL_ERROR_ALREADY_EXISTS,
+                "dtl_source_t.files[{index}]: there are two files {:?}; give each another name",
+                file.name
+            );
+        }
+        taken.push(file);
+    }
+    Ok(taken)
+}
+
+/// Copies a file, if there is room for its bytes.
+///
+/// # Safety
+/// Its pointers are null or lead to what it says.
+unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> Result<SourceFile> {
+    let place = format!("dtl_source_t.files[{index}]");
+    // SAFETY: a NUL-terminated text or null.
+    let name = unsafe { args::text(file.name, &format!("{place}.name")) }?;
+    let parts = || name.split('/');
+    let bad = name.contains(|letter: char| letter.is_control() || "\"\\<>".contains(letter));
+    if bad || parts().any(|part| part.is_empty() || part == "." || part == "..") || name == "dtl_kernel.h" {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{place}.name is \"{name}\": use a name such as \"x.h\" or \"folder/x.h\", not dtl_kernel.h"
+        );
+    }
+    if file.reserved != 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{place}.reserved is {}; set it to 0", file.reserved);
+    }
+    let mut size = file.size_bytes;
+    if size == 0 && !file.text.is_null() {
+        // SAFETY: without a size the text is NUL-terminated, by the contract.
+        size = unsafe { std::ffi::CStr::from_ptr(file.text.cast()) }.count_bytes() as u64;
+    }
+    if size > 0 && file.text.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "{place}.text is NULL for {size} bytes");
+    }
+    match room.checked_sub(size) {
+        Some(rest) => *room = rest,
+        None => {
+            return fail!(DTL_ERROR_LIMIT, "{place}: all files together have more than {MOST_BYTES} bytes");
+        }
+    }
+    let bytes = if size == 0 {
+        Vec::new()
+    } else {
+        // SAFETY: `size` bytes by the contract.
+        unsafe { std::slice::from_raw_parts(file.text.cast::<u8>(), size as usize) }.to_vec()
+    };
+    let Ok(text) = CString::new(bytes) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{place}.text has a NUL in its size_bytes bytes: files are text"
+        );
+    };
+    Ok(SourceFile { name: name.to_owned(), text })
 }
 
 /// Copies the options.

@@ -29,7 +29,7 @@ pub use device_comm::{DeviceComm, DeviceComms, Invitation};
 pub use exports::{Exports, Extent, Ticket};
 pub use filling::Filling;
 pub use memory::{Found, Memory, Place, Transfer};
-pub use module::{Compiled, ModuleLaunch, Modules, Source, Wanted};
+pub use module::{Compiled, ModuleLaunch, Modules, Source, SourceFile, Wanted};
 pub use near::{Board, Offer, PART_WORDS, Part, PartKey, Post};
 pub use opening::OpenArgs;
 pub use window::{Reach, Spot, Swap, Window, WindowPart, Windows};

@@ -1,7 +1,7 @@
 //! Init, finalize, fork: whether calls may pass.
 
 use super::settings::{self, Settings};
-use super::{Shutdown, array, dispatch, explain, log, plain, plugins, registry};
+use super::{Shutdown, array, dispatch, environment, explain, log, plain, plugins, registry};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::lock::Mutex;
@@ -235,6 +235,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
         (step.destroy_all)();
     }
     registry::clear();
+    environment::finalize_all();
     explain::clear();
     epoch::collect();
     Ok(())
@@ -264,6 +265,7 @@ pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> 
         (step.forget_all)();
     }
     registry::forget_all();
+    environment::forget_all();
     explain::clear();
     let (settings, complaints) = read_environment()?;
     open(&settings, builtins)?;

@@ -9,6 +9,7 @@ pub mod comm;
 pub mod device;
 pub mod dispatch;
 pub mod enums;
+pub mod environment;
 pub mod exec;
 pub mod explain;
 pub mod launch;

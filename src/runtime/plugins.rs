@@ -5,6 +5,7 @@
 //! as the process. Not here: the foreign call (handed in as an [`Opener`]) and who may be trusted
 //! (`sys::trust`).
 
+use super::environment::{self, Need};
 use super::registry::{self, Backend};
 use super::{for_ever, log, probe, settings};
 use crate::abi::handle::dtl_backend_t;
@@ -48,6 +49,8 @@ pub struct Facts {
     pub compiled_for: u32,
     /// ABI version that it and the library agreed on.
     pub spoken: u32,
+    /// Environments that its backends need.
+    pub environments: Vec<Need>,
 }
 
 /// What became of one file or folder; the texts live for ever.
@@ -83,8 +86,9 @@ struct State {
 }
 
 struct Current {
-    compiled_for: u32,
-    spoken: u32,
+    facts: Facts,
+    /// The names of what was not registered before.
+    environments: Vec<String>,
     /// Each with the one whose name it took.
     backends: Vec<(dtl_backend_t, Option<registry::Replaced>)>,
 }
@@ -176,16 +180,19 @@ fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backen
 
 /// Calls the plugin's load; takes back what it registered if it fails.
 fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Vec<dtl_backend_t>> {
-    let Facts { compiled_for, spoken, .. } = *plugin.facts();
-    STATE.lock().current = Some(Current { compiled_for, spoken, backends: Vec::new() });
+    let facts = plugin.facts().clone();
+    STATE.lock().current = Some(Current { facts, environments: Vec::new(), backends: Vec::new() });
     step("its load");
     let outcome = plugin.load();
     let current = STATE.lock().current.take();
-    let backends = current.map(|current| current.backends).unwrap_or_default();
+    let (backends, environments) =
+        current.map(|current| (current.backends, current.environments)).unwrap_or_default();
     match outcome {
         Ok(()) if backends.is_empty() => fail!(DTL_ERROR_INVALID_ARGUMENT, "its load registered no backend"),
         Ok(()) => Ok(backends.into_iter().map(|(backend, _)| backend).collect()),
         Err(error) => {
+            // Nobody can require them yet, but for a thread that found them in this moment; then they stay.
+            environments.iter().for_each(|name| drop(environment::unregister(name)));
             let inside = epoch::enter();
             for (backend, replaced) in backends.into_iter().rev() {
                 // Only a thread that found it in this moment can be using it; then it stays.
@@ -202,23 +209,48 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Vec<dtl_backend_t>> {
 /// For the host's backend_register: adds a backend of the plugin that this thread is loading. `make`
 /// gets the ABI versions that it was compiled for and that are spoken.
 pub fn register(flags: u64, make: impl FnOnce(u32, u32) -> Result<Backend>) -> Result<dtl_backend_t> {
-    let versions = |state: &State| {
-        let mine = state.loader == Some(std::thread::current().id());
-        state.current.as_ref().filter(|_| mine).map(|current| (current.compiled_for, current.spoken))
-    };
-    let Some((compiled_for, spoken)) = versions(&STATE.lock()) else {
-        return fail!(
-            DTL_ERROR_INVALID_STATE,
-            "dtl_host_api_t.backend_register outside of a plugin's load (or in another thread): register there"
-        );
-    };
-    let backend = Arc::new(make(compiled_for, spoken)?);
+    let facts = loading("backend_register")?;
+    let mut backend = make(facts.compiled_for, facts.spoken)?;
+    backend.needs = facts.environments;
+    let backend = Arc::new(backend);
     let (handle, replaced) = registry::add_in_place(Arc::clone(&backend), flags)
         .map_err(|error| error_with_owner(error, backend.name()))?;
     if let Some(current) = &mut STATE.lock().current {
         current.backends.push((handle, replaced));
     }
     Ok(handle)
+}
+
+/// For the host's environment_register: adds an environment of the plugin that this thread is loading.
+pub fn register_environment(description: environment::Description) -> Result<()> {
+    loading("environment_register")?;
+    let name = description.name.clone();
+    if environment::register(description)?
+        && let Some(current) = &mut STATE.lock().current
+    {
+        current.environments.push(name);
+    }
+    Ok(())
+}
+
+/// Whether this thread is inside a plugin's load.
+#[must_use]
+pub fn is_loading_here() -> bool {
+    let state = STATE.lock();
+    state.current.is_some() && state.loader == Some(std::thread::current().id())
+}
+
+/// What the plugin that this thread is loading says of itself.
+fn loading(call: &str) -> Result<Facts> {
+    let state = STATE.lock();
+    let mine = state.loader == Some(std::thread::current().id());
+    match state.current.as_ref().filter(|_| mine) {
+        Some(current) => Ok(current.facts.clone()),
+        None => fail!(
+            DTL_ERROR_INVALID_STATE,
+            "dtl_host_api_t.{call} outside of a plugin's load (or in another thread): register there"
+        ),
+    }
 }
 
 /// Says which plugin has the name that another one wants.

@@ -3,6 +3,7 @@
 //! Its lock is never held while a backend is called: lists are copied out first.
 
 use super::backend::{Availability, Comm, Device, Exec, Memory, Modules, Presence, Transfer};
+use super::environment::{self, Need};
 use super::{explain, plain, plugins, settings};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -45,11 +46,13 @@ pub struct Backend {
     pub modules: Option<Box<dyn Modules>>,
     /// Communication.
     pub comm: Option<Box<dyn Comm>>,
+    /// Environments that have to be there; started before its first use.
+    pub needs: Vec<Need>,
     /// Counters of `dtl_mem_stats`.
     pub memory_use: super::memory::Usage,
     /// Its handle once it is in the registry.
     id: AtomicU64,
-    /// Set once it has said that it is available: asked no more.
+    /// Set once it has said that it is available and what it needs is started: asked no more.
     available: AtomicBool,
 }
 
@@ -70,6 +73,7 @@ impl Backend {
             exec: None,
             modules: None,
             comm: None,
+            needs: Vec::new(),
             memory_use: super::memory::Usage::default(),
             id: AtomicU64::new(0),
             available: AtomicBool::new(false),
@@ -101,8 +105,10 @@ impl Backend {
 
     /// Whether it can run here, asked afresh.
     pub fn availability(&self) -> Availability {
-        let answer = self.presence.available();
-        self.available.store(answer.is_ok(), Ordering::Relaxed);
+        let needs = self.needs.iter().try_for_each(environment::availability);
+        let answer = needs.map_err(|error| error.text().to_owned()).and_then(|()| self.presence.available());
+        // What needs nothing is as good as used.
+        self.available.store(answer.is_ok() && self.needs.is_empty(), Ordering::Relaxed);
         answer
     }
 
@@ -118,9 +124,19 @@ impl Backend {
     #[cold]
     fn ready_slow(&self) -> Result<()> {
         match self.availability() {
-            Ok(()) => Ok(()),
+            Ok(()) => self.start_needs(),
             Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "backend {} cannot run here: {why}", self.name()),
         }
+    }
+
+    /// Starts the environments that it needs, for as long as the library is open.
+    fn start_needs(&self) -> Result<()> {
+        let mut held = environment::Held::default();
+        let started = self.needs.iter().try_for_each(|need| held.add(need));
+        started.map_err(|error| error.within(&format!("backend {} cannot run here", self.name())))?;
+        held.keep();
+        self.available.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether it has a feature: a component's name, or one that the backend itself knows.

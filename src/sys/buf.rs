@@ -297,3 +297,34 @@ impl Scratch {
         Region { addr: Addr::new(self.lines.as_ptr().cast_mut().cast()), len: self.len }
     }
 }
+
+/// Zeroed memory of any alignment that belongs to this object; a null address if it is of no bytes.
+pub struct Block {
+    addr: Addr,
+    size: u64,
+    align: u64,
+}
+
+impl Block {
+    /// `size` bytes aligned to `align` (a power of two); `None` without memory.
+    #[must_use]
+    pub fn zeroed(size: u64, align: u64) -> Option<Self> {
+        let addr = if size == 0 { Addr::NULL } else { super::mem::alloc(size, align)? };
+        Region { addr, len: size as usize }.fill(0);
+        Some(Block { addr, size, align })
+    }
+
+    /// Its first byte.
+    #[must_use]
+    pub fn addr(&self) -> Addr {
+        self.addr
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.size > 0 {
+            super::mem::free(self.addr, self.size, self.align);
+        }
+    }
+}

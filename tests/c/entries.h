@@ -36,6 +36,7 @@ struct outputs {
     char text[16], data[64];
     dtl_backend_info_t backend_info;
     dtl_plugin_info_t plugin_info;
+    dtl_environment_info_t environment_info;
     dtl_device_info_t device_info;
     dtl_mem_kind_info_t kind_info;
     dtl_mem_stats_t stats;
@@ -58,6 +59,7 @@ static inline void poison(struct outputs* outputs) {
     memset(outputs, 0x5A, sizeof *outputs);
     outputs->backend_info.struct_size = sizeof outputs->backend_info;
     outputs->plugin_info.struct_size = sizeof outputs->plugin_info;
+    outputs->environment_info.struct_size = sizeof outputs->environment_info;
     outputs->device_info.struct_size = sizeof outputs->device_info;
     outputs->kind_info.struct_size = sizeof outputs->kind_info;
     outputs->stats.struct_size = sizeof outputs->stats;
@@ -84,7 +86,7 @@ static inline void e_op(const void* in, void* inout, uint64_t count, dtl_dtype_t
 
 static const dtl_launch_t e_launch = DTL_LAUNCH_INIT;
 static char e_source[64];
-static const dtl_source_t e_text = {sizeof(dtl_source_t), 0, 0, "int e_nothing;", 0, NULL, NULL};
+static const dtl_source_t e_text = {sizeof(dtl_source_t), 0, 0, "int e_nothing;", 0, NULL, NULL, NULL, NULL, 0, 0};
 static const dtl_mem_handle_t e_handle = {{1}};
 static int64_t e_shape[2] = {2, 3};
 static const uint64_t e_counts[2] = {2, 3};
@@ -113,6 +115,15 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(NONE, dtl_backend_load_dir, ("/no/such/folder", &o->word))                                  \
     X(NONE, dtl_plugin_count, (&o->word))                                                         \
     X(NONE, dtl_plugin_at, (0, &o->plugin_info))                                                  \
+    X(NONE, dtl_environment_register, (NULL))                                                     \
+    X(NONE, dtl_environment_unregister, ("none"))                                                 \
+    X(NONE, dtl_environment_require, ("none"))                                                    \
+    X(NONE, dtl_environment_release, ("none"))                                                    \
+    X(NONE, dtl_environment_state, ("none", &o->pointer))                                         \
+    X(NONE, dtl_environment_is_available, ("none", &o->number, o->text, sizeof o->text))          \
+    X(NONE, dtl_environment_count, (&o->word))                                                    \
+    X(NONE, dtl_environment_at, (0, &o->environment_info))                                        \
+    X(NONE, dtl_environment_info, ("none", &o->environment_info))                                 \
     X(BACKEND, dtl_backend_info, (h->backend, &o->backend_info))                                  \
     X(BACKEND, dtl_backend_is_available, (h->backend, &o->number, o->text, sizeof o->text))       \
     X(BACKEND, dtl_backend_supports, (h->backend, "exec", &o->number))                            \

@@ -318,6 +318,28 @@ static void test_headers(void) {
     refused(text_of(text, 0), option, DTL_ERROR_COMPILE_FAILED, "m.h");
 }
 
+/* Files that come with the source: found, an input of what is kept, and no more than that. */
+static void test_files(void) {
+    dtl_source_file_t files[2] = {{"a/number.h", "#include \"a/more.h\"\n#define NUMBER (MORE + 1)\n", 0, 0},
+                                  {"a/more.h", "#define MORE 4\n", 0, 0}};
+    dtl_source_t source = text_of("#include \"a/number.h\"\nextern \"C\" __global__ void k(int* x) { *x = NUMBER; }", 0);
+    dtl_module_t module;
+    int before = compiled(), i;
+    refused(source, NULL, DTL_ERROR_COMPILE_FAILED, "number.h");
+    before++;
+    source.files = files, source.file_count = 2;
+    for (i = 0; i < 3; i++) {
+        if (i == 2) files[1].text = "#define MORE 5\n";
+        CHECK_OK(try_source(source, NULL, 0, &module));
+        CHECK_OK(dtl_module_destroy(module));
+        CHECK(compiled() == before + 1 + (i == 2));
+    }
+    source.language = DTL_LANGUAGE_PTX;
+    refused(source, NULL, DTL_ERROR_INVALID_ARGUMENT, "PTX is compiled already");
+    source.language = DTL_LANGUAGE_BINARY;
+    refused(source, NULL, DTL_ERROR_INVALID_ARGUMENT, "a binary is compiled already");
+}
+
 static void test_folders(void) {
     char command[700];
     snprintf(command, sizeof command, "for f in '%s'/*/*.cuda; do truncate -s 99 $f; done", m_folder);
@@ -533,6 +555,7 @@ int main(int argc, char** argv) {
     test_logs();
     test_hits();
     test_headers();
+    test_files();
     test_folders();
     test_signatures();
     test_ptx();

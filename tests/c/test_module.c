@@ -130,22 +130,23 @@ static void test_places(void) {
     enum { THREADS = 3 * 2 * 4 * 5 * 3 * 2 };
     dtl_module_t module = m_compile(
         "#include \"dtl_kernel.h\"\n"
-        "DTL_KERNEL(place, (DTL_GLOBAL unsigned long*, seen)) {\n"
+        /* any name will do for an argument, the kernel's own too */
+        "DTL_KERNEL(place, (DTL_GLOBAL unsigned long*, place), (unsigned long, at)) {\n"
         "    const DTL_SIZE x = DTL_GLOBAL_ID(0), y = DTL_GLOBAL_ID(1), z = DTL_GLOBAL_ID(2);\n"
         "    const DTL_SIZE i = (z * DTL_GLOBAL_SIZE(1) + y) * DTL_GLOBAL_SIZE(0) + x;\n"
-        "    seen[i] += 1 + 10 * (x == DTL_GROUP_ID(0) * DTL_LOCAL_SIZE(0) + DTL_LOCAL_ID(0))\n"
+        "    place[i] += at + 10 * (x == DTL_GROUP_ID(0) * DTL_LOCAL_SIZE(0) + DTL_LOCAL_ID(0))\n"
         "        + 100 * (DTL_GROUP_COUNT(0) * DTL_GROUP_COUNT(1) * DTL_GROUP_COUNT(2)) + 100000 * DTL_LOCAL_SIZE(2);\n"
         "}\n");
     static uint64_t seen[THREADS];
-    uint64_t *to = seen;
-    const void *args[1] = {&to};
-    const uint64_t sizes[1] = {8};
-    dtl_kernel_t kernel = m_kernel(module, "place", "p");
+    uint64_t *to = seen, one = 1;
+    const void *args[2] = {&to, &one};
+    const uint64_t sizes[2] = {8, 8};
+    dtl_kernel_t kernel = m_kernel(module, "place", "pL");
     dtl_launch_t launch = DTL_LAUNCH_INIT;
     int i;
     launch.grid[0] = 3, launch.grid[1] = 2, launch.grid[2] = 4;
     launch.block[0] = 5, launch.block[1] = 3, launch.block[2] = 2;
-    CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 1));
+    CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 2));
     CHECK_OK(dtl_stream_synchronize(stream));
     for (i = 0; i < THREADS; i++) CHECK(seen[i] == 1 + 10 + 2400 + 200000);
     CHECK_OK(dtl_kernel_destroy(kernel));

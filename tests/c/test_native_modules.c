@@ -10,7 +10,7 @@ static struct {
     int compiled, modules, kernels, launches;
     dtl_status_t failure;
     int gives_null;
-    uint32_t count;
+    uint32_t count, files;
     uint64_t sizes[4];
 } slots;
 
@@ -37,6 +37,11 @@ static dtl_status_t compile(void *self, int32_t device, const dtl_source_t *sour
     CHECK(source->size_bytes == 4 && memcmp(source->text, "text", 5) == 0);
     CHECK(source->language == DTL_LANGUAGE_PTX && strcmp(source->name, "the name") == 0);
     CHECK(source->option_count == 2 && strcmp(source->options[0], "one") == 0 && strcmp(source->options[1], "two") == 0);
+    CHECK(source->file_count == slots.files && source->environment_count == 0);
+    if (slots.files == 1) {
+        const dtl_source_file_t *file = source->files;
+        CHECK(strcmp(file->name, "x.h") == 0 && strcmp((const char *)file->text, "inside") == 0 && file->size_bytes == 6);
+    }
     slots.compiled++;
     log(log_user, "first line\nmore", 11);
     log(log_user, "an error: second", 16);
@@ -133,7 +138,8 @@ int main(void) {
     const char *const options[2] = {"one", "two"};
     dtl_source_t source = DTL_SOURCE_INIT;
     dtl_launch_t launch = DTL_LAUNCH_INIT;
-    dtl_module_t module = {77};
+    dtl_module_t module = {77}, other;
+    const dtl_source_file_t file = {"x.h", "inside", 0, 0};
     dtl_kernel_t kernel = {77}, plain;
     dtl_stream_t stream;
     dtl_backend_t card;
@@ -167,6 +173,9 @@ int main(void) {
     slots.gives_null = 0, slots.modules = 0;
     CHECK(module.id == 77);
     CHECK_OK(dtl_module_compile(card, 0, &source, &module));
+    source.files = &file, source.file_count = slots.files = 1; /* a file that comes with it */
+    CHECK_OK(dtl_module_compile(card, 0, &source, &other));
+    CHECK_OK(dtl_module_destroy(other));
     CHECK_OK(dtl_module_log(module, log, sizeof log, NULL));
     CHECK(strcmp(log, "first line\nan error: second") == 0);
 

@@ -334,6 +334,7 @@ static void *user_of_kernel(void *argument) {
 }
 
 static dtl_stream_t going;
+static int launched;
 
 /* Launches until the stream is gone. */
 static void *use_going(void *memory) {
@@ -342,7 +343,10 @@ static void *use_going(void *memory) {
     const void *args[2] = {&memory, &value};
     const uint64_t sizes[2] = {8, 4};
     dtl_status_t status = DTL_SUCCESS;
-    while (status == DTL_SUCCESS) status = dtl_kernel_launch(going, shared, &one, args, sizes, 2);
+    while (status == DTL_SUCCESS) {
+        status = dtl_kernel_launch(going, shared, &one, args, sizes, 2);
+        if (status == DTL_SUCCESS) __atomic_store_n(&launched, 1, __ATOMIC_RELEASE);
+    }
     CHECK(status == DTL_ERROR_INVALID_HANDLE);
     return NULL;
 }
@@ -352,10 +356,11 @@ static void test_going(void) {
     pthread_t thread;
     int *out = numbers(1), round;
     for (round = 0; round < 5; round++) {
-        *out = 0;
+        *out = 0, launched = 0;
         CHECK_OK(dtl_stream_create(cl, 0, 0, &going));
         CHECK(pthread_create(&thread, NULL, use_going, out) == 0);
-        usleep(2000);
+        while (!__atomic_load_n(&launched, __ATOMIC_ACQUIRE)) usleep(100);
+        usleep(1000);
         CHECK_OK(dtl_stream_destroy(going));
         pthread_join(thread, NULL);
         CHECK_OK(dtl_device_synchronize(cl, 0));
@@ -502,6 +507,44 @@ static void test_binary(void) {
     free(bytes);
 }
 
+/* Files that come with a source, and an environment's folder of headers. */
+static void test_files(void) {
+    char folder[] = "/tmp/dtl-include-XXXXXX", path[64];
+    const char *headers[1] = {folder}, *const names[1] = {"numbers"};
+    const dtl_source_file_t files[2] = {{"a/number.h", "#include \"more.h\"\n#define NUMBER (MORE + TOOL)\n", 0, 0},
+                                        {"a/more.h", "#include <dtl_kernel.h>\n#define MORE 40\n", 0, 0}};
+    dtl_source_t source = m_source("#include \"a/number.h\"\n#include <tool.h>\n" GIVES("NUMBER"));
+    dtl_environment_desc_t desc = DTL_ENVIRONMENT_DESC_INIT;
+    dtl_module_t module;
+    dtl_kernel_t kernel;
+    int *out = numbers(1);
+    const void *args[1] = {&out};
+    const uint64_t sizes[1] = {sizeof out};
+    FILE *file;
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/tool.h", folder);
+    file = fopen(path, "w");
+    CHECK(file != NULL && fputs("#define TOOL 2\n", file) >= 0 && fclose(file) == 0);
+    desc.name = names[0], desc.headers = headers, desc.header_count = 1;
+    CHECK_OK(dtl_environment_register(&desc));
+    source.files = files, source.file_count = 2;
+    refused(source, DTL_ERROR_COMPILE_FAILED, "tool.h");
+    source.environments = names, source.environment_count = 1;
+    CHECK_OK(compile(source, 0, &module));
+    CHECK_STATUS(dtl_environment_unregister("numbers"), DTL_ERROR_BUSY);
+    kernel = m_kernel(module, "give", "p");
+    CHECK_OK(launch(kernel, 1, 1, args, sizes, 1));
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK(*out == 42);
+    CHECK_OK(dtl_kernel_destroy(kernel));
+    CHECK_OK(dtl_module_destroy(module));
+    CHECK_OK(dtl_environment_unregister("numbers"));
+    source.language = DTL_LANGUAGE_BINARY, source.environment_count = 0;
+    refused(source, DTL_ERROR_INVALID_ARGUMENT, "a binary is compiled already");
+    CHECK_OK(dtl_mem_free(cl, out));
+    m_remove(folder);
+}
+
 int main(int argc, char **argv) {
     int32_t yes = 0, round;
     char why[1000];
@@ -528,6 +571,7 @@ int main(int argc, char **argv) {
             test_threads();
             test_order();
             test_binary();
+            test_files();
         }
         /* The end takes along what is left: a stream that is not done, a kernel, its module, memory. */
         left = m_kernel(compiled("kernel void put(global int *x) { *x = 1; }\n"), "put", NULL);

@@ -172,6 +172,46 @@ static void enumerations()
     CHECK(dtl::memory_kind::of.from_json("\"Host\"") == dtl::memory_kinds::host);
 }
 
+struct counter {
+    static int alive;
+    static bool broken;
+    alignas(128) int value = 7;
+    counter()
+    {
+        if (broken) throw dtl::error(DTL_ERROR_TIMEOUT, "counter is broken");
+        ++alive;
+    }
+    ~counter() { --alive; }
+};
+int counter::alive = 0;
+bool counter::broken = false;
+
+static void environments()
+{
+    dtl::register_environment<counter>("counter", "1.10");
+    dtl::register_environment<int>("user", nullptr, {"counter>=1.9"});
+    std::string why;
+    CHECK(dtl::environment::is_available("user", &why) && why.empty());
+    CHECK(!dtl::environment::is_available("counter>=2", &why) && why.find("1.10") != std::string::npos);
+    {
+        dtl::environment user("user"), counted("counter >= 1.2");
+        CHECK(counter::alive == 1 && counted.state<counter>().value == 7 && user.state<int>() == 0);
+        CHECK(reinterpret_cast<std::uintptr_t>(&counted.state<counter>()) % 128 == 0);
+        dtl::environment moved(std::move(user));
+        user = std::move(moved);
+        CHECK(user.info().state == DTL_ENVIRONMENT_STARTED && dtl::environment::all().size() >= 2);
+    }
+    CHECK(counter::alive == 0);
+    counter::broken = true;
+    try {
+        dtl::environment user("user");
+        CHECK(false);
+    } catch (const dtl::error &failure) {
+        CHECK(failure.status() == DTL_ERROR_TIMEOUT && std::strstr(failure.what(), "counter is broken") != nullptr);
+    }
+    CHECK(counter::alive == 0);
+}
+
 int main()
 {
     enumerations();
@@ -181,6 +221,7 @@ int main()
     registered();
     buffers();
     pools();
+    environments();
     log();
     CHECK(!dtl::explain().empty());
     std::puts("face: all checks passed");

@@ -29,7 +29,14 @@ pub(super) fn add(inputs: &mut Inputs, source: &Source) -> bool {
         Walk { inputs, folders: told.folders, seen: BTreeSet::new(), waiting: VecDeque::new(), bytes: 0 };
     // NVRTC looks for those that options name in the current folder too.
     let first = told.names.iter().all(|name| walk.look(Path::new(""), name) && walk.look(&home, name));
-    first && walk.follow(&home, source.bytes()) && walk.finish()
+    // Files that come with the source are inputs already; what they include may lie on disk.
+    let files = source.files.iter();
+    let followed = files.map(|file| (home.join(&file.name), file.text.as_bytes()));
+    let mut followed = followed.map(|(path, text)| (path.parent().unwrap_or(&home).to_path_buf(), text));
+    first
+        && walk.follow(&home, source.bytes())
+        && followed.all(|(folder, text)| walk.follow(&folder, text) && walk.follow(&home, text))
+        && walk.finish()
 }
 
 struct Walk<'a> {

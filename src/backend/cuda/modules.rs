@@ -78,6 +78,7 @@ impl Modules for Arc<Cuda> {
             }
             DTL_LANGUAGE_PTX => {
                 options = loading::options(&source.options)?;
+                source.refuse_files("PTX")?;
                 binary::check_text(source.bytes())?;
                 (source.terminated().to_vec(), ptx::entries(source.bytes()))
             }
@@ -89,6 +90,7 @@ impl Modules for Arc<Cuda> {
                         "option \"{option}\": a binary is compiled already, it takes none"
                     );
                 }
+                source.refuse_files("a binary")?;
                 binary::check(source.bytes())?;
                 (source.bytes().to_vec(), Entries::new())
             }

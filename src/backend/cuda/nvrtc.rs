@@ -9,6 +9,7 @@ use crate::backend::library::Library;
 pub use crate::backend::table::Function;
 use crate::backend::table::function_table;
 use crate::error::{Error, Result, fail};
+use crate::runtime::backend::SourceFile;
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
 use crate::sys::clock::now_ns;
@@ -168,19 +169,26 @@ impl Nvrtc {
         &self,
         text: &CStr,
         name: &CStr,
+        files: &[SourceFile],
         options: &[CString],
         log: &mut String,
     ) -> Result<Output> {
         let mut program = Program { nvrtc: self, object: ptr::null_mut() };
         let header = CString::new(HEADER_TEXT).unwrap_or_default();
-        let (headers, names) = ([header.as_ptr()], [HEADER_NAME.as_ptr()]);
-        // SAFETY: room for a program, and texts that end with a NUL, one header with one name.
+        // Texts from C have no NUL inside.
+        let file_names: Vec<CString> =
+            files.iter().map(|file| CString::new(file.name.as_str()).unwrap_or_default()).collect();
+        let names: Vec<Text> =
+            file_names.iter().map(|name| name.as_ptr()).chain([HEADER_NAME.as_ptr()]).collect();
+        let headers: Vec<Text> =
+            files.iter().map(|file| file.text.as_ptr()).chain([header.as_ptr()]).collect();
+        // SAFETY: room for a program, and texts that end with a NUL, as many headers as names.
         let code = unsafe {
             (self.calls.nvrtcCreateProgram)(
                 &raw mut program.object,
                 text.as_ptr(),
                 name.as_ptr(),
-                1,
+                names.len() as Int,
                 headers.as_ptr(),
                 names.as_ptr(),
             )

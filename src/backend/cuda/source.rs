@@ -100,6 +100,10 @@ impl Order<'_> {
             inputs.add("value", value.as_bytes());
         }
         self.options.iter().for_each(|option| inputs.add("option", option.as_bytes()));
+        for file in &self.source.files {
+            inputs.add("file", file.name.as_bytes());
+            inputs.add("text", file.text.as_bytes());
+        }
         inputs.add("name", self.source.name.as_bytes());
         inputs.add("source", self.source.bytes());
         includes::add(&mut inputs, self.source).then_some(inputs)
@@ -114,7 +118,8 @@ impl Order<'_> {
                 "dtl_source_t.text has a NUL in its size_bytes bytes: source is text (DTL_LANGUAGE_BINARY for a cubin)"
             );
         };
-        let Output { ptx, cubin } = self.nvrtc.run(text, &self.source.name, &self.options, log)?;
+        let Output { ptx, cubin } =
+            self.nvrtc.run(text, &self.source.name, &self.source.files, &self.options, log)?;
         let entries = ptx::entries(&ptx);
         let code = if cubin.is_empty() { ptx } else { cubin };
         if code.is_empty() {

@@ -16,10 +16,13 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Names in a folder of the cache.
-const SOURCE: &str = "source.c";
+/// No file that comes with a source can be called that.
+const SOURCE: &str = "<source>.c";
 const HEADER: &str = "dtl_kernel.h";
 pub(super) const OBJECT: &str = "kernels.so";
 const NEEDS: &str = "needs.d";
+/// The folder of the files that come with a source.
+const FILES: &str = "files";
 
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 /// Before the caller's options, so that those win.
@@ -100,6 +103,15 @@ impl Compiler {
             inputs.add("folder", std::env::current_dir().unwrap_or_default().as_os_str().as_bytes());
         }
         source.options.iter().for_each(|option| inputs.add("option", option.as_bytes()));
+        for file in &source.files {
+            inputs.add("file", file.name.as_bytes());
+            inputs.add("text", file.text.as_bytes());
+        }
+        for library in &source.libraries {
+            inputs.add("library", library.as_bytes());
+            // What was linked before may have been of another one; if there is none the compiler says so.
+            let _ = library.starts_with('/').then(|| inputs.add_program("linked", Path::new(library)));
+        }
         inputs.add("name", source.name.as_bytes());
         inputs.add("source", source.bytes());
         Ok(inputs)
@@ -117,6 +129,7 @@ impl Compiler {
         for done in [HEADER, NEEDS, SOURCE] {
             let _ = fs::remove_file(folder.join(done));
         }
+        let _ = fs::remove_dir_all(folder.join(FILES));
         Ok(Made { needs, log: log.clone() })
     }
 
@@ -125,18 +138,23 @@ impl Compiler {
         let write = |name: &str, bytes: &[u8]| {
             fs::write(folder.join(name), bytes).map_err(|error| unwritten(&folder.join(name), &error))
         };
-        // Messages and __FILE__ have the name that the caller gave.
-        let name = source.name.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
-        let mut text = format!("#line 1 \"{name}\"\n").into_bytes();
-        text.extend_from_slice(source.bytes());
-        text.push(b'\n');
-        write(SOURCE, &text)?;
+        write(SOURCE, &named(&source.name.to_string_lossy(), source.bytes()))?;
         write(HEADER, HEADER_TEXT.as_bytes())?;
+        let files = folder.join(FILES);
+        for file in &source.files {
+            let path = files.join(&file.name);
+            let above = path.parent().unwrap_or(&files);
+            fs::create_dir_all(above).map_err(|error| unwritten(above, &error))?;
+            fs::write(&path, named(&file.name, file.text.as_bytes()))
+                .map_err(|error| unwritten(&path, &error))?;
+        }
         let mut command = Command::new(&self.program);
-        command.args(FLAGS).arg("-I").arg(folder);
+        command.args(FLAGS).arg("-I").arg(folder).arg("-I").arg(files);
         command.args(source.options.iter().map(|option| OsStr::from_bytes(option.as_bytes())));
         command.args(LAST_FLAGS).arg("-MF").arg(folder.join(NEEDS)).arg("-o").arg(folder.join(OBJECT));
-        command.arg(folder.join(SOURCE)).arg("-lm");
+        command.arg(folder.join(SOURCE)).args(["-x", "none"]);
+        source.libraries.iter().for_each(|library| link(&mut command, library));
+        command.arg("-lm");
         // Texts in English, and nothing left elsewhere by one that is killed.
         command.env("LC_ALL", "C").env("TMPDIR", folder);
         let answer = match child::ask(&mut command, Hear::Everything, self.limit) {
@@ -179,6 +197,23 @@ impl Compiler {
         };
         Err(Error::new(DTL_ERROR_COMPILE_FAILED, format!("{program} {how}")))
     }
+}
+
+/// A text as the compiler sees it: messages and __FILE__ have the name that the caller gave.
+fn named(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let name = name.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut text = format!("#line 1 \"{name}\"\n").into_bytes();
+    text.extend_from_slice(bytes);
+    text.push(b'\n');
+    text
+}
+
+/// Links a library, a path or a name; one that is named by its path is found there at run time too.
+fn link(command: &mut Command, library: &str) {
+    match Path::new(library).parent().filter(|_| library.starts_with('/')) {
+        Some(folder) => command.arg(library).arg("-Xlinker").arg("-rpath").arg("-Xlinker").arg(folder),
+        None => command.arg(format!("-l{library}")),
+    };
 }
 
 /// A path, or a name in one of the folders.

@@ -1,10 +1,10 @@
 //! The modules of a C exec table as [`Modules`].
 
 use super::{Owner, call, slot, whole};
-use crate::abi::exec::dtl_source_t;
+use crate::abi::exec::{dtl_source_file_t, dtl_source_t};
 use crate::abi::vtable::dtl_exec_vtable_t;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
+use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, SourceFile, Token, Wanted};
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
@@ -51,9 +51,25 @@ unsafe extern "C" fn note(user: *mut c_void, text: *const c_char, size: u64) {
     log.extend_from_slice(unsafe { std::slice::from_raw_parts(text.cast(), size as usize) });
 }
 
+/// Texts from C have no NUL inside.
+fn c_text(text: &str) -> CString {
+    CString::new(text).unwrap_or_default()
+}
+
+fn file((file, name): (&SourceFile, &CString)) -> dtl_source_file_t {
+    dtl_source_file_t {
+        name: name.as_ptr(),
+        text: file.text.as_ptr().cast(),
+        size_bytes: file.text.count_bytes() as u64,
+        reserved: 0,
+    }
+}
+
 impl Modules for NativeModules {
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token> {
         let options: Vec<*const c_char> = source.options.iter().map(|option| option.as_ptr()).collect();
+        let names: Vec<CString> = source.files.iter().map(|file| c_text(&file.name)).collect();
+        let files: Vec<dtl_source_file_t> = source.files.iter().zip(&names).map(file).collect();
         let given = dtl_source_t {
             struct_size: size_of::<dtl_source_t>() as u32,
             option_count: options.len() as u32,
@@ -62,6 +78,10 @@ impl Modules for NativeModules {
             size_bytes: source.bytes().len() as u64,
             options: if options.is_empty() { std::ptr::null() } else { options.as_ptr() },
             name: source.name.as_ptr(),
+            files: if files.is_empty() { std::ptr::null() } else { files.as_ptr() },
+            environments: std::ptr::null(), // they are started, their folders are among the options
+            file_count: files.len() as u32,
+            environment_count: 0,
         };
         let (mut said, mut module) = (Vec::<u8>::new(), std::ptr::null_mut());
         let user: *mut c_void = (&raw mut said).cast();
@@ -86,8 +106,8 @@ impl Modules for NativeModules {
     }
 
     fn kernel(&self, module: Token, wanted: Wanted<'_>) -> Result<(Compiled, Option<Vec<u64>>)> {
-        let name = CString::new(wanted.name).unwrap_or_default(); // texts from C have no NUL inside
-        let signature = wanted.signature.map(|text| CString::new(text).unwrap_or_default());
+        let name = c_text(wanted.name);
+        let signature = wanted.signature.map(c_text);
         let signature = signature.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
         let mut kernel = std::ptr::null_mut();
         let slot = slot!(self, kernel_get);

@@ -32,8 +32,12 @@ impl Program {
         let options = options(source)?;
         let id = match source.language {
             0 | DTL_LANGUAGE_OPENCL => from_text(driver, card, source),
-            DTL_LANGUAGE_SPIRV => from_spirv(driver, card, source),
-            DTL_LANGUAGE_BINARY => from_binary(driver, card, source),
+            DTL_LANGUAGE_SPIRV => {
+                source.refuse_files("SPIR-V").and_then(|()| from_spirv(driver, card, source))
+            }
+            DTL_LANGUAGE_BINARY => {
+                source.refuse_files("a binary").and_then(|()| from_binary(driver, card, source))
+            }
             other => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
                 "backend opencl does not compile language {}: give it DTL_LANGUAGE_OPENCL, DTL_LANGUAGE_SPIRV, \
@@ -139,7 +143,7 @@ fn created(id: Object, code: Int, what: &str) -> Result<Addr> {
 }
 
 fn from_text(driver: &Driver, card: &Card, source: &Source) -> Result<Addr> {
-    let text = source::complete(source.bytes(), &source.name.to_string_lossy());
+    let text = source::complete(source.bytes(), &source.name.to_string_lossy(), &source.files)?;
     let (first, length, mut code) = (text.as_ptr().cast::<c_char>(), text.len(), 0);
     let context = driver.context(card.platform)?;
     // SAFETY: a context, one text of that length, which is copied.

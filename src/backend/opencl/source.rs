@@ -1,38 +1,95 @@
 //! What is handed to a driver's compiler: the caller's text with `dtl_kernel.h` in it; and what type names say.
 //!
 //! OpenCL finds no headers by itself. A program may be given some (clCompileProgram), but one that is linked of such parts
-//! tells nothing of its kernels' arguments (PoCL); so the text of the header takes the place of the line.
+//! tells nothing of its kernels' arguments (PoCL); so the text of the header takes the place of the line,
+//! and so does that of a file that comes with the source.
+
+use crate::error::{Result, fail};
+use crate::runtime::backend::SourceFile;
 
 /// The header that every source may include.
+const HEADER_NAME: &str = "dtl_kernel.h";
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 
-/// The text as the compiler sees it: messages have the caller's name and lines.
-#[must_use]
-pub(super) fn complete(text: &[u8], name: &str) -> Vec<u8> {
-    let name = name.replace('\\', "\\\\").replace('"', "\\\"");
-    let mut whole = format!("#line 1 \"{name}\"\n").into_bytes();
-    let mut in_comment = false;
-    for (line, number) in text.split_inclusive(|byte| *byte == b'\n').zip(1..) {
-        match behind_include(line).filter(|_| !in_comment) {
-            Some(rest) => {
-                whole.extend_from_slice(b"#line 1 \"dtl_kernel.h\"\n");
-                whole.extend_from_slice(HEADER_TEXT.as_bytes());
-                whole.extend_from_slice(format!("\n#line {number} \"{name}\"\n").as_bytes());
-                whole.extend_from_slice(rest);
-            }
-            None => whole.extend_from_slice(line),
-        }
-        in_comment = ends_in_comment(line, in_comment);
-    }
-    whole.push(b'\n');
-    whole
+/// More than any program has with its files in their places.
+const MOST_BYTES: usize = 256 << 20;
+
+/// The text as the compiler sees it: messages have the caller's names and lines.
+pub(super) fn complete(text: &[u8], name: &str, files: &[SourceFile]) -> Result<Vec<u8>> {
+    let mut whole = Whole { files, path: Vec::new(), text: Vec::new() };
+    whole.add(text, name)?;
+    Ok(whole.text)
 }
 
-/// What is behind `#include "dtl_kernel.h"` in a line that is that.
-fn behind_include(line: &[u8]) -> Option<&[u8]> {
+struct Whole<'a> {
+    files: &'a [SourceFile],
+    /// The files that the place we are at is in.
+    path: Vec<&'a str>,
+    text: Vec<u8>,
+}
+
+impl<'a> Whole<'a> {
+    fn add(&mut self, text: &[u8], name: &str) -> Result<()> {
+        let name = name.replace('\\', "\\\\").replace('"', "\\\"");
+        self.text.extend_from_slice(format!("#line 1 \"{name}\"\n").as_bytes());
+        let mut in_comment = false;
+        for (line, number) in text.split_inclusive(|byte| *byte == b'\n').zip(1..) {
+            let included = included(line).filter(|_| !in_comment);
+            match included.and_then(|(wanted, rest)| Some((self.known(wanted)?, rest))) {
+                Some(((file, text), rest)) => {
+                    self.include(file, text)?;
+                    self.text.extend_from_slice(format!("\n#line {number} \"{name}\"\n").as_bytes());
+                    self.text.extend_from_slice(rest);
+                }
+                None => self.text.extend_from_slice(line),
+            }
+            in_comment = ends_in_comment(line, in_comment);
+        }
+        self.text.push(b'\n');
+        if self.text.len() > MOST_BYTES {
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "{name}: with its files in their places the text has more than {MOST_BYTES} bytes"
+            );
+        }
+        Ok(())
+    }
+
+    /// A file that includes itself in the end means what its guard makes of that: nothing.
+    fn include(&mut self, file: &'a str, text: &'a [u8]) -> Result<()> {
+        if self.path.contains(&file) {
+            return Ok(());
+        }
+        self.path.push(file);
+        self.add(text, file)?;
+        self.path.pop();
+        Ok(())
+    }
+
+    /// A file that is not looked for on disk: beside the one that we are in, or by its whole name.
+    fn known(&self, wanted: &[u8]) -> Option<(&'a str, &'a [u8])> {
+        let wanted = std::str::from_utf8(wanted).ok()?;
+        let folder = self.path.last().and_then(|file| file.rsplit_once('/')).map(|(folder, _)| folder);
+        let beside = folder.map(|folder| format!("{folder}/{wanted}"));
+        let named = |name: &str| self.files.iter().find(|file| file.name == name);
+        match beside.and_then(|name| named(&name)).or_else(|| named(wanted)) {
+            Some(file) => Some((&file.name, file.text.as_bytes())),
+            None => (wanted == "dtl_kernel.h").then_some((HEADER_NAME, HEADER_TEXT.as_bytes())),
+        }
+    }
+}
+
+/// The name in a line that is an `#include`, and what is behind it.
+fn included(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start().strip_prefix(b"include")?;
-    let rest = rest.trim_ascii_start();
-    rest.strip_prefix(b"\"dtl_kernel.h\"").or_else(|| rest.strip_prefix(b"<dtl_kernel.h>"))
+    let (first, rest) = rest.trim_ascii_start().split_first()?;
+    let end = match first {
+        b'"' => b'"',
+        b'<' => b'>',
+        _ => return None,
+    };
+    let length = rest.iter().position(|byte| *byte == end)?;
+    Some((rest.get(..length)?, rest.get(length + 1..)?))
 }
 
 /// Whether the next line begins in a comment.
@@ -90,14 +147,15 @@ mod tests {
     use super::*;
 
     fn included(text: &str) -> usize {
-        let whole = String::from_utf8(complete(text.as_bytes(), "a")).unwrap();
+        let whole = String::from_utf8(complete(text.as_bytes(), "a", &[]).unwrap()).unwrap();
         assert!(whole.starts_with("#line 1 \"a\"\n"));
         whole.matches("#ifndef DTL_KERNEL_H").count()
     }
 
     #[test]
     fn the_header_takes_the_place_of_its_line() {
-        let whole = complete(b"int a;\n # include <dtl_kernel.h> // there\nint b;", "my \"own\\.c");
+        let whole =
+            complete(b"int a;\n # include <dtl_kernel.h> // there\nint b;", "my \"own\\.c", &[]).unwrap();
         let whole = String::from_utf8(whole).unwrap();
         assert!(
             whole.starts_with(
@@ -121,6 +179,35 @@ mod tests {
         ] {
             assert_eq!(included(none), 0, "{none}");
         }
+    }
+
+    #[test]
+    fn files_take_the_place_of_their_lines() {
+        let file = |name: &str, text: &str| SourceFile {
+            name: name.into(),
+            text: std::ffi::CString::new(text).unwrap(),
+        };
+        let files = [
+            file("a/one.h", "#include \"two.h\"\nONE\n"),
+            file("a/two.h", "#include \"a/one.h\"\nTWO\n#include <dtl_kernel.h>\n"),
+            file("two.h", "OTHER\n"),
+        ];
+        let whole = |text: &str| String::from_utf8(complete(text.as_bytes(), "m", &files).unwrap()).unwrap();
+        let text =
+            whole("#include <a/one.h>\n#include \"two.h\"\n#include \"gone.h\"\n/* \n#include <two.h>\n*/\n");
+        let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}: {text}"));
+        assert!(
+            at("#line 1 \"a/two.h\"") < at("TWO")
+                && at("TWO") < at("#ifndef DTL_KERNEL_H")
+                && at("TWO") < at("ONE\n")
+        );
+        assert!(
+            at("ONE\n") < at("OTHER")
+                && text.contains("#include \"gone.h\"")
+                && text.contains("#include <two.h>\n*/")
+        );
+        assert_eq!((text.matches("OTHER").count(), text.matches("ONE\n").count()), (1, 1));
+        assert!(whole("#include <two.h>\n#include <two.h>\n").matches("OTHER").count() == 2);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::native;
 use crate::abi::plugin::{dtl_host_api_t, dtl_layout_t, dtl_plugin_entry_fn_t, dtl_plugin_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
+use crate::runtime::environment::Need;
 use crate::runtime::plugins::{Facts, Plugin, Step};
 use crate::runtime::registry;
 use crate::sys::buf::Addr;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 /// Words of the room behind the entry's `out`, as the header promises.
 const ROOM: usize = 4096 / size_of::<u64>();
 const MOST_ROWS: u32 = 4096;
+const MOST_ENVIRONMENTS: u32 = 256;
 type Load = unsafe extern "C" fn(*const dtl_host_api_t) -> dtl_status_t;
 
 /// Looks at a file without loading it: fails if it can be no plugin of this machine.
@@ -123,7 +125,32 @@ fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<Facts> {
     let description = unsafe { text(raw.description) };
     registry::check_name("plugin", &name)?;
     let (version, description) = (a_line(&version), a_line(&description));
-    Ok(Facts { name, version, description, compiled_for: raw.abi_version, spoken })
+    let environments = environments(raw)?;
+    Ok(Facts { name, version, description, compiled_for: raw.abi_version, spoken, environments })
+}
+
+/// What its backends need.
+fn environments(raw: &dtl_plugin_t) -> Result<Vec<Need>> {
+    let count = raw.environment_count;
+    if count > MOST_ENVIRONMENTS || (count > 0 && raw.environments.is_null()) || raw.reserved != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_plugin_t.environment_count is {count} (at most {MOST_ENVIRONMENTS}), environments {}NULL, reserved {} (must \
+             be 0)",
+            if raw.environments.is_null() { "" } else { "not " },
+            raw.reserved
+        );
+    }
+    let read = |index| {
+        // SAFETY: the plugin promised that many texts or NULLs.
+        let at = unsafe { raw.environments.add(index) };
+        // SAFETY: as above.
+        let name = unsafe { at.read() };
+        // SAFETY: as above.
+        Need::parse(&unsafe { text(name) })
+            .map_err(|error| error.within(&format!("dtl_plugin_t.environments[{index}]")))
+    };
+    (0..count as usize).map(read).collect()
 }
 
 /// The text as one line that does nothing to a terminal; cut where nobody would read on.

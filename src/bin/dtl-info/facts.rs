@@ -3,9 +3,11 @@
 use crate::plugins::{self, Tried};
 use dtl::abi::device::*;
 use dtl::abi::enums::DTL_ENUM_MEMORY;
+use dtl::abi::environment::*;
 use dtl::abi::word::*;
 use dtl::error::Result;
 use dtl::runtime::comm::open;
+use dtl::runtime::environment::{self, Need};
 use dtl::runtime::launch::{self, Launch};
 use dtl::runtime::registry::{self, Backend};
 use dtl::runtime::{device, enums, explain, lifecycle, memory, settings, topology, zeroed_kind_info};
@@ -17,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) backends: Vec<BackendFacts>,
     /// What the library tried to load.
     pub(crate) plugins: Vec<Tried>,
+    /// What plugins registered and need.
+    pub(crate) environments: Vec<EnvironmentFacts>,
     /// The default backend, or why there is none.
     pub(crate) backend: std::result::Result<Choice, String>,
     /// The world communicator's kind, or why there is none.
@@ -41,6 +45,19 @@ pub(crate) struct MachineFacts {
     pub(crate) l3_bytes: Option<u64>,
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) memory_limit_bytes: Option<u64>,
+}
+
+/// What a backend needs to be there.
+pub(crate) struct EnvironmentFacts {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// "idle", "started", "failed" …; "unknown": somebody needs it and nobody has registered it.
+    pub(crate) state: &'static str,
+    /// Why it cannot be used here; `None` = it can.
+    pub(crate) unavailable: Option<String>,
+    pub(crate) depends: Vec<String>,
+    /// The backends that need it.
+    pub(crate) backends: Vec<String>,
 }
 
 /// Something chosen, and why.
@@ -115,6 +132,7 @@ pub(crate) fn gather() -> Result<Facts> {
         machine: machine(),
         backends,
         plugins: plugins::tried(),
+        environments: environments(),
         backend: default_backend().map_err(|error| error.to_string()),
         communicator: communicator.map_err(|error| error.within("the world communicator").to_string()),
         launch: launch.unwrap_or_default(),
@@ -139,6 +157,52 @@ fn machine() -> MachineFacts {
         l3_bytes: bytes(told.l3_bytes),
         memory_bytes: bytes(told.memory_bytes),
         memory_limit_bytes: bytes(told.memory_limit_bytes),
+    }
+}
+
+fn environments() -> Vec<EnvironmentFacts> {
+    let registered: Vec<_> = (0..environment::count()).filter_map(environment::at).collect();
+    let mut all: Vec<_> = registered.iter().map(describe_environment).collect();
+    for backend in registry::all() {
+        for need in &backend.needs {
+            let known = all.iter().position(|one| one.name == need.name);
+            let at = known.unwrap_or_else(|| {
+                all.push(missing_environment(need));
+                all.len() - 1
+            });
+            all.get_mut(at).into_iter().for_each(|one| one.backends.push(backend.name().to_owned()));
+        }
+    }
+    all
+}
+
+fn describe_environment(info: &environment::Info) -> EnvironmentFacts {
+    let [name, version, depends, ..] = info.texts.map(|text| text.to_string_lossy().into_owned());
+    let answer = Need::parse(&name).and_then(|need| environment::availability(&need));
+    EnvironmentFacts {
+        name,
+        version,
+        state: match info.state {
+            DTL_ENVIRONMENT_STARTING => "starting",
+            DTL_ENVIRONMENT_STARTED => "started",
+            DTL_ENVIRONMENT_STOPPING => "stopping",
+            DTL_ENVIRONMENT_FAILED => "failed",
+            _ => "idle",
+        },
+        unavailable: answer.err().map(|error| error.text().to_owned()),
+        depends: depends.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        backends: Vec::new(),
+    }
+}
+
+fn missing_environment(need: &Need) -> EnvironmentFacts {
+    EnvironmentFacts {
+        name: need.name.clone(),
+        version: String::new(),
+        state: "unknown",
+        unavailable: environment::availability(need).err().map(|error| error.text().to_owned()),
+        depends: Vec::new(),
+        backends: Vec::new(),
     }
 }
 

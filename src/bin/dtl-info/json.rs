@@ -1,7 +1,7 @@
 //! The reports as JSON. The keys are documented in `--help`; they are only ever added to.
 
 use crate::environment::Environment;
-use crate::facts::{BackendFacts, Choice, DeviceFacts, Facts, KindFacts, MachineFacts};
+use crate::facts::{BackendFacts, Choice, DeviceFacts, EnvironmentFacts, Facts, KindFacts, MachineFacts};
 use crate::plugins::{Found, Listing, Tried};
 use dtl::abi::runtime::DTL_ABI_VERSION;
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ pub(crate) fn facts(facts: &Facts) -> String {
         "machine": machine(&facts.machine),
         "backends": facts.backends.iter().map(|one| backend(one, &facts.plugins)).collect::<Vec<_>>(),
         "plugins": facts.plugins.iter().map(tried).collect::<Vec<_>>(),
+        "environments": facts.environments.iter().map(environment_facts).collect::<Vec<_>>(),
         "default_backend": { "name": name, "why": backend_why, "error": backend_error },
         "communicator": {
             "kind": kind,
@@ -123,6 +124,18 @@ fn tried(tried: &Tried) -> Value {
         "description": tried.description,
         "abi_version": tried.abi_version,
         "backends": tried.backends,
+    })
+}
+
+fn environment_facts(environment: &EnvironmentFacts) -> Value {
+    json!({
+        "name": environment.name,
+        "version": environment.version,
+        "state": environment.state,
+        "available": environment.unavailable.is_none(),
+        "reason": environment.unavailable,
+        "depends": environment.depends,
+        "backends": environment.backends,
     })
 }
 

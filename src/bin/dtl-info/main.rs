@@ -30,7 +30,8 @@ l1d_bytes, l2_bytes, l3_bytes, memory_bytes, memory_limit_bytes}; backends: [{na
 plugin (its file), auto_priority (null = never chosen), components, devices: [{index, name, kind, compute_units, \
 total_bytes, free_bytes, numa_node, pci}], memory_kinds: [{kind, name, alignment_bytes, properties}]}]; plugins: [{path, origin, \
 state (loaded, failed, idle), status, reason, name, version, description, abi_version, backends: [name]}]; \
-default_backend: {name, why, error}; communicator: {kind, why, error, launcher, rank, size}.
+environments: [{name, version, state (idle, starting, started, stopping, failed, unknown), available, reason, depends: [text], \
+backends: [name]}]; default_backend: {name, why, error}; communicator: {kind, why, error, launcher, rank, size}.
 
 Keys of --plugins --json: folders: [{path, origin, fault}]; plugins: [{path, origin, manifest: {name, version, \
 description, file, entry, abi: [lowest, highest], components, environments}, manifest_error, fault}].

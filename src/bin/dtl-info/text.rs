@@ -1,7 +1,7 @@
 //! The reports as text for people, at most 100 columns wide.
 
 use crate::environment::Environment;
-use crate::facts::{Choice, DeviceFacts, Facts, MachineFacts};
+use crate::facts::{Choice, DeviceFacts, EnvironmentFacts, Facts, MachineFacts};
 use crate::manifest::Manifest;
 use crate::plugins::{Listing, Tried};
 use dtl::abi::runtime::DTL_ABI_VERSION;
@@ -25,6 +25,10 @@ pub(crate) fn facts(facts: &Facts) -> String {
     out += &backends(facts);
     out += "\nPlugins\n";
     out += &plugins(&facts.plugins);
+    if !facts.environments.is_empty() {
+        out += "\nEnvironments\n";
+        out += &environments(&facts.environments);
+    }
     out += "\nDevices\n";
     out += &table(&["backend", "device", "kind", "units", "memory", "free", "name"], &devices(facts));
     out += "\nMemory kinds\n";
@@ -139,6 +143,27 @@ fn plugins(plugins: &[Tried]) -> String {
             }
         };
         out += &wrapped(&format!("      {:<8}", plugin.state), &said);
+    }
+    out
+}
+
+fn environments(environments: &[EnvironmentFacts]) -> String {
+    let rows = environments.iter().map(|one| {
+        vec![
+            one.name.clone(),
+            if one.unavailable.is_none() { "yes" } else { "no" }.to_owned(),
+            one.state.to_owned(),
+            one.version.clone(),
+            one.depends.join(", "),
+            one.backends.join(", "),
+        ]
+    });
+    let heads = ["name", "available", "state", "version", "depends on", "needed by backends"];
+    let mut out = table(&heads, &rows.collect::<Vec<_>>());
+    for one in environments {
+        if let Some(why) = &one.unavailable {
+            out += &wrapped(&format!("  {}: ", one.name), why);
+        }
     }
     out
 }

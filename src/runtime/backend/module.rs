@@ -3,7 +3,7 @@
 use super::Token;
 use crate::abi::exec::dtl_launch_t;
 use crate::abi::word::dtl_enum_word_t;
-use crate::error::Result;
+use crate::error::{Result, fail};
 use crate::runtime::exec::kernel::KernelFn;
 use crate::sys::buf::Addr;
 use std::ffi::CString;
@@ -18,6 +18,18 @@ pub struct Source {
     pub options: Vec<CString>,
     /// What messages call it.
     pub name: CString,
+    /// Files that come with it.
+    pub files: Vec<SourceFile>,
+    /// What a linker is to add: paths, or names as after -l.
+    pub libraries: Vec<String>,
+}
+
+/// A file that comes with a source.
+pub struct SourceFile {
+    /// As `#include` names it.
+    pub name: String,
+    /// What is in it.
+    pub text: CString,
 }
 
 impl Source {
@@ -25,13 +37,25 @@ impl Source {
     #[must_use]
     pub fn new(language: dtl_enum_word_t, bytes: &[u8], options: Vec<CString>, name: CString) -> Self {
         let text = bytes.iter().copied().chain([0]).collect();
-        Source { language, text, options, name }
+        Source { language, text, options, name, files: Vec::new(), libraries: Vec::new() }
     }
 
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.text.split_last().map_or(&[], |(_, bytes)| bytes)
+    }
+
+    /// Refuses files for what is compiled already.
+    pub fn refuse_files(&self, what: &str) -> Result<()> {
+        match self.files.first() {
+            Some(file) => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "file {:?}: {what} is compiled already, it includes none",
+                file.name
+            ),
+            None => Ok(()),
+        }
     }
 
     /// The bytes and the NUL behind them.

@@ -4,10 +4,12 @@
 
 use super::kernel::Kernel;
 use super::signature::{self, Argument};
+use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
-use crate::runtime::log;
 use crate::runtime::registry::Backend;
+use crate::runtime::{environment, log};
+use std::ffi::CString;
 use std::sync::Arc;
 
 /// Compiled source.
@@ -16,14 +18,30 @@ pub struct Module {
     token: Token,
     name: String,
     log: String,
+    /// Environments that it was compiled with: its code may use them.
+    _environments: environment::Held,
 }
 
 impl Module {
     /// Compiles for a device. What the compiler says is in `log` afterwards if it fails, else in the module.
-    pub fn compile(home: Arc<Backend>, device: i32, source: &Source, log: &mut String) -> Result<Self> {
-        let token = modules_of(&home)?.compile(device, source, log)?;
+    pub fn compile(
+        home: Arc<Backend>,
+        device: i32,
+        source: &mut Source,
+        needs: &[environment::Need],
+        log: &mut String,
+    ) -> Result<Self> {
+        let modules = modules_of(&home)?;
+        let (held, lists) = environment::for_source(needs)?;
+        if !is_compiled(source.language) {
+            // Texts from C have no NUL inside.
+            let option = |folder: &String| CString::new(format!("-I{folder}")).unwrap_or_default();
+            source.options.extend(lists.headers.iter().map(option));
+        }
+        source.libraries = lists.libraries;
+        let token = modules.compile(device, source, log)?;
         let name = source.name.to_string_lossy().into_owned();
-        Ok(Module { home, token, name, log: std::mem::take(log) })
+        Ok(Module { home, token, name, log: std::mem::take(log), _environments: held })
     }
 
     /// What the compiler said.
@@ -63,6 +81,11 @@ impl Drop for Module {
             log::warning!("destroying a module: {error}"); // no caller is left to be told
         }
     }
+}
+
+/// Whether no header is looked for any more.
+fn is_compiled(language: dtl_enum_word_t) -> bool {
+    [DTL_LANGUAGE_BINARY, DTL_LANGUAGE_PTX, DTL_LANGUAGE_SPIRV].contains(&language)
 }
 
 fn modules_of(home: &Backend) -> Result<&dyn Modules> {

@@ -243,8 +243,13 @@ fn warnings(files: &[Source]) -> Result<String, String> {
 }
 
 fn manifest(files: &[Source]) -> Result<String, String> {
-    if build_with(files, &["dtl_add_backend("]).is_some() {
-        return Ok("written by dtl_add_backend".into());
+    if let Some(file) = build_with(files, &["dtl_add_backend("]) {
+        let call = file.text.split("dtl_add_backend(").nth(1).unwrap_or_default();
+        let call = call.split(')').next().unwrap_or_default();
+        return match call.split_whitespace().any(|word| word == "COMPONENTS") {
+            true => Ok("written by dtl_add_backend".into()),
+            false => Err(format!("dtl_add_backend in {} names no COMPONENTS", file.name())),
+        };
     }
     let Some(file) = files.iter().find(|file| file.name().ends_with(".dtl.toml")) else {
         return Err("no NAME.dtl.toml, and no dtl_add_backend() that would write it".into());
@@ -312,7 +317,7 @@ mod tests {
     #[test]
     fn a_whole_backend_ticks_all() {
         let words = "word ".repeat(70);
-        let cmake = "option(DTL_ENABLE_X \"x\" OFF)\ndtl_add_backend(NAME x)\nadd_test(NAME x COMMAND dtl-ctk run --ranks 4)\n-Werror";
+        let cmake = "option(DTL_ENABLE_X \"x\" OFF)\ndtl_add_backend(NAME x COMPONENTS comm)\nadd_test(NAME x COMMAND dtl-ctk run --ranks 4)\n-Werror";
         let code = "dtl_comm_vtable_t t; t.open = o; t.close = c; t.isend = s; t.irecv = r;\nt.test = t;\n/* SPDX-License-Identifier: MIT */";
         let code = code.replace("; ", ";\n");
         let files = [
@@ -325,6 +330,10 @@ mod tests {
             assert!(check(&files).is_ok(), "{question}: {:?}", check(&files));
         }
         assert!(option(&[source("CMakeLists.txt", "option(DTL_ENABLE_X \"x\" ON)")]).is_err());
+        assert!(
+            manifest(&[source("CMakeLists.txt", "dtl_add_backend(NAME x SOURCES x.c)\nset(y COMPONENTS)")])
+                .is_err_and(|text| text.contains("COMPONENTS"))
+        );
         assert!(
             components(&[source("x.c", "dtl_memory_vtable_t t;\nt.alloc = a;")])
                 .is_err_and(|text| text.contains("memory.free"))

@@ -49,6 +49,10 @@ fn compile(s: &Subject, text: &CStr) -> Called<Module> {
         size_bytes: 0,
         options: ptr::null(),
         name: ptr::null(),
+        files: std::ptr::null(),
+        environments: std::ptr::null(),
+        file_count: 0,
+        environment_count: 0,
     };
     let mut module = dtl_module_t::NULL;
     call!(dtl_module_compile(s.backend.handle, 0, &raw const source, &raw mut module))?;

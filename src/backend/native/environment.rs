@@ -1,0 +1,72 @@
+//! The functions of an environment that C described as [`Calls`].
+
+use super::{foreign_error, take_error_text};
+use crate::abi::environment::*;
+use crate::abi::status::DTL_SUCCESS;
+use crate::error::Result;
+use crate::runtime::environment::Calls;
+use crate::sys::buf::Addr;
+use std::ffi::{CStr, c_char};
+
+struct NativeCalls {
+    probe: dtl_environment_probe_fn_t,
+    init: dtl_environment_init_fn_t,
+    finalize: dtl_environment_finalize_fn_t,
+    user: Addr,
+}
+
+/// The functions of a description.
+#[must_use]
+pub fn environment_calls(desc: &dtl_environment_desc_t) -> Box<dyn Calls> {
+    let &dtl_environment_desc_t { probe, init, finalize, user, .. } = desc;
+    Box::new(NativeCalls { probe, init, finalize, user: Addr::new(user) })
+}
+
+impl Calls for NativeCalls {
+    fn probe(&self) -> Result<()> {
+        let Some(probe) = self.probe else { return Ok(()) };
+        let mut why: [c_char; 512] = [0; 512];
+        let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the function does
+        drop(take_error_text()); // a call before may have left one
+        // SAFETY: who described the environment promised the header's contract for it; room as is said.
+        let status = unsafe { probe(self.user.ptr(), why.as_mut_ptr(), room) };
+        if status == DTL_SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: the array ends in a NUL that the function was not told of.
+        let why = unsafe { CStr::from_ptr(why.as_ptr()) };
+        if !why.is_empty() {
+            super::set_error_text(&why.to_string_lossy())?;
+        }
+        Err(foreign_error("its probe", status))
+    }
+
+    fn init(&self, state: Addr) -> Result<()> {
+        let Some(init) = self.init else { return Ok(()) };
+        drop(take_error_text()); // a call before may have left one
+        // SAFETY: the header's contract, as above; `state` is the block, of the size that was asked for.
+        match unsafe { init(self.user.ptr(), state.ptr()) } {
+            DTL_SUCCESS => Ok(()),
+            status => Err(foreign_error("its init", status)),
+        }
+    }
+
+    fn finalize(&self, state: Addr) -> Result<()> {
+        let Some(finalize) = self.finalize else { return Ok(()) };
+        drop(take_error_text()); // a call before may have left one
+        // SAFETY: as above.
+        match unsafe { finalize(self.user.ptr(), state.ptr()) } {
+            DTL_SUCCESS => Ok(()),
+            status => Err(foreign_error("its finalize", status)),
+        }
+    }
+
+    fn identity(&self) -> [usize; 4] {
+        [
+            self.probe.map_or(0, |function| function as usize),
+            self.init.map_or(0, |function| function as usize),
+            self.finalize.map_or(0, |function| function as usize),
+            self.user.get(),
+        ]
+    }
+}

@@ -1,0 +1,288 @@
+//! Starting and ending environments.
+//!
+//! An environment is there as long as somebody uses it (a call of dtl_environment_require) or holds it: an environment that
+//! depends on it, a module, a backend, a call that is under way. Whoever takes the last one away ends what is unused, what
+//! started last first. A thread that finds an environment starting waits for the result, unless that thread waits for it.
+
+use super::version::Need;
+use super::{CHANGED, Description, Phase, Record, STATE, State, ordered, probe, unknown};
+use crate::error::{Error, Result, fail};
+use crate::runtime::{lifecycle, log};
+use crate::sys::buf::Block;
+use crate::sys::lock::MutexGuard;
+use std::sync::Arc;
+
+/// Environments that are kept started, until this is dropped.
+#[derive(Default)]
+pub struct Held {
+    names: Vec<String>,
+    era: u64,
+}
+
+impl Held {
+    /// What the caller has taken holds of.
+    pub(super) fn of(state: &State, names: Vec<String>) -> Self {
+        Held { names, era: state.era }
+    }
+
+    /// Starts one more, and everything that it depends on.
+    pub fn add(&mut self, need: &Need) -> Result<()> {
+        let (order, state) = ordered(need)?;
+        self.era = state.era;
+        let mut way = Held::of(&state, Vec::new()); // keeps each step until the next one holds it
+        drop(state);
+        for name in order {
+            start(&name)?;
+            way.names.push(name);
+        }
+        self.names.extend(way.names.pop());
+        Ok(())
+    }
+
+    /// Keeps them until the library ends.
+    pub fn keep(mut self) {
+        self.names.clear();
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // The end of the library ends all that is there, in order; a forked child nothing.
+        if self.names.is_empty() || !lifecycle::is_open() {
+            return;
+        }
+        let mut state = STATE.lock();
+        if state.era == self.era {
+            let_go(&mut state, &self.names);
+        }
+        drop(state);
+        if let Err(error) = stop_unused() {
+            log::warning!("{}", error.text()); // no caller is left to be told
+        }
+    }
+}
+
+/// `dtl_environment_require`.
+pub fn require(need: &Need) -> Result<()> {
+    let mut held = Held::default();
+    held.add(need)?;
+    let mut state = STATE.lock();
+    match state.owner().and_then(|owner| state.find(&owner)) {
+        // What an environment's function requires belongs to that environment.
+        Some(owner) => owner.owned.append(&mut held.names),
+        None => state.find(&need.name).into_iter().for_each(|record| record.uses += 1),
+    }
+    drop(state);
+    Ok(())
+}
+
+/// `dtl_environment_release`.
+pub fn release(name: &str) -> Result<()> {
+    let mut state = STATE.lock();
+    let owner = state.owner().and_then(|owner| state.find(&owner));
+    let owned = owner.and_then(|owner| {
+        let at = owner.owned.iter().rposition(|owned| owned == name)?;
+        Some(owner.owned.remove(at))
+    });
+    if owned.is_some() {
+        let_go(&mut state, &[name.to_owned()]);
+    } else {
+        let Some(record) = state.find(name) else { return Err(unknown(name)) };
+        if record.uses == 0 {
+            return fail!(
+                DTL_ERROR_INVALID_STATE,
+                "environment {name} is not required by dtl_environment_require (held by {} others): release it once for each \
+                 time that it was required",
+                record.holds
+            );
+        }
+        record.uses -= 1;
+    }
+    drop(state);
+    stop_unused()
+}
+
+/// Takes holds back, from the last one to the first.
+fn let_go(state: &mut State, names: &[String]) {
+    for name in names.iter().rev() {
+        if let Some(record) = state.find(name) {
+            record.holds = record.holds.saturating_sub(1);
+        }
+    }
+}
+
+/// What an environment holds while it starts and is there.
+fn held_by(record: &mut Record) -> Vec<String> {
+    let mut names: Vec<String> = record.description.depends.iter().map(|need| need.name.clone()).collect();
+    names.append(&mut record.owned);
+    names
+}
+
+/// Starts one environment, whose dependencies the caller holds, and takes a hold of it.
+fn start(name: &str) -> Result<()> {
+    let me = std::thread::current().id();
+    let Some((mut state, description)) = claim(name)? else { return Ok(()) };
+    for need in &description.depends {
+        state.find(&need.name).into_iter().for_each(|record| record.holds += 1);
+    }
+    state.inside.push((me, name.to_owned()));
+    drop(state);
+    let begun = begin(&description);
+    let mut state = STATE.lock();
+    leave(&mut state);
+    state.last += 1;
+    let number = state.last;
+    let mut unused = Vec::new();
+    let outcome = match (begun, state.find(name)) {
+        (Ok(block), Some(record)) => {
+            (record.phase, record.number) = (Phase::Started(block), number);
+            record.holds += 1;
+            Ok(())
+        }
+        (Err(error), Some(record)) => {
+            (record.phase, record.failure) = (Phase::Idle, Some(error.clone()));
+            unused = held_by(record);
+            Err(error)
+        }
+        (_, None) => Err(unknown(name)),
+    };
+    let_go(&mut state, &unused);
+    drop(state);
+    CHANGED.notify_all();
+    if outcome.is_err() {
+        let _logged = stop_unused(); // what a failed init has required
+    }
+    outcome
+}
+
+type Claimed = (MutexGuard<'static, State>, Arc<Description>);
+
+/// The right to start an environment; `None`: it is there, and has a hold more.
+fn claim(name: &str) -> Result<Option<Claimed>> {
+    let me = std::thread::current().id();
+    let mut state = STATE.lock();
+    let mut awaited = None;
+    loop {
+        let Some(record) = state.find(name) else { return Err(unknown(name)) };
+        match (&record.phase, &record.failure) {
+            (Phase::Started(_), _) => {
+                record.holds += 1;
+                return Ok(None);
+            }
+            // The attempt that was waited for is everybody's.
+            (Phase::Idle, Some(error)) if awaited == Some(record.attempt) => return Err(error.clone()),
+            (Phase::Idle, _) => {
+                (record.phase, record.failure) = (Phase::Starting(me), None);
+                record.attempt += 1;
+                let description = Arc::clone(&record.description);
+                return Ok(Some((state, description)));
+            }
+            (Phase::Starting(_) | Phase::Stopping(_), _) => awaited = Some(record.attempt),
+        }
+        refuse_circle(&state, name)?;
+        state.waiting.push((me, name.to_owned()));
+        state = CHANGED.wait(state);
+        state.waiting.retain(|(thread, _)| *thread != me);
+    }
+}
+
+/// Fails if whoever starts or ends this environment waits, maybe by way of others, for the calling thread.
+fn refuse_circle(state: &State, name: &str) -> Result<()> {
+    let me = std::thread::current().id();
+    let mut way = Vec::new();
+    let mut at = name;
+    loop {
+        way.push(at);
+        let worker = super::find(&state.records, at).and_then(|record| match record.phase {
+            Phase::Starting(thread) | Phase::Stopping(thread) => Some(thread),
+            _ => None,
+        });
+        if worker == Some(me) {
+            break;
+        }
+        match state.waiting.iter().find(|(thread, _)| Some(*thread) == worker) {
+            Some((_, next)) => at = next,
+            None => return Ok(()),
+        }
+    }
+    let from = state.owner().unwrap_or_default();
+    fail!(
+        DTL_ERROR_INVALID_STATE,
+        "environment {name} is required inside its own start or end: the function of {from} requires {}, which waits for it; \
+         name what is needed in depends",
+        way.join(", which requires ")
+    )
+}
+
+/// Asks whether it can be used, makes the block, calls init.
+fn begin(description: &Description) -> Result<Block> {
+    probe(description)?;
+    let Some(block) = Block::zeroed(description.state_size, description.state_align) else {
+        return fail!(
+            DTL_ERROR_OUT_OF_MEMORY,
+            "environment {}: no memory for its state of {} bytes",
+            description.name,
+            description.state_size
+        );
+    };
+    let failed = |error: Error| error.within(&format!("environment {}", description.name));
+    description.calls.init(block.addr()).map_err(failed)?;
+    Ok(block)
+}
+
+/// This thread's innermost function of an environment has returned.
+fn leave(state: &mut State) {
+    let me = std::thread::current().id();
+    if let Some(at) = state.inside.iter().rposition(|(thread, _)| *thread == me) {
+        state.inside.remove(at);
+    }
+}
+
+/// Ends what nobody uses or holds, what started last first. The first failure of a finalize; each is logged.
+fn stop_unused() -> Result<()> {
+    stop_while(|record| record.uses == 0 && record.holds == 0)
+}
+
+/// At the end of the library, after everything that could need an environment.
+pub fn finalize_all() {
+    let _logged = stop_while(|_| true);
+    super::forget_all();
+}
+
+fn stop_while(wanted: impl Fn(&Record) -> bool) -> Result<()> {
+    let mut outcome = Ok(());
+    while let Some(ended) = stop_last(&wanted) {
+        if let Err(error) = &ended {
+            log::warning!("{}", error.text());
+        }
+        outcome = outcome.and(ended);
+    }
+    outcome
+}
+
+/// Ends the one that started last; `None`: there is none.
+fn stop_last(wanted: &impl Fn(&Record) -> bool) -> Option<Result<()>> {
+    let me = std::thread::current().id();
+    let mut state = STATE.lock();
+    let started = |record: &&mut Record| matches!(record.phase, Phase::Started(_)) && wanted(record);
+    let record = state.records.iter_mut().filter(started).max_by_key(|record| record.number)?;
+    let Phase::Started(block) = std::mem::replace(&mut record.phase, Phase::Stopping(me)) else {
+        return None;
+    };
+    let description = Arc::clone(&record.description);
+    state.inside.push((me, description.name.clone()));
+    drop(state);
+    let failed = |error: Error| error.within(&format!("environment {}", description.name));
+    let outcome = description.calls.finalize(block.addr()).map_err(failed);
+    drop(block);
+    let mut state = STATE.lock();
+    leave(&mut state);
+    let held = state.find(&description.name).map(|record| {
+        record.phase = Phase::Idle;
+        held_by(record)
+    });
+    let_go(&mut state, &held.unwrap_or_default());
+    drop(state);
+    CHANGED.notify_all();
+    Some(outcome)
+}

@@ -1,0 +1,331 @@
+//! Environments: what is registered, who requires it, in what order things start and end.
+//!
+//! Here: the list, and questions about it. `version` compares, `plan` finds the order, `life` starts and ends.
+//! One lock guards all; it is never held while a program's function is called.
+
+mod life;
+mod plan;
+mod version;
+
+pub use life::{Held, finalize_all, release, require};
+pub use version::{Need, check as check_version};
+
+use super::{for_ever, plugins, registry};
+use crate::abi::environment::*;
+use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_SUCCESS, dtl_status_t};
+use crate::error::{Error, Result, fail};
+use crate::sys::buf::{Addr, Block};
+use crate::sys::lock::{Condvar, Mutex, MutexGuard};
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+use std::thread::ThreadId;
+
+const MOST: usize = 4096;
+
+/// The functions of an environment.
+pub trait Calls: Send + Sync {
+    /// Fails with the reason if it cannot be used here.
+    fn probe(&self) -> Result<()>;
+    /// Starts it.
+    fn init(&self, state: Addr) -> Result<()>;
+    /// Ends it.
+    fn finalize(&self, state: Addr) -> Result<()>;
+    /// What these functions are, to compare.
+    fn identity(&self) -> [usize; 4];
+}
+
+/// What an environment is.
+pub struct Description {
+    /// Its name.
+    pub name: String,
+    /// Its version; may be empty.
+    pub version: String,
+    /// What it depends on.
+    pub depends: Vec<Need>,
+    /// Packages, folders of headers, libraries.
+    pub lists: Lists,
+    /// Size of the state block.
+    pub state_size: u64,
+    /// Alignment of the state block.
+    pub state_align: u64,
+    /// Its functions.
+    pub calls: Box<dyn Calls>,
+}
+
+/// What building with an environment needs.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// Packages, for readers.
+    pub packages: Vec<String>,
+    /// Folders.
+    pub headers: Vec<String>,
+    /// Paths, or names as after -l.
+    pub libraries: Vec<String>,
+}
+
+impl Description {
+    /// What differs from another one of the same name; `None`: nothing.
+    fn difference(&self, other: &Description) -> Option<&'static str> {
+        let differs = [
+            ("version", self.version != other.version),
+            ("depends", self.depends != other.depends),
+            ("packages", self.lists.packages != other.lists.packages),
+            ("headers", self.lists.headers != other.lists.headers),
+            ("libraries", self.lists.libraries != other.lists.libraries),
+            ("state_size", self.state_size != other.state_size),
+            ("state_align", self.state_align != other.state_align),
+            ("functions or user", self.calls.identity() != other.calls.identity()),
+        ];
+        differs.into_iter().find(|(_, differs)| *differs).map(|(what, _)| what)
+    }
+}
+
+struct Record {
+    description: Arc<Description>,
+    phase: Phase,
+    /// By dtl_environment_require.
+    uses: u64,
+    /// By environments that depend on it, modules, backends, and calls that are under way.
+    holds: u64,
+    /// What its init has required.
+    owned: Vec<String>,
+    /// Its place in the order of starting.
+    number: u64,
+    /// How often it was begun to start.
+    attempt: u64,
+    /// How the last attempt failed.
+    failure: Option<Error>,
+}
+
+enum Phase {
+    Idle,
+    Starting(ThreadId),
+    Started(Block),
+    Stopping(ThreadId),
+}
+
+struct State {
+    records: Vec<Record>,
+    /// Counts what has started.
+    last: u64,
+    /// Counts the ends of the library: what is held from before one is nothing.
+    era: u64,
+    /// Threads in functions of environments, in the order of their calls.
+    inside: Vec<(ThreadId, String)>,
+    /// Threads that wait for an environment to start or end.
+    waiting: Vec<(ThreadId, String)>,
+}
+
+static STATE: Mutex<State> =
+    Mutex::new(State { records: Vec::new(), last: 0, era: 0, inside: Vec::new(), waiting: Vec::new() });
+static CHANGED: Condvar = Condvar::new();
+
+fn find<'a>(records: &'a [Record], name: &str) -> Option<&'a Record> {
+    records.iter().find(|record| record.description.name == name)
+}
+
+impl State {
+    fn find(&mut self, name: &str) -> Option<&mut Record> {
+        self.records.iter_mut().find(|record| record.description.name == name)
+    }
+
+    /// The environment in whose function this thread is.
+    fn owner(&self) -> Option<String> {
+        let me = std::thread::current().id();
+        self.inside.iter().rev().find(|(thread, _)| *thread == me).map(|(_, name)| name.clone())
+    }
+}
+
+#[cold]
+fn unknown(name: &str) -> Error {
+    let need = Need { name: name.to_owned(), at_least: None };
+    plan::order(&[], &need).err().unwrap_or_else(|| Error::new(DTL_ERROR_NOT_FOUND, ""))
+}
+
+/// Adds an environment. True: it was not there; false: the very same was.
+pub fn register(description: Description) -> Result<bool> {
+    registry::check_name("environment", &description.name)?;
+    let mut state = STATE.lock();
+    if let Some(known) = state.find(&description.name) {
+        let Some(what) = known.description.difference(&description) else { return Ok(false) };
+        return fail!(
+            DTL_ERROR_ALREADY_EXISTS,
+            "environment {} is registered with another description (different: {what}): choose another name, or unregister \
+             the other one first",
+            description.name
+        );
+    }
+    if state.records.len() == MOST {
+        return fail!(DTL_ERROR_LIMIT, "there are {MOST} environments already");
+    }
+    let record = Record {
+        description: Arc::new(description),
+        phase: Phase::Idle,
+        uses: 0,
+        holds: 0,
+        owned: Vec::new(),
+        number: 0,
+        attempt: 0,
+        failure: None,
+    };
+    state.records.push(record);
+    Ok(true)
+}
+
+/// Takes an environment away that nobody requires.
+pub fn unregister(name: &str) -> Result<()> {
+    let mut state = STATE.lock();
+    let Some(at) = state.records.iter().position(|record| record.description.name == name) else {
+        return Err(unknown(name));
+    };
+    let in_use = |record: &&Record| !matches!(record.phase, Phase::Idle) || record.holds > 0;
+    if let Some(record) = state.records.get(at).filter(in_use) {
+        let count = record.uses + record.holds;
+        return fail!(DTL_ERROR_BUSY, "environment {name} is in use ({count} require it): release it first");
+    }
+    let removed = state.records.remove(at);
+    drop(state);
+    drop(removed);
+    Ok(())
+}
+
+/// The state block of an environment that is started; null if it has none.
+pub fn state(name: &str) -> Result<Addr> {
+    let mut state = STATE.lock();
+    match state.find(name).map(|record| &record.phase) {
+        Some(Phase::Started(block)) => Ok(block.addr()),
+        Some(_) => {
+            fail!(
+                DTL_ERROR_INVALID_STATE,
+                "environment {name} is not started: dtl_environment_require it first"
+            )
+        }
+        None => Err(unknown(name)),
+    }
+}
+
+/// Whether an environment could be started: everything that it depends on is there, and what is not started yet says that
+/// it can be used. Starts nothing.
+pub fn availability(need: &Need) -> Result<()> {
+    let (order, mut state) = ordered(need)?;
+    let mut asked = Vec::new();
+    for name in order {
+        if let Some(record) = state.find(&name).filter(|record| !matches!(record.phase, Phase::Started(_))) {
+            record.holds += 1; // it must not go while it is asked
+            asked.push(Arc::clone(&record.description));
+        }
+    }
+    let _held = Held::of(&state, asked.iter().map(|description| description.name.clone()).collect());
+    drop(state);
+    asked.iter().try_for_each(|description| probe(description))
+}
+
+/// What has to be started for an environment, in order. Plugins that were not looked for yet may bring what is missing.
+fn ordered(need: &Need) -> Result<(Vec<String>, MutexGuard<'static, State>)> {
+    let mut state = STATE.lock();
+    let mut order = plan::order(&state.records, need);
+    if order.as_ref().is_err_and(|error| error.status() == DTL_ERROR_NOT_FOUND) {
+        drop(state);
+        plugins::search();
+        state = STATE.lock();
+        order = plan::order(&state.records, need);
+    }
+    Ok((order?, state))
+}
+
+fn probe(description: &Description) -> Result<()> {
+    let failed =
+        |error: Error| error.within(&format!("environment {} cannot be used here", description.name));
+    description.calls.probe().map_err(failed)
+}
+
+/// Starts environments that source is compiled with: who holds them, and what the compiler needs; what is nearest comes first.
+pub fn for_source(needs: &[Need]) -> Result<(Held, Lists)> {
+    let mut held = Held::default();
+    let mut lists = Lists::default();
+    for need in needs {
+        held.add(need)?;
+        let state = STATE.lock();
+        for name in plan::order(&state.records, need)?.iter().rev() {
+            let Some(record) = find(&state.records, name) else { continue };
+            let one = &record.description.lists;
+            add_new(&mut lists.headers, &one.headers);
+            add_new(&mut lists.libraries, &one.libraries);
+        }
+    }
+    Ok((held, lists))
+}
+
+fn add_new(all: &mut Vec<String>, more: &[String]) {
+    for one in more {
+        if !all.contains(one) {
+            all.push(one.clone());
+        }
+    }
+}
+
+/// How an environment is; the texts live for ever.
+pub struct Info {
+    /// DTL_ENVIRONMENT_…
+    pub state: i32,
+    /// How the last attempt failed.
+    pub status: dtl_status_t,
+    /// How many require it.
+    pub uses: u64,
+    /// Name, version, depends, packages, headers, libraries, reason.
+    pub texts: [&'static CStr; 7],
+}
+
+/// Number of environments.
+#[must_use]
+pub fn count() -> usize {
+    STATE.lock().records.len()
+}
+
+/// The one of this index.
+#[must_use]
+pub fn at(index: usize) -> Option<Info> {
+    STATE.lock().records.get(index).map(describe)
+}
+
+/// The one of this name.
+pub fn info(name: &str) -> Result<Info> {
+    find(&STATE.lock().records, name).map(describe).ok_or_else(|| unknown(name))
+}
+
+fn describe(record: &Record) -> Info {
+    let Record { description, failure, .. } = record;
+    let state = match (&record.phase, failure) {
+        (Phase::Idle, Some(_)) => DTL_ENVIRONMENT_FAILED,
+        (Phase::Idle, None) => DTL_ENVIRONMENT_IDLE,
+        (Phase::Starting(_), _) => DTL_ENVIRONMENT_STARTING,
+        (Phase::Started(_), _) => DTL_ENVIRONMENT_STARTED,
+        (Phase::Stopping(_), _) => DTL_ENVIRONMENT_STOPPING,
+    };
+    let depends: Vec<String> = description.depends.iter().map(Need::to_string).collect();
+    let Lists { packages, headers, libraries } = &description.lists;
+    let texts = [
+        description.name.clone(),
+        description.version.clone(),
+        depends.join(", "),
+        packages.join(", "),
+        headers.join(", "),
+        libraries.join(", "),
+        failure.as_ref().map_or(String::new(), |error| error.text().to_owned()),
+    ];
+    Info {
+        state,
+        status: failure.as_ref().map_or(DTL_SUCCESS, Error::status),
+        uses: record.uses + record.holds,
+        texts: texts.map(|text| for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default())),
+    }
+}
+
+/// In a forked child: what the parent has started is not this process', and nothing of it is called.
+pub fn forget_all() {
+    let mut state = STATE.lock();
+    state.era += 1;
+    state.records.clear();
+    state.inside.clear();
+    state.waiting.clear();
+}

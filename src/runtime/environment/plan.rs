@@ -1,0 +1,81 @@
+//! What has to be started for an environment, and in which order. Starts nothing.
+
+use super::version::Need;
+use super::{Record, find};
+use crate::error::{Result, fail};
+
+/// How deep environments may depend on each other.
+const DEEPEST: usize = 64;
+
+/// The names of an environment and of everything that it depends on, dependencies first, each once.
+pub(super) fn order(records: &[Record], need: &Need) -> Result<Vec<String>> {
+    let mut walk = Walk { records, path: Vec::new(), order: Vec::new() };
+    walk.visit(need)?;
+    Ok(walk.order)
+}
+
+struct Walk<'a> {
+    records: &'a [Record],
+    /// From the environment that is asked for to where we are.
+    path: Vec<&'a str>,
+    order: Vec<String>,
+}
+
+impl<'a> Walk<'a> {
+    fn visit(&mut self, need: &Need) -> Result<()> {
+        let name = need.name.as_str();
+        if let Some(at) = self.path.iter().position(|known| *known == name) {
+            let circle = self.path.get(at..).unwrap_or_default().join(" -> ");
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "environments depend on each other in a circle: {circle} -> {name}; take one out of another's depends"
+            );
+        }
+        let Some(record) = find(self.records, name) else { return Err(self.unknown(name)) };
+        let description = &record.description;
+        if !need.is_met_by(&description.version) {
+            let has = if description.version.is_empty() { "no version" } else { &description.version };
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "environment {name} has {has}, and {}{need} is wanted",
+                self.asker()
+            );
+        }
+        if self.order.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        if self.path.len() == DEEPEST {
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "environment {name} is more than {DEEPEST} dependencies below {}",
+                self.path.first().unwrap_or(&name)
+            );
+        }
+        self.path.push(&description.name);
+        for need in &description.depends {
+            self.visit(need)?;
+        }
+        self.path.pop();
+        self.order.push(name.to_owned());
+        Ok(())
+    }
+
+    fn asker(&self) -> String {
+        self.path.last().map_or(String::new(), |asker| format!("for {asker} "))
+    }
+
+    #[cold]
+    fn unknown(&self, name: &str) -> crate::error::Error {
+        let known: Vec<&str> = self.records.iter().map(|record| record.description.name.as_str()).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let way = self.path.iter().map(|step| format!("{step} -> ")).collect::<String>();
+        let way = if way.is_empty() { way } else { format!(" ({way}{name})") };
+        crate::error::Error::new(
+            crate::abi::status::DTL_ERROR_NOT_FOUND,
+            format!(
+                "environment {name} is not registered{way}: register it (dtl_environment_register) or load the plugin that \
+                 does; registered: {known}"
+            ),
+        )
+    }
+}

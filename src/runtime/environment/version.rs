@@ -1,0 +1,127 @@
+//! Versions, compared as versions, and "name>=version".
+
+use crate::error::{Result, fail};
+use crate::runtime::registry;
+use std::cmp::Ordering;
+use std::fmt;
+
+/// An environment that is needed, and the lowest version that will do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Its name.
+    pub name: String,
+    /// Its lowest version.
+    pub at_least: Option<String>,
+}
+
+impl Need {
+    /// Of "name" or "name>=version".
+    pub fn parse(text: &str) -> Result<Self> {
+        let (name, version) = match text.split_once(">=") {
+            Some((name, version)) => (name.trim_end(), Some(version.trim_start())),
+            None => (text, None),
+        };
+        registry::check_name("environment", name)?;
+        version.map_or(Ok(()), |version| check(name, version))?;
+        Ok(Need { name: name.to_owned(), at_least: version.map(str::to_owned) })
+    }
+
+    /// Whether this version will do.
+    #[must_use]
+    pub fn is_met_by(&self, version: &str) -> bool {
+        self.at_least.as_deref().is_none_or(|least| !version.is_empty() && compare(version, least).is_ge())
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.at_least {
+            Some(version) => write!(f, "{}>={version}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// Refuses what is no version.
+pub fn check(name: &str, version: &str) -> Result<()> {
+    let good = |c: char| c.is_ascii_alphanumeric() || "._-+~".contains(c);
+    let begins = version.starts_with(|c: char| c.is_ascii_digit());
+    if begins && version.len() <= 63 && version.chars().all(good) {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "environment {name}, version \"{version}\": begin with a number and use at most 63 letters, digits, '.', '_', '-', \
+         '+' and '~'"
+    )
+}
+
+/// Number by number between the dots.
+#[must_use]
+fn compare(one: &str, other: &str) -> Ordering {
+    let (one, other) = (numbers(one), numbers(other));
+    let at = |list: &[String], index: usize| list.get(index).cloned().unwrap_or_default();
+    (0..one.len().max(other.len()))
+        .map(|index| (at(&one, index), at(&other, index)))
+        .map(|(one, other)| one.len().cmp(&other.len()).then(one.cmp(&other)))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+}
+
+/// The numbers without zeroes in front (0 = ""), up to the first thing that is none.
+fn numbers(version: &str) -> Vec<String> {
+    let mut numbers = Vec::new();
+    for part in version.split('.') {
+        let digits = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        let (number, rest) = part.split_at(part.len() - digits.len());
+        if number.is_empty() {
+            break;
+        }
+        numbers.push(number.trim_start_matches('0').to_owned());
+        if !rest.is_empty() {
+            break;
+        }
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_versions() {
+        for (less, more) in [
+            ("3.18.1", "3.20"),
+            ("3.9", "3.10"),
+            ("1", "1.0.1"),
+            ("2.99", "10"),
+            ("1.2rc1", "1.3"),
+            ("007", "8"),
+        ] {
+            assert_eq!(
+                (compare(less, more), compare(more, less)),
+                (Ordering::Less, Ordering::Greater),
+                "{less} {more}"
+            );
+        }
+        for (one, other) in
+            [("3.20", "3.20.0"), ("1.2.3-rc1", "1.2.3"), ("1.02", "1.2"), ("4.1.5rc2", "4.1.5rc1")]
+        {
+            assert_eq!(compare(one, other), Ordering::Equal, "{one} {other}");
+        }
+        let (large, larger) = ("1.99999999999999999999999", "1.100000000000000000000000");
+        assert_eq!(compare(large, larger), Ordering::Less);
+    }
+
+    #[test]
+    fn needs_are_read() {
+        let need = Need::parse("blas >= 3.20").unwrap();
+        assert_eq!(need.to_string(), "blas>=3.20");
+        assert!(need.is_met_by("3.20.1") && !need.is_met_by("3.18.1") && !need.is_met_by(""));
+        assert!(Need::parse("blas").unwrap().is_met_by(""));
+        for bad in ["", ">=1", "a>=", "a>=x", "a b", "a>1", "a>=1 2", "auto"] {
+            assert!(Need::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+# Which versions of fakeblas there are: 3.21.
+set(PACKAGE_VERSION 3.21)
+if(NOT PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()

@@ -1,0 +1,10 @@
+# A package whose target depends on a variable, as FindBLAS's does on BLA_VENDOR; notes which version was asked for.
+set_property(GLOBAL APPEND PROPERTY FAKEBLAS_ASKED "${fakeblas_FIND_VERSION}")
+if(NOT FAKE_VENDOR STREQUAL "OpenBLAS")
+  set(fakeblas_FOUND FALSE)
+  set(fakeblas_NOT_FOUND_MESSAGE "FAKE_VENDOR is '${FAKE_VENDOR}'")
+elseif(NOT TARGET fakeblas::fakeblas)
+  add_library(fakeblas::fakeblas INTERFACE IMPORTED)
+  target_compile_definitions(fakeblas::fakeblas INTERFACE FAKE_BLAS=1)
+  target_compile_options(fakeblas::fakeblas INTERFACE -Wno-unused-parameter)
+endif()
