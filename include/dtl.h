@@ -714,6 +714,94 @@ typedef struct dtl_config_t {
 typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 
 /* -----------------------------------------------------------------------------------------------
+ * Tracing: what another tool is told of the library's work.
+ * -------------------------------------------------------------------------------------------- */
+
+/// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the noun in its name.
+#define DTL_TRACE_CALL 1
+/// A part of a call, or work of one of the library's own threads: as a call.
+#define DTL_TRACE_SPAN 2
+/// An operation of a communicator, from its start until the library sees its end: several at once, and the end may
+/// be in another call and thread than the begin. Its category is "operation".
+#define DTL_TRACE_OPERATION 3
+
+/// dtl_trace_event_t.bytes is known.
+#define DTL_TRACE_HAS_BYTES 1u
+/// dtl_trace_event_t.peer is known: the other rank, or a collective's root.
+#define DTL_TRACE_HAS_PEER 2u
+/// dtl_trace_event_t.tag is known: a message's tag, or a collective's number.
+#define DTL_TRACE_HAS_TAG 4u
+/// dtl_trace_event_t.comm is known.
+#define DTL_TRACE_HAS_COMM 8u
+/// dtl_trace_event_t.dtype is known.
+#define DTL_TRACE_HAS_DTYPE 16u
+/// dtl_trace_event_t.op is known.
+#define DTL_TRACE_HAS_OP 32u
+/// dtl_trace_event_t.what is known: the backend, kernel, file … that it is about, at most 31 bytes of it.
+#define DTL_TRACE_HAS_WHAT 64u
+
+/// A begin or an end, as tools are told. Grows at its end: use no more than struct_size bytes.
+typedef struct dtl_trace_event_t {
+    /// What the library has filled in.
+    uint32_t struct_size;
+    /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
+    int32_t kind;
+    /// The same at begin and end, and of nothing else in this process that has begun and not ended. Not 0.
+    uint64_t id;
+    /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
+    uint64_t time_ns;
+    /// "comm", "mem", "operation" … Lives for ever.
+    const char *category;
+    /// "dtl_comm_send", "allreduce" … Lives for ever.
+    const char *name;
+    /// Which of the fields below say something: DTL_TRACE_HAS_… Of a call most are known at its end only.
+    uint32_t has;
+    /// Of an end: how the call returned. Else DTL_SUCCESS.
+    dtl_status_t status;
+    /// Bytes that are moved or taken.
+    uint64_t bytes;
+    /// Rank.
+    int32_t peer;
+    /// Tag or number.
+    int32_t tag;
+    /// Communicator.
+    dtl_comm_t comm;
+    /// Type of the elements.
+    dtl_dtype_t dtype;
+    /// Reduction.
+    dtl_reduce_op_t op;
+    /// Text, "" if there is none. Valid during the call only.
+    const char *what;
+} dtl_trace_event_t;
+
+/// Initial value of a dtl_trace_event_t.
+#define DTL_TRACE_EVENT_INIT \
+    {sizeof(dtl_trace_event_t), 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, {0}, 0, 0, NULL}
+
+/// Hears of a begin or an end. Thread: the one whose begin or end it is (of operations: whichever starts it or sees its
+/// end), several at once. Locks held: the library's own short ones may be, so it must return soon, not wait for another
+/// thread that calls the library, not throw, and call no dtl_ function but those that work in every state. Its time counts
+/// as the call's.
+typedef void (*dtl_trace_fn_t)(const dtl_trace_event_t *event, void *user);
+
+/// What dtl_trace_set_callbacks takes. Start from DTL_TRACE_CALLBACKS_INIT.
+typedef struct dtl_trace_callbacks_t {
+    /// sizeof(dtl_trace_callbacks_t), set by DTL_TRACE_CALLBACKS_INIT.
+    uint32_t struct_size;
+    /// Must be 0.
+    uint32_t reserved;
+    /// Passed to both.
+    void *user;
+    /// Something begins; may be NULL.
+    dtl_trace_fn_t begin;
+    /// It has ended; may be NULL.
+    dtl_trace_fn_t end;
+} dtl_trace_callbacks_t;
+
+/// Initial value of a dtl_trace_callbacks_t.
+#define DTL_TRACE_CALLBACKS_INIT {sizeof(dtl_trace_callbacks_t), 0, NULL, NULL, NULL}
+
+/* -----------------------------------------------------------------------------------------------
  * Backends, devices, memory kinds: the info structs that calls fill in.
  * -------------------------------------------------------------------------------------------- */
 
@@ -2585,6 +2673,42 @@ DTL_NODISCARD dtl_status_t dtl_log_set_callback(dtl_log_fn_t function, void *use
 /// @param out_len  length needed without the NUL; may be NULL.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len; call again with more room.
 DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_len);
+
+/* -----------------------------------------------------------------------------------------------
+ * Tracing: a file for people, functions for other tools.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Writes a file with what the library does from now on in this process, and how long it takes: every call, what is
+/// within, operations of communicators from start to end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing.
+/// docs/how-to/trace.md says what is in it and what it costs. DTL_TRACE=path does the same from the first use on,
+/// without a change of the program; a file that cannot be made is then a warning.
+///
+/// @param path  a new file; %r stands for the rank that the launcher told, %p for the process id, %% for a %. In a job of
+///              several ranks without %r or %p, the rank goes before the ending: trace.json is trace.3.json. Copied.
+/// @return DTL_ERROR_INVALID_STATE: one is being written: dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is
+///         there; remove it, or take another name. DTL_ERROR_NOT_FOUND: its folder is not there.
+///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, or names no file. DTL_ERROR_UNAVAILABLE: it cannot be written
+///         (the text has the system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
+/// Threads: any. Calls of other threads that have begun before are not in it. Full disks later end the
+/// trace with a warning, and the program goes on. A forked child does not write to it.
+DTL_NODISCARD dtl_status_t dtl_trace_start(const char *path);
+
+/// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in ends here with
+/// "unfinished". dtl_finalize does the same.
+///
+/// @return DTL_ERROR_INVALID_STATE: none is being written. DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE: it could not be
+///         written to its end (disk full, file size limit); what was written before is there. Tracing has ended then, too.
+/// Threads: any.
+DTL_NODISCARD dtl_status_t dtl_trace_stop(void);
+
+/// Tells another tool (a profiler, a tracer) of everything that a trace would have, as it happens, whether a file is
+/// written or not. One tool at a time: the last one given. Until dtl_finalize.
+///
+/// @param callbacks  copied; NULL = nobody is told any more. `user` stays valid until it is replaced, and one call longer:
+///                   another thread may be inside. See dtl_trace_fn_t for what the functions may do.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0.
+/// Threads: any. Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling interface.
+DTL_NODISCARD dtl_status_t dtl_trace_set_callbacks(const dtl_trace_callbacks_t *callbacks);
 
 /* -----------------------------------------------------------------------------------------------
  * Extensible enumerations: members that programs, backends and plugins add, with and without attributes.

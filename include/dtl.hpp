@@ -26,6 +26,7 @@
 #include "dtl/exec.hpp"
 #include "dtl/memory.hpp"
 #include "dtl/request.hpp"
+#include "dtl/trace.hpp"
 #include "dtl/window.hpp"
 
 #endif

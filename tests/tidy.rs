@@ -26,6 +26,7 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "gate",
     "hash",
     "heap",
+    "journal",
     "lock",
     "machine",
     "park",

@@ -15,6 +15,8 @@ pub mod enums;
 
 pub mod runtime;
 
+pub mod trace;
+
 pub mod device;
 
 pub mod array;

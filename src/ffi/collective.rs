@@ -37,8 +37,12 @@ fn wait(comm: dtl_comm_t, begin: impl FnOnce(&Comm) -> Result<Begun>) -> dtl_sta
 ///         dtl_comm_shrink it, or destroy it.
 /// Equivalent: MPI_Barrier.
 #[unsafe(no_mangle)]
+#[allow(
+    clippy::redundant_closure,
+    reason = "a trace has the entry's name from a closure that is written in it"
+)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
-    wait(comm, arguments::barrier)
+    wait(comm, |comm| arguments::barrier(comm))
 }
 
 /// Copies `count` elements from the root's `buf` into everybody's.

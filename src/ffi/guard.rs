@@ -3,10 +3,11 @@
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
-use crate::runtime::{lifecycle, plain};
+use crate::runtime::{lifecycle, plain, trace};
 use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
 use crate::sys::slab::Held;
+use std::any::type_name;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,43 +63,72 @@ extern "C" fn afterwards() -> dtl_status_t {
     })
 }
 
-/// Inside, once the library lets calls pass; else the status of the refusal.
+/// Inside, once the library lets calls pass, and whether the call is traced; else the status of the refusal.
+type Entered = std::result::Result<(Guard, bool), dtl_status_t>;
+
 #[inline(always)]
-fn enter() -> std::result::Result<Guard, dtl_status_t> {
+fn enter<Entry>() -> Entered {
     let inside = epoch::enter();
-    if lifecycle::is_open() { Ok(inside) } else { admit(inside) }
+    if lifecycle::is_open() { Ok((inside, false)) } else { admit(inside, type_name::<Entry>()) }
 }
 
 #[cold]
-fn admit(inside: Guard) -> std::result::Result<Guard, dtl_status_t> {
-    match lifecycle::admit(super::host::builtin) {
-        Ok(()) => Ok(inside),
-        Err(error) => Err(failed(error)),
+#[inline(never)]
+fn admit(inside: Guard, entry: &'static str) -> Entered {
+    lifecycle::admit(super::host::builtin).map_err(failed)?;
+    let name = if lifecycle::is_traced() { name_of(entry) } else { None };
+    // Outside: who is told may take his time.
+    drop(inside);
+    let is_traced = name.is_some_and(trace::call_begin);
+    let inside = epoch::enter();
+    if let Err(error) = lifecycle::admit(super::host::builtin) {
+        drop(inside);
+        let status = failed(error);
+        return Err(if is_traced { traced(status) } else { status });
     }
+    Ok((inside, is_traced))
 }
 
-/// Runs an entry's work inside.
+/// The function of the C interface that a closure is written in, from the closure's path. `None`: it is the library's
+/// own, or about the trace itself.
+fn name_of(entry: &'static str) -> Option<&'static str> {
+    let is_word = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let name = entry.split("::").find(|part| part.starts_with("dtl_") && is_word(part))?;
+    (!name.starts_with("dtl_trace_")).then_some(name)
+}
+
+#[cold]
+#[inline(never)]
+fn traced(status: dtl_status_t) -> dtl_status_t {
+    trace::call_end(status);
+    status
+}
+
+/// Runs an entry's work inside. `Entry` has a closure that is written in the entry: a trace has its name from that.
 #[inline(always)]
-fn run(work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
-    match enter() {
-        Ok(inside) => finish(catch_unwind(AssertUnwindSafe(|| work(inside)))),
+fn run<Entry>(work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
+    match enter::<Entry>() {
+        Ok((inside, is_traced)) => {
+            let status = finish(catch_unwind(AssertUnwindSafe(|| work(inside))));
+            if is_traced { traced(status) } else { status }
+        }
         Err(status) => status,
     }
 }
 
 /// An entry that does not wait: runs inside the epoch, so handles may be used without sharing.
 #[inline]
-pub(super) fn call(body: impl FnOnce(&Guard) -> Result<()>) -> dtl_status_t {
-    run(|inside| body(&inside))
+pub(super) fn call<B: FnOnce(&Guard) -> Result<()>>(body: B) -> dtl_status_t {
+    run::<B>(|inside| body(&inside))
 }
 
 /// An entry that may wait: `pin` looks handles up inside the epoch, `body` runs outside of it.
 #[inline]
-pub(super) fn wait<P>(
-    pin: impl FnOnce(&Guard) -> Result<P>,
-    body: impl FnOnce(P) -> Result<()>,
+pub(super) fn wait<T, P: FnOnce(&Guard) -> Result<T>, B: FnOnce(T) -> Result<()>>(
+    pin: P,
+    body: B,
 ) -> dtl_status_t {
-    run(|inside| {
+    run::<(P, B)>(|inside| {
         let pinned = pin(&inside)?;
         let _waiting = inside.into_blocking();
         body(pinned)
@@ -107,13 +137,13 @@ pub(super) fn wait<P>(
 
 /// An entry that waits only if an attempt inside the epoch is not successful. Both write to `told`.
 #[inline]
-pub(super) fn try_or_wait<T>(
+pub(super) fn try_or_wait<T, F: FnOnce(T) -> Result<()>>(
     mut told: T,
     attempt: impl FnOnce(&Guard, &mut T) -> Result<bool>,
     wait: impl FnOnce(&mut T) -> Result<()>,
-    finish_with: impl FnOnce(T) -> Result<()>,
+    finish_with: F,
 ) -> dtl_status_t {
-    run(|inside| {
+    run::<F>(|inside| {
         if !attempt(&inside, &mut told)? {
             let _waiting = inside.into_blocking();
             wait(&mut told)?;
@@ -124,11 +154,11 @@ pub(super) fn try_or_wait<T>(
 
 /// An entry that may wait, on one object: `hold` takes it out of the epoch without sharing it.
 #[inline]
-pub(super) fn hold<T>(
-    hold: impl FnOnce(Guard) -> Result<Held<T>>,
-    body: impl FnOnce(&T) -> Result<()>,
+pub(super) fn hold<T, H: FnOnce(Guard) -> Result<Held<T>>, B: FnOnce(&T) -> Result<()>>(
+    hold: H,
+    body: B,
 ) -> dtl_status_t {
-    run(|inside| body(&*hold(inside)?))
+    run::<(H, B)>(|inside| body(&*hold(inside)?))
 }
 
 /// An entry that works in every state of the library (init, finalize, log).

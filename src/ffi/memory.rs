@@ -37,6 +37,32 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
+    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn alloc(
+        backend: dtl_backend_t,
+        kind: dtl_enum_word_t,
+        size_bytes: u64,
+        alignment: u64,
+        out: *mut *mut c_void,
+    ) -> dtl_status_t {
+        guard::call(|inside| {
+            let out = Out::new(out, "out")?;
+            out.set(
+                memory::alloc(
+                    memory::Owner::Program,
+                    device::backend(inside, backend)?,
+                    kind,
+                    size_bytes,
+                    alignment,
+                )?
+                .ptr(),
+            );
+            Ok(())
+        })
+    }
+
     let is_usual = alignment == 0 || plain::is_usual(alignment);
     let is_own = kind == DTL_MEMORY_HOST && !route::is_taken(DTL_OPERATION_ALLOC);
     if is_own && is_usual && !out.is_null() && out.is_aligned() {
@@ -49,32 +75,6 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     alloc(backend, kind, size_bytes, alignment, out)
 }
 
-/// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
-#[cold]
-#[inline(never)]
-extern "C" fn alloc(
-    backend: dtl_backend_t,
-    kind: dtl_enum_word_t,
-    size_bytes: u64,
-    alignment: u64,
-    out: *mut *mut c_void,
-) -> dtl_status_t {
-    guard::call(|inside| {
-        let out = Out::new(out, "out")?;
-        out.set(
-            memory::alloc(
-                memory::Owner::Program,
-                device::backend(inside, backend)?,
-                kind,
-                size_bytes,
-                alignment,
-            )?
-            .ptr(),
-        );
-        Ok(())
-    })
-}
-
 /// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still use it.
 /// Memory that several processes have stays until the last of them frees it or ends.
 ///
@@ -82,19 +82,19 @@ extern "C" fn alloc(
 ///         first byte, another backend's); nothing is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
+    /// Out of line, as `alloc`.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
+        guard::call(|inside| {
+            memory::free(memory::Owner::Program, device::backend(inside, backend)?, Addr::new(ptr))
+        })
+    }
+
     match guard::quick(backend, || plain::quick_free(Addr::new(ptr))) {
         Some(due) => guard::quick_end(due),
         None => free(backend, ptr),
     }
-}
-
-/// Out of line, as `alloc`.
-#[cold]
-#[inline(never)]
-extern "C" fn free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
-    guard::call(|inside| {
-        memory::free(memory::Owner::Program, device::backend(inside, backend)?, Addr::new(ptr))
-    })
 }
 
 /// Describes a memory kind of a backend: who can access it, its alignment.

@@ -2,6 +2,10 @@
 //!
 //! The comments on the functions are the text of `dtl.h`; the modules' order is the header's.
 #![allow(clippy::missing_safety_doc, reason = "the functions' C documentation is their contract")]
+#![allow(
+    clippy::redundant_closure,
+    reason = "a trace has an entry's name from a closure that is written in it"
+)]
 
 mod args;
 mod blocks;
@@ -9,6 +13,8 @@ mod guard;
 pub mod host;
 
 pub mod runtime;
+
+pub mod trace;
 
 pub mod enums;
 

@@ -67,6 +67,22 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     alignment: u64,
     out: *mut *mut c_void,
 ) -> dtl_status_t {
+    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn alloc(
+        pool: dtl_pool_t,
+        size_bytes: u64,
+        alignment: u64,
+        out: *mut *mut c_void,
+    ) -> dtl_status_t {
+        guard::call(|inside| {
+            let out = Out::new(out, "out")?;
+            out.set(pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
+            Ok(())
+        })
+    }
+
     let is_usual = alignment == 0 || plain::is_usual(alignment);
     if is_usual && !out.is_null() && out.is_aligned() {
         if let Some(quick) = guard::quick(plain::home(), || pool::quick_alloc(pool.id, size_bytes)) {
@@ -78,39 +94,23 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     alloc(pool, size_bytes, alignment, out)
 }
 
-/// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
-#[cold]
-#[inline(never)]
-extern "C" fn alloc(
-    pool: dtl_pool_t,
-    size_bytes: u64,
-    alignment: u64,
-    out: *mut *mut c_void,
-) -> dtl_status_t {
-    guard::call(|inside| {
-        let out = Out::new(out, "out")?;
-        out.set(pool::find(inside, pool.id)?.alloc(size_bytes, alignment)?.ptr());
-        Ok(())
-    })
-}
-
 /// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still use it.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first byte,
 ///         another pool's or dtl_mem_alloc's); nothing is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
+    /// Out of line, as `alloc`.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
+        guard::call(|inside| pool::find(inside, pool.id)?.free(Addr::new(ptr)))
+    }
+
     match guard::quick(plain::home(), || pool::quick_free(pool.id, Addr::new(ptr))) {
         Some(due) => quick_end(pool, due),
         None => free(pool, ptr),
     }
-}
-
-/// Out of line, as `alloc`.
-#[cold]
-#[inline(never)]
-extern "C" fn free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
-    guard::call(|inside| pool::find(inside, pool.id)?.free(Addr::new(ptr)))
 }
 
 /// The end of a quick call that has done its work.

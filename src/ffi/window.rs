@@ -167,7 +167,7 @@ pub unsafe extern "C" fn dtl_win_info(
 ///          other, do not go together, and the second is DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
-    on(win, sync::fence)
+    on(win, |window| sync::fence(window))
 }
 
 /// Opens an epoch to one target, which need not call anything. Waits until the lock is granted: first come, first served,
@@ -207,7 +207,7 @@ pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
-    on(win, sync::lock_all)
+    on(win, |window| sync::lock_all(window))
 }
 
 /// Ends the epoch of dtl_win_lock_all.
@@ -215,7 +215,7 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
 /// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
-    on(win, sync::unlock_all)
+    on(win, |window| sync::unlock_all(window))
 }
 
 /// Waits until this rank's operations on a target are done, here and there. The lock stays.

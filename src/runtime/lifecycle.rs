@@ -1,7 +1,7 @@
 //! Init, finalize, fork: whether calls may pass.
 
 use super::settings::{self, Settings};
-use super::{Shutdown, array, dispatch, environment, explain, log, plain, plugins, registry};
+use super::{Shutdown, array, dispatch, environment, explain, log, plain, plugins, registry, trace};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::lock::Mutex;
@@ -46,11 +46,31 @@ impl Count {
     }
 }
 
-/// Whether calls may pass; the fast part of [`admit`].
+/// Whether calls may pass and nobody wants to hear of them; the fast part of [`admit`].
 #[inline]
 #[must_use]
 pub fn is_open() -> bool {
     GATE.state() == gate::OPEN
+}
+
+/// Whether calls may pass.
+fn lets_pass() -> bool {
+    matches!(GATE.state(), gate::OPEN | gate::TRACED)
+}
+
+/// Whether calls may pass and are traced.
+#[must_use]
+pub fn is_traced() -> bool {
+    GATE.state() == gate::TRACED
+}
+
+/// Calls are traced from now on, or no longer.
+pub fn retrace() {
+    let _settled = COUNT.lock();
+    if lets_pass() {
+        // The page is there, so this does not fail.
+        let _ = set_gate(gate::OPEN);
+    }
 }
 
 /// Whether the library is open and serves this backend's plain memory: all that the shortest calls ask.
@@ -77,7 +97,7 @@ pub fn is_fork() -> bool {
 #[cold]
 pub fn admit(builtins: Builtins) -> Result<()> {
     match GATE.state() {
-        gate::OPEN => Ok(()),
+        gate::OPEN | gate::TRACED => Ok(()),
         gate::FORKED => forked(),
         gate::UNOPENED => first_use(builtins),
         _ => closed(),
@@ -88,7 +108,7 @@ pub fn admit(builtins: Builtins) -> Result<()> {
 #[cold]
 fn closed() -> Result<()> {
     let _decided = COUNT.lock();
-    if GATE.state() == gate::OPEN {
+    if lets_pass() {
         return Ok(());
     }
     fail!(DTL_ERROR_INVALID_STATE, "the library is finalized: call dtl_init before any other call")
@@ -99,8 +119,8 @@ fn first_use(builtins: Builtins) -> Result<()> {
     if GATE.state() != gate::UNOPENED {
         return Ok(());
     }
-    let (settings, complaints) = read_environment()?;
-    open(&settings, builtins)?;
+    let (settings, mut complaints) = read_environment()?;
+    open(&settings, builtins, &mut complaints)?;
     drop(count);
     warn(&complaints);
     Ok(())
@@ -122,11 +142,11 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
     let mut complaints = Vec::new();
     let mut count = COUNT.lock();
     count.check_settled("dtl_init")?;
-    if count.inits == 0 || GATE.state() != gate::OPEN {
+    if count.inits == 0 || !lets_pass() {
         let mut settings;
         (settings, complaints) = read_environment()?;
         overrides(&mut settings)?;
-        if GATE.state() == gate::OPEN {
+        if lets_pass() {
             let other_plugins = settings.plugin_path != settings::current().plugin_path;
             settings::install(settings); // first use came before the first init: only settings change
             registry::choose_again();
@@ -134,7 +154,7 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
                 plugins::search_again();
             }
         } else {
-            open(&settings, builtins)?;
+            open(&settings, builtins, &mut complaints)?;
         }
     }
     count.inits += 1;
@@ -174,18 +194,24 @@ fn read_environment() -> Result<(Settings, Vec<String>)> {
     Ok((settings, complaints))
 }
 
-fn open(settings: &Settings, builtins: Builtins) -> Result<()> {
+fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -> Result<()> {
     settings::install(settings.clone());
     epoch::prepare();
     for backend in builtins() {
         registry::add(backend, 0)?;
     }
     dispatch::open()?;
+    // A program is not broken by a file that somebody wants to have beside it.
+    if let Some(Err(error)) = settings.trace.as_deref().map(trace::start) {
+        complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));
+    }
     set_gate(gate::OPEN)
 }
 
+/// Open is traced, if anybody wants to hear of calls.
 fn set_gate(state: u32) -> Result<()> {
-    // The shortest calls need to enter without a fence; the others do not look at the pass.
+    let state = if state == gate::OPEN && trace::is_on() { gate::TRACED } else { state };
+    // The shortest calls need to enter without a fence, and are not traced; the others do not look at the pass.
     let has_pass = state == gate::OPEN && epoch::is_cheap();
     if GATE.set_with_pass(state, if has_pass { plain::home().id } else { 0 }) {
         return Ok(());
@@ -208,7 +234,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     }
     let mut count = COUNT.lock();
     count.check_settled("dtl_finalize")?;
-    if GATE.state() != gate::OPEN {
+    if !lets_pass() {
         return fail!(DTL_ERROR_INVALID_STATE, "dtl_finalize without a dtl_init before it");
     }
     if count.inits > 1 {
@@ -267,8 +293,8 @@ pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> 
     registry::forget_all();
     environment::forget_all();
     explain::clear();
-    let (settings, complaints) = read_environment()?;
-    open(&settings, builtins)?;
+    let (settings, mut complaints) = read_environment()?;
+    open(&settings, builtins, &mut complaints)?;
     *count = Count { inits: 1, is_closing: false };
     drop(count);
     warn(&complaints);

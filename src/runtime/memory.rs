@@ -20,7 +20,9 @@ pub use facts::{kind_info, stats, trim};
 
 use super::backend::{Extent, Memory, Place};
 use super::dispatch::route;
+use super::enums::describe;
 use super::registry::{self, Backend};
+use super::trace::{self, Args};
 use super::{device, plain};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
@@ -138,6 +140,7 @@ pub struct Request {
 
 /// Allocates: by the handler of the kind if the program has one, else from the backend.
 pub fn alloc(owner: Owner, backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+    trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name())));
     let wanted = Request { kind, size, align };
     if route::is_taken(DTL_OPERATION_ALLOC) {
         check(size, align)?;

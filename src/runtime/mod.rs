@@ -24,6 +24,7 @@ pub mod registry;
 pub mod self_test;
 pub mod settings;
 pub mod topology;
+pub mod trace;
 pub mod transfer;
 
 use crate::abi::handle::dtl_request_t;
@@ -53,6 +54,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: pool::destroy_all, forget_all: pool::forget_all },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
     Shutdown { destroy_all: plugins::settle, forget_all: plugins::settle },
+    Shutdown { destroy_all: trace::close, forget_all: trace::forget },
 ];
 
 /// What a type byte of a handle stands for, and whether there is such an object.

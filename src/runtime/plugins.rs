@@ -7,6 +7,7 @@
 
 use super::environment::{self, Need};
 use super::registry::{self, Backend};
+use super::trace::{self, Args};
 use super::{for_ever, log, probe, settings};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::plugin::{DTL_PLUGIN_FAILED, DTL_PLUGIN_IDLE, DTL_PLUGIN_LOADED};
@@ -153,6 +154,8 @@ fn turn(call: &str) -> Result<Turn> {
 }
 
 fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend_t> {
+    let name = || path.file_name().unwrap_or_default().to_string_lossy();
+    let _span = trace::span("backend", "load a plugin", || Args::NONE.what(name()));
     let trusted = match trust::check_file(path) {
         Ok(trusted) => trusted,
         Err(refusal) => return Err(refuse(path, origin, refusal)),

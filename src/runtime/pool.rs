@@ -7,6 +7,7 @@
 use super::memory::{self, Allocation};
 use super::plain;
 use super::registry::Backend;
+use super::trace::{self, Args};
 use super::{device, invalid_handle};
 use crate::abi::device::dtl_mem_stats_t;
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
@@ -183,6 +184,7 @@ impl Pool {
 
     /// Allocates from it.
     pub fn alloc(&self, size: u64, align: u64) -> Result<Addr> {
+        trace::about(|| Args::NONE.bytes(size).what(format_args!("pool of {}", self.backend.name())));
         let align = memory::check(size, align)?;
         let kept = match &self.blocks {
             Blocks::Plain { code, tag, .. } => return plain::alloc(*code, *tag, size, align),

@@ -27,6 +27,8 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     command.arg("--probe").arg(file).args(["--time-limit", &format!("{limit_ns}ns")]);
     // Or it would start another one, and that one another.
     command.env_remove("DTL_PLUGIN_PROBE").env_remove("DTL_PLUGIN_PATH");
+    // Nor does it take the place of this process' own trace.
+    command.env_remove("DTL_TRACE");
     let limit = Duration::from_nanos(limit_ns) + GRACE;
     let Answer { said, in_time, .. } = match child::ask(&mut command, Hear::Output, limit) {
         Ok(answer) => answer,

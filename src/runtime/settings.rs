@@ -29,6 +29,10 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable { name: "DTL_DETERMINISTIC", meaning: "1: reductions bitwise equal between kinds and runs" },
     Variable { name: "DTL_LOG", meaning: "log level: off, error, warn, info, debug (default warn)" },
+    Variable {
+        name: "DTL_TRACE",
+        meaning: "file to write a trace to, Chrome's JSON: %r in it is the rank, %p the process id",
+    },
     Variable { name: "DTL_STRICT", meaning: "1: a degraded automatic choice is an error" },
     Variable {
         name: "DTL_PLUGIN_PATH",
@@ -98,7 +102,7 @@ pub const VARIABLES: &[Variable] = &[
     Variable { name: "DTL_JOB", meaning: "name that the ranks of one job share (set by dtlrun)" },
 ];
 
-/// Those that make code be loaded or run. Nobody may choose that for a program with more rights than his own.
+/// Those that make code be loaded or run, or files be written. Nobody may choose that for a program with more rights than his own.
 const LOADING_CODE: &[&str] = &[
     "DTL_PLUGIN_PATH",
     "DTL_PLUGIN_PROBE",
@@ -109,6 +113,7 @@ const LOADING_CODE: &[&str] = &[
     "DTL_CC",
     "DTL_NVRTC_LIBRARY",
     "DTL_CACHE_DIR",
+    "DTL_TRACE",
 ];
 
 /// Takes out what a privileged program must not listen to, and says so.
@@ -178,6 +183,8 @@ pub struct Settings {
     pub huge_pages: Option<bool>,
     /// What compiles kernels.
     pub compiler: Compiler,
+    /// Where a trace is written.
+    pub trace: Option<String>,
 }
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
@@ -232,6 +239,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         memory_keep: get("DTL_MEMORY_KEEP").map(|text| bytes("DTL_MEMORY_KEEP", text)).transpose()?,
         huge_pages: get("DTL_HUGE_PAGES").map(|text| switch("DTL_HUGE_PAGES", text)).transpose()?,
         compiler: compiler(get)?,
+        trace: get("DTL_TRACE").map(str::to_owned),
     })
 }
 

@@ -5,9 +5,10 @@ pub mod strided;
 
 use super::backend::{Place, Transfer};
 use super::dispatch::route::{self, Axes};
-use super::explain;
 use super::memory::{Located, locate};
 use super::registry::Backend;
+use super::trace::{self, Args};
+use super::{enums, explain};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::{Region, Scratch};
@@ -31,6 +32,7 @@ pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
         );
     }
     let (dst, src) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
+    trace::about(|| what(&dst, &src));
     carry_out(inside, &dst, &src)
 }
 
@@ -43,10 +45,17 @@ fn carry_out(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> Result<()>
     copy_located(dst, src)
 }
 
+/// What a copy is about.
+pub fn what(dst: &Located<'_>, src: &Located<'_>) -> Args {
+    let way = format_args!("{} to {}", enums::describe(src.place.kind), enums::describe(dst.place.kind));
+    Args::NONE.bytes(dst.place.region.len() as u64).what(way)
+}
+
 /// Copies between memory that the host cannot reach and a buffer of the library's own.
 pub fn copy_staged(dst: Region, src: Region) -> Result<()> {
     let inside = epoch::enter();
     let (dst, src) = (locate(&inside, "destination", dst)?, locate(&inside, "source", src)?);
+    let _span = trace::span("mem", "stage", || what(&dst, &src));
     if dst.owner.is_none() && src.owner.is_none() {
         return fail!(
             DTL_ERROR_INVALID_STATE,
@@ -95,6 +104,7 @@ fn copy_between(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     }
     explain::chose("copy between backends", "through a buffer on the host, 4 MiB at a time");
     let len = dst.place.region.len();
+    let _span = trace::span("mem", "copy through the host", || what(dst, src));
     let stage = Scratch::new(len.min(STAGE)).ok_or_else(|| no_stage(len.min(STAGE)))?;
     for offset in (0..len).step_by(STAGE) {
         let host = Located {
@@ -150,6 +160,7 @@ fn rows_overlap(a: &Rows, b: &Rows, width: u64) -> bool {
 
 /// Copies `height` rows of `width` bytes.
 pub fn copy_2d(inside: &Guard, dst: Rows, src: Rows, width: u64, height: u64) -> Result<()> {
+    trace::about(|| Args::NONE.bytes(width.saturating_mul(height)));
     if width == 0 || height == 0 {
         return Ok(());
     }
@@ -224,6 +235,7 @@ fn row_of<'g>(whole: &Located<'g>, offset: u64, width: u64) -> Located<'g> {
 
 /// Sets every byte of `dst`.
 pub fn fill(inside: &Guard, dst: Region, value: u8) -> Result<()> {
+    trace::about(|| Args::NONE.bytes(dst.len() as u64));
     if dst.is_empty() {
         return Ok(());
     }

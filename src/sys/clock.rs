@@ -11,6 +11,18 @@ pub fn now_ns() -> u64 {
     u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Nanoseconds of the monotonic clock as the system has it: the same for every process of the node.
+#[must_use]
+pub fn node_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the value that the pointer is to, which lives through the call.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    if failed != 0 {
+        return now_ns();
+    }
+    now.tv_sec.unsigned_abs().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.unsigned_abs())
+}
+
 /// Nanoseconds of a clock that moves every few milliseconds, and is read in a few nanoseconds.
 #[must_use]
 #[inline]

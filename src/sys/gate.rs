@@ -15,6 +15,8 @@ pub const OPEN: u32 = 1;
 pub const CLOSED: u32 = 2;
 /// This process is a fork of one that had opened the gate.
 pub const FORKED: u32 = 3;
+/// Calls may pass, and each is told to a trace: a state of its own, so that calls that nobody traces ask nothing more.
+pub const TRACED: u32 = 4;
 
 /// What is in the page.
 struct Page {
@@ -38,7 +40,7 @@ impl Gate {
         Gate { page: AtomicPtr::new((&raw const NEVER).cast_mut()) }
     }
 
-    /// One of the four states.
+    /// One of the states above.
     #[inline]
     #[must_use]
     pub fn state(&self) -> u32 {

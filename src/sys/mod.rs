@@ -13,6 +13,7 @@ pub mod futex;
 pub mod gate;
 pub mod hash;
 pub mod heap;
+pub mod journal;
 pub mod lock;
 pub mod machine;
 pub mod mem;

@@ -21,6 +21,22 @@ pub fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(i32::MAX)
 }
 
+/// The calling thread's id, as /proc/self/task has it.
+#[must_use]
+pub fn thread_id() -> i32 {
+    // SAFETY: gettid has no arguments and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Bytes that a file of this process may have (`ulimit -f`): a write beyond kills the process by SIGXFSZ, usually.
+#[must_use]
+pub fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+    // SAFETY: writes the value that the pointer is to, which lives through the call.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    if failed == 0 { limit.rlim_cur } else { u64::MAX }
+}
+
 /// Bytes that this process has from malloc, modulo 2^32: differences count. `None`: the C library does not tell.
 #[must_use]
 pub fn malloc_bytes() -> Option<i32> {

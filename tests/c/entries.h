@@ -106,6 +106,9 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
 /* X(noun in question, function, arguments): `h` are the handles, `o` the outputs. */
 #define ENTRIES(X)                                                                                \
     X(NONE, dtl_explain, (o->text, sizeof o->text, &o->word))                                     \
+    X(NONE, dtl_trace_start, ("/no/such/folder/trace.json"))                                      \
+    X(NONE, dtl_trace_stop, ())                                                                   \
+    X(NONE, dtl_trace_set_callbacks, (NULL))                                                      \
     X(NONE, dtl_backend_register, (NULL, NULL, NULL, 0, &o->handles.backend))                     \
     X(BACKEND, dtl_backend_unregister, (h->backend))                                              \
     X(NONE, dtl_backend_get, ("host", &o->handles.backend))                                       \

@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <numeric>
+#include <string>
+#include <unistd.h>
 #include <vector>
 
 template <class F> static dtl_status_t thrown(F &&function)
@@ -120,6 +122,41 @@ static void pools()
     CHECK(thrown([] { dtl::pool none(12345); }) == DTL_ERROR_NOT_SUPPORTED);
 }
 
+struct counter {
+    int begun = 0, ended = 0;
+    uint64_t bytes = 0;
+    void begin(const dtl_trace_event_t &) noexcept { ++begun; }
+    void end(const dtl_trace_event_t &event) noexcept
+    {
+        ++ended;
+        bytes += (event.has & DTL_TRACE_HAS_BYTES) != 0 ? event.bytes : 0;
+    }
+};
+
+static void traces()
+{
+    const std::string path = "/tmp/dtl-face-" + std::to_string(getpid()) + ".json";
+    counter tool;
+    {
+        dtl::trace_listener<counter> listener(tool);
+        dtl::trace trace(path);
+        CHECK(thrown([&] { dtl::trace other(path + "2"); }) == DTL_ERROR_INVALID_STATE);
+        dtl::pool().allocate(1000);
+        trace.stop();
+        CHECK(thrown([&] { trace.stop(); }) == DTL_ERROR_INVALID_STATE);
+        CHECK(thrown([&] { dtl::trace again(path); }) == DTL_ERROR_ALREADY_EXISTS);
+    }
+    CHECK(tool.begun >= 2 && tool.begun == tool.ended && tool.bytes == 1000);
+    const int before = tool.begun;
+    dtl::pool().trim();
+    CHECK(tool.begun == before && std::remove(path.c_str()) == 0);
+    {
+        dtl::trace trace(path);
+    }
+    CHECK_STATUS(dtl_trace_stop(), DTL_ERROR_INVALID_STATE);
+    CHECK(std::remove(path.c_str()) == 0);
+}
+
 /* Built-in members are constants: they switch, and count at compile time. */
 static const char *where(dtl::schedule schedule)
 {
@@ -223,6 +260,7 @@ int main()
     pools();
     environments();
     log();
+    traces();
     CHECK(!dtl::explain().empty());
     std::puts("face: all checks passed");
 }

@@ -371,6 +371,7 @@ fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
         // Nobody else knows the handle yet.
         Some(id) => {
             comm.handle.store(id, Ordering::Relaxed);
+            comm.recorder.belongs_to(id);
             Ok(dtl_comm_t { id })
         }
         None => Err(no_handle()),

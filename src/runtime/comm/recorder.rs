@@ -8,9 +8,12 @@
 //! programs it is the only one; an atomic addition costs as much as the rest). The other threads share
 //! the second list. Two of them meet in one entry only if 64 operations start while one is being noted; a
 //! report may then show a mixture, nothing else depends on it.
+//!
+//! As every operation passes here, this is also where a trace hears of them.
 
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
 use crate::runtime::comm::types;
+use crate::runtime::trace::{self, Args};
 use crate::sys::epoch;
 use crate::sys::sync::{self, AtomicU64, AtomicUsize, Ordering, fence};
 use std::array;
@@ -92,9 +95,27 @@ impl Call {
         Call { op, ..self }
     }
 
+    /// The same for a trace.
+    fn args(&self) -> Args {
+        let mut args = Args::NONE.tag(self.tag);
+        if self.dtype >= 0 {
+            args = args.elements(self.count, self.dtype);
+        }
+        let op = self.reduction();
+        if op >= 0 {
+            args = args.op(op);
+        }
+        if self.peer >= 0 || !self.kind.is_collective() { args.peer(self.peer) } else { args }
+    }
+
     /// The same of device memory where a library of devices runs it: other ranks' of host memory do not go with it.
     pub(super) fn on_device(self) -> Call {
         Call { op: self.op ^ ON_DEVICE, ..self }
+    }
+
+    /// The operation as the program named it.
+    fn reduction(&self) -> i32 {
+        if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op }
     }
 
     /// Whether it is such a one.
@@ -161,7 +182,7 @@ impl fmt::Display for Call {
             details.push(format!("count {}", self.count));
             details.push(types::dtype_text(self.dtype));
         }
-        let op = if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op };
+        let op = self.reduction();
         if op >= 0 {
             details.push(types::op_text(op));
         }
@@ -238,6 +259,14 @@ impl List {
         }
     }
 
+    /// Notes that one is over.
+    #[inline(always)]
+    fn over(&self, number: u64) {
+        if let Some(entry) = self.entry(number) {
+            entry.over.store(number, Ordering::Relaxed);
+        }
+    }
+
     fn read(&self, number: u64) -> Option<Noted> {
         let entry = self.entry(number)?;
         let before = entry.stamp.load(Ordering::Acquire);
@@ -263,20 +292,40 @@ impl List {
 pub(super) struct Recorder {
     /// The first thread's mark.
     first: AtomicUsize,
+    /// The communicator's handle, for a trace.
+    comm: AtomicU64,
     own: List,
     shared: List,
 }
 
-/// A noted operation: its number, and in the lowest bit whether it is in the shared list.
+/// A noted operation: its number, above [`SHARED`] and [`TRACED`]; of a traced one in the highest byte its kind.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket(u64);
+
+/// It is in the shared list.
+const SHARED: u64 = 1;
+/// A trace has heard of its begin.
+const TRACED: u64 = 2;
+const KIND_SHIFT: u32 = 56;
+
+impl Ticket {
+    fn number(self) -> u64 {
+        (self.0 & ((1 << KIND_SHIFT) - 1)) >> 2
+    }
+}
 
 impl Recorder {
     /// What its lists take.
     pub(super) const HEAP_BYTES: usize = 2 * size_of::<[Entry; KEPT]>();
 
     pub(super) fn new() -> Self {
-        Recorder { first: AtomicUsize::new(0), own: List::new(), shared: List::new() }
+        let (first, comm) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Recorder { first, comm, own: List::new(), shared: List::new() }
+    }
+
+    /// Whose it is.
+    pub(super) fn belongs_to(&self, comm: u64) {
+        self.comm.store(comm, Ordering::Relaxed);
     }
 
     /// Whether the calling thread is the first. A mark passes from a thread that has ended to a later one,
@@ -293,24 +342,64 @@ impl Recorder {
     /// Notes an operation that starts.
     #[inline(always)]
     pub(super) fn begin(&self, call: &Call) -> Ticket {
+        if trace::is_on() {
+            // The words are at hand below; the call itself need not be in memory.
+            let [first, second, third] = call.words();
+            return self.begin_traced(first, second, third);
+        }
+        self.note(call)
+    }
+
+    #[inline(always)]
+    fn note(&self, call: &Call) -> Ticket {
         if self.is_first() {
             let number = self.own.noted.load(Ordering::Relaxed) + 1;
             self.own.noted.store(number, Ordering::Relaxed);
             self.own.note(number, call, 0);
-            return Ticket(number << 1);
+            return Ticket(number << 2);
         }
         let number = self.shared.noted.fetch_add(1, Ordering::Relaxed) + 1;
         self.shared.note(number, call, self.own.noted.load(Ordering::Relaxed));
-        Ticket(number << 1 | 1)
+        Ticket(number << 2 | SHARED)
     }
 
     /// Notes that it is over.
     #[inline(always)]
     pub(super) fn end(&self, ticket: Ticket) {
-        let (list, number) = (if ticket.0 & 1 == 0 { &self.own } else { &self.shared }, ticket.0 >> 1);
-        if let Some(entry) = list.entry(number) {
-            entry.over.store(number, Ordering::Relaxed);
+        if ticket.0 & (SHARED | TRACED) == 0 {
+            self.own.over(ticket.0 >> 2);
+        } else {
+            self.end_other(ticket);
         }
+    }
+
+    #[inline(never)]
+    fn end_other(&self, ticket: Ticket) {
+        let list = if ticket.0 & SHARED == 0 { &self.own } else { &self.shared };
+        let number = ticket.number();
+        // Some failures are met twice.
+        let is_news = list.entry(number).is_some_and(|entry| entry.over.load(Ordering::Relaxed) != number);
+        list.over(number);
+        if let Some(kind) = Kind::of(ticket.0 >> KIND_SHIFT).filter(|_| is_news && ticket.0 & TRACED != 0) {
+            trace::operation_end(self.id_of(ticket), kind.name());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_traced(&self, first: u64, second: u64, third: u64) -> Ticket {
+        let call = Call::from_words([first, second, third]).unwrap_or(Call::new(Kind::Send));
+        let ticket = self.note(&call);
+        let args = call.args().comm(self.comm.load(Ordering::Relaxed));
+        trace::operation_begin(self.id_of(ticket), call.kind.name(), &args);
+        Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)
+    }
+
+    /// What no other operation of this process has that is not over: the communicator's index in its table (20 bits of
+    /// its handle), and its number.
+    fn id_of(&self, ticket: Ticket) -> u64 {
+        let index = self.comm.load(Ordering::Relaxed) >> 36 & 0xF_FFFF;
+        1 << 63 | index << 43 | (ticket.0 & SHARED) << 42 | ticket.number() & ((1 << 42) - 1)
     }
 
     /// The operations kept, the latest first, and whether each is over.

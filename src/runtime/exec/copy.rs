@@ -13,7 +13,7 @@ use crate::runtime::backend::Token;
 use crate::runtime::dispatch::route;
 use crate::runtime::memory::{Located, locate};
 use crate::runtime::registry::Backend;
-use crate::runtime::transfer;
+use crate::runtime::{trace, transfer};
 use crate::sys::buf::Region;
 use crate::sys::epoch::{self, Guard};
 use std::sync::Arc;
@@ -33,6 +33,7 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
         );
     }
     let (to, from) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
+    trace::about(|| transfer::what(&to, &from));
     let Some(token) = stream.token() else {
         return stream.run(move || transfer::copy(&epoch::enter(), dst, src));
     };

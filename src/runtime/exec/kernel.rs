@@ -77,6 +77,12 @@ impl Kernel {
         self.part.as_ref()
     }
 
+    /// What it is called; those made of functions have no names.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.part.as_ref().map_or("a function", Part::name)
+    }
+
     /// The backend it was made for.
     #[must_use]
     pub fn home(&self) -> &Arc<Backend> {

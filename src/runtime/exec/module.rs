@@ -8,6 +8,7 @@ use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Compiled, ModuleLaunch, Modules, Source, Token, Wanted};
 use crate::runtime::registry::Backend;
+use crate::runtime::trace::{self, Args};
 use crate::runtime::{environment, log};
 use std::ffi::CString;
 use std::sync::Arc;
@@ -31,6 +32,9 @@ impl Module {
         needs: &[environment::Need],
         log: &mut String,
     ) -> Result<Self> {
+        trace::about(|| {
+            Args::NONE.what(format_args!("{} for {}", source.name.to_string_lossy(), home.name()))
+        });
         let modules = modules_of(&home)?;
         let (held, lists) = environment::for_source(needs)?;
         if !is_compiled(source.language) {
@@ -110,6 +114,12 @@ pub struct Part {
 }
 
 impl Part {
+    /// What it is called in the source.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Refuses arguments of other sizes than the kernel has, as far as they are known.
     pub fn check(&self, sizes: &[u64]) -> Result<()> {
         match &self.arguments {

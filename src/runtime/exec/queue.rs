@@ -14,6 +14,7 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
 use crate::runtime::lifecycle;
 use crate::runtime::registry::Backend;
+use crate::runtime::trace::{self, Args};
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
 use crate::sys::lock::{Condvar, Mutex};
@@ -322,6 +323,13 @@ fn run_caught(work: Work) -> Result<()> {
 }
 
 fn run(work: Work) -> Result<()> {
+    let name = match &work {
+        Work::Call(..) => "host callback",
+        Work::Launch(_) => "kernel",
+        Work::Await(_) => "wait for an event",
+        Work::Run(_) => "task",
+    };
+    let _span = trace::span("stream", name, || Args::NONE);
     match work {
         Work::Call(Some(function), user) => outcome(function(user.ptr()), "a stream's host callback"),
         Work::Call(None, _) => Ok(()),

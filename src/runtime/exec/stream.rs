@@ -23,6 +23,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Launch, ModuleLaunch, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
+use crate::runtime::trace::{self, Args};
 use crate::sys::args::ArgPack;
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
@@ -267,6 +268,7 @@ impl Stream {
 
     /// Queues a kernel over a grid. The arguments are the launch's own copies.
     pub fn launch(&self, kernel: &Kernel, shape: &dtl_launch_t, args: ArgPack) -> Result<()> {
+        trace::about(|| Args::NONE.what(format_args!("{} on {}", kernel.name(), self.home.name())));
         if !same_home(&self.home, kernel.home()) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,

@@ -7,8 +7,10 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Extent;
 use crate::runtime::device;
+use crate::runtime::enums::describe;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::registry::{self, Backend};
+use crate::runtime::trace::{self, Args};
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
 use crate::sys::heap;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 /// Allocates on the stream's device, in its order where the backend can, else at once.
 pub fn alloc(stream: &Stream, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
     let backend: &Backend = stream.home();
+    trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name())));
     let memory = backend.memory()?;
     let align = check(size, align)?;
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {

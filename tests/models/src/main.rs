@@ -55,6 +55,7 @@ fn main() {
         backend::shm::model::ALL,
         sys::model::ALL,
         sys::heap::ALL,
+        sys::journal_model::ALL,
         sys::team_model::ALL,
         sys::window_model::ALL,
         runtime::comm::model::ALL,

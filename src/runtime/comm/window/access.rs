@@ -13,6 +13,7 @@ use crate::runtime::comm::recorder::Kind;
 use crate::runtime::comm::request;
 use crate::runtime::comm::types;
 use crate::runtime::memory::hidden;
+use crate::runtime::trace::{self, Args};
 use crate::sys::buf::Region;
 use crate::sys::rmw;
 
@@ -39,6 +40,7 @@ impl Window {
 
     /// The same; `None`: nobody's, or none.
     fn spot(&self, name: &str, place: Place, len: usize) -> Result<Option<Spot>> {
+        trace::about(|| Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id));
         if place.target == DTL_PROC_NULL {
             return self.comm.check_open().map(|()| None);
         }

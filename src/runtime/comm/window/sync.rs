@@ -8,6 +8,7 @@ use crate::abi::window::{DTL_LOCK_EXCLUSIVE, DTL_LOCK_SHARED};
 use crate::error::{Error, Result, fail};
 use crate::runtime::comm::recorder::Kind;
 use crate::runtime::comm::{collective, run};
+use crate::runtime::trace::{self, Args};
 use std::ops::Range;
 
 impl Window {
@@ -17,6 +18,7 @@ impl Window {
 
     /// A target as a range; `None`: nobody.
     fn one(&self, name: &str, target: i32) -> Result<Option<Range<i32>>> {
+        trace::about(|| Args::NONE.peer(target).comm(self.comm.handle().id));
         self.comm.check_open()?;
         if target == DTL_PROC_NULL {
             return Ok(None);

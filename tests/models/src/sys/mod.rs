@@ -5,6 +5,9 @@ pub mod buf;
 pub mod epoch;
 pub mod futex;
 pub mod heap;
+#[path = "../../../../src/sys/journal.rs"]
+pub mod journal;
+pub mod journal_model;
 pub mod lock;
 pub mod model;
 pub mod park;

@@ -1,0 +1,233 @@
+//! What an event is about, and events as records of a journal.
+
+use super::names::Name;
+use crate::abi::status::dtl_status_t;
+use crate::abi::trace::*;
+use crate::runtime::comm::types;
+use crate::sys::journal::Record;
+use std::fmt::{self, Write};
+
+/// Longest text that goes with an event.
+const TEXT: usize = 32;
+
+/// What a call, span or operation is about, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Args {
+    pub(super) has: u32,
+    pub(super) bytes: u64,
+    pub(super) peer: i32,
+    pub(super) tag: i32,
+    pub(super) comm: u64,
+    pub(super) dtype: i32,
+    pub(super) op: i32,
+    pub(super) what: [u8; TEXT],
+}
+
+impl Args {
+    /// Nothing is known.
+    pub const NONE: Args =
+        Args { has: 0, bytes: 0, peer: 0, tag: 0, comm: 0, dtype: 0, op: 0, what: [0; TEXT] };
+
+    /// So many bytes.
+    #[must_use]
+    pub fn bytes(self, bytes: u64) -> Args {
+        Args { has: self.has | DTL_TRACE_HAS_BYTES, bytes, ..self }
+    }
+
+    /// The other rank, or the root.
+    #[must_use]
+    pub fn peer(self, peer: i32) -> Args {
+        Args { has: self.has | DTL_TRACE_HAS_PEER, peer, ..self }
+    }
+
+    /// A message's tag or a collective's number.
+    #[must_use]
+    pub fn tag(self, tag: i32) -> Args {
+        Args { has: self.has | DTL_TRACE_HAS_TAG, tag, ..self }
+    }
+
+    /// The communicator's handle.
+    #[must_use]
+    pub fn comm(self, comm: u64) -> Args {
+        Args { has: self.has | DTL_TRACE_HAS_COMM, comm, ..self }
+    }
+
+    /// So many elements of a type.
+    #[must_use]
+    pub fn elements(self, count: u64, dtype: i32) -> Args {
+        let size = types::element_size(dtype).map_or(0, |size| size as u64);
+        let sized = self.bytes(count.saturating_mul(size));
+        Args { has: sized.has | DTL_TRACE_HAS_DTYPE, dtype, ..sized }
+    }
+
+    /// Reduction.
+    #[must_use]
+    pub fn op(self, op: i32) -> Args {
+        Args { has: self.has | DTL_TRACE_HAS_OP, op, ..self }
+    }
+
+    /// A text, cut after 31 bytes: `Args::NONE.what(format_args!("{backend} {kind}"))`.
+    #[must_use]
+    pub fn what(self, text: impl fmt::Display) -> Args {
+        let mut what = Cut { text: [0; TEXT], len: 0 };
+        // It fails where the text is cut.
+        let _ = write!(what, "{text}");
+        Args { has: self.has | DTL_TRACE_HAS_WHAT, what: what.text, ..self }
+    }
+
+    /// Both; where they differ, what came later.
+    pub(super) fn and(self, later: &Args) -> Args {
+        let mut all = self;
+        let of = |bit| later.has & bit != 0;
+        if of(DTL_TRACE_HAS_BYTES) {
+            all.bytes = later.bytes;
+        }
+        if of(DTL_TRACE_HAS_PEER) {
+            all.peer = later.peer;
+        }
+        if of(DTL_TRACE_HAS_TAG) {
+            all.tag = later.tag;
+        }
+        if of(DTL_TRACE_HAS_COMM) {
+            all.comm = later.comm;
+        }
+        if of(DTL_TRACE_HAS_DTYPE) {
+            all.dtype = later.dtype;
+        }
+        if of(DTL_TRACE_HAS_OP) {
+            all.op = later.op;
+        }
+        if of(DTL_TRACE_HAS_WHAT) {
+            all.what = later.what;
+        }
+        Args { has: self.has | later.has, ..all }
+    }
+
+    /// The text.
+    pub(super) fn text(&self) -> &str {
+        let len = self.what.iter().position(|byte| *byte == 0).unwrap_or(TEXT);
+        self.what.get(..len).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or("")
+    }
+}
+
+/// Takes as many whole characters as fit, and a NUL.
+struct Cut {
+    text: [u8; TEXT],
+    len: usize,
+}
+
+impl Write for Cut {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        for char in more.chars().filter(|char| *char != '\0') {
+            let end = self.len + char.len_utf8();
+            match self.text.get_mut(self.len..end).filter(|_| end < TEXT) {
+                Some(place) => char.encode_utf8(place),
+                None => return Err(fmt::Error),
+            };
+            self.len = end;
+        }
+        Ok(())
+    }
+}
+
+/// How Chrome's format calls the kinds of events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Begin,
+    End,
+    OperationBegin,
+    OperationEnd,
+}
+
+impl Phase {
+    const ALL: [(Phase, char); 4] =
+        [(Phase::Begin, 'B'), (Phase::End, 'E'), (Phase::OperationBegin, 'b'), (Phase::OperationEnd, 'e')];
+
+    pub(super) fn letter(self) -> char {
+        Phase::ALL.iter().find(|(phase, _)| *phase == self).map_or('?', |(_, letter)| *letter)
+    }
+}
+
+/// A begin or an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Event {
+    pub(super) phase: Phase,
+    pub(super) category: Name,
+    pub(super) name: Name,
+    pub(super) id: u64,
+    pub(super) time_ns: u64,
+    pub(super) status: dtl_status_t,
+    pub(super) args: Args,
+}
+
+fn pair(low: i32, high: i32) -> u64 {
+    u64::from(low as u32) | u64::from(high as u32) << 32
+}
+
+fn apart(pair: u64) -> (i32, i32) {
+    (pair as u32 as i32, (pair >> 32) as i32)
+}
+
+impl Event {
+    pub(super) fn to_record(self) -> Record {
+        let Args { has, bytes, peer, tag, comm, dtype, op, what } = self.args;
+        let head = self.phase as u64 | u64::from(self.category.0) << 8 | u64::from(self.name.0) << 32;
+        let mut text = [0; TEXT / 8];
+        for (word, bytes) in text.iter_mut().zip(what.chunks_exact(8)) {
+            *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        }
+        let [a, b, c, d] = text;
+        let status = pair(self.status, has as i32);
+        [self.time_ns, head, self.id, bytes, pair(peer, tag), comm, pair(dtype, op), status, a, b, c, d]
+    }
+
+    pub(super) fn of_record(record: Record) -> Option<Event> {
+        let [time_ns, head, id, bytes, peers, comm, types, status, text @ ..] = record;
+        let (phase, _) = *Phase::ALL.get((head & 0xFF) as usize)?;
+        let ((peer, tag), (dtype, op), (status, has)) = (apart(peers), apart(types), apart(status));
+        let mut what = [0; TEXT];
+        for (bytes, word) in what.chunks_exact_mut(8).zip(text) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let args = Args { has: has as u32, bytes, peer, tag, comm, dtype, op, what };
+        let (category, name) = (Name((head >> 8) as u32 & 0xFF_FFFF), Name((head >> 32) as u32));
+        Some(Event { phase, category, name, id, time_ns, status, args })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_survive_being_records() {
+        let args = Args::NONE.bytes(1 << 40).peer(-2).tag(7).comm(9).op(-1).what("host → cuda");
+        for (phase, _) in Phase::ALL {
+            let event = Event {
+                phase,
+                category: Name(5),
+                name: Name(1 << 20),
+                id: 77,
+                time_ns: 1,
+                status: 106,
+                args,
+            };
+            assert_eq!(Event::of_record(event.to_record()), Some(event));
+        }
+        assert_eq!(Event::of_record([4; 12]), None, "no such phase");
+        assert_eq!(args.text(), "host → cuda");
+    }
+
+    #[test]
+    fn texts_are_cut_at_characters() {
+        assert_eq!(Args::NONE.what("x".repeat(40)).text(), "x".repeat(31));
+        assert_eq!(Args::NONE.what(format!("{}é", "x".repeat(30))).text(), "x".repeat(30));
+        assert_eq!(Args::NONE.what("a\0b").text(), "ab");
+    }
+
+    #[test]
+    fn later_arguments_win() {
+        let both = Args::NONE.bytes(1).peer(2).and(&Args::NONE.bytes(3).what("x"));
+        assert_eq!(both, Args::NONE.bytes(3).peer(2).what("x"));
+    }
+}

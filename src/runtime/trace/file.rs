@@ -1,0 +1,314 @@
+//! The file of a trace: Chrome's array of events, one on each line, written by a thread of its own.
+//!
+//! Threads leave events in their journals. The writer empties these every tenth of a second, or when one has many, so a
+//! rank that is killed leaves all but its last tenth; the format allows for an end that is missing. A thread
+//! whose journal is full empties it itself. Whatever goes wrong with the file ends the trace and nothing else.
+
+use super::args::{Event, Phase};
+use super::names::Name;
+use super::text::{self, Place};
+use crate::error::{Error, Result, fail};
+use crate::runtime::{launch, lifecycle, log};
+use crate::sys::lock::{Condvar, Mutex};
+use crate::sys::{clock, fd, journal, process};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Events that a thread may be ahead of the file: 384 KiB.
+const ROOM: usize = 4096;
+/// After so many the writer is woken.
+const MANY: usize = ROOM / 4;
+/// How long it sleeps else.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Text is written when there is so much of it.
+const BLOCK: usize = 1 << 18;
+
+/// A file that is being written.
+pub(super) struct Trace {
+    number: u64,
+    path: PathBuf,
+    rank: i32,
+    has_failed: AtomicBool,
+    state: Mutex<State>,
+    /// The trace ends, or there is much to write.
+    awake: Condvar,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A thread's events on their way to the file.
+pub(super) struct Journal {
+    /// Which file they are for.
+    pub(super) trace: u64,
+    events: journal::Journal,
+    thread: i32,
+    has_ended: AtomicBool,
+}
+
+impl Journal {
+    /// Its thread ends.
+    pub(super) fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+    }
+}
+
+/// What the lock guards. Who has it is the journals' one reader.
+struct State {
+    /// `None`: complete, or failed; what still comes is dropped.
+    file: Option<File>,
+    /// Not yet in the file.
+    text: String,
+    written: u64,
+    journals: Vec<Known>,
+    operations: Operations,
+    is_over: bool,
+    failure: Option<Error>,
+}
+
+/// A journal, and what of its thread's calls is open.
+struct Known {
+    journal: Arc<Journal>,
+    open: Vec<(Name, Name)>,
+    /// Its thread had ended before it was last emptied: nothing more comes.
+    has_ended: bool,
+}
+
+/// Operations that have begun, and ends that came before their begins: from a journal that was emptied before. Those
+/// wait; what began in an earlier trace never gets out.
+#[derive(Default)]
+struct Operations {
+    open: BTreeMap<u64, (Name, Name)>,
+    early: BTreeMap<u64, (Place, Event)>,
+}
+
+impl Operations {
+    /// What is to be written now.
+    fn next(&mut self, place: Place, event: Event) -> [Option<(Place, Event)>; 2] {
+        let is_begin = event.phase == Phase::OperationBegin;
+        match (is_begin, self.early.remove(&event.id)) {
+            (true, Some(end)) => [Some((place, event)), Some(end)],
+            (true, None) => {
+                self.open.insert(event.id, (event.category, event.name));
+                [Some((place, event)), None]
+            }
+            (false, _) if self.open.remove(&event.id).is_some() => [Some((place, event)), None],
+            (false, _) => {
+                self.early.insert(event.id, (place, event));
+                [None, None]
+            }
+        }
+    }
+}
+
+impl Trace {
+    /// Makes the file and the thread that writes it.
+    pub(super) fn open(path: &str) -> Result<Arc<Self>> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let launch = launch::from_environment().ok().flatten();
+        let (rank, size) = launch.map_or((0, 1), |launch| (launch.rank, launch.size));
+        let path = text::expand(path, (rank, size), process::own_pid())?;
+        let file = create(&path).map_err(|error| said("make", &path, &error))?;
+        let mut state = State {
+            file: Some(file),
+            text: text::beginning(rank),
+            written: 0,
+            journals: Vec::new(),
+            operations: Operations::default(),
+            is_over: false,
+            failure: None,
+        };
+        if let Err(error) = state.write() {
+            let _ = std::fs::remove_file(&path); // just made, and empty
+            return Err(said("write to", &path, &error));
+        }
+        let trace = Arc::new(Trace {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            path,
+            rank,
+            has_failed: AtomicBool::new(false),
+            state: Mutex::new(state),
+            awake: Condvar::new(),
+            writer: Mutex::new(None),
+        });
+        let its = Arc::clone(&trace);
+        match Builder::new().name("dtl-trace".to_owned()).spawn(move || its.work()) {
+            Ok(writer) => *trace.writer.lock() = Some(writer),
+            Err(error) => {
+                let _ = std::fs::remove_file(&trace.path); // as above
+                return fail!(
+                    DTL_ERROR_LIMIT,
+                    "no thread to write the trace {}: {error}",
+                    trace.path.display()
+                );
+            }
+        }
+        Ok(trace)
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nothing can be written any more.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// A journal for the calling thread.
+    pub(super) fn join(&self) -> Arc<Journal> {
+        let journal = Arc::new(Journal {
+            trace: self.number,
+            events: journal::Journal::new(ROOM),
+            thread: process::thread_id(),
+            has_ended: AtomicBool::new(false),
+        });
+        let mut state = self.state.lock();
+        let Place { rank, thread } = self.place(&journal);
+        text::name_thread(&mut state.text, rank, thread);
+        state.journals.push(Known { journal: Arc::clone(&journal), open: Vec::new(), has_ended: false });
+        journal
+    }
+
+    fn place(&self, journal: &Journal) -> Place {
+        Place { rank: self.rank, thread: journal.thread }
+    }
+
+    /// Adds an event of the calling thread, whose journal it is.
+    pub(super) fn put(&self, journal: &Journal, event: &Event) {
+        let record = event.to_record();
+        loop {
+            match journal.events.push(&record) {
+                Some(number) if number % MANY == MANY - 1 => return self.awake.notify_all(),
+                Some(_) => return,
+                // A forked child has a copy of all of this, but the file is its parent's.
+                None if lifecycle::is_fork() => return,
+                None => self.drain(&mut self.state.lock()),
+            }
+        }
+    }
+
+    /// The writer's thread.
+    fn work(&self) {
+        let mut state = self.state.lock();
+        while !state.is_over && state.failure.is_none() {
+            state = self.awake.wait_for(state, PERIOD);
+            self.drain(&mut state);
+        }
+        let failure = state.failure.clone().filter(|_| !state.is_over);
+        drop(state);
+        if let Some(error) = failure {
+            log::warning!("the trace ends here: {error}");
+            super::give_up();
+        }
+    }
+
+    /// Writes what is in the journals.
+    fn drain(&self, state: &mut State) {
+        let mut known = std::mem::take(&mut state.journals);
+        for known in &mut known {
+            let place = self.place(&known.journal);
+            known.has_ended = known.journal.has_ended.load(Ordering::Acquire);
+            while let Some(event) = known.journal.events.take().and_then(Event::of_record) {
+                let now = match event.phase {
+                    Phase::Begin => {
+                        known.open.push((event.category, event.name));
+                        [Some((place, event)), None]
+                    }
+                    Phase::End => [known.open.pop().map(|_| (place, event)), None],
+                    _ => state.operations.next(place, event),
+                };
+                now.iter().flatten().for_each(|(place, event)| text::event(&mut state.text, *place, event));
+                if state.text.len() >= BLOCK {
+                    self.write(state);
+                }
+            }
+        }
+        known.retain(|known| !known.has_ended || !known.open.is_empty());
+        state.journals = known;
+        self.write(state);
+    }
+
+    fn write(&self, state: &mut State) {
+        if let Err(error) = state.write() {
+            state.failure = Some(said("write to", &self.path, &error));
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the end of everything, and waits for the writer.
+    pub(super) fn close(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        state.is_over = true;
+        self.drain(&mut state);
+        let now = clock::node_ns();
+        for known in std::mem::take(&mut state.journals) {
+            for (category, name) in known.open.iter().rev() {
+                let place = self.place(&known.journal);
+                text::unfinished(&mut state.text, place, (Phase::End, 0), (*category, *name), now);
+            }
+        }
+        for (id, (category, name)) in std::mem::take(&mut state.operations).open {
+            let place = Place { rank: self.rank, thread: process::thread_id() };
+            text::unfinished(&mut state.text, place, (Phase::OperationEnd, id), (category, name), now);
+        }
+        state.text.push_str("\n]\n");
+        self.write(&mut state);
+        state.file = None;
+        let outcome = state.failure.take().map_or(Ok(()), Err);
+        drop(state);
+        self.awake.notify_all();
+        let writer = self.writer.lock().take();
+        // It does not panic; if it did, the file is closed all the same.
+        writer.into_iter().for_each(|writer| drop(writer.join()));
+        outcome
+    }
+}
+
+impl State {
+    fn write(&mut self) -> io::Result<()> {
+        let wanted = self.written + self.text.len() as u64;
+        let written = match &mut self.file {
+            None => Ok(()),
+            // The write itself would end the program, by a signal.
+            Some(_) if wanted > process::file_size_limit() => Err(io::ErrorKind::FileTooLarge.into()),
+            Some(file) => file.write_all(self.text.as_bytes()),
+        };
+        self.text.clear();
+        self.written = wanted;
+        if written.is_err() {
+            self.file = None;
+        }
+        written
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    fd::keep(file.into()).map(File::from)
+}
+
+/// Why a file cannot be made or written.
+fn said(what: &str, path: &Path, error: &io::Error) -> Error {
+    use crate::abi::status::*;
+    let (status, advice) = match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            (DTL_ERROR_ALREADY_EXISTS, "; remove it, or name another (%p: process id)")
+        }
+        io::ErrorKind::NotFound => (DTL_ERROR_NOT_FOUND, "; make its folder first"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            (DTL_ERROR_LIMIT, "; what was written before is there")
+        }
+        _ if fd::shortage(error).is_some() => (DTL_ERROR_LIMIT, ""),
+        _ => (DTL_ERROR_UNAVAILABLE, "; name a place where a file can be written"),
+    };
+    Error::new(status, format!("cannot {what} the trace {}: {error}{advice}", path.display()))
+}

@@ -1,0 +1,180 @@
+//! Tracing: what the library does, and how long it takes, told to a file and to another tool.
+//!
+//! From a call to the file: `ffi/guard.rs` finds the library in state TRACED (nobody asks anything more while nothing
+//! is traced) and calls [`call_begin`] and [`call_end`]; `thread` makes records of them and puts them into the thread's
+//! own journal; `file` takes them out, in a thread of its own every tenth of a second, and writes them as
+//! Chrome's trace JSON. Work inside of calls tells itself: [`span`] for a part of a call, [`about`] for what
+//! the call is about, [`operation_begin`] for what goes on after its call has returned. All of these are one load and
+//! one branch while nothing is traced.
+
+mod args;
+mod file;
+mod names;
+mod text;
+mod thread;
+
+pub use args::Args;
+
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::trace::{DTL_TRACE_CALL, DTL_TRACE_SPAN, dtl_trace_fn_t};
+use crate::error::{Result, fail};
+use crate::sys::buf::Addr;
+use crate::sys::lock::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Whether anything is told to anybody.
+static ON: AtomicBool = AtomicBool::new(false);
+/// Changes whenever [`SINKS`] does, so that threads need not lock it.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+static SINKS: Mutex<Sinks> = Mutex::new(Sinks { file: None, tool: None });
+
+/// Who is told.
+#[derive(Clone)]
+struct Sinks {
+    file: Option<Arc<file::Trace>>,
+    tool: Option<Tool>,
+}
+
+/// Another tool's functions.
+#[derive(Clone, Copy)]
+struct Tool {
+    /// No other table's.
+    number: u64,
+    begin: dtl_trace_fn_t,
+    end: dtl_trace_fn_t,
+    user: Addr,
+}
+
+impl Sinks {
+    /// Makes a change known.
+    fn publish(&self) {
+        CHANGES.fetch_add(1, Ordering::Release);
+        let writes = self.file.as_ref().is_some_and(|file| !file.has_failed());
+        ON.store(writes || self.tool.is_some(), Ordering::Release);
+    }
+}
+
+/// Whether anything is traced. All that paths with little time ask.
+#[inline(always)]
+#[must_use]
+pub fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Starts to write a file. Calls are traced once `lifecycle` knows.
+pub fn start(path: &str) -> Result<()> {
+    let mut sinks = SINKS.lock();
+    if let Some(file) = &sinks.file {
+        return fail!(
+            DTL_ERROR_INVALID_STATE,
+            "a trace is being written to {}: call dtl_trace_stop first",
+            file.path().display()
+        );
+    }
+    sinks.file = Some(file::Trace::open(path)?);
+    sinks.publish();
+    Ok(())
+}
+
+/// Ends the file, with all that was told before.
+pub fn stop() -> Result<()> {
+    let mut sinks = SINKS.lock();
+    let Some(file) = sinks.file.take() else {
+        return fail!(DTL_ERROR_INVALID_STATE, "no trace is being written: dtl_trace_start begins one");
+    };
+    sinks.publish();
+    drop(sinks);
+    file.close()
+}
+
+/// The file cannot be written any more: its threads need not go on. It stays to be stopped.
+fn give_up() {
+    SINKS.lock().publish();
+    super::lifecycle::retrace();
+}
+
+/// Who is told from now on; `None`: nobody.
+pub fn set_tool(functions: Option<(dtl_trace_fn_t, dtl_trace_fn_t, Addr)>) {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    let mut sinks = SINKS.lock();
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    sinks.tool = functions.map(|(begin, end, user)| Tool { number, begin, end, user });
+    sinks.publish();
+}
+
+/// At finalize: the file is complete.
+pub fn close() {
+    set_tool(None);
+    if SINKS.lock().file.is_some() {
+        if let Err(error) = stop() {
+            super::log::warning!("{error}");
+        }
+    }
+}
+
+/// In a forked child: the file is the parent's, who goes on with it.
+pub fn forget() {
+    let mut sinks = SINKS.lock();
+    // Another thread of the parent may have had its lock, and the one that writes is not here: nothing of it is touched.
+    std::mem::forget(sinks.file.take());
+    sinks.tool = None;
+    sinks.publish();
+}
+
+/// A call of the C interface begins. False: it is not traced.
+pub fn call_begin(name: &'static str) -> bool {
+    let noun = name.split('_').nth(1).unwrap_or(name);
+    is_on() && thread::begin(DTL_TRACE_CALL, noun, name, Args::NONE)
+}
+
+/// The call that [`call_begin`] has noted returns.
+pub fn call_end(status: dtl_status_t) {
+    thread::end(status);
+}
+
+/// A part of a call, from here until the end of the block: `let _span = trace::span("dispatch", "lookup", || Args::what(name));`
+/// No lock is held that the functions of a tool must not wait for. `args` is made only if somebody is told.
+#[inline(always)]
+#[must_use]
+pub fn span(category: &'static str, name: &'static str, args: impl FnOnce() -> Args) -> Span {
+    if is_on() { begin_span(category, name, args) } else { Span(false) }
+}
+
+#[cold]
+fn begin_span(category: &'static str, name: &'static str, args: impl FnOnce() -> Args) -> Span {
+    Span(thread::begin(DTL_TRACE_SPAN, category, name, args()))
+}
+
+/// Ends where it is dropped.
+pub struct Span(bool);
+
+impl Drop for Span {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0 {
+            thread::end(DTL_SUCCESS);
+        }
+    }
+}
+
+/// What the call, or part of one, that this thread is in is about: told at its end.
+#[inline(always)]
+pub fn about(args: impl FnOnce() -> Args) {
+    if is_on() {
+        thread::about(&args());
+    }
+}
+
+/// An operation starts that may outlive its call; `id` is nobody else's.
+#[cold]
+pub fn operation_begin(id: u64, name: &'static str, args: &Args) {
+    thread::about(args);
+    thread::operation(true, id, name, args);
+}
+
+/// Its end is seen.
+#[cold]
+pub fn operation_end(id: u64, name: &'static str) {
+    thread::operation(false, id, name, &Args::NONE);
+}

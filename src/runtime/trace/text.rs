@@ -1,0 +1,236 @@
+//! Chrome's trace format: events as lines of JSON, and what the names of files stand for.
+//!
+//! Source: "Trace Event Format" (Chromium), the JSON array format. B and E are begin and end within a thread, b and e
+//! those of an operation, found by category and id.
+
+use super::args::{Event, Phase};
+use super::names::Name;
+use crate::abi::status::DTL_SUCCESS;
+use crate::abi::trace::*;
+use crate::error::{Result, fail, status_name};
+use crate::runtime::comm::types;
+use crate::sys::{clock, process};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Whose event it is.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) rank: i32,
+    pub(super) thread: i32,
+}
+
+/// The file that is meant: %r is the rank, %p the process id, %% a %. In a job of several ranks without either, the
+/// rank goes before the ending: trace.json is trace.3.json.
+pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<PathBuf> {
+    let (mut full, mut is_own, mut chars) = (String::new(), false, path.chars());
+    while let Some(char) = chars.next() {
+        match (char, if char == '%' { chars.next() } else { None }) {
+            ('%', Some('r')) => full.push_str(&rank.to_string()),
+            ('%', Some('p')) => full.push_str(&pid.to_string()),
+            ('%', Some('%')) => {
+                full.push('%');
+                continue;
+            }
+            ('%', other) => {
+                let other = other.map(String::from).unwrap_or_default();
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "trace {path}: %{other} stands for nothing; use %r (rank), %p (process id) or %% (a %)"
+                );
+            }
+            _ => {
+                full.push(char);
+                continue;
+            }
+        }
+        is_own = true;
+    }
+    let full = PathBuf::from(full);
+    if full.file_name().is_none() {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "trace \"{path}\": it names no file");
+    }
+    if is_own || size <= 1 {
+        return Ok(full);
+    }
+    let ending = full.extension().map(|ending| ending.to_string_lossy().into_owned());
+    Ok(full.with_extension(ending.map_or_else(|| rank.to_string(), |ending| format!("{rank}.{ending}"))))
+}
+
+/// The first lines: whose process it is, and when this is by the clock on the wall.
+pub(super) fn beginning(rank: i32) -> String {
+    let mut text = String::from("[");
+    let pid = process::own_pid();
+    let program = std::env::current_exe().ok();
+    let program =
+        program.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let (thread, now) = (process::thread_id(), clock::node_ns());
+    let _ = write!(
+        text,
+        "\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
+    );
+    quoted(&mut text, &format!("rank {rank}: {} ({pid})", program.unwrap_or_default()));
+    let _ = write!(
+        text,
+        "}}}},\n{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{rank},\"tid\":{thread},\
+         \"args\":{{\"sort_index\":{rank}}}}},\n\
+         {{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"trace\",\"name\":\"trace begins\",\"pid\":{rank},\"tid\":{thread},\"ts\":"
+    );
+    time(&mut text, now);
+    let _ = write!(
+        text,
+        ",\"args\":{{\"wall_clock_ns\":\"{wall}\",\"process\":{pid},\"libdtl\":\"{}\"}}}}",
+        env!("CARGO_PKG_VERSION")
+    );
+    text
+}
+
+/// What a thread is called.
+pub(super) fn name_thread(text: &mut String, rank: i32, thread: i32) {
+    let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
+    let _ = write!(
+        text,
+        ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
+    );
+    quoted(text, name.trim_end());
+    text.push_str("}}");
+}
+
+/// An event.
+pub(super) fn event(text: &mut String, place: Place, event: &Event) {
+    head(text, place, (event.phase, event.id), (event.category, event.name), event.time_ns);
+    let args = &event.args;
+    let mut more = More { text, is_first: true };
+    if args.has & DTL_TRACE_HAS_BYTES != 0 {
+        more.number("bytes", args.bytes);
+    }
+    if args.has & DTL_TRACE_HAS_PEER != 0 {
+        more.number("peer", args.peer);
+    }
+    if args.has & DTL_TRACE_HAS_TAG != 0 {
+        more.number("tag", args.tag);
+    }
+    if args.has & DTL_TRACE_HAS_COMM != 0 {
+        // As text: a number of JSON has 53 bits.
+        more.text("comm", &format!("{:#x}", args.comm));
+    }
+    if args.has & DTL_TRACE_HAS_DTYPE != 0 {
+        more.text("dtype", &types::dtype_text(args.dtype));
+    }
+    if args.has & DTL_TRACE_HAS_OP != 0 {
+        more.text("op", &types::op_text(args.op));
+    }
+    if args.has & DTL_TRACE_HAS_WHAT != 0 {
+        more.text("what", args.text());
+    }
+    if event.status != DTL_SUCCESS {
+        more.text("status", &status_name(event.status).to_string_lossy());
+    }
+    text.push_str("}}");
+}
+
+/// The end of what had none before the trace's.
+pub(super) fn unfinished(
+    text: &mut String,
+    place: Place,
+    which: (Phase, u64),
+    names: (Name, Name),
+    now: u64,
+) {
+    head(text, place, which, names, now);
+    text.push_str("\"unfinished\":1}}");
+}
+
+/// All of an event but its arguments.
+fn head(
+    text: &mut String,
+    place: Place,
+    (phase, id): (Phase, u64),
+    (category, name): (Name, Name),
+    now: u64,
+) {
+    let (category, name) = (category.text().to_string_lossy(), name.text().to_string_lossy());
+    let Place { rank, thread } = place;
+    let _ = write!(text, ",\n{{\"ph\":\"{}\",\"cat\":\"{category}\",\"name\":\"{name}\",", phase.letter());
+    if matches!(phase, Phase::OperationBegin | Phase::OperationEnd) {
+        // Of this process: another rank may have the same.
+        let _ = write!(text, "\"id2\":{{\"local\":\"{id:#x}\"}},");
+    }
+    let _ = write!(text, "\"pid\":{rank},\"tid\":{thread},\"ts\":");
+    time(text, now);
+    text.push_str(",\"args\":{");
+}
+
+/// Microseconds.
+fn time(text: &mut String, ns: u64) {
+    let _ = write!(text, "{}.{:03}", ns / 1000, ns % 1000);
+}
+
+/// Arguments of an event.
+struct More<'a> {
+    text: &'a mut String,
+    is_first: bool,
+}
+
+impl More<'_> {
+    fn key(&mut self, key: &str) {
+        let comma = if std::mem::replace(&mut self.is_first, false) { "" } else { "," };
+        let _ = write!(self.text, "{comma}\"{key}\":");
+    }
+
+    fn number(&mut self, key: &str, value: impl std::fmt::Display) {
+        self.key(key);
+        let _ = write!(self.text, "{value}");
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.key(key);
+        quoted(self.text, value);
+    }
+}
+
+/// A text of JSON.
+fn quoted(text: &mut String, value: &str) {
+    text.push('"');
+    for char in value.chars() {
+        match char {
+            '"' | '\\' => text.extend(['\\', char]),
+            char if char.is_control() => drop(write!(text, "\\u{:04x}", u32::from(char))),
+            char => text.push(char),
+        }
+    }
+    text.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(path: &str, ranks: (i32, i32)) -> String {
+        expand(path, ranks, 4711).unwrap().to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn paths_say_whose_they_are() {
+        assert_eq!(expanded("a/trace.json", (0, 1)), "a/trace.json");
+        assert_eq!(expanded("a/trace.json", (3, 8)), "a/trace.3.json");
+        assert_eq!(expanded("trace", (3, 8)), "trace.3");
+        assert_eq!(expanded("%r/%p.json", (3, 8)), "3/4711.json");
+        assert_eq!(expanded("100%%.json", (3, 8)), "100%.3.json");
+        for bad in ["", "/", "a/..", "%x", "trace%"] {
+            assert!(expand(bad, (0, 1), 1).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn texts_are_json() {
+        let mut text = String::new();
+        quoted(&mut text, "a\"b\\c\nd é");
+        assert_eq!(text, "\"a\\\"b\\\\c\\u000ad é\"");
+        text.clear();
+        time(&mut text, 12_000_034);
+        assert_eq!(text, "12000.034");
+    }
+}

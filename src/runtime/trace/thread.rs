@@ -1,0 +1,226 @@
+//! A traced thread: which calls it is in, and its journal of the file.
+
+use super::args::{Args, Event, Phase};
+use super::names::Known;
+use super::{CHANGES, SINKS, Sinks, Tool, file};
+use crate::abi::handle::dtl_comm_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
+use crate::abi::trace::{DTL_TRACE_OPERATION, dtl_trace_event_t};
+use crate::sys::clock;
+use std::cell::RefCell;
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Ids of one thread; the bits above are the thread's.
+const ID_BITS: u32 = 40;
+
+thread_local! {
+    static MINE: RefCell<Thread> = const { RefCell::new(Thread::NEW) };
+}
+
+struct Thread {
+    /// [`CHANGES`] when `sinks` were read.
+    seen: u64,
+    sinks: Sinks,
+    journal: Option<Arc<file::Journal>>,
+    open: Vec<Open>,
+    /// In a tool's function: what that calls is not traced, or there would be no end of it.
+    is_in_tool: bool,
+    last_id: u64,
+    known: Known,
+}
+
+/// A call or span that has begun.
+struct Open {
+    kind: i32,
+    category: &'static str,
+    name: &'static str,
+    id: u64,
+    /// Who has heard of the begin.
+    file: Option<u64>,
+    tool: Option<u64>,
+    /// What came to be known since.
+    about: Args,
+}
+
+/// What a tool is told once nothing of the thread is borrowed.
+struct Telling {
+    tool: Tool,
+    is_begin: bool,
+    event: dtl_trace_event_t,
+    args: Args,
+}
+
+impl Thread {
+    const NEW: Thread = Thread {
+        seen: 0,
+        sinks: Sinks { file: None, tool: None },
+        journal: None,
+        open: Vec::new(),
+        is_in_tool: false,
+        last_id: 0,
+        known: Known::NONE,
+    };
+
+    /// Looks again at who is to be told, if that has changed.
+    fn refresh(&mut self) {
+        let now = CHANGES.load(Ordering::Acquire);
+        if now == self.seen {
+            return;
+        }
+        self.seen = now;
+        self.sinks = SINKS.lock().clone();
+        let has_journal =
+            |journal: &Arc<file::Journal>, file: &Arc<file::Trace>| journal.trace == file.number();
+        match (&self.journal, &self.sinks.file) {
+            (Some(journal), Some(file)) if has_journal(journal, file) => {}
+            (_, file) => self.journal = file.as_ref().map(|file| file.join()),
+        }
+    }
+
+    fn new_id(&mut self) -> u64 {
+        static THREADS: AtomicU64 = AtomicU64::new(1);
+        if self.last_id == 0 {
+            self.last_id = THREADS.fetch_add(1, Ordering::Relaxed) << ID_BITS;
+        }
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Writes an event, if the file is one that has heard of its begin, and prepares what the tool is told.
+    fn tell(&mut self, kind: i32, event: &Told, file: Option<u64>, tool: Option<u64>) -> Option<Telling> {
+        let ((category, category_text), (name, name_text)) =
+            (self.known.name(event.category), self.known.name(event.name));
+        let Told { phase, id, status, args, .. } = *event;
+        let time_ns = clock::node_ns();
+        if let (Some(trace), Some(journal)) = (&self.sinks.file, &self.journal) {
+            if file == Some(trace.number()) {
+                trace.put(journal, &Event { phase, category, name, id, time_ns, status, args });
+            }
+        }
+        let tool = self.sinks.tool.filter(|now| tool == Some(now.number))?;
+        let c_text = |text: &'static CStr| text.as_ptr();
+        let event = dtl_trace_event_t {
+            struct_size: size_of::<dtl_trace_event_t>() as u32,
+            kind,
+            id,
+            time_ns,
+            category: c_text(category_text),
+            name: c_text(name_text),
+            has: args.has,
+            status,
+            bytes: args.bytes,
+            peer: args.peer,
+            tag: args.tag,
+            comm: dtl_comm_t { id: args.comm },
+            dtype: args.dtype,
+            op: args.op,
+            what: std::ptr::null(),
+        };
+        let is_begin = matches!(phase, Phase::Begin | Phase::OperationBegin);
+        self.is_in_tool = true;
+        Some(Telling { tool, is_begin, event, args })
+    }
+
+    fn file_number(&self) -> Option<u64> {
+        self.sinks.file.as_ref().map(|file| file.number())
+    }
+
+    fn tool_number(&self) -> Option<u64> {
+        self.sinks.tool.map(|tool| tool.number)
+    }
+}
+
+/// An event as its source has it.
+struct Told {
+    phase: Phase,
+    category: &'static str,
+    name: &'static str,
+    id: u64,
+    status: dtl_status_t,
+    args: Args,
+}
+
+/// `None`: the thread is in its last moments, or in a tool's function.
+fn with_mine<R>(work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
+    let traced = MINE.try_with(|mine| {
+        let mut mine = mine.try_borrow_mut().ok()?;
+        (!mine.is_in_tool).then(|| work(&mut mine))
+    });
+    traced.ok().flatten()
+}
+
+impl Telling {
+    fn tell(mut self) {
+        // Its NUL is there: `Args::what` leaves one.
+        self.event.what = self.args.what.as_ptr().cast();
+        let function = if self.is_begin { self.tool.begin } else { self.tool.end };
+        if let Some(function) = function {
+            function(&raw const self.event, self.tool.user.ptr());
+        }
+        let _ = MINE.try_with(|mine| {
+            if let Ok(mut mine) = mine.try_borrow_mut() {
+                mine.is_in_tool = false;
+            }
+        });
+    }
+}
+
+/// A call or span begins. False: nobody is told, and [`end`] is not to be called.
+pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args: Args) -> bool {
+    let begun = with_mine(|mine| {
+        mine.refresh();
+        let (file, tool) = (mine.file_number(), mine.tool_number());
+        if file.is_none() && tool.is_none() {
+            return (false, None);
+        }
+        let id = mine.new_id();
+        mine.open.push(Open { kind, category, name, id, file, tool, about: Args::NONE });
+        let told = Told { phase: Phase::Begin, category, name, id, status: DTL_SUCCESS, args };
+        (true, mine.tell(kind, &told, file, tool))
+    });
+    let Some((is_open, telling)) = begun else { return false };
+    telling.into_iter().for_each(Telling::tell);
+    is_open
+}
+
+/// The last one that has begun ends.
+pub(super) fn end(status: dtl_status_t) {
+    let telling = with_mine(|mine| {
+        mine.refresh();
+        let Open { kind, category, name, id, file, tool, about } = mine.open.pop()?;
+        let told = Told { phase: Phase::End, category, name, id, status, args: about };
+        mine.tell(kind, &told, file, tool)
+    });
+    telling.flatten().into_iter().for_each(Telling::tell);
+}
+
+/// More is known of the last one that has begun.
+pub(super) fn about(args: &Args) {
+    with_mine(|mine| {
+        if let Some(open) = mine.open.last_mut() {
+            open.about = open.about.and(args);
+        }
+    });
+}
+
+/// An operation begins or ends.
+pub(super) fn operation(begins: bool, id: u64, name: &'static str, args: &Args) {
+    let telling = with_mine(|mine| {
+        mine.refresh();
+        let phase = if begins { Phase::OperationBegin } else { Phase::OperationEnd };
+        let told = Told { phase, category: "operation", name, id, status: DTL_SUCCESS, args: *args };
+        let (file, tool) = (mine.file_number(), mine.tool_number());
+        mine.tell(DTL_TRACE_OPERATION, &told, file, tool)
+    });
+    telling.flatten().into_iter().for_each(Telling::tell);
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        if let Some(journal) = &self.journal {
+            journal.end();
+        }
+    }
+}
