@@ -346,6 +346,32 @@ typedef struct dtl_policy_t {
 #define DTL_POLICY_NULL ((dtl_policy_t){0})
 #endif
 
+/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent: DaCe's TargetDispatcher).
+typedef struct dtl_dispatcher_t {
+    /// Opaque. 0 = null.
+    uint64_t id;
+} dtl_dispatcher_t;
+
+/// The null dtl_dispatcher_t.
+#ifdef __cplusplus
+#define DTL_DISPATCHER_NULL (dtl_dispatcher_t{})
+#else
+#define DTL_DISPATCHER_NULL ((dtl_dispatcher_t){0})
+#endif
+
+/// A handler in a dispatcher.
+typedef struct dtl_registration_t {
+    /// Opaque. 0 = null.
+    uint64_t id;
+} dtl_registration_t;
+
+/// The null dtl_registration_t.
+#ifdef __cplusplus
+#define DTL_REGISTRATION_NULL (dtl_registration_t{})
+#else
+#define DTL_REGISTRATION_NULL ((dtl_registration_t){0})
+#endif
+
 /* -----------------------------------------------------------------------------------------------
  * Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
  * -------------------------------------------------------------------------------------------- */
@@ -1164,10 +1190,13 @@ typedef struct dtl_launch_t {
     uint32_t grid[3];
     /// Threads of a block in x, y, z; each at least 1.
     uint32_t block[3];
+    /// DTL_SCHEDULE_… or a registered one: who runs the grid is the handler's of this schedule in the default dispatcher
+    /// (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a handler for: the stream's backend.
+    dtl_enum_word_t schedule;
 } dtl_launch_t;
 
 /// Initial value of a dtl_launch_t.
-#define DTL_LAUNCH_INIT {sizeof(dtl_launch_t), 0, {1, 1, 1}, {1, 1, 1}}
+#define DTL_LAUNCH_INIT {sizeof(dtl_launch_t), 0, {1, 1, 1}, {1, 1, 1}, 0}
 
 /// Where a host kernel's call stands in the launch. Valid during the call only.
 typedef struct dtl_kernel_context_t {
@@ -1492,6 +1521,232 @@ typedef struct dtl_policy_stats_t {
     /// 0.
     uint64_t reserved;
 } dtl_policy_stats_t;
+
+/* -----------------------------------------------------------------------------------------------
+ * Dispatcher: keys, queries, handlers, and what the library's own operations hand to them.
+ * -------------------------------------------------------------------------------------------- */
+
+/// In a key: every value, also those that are registered later. In a query: there is none.
+#define DTL_DISPATCH_ANY UINT64_C(0)
+
+/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the predicated handlers of later keys
+/// (rule 2), as in DaCe.
+#define DTL_DISPATCHER_STRICT_DACE UINT64_C(1)
+
+/// Flag of a handler without a predicate: it stands before the one of the same key, until it is unregistered.
+#define DTL_DISPATCH_REPLACE UINT64_C(1)
+/// Flag of a handler that says no: what it is chosen for fails with its reason (rule 7).
+#define DTL_DISPATCH_ILLEGAL UINT64_C(2)
+/// Flag of a handler that is the default of its operation (rule 4): its key has DTL_DISPATCH_ANY in all three slots.
+#define DTL_DISPATCH_DEFAULT UINT64_C(4)
+
+/// What a handler is for. An element of an array: it never grows.
+///
+/// A slot is a plain member, a template, an instance of one, or DTL_DISPATCH_ANY. A template's key (lower 32 bits 0) fits
+/// the template and every instance of it; an instance's key fits that instance alone.
+///
+/// Rules by which a dispatcher chooses:
+///
+///  1. Keys are walked from specific to general, with s = source, d = destination, h = schedule:
+///     (s,d,h) (s,d,any) (s,any,h) (s,any,any) (any,d,h) (any,d,any) (any,any,h) (any,any,any).
+///     Within one of these forms a key with an instance comes before one with its template; where keys have instances
+///     in different slots, the source counts first, then the destination.
+///  2. Handlers with a predicate come first. At the first key where a predicate is true the highest priority wins; if two
+///     have that priority and both are true, the query is DTL_ERROR_AMBIGUOUS and the text names both. A key whose
+///     predicates are all false does not hide the keys after it (it does with DTL_DISPATCHER_STRICT_DACE).
+///  3. Then handlers without a predicate, by the same walk.
+///  4. Then the default of the operation (DTL_DISPATCH_DEFAULT).
+///  5. Then DTL_ERROR_NOT_FOUND: the text names source, destination and schedule.
+///  6. Two handlers without a predicate for one key, or two defaults of one operation, are DTL_ERROR_ALREADY_EXISTS, unless
+///     the new one has DTL_DISPATCH_REPLACE. Of several keys that are registered at once all are taken or none.
+///  7. A handler can be DTL_DISPATCH_ILLEGAL: where it is chosen, the query fails with DTL_ERROR_NOT_SUPPORTED and its reason.
+///  8. Predicates run without any lock, each at most once for a query, and may query the dispatcher themselves. A predicate
+///     that fails (below 0) ends the query with its status.
+///  9. A handler may be unregistered while it runs: from then on it is not chosen any more, and `destroy` of its data runs
+///     after the last user has left.
+/// 10. DTL_DISPATCH_ANY also fits values that are registered later.
+///
+/// Source of the rules: DaCe's TargetDispatcher, without what goes wrong there: the order of registration never decides.
+typedef struct dtl_dispatch_key_t {
+    /// DTL_OPERATION_… or a registered one; not an instance, not 0.
+    dtl_enum_word_t operation;
+    /// Where data comes from, or DTL_DISPATCH_ANY.
+    dtl_enum_word_t source;
+    /// Where it goes, or DTL_DISPATCH_ANY.
+    dtl_enum_word_t destination;
+    /// How work is run, or DTL_DISPATCH_ANY.
+    dtl_enum_word_t schedule;
+    /// Must be 0.
+    uint64_t reserved[2];
+} dtl_dispatch_key_t;
+
+/// What a handler is wanted for. Start from DTL_DISPATCH_QUERY_INIT.
+///
+/// What the library asks the default dispatcher itself:
+///
+///     operation              source        destination   schedule                args
+///     DTL_OPERATION_ALLOC    -             memory kind   -                       dtl_dispatch_alloc_t
+///     DTL_OPERATION_COPY     memory kind   memory kind   -                       dtl_dispatch_copy_t
+///     DTL_OPERATION_LAUNCH   -             -             dtl_launch_t.schedule   dtl_dispatch_launch_t
+///     DTL_OPERATION_COMPILE  language      -             -                       dtl_dispatch_compile_t
+typedef struct dtl_dispatch_query_t {
+    /// sizeof(dtl_dispatch_query_t), set by DTL_DISPATCH_QUERY_INIT.
+    uint32_t struct_size;
+    /// Must be 0.
+    uint32_t reserved;
+    /// DTL_OPERATION_… or a registered one.
+    dtl_enum_word_t operation;
+    /// A value, or DTL_DISPATCH_ANY: there is none, and only keys with DTL_DISPATCH_ANY fit.
+    dtl_enum_word_t source;
+    /// As source.
+    dtl_enum_word_t destination;
+    /// As source.
+    dtl_enum_word_t schedule;
+    /// Handed to predicates and to the handler as it is: the operation's own struct. May be NULL for a mere question.
+    void *args;
+} dtl_dispatch_query_t;
+
+/// Initial value of a dtl_dispatch_query_t.
+#define DTL_DISPATCH_QUERY_INIT {sizeof(dtl_dispatch_query_t), 0, 0, 0, 0, 0, NULL}
+
+/// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the query fails (its text:
+/// dtl_backend_set_error).
+/// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher; it should not block and
+/// must not throw.
+typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query, void *user);
+
+/// Does what is asked for.
+/// @param out_event  an event for the end of work that goes on after the return; the caller of dtl_dispatch_invoke then
+///                   owns it. Left null: all is done. NULL (the pointer): nobody waits for an event, so do all
+///                   before returning; so it is for everything that the library asks by itself.
+/// Thread: the one that asks. Locks held: none. It may block and call dtl_ functions; it must not throw. A call of the
+/// library that would lead to the handler which makes it goes the library's own way instead.
+typedef dtl_status_t (*dtl_dispatch_fn_t)(const dtl_dispatch_query_t *query,
+    dtl_event_t *out_event, void *user);
+
+/// The handler's data are used no more.
+/// Thread: the one that unregistered it, or the last one that used it when that leaves the library. Locks held: none. It
+/// may call dtl_ functions (during dtl_finalize they fail); it must not throw.
+typedef void (*dtl_dispatch_destroy_fn_t)(void *user);
+
+/// A handler. Start from DTL_DISPATCH_HANDLER_INIT.
+typedef struct dtl_dispatch_handler_t {
+    /// sizeof(dtl_dispatch_handler_t), set by DTL_DISPATCH_HANDLER_INIT.
+    uint32_t struct_size;
+    /// Among handlers with a predicate of the same key the higher one wins.
+    int32_t priority;
+    /// DTL_DISPATCH_REPLACE, DTL_DISPATCH_ILLEGAL, DTL_DISPATCH_DEFAULT.
+    uint64_t flags;
+    /// For texts, 1 to 127 bytes of UTF-8; copied, need not be unique.
+    const char *name;
+    /// Why what it is chosen for cannot be done, for DTL_DISPATCH_ILLEGAL; copied. Else NULL.
+    const char *reason;
+    /// NULL = it takes every query that its keys fit.
+    dtl_dispatch_predicate_fn_t predicate;
+    /// Does it. NULL where `backend` or DTL_DISPATCH_ILLEGAL says what happens.
+    dtl_dispatch_fn_t invoke;
+    /// NULL = there is nothing to destroy.
+    dtl_dispatch_destroy_fn_t destroy;
+    /// Handed to the three.
+    void *user;
+    /// Instead of `invoke`, for DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE: this backend's memory,
+    /// transfer or compiler does it. The backend cannot be unregistered before the handler. Else null.
+    dtl_backend_t backend;
+} dtl_dispatch_handler_t;
+
+/// Initial value of a dtl_dispatch_handler_t.
+#define DTL_DISPATCH_HANDLER_INIT \
+    {sizeof(dtl_dispatch_handler_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, {0}}
+
+/// Arguments of DTL_OPERATION_ALLOC. Start from DTL_DISPATCH_ALLOC_INIT.
+typedef struct dtl_dispatch_alloc_t {
+    /// sizeof(dtl_dispatch_alloc_t), set by DTL_DISPATCH_ALLOC_INIT.
+    uint32_t struct_size;
+    /// Must be 0.
+    uint32_t reserved;
+    /// The backend that is asked.
+    dtl_backend_t backend;
+    /// The kind that is asked for.
+    dtl_enum_word_t kind;
+    /// At least 1.
+    uint64_t size_bytes;
+    /// A power of two; 0 = the kind's own.
+    uint64_t alignment;
+    /// Set by the handler: what it got by dtl_mem_alloc, of any backend (not of backend "host" for another: name that in
+    /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
+    void *ptr;
+} dtl_dispatch_alloc_t;
+
+/// Initial value of a dtl_dispatch_alloc_t.
+#define DTL_DISPATCH_ALLOC_INIT {sizeof(dtl_dispatch_alloc_t), 0, {0}, 0, 0, 0, NULL}
+
+/// Arguments of DTL_OPERATION_COPY. Start from DTL_DISPATCH_COPY_INIT.
+typedef struct dtl_dispatch_copy_t {
+    /// sizeof(dtl_dispatch_copy_t), set by DTL_DISPATCH_COPY_INIT.
+    uint32_t struct_size;
+    /// 0: size_bytes in a row; else axes of `shape` and of the strides.
+    uint32_t ndim;
+    /// Where the first element goes.
+    void *dst;
+    /// Where it is.
+    const void *src;
+    /// Bytes of all elements.
+    uint64_t size_bytes;
+    /// Whose memory dst is; null = the program's own.
+    dtl_backend_t dst_backend;
+    /// Whose memory src is; null = the program's own.
+    dtl_backend_t src_backend;
+    /// Bytes of an element.
+    uint64_t element_bytes;
+    /// Elements along each axis.
+    const uint64_t *shape;
+    /// Bytes from one element to the next along each axis.
+    const int64_t *dst_strides_bytes;
+    /// As dst_strides_bytes.
+    const int64_t *src_strides_bytes;
+} dtl_dispatch_copy_t;
+
+/// Initial value of a dtl_dispatch_copy_t.
+#define DTL_DISPATCH_COPY_INIT \
+    {sizeof(dtl_dispatch_copy_t), 0, NULL, NULL, 0, {0}, {0}, 0, NULL, NULL, NULL}
+
+/// Arguments of DTL_OPERATION_LAUNCH: those of dtl_kernel_launch. Start from DTL_DISPATCH_LAUNCH_INIT.
+typedef struct dtl_dispatch_launch_t {
+    /// sizeof(dtl_dispatch_launch_t), set by DTL_DISPATCH_LAUNCH_INIT.
+    uint32_t struct_size;
+    /// Number of arguments.
+    uint32_t count;
+    /// The stream.
+    dtl_stream_t stream;
+    /// The kernel.
+    dtl_kernel_t kernel;
+    /// The grid, with the schedule.
+    const dtl_launch_t *launch;
+    /// Pointers to the arguments.
+    const void *const *args;
+    /// Their sizes in bytes.
+    const uint64_t *sizes;
+} dtl_dispatch_launch_t;
+
+/// Initial value of a dtl_dispatch_launch_t.
+#define DTL_DISPATCH_LAUNCH_INIT {sizeof(dtl_dispatch_launch_t), 0, {0}, {0}, NULL, NULL, NULL}
+
+/// Arguments of DTL_OPERATION_COMPILE: those of dtl_module_compile. Start from DTL_DISPATCH_COMPILE_INIT.
+typedef struct dtl_dispatch_compile_t {
+    /// sizeof(dtl_dispatch_compile_t), set by DTL_DISPATCH_COMPILE_INIT.
+    uint32_t struct_size;
+    /// The device.
+    int32_t device;
+    /// The backend that is asked.
+    dtl_backend_t backend;
+    /// The source.
+    const dtl_source_t *source;
+    /// Set by the handler: the module, which becomes the caller's.
+    dtl_module_t module;
+} dtl_dispatch_compile_t;
+
+/// Initial value of a dtl_dispatch_compile_t.
+#define DTL_DISPATCH_COMPILE_INIT {sizeof(dtl_dispatch_compile_t), 0, {0}, NULL, {0}}
 
 /* -----------------------------------------------------------------------------------------------
  * Communicators and requests: constants, descriptions, receive information.
@@ -3170,7 +3425,8 @@ DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t
 
 /// Allocates memory on the calling thread's current device.
 ///
-/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One that the default dispatcher
+///                    has a handler for (DTL_OPERATION_ALLOC) is allocated by that.
 /// @param size_bytes  at least 1.
 /// @param alignment   a power of two in bytes; 0 = the kind's own (host: 64).
 /// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
@@ -3420,6 +3676,23 @@ DTL_NODISCARD dtl_status_t dtl_mem_copy(void *dst, const void *src, uint64_t siz
 /// Equivalent: cudaMemcpy2D.
 DTL_NODISCARD dtl_status_t dtl_mem_copy_2d(void *dst, uint64_t dst_pitch_bytes, const void *src,
     uint64_t src_pitch_bytes, uint64_t width_bytes, uint64_t height);
+
+/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in a row are put together;
+/// what is left is copied in a row, by rows (dtl_mem_copy_2d), by several such copies, or by a loop of the host.
+///
+/// @param dst, src  the first element of each side.
+/// @param dst_strides_bytes, src_strides_bytes  ndim each: bytes from one element to the next along the axis, also negative;
+///                  0 on the source repeats it. NULL: the elements lie in a row, the last axis the fastest.
+/// @param shape     ndim counts of elements; with a 0 nothing is copied.
+/// @param ndim      up to 8; 0 is one element.
+/// @param element_bytes  at least 1.
+/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape and strides.
+///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination lie on each other, or on elements of the source (where the
+///         strides of the two differ, it is enough that their areas do). Else as dtl_mem_copy.
+/// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
+DTL_NODISCARD dtl_status_t dtl_mem_copy_strided(void *dst, const int64_t *dst_strides_bytes,
+    const void *src, const int64_t *src_strides_bytes, const uint64_t *shape, uint32_t ndim,
+    uint64_t element_bytes);
 
 /// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.
 ///
@@ -3792,6 +4065,8 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
 ///
 /// @param backend  one that supports "modules" (dtl_backend_supports).
 /// @param device   0 … count-1; 0 for a backend without devices.
+///                 A language that the default dispatcher has a handler for (DTL_OPERATION_COMPILE) is compiled by that, and
+///                 the module is what it made, of whichever backend.
 /// @param source   start from DTL_SOURCE_INIT; read during the call.
 /// @param out      the module; destroy it with dtl_module_destroy.
 /// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not linked with; dtl_last_error has
@@ -3863,7 +4138,8 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 /// @param sizes   their sizes in bytes; NULL if there are none.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
 ///         kernel is of another backend than the stream, or a kernel of a module has other arguments (the text names the
-///         first that differs). DTL_ERROR_LIMIT: more than 4096 arguments.
+///         first that differs). DTL_ERROR_LIMIT: more than 4096 arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a
+///         registered one that the default dispatcher has no handler for. What such a handler fails with.
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
@@ -4014,6 +4290,90 @@ DTL_NODISCARD dtl_status_t dtl_policy_wait_all(dtl_policy_t policy, uint64_t tim
 /// @return DTL_ERROR_INVALID_HANDLE: told before, or the policy is gone. Nothing happens then.
 DTL_NODISCARD dtl_status_t dtl_selection_end(const dtl_selection_t *selection,
     dtl_status_t status, uint64_t time_ns);
+
+/* -----------------------------------------------------------------------------------------------
+ * Dispatchers: who does an operation.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Creates a dispatcher without handlers. The rules are at dtl_dispatch_key_t.
+///
+/// @param flags  0, or DTL_DISPATCHER_STRICT_DACE.
+/// @param out    the dispatcher; destroy it with dtl_dispatcher_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: flags. DTL_ERROR_LIMIT: no handle is left.
+/// Threads: any. Equivalent: DaCe's TargetDispatcher.
+DTL_NODISCARD dtl_status_t dtl_dispatcher_create(uint64_t flags, dtl_dispatcher_t *out);
+
+/// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy` of their data follows
+/// them. The null dispatcher and the default one: nothing happens.
+///
+/// Threads: any.
+DTL_NODISCARD dtl_status_t dtl_dispatcher_destroy(dtl_dispatcher_t dispatcher);
+
+/// The dispatcher that the library asks itself, before it allocates, copies, launches or compiles: what is registered here
+/// is used by programs that know nothing of it. What the library does by itself is the default of each of its operations
+/// here (rule 4); dtl_dispatch_explain shows it. It is there whenever the library is.
+///
+/// Without handlers here nothing becomes slower. Not asked: pools, fills, memory of communicators and windows.
+dtl_dispatcher_t dtl_dispatch_default(void);
+
+/// Registers a handler under one or several keys: under all of them, or, where one cannot be had, under none. Calls that
+/// begin after it has returned find it; others may.
+///
+/// @param dispatcher  dtl_dispatch_default() or one of dtl_dispatcher_create.
+/// @param keys        key_count of them, all different; copied.
+/// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and 1024 without.
+/// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until `destroy` is called.
+/// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and dtl_finalize do too.
+/// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler. DTL_ERROR_INVALID_ARGUMENT: a key (the text
+///         has its index), flags, name, or parts that do not go together. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory,
+///         transfer or compiler. DTL_ERROR_LIMIT: too many keys. After a failure `destroy` is not called.
+/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
+DTL_NODISCARD dtl_status_t dtl_dispatch_register(dtl_dispatcher_t dispatcher,
+    const dtl_dispatch_key_t *keys, uint64_t key_count, const dtl_dispatch_handler_t *handler,
+    dtl_registration_t *out);
+
+/// Ends a registration: its handler is not chosen any more. A handler that it replaced is there again. Invocations that run
+/// go on; `destroy` is called before this returns if nobody is in the library meanwhile, else after the last of them left.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: unregistered before. DTL_ERROR_INVALID_ARGUMENT: it is another dispatcher's, or the
+///         library's own.
+/// Threads: any; also in the handler itself.
+DTL_NODISCARD dtl_status_t dtl_dispatch_unregister(dtl_dispatcher_t dispatcher,
+    dtl_registration_t registration);
+
+/// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes nothing.
+///
+/// @param query  start from DTL_DISPATCH_QUERY_INIT.
+/// @param out    its registration; may be stale as soon as another thread unregisters it.
+/// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED: it is illegal, with the
+///         handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is none. Else what a predicate failed with.
+/// Threads: any; takes no lock.
+DTL_NODISCARD dtl_status_t dtl_dispatch_find(dtl_dispatcher_t dispatcher,
+    const dtl_dispatch_query_t *query, dtl_registration_t *out);
+
+/// Finds the handler of a query and has it do what is asked for. What the library does by itself can be invoked like any
+/// other, with the args that the table at dtl_dispatch_query_t names.
+///
+/// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
+/// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to be destroyed with
+///                   dtl_event_destroy; null if all is done.
+/// @return as dtl_dispatch_find; else what the handler failed with.
+/// Threads: any; takes no lock. May block as the handler does.
+DTL_NODISCARD dtl_status_t dtl_dispatch_invoke(dtl_dispatcher_t dispatcher,
+    const dtl_dispatch_query_t *query, dtl_event_t *out_event);
+
+/// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of the rules, with what its
+/// predicate says (all of them are asked), then the choice or the refusal. For DTL_OPERATION_COPY of the default dispatcher
+/// there is also a line for each pair of memories that the library copies between by itself, of every backend.
+///
+/// @param query    start from DTL_DISPATCH_QUERY_INIT.
+/// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
+/// @param cap      bytes of room.
+/// @param out_len  bytes of the text without its NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds nothing is no failure here.
+/// Threads: any.
+DTL_NODISCARD dtl_status_t dtl_dispatch_explain(dtl_dispatcher_t dispatcher,
+    const dtl_dispatch_query_t *query, char *buf, uint64_t cap, uint64_t *out_len);
 
 /* -----------------------------------------------------------------------------------------------
  * Element types and reduction operations of the program's own. (Kinds, schedules and the like: dtl_enum_register.)
@@ -5173,7 +5533,7 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 221u
+#define DTL_LAYOUT_COUNT 222u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_attr_t), DTL_LAYOUT_FIELD(dtl_attr_t, name), \
@@ -5195,7 +5555,7 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_mem_kind_info_t, name), DTL_LAYOUT_STRUCT(dtl_launch_t), \
     DTL_LAYOUT_FIELD(dtl_launch_t, struct_size), DTL_LAYOUT_FIELD(dtl_launch_t, shared_bytes), \
     DTL_LAYOUT_FIELD(dtl_launch_t, grid), DTL_LAYOUT_FIELD(dtl_launch_t, block), \
-    DTL_LAYOUT_STRUCT(dtl_kernel_context_t), \
+    DTL_LAYOUT_FIELD(dtl_launch_t, schedule), DTL_LAYOUT_STRUCT(dtl_kernel_context_t), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, shared_bytes), \
     DTL_LAYOUT_FIELD(dtl_kernel_context_t, grid), DTL_LAYOUT_FIELD(dtl_kernel_context_t, block), \

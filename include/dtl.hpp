@@ -20,6 +20,7 @@
 #include "dtl/backend.hpp"
 #include "dtl/collectives.hpp"
 #include "dtl/comm.hpp"
+#include "dtl/dispatch.hpp"
 #include "dtl/enums.hpp"
 #include "dtl/environment.hpp"
 #include "dtl/exec.hpp"

@@ -135,6 +135,7 @@ fn within_this_process() {
     check_rows(&of(&["call"]), 5, &["dtl", "bare"]);
     check_rows(&of(&["copy", "--sizes", "1,4KiB", "--no-pin"]), 2, &["dtl", "memcpy"]);
     check_rows(&of(&["select", "--no-pin"]), 7, &["dtl", "both"]);
+    check_rows(&of(&["dispatch", "--no-pin"]), 5, &["dtl", "bare"]);
     let gomp = run(&[&["parallel_for", "--vs", "libgomp"], &quick[..]].concat());
     if err(&gomp).contains("libgomp.so.1") {
         println!("skipped: libgomp.so.1 is not installed");

@@ -31,6 +31,7 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "machine",
     "park",
     "process",
+    "published",
     "pool",
     "reduce",
     "rmw",

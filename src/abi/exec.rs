@@ -81,6 +81,9 @@ pub struct dtl_launch_t {
     /// Threads of a block in x, y, z; each at least 1.
     /// cbindgen:init={1, 1, 1}
     pub block: [u32; 3],
+    /// DTL_SCHEDULE_… or a registered one: who runs the grid is the handler's of this schedule in the default dispatcher
+    /// (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a handler for: the stream's backend.
+    pub schedule: dtl_enum_word_t,
 }
 
 /// Where a host kernel's call stands in the launch. Valid during the call only.

@@ -21,7 +21,9 @@ handle_traits!(
     dtl_win_t,
     dtl_module_t,
     dtl_array_t,
-    dtl_policy_t
+    dtl_policy_t,
+    dtl_dispatcher_t,
+    dtl_registration_t
 );
 
 /// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
@@ -130,6 +132,22 @@ pub struct dtl_array_t {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_policy_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent: DaCe's TargetDispatcher).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_dispatcher_t {
+    /// Opaque. 0 = null.
+    pub id: u64,
+}
+
+/// A handler in a dispatcher.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_registration_t {
     /// Opaque. 0 = null.
     pub id: u64,
 }

@@ -44,7 +44,7 @@ layouts! {
     dtl_device_info_t: struct_size numa_node kind total_bytes compute_units max_block_threads
         max_block max_grid name pci;
     dtl_mem_kind_info_t: struct_size reserved properties alignment name;
-    dtl_launch_t: struct_size shared_bytes grid block;
+    dtl_launch_t: struct_size shared_bytes grid block schedule;
     dtl_kernel_context_t: struct_size shared_bytes grid block block_index thread_index shared
         user;
     dtl_source_file_t: name text size_bytes reserved;

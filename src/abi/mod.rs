@@ -25,6 +25,8 @@ pub mod exec;
 
 pub mod policy;
 
+pub mod dispatch;
+
 pub mod comm;
 
 pub mod topology;

@@ -2,14 +2,18 @@
 
 use super::args::{self, Out, sized};
 use super::{guard, stream};
+use crate::abi::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_launch_t};
 use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t};
 use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_stream_t};
 use crate::abi::status::dtl_status_t;
+use crate::abi::word::DTL_OPERATION_LAUNCH;
 use crate::error::{Result, fail};
+use crate::runtime::dispatch::route;
 use crate::runtime::exec::kernel::Kernel;
 use crate::runtime::exec::objects;
 use crate::sys::args::ArgPack;
 use crate::sys::buf::{Addr, Region};
+use crate::sys::epoch::Guard;
 use std::ffi::c_void;
 
 sized!(dtl_launch_t);
@@ -59,7 +63,8 @@ pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
 /// @param sizes   their sizes in bytes; NULL if there are none.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
 ///         kernel is of another backend than the stream, or a kernel of a module has other arguments (the text names the
-///         first that differs). DTL_ERROR_LIMIT: more than 4096 arguments.
+///         first that differs). DTL_ERROR_LIMIT: more than 4096 arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a
+///         registered one that the default dispatcher has no handler for. What such a handler fails with.
 /// Equivalent: cuLaunchKernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_launch(
@@ -70,15 +75,67 @@ pub unsafe extern "C" fn dtl_kernel_launch(
     sizes: *const u64,
     count: u32,
 ) -> dtl_status_t {
-    guard::call(|inside| {
-        // SAFETY: the caller's contract: a struct of the size it says.
-        let shape = unsafe { args::take(launch) }?;
-        let kernel = objects::find::<Kernel>(inside, kernel.id)?;
-        let stream = stream::find(inside, stream)?;
-        // SAFETY: the caller's contract: `count` pointers and sizes.
-        let args = unsafe { pack(args, sizes, count) }?;
-        stream.launch(kernel, &shape, args)
-    })
+    // SAFETY: passed on.
+    guard::call(|inside| unsafe { launch_by_schedule(inside, stream, kernel, launch, (args, sizes, count)) })
+}
+
+/// Arguments of a launch: pointers, sizes, how many.
+type Args = (*const *const c_void, *const u64, u32);
+
+/// By the handler of the schedule, if the program has one.
+///
+/// # Safety
+/// As for dtl_kernel_launch.
+unsafe fn launch_by_schedule(
+    inside: &Guard,
+    stream: dtl_stream_t,
+    kernel: dtl_kernel_t,
+    shape: *const dtl_launch_t,
+    args: Args,
+) -> Result<()> {
+    if !route::is_taken(DTL_OPERATION_LAUNCH) {
+        // SAFETY: passed on.
+        return unsafe { self::launch(inside, stream, kernel, shape, args) };
+    }
+    // SAFETY: passed on.
+    let taken = unsafe { args::take(shape) }?;
+    let mut wanted = dtl_dispatch_launch_t {
+        struct_size: size_of::<dtl_dispatch_launch_t>() as u32,
+        count: args.2,
+        stream,
+        kernel,
+        launch: shape,
+        args: args.0,
+        sizes: args.1,
+    };
+    let slots = [DTL_DISPATCH_ANY, DTL_DISPATCH_ANY, taken.schedule];
+    let query = route::query(DTL_OPERATION_LAUNCH, slots, (&raw mut wanted).cast());
+    if route::perform(inside, &query)? {
+        return Ok(());
+    }
+    // SAFETY: passed on.
+    unsafe { self::launch(inside, stream, kernel, shape, args) }
+}
+
+/// By the stream's backend.
+///
+/// # Safety
+/// As for dtl_kernel_launch.
+pub(super) unsafe fn launch(
+    inside: &Guard,
+    stream: dtl_stream_t,
+    kernel: dtl_kernel_t,
+    launch: *const dtl_launch_t,
+    (args, sizes, count): Args,
+) -> Result<()> {
+    // SAFETY: the caller's contract: a struct of the size it says.
+    let shape = unsafe { args::take(launch) }?;
+    route::check_schedule(shape.schedule)?;
+    let kernel = objects::find::<Kernel>(inside, kernel.id)?;
+    let stream = stream::find(inside, stream)?;
+    // SAFETY: the caller's contract: `count` pointers and sizes.
+    let args = unsafe { pack(args, sizes, count) }?;
+    stream.launch(kernel, &shape, args)
 }
 
 /// Copies the arguments.

@@ -5,8 +5,9 @@ use super::guard;
 use crate::abi::device::{dtl_mem_handle_t, dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t};
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
-use crate::abi::word::{DTL_MEMORY_HOST, dtl_enum_word_t};
+use crate::abi::word::{DTL_MEMORY_HOST, DTL_OPERATION_ALLOC, dtl_enum_word_t};
 use crate::error::fail;
+use crate::runtime::dispatch::route;
 use crate::runtime::memory::handle;
 use crate::runtime::{device, memory, plain};
 use crate::sys::buf::Addr;
@@ -16,7 +17,8 @@ sized!(dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t);
 
 /// Allocates memory on the calling thread's current device.
 ///
-/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One that the default dispatcher
+///                    has a handler for (DTL_OPERATION_ALLOC) is allocated by that.
 /// @param size_bytes  at least 1.
 /// @param alignment   a power of two in bytes; 0 = the kind's own (host: 64).
 /// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
@@ -62,7 +64,8 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     }
 
     let is_usual = alignment == 0 || plain::is_usual(alignment);
-    if kind == DTL_MEMORY_HOST && is_usual && !out.is_null() && out.is_aligned() {
+    let is_own = kind == DTL_MEMORY_HOST && !route::is_taken(DTL_OPERATION_ALLOC);
+    if is_own && is_usual && !out.is_null() && out.is_aligned() {
         if let Some(quick) = guard::quick(backend, || plain::quick_alloc(size_bytes)) {
             // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.
             unsafe { out.write(quick.addr.ptr()) };

@@ -51,6 +51,9 @@ pub mod kernel;
 pub mod policy;
 pub mod policy_submit;
 
+pub mod dispatch;
+mod dispatch_own;
+
 mod collective_args;
 
 pub mod types;

@@ -2,14 +2,19 @@
 
 use super::args::{self, Out, sized};
 use super::guard;
+use crate::abi::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_compile_t};
 use crate::abi::exec::{dtl_source_file_t, dtl_source_t};
 use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_module_t};
 use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, dtl_status_t};
+use crate::abi::word::{DTL_OPERATION_COMPILE, dtl_enum_word_t};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Source, SourceFile, Wanted};
+use crate::runtime::dispatch::{self, Action, Query, Registration, route};
 use crate::runtime::environment::Need;
 use crate::runtime::exec::module::Module;
 use crate::runtime::exec::objects;
+use crate::runtime::registry::Backend;
+use crate::sys::epoch::{self, Guard};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
@@ -31,6 +36,8 @@ thread_local! {
 ///
 /// @param backend  one that supports "modules" (dtl_backend_supports).
 /// @param device   0 … count-1; 0 for a backend without devices.
+///                 A language that the default dispatcher has a handler for (DTL_OPERATION_COMPILE) is compiled by that, and
+///                 the module is what it made, of whichever backend.
 /// @param source   start from DTL_SOURCE_INIT; read during the call.
 /// @param out      the module; destroy it with dtl_module_destroy.
 /// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not linked with; dtl_last_error has
@@ -54,23 +61,91 @@ pub unsafe extern "C" fn dtl_module_compile(
             let home = objects::home(inside, backend)?;
             objects::check_device(&home, device)?;
             // SAFETY: the caller's contract: a struct of the size it says.
-            let source = unsafe { args::take(source) }?;
-            // SAFETY: the caller's contract: what the struct points to is there.
-            let needs = unsafe { take_needs(&source) }?;
-            // SAFETY: as above.
-            Ok((out, home, needs, unsafe { take_over(&source) }?))
+            let language = unsafe { args::take(source) }?.language;
+            let mut wanted = dtl_dispatch_compile_t {
+                struct_size: size_of::<dtl_dispatch_compile_t>() as u32,
+                device,
+                backend,
+                source,
+                module: dtl_module_t::NULL,
+            };
+            Ok((out, by_language(inside, language, &mut wanted)?, wanted))
         },
-        |(out, home, needs, mut source)| {
-            let mut log = String::new();
-            match Module::compile(home, device, &mut source, &needs, &mut log) {
-                Ok(module) => {
-                    out.set(dtl_module_t { id: objects::insert(module)? });
-                    Ok(())
-                }
-                Err(error) => Err(failed(&source, error, log)),
-            }
+        |(out, theirs, wanted)| {
+            let by = match theirs.as_ref().map(|handler| &handler.action) {
+                Some(Action::Backend(by)) => Some(by),
+                _ => None,
+            };
+            out.set(match theirs.as_ref().filter(|_| by.is_none()) {
+                Some(handler) => compile_by(handler, wanted)?,
+                // SAFETY: the caller's contract: what the struct points to is there.
+                None => unsafe { compile(backend, by, device, source) }?,
+            });
+            Ok(())
         },
     )
+}
+
+/// The program's handler of a language, if it has one.
+fn by_language(
+    inside: &Guard,
+    language: dtl_enum_word_t,
+    wanted: &mut dtl_dispatch_compile_t,
+) -> Result<Option<Arc<Registration>>> {
+    if !route::is_taken(DTL_OPERATION_COMPILE) {
+        return Ok(None);
+    }
+    let found = route::theirs(inside, &compile_query(language, wanted))?;
+    Ok(found.and_then(|found| dispatch::pin(inside, found.handle())))
+}
+
+fn compile_query(language: dtl_enum_word_t, wanted: &mut dtl_dispatch_compile_t) -> Query {
+    let slots = [language, DTL_DISPATCH_ANY, DTL_DISPATCH_ANY];
+    route::query(DTL_OPERATION_COMPILE, slots, std::ptr::from_mut(wanted).cast())
+}
+
+/// Has a handler of the program's compile.
+fn compile_by(handler: &Registration, mut wanted: dtl_dispatch_compile_t) -> Result<dtl_module_t> {
+    // SAFETY: taken over once already; the caller's contract holds until its call returns.
+    let language = unsafe { args::take(wanted.source) }?.language;
+    handler.invoke(&compile_query(language, &mut wanted), None)?;
+    if !objects::is_live::<Module>(wanted.module.id) {
+        return fail!(
+            DTL_ERROR_NATIVE_BACKEND,
+            "handler \"{}\" gave {:#x}, which is no module",
+            handler.name,
+            wanted.module.id
+        );
+    }
+    Ok(wanted.module)
+}
+
+/// Compiles by a backend: the one that a handler names, else the one that is asked.
+///
+/// # Safety
+/// As for dtl_module_compile.
+pub(super) unsafe fn compile(
+    asked: dtl_backend_t,
+    by: Option<&Arc<Backend>>,
+    device: i32,
+    source: *const dtl_source_t,
+) -> Result<dtl_module_t> {
+    let home = match by {
+        Some(by) => Arc::clone(by),
+        None => objects::home(&epoch::enter(), asked)?,
+    };
+    objects::check_device(&home, device)?;
+    // SAFETY: the caller's contract: a struct of the size it says.
+    let source = unsafe { args::take(source) }?;
+    // SAFETY: the caller's contract: what the struct points to is there.
+    let needs = unsafe { take_needs(&source) }?;
+    // SAFETY: as above.
+    let mut source = unsafe { take_over(&source) }?;
+    let mut log = String::new();
+    match Module::compile(home, device, &mut source, &needs, &mut log) {
+        Ok(module) => Ok(dtl_module_t { id: objects::insert(module)? }),
+        Err(error) => Err(failed(&source, error, log)),
+    }
 }
 
 /// Keeps the log, and puts its first error into the text.

@@ -6,8 +6,11 @@ use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::DTL_MEMORY_DEVICE;
 use crate::error::{Result, fail};
-use crate::runtime::transfer::Rows;
+use crate::runtime::dispatch::route::Axes;
+use crate::runtime::transfer::{Rows, strided};
 use crate::runtime::{device, memory, transfer};
+use crate::sys::buf::{Addr, Region};
+use crate::sys::epoch::Guard;
 use std::ffi::c_void;
 
 /// Copies between any two kinds of memory and returns when it is done. Whose memory each side is
@@ -70,6 +73,105 @@ unsafe fn rows(ptr: *const c_void, pitch: u64, width: u64, height: u64, name: &s
     };
     // SAFETY: passed on.
     Ok(Rows { region: unsafe { args::region(ptr, span, name) }?, pitch })
+}
+
+/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in a row are put together;
+/// what is left is copied in a row, by rows (dtl_mem_copy_2d), by several such copies, or by a loop of the host.
+///
+/// @param dst, src  the first element of each side.
+/// @param dst_strides_bytes, src_strides_bytes  ndim each: bytes from one element to the next along the axis, also negative;
+///                  0 on the source repeats it. NULL: the elements lie in a row, the last axis the fastest.
+/// @param shape     ndim counts of elements; with a 0 nothing is copied.
+/// @param ndim      up to 8; 0 is one element.
+/// @param element_bytes  at least 1.
+/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape and strides.
+///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination lie on each other, or on elements of the source (where the
+///         strides of the two differ, it is enough that their areas do). Else as dtl_mem_copy.
+/// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_mem_copy_strided(
+    dst: *mut c_void,
+    dst_strides_bytes: *const i64,
+    src: *const c_void,
+    src_strides_bytes: *const i64,
+    shape: *const u64,
+    ndim: u32,
+    element_bytes: u64,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let sides = (dst, dst_strides_bytes, src, src_strides_bytes);
+        // SAFETY: passed on.
+        unsafe { strided(inside, sides, (shape, ndim), element_bytes) }
+    })
+}
+
+/// Where the sides begin, and their strides: destination, source.
+type Sides = (*mut c_void, *const i64, *const c_void, *const i64);
+
+/// As dtl_mem_copy_strided.
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn strided(
+    inside: &Guard,
+    (dst, dst_strides, src, src_strides): Sides,
+    (shape, ndim): (*const u64, u32),
+    element_bytes: u64,
+) -> Result<()> {
+    // SAFETY: passed on.
+    let shape = unsafe { list(shape, ndim, "shape") }?;
+    // SAFETY: passed on.
+    let dst_strides = unsafe { list(dst_strides, ndim, "dst_strides_bytes") }?;
+    // SAFETY: passed on.
+    let src_strides = unsafe { list(src_strides, ndim, "src_strides_bytes") }?;
+    if shape.is_none() && ndim > 0 {
+        return fail!(DTL_ERROR_NULL_POINTER, "shape is NULL for {ndim} axes");
+    }
+    let shape = shape.unwrap_or_default();
+    let dense = match dst_strides.is_none() || src_strides.is_none() {
+        true => strided::dense(&shape, element_bytes),
+        false => Some(Vec::new()),
+    };
+    let Some(dense) = dense else {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "shape {shape:?}: more bytes than memory can hold");
+    };
+    let axes = Axes {
+        dst: Addr::new(dst),
+        src: Addr::new(src.cast_mut()),
+        shape: &shape,
+        dst_strides: dst_strides.as_ref().unwrap_or(&dense),
+        src_strides: src_strides.as_ref().unwrap_or(&dense),
+        element_bytes,
+    };
+    let Some(plan) = strided::Plan::new(&axes)? else { return Ok(()) };
+    // SAFETY: the caller's contract: the elements are there, and so is what lies between them.
+    let to = unsafe { side(axes.dst, plan.dst(), "dst") }?;
+    // SAFETY: as above.
+    let from = unsafe { side(axes.src, plan.src(), "src") }?;
+    plan.over(to, from).copy(inside, &axes)
+}
+
+/// From a side's lowest byte to its last.
+unsafe fn side(first: Addr, (below, above): (u64, u64), name: &str) -> Result<Region> {
+    if first.is_null() || (first.get() as u64) < below {
+        return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL, or its strides lead below address 0");
+    }
+    // SAFETY: passed on.
+    unsafe { args::region(strided::lowest(first, below).ptr(), below + above, name) }
+}
+
+/// Copies a list that may be NULL.
+unsafe fn list<T: Copy>(pointer: *const T, count: u32, name: &str) -> Result<Option<Vec<T>>> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    if !pointer.is_aligned() {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is not aligned to {} bytes", align_of::<T>());
+    }
+    // One more than is taken is enough to be refused with.
+    let count = (count as usize).min(strided::MOST_AXES + 1);
+    // SAFETY: the caller's contract: `count` elements.
+    Ok(Some(unsafe { std::slice::from_raw_parts(pointer, count) }.to_vec()))
 }
 
 /// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.

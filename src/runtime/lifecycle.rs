@@ -1,7 +1,7 @@
 //! Init, finalize, fork: whether calls may pass.
 
 use super::settings::{self, Settings};
-use super::{Shutdown, array, environment, explain, log, plain, plugins, registry, trace};
+use super::{Shutdown, array, dispatch, environment, explain, log, plain, plugins, registry, trace};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Error, Result, fail};
 use crate::sys::lock::Mutex;
@@ -200,6 +200,7 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
     for backend in builtins() {
         registry::add(backend, 0)?;
     }
+    dispatch::open()?;
     // A program is not broken by a file that somebody wants to have beside it.
     if let Some(Err(error)) = settings.trace.as_deref().map(trace::start) {
         complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));

@@ -4,6 +4,8 @@
 //! was allocated here; a pointer that it does not know is plain host memory. What `plain` serves is
 //! not in it: the allocator knows its blocks itself.
 
+mod asked;
+mod facts;
 pub mod foreign;
 pub mod handle;
 pub mod hidden;
@@ -13,22 +15,25 @@ mod usage;
 
 pub use usage::Usage;
 
+pub use asked::adopt;
+pub use facts::{kind_info, stats, trim};
+
 use super::backend::{Extent, Memory, Place};
+use super::dispatch::route;
+use super::enums::describe;
 use super::registry::{self, Backend};
 use super::trace::{self, Args};
-use super::{copy_text, device, plain};
+use super::{device, plain};
 use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
-use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
+use crate::abi::word::{DTL_MEMORY_HOST, DTL_OPERATION_ALLOC, dtl_enum_word_t};
 use crate::error::{Result, fail};
-use crate::runtime::enums::describe;
 use crate::sys::buf::{Addr, Region};
-use crate::sys::epoch::Guard;
+use crate::sys::epoch::{self, Guard};
 use crate::sys::heap::{self, Label};
 use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What the ledger knows of an allocation.
 #[derive(Clone, Copy)]
@@ -122,9 +127,33 @@ impl Owner {
 /// Stands for a pool's handle in the ledger: an array's memory.
 const OF_ARRAYS: u64 = u64::MAX;
 
-/// Allocates on the calling thread's current device.
+/// What memory is wanted.
+#[derive(Clone, Copy)]
+pub struct Request {
+    /// Its kind.
+    pub kind: dtl_enum_word_t,
+    /// Bytes.
+    pub size: u64,
+    /// A power of two, or 0 = the kind's own.
+    pub align: u64,
+}
+
+/// Allocates: by the handler of the kind if the program has one, else from the backend.
 pub fn alloc(owner: Owner, backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
     trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name())));
+    let wanted = Request { kind, size, align };
+    if route::is_taken(DTL_OPERATION_ALLOC) {
+        check(size, align)?;
+        if let Some(addr) = route::alloc(owner, backend, &wanted)? {
+            return Ok(addr);
+        }
+    }
+    alloc_own(owner, backend, &wanted)
+}
+
+/// Allocates from this backend, on the calling thread's current device.
+pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Addr> {
+    let Request { kind, size, align } = *wanted;
     let memory = backend.memory()?;
     let align = check(size, align)?;
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
@@ -213,9 +242,16 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
 }
 
 /// Gives back what has left the ledger, and counts that.
-fn settle(backend: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
+fn settle(asked: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
+    let inside = epoch::enter();
+    // Another one than was asked, where a handler of the dispatcher gave it.
+    let backend = match asked.handle() == allocation.backend {
+        true => asked,
+        false => registry::find(&inside, allocation.backend)?,
+    };
     give(backend, allocation, addr)?;
     backend.memory_use.shrank(allocation.size, plain::serves(backend.handle()));
+    asked::forget(addr);
     Ok(())
 }
 
@@ -230,7 +266,7 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     let mut ledger = LEDGER.write();
     let found = ledger.get(&addr.get()).copied();
     match found {
-        Some(found) if found.backend == backend.handle() && found.pool == pool => {
+        Some(found) if asked::is_of(backend.handle(), addr, &found) && found.pool == pool => {
             ledger.remove(&addr.get());
             hidden::goes(&found);
             return Ok(found);
@@ -333,63 +369,6 @@ fn query_drivers(addr: Addr, out: &mut dtl_mem_info_t) -> Result<()> {
     Ok(())
 }
 
-/// Fills in a backend's counters.
-pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
-    backend.memory()?;
-    let usage = &backend.memory_use;
-    out.live_bytes = usage.live_bytes.load(Ordering::Relaxed);
-    out.peak_bytes = usage.peak_bytes.load(Ordering::Relaxed);
-    out.reserved_bytes = out.live_bytes + plain::reserved(backend);
-    out.live_count = usage.live_count.load(Ordering::Relaxed);
-    out.total_count = usage.total_count.load(Ordering::Relaxed);
-    if plain::serves(backend.handle()) {
-        let (own, arrays) = (heap::stats(plain::NO_POOL), heap::stats(plain::ARRAYS));
-        // The others of this backend are counted there, too.
-        out.live_bytes = own.live_bytes + arrays.live_bytes;
-        out.peak_bytes = own.peak_bytes + arrays.peak_bytes;
-        out.live_count += own.live_count + arrays.live_count;
-        out.total_count += own.total_count + arrays.total_count;
-    }
-    Ok(())
-}
-
-/// Gives back what is kept of freed memory.
-pub fn trim(backend: &Backend) -> Result<()> {
-    backend.memory()?.trim();
-    if plain::serves(backend.handle()) {
-        heap::trim();
-    }
-    Ok(())
-}
-
-/// Describes a memory kind of a backend.
-pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
-    if let Some(answer) = backend.memory()?.kind_info(kind, out) {
-        return answer;
-    }
-    // A backend that does not describe its memory: assume the least that the kind's name promises.
-    (out.properties, out.alignment) = (0, 1);
-    match kind {
-        DTL_MEMORY_HOST => {
-            out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_PAGEABLE;
-            copy_text(&mut out.name, "host");
-        }
-        DTL_MEMORY_DEVICE => {
-            out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE;
-            copy_text(&mut out.name, "device");
-        }
-        _ => {
-            return fail!(
-                DTL_ERROR_NOT_SUPPORTED,
-                "backend {} describes no memory kind {}",
-                backend.name(),
-                describe(kind)
-            );
-        }
-    }
-    Ok(())
-}
-
 /// A range given to a copy or fill: whose memory it is.
 pub struct Located<'g> {
     /// The range and its kind; plain host memory is DTL_MEMORY_HOST.
@@ -430,7 +409,7 @@ pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Locat
 pub fn destroy_all() {
     registered::destroy_all();
     let left = std::mem::take(&mut *LEDGER.write());
-    let inside = crate::sys::epoch::enter();
+    let inside = epoch::enter();
     for (base, allocation) in left {
         hidden::goes(&allocation);
         let Ok(backend) = registry::find(&inside, allocation.backend) else { continue };
@@ -447,6 +426,7 @@ pub fn destroy_all() {
             );
         }
     }
+    asked::forget_all();
     heap::destroy_all();
     plain::settle(dtl_backend_t::NULL);
 }
@@ -457,6 +437,7 @@ pub fn forget_all() {
     registered::forget_all();
     hidden::forget();
     foreign::forget_all();
+    asked::forget_all();
     heap::forget_all();
     plain::settle(dtl_backend_t::NULL);
 }

@@ -7,6 +7,7 @@ pub mod cart;
 pub mod chunks;
 pub mod comm;
 pub mod device;
+pub mod dispatch;
 pub mod enums;
 pub mod environment;
 pub mod exec;
@@ -50,6 +51,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },
     Shutdown { destroy_all: policy::destroy_all, forget_all: policy::forget_all },
     Shutdown { destroy_all: exec::objects::destroy_all, forget_all: exec::objects::forget_all },
+    Shutdown { destroy_all: dispatch::destroy_all, forget_all: dispatch::forget_all },
     Shutdown { destroy_all: array::destroy_all, forget_all: array::forget_all },
     Shutdown { destroy_all: pool::destroy_all, forget_all: pool::forget_all },
     Shutdown { destroy_all: memory::destroy_all, forget_all: memory::forget_all },
@@ -61,7 +63,7 @@ pub const SHUTDOWN: &[Shutdown] = &[
 type Noun = (&'static str, fn(u64) -> bool);
 
 /// By type byte.
-const NOUNS: [Noun; 14] = [
+const NOUNS: [Noun; 16] = [
     ("", |_| false),
     ("backend", registry::is_live),
     ("stream", exec::objects::is_live::<exec::stream::Stream>),
@@ -76,6 +78,8 @@ const NOUNS: [Noun; 14] = [
     ("module", exec::objects::is_live::<exec::module::Module>),
     ("array", array::is_live),
     ("policy", policy::is_live),
+    ("dispatcher", dispatch::is_live),
+    ("registration", dispatch::is_registration),
 ];
 
 /// The error for a handle of a type that is null, stale, of another type, or made up, saying which.

@@ -1,11 +1,15 @@
 //! Copies and fills between any two kinds of memory: by a backend where one side is its own, by
 //! the host where it can reach both, through a host buffer between two foreign devices.
 
+pub mod strided;
+
 use super::backend::{Place, Transfer};
+use super::dispatch::route::{self, Axes};
 use super::memory::{Located, locate};
 use super::registry::Backend;
 use super::trace::{self, Args};
 use super::{enums, explain};
+use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::epoch::{self, Guard};
@@ -29,7 +33,16 @@ pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
     }
     let (dst, src) = (locate(inside, "destination", dst)?, locate(inside, "source", src)?);
     trace::about(|| what(&dst, &src));
-    copy_located(&dst, &src)
+    carry_out(inside, &dst, &src)
+}
+
+/// By the program's handler of the two kinds, if it has one, else by the library.
+#[inline]
+fn carry_out(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
+    if route::is_taken(DTL_OPERATION_COPY) && route::copy(inside, dst, src, None)? {
+        return Ok(());
+    }
+    copy_located(dst, src)
 }
 
 /// What a copy is about.
@@ -49,7 +62,7 @@ pub fn copy_staged(dst: Region, src: Region) -> Result<()> {
             "the device buffer of a message was freed before the message was over"
         );
     }
-    copy_located(&dst, &src)
+    carry_out(&inside, &dst, &src)
 }
 
 fn copy_located(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
@@ -159,21 +172,55 @@ pub fn copy_2d(inside: &Guard, dst: Rows, src: Rows, width: u64, height: u64) ->
             dst.region.addr()
         );
     }
-    let (to, from) = (locate(inside, "destination", dst.region)?, locate(inside, "source", src.region)?);
-    let owner = match (to.owner, from.owner) {
+    let to = Side { all: locate(inside, "destination", dst.region)?, pitch: dst.pitch };
+    let from = Side { all: locate(inside, "source", src.region)?, pitch: src.pitch };
+    copy_rows(inside, &to, &from, width, height)
+}
+
+/// Rows whose memory is known.
+struct Side<'g> {
+    all: Located<'g>,
+    pitch: u64,
+}
+
+/// The rows that begin `offset` bytes into a range.
+fn rows_of<'g>(whole: &Located<'g>, offset: u64, pitch: u64, width: u64, height: u64) -> Side<'g> {
+    Side { all: row_of(whole, offset, pitch * (height - 1) + width), pitch }
+}
+
+fn copy_rows(inside: &Guard, to: &Side<'_>, from: &Side<'_>, width: u64, height: u64) -> Result<()> {
+    if route::is_taken(DTL_OPERATION_COPY) && route_rows(inside, to, from, width, height)? {
+        return Ok(());
+    }
+    let (dst, src) = (&to.all, &from.all);
+    let owner = match (dst.owner, src.owner) {
         (Some(one), Some(other)) if std::ptr::eq(one, other) => Some(one),
         (Some(one), None) | (None, Some(one)) => Some(one),
         _ => None,
     };
     if let Some(transfer) = owner.map(transfer).transpose()?.flatten() {
-        if let Some(answer) = transfer.copy_2d(to.place, dst.pitch, from.place, src.pitch, width, height) {
+        if let Some(answer) = transfer.copy_2d(dst.place, to.pitch, src.place, from.pitch, width, height) {
             return answer;
         }
     }
     for row in 0..height {
-        copy_located(&row_of(&to, row * dst.pitch, width), &row_of(&from, row * src.pitch, width))?;
+        carry_out(inside, &row_of(dst, row * to.pitch, width), &row_of(src, row * from.pitch, width))?;
     }
     Ok(())
+}
+
+/// Rows by the program's handler, as a shape of two axes of bytes.
+#[cold]
+fn route_rows(inside: &Guard, to: &Side<'_>, from: &Side<'_>, width: u64, height: u64) -> Result<bool> {
+    let axes = Axes {
+        dst: to.all.place.region.addr(),
+        src: from.all.place.region.addr(),
+        shape: &[height, width],
+        dst_strides: &[to.pitch as i64, 1],
+        src_strides: &[from.pitch as i64, 1],
+        element_bytes: 1,
+    };
+    route::copy(inside, &to.all, &from.all, Some(&axes))
 }
 
 fn row_of<'g>(whole: &Located<'g>, offset: u64, width: u64) -> Located<'g> {

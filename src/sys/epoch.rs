@@ -6,7 +6,7 @@
 //! (membarrier), then looks at the records: whoever was inside may still hold a reference, so the
 //! object waits in the limbo until those have left.
 //!
-//! Memory ordering. Reader: S1 `seq = odd` (relaxed), compiler fence, L1 loads the object's slot.
+//! Memory ordering. Reader: S1 `seq = odd`, compiler fence, L1 loads the object's slot.
 //! Destroyer: S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier runs a full barrier
 //! on each running thread between two of its instructions (a thread not running had one at its
 //! context switch). If it falls before S1 in the reader, L1 comes after S2 and finds nothing. If it
@@ -19,7 +19,8 @@
 //! does: the release store that makes the number even publishes the note, so a destroyer that sees
 //! the thread outside sees what it holds.
 //! Leaving is a release store and the destroyer's look an acquire load, so the user's last access
-//! happens before the free.
+//! happens before the free. Entering is a release store, too (the same instruction on x86): a destroyer that finds a
+//! later entry than the one it saw has then seen the leaving between them.
 
 use super::tls;
 use crate::sys::lock::Mutex;
@@ -201,7 +202,7 @@ pub fn enter() -> Guard {
     if seq % 2 == 1 {
         return enter_nested(record);
     }
-    record.seq.store(seq + 1, Ordering::Relaxed);
+    record.seq.store(seq + 1, Ordering::Release);
     if record.needs_fence.load(Ordering::Relaxed) {
         fence(Ordering::SeqCst);
     } else {
@@ -234,7 +235,7 @@ pub fn step_in() -> Option<Visit> {
     if seq % 2 == 1 {
         return None;
     }
-    record.seq.store(seq + 1, Ordering::Relaxed);
+    record.seq.store(seq + 1, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     // Left by the store in `Visit::drop` instead of its own.
     Some(Visit { inside: ManuallyDrop::new(Guard { record, outermost: true }), seq })

@@ -20,6 +20,7 @@ pub mod mem;
 pub mod park;
 pub mod pool;
 pub mod process;
+pub mod published;
 pub mod reduce;
 pub mod rmw;
 pub mod share;

@@ -7,7 +7,7 @@
 #include "far.h"
 
 /* Which handle of the call is in question. */
-enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL, WIN, MODULE, ARRAY, POLICY };
+enum noun { NONE, BACKEND, STREAM, EVENT, EXECUTOR, KERNEL, COMM, REQUEST, MESSAGE, POOL, WIN, MODULE, ARRAY, POLICY, DISPATCHER, REGISTRATION };
 
 struct handles {
     dtl_backend_t backend;
@@ -23,6 +23,8 @@ struct handles {
     dtl_module_t module;
     dtl_array_t array;
     dtl_policy_t policy;
+    dtl_dispatcher_t dispatcher;
+    dtl_registration_t registration;
 };
 
 /* Everything that calls write to; compared bytewise after a failure. */
@@ -110,11 +112,17 @@ static char e_source[64];
 static const dtl_source_t e_text = {sizeof(dtl_source_t), 0, 0, "int e_nothing;", 0, NULL, NULL, NULL, NULL, 0, 0};
 static const dtl_mem_handle_t e_handle = {{1}};
 static int64_t e_shape[2] = {2, 3};
+static const uint64_t e_counts[2] = {2, 3};
 static double e_elements[6];
 static dtl_dlpack_managed_t e_managed = {{e_elements, {1, 0}, 2, {2, 64, 1}, e_shape, NULL, 0}, NULL, NULL};
 static dtl_dlpack_versioned_t e_versioned = {{1, 0}, NULL, NULL, 0, {e_elements, {1, 0}, 2, {2, 64, 1}, e_shape, NULL, 0}};
 static int32_t e_dims[2];
 static const int32_t e_grid[4] = {3, 2, 1, 1};
+
+static inline dtl_status_t e_handler(const dtl_dispatch_query_t* q, dtl_event_t* e, void* u) { return (void)q, (void)e, (void)u, DTL_SUCCESS; }
+static const dtl_dispatch_key_t e_keys[2] = {{DTL_OPERATION_COPY, 0, 0, 0, {0, 0}}, {DTL_OPERATION_ALLOC, 0, 0, 0, {0, 0}}};
+static const dtl_dispatch_query_t e_query = {sizeof(dtl_dispatch_query_t), 0, DTL_OPERATION_LAUNCH, 0, 0, 0, NULL};
+static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0, 0, "e", NULL, NULL, e_handler, NULL, NULL, {0}};
 
 #include "entries_comm.h"
 
@@ -180,6 +188,7 @@ static const int32_t e_grid[4] = {3, 2, 1, 1};
     X(BACKEND, dtl_mem_unregister_host, (h->backend, o->data))                                    \
     X(NONE, dtl_mem_copy, (o->data, e_source, 64))                                                \
     X(NONE, dtl_mem_copy_2d, (o->data, 8, e_source, 8, 8, 8))                                     \
+    X(NONE, dtl_mem_copy_strided, (o->data, NULL, e_source, NULL, e_counts, 2, 4))                \
     X(NONE, dtl_mem_fill, (o->data, 1, 64))                                                       \
     X(BACKEND, dtl_mem_to_device, (h->backend, e_source, 64, &o->pointer))                        \
     X(BACKEND, dtl_mem_to_host, (h->backend, e_source, o->data, 64))                              \
@@ -240,6 +249,14 @@ static const int32_t e_grid[4] = {3, 2, 1, 1};
     X(KERNEL, dtl_kernel_destroy, (h->kernel))                                                    \
     X(KERNEL, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
     X(STREAM, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, NULL, NULL, 0))                \
+    X(NONE, dtl_dispatcher_create, (0, &o->handles.dispatcher))                                   \
+    X(DISPATCHER, dtl_dispatcher_destroy, (h->dispatcher))                                        \
+    X(DISPATCHER, dtl_dispatch_register, (h->dispatcher, &e_keys[1], 1, &e_made, &o->handles.registration)) \
+    X(DISPATCHER, dtl_dispatch_unregister, (h->dispatcher, h->registration))                      \
+    X(REGISTRATION, dtl_dispatch_unregister, (h->dispatcher, h->registration))                    \
+    X(DISPATCHER, dtl_dispatch_find, (h->dispatcher, &e_query, &o->handles.registration))         \
+    X(DISPATCHER, dtl_dispatch_invoke, (h->dispatcher, &e_query, &o->handles.event))              \
+    X(DISPATCHER, dtl_dispatch_explain, (h->dispatcher, &e_query, o->text, sizeof o->text, &o->word)) \
     X(NONE, dtl_dtype_create, (8, "pair", &o->number))                                            \
     X(NONE, dtl_dtype_destroy, (4096))                                                            \
     X(NONE, dtl_dtype_size, (DTL_DTYPE_INT8, &o->word))                                           \
@@ -316,6 +333,8 @@ static inline void make_handles(struct handles* handles) {
     CHECK_OK(dtl_pool_create(handles->backend, DTL_MEMORY_HOST, NULL, &handles->pool));
     CHECK_OK(dtl_array_alloc(handles->backend, DTL_MEMORY_HOST, 2, e_shape, DTL_DTYPE_INT32, 0, &handles->array));
     CHECK_OK(dtl_policy_create("round_robin", e_resources, 2, NULL, &handles->policy));
+    CHECK_OK(dtl_dispatcher_create(0, &handles->dispatcher));
+    CHECK_OK(dtl_dispatch_register(handles->dispatcher, e_keys, 1, &e_made, &handles->registration));
     CHECK_OK(dtl_comm_open(&self, &handles->comm));
     CHECK_OK(dtl_comm_irecv(handles->comm, buffer, 8, DTL_DTYPE_BYTE, 0, 1, &handles->request));
     CHECK_OK(dtl_comm_mprobe(handles->comm, DTL_PROC_NULL, 0, &handles->message, NULL));
@@ -324,6 +343,7 @@ static inline void make_handles(struct handles* handles) {
 
 /* Destroys them; the request and the message end with their communicator. */
 static inline void destroy_handles(const struct handles* handles) {
+    CHECK_OK(dtl_dispatcher_destroy(handles->dispatcher));
     CHECK_OK(dtl_win_destroy(handles->win));
     CHECK_OK(dtl_comm_destroy(handles->comm));
     CHECK_OK(dtl_policy_release(handles->policy));

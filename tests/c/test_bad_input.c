@@ -12,6 +12,7 @@ static struct handles good;
 static const char* const always[] = {"dtl_init", "dtl_finalize", "dtl_init_after_fork", "dtl_version_string",
     "dtl_version_major", "dtl_version_minor", "dtl_version_patch", "dtl_abi_version", "dtl_status_name",
     "dtl_status_message", "dtl_last_error", "dtl_log_set_callback", "dtl_comm_wtime", "dtl_backend_set_error", "dtl_backend_name",
+    "dtl_dispatch_default",
     "dtl_enum_create", "dtl_enum_find", "dtl_enum_register", "dtl_enum_register_value", "dtl_enum_register_template",
     "dtl_enum_from_name", "dtl_enum_from_value", "dtl_enum_count", "dtl_enum_at", "dtl_enum_undefined", "dtl_ev_instance",
     "dtl_ev_get", "dtl_ev_name", "dtl_ev_to_json", "dtl_ev_from_json", "dtl_schedule_set_defaults", "dtl_schedule_defaults"};
@@ -60,14 +61,16 @@ static int replace(struct handles* handles, enum noun noun, uint64_t id) {
         case MODULE: handles->module.id = id; return 1;
         case ARRAY: handles->array.id = id; return 1;
         case POLICY: handles->policy.id = id; return 1;
+        case DISPATCHER: handles->dispatcher.id = id; return 1;
+        case REGISTRATION: handles->registration.id = id; return 1;
         default: return 0;
     }
 }
 
 static uint64_t id_of(const struct handles* handles, int noun) {
-    const uint64_t ids[14] = {0, handles->backend.id, handles->stream.id, handles->event.id, handles->executor.id,
-        handles->kernel.id, handles->comm.id, handles->request.id, handles->message.id, handles->pool.id,
-        handles->win.id, handles->module.id, handles->array.id, handles->policy.id};
+    const uint64_t ids[16] = {0, handles->backend.id, handles->stream.id, handles->event.id, handles->executor.id,
+        handles->kernel.id, handles->comm.id, handles->request.id, handles->message.id, handles->pool.id, handles->win.id,
+        handles->module.id, handles->array.id, handles->policy.id, handles->dispatcher.id, handles->registration.id};
     return ids[noun];
 }
 
@@ -89,8 +92,9 @@ static void refuse_all(int noun, uint64_t id, const char* why) {
 
 /* What a text says of a handle that belongs to something else. */
 static const char* confused(int is, int should_be) {
-    static const char* const names[14] = {"", "a backend", "a stream", "an event", "an executor", "a kernel",
-        "a communicator", "a request", "a message", "a pool", "a window", "a module", "an array", "a policy"};
+    static const char* const names[16] = {"", "a backend", "a stream", "an event", "an executor", "a kernel",
+        "a communicator", "a request", "a message", "a pool", "a window", "a module", "an array", "a policy", "a dispatcher",
+        "a registration"};
     static char text[64];
     snprintf(text, sizeof text, "is %s, not %s", names[is], names[should_be]);
     return text;
@@ -108,10 +112,10 @@ static void test_handles(void) {
         stale.backend = far_register("stale", &far);
         CHECK_OK(dtl_backend_unregister(stale.backend));
     }
-    for (noun = BACKEND; noun <= POLICY; noun++) {
+    for (noun = BACKEND; noun <= REGISTRATION; noun++) {
         const uint64_t id = id_of(&good, noun);
         refuse_all(noun, id_of(&stale, noun), "is stale");
-        for (other = BACKEND; other <= POLICY; other++) {
+        for (other = BACKEND; other <= REGISTRATION; other++) {
             if (other == noun) continue;
             refuse_all(noun, id_of(&good, other), confused(other, noun));
             refuse_all(noun, id_of(&stale, other), "no such handle");
@@ -121,7 +125,7 @@ static void test_handles(void) {
         refuse_all(noun, 1, "no such handle");
         refuse_all(noun, id + 1, "is stale");                          /* a generation to come */
         refuse_all(noun, id | UINT64_C(0x000FFFFF) << 36, "is stale"); /* an index far outside */
-        if (noun != COMM) refuse_all(noun, id & UINT64_C(0xFF) << 56, "is stale"); /* only a type; DTL_COMM_WORLD is that */
+        if (noun != COMM && noun != DISPATCHER) refuse_all(noun, id & UINT64_C(0xFF) << 56, "is stale"); /* only a type; DTL_COMM_WORLD and the default dispatcher are that */
         refuse_all(noun, id & ~(UINT64_C(0xFF) << 56), "no such handle");          /* no type */
         for (i = 0; i < 200; i++) {
             garbage = garbage * UINT64_C(6364136223846793005) + 1442695040888963407u;

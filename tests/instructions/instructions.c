@@ -145,6 +145,64 @@ ROW(win_put_8)
     }
 }
 
+static dtl_dispatcher_t handlers, asking;
+static dtl_dispatch_query_t wanted = DTL_DISPATCH_QUERY_INIT;
+
+static int32_t yes(const dtl_dispatch_query_t *asked, void *user)
+{
+    (void)asked, (void)user;
+    return 1;
+}
+
+static dtl_status_t handle(const dtl_dispatch_query_t *asked, dtl_event_t *done, void *user)
+{
+    (void)asked, (void)done, (void)user;
+    return DTL_SUCCESS;
+}
+
+/* The handler of a query: no predicate has to be asked, or one. */
+static inline void find(dtl_dispatcher_t dispatcher)
+{
+    dtl_registration_t found;
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_dispatch_find(dispatcher, &wanted, &found));
+    }
+}
+ROW(dispatch_find)
+{
+    find(handlers);
+}
+ROW(dispatch_predicate)
+{
+    find(asking);
+}
+
+/* Found and called, without a lock. */
+ROW(dispatch_invoke)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        DTL_CHECK(dtl_dispatch_invoke(handlers, &wanted, NULL));
+    }
+}
+
+static dtl_dispatcher_t dispatcher_of(dtl_dispatch_predicate_fn_t predicate)
+{
+    const dtl_enum_word_t operation = UINT64_C(0x0006006400000000);
+    const dtl_dispatch_key_t keys[5] = {{operation, DTL_MEMORY_HOST, DTL_MEMORY_DEVICE, 0, {0, 0}},
+                                        {operation, DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, 0, {0, 0}},
+                                        {operation, DTL_MEMORY_DEVICE, 0, 0, {0, 0}},
+                                        {operation, 0, DTL_MEMORY_DEVICE, 0, {0, 0}},
+                                        {operation, 0, 0, 0, {0, 0}}};
+    dtl_dispatch_handler_t handler = DTL_DISPATCH_HANDLER_INIT;
+    dtl_dispatcher_t made;
+    dtl_registration_t registration;
+    handler.name = "counted", handler.invoke = handle, handler.predicate = predicate;
+    DTL_CHECK(dtl_dispatcher_create(0, &made));
+    DTL_CHECK(dtl_dispatch_register(made, keys, 5, &handler, &registration));
+    wanted.operation = operation, wanted.source = DTL_MEMORY_HOST, wanted.destination = DTL_MEMORY_DEVICE;
+    return made;
+}
+
 /* An instance of two attributes that is there already. */
 static dtl_enum_word_t kernel;
 ROW(ev_instance)
@@ -227,6 +285,10 @@ int main(void)
     warm_pool_64(), row_pool_64();
     warm_parallel_for_1(), row_parallel_for_1();
     warm_backend_call(), row_backend_call();
+    handlers = dispatcher_of(NULL), asking = dispatcher_of(yes);
+    warm_dispatch_find(), row_dispatch_find();
+    warm_dispatch_predicate(), row_dispatch_predicate();
+    warm_dispatch_invoke(), row_dispatch_invoke();
     DTL_CHECK(dtl_win_allocate(DTL_COMM_SELF, 64, 8, &base, &win));
     DTL_CHECK(dtl_win_lock(win, DTL_LOCK_SHARED, 0));
     warm_win_counter(), row_win_counter();
@@ -246,7 +308,8 @@ int main(void)
     DTL_CHECK(dtl_policy_release(least_of_4));
     DTL_CHECK(dtl_policy_release(least_of_16));
     DTL_CHECK(dtl_policy_release(tuned));
-
+    DTL_CHECK(dtl_dispatcher_destroy(handlers));
+    DTL_CHECK(dtl_dispatcher_destroy(asking));
     DTL_CHECK(dtl_pool_destroy(pool));
     DTL_CHECK(dtl_event_destroy(event));
     DTL_CHECK(dtl_stream_destroy(stream));

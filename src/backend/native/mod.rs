@@ -7,11 +7,13 @@ mod comm;
 mod device;
 mod environment;
 mod exec;
+mod handler;
 mod memory;
 mod module;
 mod window;
 
 pub use environment::environment_calls;
+pub use handler::NativeHandler;
 
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;

@@ -1,7 +1,7 @@
 //! dtl-bench: what calls, messages, allocations, loops and copies cost here, next to the best that others offer.
 //!
 //! `measure` has the method (short batches in turn, sorted by how far apart the processors are), `table` and `json`
-//! show what came out. One file or folder per subcommand: `comm`; `alloc`, `call`, `copy`, `launch`, `parallel_for`
+//! show what came out. One file or folder per subcommand: `comm`; `alloc`, `call`, `copy`, `dispatch`, `launch`, `parallel_for`
 //! and `select` go by `local`; `report` runs them all and writes a page. `model` measures nothing: it tells from the steps of
 //! collectives how cost grows with the number of ranks.
 //!
@@ -12,6 +12,7 @@ mod alloc;
 mod call;
 mod comm;
 mod copy;
+mod dispatch;
 mod json;
 mod launch;
 mod library;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         }
         Command::Select(wanted) => select::run(&wanted).map_err(Stop::from),
         Command::Copy(wanted) => copy::run(&wanted).map_err(Stop::from),
+        Command::Dispatch(wanted) => dispatch::run(&wanted).map_err(Stop::from),
     };
     let ended = ended.and_then(|()| out::lost().map_or(Ok(()), |why| Err(Stop::Failed(why))));
     match ended {

@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Call(Call),
     /// Submits of a task that does nothing by each selection policy: by one thread, and by two at once
     Select(Call),
+    /// Finding and invoking a dispatcher's handler, against a call of its function
+    Dispatch(Call),
     /// Copies of host memory, against memcpy
     Copy(Sizes),
     /// Starting two processes with dtlrun
@@ -136,7 +138,7 @@ pub(crate) struct Sizes {
     pub(crate) common: Common,
 }
 
-/// What `call` takes.
+/// What `call` and `dispatch` take.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Call {
     #[command(flatten)]

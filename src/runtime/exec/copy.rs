@@ -7,8 +7,10 @@
 use super::objects;
 use super::stream::Stream;
 use crate::abi::device::DTL_PREFETCH_HOST;
+use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Token;
+use crate::runtime::dispatch::route;
 use crate::runtime::memory::{Located, locate};
 use crate::runtime::registry::Backend;
 use crate::runtime::{trace, transfer};
@@ -35,8 +37,11 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
     let Some(token) = stream.token() else {
         return stream.run(move || transfer::copy(&epoch::enter(), dst, src));
     };
-    if let Some(result) = by_backend(stream, token, &to, &from) {
-        return result;
+    // A handler of the program's runs in no backend's callback, either.
+    if !route::is_taken(DTL_OPERATION_COPY) || !route::may_copy(inside, &to, &from) {
+        if let Some(result) = by_backend(stream, token, &to, &from) {
+            return result;
+        }
     }
     stream.synchronize()?;
     transfer::copy(inside, dst, src)

@@ -10,6 +10,7 @@ use super::module::Part;
 use super::{Limits, failed, pool};
 use crate::abi::exec::*;
 use crate::abi::status::*;
+use crate::abi::word::DTL_SCHEDULE_SEQUENTIAL;
 use crate::error::{Error, Result, fail};
 use crate::runtime::registry::Backend;
 use crate::sys::args::ArgPack;
@@ -151,6 +152,9 @@ impl Grid {
     /// Runs every block; the first thread that fails stops it.
     pub fn run(self) -> Result<()> {
         let blocks = product(self.shape.grid).unwrap_or(u64::MAX);
+        if self.shape.schedule == DTL_SCHEDULE_SEQUENTIAL {
+            return self.run_blocks(0, blocks);
+        }
         let begin = now_ns();
         self.run_blocks(0, 1)?;
         let one_block_ns = (now_ns() - begin).max(1);

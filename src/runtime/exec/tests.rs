@@ -302,7 +302,7 @@ extern "C" fn fails(_: *const dtl_kernel_context_t, _: *const *const c_void) -> 
 }
 
 fn shape(grid: [u32; 3], block: [u32; 3]) -> dtl_launch_t {
-    dtl_launch_t { struct_size: size_of::<dtl_launch_t>() as u32, shared_bytes: 16, grid, block }
+    dtl_launch_t { struct_size: size_of::<dtl_launch_t>() as u32, shared_bytes: 16, grid, block, schedule: 0 }
 }
 
 #[test]

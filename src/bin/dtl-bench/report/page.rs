@@ -97,6 +97,7 @@ fn title(run: &Run) -> String {
         "parallel_for" => format!("Loops on {} threads", run.head["threads"]),
         "call" => "Calls of a backend that does nothing".to_owned(),
         "copy" => "Copies".to_owned(),
+        "dispatch" => "Dispatch".to_owned(),
         "launch" => "Starting two processes".to_owned(),
         other => other.to_owned(),
     }

@@ -461,5 +461,5 @@ impl Drop for Kernel {
 
 /// A launch of so many blocks of so many threads.
 pub(crate) fn shape(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> dtl_launch_t {
-    dtl_launch_t { struct_size: size_of::<dtl_launch_t>() as u32, shared_bytes, grid, block }
+    dtl_launch_t { struct_size: size_of::<dtl_launch_t>() as u32, shared_bytes, grid, block, schedule: 0 }
 }

@@ -13,6 +13,8 @@ pub mod model;
 pub mod park;
 #[path = "../../../../src/sys/pool.rs"]
 pub mod pool;
+#[path = "../../../../src/sys/published.rs"]
+pub mod published;
 pub mod rmw;
 #[path = "../../../../src/sys/share.rs"]
 pub mod share;

@@ -5,6 +5,7 @@
 
 use super::epoch;
 use super::pool::{Pool, Then, Tried};
+use super::published::Published;
 use super::slab::Table;
 use super::spin::SpinLock;
 use super::sync::Arc as Share;
@@ -25,6 +26,8 @@ pub const ALL: &[Model] = &[
     ("table: get of a handle that is guessed", guessed),
     ("table: two removes, one wins", two_removes),
     ("epoch: who is inside is seen", inside_is_seen),
+    ("published: get against replace", read_against_replace),
+    ("published: two gets around two replaces", reads_go_forward),
     ("pool: two that end one object", pool_ends_once),
     ("pool: a stale handle against end and put", pool_reuse),
     ("pool: get of a handle that is guessed", pool_guessed),
@@ -118,6 +121,42 @@ fn used_against_remove(using: Use) {
     assert!(world.remove(handle));
     user.join().unwrap();
     world.settled(1);
+}
+
+/// A reader sees a whole value, and it stays until the reader has left.
+fn read_against_replace() {
+    let drops = Arc::<AtomicUsize>::default();
+    let object = |number| Object { number: UnsafeCell::new(number), drops: Arc::clone(&drops) };
+    let published = Arc::new(Published::new(object(1)));
+    let read = Arc::clone(&published);
+    let user = thread::spawn(move || {
+        let inside = epoch::enter();
+        let found = read.get(&inside);
+        assert!(matches!(found.number(), 1 | 2));
+        assert!(matches!(found.number(), 1 | 2), "still there");
+    });
+    published.replace(object(2), epoch::enter());
+    user.join().unwrap();
+    epoch::collect();
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
+    assert_eq!(published.get(&epoch::enter()).number(), 2);
+}
+
+/// A later look never finds an earlier value.
+fn reads_go_forward() {
+    let drops = Arc::<AtomicUsize>::default();
+    let object = |number| Object { number: UnsafeCell::new(number), drops: Arc::clone(&drops) };
+    let published = Arc::new(Published::new(object(1)));
+    let read = Arc::clone(&published);
+    let user = thread::spawn(move || {
+        let first = read.get(&epoch::enter()).number();
+        assert!(first <= read.get(&epoch::enter()).number());
+    });
+    published.replace(object(2), epoch::enter());
+    published.replace(object(3), epoch::enter());
+    user.join().unwrap();
+    epoch::collect();
+    assert_eq!(drops.load(Ordering::Relaxed), 2);
 }
 
 /// The old handle never shows what its slot serves next.

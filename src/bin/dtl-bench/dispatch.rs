@@ -1,0 +1,153 @@
+//! `dispatch`: what it costs to find the handler of a query and to invoke it, next to a call of the handler's function.
+
+use crate::library::{call, check};
+use crate::local::{self, Case, time};
+use crate::machine;
+use crate::options::Call;
+use crate::out::Outcome;
+use crate::table::Unit;
+use dtl::abi::dispatch::{dtl_dispatch_handler_t, dtl_dispatch_key_t, dtl_dispatch_query_t};
+use dtl::abi::handle::{dtl_backend_t, dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
+use dtl::abi::status::{DTL_SUCCESS, dtl_status_t};
+use dtl::ffi::dispatch::{
+    dtl_dispatch_find, dtl_dispatch_invoke, dtl_dispatch_register, dtl_dispatcher_create,
+    dtl_dispatcher_destroy,
+};
+use dtl::ffi::runtime::{dtl_finalize, dtl_init};
+use serde_json::json;
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const CALLS: usize = 1000;
+/// Keys beside the one that is found.
+const MANY: u64 = 1000;
+const OPERATION: u64 = 0x0006_0064_0000_0000;
+
+/// A member of the memory kinds that nobody has registered.
+const fn kind(number: u64) -> u64 {
+    0x0001_0000_0000_0000 | (number + 100) << 32
+}
+
+unsafe extern "C" fn yes(_: *const dtl_dispatch_query_t, _: *mut c_void) -> i32 {
+    1
+}
+unsafe extern "C" fn done(
+    _: *const dtl_dispatch_query_t,
+    _: *mut dtl_event_t,
+    _: *mut c_void,
+) -> dtl_status_t {
+    DTL_SUCCESS
+}
+
+fn query() -> dtl_dispatch_query_t {
+    dtl_dispatch_query_t {
+        struct_size: size_of::<dtl_dispatch_query_t>() as u32,
+        reserved: 0,
+        operation: OPERATION,
+        source: kind(0),
+        destination: kind(1),
+        schedule: 0,
+        args: ptr::null_mut(),
+    }
+}
+
+/// A dispatcher with a handler for the query and others.
+fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
+    let mut made = dtl_dispatcher_t::NULL;
+    call!(dtl_dispatcher_create(0, &raw mut made))?;
+    let key = |source| dtl_dispatch_key_t {
+        operation: OPERATION,
+        source,
+        destination: kind(1),
+        schedule: 0,
+        reserved: [0; 2],
+    };
+    let keys: Vec<_> = (0..=others).map(|number| key(kind(number))).collect();
+    let handler = dtl_dispatch_handler_t {
+        struct_size: size_of::<dtl_dispatch_handler_t>() as u32,
+        priority: 0,
+        flags: 0,
+        name: c"bench".as_ptr(),
+        reason: ptr::null(),
+        predicate: if has_predicate { Some(yes) } else { None },
+        invoke: Some(done),
+        destroy: None,
+        user: ptr::null_mut(),
+        backend: dtl_backend_t::NULL,
+    };
+    let mut registration = dtl_registration_t::NULL;
+    let count = keys.len() as u64;
+    call!(dtl_dispatch_register(made, keys.as_ptr(), count, &raw const handler, &raw mut registration))?;
+    Ok(made)
+}
+
+/// Finds the handler many times.
+fn find(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
+    let (query, mut found) = (query(), dtl_registration_t::NULL);
+    time(CALLS, || {
+        call!(dtl_dispatch_find(black_box(dispatcher), black_box(&raw const query), &raw mut found))
+    })
+}
+
+/// The same while another thread does it, too.
+fn find_beside(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                find(dispatcher)?;
+            }
+            Ok(())
+        });
+        let found = find(dispatcher).and_then(|_| find(dispatcher));
+        is_over.store(true, Ordering::Relaxed);
+        other.join().unwrap_or_else(|_| Err("the other thread panicked".to_owned()))?;
+        found
+    })
+}
+
+fn invoke(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
+    let query = query();
+    time(CALLS, || {
+        call!(dtl_dispatch_invoke(black_box(dispatcher), black_box(&raw const query), ptr::null_mut()))
+    })
+}
+
+/// The function itself.
+fn bare() -> Outcome<f64> {
+    let query = query();
+    time(CALLS, || {
+        let function = black_box(done as unsafe extern "C" fn(_, _, _) -> _);
+        // SAFETY: the function above, which touches nothing.
+        check("bare", unsafe { function(black_box(&raw const query), ptr::null_mut(), ptr::null_mut()) })
+    })
+}
+
+/// Measures as the command line says.
+pub(crate) fn run(wanted: &Call) -> Outcome {
+    call!(dtl_init(ptr::null()))?;
+    let processors = machine::settle(&wanted.place);
+    let (plain, many, asking) = (dispatcher(false, 4)?, dispatcher(false, MANY)?, dispatcher(true, 4)?);
+    let row = |test, ours: Box<dyn FnMut() -> Outcome<f64>>| Case {
+        test,
+        bytes: None,
+        unit: Unit::Nanoseconds,
+        sides: vec![("dtl", ours), ("bare", Box::new(bare))],
+    };
+    let cases = vec![
+        row("find", Box::new(move || find(plain))),
+        row("find of 1000", Box::new(move || find(many))),
+        row("find predicate", Box::new(move || find(asking))),
+        row("find 2 threads", Box::new(move || find_beside(plain))),
+        row("invoke", Box::new(move || invoke(plain))),
+    ];
+    let lines = local::measure(cases, &wanted.common, None)?;
+    let more = json!({ "pinned": !wanted.place.no_pin, "peer": { "name": "bare" } });
+    local::show("dispatch", lines, processors, &wanted.common, more);
+    for made in [plain, many, asking] {
+        call!(dtl_dispatcher_destroy(made))?;
+    }
+    call!(dtl_finalize())
+}

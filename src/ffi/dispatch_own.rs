@@ -1,0 +1,106 @@
+//! The library's own operations with the arguments that a handler of the dispatcher gets. Exports no symbol.
+
+use super::{args, kernel, module, transfer};
+use crate::abi::dispatch::*;
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::runtime::dispatch::{Query, route, sieve};
+use crate::runtime::registry::Backend;
+use crate::runtime::{device, memory};
+use crate::sys::epoch;
+use std::sync::Arc;
+
+args::sized!(dtl_dispatch_alloc_t, dtl_dispatch_copy_t, dtl_dispatch_launch_t, dtl_dispatch_compile_t);
+
+/// Does it; `by` a backend that a handler names, else by the one that is asked.
+///
+/// # Safety
+/// The query's args are null or the operation's struct, with what that promises.
+pub(super) unsafe fn perform(query: &Query, by: Option<&Arc<Backend>>) -> Result<()> {
+    match sieve::template(query.operation) {
+        // SAFETY: passed on.
+        DTL_OPERATION_ALLOC => unsafe { alloc(query.args.cast(), by) },
+        // SAFETY: as above.
+        DTL_OPERATION_COPY => unsafe { copy(query.args.cast(), by) },
+        // SAFETY: as above.
+        DTL_OPERATION_LAUNCH => unsafe { launch(query.args.cast()) },
+        // SAFETY: as above.
+        DTL_OPERATION_COMPILE => unsafe { compile(query.args.cast(), by) },
+        _ => fail!(DTL_ERROR_INTERNAL, "operation {:#x} is not the library's", query.operation),
+    }
+}
+
+/// Writes an output into the caller's struct.
+macro_rules! give {
+    ($args:ident.$field:ident = $value:expr) => {{
+        // SAFETY: `take` has read the struct here, as far as it goes; `has_room` saw that the field is in it.
+        unsafe { (&raw mut (*$args).$field).write($value) }
+    }};
+}
+
+/// Fails if the caller's struct ends before its last field.
+fn has_room<T>(struct_size: u32, name: &str) -> Result<()> {
+    if (struct_size as usize) < size_of::<T>() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}.struct_size is {struct_size}: there is no room for the result"
+        );
+    }
+    Ok(())
+}
+
+unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Result<()> {
+    let inside = epoch::enter();
+    // SAFETY: the caller's contract.
+    let args = unsafe { args::take(out) }?;
+    has_room::<dtl_dispatch_alloc_t>(args.struct_size, "dtl_dispatch_alloc_t")?;
+    let asked = device::backend(&inside, args.backend)?;
+    let wanted = memory::Request { kind: args.kind, size: args.size_bytes, align: args.alignment };
+    let from = by.map_or(asked, |by| by);
+    let addr = route::alloc_from(memory::Owner::Program, asked, from, &wanted)?;
+    give!(out.ptr = addr.ptr());
+    Ok(())
+}
+
+unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> Result<()> {
+    let inside = epoch::enter();
+    // SAFETY: the caller's contract.
+    let args = unsafe { args::take(args) }?;
+    if args.ndim > 0 {
+        let sides = (args.dst, args.dst_strides_bytes, args.src, args.src_strides_bytes);
+        // SAFETY: the caller's contract: `ndim` counts and strides, and the elements they lead to.
+        return unsafe { transfer::strided(&inside, sides, (args.shape, args.ndim), args.element_bytes) };
+    }
+    // SAFETY: the caller's contract: both sides hold size_bytes.
+    let dst = unsafe { args::region(args.dst, args.size_bytes, "dst") }?;
+    // SAFETY: as above.
+    let src = unsafe { args::region(args.src, args.size_bytes, "src") }?;
+    match by {
+        None => crate::runtime::transfer::copy(&inside, dst, src),
+        Some(by) => {
+            let (dst, src) =
+                (memory::locate(&inside, "destination", dst)?, memory::locate(&inside, "source", src)?);
+            route::copy_by(by, &dst, &src)
+        }
+    }
+}
+
+unsafe fn launch(args: *const dtl_dispatch_launch_t) -> Result<()> {
+    let inside = epoch::enter();
+    // SAFETY: the caller's contract.
+    let args = unsafe { args::take(args) }?;
+    // SAFETY: the caller's contract: what dtl_kernel_launch wants.
+    unsafe {
+        kernel::launch(&inside, args.stream, args.kernel, args.launch, (args.args, args.sizes, args.count))
+    }
+}
+
+unsafe fn compile(out: *mut dtl_dispatch_compile_t, by: Option<&Arc<Backend>>) -> Result<()> {
+    // SAFETY: the caller's contract.
+    let args = unsafe { args::take(out) }?;
+    has_room::<dtl_dispatch_compile_t>(args.struct_size, "dtl_dispatch_compile_t")?;
+    // SAFETY: the caller's contract: a source as for dtl_module_compile.
+    let module = unsafe { module::compile(args.backend, by, args.device, args.source) }?;
+    give!(out.module = module);
+    Ok(())
+}

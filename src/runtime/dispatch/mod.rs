@@ -1,0 +1,491 @@
+//! Dispatchers: which handler does an operation, by where data is, where it goes and how work is run.
+//!
+//! The rules are numbered in the header at dtl_dispatch_key_t. Readers find everything in [`Tables`], which are made
+//! anew when a handler comes or goes and published as a whole: they take no lock, and predicates run without one.
+//!
+//! Where next: [`sieve`] for how a key is found, [`tables`] for the rules, [`route`] for how the library asks the default
+//! dispatcher, [`text`] for what people are told.
+
+pub mod route;
+pub mod sieve;
+pub mod tables;
+pub mod text;
+
+use super::invalid_handle;
+use super::registry::Backend;
+use crate::abi::dispatch::*;
+use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::sys::epoch::{self, Guard};
+use crate::sys::lock::Mutex;
+use crate::sys::published::Published;
+use crate::sys::slab::{Held, Table};
+use sieve::{Slots, template};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tables::Tables;
+
+/// Type bytes of the handles.
+pub const TAG: u8 = 14;
+/// As above.
+pub const REGISTRATION_TAG: u8 = 15;
+
+/// What a handler is wanted for.
+pub type Query = dtl_dispatch_query_t;
+
+/// The default dispatcher: there from the first use of the library on.
+pub const DEFAULT: dtl_dispatcher_t = dtl_dispatcher_t { id: (TAG as u64) << 56 };
+
+static DISPATCHERS: Table<Dispatcher> = Table::new(TAG, 1);
+static REGISTRATIONS: Table<Registration> = Table::new(REGISTRATION_TAG, 0);
+
+/// The program's functions of a handler.
+pub trait Handler: Send + Sync {
+    /// Asks the predicate.
+    fn accepts(&self, query: &Query) -> Result<bool>;
+    /// Does it. With an event, work may go on after the return.
+    fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()>;
+    /// Was not registered after all: its data stay the caller's.
+    fn forget(&self);
+}
+
+/// What happens when a handler is chosen.
+pub enum Action {
+    /// The program's function.
+    Function,
+    /// A backend does it, whoever was asked.
+    Backend(Arc<Backend>),
+    /// It fails, with this reason.
+    Illegal(String),
+    /// What the library does when nobody says anything else.
+    Own,
+}
+
+/// Which rule a handler falls under.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It has a predicate: rule 2.
+    Predicated,
+    /// It has none: rule 3.
+    Plain,
+    /// The default of its operation: rule 4.
+    Default,
+}
+
+/// A handler and what it is for.
+pub struct Registration {
+    /// For texts.
+    pub name: String,
+    /// Where it is found.
+    pub keys: Vec<dtl_dispatch_key_t>,
+    /// What it does.
+    pub action: Action,
+    role: Role,
+    priority: i32,
+    replaces: bool,
+    functions: Option<Box<dyn Handler>>,
+    dispatcher: dtl_dispatcher_t,
+    /// Later ones have higher numbers.
+    number: u64,
+    id: AtomicU64,
+}
+
+thread_local! {
+    /// The handlers that the calling thread is in.
+    static RUNNING: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives, the calling thread is in a handler.
+struct Running;
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = RUNNING.try_with(|running| running.borrow_mut().pop());
+    }
+}
+
+impl Registration {
+    /// Its handle.
+    #[must_use]
+    #[inline(always)]
+    pub fn handle(&self) -> dtl_registration_t {
+        dtl_registration_t { id: self.id.load(Ordering::Relaxed) }
+    }
+
+    fn accepts(&self, query: &Query) -> Result<bool> {
+        match &self.functions {
+            Some(functions) => functions.accepts(query),
+            None => Ok(true),
+        }
+    }
+
+    /// Fails if it was registered to say no.
+    pub fn check_legal(&self, query: &Query) -> Result<()> {
+        match &self.action {
+            Action::Illegal(reason) => fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "{}: {reason} (so says handler \"{}\")",
+                text::of_query(query),
+                self.name
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls its function.
+    pub fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()> {
+        let Some(functions) = &self.functions else {
+            return fail!(DTL_ERROR_INTERNAL, "handler \"{}\" has no function", self.name);
+        };
+        // Only the default dispatcher's are looked for there.
+        let _running = (self.dispatcher == DEFAULT).then(|| self.run());
+        functions.invoke(query, event)
+    }
+
+    fn run(&self) -> Running {
+        let _ = RUNNING.try_with(|running| running.borrow_mut().push(self.handle().id));
+        Running
+    }
+
+    /// Whether the calling thread is in it.
+    fn is_running(&self) -> bool {
+        RUNNING.try_with(|running| running.borrow().contains(&self.handle().id)).unwrap_or(true)
+    }
+}
+
+/// A handler to be registered.
+pub struct Wanted {
+    /// For texts.
+    pub name: String,
+    /// DTL_DISPATCH_… .
+    pub flags: u64,
+    /// Among handlers with a predicate.
+    pub priority: i32,
+    /// Whether it has one.
+    pub has_predicate: bool,
+    /// What it does.
+    pub action: Action,
+    /// The program's functions and data.
+    pub functions: Option<Box<dyn Handler>>,
+}
+
+/// A table of handlers.
+pub struct Dispatcher {
+    is_strict: bool,
+    tables: Published<Tables>,
+    writer: Mutex<Writer>,
+}
+
+#[derive(Default)]
+struct Writer {
+    registered: Vec<Arc<Registration>>,
+    count: u64,
+    is_closed: bool,
+}
+
+/// Makes a dispatcher.
+pub fn create(flags: u64) -> Result<dtl_dispatcher_t> {
+    if flags & !DTL_DISPATCHER_STRICT_DACE != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dispatcher flags {flags:#x}: only DTL_DISPATCHER_STRICT_DACE is known"
+        );
+    }
+    match DISPATCHERS.insert(Arc::new(Dispatcher::new(flags & DTL_DISPATCHER_STRICT_DACE != 0))) {
+        Some(id) => Ok(dtl_dispatcher_t { id }),
+        None => fail!(DTL_ERROR_LIMIT, "no dispatcher handle is left; destroy some"),
+    }
+}
+
+/// Destroys a dispatcher with all its handlers; the default one stays.
+pub fn destroy(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<()> {
+    if dispatcher.id == 0 || dispatcher == DEFAULT {
+        return Ok(());
+    }
+    match DISPATCHERS.remove(inside, dispatcher.id) {
+        Some(gone) => {
+            gone.clear(inside);
+            Ok(())
+        }
+        None => Err(invalid_handle("dispatcher", TAG, dispatcher.id)),
+    }
+}
+
+/// A dispatcher, for the duration of a call.
+#[inline(always)]
+pub fn find_quickly(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Option<&Dispatcher> {
+    DISPATCHERS.get(inside, dispatcher.id)
+}
+
+/// A dispatcher, for the duration of a call.
+pub fn find(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<&Dispatcher> {
+    find_quickly(inside, dispatcher).ok_or_else(|| invalid_handle("dispatcher", TAG, dispatcher.id))
+}
+
+/// Whether a handle names a dispatcher.
+#[must_use]
+pub fn is_live(id: u64) -> bool {
+    DISPATCHERS.is_live(id)
+}
+
+/// Whether a handle names a registration.
+#[must_use]
+pub fn is_registration(id: u64) -> bool {
+    REGISTRATIONS.is_live(id)
+}
+
+/// A share of a handler, for a call that will wait.
+#[must_use]
+pub fn pin(inside: &Guard, registration: dtl_registration_t) -> Option<Arc<Registration>> {
+    REGISTRATIONS.pin(inside, registration.id)
+}
+
+impl Dispatcher {
+    fn new(is_strict: bool) -> Self {
+        Dispatcher { is_strict, tables: Published::new(Tables::new(&[])), writer: Mutex::default() }
+    }
+
+    /// The handler of a query, if no predicate has to be asked and it does not say no. Does not fail and calls nobody.
+    #[inline(always)]
+    #[must_use]
+    pub fn look_quickly(&self, inside: &Guard, query: &Query) -> Option<dtl_registration_t> {
+        let id = self.tables.get(inside).of(query.operation)?.quick_handle(&slots(query));
+        (id != 0).then_some(dtl_registration_t { id })
+    }
+
+    /// Whether a query of these slots may find a handler of the program's; predicates are not asked.
+    pub fn may_take(&self, inside: &Guard, operation: dtl_enum_word_t, slots: &Slots) -> bool {
+        let Some(operation) = self.tables.get(inside).of(operation) else { return false };
+        let plain = operation.without_predicates(slots);
+        let is_theirs = plain.is_some_and(|found| !matches!(found.action, Action::Own));
+        is_theirs || operation.predicated.fitting(slots).next().is_some()
+    }
+
+    /// The handler of a query, which may be one that says no. `None` = rule 5.
+    pub fn look<'g>(&'g self, inside: &'g Guard, query: &Query) -> Result<Option<&'g Registration>> {
+        let Some(operation) = self.tables.get(inside).of(template(query.operation)) else { return Ok(None) };
+        Ok(operation.choose(query, self.is_strict)?.map(Arc::as_ref))
+    }
+
+    /// The handler of a query.
+    pub fn choose<'g>(&'g self, inside: &'g Guard, query: &Query) -> Result<&'g Registration> {
+        let Some(found) = self.look(inside, query)? else {
+            return fail!(
+                DTL_ERROR_NOT_FOUND,
+                "no handler for {}; dtl_dispatch_register adds one",
+                text::of_query(query)
+            );
+        };
+        found.check_legal(query)?;
+        Ok(found)
+    }
+
+    /// The handler of a query, held by a call that will wait.
+    pub fn hold(handle: dtl_dispatcher_t, mut inside: Guard, query: &Query) -> Result<Held<Registration>> {
+        loop {
+            let chosen = find(&inside, handle)?.choose(&inside, query)?.handle();
+            match REGISTRATIONS.hold(inside, chosen.id) {
+                Ok(held) => return Ok(held),
+                Err(still_inside) => inside = still_inside, // unregistered just now: another look finds another one
+            }
+        }
+    }
+
+    /// Adds a handler under all of its keys, or under none.
+    pub fn register(
+        &self,
+        handle: dtl_dispatcher_t,
+        keys: Vec<dtl_dispatch_key_t>,
+        wanted: Wanted,
+    ) -> Result<dtl_registration_t> {
+        let role = match (wanted.has_predicate, wanted.flags & DTL_DISPATCH_DEFAULT != 0) {
+            (true, _) => Role::Predicated,
+            (false, false) => Role::Plain,
+            (false, true) => Role::Default,
+        };
+        let mut made = Registration {
+            name: wanted.name,
+            keys,
+            action: wanted.action,
+            role,
+            priority: if wanted.has_predicate { wanted.priority } else { 0 },
+            replaces: wanted.flags & DTL_DISPATCH_REPLACE != 0,
+            functions: wanted.functions,
+            dispatcher: handle,
+            number: 0,
+            id: AtomicU64::new(0),
+        };
+        let mut writer = self.writer.lock();
+        if let Err(error) = writer.check(&made) {
+            made.disown();
+            return Err(error);
+        }
+        writer.count += 1;
+        made.number = writer.count;
+        let made = Arc::new(made);
+        let Some(id) = REGISTRATIONS.insert(Arc::clone(&made)) else {
+            made.disown();
+            return fail!(DTL_ERROR_LIMIT, "no registration handle is left; unregister some");
+        };
+        made.id.store(id, Ordering::Relaxed);
+        writer.registered.push(made);
+        self.publish(&writer);
+        Ok(dtl_registration_t { id })
+    }
+
+    /// Takes a handler out.
+    pub fn unregister(
+        &self,
+        inside: &Guard,
+        handle: dtl_dispatcher_t,
+        registration: dtl_registration_t,
+    ) -> Result<()> {
+        let stale = || invalid_handle("registration", REGISTRATION_TAG, registration.id);
+        let found = REGISTRATIONS.get(inside, registration.id).ok_or_else(stale)?;
+        if found.dispatcher != handle {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "handler \"{}\" is another dispatcher's", found.name);
+        }
+        if matches!(found.action, Action::Own) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "handler \"{}\" is the library's own and stays",
+                found.name
+            );
+        }
+        let mut writer = self.writer.lock();
+        let Some(at) = writer.registered.iter().position(|known| known.handle() == registration) else {
+            return Err(stale()); // another thread was faster
+        };
+        let gone = writer.registered.remove(at);
+        self.publish(&writer);
+        drop(writer); // what follows may call the program's destroy
+        drop(gone);
+        drop(REGISTRATIONS.remove(inside, registration.id));
+        Ok(())
+    }
+
+    /// Shows the readers what is registered now. Under the writers' lock; what was shown before goes when the calling
+    /// thread has left its call, at the earliest.
+    fn publish(&self, writer: &Writer) {
+        // One guard more than `replace` takes, so that nothing is freed, and no program's function called, under the lock.
+        let _still_inside = epoch::enter();
+        self.tables.replace(Tables::new(&writer.registered), epoch::enter());
+        if DISPATCHERS.get(&epoch::enter(), DEFAULT.id).is_some_and(|default| std::ptr::eq(default, self)) {
+            route::note(writer.registered.iter().map(Arc::as_ref));
+        }
+    }
+
+    fn clear(&self, inside: &Guard) {
+        let mut writer = self.writer.lock();
+        writer.is_closed = true;
+        let gone = std::mem::take(&mut writer.registered);
+        self.publish(&writer);
+        drop(writer);
+        for registration in gone {
+            let id = registration.handle().id;
+            drop(registration);
+            drop(REGISTRATIONS.remove(inside, id));
+        }
+    }
+}
+
+impl Registration {
+    /// It was not registered after all.
+    fn disown(&self) {
+        if let Some(functions) = &self.functions {
+            functions.forget();
+        }
+    }
+}
+
+impl Writer {
+    /// Rule 6, and limits.
+    fn check(&self, new: &Registration) -> Result<()> {
+        if self.is_closed {
+            return fail!(DTL_ERROR_INVALID_HANDLE, "another thread destroys the dispatcher");
+        }
+        for key in &new.keys {
+            let has = |known: &&Arc<Registration>| known.keys.contains(key);
+            let same = self.registered.iter().filter(|known| known.role == new.role);
+            let known = same.clone().find(has);
+            if let Some(known) = known.filter(|_| new.role != Role::Predicated && !new.replaces) {
+                return fail!(
+                    DTL_ERROR_ALREADY_EXISTS,
+                    "\"{}\" is there for operation {}, {} already: pass DTL_DISPATCH_REPLACE to stand before it, or give \
+                     \"{}\" a predicate",
+                    known.name,
+                    text::word(key.operation),
+                    text::of_key(&slots_of(key)),
+                    new.name
+                );
+            }
+            let keys = same.flat_map(|known| &known.keys);
+            let count = keys.chain(&new.keys).filter(|other| other.operation == key.operation).count();
+            if count > sieve::MOST {
+                return fail!(
+                    DTL_ERROR_LIMIT,
+                    "{count} keys of operation {}: a dispatcher takes {} with predicates and {} without",
+                    text::word(key.operation),
+                    sieve::MOST,
+                    sieve::MOST
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn slots(query: &Query) -> Slots {
+    [query.source, query.destination, query.schedule]
+}
+
+fn slots_of(key: &dtl_dispatch_key_t) -> Slots {
+    [key.source, key.destination, key.schedule]
+}
+
+/// When the library opens: the default dispatcher with the library's own handlers.
+pub fn open() -> Result<()> {
+    let default = Arc::new(Dispatcher::new(false));
+    if !DISPATCHERS.put_fixed(0, Arc::clone(&default)) {
+        return Ok(());
+    }
+    for operation in [DTL_OPERATION_ALLOC, DTL_OPERATION_COPY, DTL_OPERATION_LAUNCH, DTL_OPERATION_COMPILE] {
+        let key = dtl_dispatch_key_t { operation, source: 0, destination: 0, schedule: 0, reserved: [0; 2] };
+        let wanted = Wanted {
+            name: "the library".to_owned(),
+            flags: DTL_DISPATCH_DEFAULT,
+            priority: 0,
+            has_predicate: false,
+            action: Action::Own,
+            functions: None,
+        };
+        default.register(DEFAULT, vec![key], wanted)?;
+    }
+    Ok(())
+}
+
+/// At finalize: handlers are destroyed.
+pub fn destroy_all() {
+    let inside = epoch::enter();
+    for id in DISPATCHERS.handles() {
+        if let Some(dispatcher) = DISPATCHERS.remove(&inside, id) {
+            dispatcher.clear(&inside);
+        }
+    }
+    route::forget();
+}
+
+/// In a forked child: the handlers are the parent's.
+pub fn forget_all() {
+    let inside = epoch::enter();
+    for id in DISPATCHERS.handles() {
+        std::mem::forget(DISPATCHERS.remove(&inside, id));
+    }
+    for id in REGISTRATIONS.handles() {
+        std::mem::forget(REGISTRATIONS.remove(&inside, id));
+    }
+    route::forget();
+}

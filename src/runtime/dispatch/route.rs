@@ -1,0 +1,235 @@
+//! How the library's own operations ask the default dispatcher: where nobody has registered a handler, that is one load
+//! and a branch.
+
+use super::sieve::Slots;
+use super::{Action, DEFAULT, Query, Registration, find_quickly};
+use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
+use crate::abi::dispatch::*;
+use crate::abi::handle::dtl_backend_t;
+use crate::abi::word::*;
+use crate::error::{Result, fail};
+use crate::runtime::memory::{self, Located, Owner};
+use crate::runtime::registry::{self, Backend};
+use crate::sys::buf::Addr;
+use crate::sys::epoch::{self, Guard};
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A bit for each of the library's operations that somebody has a handler for. Who registers one sees it used by calls
+/// that come after: nothing else is ordered by this.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
+const fn bit(operation: dtl_enum_word_t) -> u32 {
+    if operation >> 48 == DTL_OPERATION_ALLOC >> 48 {
+        1_u32.wrapping_shl((operation >> 32) as u32)
+    } else {
+        0
+    }
+}
+
+/// Whether somebody has a handler for one of the library's operations. Asked by every call.
+#[inline(always)]
+#[must_use]
+pub fn is_taken(operation: dtl_enum_word_t) -> bool {
+    TAKEN.load(Ordering::Relaxed) & bit(operation) != 0
+}
+
+/// What is registered with the default dispatcher now.
+pub(super) fn note<'a>(registered: impl Iterator<Item = &'a Registration>) {
+    let theirs = registered.filter(|registration| !matches!(registration.action, Action::Own));
+    let keys = theirs.flat_map(|registration| &registration.keys);
+    TAKEN.store(keys.fold(0, |bits, key| bits | bit(key.operation)), Ordering::Relaxed);
+}
+
+pub(super) fn forget() {
+    TAKEN.store(0, Ordering::Relaxed);
+}
+
+/// A query of the library.
+#[must_use]
+pub fn query(operation: dtl_enum_word_t, [source, destination, schedule]: Slots, args: *mut c_void) -> Query {
+    Query {
+        struct_size: size_of::<Query>() as u32,
+        reserved: 0,
+        operation,
+        source,
+        destination,
+        schedule,
+        args,
+    }
+}
+
+/// The program's handler for something that the library is about to do. `None`: there is none, or this thread is in it,
+/// so the library does it its own way.
+pub fn theirs<'g>(inside: &'g Guard, query: &Query) -> Result<Option<&'g Registration>> {
+    let Some(default) = find_quickly(inside, DEFAULT) else { return Ok(None) };
+    let found = default.look(inside, query)?;
+    let theirs = found.filter(|found| !matches!(found.action, Action::Own) && !found.is_running());
+    theirs.map_or(Ok(()), |found| found.check_legal(query))?;
+    Ok(theirs)
+}
+
+/// Has a program's handler do it, if there is one. For operations that no backend can be named for.
+pub fn perform(inside: &Guard, query: &Query) -> Result<bool> {
+    match theirs(inside, query)? {
+        Some(handler) => handler.invoke(query, None).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// Memory from the handler of its kind.
+pub fn alloc(owner: Owner, asked: &Backend, wanted: &memory::Request) -> Result<Option<Addr>> {
+    let inside = epoch::enter();
+    let mut args = dtl_dispatch_alloc_t {
+        struct_size: size_of::<dtl_dispatch_alloc_t>() as u32,
+        reserved: 0,
+        backend: asked.handle(),
+        kind: wanted.kind,
+        size_bytes: wanted.size,
+        alignment: wanted.align,
+        ptr: std::ptr::null_mut(),
+    };
+    let slots = [DTL_DISPATCH_ANY, wanted.kind, DTL_DISPATCH_ANY];
+    let query = query(DTL_OPERATION_ALLOC, slots, std::ptr::from_mut(&mut args).cast());
+    let Some(handler) = theirs(&inside, &query)? else { return Ok(None) };
+    if let Action::Backend(backend) = &handler.action {
+        return alloc_from(owner, asked, backend, wanted).map(Some);
+    }
+    handler.invoke(&query, None)?;
+    let addr = Addr::new(args.ptr);
+    memory::adopt(owner, asked.handle(), addr, wanted.size, &handler.name)?;
+    Ok(Some(addr))
+}
+
+/// Memory of another backend than the one that was asked.
+pub fn alloc_from(owner: Owner, asked: &Backend, from: &Backend, wanted: &memory::Request) -> Result<Addr> {
+    let addr = memory::alloc_own(owner, from, wanted)?;
+    if asked.handle() == from.handle() {
+        return Ok(addr);
+    }
+    let adopted = memory::adopt(owner, asked.handle(), addr, wanted.size, from.name());
+    if adopted.is_err() {
+        memory::free(owner, from, addr)?;
+    }
+    adopted.map(|()| addr)
+}
+
+/// A copy between two places that are known, by the handler of their kinds. `axes` tells what lies there, if that is not
+/// bytes in a row.
+pub fn copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, axes: Option<&Axes<'_>>) -> Result<bool> {
+    let home = |side: &Located<'_>| side.owner.map_or(dtl_backend_t::NULL, Backend::handle);
+    let mut args = dtl_dispatch_copy_t {
+        struct_size: size_of::<dtl_dispatch_copy_t>() as u32,
+        ndim: 0,
+        dst: dst.place.region.addr().ptr(),
+        src: src.place.region.addr().ptr(),
+        size_bytes: dst.place.region.len() as u64,
+        dst_backend: home(dst),
+        src_backend: home(src),
+        element_bytes: 1,
+        shape: std::ptr::null(),
+        dst_strides_bytes: std::ptr::null(),
+        src_strides_bytes: std::ptr::null(),
+    };
+    if let Some(axes) = axes {
+        (args.dst, args.src) = (axes.dst.ptr(), axes.src.ptr());
+        args.ndim = axes.shape.len() as u32;
+        args.element_bytes = axes.element_bytes;
+        args.size_bytes = axes.shape.iter().product::<u64>() * axes.element_bytes;
+        args.shape = axes.shape.as_ptr();
+        (args.dst_strides_bytes, args.src_strides_bytes) =
+            (axes.dst_strides.as_ptr(), axes.src_strides.as_ptr());
+    }
+    let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
+    let query = query(DTL_OPERATION_COPY, slots, std::ptr::from_mut(&mut args).cast());
+    let Some(handler) = theirs(inside, &query)? else { return Ok(false) };
+    match (&handler.action, axes) {
+        (Action::Backend(_), Some(_)) => Ok(false), // in pieces, which come here one by one
+        (Action::Backend(backend), None) => copy_by(backend, dst, src).map(|()| true),
+        _ => handler.invoke(&query, None).map(|()| true),
+    }
+}
+
+/// What a copy is of, where that is not bytes in a row. As in dtl_mem_copy_strided.
+pub struct Axes<'a> {
+    /// Where the first element goes.
+    pub dst: Addr,
+    /// Where it is.
+    pub src: Addr,
+    /// Elements along each axis.
+    pub shape: &'a [u64],
+    /// Bytes from one to the next.
+    pub dst_strides: &'a [i64],
+    /// Bytes from one to the next.
+    pub src_strides: &'a [i64],
+    /// Bytes of one.
+    pub element_bytes: u64,
+}
+
+/// A copy by a backend that is named, whoever's memory it is.
+pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
+    backend.ready()?;
+    match &backend.transfer {
+        Some(transfer) => transfer.copy(dst.place, src.place),
+        None => Err(backend.lacks("transfer")),
+    }
+}
+
+/// Whether the program may have a handler for a copy; predicates are not asked yet.
+pub fn may_copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> bool {
+    let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
+    find_quickly(inside, DEFAULT).is_some_and(|default| default.may_take(inside, DTL_OPERATION_COPY, &slots))
+}
+
+/// Refuses a schedule that nobody has a handler for, unless a stream's backend knows what it means.
+pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
+    match schedule {
+        0 | DTL_SCHEDULE_SEQUENTIAL | DTL_SCHEDULE_MULTICORE | DTL_SCHEDULE_DEVICE => Ok(()),
+        _ => fail!(
+            DTL_ERROR_NOT_FOUND,
+            "no handler for {}; dtl_dispatch_register adds one to the default dispatcher",
+            super::text::of_query(&query(DTL_OPERATION_LAUNCH, [0, 0, schedule], std::ptr::null_mut()))
+        ),
+    }
+}
+
+/// What the library does by itself for a query, a line for each key that fits: copies between the host and each backend.
+#[must_use]
+pub(super) fn own_ways(query: &Query) -> Vec<(Slots, String)> {
+    let host = DTL_MEMORY_HOST;
+    let mut ways = match query.operation {
+        DTL_OPERATION_COPY => vec![([host, host, 0], "by the host".to_owned())],
+        _ => Vec::new(),
+    };
+    let backends = if query.operation == DTL_OPERATION_COPY { registry::all() } else { Vec::new() };
+    for backend in backends.iter().filter(|backend| backend.memory.is_some()) {
+        let device = DTL_MEMORY_DEVICE;
+        for key in [[host, device, 0], [device, host, 0], [device, device, 0]] {
+            ways.push((key, own_way(backend)));
+        }
+    }
+    if query.operation == DTL_OPERATION_COPY {
+        let between =
+            "between two backends, neither of which the host can reach: through the host, 4 MiB at a time";
+        ways.push(([DTL_MEMORY_DEVICE, DTL_MEMORY_DEVICE, 0], between.to_owned()));
+    }
+    let fits = |slot: u64, asked: u64| asked == DTL_DISPATCH_ANY || slot == super::template(asked);
+    ways.retain(|([source, destination, _], _)| {
+        fits(*source, query.source) && fits(*destination, query.destination)
+    });
+    ways
+}
+
+fn own_way(backend: &Arc<Backend>) -> String {
+    let name = backend.name();
+    let mut info = crate::runtime::zeroed_kind_info();
+    let described = memory::kind_info(backend, DTL_MEMORY_DEVICE, &mut info);
+    match (&backend.transfer, described) {
+        (Some(_), _) => format!("memory of backend {name}: by its transfer"),
+        (None, Ok(())) if info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0 => {
+            format!("memory of backend {name}: by the host, which can reach it")
+        }
+        (None, _) => format!("memory of backend {name}: not at all, it has no transfer"),
+    }
+}

@@ -1,0 +1,226 @@
+//! A dispatcher's handlers, ready to be asked: made anew whenever one comes or goes, and never changed.
+
+use super::sieve::{self, Map, Marks, Sieve, Slots};
+use super::{Action, Query, Registration, Role};
+use crate::abi::word::dtl_enum_word_t;
+use crate::error::{Result, fail};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A handler at one of its keys.
+pub struct Entry {
+    /// The key's slots.
+    pub key: Slots,
+    /// The handler.
+    pub registration: Arc<Registration>,
+    /// Where the handler is in this chain: its predicate is asked once.
+    others: Vec<usize>,
+}
+
+/// Handlers with their keys, in the order of the walk.
+pub struct Chain {
+    sieve: Sieve,
+    entries: Vec<Entry>,
+    /// Their handles, for who only wants those; 0 = it says no.
+    handles: Vec<u64>,
+}
+
+impl Chain {
+    fn new(mut entries: Vec<Entry>) -> Self {
+        entries.sort_by_key(|entry| {
+            let of = &entry.registration;
+            (sieve::rank(&entry.key), entry.key, Reverse(of.priority))
+        });
+        Chain { sieve: Sieve::new(&[]), entries, handles: Vec::new() }
+    }
+
+    /// One handler for each key: the latest, which replaces the others.
+    fn without_predicates(mut entries: Vec<Entry>) -> Self {
+        entries.reverse(); // what is equal stays in order
+        let mut chain = Chain::new(entries);
+        chain.entries.dedup_by_key(|entry| entry.key);
+        chain.finish()
+    }
+
+    fn with_predicates(entries: Vec<Entry>) -> Self {
+        let mut chain = Chain::new(entries);
+        let mut places: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for (at, entry) in chain.entries.iter().enumerate() {
+            places.entry(entry.registration.number).or_default().push(at);
+        }
+        for entry in &mut chain.entries {
+            entry.others = places.get(&entry.registration.number).cloned().unwrap_or_default();
+        }
+        chain.finish()
+    }
+
+    fn finish(mut self) -> Self {
+        let keys: Vec<_> = self.entries.iter().map(|entry| entry.key).collect();
+        self.sieve = Sieve::new(&keys);
+        self.handles = self.entries.iter().map(|entry| quick_handle(&entry.registration)).collect();
+        self
+    }
+
+    /// The first that fits.
+    fn first(&self, slots: &Slots) -> Option<&Arc<Registration>> {
+        self.entries.get(self.sieve.first(slots)?).map(|entry| &entry.registration)
+    }
+
+    /// All that fit, in the order of the walk.
+    pub fn fitting(&self, slots: &Slots) -> impl Iterator<Item = (usize, &Entry)> {
+        self.sieve.all(slots).filter_map(|at| Some((at, self.entries.get(at)?)))
+    }
+}
+
+/// A handle that may be given to who asks for no more; 0 = the query fails.
+fn quick_handle(registration: &Registration) -> u64 {
+    if matches!(registration.action, Action::Illegal(_)) { 0 } else { registration.handle().id }
+}
+
+/// The handlers of one operation.
+pub struct Operation {
+    asks: bool,
+    /// Of the default, as in a chain.
+    default_handle: u64,
+    /// Rule 2.
+    pub predicated: Chain,
+    /// Rule 3.
+    pub plain: Chain,
+    /// Rule 4.
+    pub default: Option<Arc<Registration>>,
+}
+
+impl Operation {
+    fn new(word: dtl_enum_word_t, registered: &[Arc<Registration>]) -> Self {
+        let of_role = |role: Role| -> Vec<Entry> {
+            let entries = |registration: &Arc<Registration>| -> Vec<Entry> {
+                let keys = registration.keys.iter().filter(|key| key.operation == word);
+                let entry = |key| Entry {
+                    key: super::slots_of(key),
+                    registration: Arc::clone(registration),
+                    others: Vec::new(),
+                };
+                keys.map(entry).collect()
+            };
+            registered.iter().filter(|registration| registration.role == role).flat_map(entries).collect()
+        };
+        let predicated = Chain::with_predicates(of_role(Role::Predicated));
+        let default = of_role(Role::Default).pop().map(|entry| entry.registration);
+        Operation {
+            asks: !predicated.entries.is_empty(),
+            default_handle: default.as_deref().map_or(0, quick_handle),
+            predicated,
+            plain: Chain::without_predicates(of_role(Role::Plain)),
+            default,
+        }
+    }
+
+    /// Whether predicates have to be asked.
+    #[inline(always)]
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// The handle of the handler, if no predicate has to be asked and it does not say no; else 0.
+    #[inline(always)]
+    #[must_use]
+    pub fn quick_handle(&self, slots: &Slots) -> u64 {
+        if self.asks {
+            return 0;
+        }
+        match self.plain.sieve.first(slots) {
+            Some(at) => self.plain.handles.get(at).copied().unwrap_or(0),
+            None => self.default_handle,
+        }
+    }
+
+    /// The handler, if no predicate has to be asked: rules 3 and 4.
+    #[must_use]
+    pub fn without_predicates(&self, slots: &Slots) -> Option<&Arc<Registration>> {
+        self.plain.first(slots).or(self.default.as_ref())
+    }
+
+    /// The handler, by rules 2 to 4.
+    pub fn choose(&self, query: &Query, is_strict: bool) -> Result<Option<&Arc<Registration>>> {
+        let slots = super::slots(query);
+        if self.asks() {
+            if let Some(chosen) = self.by_predicate(&slots, query, is_strict)? {
+                return Ok(Some(chosen));
+            }
+        }
+        Ok(self.without_predicates(&slots))
+    }
+
+    fn by_predicate(
+        &self,
+        slots: &Slots,
+        query: &Query,
+        is_strict: bool,
+    ) -> Result<Option<&Arc<Registration>>> {
+        let mut refused = Marks::default();
+        let mut first_key = None;
+        let mut winner: Option<&Entry> = None;
+        for (at, entry) in self.predicated.fitting(slots) {
+            let of = &entry.registration;
+            if let Some(best) = winner {
+                if entry.key != best.key || of.priority < best.registration.priority {
+                    break;
+                }
+            }
+            if is_strict && *first_key.get_or_insert(entry.key) != entry.key {
+                break;
+            }
+            if refused.has(at) {
+                continue;
+            }
+            match (of.accepts(query)?, winner) {
+                (false, _) => {
+                    entry.others.iter().for_each(|&other| refused.set(other));
+                }
+                (true, None) => winner = Some(entry),
+                (true, Some(best)) => {
+                    return fail!(
+                        DTL_ERROR_AMBIGUOUS,
+                        "\"{}\" and \"{}\" both take {} at the key {}, with priority {}: give one a higher one",
+                        best.registration.name,
+                        of.name,
+                        super::text::of_query(query),
+                        super::text::of_key(&entry.key),
+                        of.priority
+                    );
+                }
+            }
+        }
+        Ok(winner.map(|entry| &entry.registration))
+    }
+}
+
+/// The handlers of all operations.
+pub struct Tables {
+    /// Where an operation's are.
+    places: Map<u32>,
+    operations: Vec<Operation>,
+}
+
+impl Tables {
+    /// From what is registered, in that order.
+    #[must_use]
+    pub fn new(registered: &[Arc<Registration>]) -> Self {
+        let keys = registered.iter().flat_map(|registration| &registration.keys);
+        let mut words: Vec<_> = keys.map(|key| key.operation).collect();
+        words.sort_unstable();
+        words.dedup();
+        let operations = words.iter().map(|&word| Operation::new(word, registered)).collect();
+        let places = words.iter().enumerate().map(|(place, &word)| (word, place as u32));
+        Tables { places: Map::new(places, u32::MAX), operations }
+    }
+
+    /// Those of one.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(&self, operation: dtl_enum_word_t) -> Option<&Operation> {
+        self.operations.get(self.places.get(operation)? as usize)
+    }
+}

@@ -1,0 +1,88 @@
+//! What people are told of keys, queries and choices.
+
+use super::sieve::Slots;
+use super::tables::{Entry, Operation};
+use super::{Action, Dispatcher, Query, Registration, route, slots, template};
+use crate::abi::dispatch::DTL_DISPATCH_ANY;
+use crate::abi::word::dtl_enum_word_t;
+use crate::runtime::enums::describe;
+use crate::sys::epoch::Guard;
+use std::fmt::Write;
+
+/// A word for people. The one place that writes them.
+#[must_use]
+pub fn word(word: dtl_enum_word_t) -> String {
+    if word == DTL_DISPATCH_ANY { "any".to_owned() } else { describe(word) }
+}
+
+/// A key's slots.
+#[must_use]
+pub fn of_key([source, destination, schedule]: &Slots) -> String {
+    format!("({}, {}, {})", word(*source), word(*destination), word(*schedule))
+}
+
+/// What is asked for.
+#[must_use]
+pub fn of_query(query: &Query) -> String {
+    format!(
+        "operation {}, source {}, destination {}, schedule {}",
+        word(query.operation),
+        word(query.source),
+        word(query.destination),
+        word(query.schedule)
+    )
+}
+
+/// The walk of a query, a line for each handler whose key fits, and the choice. Asks all of their predicates.
+#[must_use]
+pub fn explain(dispatcher: &Dispatcher, inside: &Guard, query: &Query) -> String {
+    let mut text = format!("{}\n", of_query(query));
+    if let Some(operation) = dispatcher.tables.get(inside).of(template(query.operation)) {
+        walk(&mut text, operation, query);
+    }
+    let choice = match dispatcher.choose(inside, query) {
+        Ok(chosen) => format!("chosen: \"{}\"", chosen.name),
+        Err(error) => format!("refused: {error}"),
+    };
+    text + &choice + "\n"
+}
+
+fn walk(text: &mut String, operation: &Operation, query: &Query) {
+    let asked = slots(query);
+    for (_, entry) in operation.predicated.fitting(&asked) {
+        let of = &entry.registration;
+        let says = match of.accepts(query) {
+            Ok(true) => "its predicate is true".to_owned(),
+            Ok(false) => "its predicate is false".to_owned(),
+            Err(error) => format!("its predicate fails ({error})"),
+        };
+        line(text, entry, &format!("priority {}, {says}", of.priority));
+    }
+    for (_, entry) in operation.plain.fitting(&asked) {
+        line(text, entry, "no predicate");
+    }
+    let Some(default) = &operation.default else { return };
+    let _ = writeln!(text, "default: \"{}\"{}", default.name, what(default));
+    if matches!(default.action, Action::Own) {
+        for (key, how) in route::own_ways(query) {
+            let _ = writeln!(text, "  {} {how}", of_key(&key));
+        }
+    }
+}
+
+fn line(text: &mut String, entry: &Entry, why: &str) {
+    let of = &entry.registration;
+    let _ = writeln!(text, "{} \"{}\": {why}{}", of_key(&entry.key), of.name, what(of));
+}
+
+/// What happens if it is chosen, where that is not a call of its function.
+fn what(registration: &Registration) -> String {
+    match &registration.action {
+        Action::Function => String::new(),
+        Action::Own => {
+            ", which goes by the backend that is asked, or whose memory or stream it is".to_owned()
+        }
+        Action::Backend(backend) => format!(", done by backend {}", backend.name()),
+        Action::Illegal(reason) => format!(", illegal: {reason}"),
+    }
+}

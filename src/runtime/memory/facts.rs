@@ -1,0 +1,68 @@
+//! What a backend's memory is like, how much of it is in use, and giving back what is not.
+
+use super::plain;
+use crate::abi::device::*;
+use crate::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, dtl_enum_word_t};
+use crate::error::{Result, fail};
+use crate::runtime::copy_text;
+use crate::runtime::enums::describe;
+use crate::runtime::registry::Backend;
+use crate::sys::heap;
+use std::sync::atomic::Ordering;
+
+/// Fills in a backend's counters.
+pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
+    backend.memory()?;
+    let usage = &backend.memory_use;
+    out.live_bytes = usage.live_bytes.load(Ordering::Relaxed);
+    out.peak_bytes = usage.peak_bytes.load(Ordering::Relaxed);
+    out.reserved_bytes = out.live_bytes + plain::reserved(backend);
+    out.live_count = usage.live_count.load(Ordering::Relaxed);
+    out.total_count = usage.total_count.load(Ordering::Relaxed);
+    if plain::serves(backend.handle()) {
+        let (own, arrays) = (heap::stats(plain::NO_POOL), heap::stats(plain::ARRAYS));
+        // The others of this backend are counted there, too.
+        out.live_bytes = own.live_bytes + arrays.live_bytes;
+        out.peak_bytes = own.peak_bytes + arrays.peak_bytes;
+        out.live_count += own.live_count + arrays.live_count;
+        out.total_count += own.total_count + arrays.total_count;
+    }
+    Ok(())
+}
+
+/// Gives back what is kept of freed memory.
+pub fn trim(backend: &Backend) -> Result<()> {
+    backend.memory()?.trim();
+    if plain::serves(backend.handle()) {
+        heap::trim();
+    }
+    Ok(())
+}
+
+/// Describes a memory kind of a backend.
+pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
+    if let Some(answer) = backend.memory()?.kind_info(kind, out) {
+        return answer;
+    }
+    // A backend that does not describe its memory: assume the least that the kind's name promises.
+    (out.properties, out.alignment) = (0, 1);
+    match kind {
+        DTL_MEMORY_HOST => {
+            out.properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_PAGEABLE;
+            copy_text(&mut out.name, "host");
+        }
+        DTL_MEMORY_DEVICE => {
+            out.properties = DTL_MEMORY_DEVICE_ACCESSIBLE;
+            copy_text(&mut out.name, "device");
+        }
+        _ => {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend {} describes no memory kind {}",
+                backend.name(),
+                describe(kind)
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+/* dtl_mem_copy_strided against a loop over all elements: random shapes and strides, host memory and memory that the host
+ * cannot touch. Usage: test_mem_strided. C11, and valid C++17. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include "far.h"
+
+enum { ROOM = 4096, AXES = 8 };
+
+static struct far far_self;
+static dtl_backend_t far_backend;
+
+static uint32_t state = 1;
+
+static uint32_t below(uint32_t bound) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % bound;
+}
+
+/* A shape with strides of each side, both inside ROOM bytes; the first element lies at `dst` and `src`. */
+struct shape {
+    uint32_t ndim;
+    uint64_t count[AXES], element;
+    int64_t to[AXES], from[AXES];
+    uint64_t dst, src;
+};
+
+/* Strides that step over what is inside them, axes in any order, some gaps, some turned round. Bytes that are reached. */
+static uint64_t lay(const struct shape* shape, int64_t* strides, uint64_t* first, int may_repeat) {
+    uint32_t order[AXES], axis, i;
+    uint64_t reach = shape->element;
+    *first = 0;
+    for (axis = 0; axis < shape->ndim; axis++) order[axis] = axis;
+    for (axis = shape->ndim; axis > 1 && below(2); axis--) {
+        const uint32_t other = below(axis), kept = order[axis - 1];
+        order[axis - 1] = order[other], order[other] = kept;
+    }
+    for (i = shape->ndim; i-- > 0;) {
+        axis = order[i];
+        strides[axis] = (int64_t)(reach + (below(3) ? 0 : below(9)));
+        if (may_repeat && below(8) == 0) strides[axis] = 0;
+        reach += (uint64_t)strides[axis] * (shape->count[axis] - 1);
+        if (below(6) == 0) {
+            *first += (uint64_t)strides[axis] * (shape->count[axis] - 1);
+            strides[axis] = -strides[axis];
+        }
+    }
+    return reach;
+}
+
+static int make(struct shape* shape) {
+    uint32_t axis;
+    shape->ndim = below(AXES + 1), shape->element = 1 + below(9);
+    for (axis = 0; axis < shape->ndim; axis++) shape->count[axis] = 1 + below(shape->ndim > 4 ? 3 : 6);
+    return lay(shape, shape->to, &shape->dst, 0) <= ROOM && lay(shape, shape->from, &shape->src, 1) <= ROOM;
+}
+
+static void loop(const struct shape* shape, char* dst, const char* src) {
+    uint64_t at[AXES] = {0};
+    uint32_t axis;
+    for (;;) {
+        int64_t to = (int64_t)shape->dst, from = (int64_t)shape->src;
+        for (axis = 0; axis < shape->ndim; axis++)
+            to += (int64_t)at[axis] * shape->to[axis], from += (int64_t)at[axis] * shape->from[axis];
+        memcpy(dst + to, src + from, shape->element);
+        for (axis = shape->ndim; axis > 0 && ++at[axis - 1] == shape->count[axis - 1]; axis--) at[axis - 1] = 0;
+        if (axis == 0) return;
+    }
+}
+
+static dtl_status_t copy(const struct shape* shape, void* dst, const void* src) {
+    return dtl_mem_copy_strided((char*)dst + shape->dst, shape->to, (const char*)src + shape->src, shape->from, shape->count,
+                                shape->ndim, shape->element);
+}
+
+static void test_random(void) {
+    static char in[ROOM], out[ROOM], expected[ROOM];
+    void *far_in, *far_out;
+    int round, way, done = 0, i;
+    CHECK_OK(dtl_mem_alloc(far_backend, DTL_MEMORY_DEVICE, ROOM, 0, &far_in));
+    CHECK_OK(dtl_mem_alloc(far_backend, DTL_MEMORY_DEVICE, ROOM, 0, &far_out));
+    for (i = 0; i < ROOM; i++) in[i] = (char)below(256);
+    CHECK_OK(dtl_mem_copy(far_in, in, ROOM));
+    for (round = 0; round < 1500; round++) {
+        struct shape shape;
+        if (!make(&shape)) continue;
+        memset(expected, 0x5A, ROOM);
+        loop(&shape, expected, in);
+        for (way = 0; way < 4; way++) { /* what lies between the elements stays as it is */
+            void* to = way & 1 ? far_out : (void*)out;
+            CHECK_OK(dtl_mem_fill(to, 0x5A, ROOM));
+            CHECK_OK(copy(&shape, to, way & 2 ? far_in : (const void*)in));
+            if (way & 1) CHECK_OK(dtl_mem_copy(out, far_out, ROOM));
+            CHECK(memcmp(out, expected, ROOM) == 0);
+        }
+        done++;
+    }
+    CHECK(done > 500);
+    CHECK_OK(dtl_mem_free(far_backend, far_in));
+    CHECK_OK(dtl_mem_free(far_backend, far_out));
+}
+
+/* As few copies as can be. */
+static void test_pieces(void) {
+    const uint64_t shape[3] = {4, 5, 6};
+    const int64_t padded[3] = {160, 32, 4}, in_rows[3] = {120, 24, 4};
+    static char out[1000];
+    void* memory;
+    CHECK_OK(dtl_mem_alloc(far_backend, DTL_MEMORY_DEVICE, 1000, 0, &memory));
+    far_self.copies = 0;
+    CHECK_OK(dtl_mem_copy_strided(out, NULL, memory, NULL, shape, 3, 4));
+    CHECK(far_self.copies == 1);
+    CHECK_OK(dtl_mem_copy_strided(out, in_rows, memory, padded, shape, 3, 4)); /* 20 rows of one pitch */
+    CHECK(far_self.copies == 21);
+    CHECK_OK(dtl_mem_free(far_backend, memory));
+}
+
+/* Two planes of one grid lie within each other's area and share nothing. */
+static void test_planes(void) {
+    static int32_t grid[4][5][6];
+    const uint64_t shape[2] = {4, 5};
+    const int64_t strides[2] = {120, 24}, other[2] = {120, 4};
+    int i, j;
+    for (i = 0; i < 4; i++)
+        for (j = 0; j < 5; j++) grid[i][j][0] = 10 * i + j;
+    CHECK_OK(dtl_mem_copy_strided(&grid[0][0][5], strides, grid, strides, shape, 2, 4));
+    for (i = 0; i < 4; i++)
+        for (j = 0; j < 5; j++) CHECK(grid[i][j][5] == 10 * i + j && grid[i][j][1] == 0);
+    CHECK_STATUS(dtl_mem_copy_strided(&grid[0][1][0], strides, grid, strides, shape, 2, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("overlap");
+    CHECK_STATUS(dtl_mem_copy_strided(&grid[0][0][1], other, grid, strides, shape, 2, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_copy_strided((char*)grid + 2, strides, grid, strides, shape, 2, 4), DTL_ERROR_INVALID_ARGUMENT);
+}
+
+static void test_bad_input(void) {
+    static char in[512], out[512];
+    const uint64_t shape[9] = {2, 2, 2, 2, 2, 2, 2, 2, 2}, none[2] = {3, 0}, huge[2] = {UINT64_MAX, 8};
+    const int64_t same[2] = {4, 4}, less[1] = {3}, repeat[1] = {0}, far_away[1] = {INT64_MIN};
+    void* memory;
+    CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, shape, 9, 1), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("shape [2, 2, 2");
+    CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, NULL, 1, 1), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_mem_copy_strided(NULL, NULL, in, NULL, shape, 1, 1), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_mem_copy_strided(out, NULL, NULL, NULL, shape, 1, 1), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, shape, 1, 0), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_copy_strided(out, same, in, NULL, shape, 2, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_copy_strided(out, less, in, NULL, shape, 1, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_copy_strided(out, repeat, in, NULL, shape, 1, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_copy_strided(out, far_away, in, NULL, shape, 1, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, huge, 2, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(dtl_mem_copy_strided(out, repeat, in, repeat, none, 2, 4));
+    CHECK_OK(dtl_mem_copy_strided(NULL, NULL, NULL, NULL, none, 2, 4));
+    in[0] = 9;
+    CHECK_OK(dtl_mem_copy_strided(out, NULL, in, NULL, NULL, 0, 1)); /* one element */
+    CHECK(out[0] == 9);
+    CHECK_OK(dtl_mem_alloc(far_backend, DTL_MEMORY_DEVICE, 30, 0, &memory));
+    CHECK_STATUS(dtl_mem_copy_strided(memory, NULL, in, NULL, shape, 5, 1), DTL_ERROR_OUT_OF_BOUNDS);
+    far_self.failure = DTL_ERROR_MEMORY;
+    CHECK_STATUS(dtl_mem_copy_strided(memory, NULL, in, NULL, shape, 3, 1), DTL_ERROR_MEMORY);
+    CHECK_TEXT("copy of shape [2, 2, 2] from strides [4, 2, 1] to [4, 2, 1]");
+    far_self.failure = DTL_SUCCESS;
+    CHECK_OK(dtl_mem_free(far_backend, memory));
+}
+
+int main(void) {
+    CHECK_OK(dtl_init(NULL));
+    far_backend = far_register("far", &far_self);
+    test_random(), test_pieces(), test_planes(), test_bad_input();
+    CHECK_OK(dtl_backend_unregister(far_backend));
+    CHECK_OK(dtl_finalize());
+    return 0;
+}
