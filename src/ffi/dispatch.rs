@@ -290,6 +290,24 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     query: *const dtl_dispatch_query_t,
     out: *mut dtl_registration_t,
 ) -> dtl_status_t {
+    /// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn find(
+        dispatcher: dtl_dispatcher_t,
+        query: *const dtl_dispatch_query_t,
+        out: *mut dtl_registration_t,
+    ) -> dtl_status_t {
+        guard::call(|inside| {
+            let out = Out::new(out, "out")?;
+            let found = dispatch::find(inside, dispatcher)?;
+            // SAFETY: the caller's contract: a struct of the size it says.
+            let query = unsafe { take_query(query) }?;
+            out.set(found.choose(inside, &query)?.handle());
+            Ok(())
+        })
+    }
+
     let is_usual = !out.is_null() && out.is_aligned();
     guard::quick_or(
         |inside| {
@@ -302,24 +320,6 @@ pub unsafe extern "C" fn dtl_dispatch_find(
         },
         move || find(dispatcher, query, out),
     )
-}
-
-/// Out of line, and a function that cannot unwind, so that the usual case needs no room on the stack.
-#[cold]
-#[inline(never)]
-extern "C" fn find(
-    dispatcher: dtl_dispatcher_t,
-    query: *const dtl_dispatch_query_t,
-    out: *mut dtl_registration_t,
-) -> dtl_status_t {
-    guard::call(|inside| {
-        let out = Out::new(out, "out")?;
-        let found = dispatch::find(inside, dispatcher)?;
-        // SAFETY: the caller's contract: a struct of the size it says.
-        let query = unsafe { take_query(query) }?;
-        out.set(found.choose(inside, &query)?.handle());
-        Ok(())
-    })
 }
 
 /// A query that has this library's size.

@@ -8,10 +8,12 @@ use crate::abi::policy::*;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothing};
-use crate::runtime::policy::{self, Picked};
+use crate::runtime::policy::{self, Picked, Policy};
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
+use crate::sys::epoch::Guard;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// What a submit is called with.
 #[derive(Clone, Copy)]
@@ -46,7 +48,12 @@ pub unsafe extern "C" fn dtl_policy_submit(
     out: *mut dtl_submission_t,
 ) -> dtl_status_t {
     let call = Call { policy, key, function: task, arg, out };
-    quick(call).unwrap_or_else(|| slow(call, Some(timeout_ns)))
+    quick(call).unwrap_or_else(|| {
+        guard::wait(
+            |inside| call.pin(inside),
+            |pinned| call.submit(&pinned, Some(Deadline::after(timeout_ns))),
+        )
+    })
 }
 
 /// As dtl_policy_submit, without waiting for a resource.
@@ -62,7 +69,7 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
     out: *mut dtl_submission_t,
 ) -> dtl_status_t {
     let call = Call { policy, key, function: task, arg, out };
-    quick(call).unwrap_or_else(|| slow(call, None))
+    quick(call).unwrap_or_else(|| guard::wait(|inside| call.pin(inside), |pinned| call.submit(&pinned, None)))
 }
 
 /// As dtl_policy_submit, and waits until the task has ended.
@@ -92,7 +99,7 @@ pub extern "C" fn dtl_policy_submit_and_wait(
         ),
         Some(failed) => failed,
         None => guard::wait(
-            |inside| Ok((call.task()?, policy::pin(inside, policy.id)?)),
+            |inside| call.pin(inside),
             |(task, policy)| policy.submit_and_wait(&task, Deadline::after(timeout_ns)),
         ),
     }
@@ -215,6 +222,18 @@ impl Call {
         Ok(Task { key: self.key(function), function, arg: Addr::new(self.arg), is_kept })
     }
 
+    #[cold]
+    fn pin(&self, inside: &Guard) -> Result<(Task, Arc<Policy>)> {
+        Ok((self.task()?, policy::pin(inside, self.policy.id)?))
+    }
+
+    /// The way of everything that is not quick.
+    #[cold]
+    fn submit(&self, (task, policy): &(Task, Arc<Policy>), patience: Option<Deadline>) -> Result<()> {
+        self.give(policy.submit(task, patience)?);
+        Ok(())
+    }
+
     #[inline(always)]
     fn give(&self, submission: dtl_submission_t) {
         if !self.out.is_null() {
@@ -266,18 +285,6 @@ fn returned(call: &Call, picked: &Picked, status: dtl_status_t, left: &dtl_waita
                 Some(policy) => policy.returned(picked, status, left, !call.out.is_null())?,
                 None => dtl_submission_t { policy: call.policy, ticket: 0, resource: picked.index, status },
             });
-            Ok(())
-        },
-    )
-}
-
-#[cold]
-#[inline(never)]
-fn slow(call: Call, timeout_ns: Option<u64>) -> dtl_status_t {
-    guard::wait(
-        |inside| Ok((call.task()?, policy::pin(inside, call.policy.id)?)),
-        |(task, policy)| {
-            call.give(policy.submit(&task, timeout_ns.map(Deadline::after))?);
             Ok(())
         },
     )
