@@ -169,11 +169,19 @@ class stream_ref {
     template <class... Args>
     void launch(kernel_ref kernel, grid blocks, block threads, const Args &...arguments) const
     {
+        launch_by(DTL_DISPATCH_ANY, kernel, blocks, threads, arguments...);
+    }
+
+    /// The same by a schedule: DTL_SCHEDULE_…, or one that somebody registered a handler for (dtl_launch_t::schedule).
+    template <class... Args>
+    void launch_by(dtl_enum_word_t schedule, kernel_ref kernel, grid blocks, block threads, const Args &...arguments) const
+    {
         static_assert((std::is_trivially_copyable_v<Args> && ...), "kernel arguments are copied as bytes");
         dtl_launch_t shape = DTL_LAUNCH_INIT;
         shape.grid[0] = blocks.blocks_x, shape.grid[1] = blocks.blocks_y, shape.grid[2] = blocks.blocks_z;
         shape.block[0] = threads.threads_x, shape.block[1] = threads.threads_y;
         shape.block[2] = threads.threads_z;
+        shape.schedule = schedule;
         const std::array<const void *, sizeof...(Args)> values{static_cast<const void *>(&arguments)...};
         const std::array<uint64_t, sizeof...(Args)> sizes{uint64_t{sizeof(Args)}...};
         check(dtl_kernel_launch(handle_, kernel.get(), &shape, values.data(), sizes.data(),

@@ -1,6 +1,9 @@
 /* Extensible enumerations: members, templates, instances, JSON, what goes with schedules. Each rule of the header has a
  * function here. Usage: test_enums [limits]; limits = reach each limit (apart, as what is used up stays so). C11, and
  * valid C++17. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* posix_memalign */
+#endif
 #include "enum_cases.h"
 #include <pthread.h>
 

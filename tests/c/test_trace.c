@@ -70,6 +70,49 @@ static void bad_paths(void) {
 
 static dtl_status_t touch(void* user) { return ++*(int*)user, DTL_SUCCESS; }
 
+static dtl_status_t task(const dtl_resource_t* resource, void* arg, dtl_waitable_t* left) {
+    return (void)left, *(uint64_t*)arg += resource->value, DTL_SUCCESS;
+}
+
+static dtl_status_t handler(const dtl_dispatch_query_t* query, dtl_event_t* event, void* user) {
+    return (void)query, (void)event, ++*(int*)user, DTL_SUCCESS;
+}
+
+/* Which handler and which resource were chosen. */
+static void choices(void) {
+    const dtl_resource_t resources[2] = {{5, NULL}, {7, NULL}};
+    dtl_policy_opts_t opts = DTL_POLICY_OPTS_INIT;
+    dtl_dispatch_handler_t made = DTL_DISPATCH_HANDLER_INIT;
+    dtl_dispatch_query_t query = DTL_DISPATCH_QUERY_INIT;
+    dtl_dispatch_key_t key;
+    dtl_dispatcher_t dispatcher;
+    dtl_registration_t registration;
+    dtl_policy_t policy;
+    const dtl_task_key_t first = {0, 0};
+    uint64_t sum = 0;
+    int handled = 0;
+    trace all;
+    memset(&key, 0, sizeof key);
+    key.operation = query.operation = DTL_OPERATION_COPY;
+    made.name = "mover", made.invoke = handler, made.user = &handled;
+    opts.fixed_index = 1;
+    CHECK_OK(dtl_policy_create("fixed", resources, 2, &opts, &policy));
+    CHECK_OK(dtl_dispatcher_create(0, &dispatcher));
+    CHECK_OK(dtl_dispatch_register(dispatcher, &key, 1, &made, &registration));
+    CHECK_OK(dtl_trace_start(in_folder("choices.json")));
+    CHECK_OK(dtl_dispatch_invoke(dispatcher, &query, NULL));
+    CHECK_OK(dtl_policy_submit(policy, first, task, &sum, 0, NULL));
+    all = stopped();
+    CHECK(handled == 1 && sum == 7);
+    CHECK(says(nth(&all, "handler", 0), "what", "mover") && says(nth(&all, "handler", 0), "cat", "dispatch"));
+    CHECK(is_within(nth(&all, "handler", 0), nth(&all, "dtl_dispatch_invoke", 0)));
+    CHECK(says(nth(&all, "task", 0), "what", "fixed: resource 1") && says(nth(&all, "task", 0), "cat", "selection"));
+    CHECK(is_within(nth(&all, "task", 0), nth(&all, "dtl_policy_submit", 0)));
+    free_trace(&all);
+    CHECK_OK(dtl_dispatcher_destroy(dispatcher));
+    CHECK_OK(dtl_policy_release(policy));
+}
+
 /* What one thread does is told with what it is about, and nested. */
 static void contents(void) {
     void *memory, *block, *part;
@@ -414,6 +457,7 @@ int main(int argc, char** argv) {
     CHECK_OK(dtl_backend_get("host", &host));
     bad_paths();
     contents();
+    choices();
     names();
     threads();
     forks();

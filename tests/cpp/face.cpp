@@ -122,7 +122,7 @@ static void pools()
     CHECK(thrown([] { dtl::pool none(12345); }) == DTL_ERROR_NOT_SUPPORTED);
 }
 
-struct counter {
+struct call_counter {
     int begun = 0, ended = 0;
     uint64_t bytes = 0;
     void begin(const dtl_trace_event_t &) noexcept { ++begun; }
@@ -136,9 +136,9 @@ struct counter {
 static void traces()
 {
     const std::string path = "/tmp/dtl-face-" + std::to_string(getpid()) + ".json";
-    counter tool;
+    call_counter tool;
     {
-        dtl::trace_listener<counter> listener(tool);
+        dtl::trace_listener<call_counter> listener(tool);
         dtl::trace trace(path);
         CHECK(thrown([&] { dtl::trace other(path + "2"); }) == DTL_ERROR_INVALID_STATE);
         dtl::pool().allocate(1000);

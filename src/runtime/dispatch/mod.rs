@@ -13,6 +13,7 @@ pub mod text;
 
 use super::invalid_handle;
 use super::registry::Backend;
+use super::trace::{self, Args};
 use crate::abi::dispatch::*;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
@@ -141,6 +142,7 @@ impl Registration {
         };
         // Only the default dispatcher's are looked for there.
         let _running = (self.dispatcher == DEFAULT).then(|| self.run());
+        let _span = trace::span("dispatch", "handler", || Args::NONE.what(&self.name));
         functions.invoke(query, event)
     }
 

@@ -13,6 +13,7 @@ use crate::error::{Error, Result, fail, status_name};
 use crate::runtime::exec::event::Event;
 use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
+use crate::runtime::trace::{self, Args};
 use crate::sys::buf::Addr;
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::epoch;
@@ -74,6 +75,9 @@ impl Policy {
         let Some(resource) = ready.resources.get(picked.index as usize) else {
             return self.no_resource(&picked);
         };
+        let _span = trace::span("selection", "task", || {
+            Args::NONE.what(format_args!("{}: resource {}", self.rule.name(), picked.index))
+        });
         match &self.kind {
             Kind::Generic | Kind::Inline => {
                 let (given, mut left) = (resource.given.plain(), NOTHING_LEFT);
