@@ -116,6 +116,17 @@ fn library_needs_only_the_c_library() {
     assert!(text.contains("NODELETE"), "the library must not be unloaded");
 }
 
+/// What is a thread's own lies in the block that the loader made before: a program that loads the library late (dlopen, Python) has
+/// little room left in there.
+#[test]
+fn threads_own_variables_are_few() {
+    let text = output("readelf", &["-lW", library().to_str().unwrap()]);
+    let line = text.lines().find(|line| line.trim_start().starts_with("TLS")).unwrap();
+    let size = line.split_whitespace().nth(5).unwrap().trim_start_matches("0x");
+    let bytes = u64::from_str_radix(size, 16).unwrap();
+    assert!(bytes <= 512, "{bytes} bytes for each thread: put what is large behind a Box");
+}
+
 /// `A OR B` and `A/B` want one that is allowed, `A AND B` all.
 fn is_allowed(expression: &str) -> bool {
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");

@@ -350,7 +350,7 @@ fn take_label() -> Result<u8> {
             return Ok(tag);
         }
         let plain = POOLS.handles().into_iter().filter(|id| is_plain(*id)).count();
-        if plain + 1 >= heap::TAGS {
+        if plain + NOT_POOLS.count_ones() as usize >= heap::TAGS {
             return fail!(
                 DTL_ERROR_LIMIT,
                 "{plain} pools of host memory are all that there may be at once: destroy one"

@@ -17,8 +17,8 @@ void *operator new(std::size_t size)
     }
     return memory;
 }
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void *memory) noexcept { std::free(memory); } // else g++ warns of a mismatch
+__attribute__((noinline)) void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
 
 struct special {
     int number;

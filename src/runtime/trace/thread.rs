@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const ID_BITS: u32 = 40;
 
 thread_local! {
-    static MINE: RefCell<Thread> = const { RefCell::new(Thread::NEW) };
+    /// Apart from the thread's own block, which has little room in programs that load the library late; made when the thread
+    /// is first traced.
+    static MINE: RefCell<Option<Box<Thread>>> = const { RefCell::new(None) };
 }
 
 struct Thread {
@@ -146,7 +148,8 @@ struct Told {
 fn with_mine<R>(work: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     let traced = MINE.try_with(|mine| {
         let mut mine = mine.try_borrow_mut().ok()?;
-        (!mine.is_in_tool).then(|| work(&mut mine))
+        let mine = mine.get_or_insert_with(|| Box::new(Thread::NEW));
+        (!mine.is_in_tool).then(|| work(mine))
     });
     traced.ok().flatten()
 }
@@ -160,7 +163,7 @@ impl Telling {
             function(&raw const self.event, self.tool.user.ptr());
         }
         let _ = MINE.try_with(|mine| {
-            if let Ok(mut mine) = mine.try_borrow_mut() {
+            if let Ok(Some(mine)) = mine.try_borrow_mut().as_deref_mut().map(Option::as_mut) {
                 mine.is_in_tool = false;
             }
         });
