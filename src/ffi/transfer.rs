@@ -85,8 +85,12 @@ unsafe fn rows(ptr: *const c_void, pitch: u64, width: u64, height: u64, name: &s
 /// @param ndim      up to 8; 0 is one element.
 /// @param element_bytes  at least 1.
 /// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape and strides.
-///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination lie on each other, or on elements of the source (where the
-///         strides of the two differ, it is enough that their areas do). Else as dtl_mem_copy.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in, above or below; or the
+///         first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT: elements of the destination lie on each other, or
+///         on elements of the source (where the strides of the two differ, it is enough that their areas do), or axes of the
+///         destination are woven: one steps by less than all that a finer one reaches, as with strides [24, 16], shape
+///         [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each position on an axis). Else as
+///         dtl_mem_copy.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_copy_strided(

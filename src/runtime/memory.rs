@@ -405,6 +405,43 @@ pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Locat
     Ok(Located { place: Place { region, kind: allocation.kind }, owner: Some(owner) })
 }
 
+/// The same of elements that lie on either side of the first one: all of `region`, which `first` is in, belongs to what
+/// `first` belongs to.
+pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Region) -> Result<Located<'g>> {
+    let end = region.addr().get() + region.len();
+    let holds_all = |(base, of): &(usize, Allocation)| {
+        *base <= region.addr().get() && (end - *base) as u64 <= of.size
+    };
+    let own = find(first);
+    let found = own.filter(holds_all).or_else(|| find(region.addr()).filter(holds_all));
+    if let Some((_, allocation)) = found {
+        let owner = registry::find(inside, allocation.backend)?;
+        return Ok(Located { place: Place { region, kind: allocation.kind }, owner: Some(owner) });
+    }
+    let Some((base, allocation)) = own.or_else(|| touched(region)) else {
+        return Ok(Located { place: Place { region, kind: DTL_MEMORY_HOST }, owner: None });
+    };
+    fail!(
+        DTL_ERROR_OUT_OF_BOUNDS,
+        "{name}: elements from offset {} to {} of the allocation of {} bytes at {:?}: see pointer, shape and strides",
+        region.addr().get() as i128 - base as i128,
+        end as i128 - base as i128,
+        allocation.size,
+        std::ptr::without_provenance::<u8>(base)
+    )
+}
+
+/// An allocation that a range begins in, ends in, or goes over. What the program registered of the host's memory is none.
+fn touched(region: Region) -> Option<(usize, Allocation)> {
+    let find = |addr| find(addr).filter(|(_, of)| of.hidden || !of.imported);
+    let last = region.addr().offset(region.len().saturating_sub(1));
+    let over = || {
+        let range = region.addr().get()..=last.get();
+        LEDGER.read().range(range).next().map(|(&base, allocation)| (base, *allocation))
+    };
+    find(region.addr()).or_else(|| find(last)).or_else(over)
+}
+
 /// At finalize: frees what the program left.
 pub fn destroy_all() {
     registered::destroy_all();

@@ -162,10 +162,89 @@ static void test_bad_input(void) {
     CHECK_OK(dtl_mem_free(far_backend, memory));
 }
 
+static char around[64];
+
+static int is_untouched(const char* bytes, char value, int count) {
+    while (count > 0 && bytes[count - 1] == value) count--;
+    return count == 0;
+}
+
+/* Elements before the first one: they belong to its allocation, or to none. */
+static void bounds(dtl_backend_t backend, dtl_enum_word_t kind) {
+    const uint64_t shape[1] = {4};
+    const int64_t down[1] = {-8}, up[1] = {8};
+    char* blocks[8];
+    char back[64];
+    int i;
+    for (i = 0; i < 8; i++) {
+        CHECK_OK(dtl_mem_alloc(backend, kind, 64, 0, (void**)&blocks[i]));
+        CHECK_OK(dtl_mem_fill(blocks[i], 'o', 64));
+    }
+    memset(around, 'S', 64);
+    for (i = 0; i < 8; i++) {
+        CHECK_STATUS(dtl_mem_copy_strided(blocks[i], down, around, NULL, shape, 1, 8), DTL_ERROR_OUT_OF_BOUNDS);
+        CHECK_TEXT("destination");
+        CHECK_TEXT("offset -24 to 8 of the allocation of 64 bytes");
+        CHECK_STATUS(dtl_mem_copy_strided(blocks[i] + 23, down, around, NULL, shape, 1, 8), DTL_ERROR_OUT_OF_BOUNDS);
+        CHECK_STATUS(dtl_mem_copy_strided(blocks[i] + 40, up, around, NULL, shape, 1, 8), DTL_ERROR_OUT_OF_BOUNDS);
+        CHECK_STATUS(dtl_mem_copy_strided(around, NULL, blocks[i] + 16, down, shape, 1, 8), DTL_ERROR_OUT_OF_BOUNDS);
+        CHECK_TEXT("source");
+    }
+    for (i = 0; i < 8; i++) {
+        CHECK_OK(dtl_mem_copy(back, blocks[i], 64));
+        CHECK(is_untouched(back, 'o', 64));
+    }
+    CHECK(is_untouched(around, 'S', 64));
+    CHECK_OK(dtl_mem_copy_strided(blocks[0] + 24, down, around, NULL, shape, 1, 8)); /* down to the first byte */
+    CHECK_OK(dtl_mem_copy_strided(blocks[0] + 56, down, around, NULL, shape, 1, 8));
+    CHECK_OK(dtl_mem_copy(back, blocks[0], 64));
+    CHECK(is_untouched(back, 'S', 64));
+    for (i = 0; i < 8; i++) CHECK_OK(dtl_mem_free(backend, blocks[i]));
+}
+
+static dtl_status_t gives_the_middle(void* self, uint64_t size, uint64_t align, dtl_enum_word_t kind, void** out) {
+    (void)self, (void)size, (void)align, (void)kind;
+    return *out = around + 24, DTL_SUCCESS;
+}
+static dtl_status_t takes_back(void* self, void* ptr, uint64_t size, uint64_t align, dtl_enum_word_t kind) {
+    (void)self, (void)size, (void)align, (void)kind;
+    CHECK(ptr == around + 24);
+    return DTL_SUCCESS;
+}
+
+/* From memory that is no allocation into one, at either end or right over it. */
+static void test_into_allocations(void) {
+    struct far_tables tables;
+    dtl_backend_t middle;
+    static char in[64], out[64];
+    const uint64_t shape[1] = {8}, three[1] = {3};
+    const int64_t down[1] = {-8}, up[1] = {8};
+    void* inside;
+    far_fill(&tables), tables.main.destroy = NULL;
+    tables.memory.alloc = gives_the_middle, tables.memory.free = takes_back;
+    CHECK_OK(dtl_backend_register("middle", &tables.main, &far_self, 0, &middle));
+    CHECK_OK(dtl_mem_alloc(middle, DTL_MEMORY_DEVICE, 16, 0, &inside));
+    CHECK(inside == around + 24);
+    memset(around, 'o', 64), memset(in, 'S', 64);
+    CHECK_STATUS(dtl_mem_copy_strided(around, up, in, NULL, shape, 1, 8), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_TEXT("offset -24 to 40 of the allocation of 16 bytes");
+    CHECK_STATUS(dtl_mem_copy_strided(around + 56, down, in, NULL, shape, 1, 8), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_mem_copy_strided(around + 8, up, in, NULL, three, 1, 8), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_mem_copy_strided(out, NULL, around + 56, down, shape, 1, 8), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK(is_untouched(around, 'o', 64) && is_untouched(out, 0, 64));
+    CHECK_OK(dtl_mem_free(middle, inside));
+    CHECK_OK(dtl_backend_unregister(middle));
+    CHECK_OK(dtl_mem_copy_strided(around + 56, down, in, NULL, shape, 1, 8));
+    CHECK(is_untouched(around, 'S', 64));
+}
+
 int main(void) {
+    dtl_backend_t host;
     CHECK_OK(dtl_init(NULL));
+    CHECK_OK(dtl_backend_get("host", &host));
     far_backend = far_register("far", &far_self);
     test_random(), test_pieces(), test_planes(), test_bad_input();
+    bounds(host, DTL_MEMORY_HOST), bounds(far_backend, DTL_MEMORY_DEVICE), test_into_allocations();
     CHECK_OK(dtl_backend_unregister(far_backend));
     CHECK_OK(dtl_finalize());
     return 0;

@@ -13,7 +13,7 @@ use super::{carry_out, row_of, rows_of};
 use crate::abi::word::DTL_OPERATION_COPY;
 use crate::error::{Result, fail};
 use crate::runtime::dispatch::route::{self, Axes};
-use crate::runtime::memory::{Located, locate};
+use crate::runtime::memory::{Located, locate_around};
 use crate::sys::buf::{Addr, Region};
 use crate::sys::epoch::Guard;
 
@@ -181,8 +181,8 @@ impl Strided {
                 axes.shape
             );
         }
-        let to = locate(inside, "destination", self.dst.region)?;
-        let from = locate(inside, "source", self.src.region)?;
+        let to = locate_around(inside, "destination", axes.dst, self.dst.region)?;
+        let from = locate_around(inside, "source", axes.src, self.src.region)?;
         if route::is_taken(DTL_OPERATION_COPY) && route::copy(inside, &to, &from, Some(axes))? {
             return Ok(());
         }
