@@ -161,6 +161,8 @@ pub struct dtl_dispatch_alloc_t {
     pub alignment: u64,
     /// Set by the handler: what it got by dtl_mem_alloc, of any backend (not of backend "host" for another: name that in
     /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
+    /// It is the library's from the handler's success on: what has not size and alignment is refused with
+    /// DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
     pub ptr: *mut c_void,
 }
 

@@ -15,7 +15,7 @@ mod usage;
 
 pub use usage::Usage;
 
-pub use asked::adopt;
+pub use asked::{adopt, discard};
 pub use facts::{kind_info, stats, trim};
 
 use super::backend::{Extent, Memory, Place};
@@ -409,9 +409,8 @@ pub fn locate<'g>(inside: &'g Guard, name: &str, region: Region) -> Result<Locat
 /// `first` belongs to.
 pub fn locate_around<'g>(inside: &'g Guard, name: &str, first: Addr, region: Region) -> Result<Located<'g>> {
     let end = region.addr().get() + region.len();
-    let holds_all = |(base, of): &(usize, Allocation)| {
-        *base <= region.addr().get() && (end - *base) as u64 <= of.size
-    };
+    let holds_all =
+        |(base, of): &(usize, Allocation)| *base <= region.addr().get() && (end - *base) as u64 <= of.size;
     let own = find(first);
     let found = own.filter(holds_all).or_else(|| find(region.addr()).filter(holds_all));
     if let Some((_, allocation)) = found {

@@ -161,12 +161,70 @@ static void test_alloc_by_function(void) {
     CHECK_STATUS(dtl_mem_alloc(host, MEM(2), 64, 0, &memory), DTL_ERROR_NATIVE_BACKEND);
     CHECK_OK(dtl_mem_alloc(far_backend, DTL_MEMORY_DEVICE, 32, 0, &wrong)); /* too little */
     CHECK_STATUS(dtl_mem_alloc(host, MEM(2), 64, 0, &memory), DTL_ERROR_NATIVE_BACKEND);
-    CHECK_OK(dtl_mem_free(far_backend, wrong));
+    CHECK_STATUS(dtl_mem_free(far_backend, wrong), DTL_ERROR_INVALID_ARGUMENT); /* is freed with the refusal */
     CHECK_OK(dtl_mem_alloc(host, DTL_MEMORY_HOST, 64, 0, &hosts));
+    wrong = (char*)hosts + 1;
+    CHECK_STATUS(dtl_mem_alloc(host, MEM(2), 8, 0, &memory), DTL_ERROR_NATIVE_BACKEND);
     wrong = hosts;
     CHECK_STATUS(dtl_mem_alloc(accel, MEM(2), 64, 0, &memory), DTL_ERROR_NOT_SUPPORTED);
-    CHECK_OK(dtl_mem_free(host, hosts));
+    CHECK_STATUS(dtl_mem_free(host, hosts), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(memory == NULL);
+    CHECK_OK(dtl_dispatch_unregister(all, handler));
+}
+
+static uint64_t live(dtl_backend_t backend) {
+    dtl_mem_stats_t stats = DTL_MEM_STATS_INIT;
+    CHECK_OK(dtl_mem_stats(backend, &stats));
+    return stats.live_count;
+}
+
+/* What is asked for a bit off: half of it (1), a quarter of its alignment (2). */
+static dtl_status_t allocates_off(const dtl_dispatch_query_t* query, dtl_event_t* event, void* user) {
+    dtl_dispatch_alloc_t* args = (dtl_dispatch_alloc_t*)query->args;
+    const int mode = *(int*)user;
+    const dtl_backend_t from = args->kind == MEM(2) ? far_backend : args->backend;
+    const dtl_enum_word_t kind = args->kind == MEM(2) ? DTL_MEMORY_DEVICE : args->kind;
+    (void)event;
+    far_self.alloc_offset = mode == 2 ? 16 : 0;
+    return dtl_mem_alloc(from, kind, mode == 1 ? args->size_bytes / 2 : args->size_bytes, mode == 2 ? 16 : args->alignment,
+                         &args->ptr);
+}
+
+/* Handlers that pass an array's memory on, and what is refused of what they give. */
+static void test_alloc_refused(void) {
+    const uint64_t lives = live(host), fars = live(far_backend);
+    const int64_t shape[1] = {100};
+    dtl_array_info_t info = DTL_ARRAY_INFO_INIT;
+    int i, mode = 0;
+    dtl_array_t array;
+    void* memory = NULL;
+    dtl_registration_t handler = by_function(DTL_OPERATION_ALLOC, ANY, DTL_MEMORY_DEVICE, ANY, allocates_off, &mode);
+    for (i = 0; i < 1000; i++) { /* plain memory of the host becomes an array's */
+        CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_DEVICE, 1, shape, DTL_DTYPE_INT32, DTL_ARRAY_ZERO, &array));
+        CHECK_OK(dtl_array_info(array, &info));
+        CHECK((uintptr_t)info.data % 256 == 0 && live(host) == lives + 1);
+        CHECK_STATUS(dtl_mem_free(host, info.data), DTL_ERROR_INVALID_ARGUMENT);
+        CHECK_TEXT("dtl_array_destroy");
+        CHECK_OK(dtl_array_destroy(array));
+        CHECK(live(host) == lives);
+    }
+    mode = 1;
+    CHECK_STATUS(dtl_mem_alloc(host, DTL_MEMORY_DEVICE, 64, 0, &memory), DTL_ERROR_NATIVE_BACKEND);
+    CHECK_STATUS(dtl_array_alloc(host, DTL_MEMORY_DEVICE, 1, shape, DTL_DTYPE_INT32, 0, &array), DTL_ERROR_NATIVE_BACKEND);
+    CHECK(live(host) == lives);
+    CHECK_OK(dtl_dispatch_unregister(all, handler));
+    mode = 0;
+    handler = by_function(DTL_OPERATION_ALLOC, ANY, MEM(2), ANY, allocates_off, &mode);
+    CHECK_OK(dtl_array_alloc(host, MEM(2), 1, shape, DTL_DTYPE_INT32, 0, &array));
+    CHECK_OK(dtl_array_destroy(array));
+    for (mode = 1; mode < 3; mode++) {
+        CHECK_STATUS(dtl_mem_alloc(host, MEM(2), 640, 64, &memory), DTL_ERROR_NATIVE_BACKEND);
+        CHECK_TEXT("for 640 bytes aligned to 64");
+        CHECK_STATUS(dtl_array_alloc(host, MEM(2), 1, shape, DTL_DTYPE_INT32, 0, &array), DTL_ERROR_NATIVE_BACKEND);
+        CHECK(memory == NULL && live(far_backend) == fars);
+    }
+    far_self.alloc_offset = 0;
+    CHECK(far_self.allocs == far_self.frees);
     CHECK_OK(dtl_dispatch_unregister(all, handler));
 }
 
@@ -400,7 +458,7 @@ static void test_life(void) {
 int main(void) {
     CHECK_OK(dtl_init(NULL));
     set_up();
-    test_alloc_by_backend(), test_alloc_by_function(), test_copies(), test_launches(), test_compiles(), test_own_ways();
+    test_alloc_by_backend(), test_alloc_by_function(), test_alloc_refused(), test_copies(), test_launches(), test_compiles(), test_own_ways();
     CHECK_OK(dtl_backend_unregister(accel));
     CHECK_OK(dtl_backend_unregister(far_backend));
     test_life();

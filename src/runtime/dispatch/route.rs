@@ -98,7 +98,8 @@ pub fn alloc(owner: Owner, asked: &Backend, wanted: &memory::Request) -> Result<
     }
     handler.invoke(&query, None)?;
     let addr = Addr::new(args.ptr);
-    memory::adopt(owner, asked.handle(), addr, wanted.size, &handler.name)?;
+    memory::adopt(owner, asked.handle(), addr, wanted, &handler.name)
+        .inspect_err(|_| memory::discard(&inside, addr))?;
     Ok(Some(addr))
 }
 
@@ -108,7 +109,7 @@ pub fn alloc_from(owner: Owner, asked: &Backend, from: &Backend, wanted: &memory
     if asked.handle() == from.handle() {
         return Ok(addr);
     }
-    let adopted = memory::adopt(owner, asked.handle(), addr, wanted.size, from.name());
+    let adopted = memory::adopt(owner, asked.handle(), addr, wanted, from.name());
     if adopted.is_err() {
         memory::free(owner, from, addr)?;
     }

@@ -1,9 +1,11 @@
 //! Memory that a handler of the dispatcher gave: it is one backend's, and another one was asked for it. Either frees it.
 
-use super::{Allocation, LEDGER, Owner};
+use super::{Allocation, LEDGER, Owner, Request};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
+use crate::runtime::{log, plain, registry};
 use crate::sys::buf::Addr;
+use crate::sys::epoch::Guard;
 use crate::sys::heap;
 use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
@@ -14,34 +16,55 @@ static ASKED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new
 /// Whether there ever was one: most programs never ask the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Takes in what a handler gave when `asked` was asked for `size` bytes.
-pub fn adopt(owner: Owner, asked: dtl_backend_t, addr: Addr, size: u64, who: &str) -> Result<()> {
+/// Takes in what a handler gave when `asked` was asked for memory.
+pub fn adopt(owner: Owner, asked: dtl_backend_t, addr: Addr, wanted: &Request, who: &str) -> Result<()> {
+    let &Request { size, align, .. } = wanted;
+    let unfit = || {
+        fail!(
+            DTL_ERROR_NATIVE_BACKEND,
+            "handler \"{who}\" gave {addr:?} for {size} bytes aligned to {}: not what dtl_mem_alloc gave for as many",
+            align.max(1)
+        )
+    };
+    if addr.get() as u64 % align.max(1) != 0 {
+        return unfit();
+    }
     if let Some(block) = heap::find(addr) {
-        let is_right = block.base == addr.get() && block.size >= size && block.tag == owner.tag();
-        if is_right && asked == super::plain::home() {
-            return Ok(());
+        if asked != plain::home() {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "\"{who}\" gave {addr:?}, plain memory of the host: only the host's backend gives that out; register memory \
+                 of a kind of its own"
+            );
         }
-        return fail!(
-            DTL_ERROR_NOT_SUPPORTED,
-            "\"{who}\" gave {addr:?}, plain memory of the host: only the host's backend gives that out; register memory of a \
-             kind of its own"
-        );
+        let is_owners = || block.tag == owner.tag() || heap::retag(addr, plain::NO_POOL, owner.tag());
+        let is_right = block.base == addr.get() && block.size >= size && is_owners();
+        return if is_right { Ok(()) } else { unfit() };
     }
     let mut ledger = LEDGER.write();
     match ledger.get_mut(&addr.get()) {
         Some(known) if known.size >= size && known.pool == 0 => known.pool = owner.pool(),
         Some(known) if known.size >= size && known.pool == owner.pool() => {}
-        _ => {
-            return fail!(
-                DTL_ERROR_NATIVE_BACKEND,
-                "handler \"{who}\" gave {addr:?} for {size} bytes: not what dtl_mem_alloc gave for as many"
-            );
-        }
+        _ => return unfit(),
     }
     ANY.store(true, Ordering::Relaxed);
     ASKED.write().insert(addr.get(), asked);
     drop(ledger);
     Ok(())
+}
+
+/// Frees what a handler gave and could not be taken, if dtl_mem_alloc gave it: nobody else knows of it.
+#[cold]
+pub fn discard(inside: &Guard, addr: Addr) {
+    let home = match heap::find(addr) {
+        Some(block) => (block.base == addr.get() && block.tag == plain::NO_POOL).then(plain::home),
+        None => LEDGER.read().get(&addr.get()).filter(|known| known.pool == 0).map(|known| known.backend),
+    };
+    let Some(home) = home else { return };
+    let freed = registry::find(inside, home).and_then(|backend| super::free(Owner::Program, backend, addr));
+    if let Err(error) = freed {
+        log::warning!("freeing {addr:?}, which a handler gave for something else: {error}");
+    }
 }
 
 /// Whether a backend frees an allocation: it is its memory, or it was asked for it.

@@ -320,6 +320,24 @@ impl Heap {
         freed
     }
 
+    /// Gives a live block another tag, and its bytes to that account. Any thread may: as one that frees it for the owner of
+    /// the slab it swaps the word, so whoever frees it meanwhile does that before or after.
+    pub(super) fn retag(&self, addr: usize, from: u64, to: u64) -> Option<()> {
+        let slab = table::find(addr)?.slab_of(addr);
+        let word = slab.word(slab.index_of(addr)?);
+        let was = word.load(Ordering::Relaxed);
+        if was >> mail::TAG_SHIFT != live(0, from) >> mail::TAG_SHIFT {
+            return None;
+        }
+        let now = was & !(0xFF << mail::TAG_SHIFT) | to;
+        word.compare_exchange(was, now, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        let (old, new) = (tag_of(from), tag_of(to));
+        self.account(old).pass(self.account(new), (was & mail::SIZE) as usize);
+        self.account(new).settle(new);
+        self.account(old).settle(old);
+        Some(())
+    }
+
     /// Frees a block of a slab that is not the current one of its class, or not of this heap.
     fn free_apart(&'static self, slab: &'static Slab, addr: usize, was: u64) -> Freed {
         let (Some(index), Some(owner)) = (slab.index_of(addr), slab.owner.get()) else { return Freed::Dead };
