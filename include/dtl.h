@@ -4145,7 +4145,8 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 /// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
 ///         kernel is of another backend than the stream, or a kernel of a module has other arguments (the text names the
 ///         first that differs). DTL_ERROR_LIMIT: more than 4096 arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a
-///         registered one that the default dispatcher has no handler for. What such a handler fails with.
+///         registered one that the default dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is
+///         called after these checks; what it fails with.
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);

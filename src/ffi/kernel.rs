@@ -64,7 +64,8 @@ pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
 /// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
 ///         kernel is of another backend than the stream, or a kernel of a module has other arguments (the text names the
 ///         first that differs). DTL_ERROR_LIMIT: more than 4096 arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a
-///         registered one that the default dispatcher has no handler for. What such a handler fails with.
+///         registered one that the default dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is
+///         called after these checks; what it fails with.
 /// Equivalent: cuLaunchKernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_launch(
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn dtl_kernel_launch(
 /// Arguments of a launch: pointers, sizes, how many.
 type Args = (*const *const c_void, *const u64, u32);
 
-/// By the handler of the schedule, if the program has one.
+/// By the handler of the schedule, if the program has one: it gets what the library itself would launch.
 ///
 /// # Safety
 /// As for dtl_kernel_launch.
@@ -99,6 +100,11 @@ unsafe fn launch_by_schedule(
     }
     // SAFETY: passed on.
     let taken = unsafe { args::take(shape) }?;
+    route::check_schedule_word(taken.schedule)?;
+    // SAFETY: passed on.
+    let packed = unsafe { pack(args.0, args.1, args.2) }?;
+    let found = (stream::find(inside, stream)?, objects::find::<Kernel>(inside, kernel.id)?);
+    found.0.check_launch(found.1, &taken, packed.sizes())?;
     let mut wanted = dtl_dispatch_launch_t {
         struct_size: size_of::<dtl_dispatch_launch_t>() as u32,
         count: args.2,

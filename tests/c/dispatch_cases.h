@@ -7,10 +7,25 @@
 
 #define CHECK_TEXT(part) CHECK(strstr(dtl_last_error(), part) != NULL)
 
-/* Members that nobody has registered: memory, schedule, operation. */
-#define MEM(n) (UINT64_C(0x0001000000000000) | (uint64_t)(100 + (n)) << 32)
-#define HOW(n) (UINT64_C(0x0003000000000000) | (uint64_t)(100 + (n)) << 32)
-#define DO(n) (UINT64_C(0x0006000000000000) | (uint64_t)(100 + (n)) << 32)
+/* A member of the test's own, registered with its first use. */
+static inline dtl_enum_word_t member_of(dtl_enum_t enumeration, uint32_t number) {
+    const dtl_enum_word_t word = (uint64_t)enumeration << 48 | (uint64_t)(1000 + number) << 32;
+    const char* known = NULL;
+    dtl_enum_word_t made = 0;
+    char name[24];
+    if (dtl_ev_name(word, &known) == DTL_SUCCESS) return word;
+    snprintf(name, sizeof name, "M%u", number);
+    CHECK_OK(dtl_enum_register_value(enumeration, name, 1000 + number, &made));
+    CHECK(made == word);
+    return word;
+}
+
+/* Memory, schedule, operation. */
+#define MEM(n) member_of(DTL_ENUM_MEMORY, (uint32_t)(n))
+#define HOW(n) member_of(DTL_ENUM_SCHEDULE, (uint32_t)(n))
+#define DO(n) member_of(DTL_ENUM_OPERATION, (uint32_t)(n))
+/* One that nobody was given. */
+#define NEVER(enumeration) ((uint64_t)(enumeration) << 48 | UINT64_C(60000) << 32)
 #define ANY DTL_DISPATCH_ANY
 
 struct spy {

@@ -335,6 +335,35 @@ static dtl_status_t block(const dtl_kernel_context_t* context, const void* const
     return DTL_SUCCESS;
 }
 
+/* What no handler sees: it is refused as without one. */
+static void refuse_launches(dtl_stream_t stream, dtl_kernel_t kernel, dtl_launch_t launch) {
+    const dtl_enum_word_t none[3] = {DTL_MEMORY_HOST, NEVER(DTL_ENUM_SCHEDULE), DTL_SCHEDULE_DEVICE + 1};
+    const void* args[1] = {&launch};
+    const uint64_t sizes[1] = {4};
+    dtl_launch_t empty = launch, large = launch;
+    dtl_kernel_t others, no_kernel = {3};
+    dtl_stream_t no_stream = {3};
+    int i;
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, NULL, NULL, NULL, 0), DTL_ERROR_NULL_POINTER);
+    empty.grid[1] = 0, large.block[0] = large.block[1] = 1u << 20;
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &empty, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("grid.y");
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &large, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, NULL, sizes, 1), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, args, NULL, 1), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 4097), DTL_ERROR_LIMIT);
+    CHECK_STATUS(dtl_kernel_launch(no_stream, kernel, &launch, NULL, NULL, 0), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_kernel_launch(stream, no_kernel, &launch, NULL, NULL, 0), DTL_ERROR_INVALID_HANDLE);
+    CHECK_OK(dtl_kernel_from_function(far_backend, block, NULL, &others));
+    CHECK_STATUS(dtl_kernel_launch(stream, others, &launch, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(dtl_kernel_destroy(others));
+    for (i = 0; i < 3; i++) {
+        launch.schedule = none[i];
+        CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
+        CHECK_TEXT("dtl_launch_t.schedule");
+    }
+}
+
 static void test_launches(void) {
     dtl_launch_t launch = DTL_LAUNCH_INIT;
     dtl_stream_t stream;
@@ -342,11 +371,14 @@ static void test_launches(void) {
     dtl_registration_t handler;
     CHECK_OK(dtl_stream_create(host, 0, 0, &stream));
     CHECK_OK(dtl_kernel_from_function(host, block, NULL, &kernel));
+    refuse_launches(stream, kernel, launch); /* nobody has a handler */
     launch.grid[0] = 40, launch.schedule = HOW(1);
     CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, NULL, NULL, 0), DTL_ERROR_NOT_FOUND);
-    CHECK_TEXT("schedule 0x3006500000000");
+    CHECK_TEXT("schedule M1");
     calls = 0;
     handler = by_function(DTL_OPERATION_LAUNCH, ANY, ANY, HOW(1), runs, NULL);
+    refuse_launches(stream, kernel, launch);
+    CHECK(calls == 0);
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, NULL, NULL, 0));
     CHECK_OK(dtl_stream_synchronize(stream));
     CHECK(calls == 1 && ran == 40);
@@ -364,7 +396,7 @@ static void test_launches(void) {
     CHECK_OK(dtl_stream_destroy(stream));
 }
 
-#define LANGUAGE UINT64_C(0x0004006500000000)
+#define LANGUAGE member_of(DTL_ENUM_LANGUAGE, 1)
 
 static dtl_status_t translates(const dtl_dispatch_query_t* query, dtl_event_t* event, void* user) {
     dtl_dispatch_compile_t* args = (dtl_dispatch_compile_t*)query->args;

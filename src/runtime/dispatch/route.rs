@@ -5,9 +5,11 @@ use super::sieve::Slots;
 use super::{Action, DEFAULT, Query, Registration, find_quickly};
 use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
 use crate::abi::dispatch::*;
+use crate::abi::enums::DTL_ENUM_SCHEDULE;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
+use crate::runtime::enums;
 use crate::runtime::memory::{self, Located, Owner};
 use crate::runtime::registry::{self, Backend};
 use crate::sys::buf::Addr;
@@ -187,11 +189,22 @@ pub fn may_copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> bool {
 pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
     match schedule {
         0 | DTL_SCHEDULE_SEQUENTIAL | DTL_SCHEDULE_MULTICORE | DTL_SCHEDULE_DEVICE => Ok(()),
-        _ => fail!(
-            DTL_ERROR_NOT_FOUND,
-            "no handler for {}; dtl_dispatch_register adds one to the default dispatcher",
-            super::text::of_query(&query(DTL_OPERATION_LAUNCH, [0, 0, schedule], std::ptr::null_mut()))
-        ),
+        _ => {
+            check_schedule_word(schedule)?;
+            fail!(
+                DTL_ERROR_NOT_FOUND,
+                "no handler for {}; dtl_dispatch_register adds one to the default dispatcher",
+                super::text::of_query(&query(DTL_OPERATION_LAUNCH, [0, 0, schedule], std::ptr::null_mut()))
+            )
+        }
+    }
+}
+
+/// Refuses a word that is no schedule, or that nobody was given.
+pub fn check_schedule_word(schedule: dtl_enum_word_t) -> Result<()> {
+    match schedule {
+        0 => Ok(()),
+        _ => enums::check(schedule, DTL_ENUM_SCHEDULE).map_err(|error| error.within("dtl_launch_t.schedule")),
     }
 }
 

@@ -286,6 +286,16 @@ fn never_given(word: dtl_enum_word_t) -> Error {
     Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
 }
 
+/// Fails unless a word means something, and that in an enumeration.
+pub fn check(word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
+    let member = existing(word)?;
+    if member.word >> 48 != u64::from(number) {
+        let wanted = all().by_number.get(number as usize).map_or("?", |enumeration| enumeration.name);
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{} is a {}, not a {wanted}", describe(word), member.of);
+    }
+    Ok(())
+}
+
 /// Name of a member; of an instance, its template's. Valid for ever.
 pub fn name(word: dtl_enum_word_t) -> Result<&'static CStr> {
     Ok(existing(word)?.c_name)

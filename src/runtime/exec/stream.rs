@@ -269,6 +269,20 @@ impl Stream {
     /// Queues a kernel over a grid. The arguments are the launch's own copies.
     pub fn launch(&self, kernel: &Kernel, shape: &dtl_launch_t, args: ArgPack) -> Result<()> {
         trace::about(|| Args::NONE.what(format_args!("{} on {}", kernel.name(), self.home.name())));
+        self.check_launch(kernel, shape, args.sizes())?;
+        match (&self.body, kernel.code()) {
+            (Body::Own(queue), Some(code)) => queue.push(Work::Launch(Grid::new(code, *shape, args))),
+            (Body::Backend(foreign), code) => self.launch_foreign(foreign, kernel, code, shape, args),
+            (Body::Own(_), None) => fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "backend '{}' launches its kernels on streams of its own only, and this one is the library's",
+                self.home.name()
+            ),
+        }
+    }
+
+    /// Fails for what cannot be launched here, whoever does it.
+    pub fn check_launch(&self, kernel: &Kernel, shape: &dtl_launch_t, sizes: &[u64]) -> Result<()> {
         if !same_home(&self.home, kernel.home()) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
@@ -279,17 +293,9 @@ impl Stream {
         }
         check_shape(shape, &self.limits)?;
         if let Some(part) = kernel.part() {
-            part.check(args.sizes())?;
+            part.check(sizes)?;
         }
-        match (&self.body, kernel.code()) {
-            (Body::Own(queue), Some(code)) => queue.push(Work::Launch(Grid::new(code, *shape, args))),
-            (Body::Backend(foreign), code) => self.launch_foreign(foreign, kernel, code, shape, args),
-            (Body::Own(_), None) => fail!(
-                DTL_ERROR_NOT_SUPPORTED,
-                "backend '{}' launches its kernels on streams of its own only, and this one is the library's",
-                self.home.name()
-            ),
-        }
+        Ok(())
     }
 
     /// A launch on a backend's stream: of the backend's own kernel, by its launch slot, or by the library.
