@@ -1568,9 +1568,9 @@ typedef struct dtl_policy_stats_t {
 ///
 /// Source of the rules: DaCe's TargetDispatcher, without what goes wrong there: the order of registration never decides.
 typedef struct dtl_dispatch_key_t {
-    /// DTL_OPERATION_… or a registered one; not an instance, not 0.
+    /// DTL_OPERATION_… or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
     dtl_enum_word_t operation;
-    /// Where data comes from, or DTL_DISPATCH_ANY.
+    /// Where data comes from: a word of any enumeration that was given out in this process, or DTL_DISPATCH_ANY.
     dtl_enum_word_t source;
     /// Where it goes, or DTL_DISPATCH_ANY.
     dtl_enum_word_t destination;
@@ -4353,7 +4353,8 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_unregister(dtl_dispatcher_t dispatcher,
 /// @param query  start from DTL_DISPATCH_QUERY_INIT.
 /// @param out    its registration; may be stale as soon as another thread unregisters it.
 /// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED: it is illegal, with the
-///         handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is none. Else what a predicate failed with.
+///         handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is none (where a key
+///         fits, the query's words are not looked up). Else what a predicate failed with.
 /// Threads: any; takes no lock.
 DTL_NODISCARD dtl_status_t dtl_dispatch_find(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_registration_t *out);

@@ -50,9 +50,9 @@ pub const DTL_DISPATCH_DEFAULT: u64 = 4;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dispatch_key_t {
-    /// DTL_OPERATION_… or a registered one; not an instance, not 0.
+    /// DTL_OPERATION_… or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
     pub operation: dtl_enum_word_t,
-    /// Where data comes from, or DTL_DISPATCH_ANY.
+    /// Where data comes from: a word of any enumeration that was given out in this process, or DTL_DISPATCH_ANY.
     pub source: dtl_enum_word_t,
     /// Where it goes, or DTL_DISPATCH_ANY.
     pub destination: dtl_enum_word_t,

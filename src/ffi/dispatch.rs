@@ -8,7 +8,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::*;
 use crate::backend::native::NativeHandler;
 use crate::error::{Result, fail};
-use crate::runtime::dispatch::{self, Action, Dispatcher, Query, Registration, Wanted, sieve, text};
+use crate::runtime::dispatch::{self, Action, Dispatcher, Query, Registration, Wanted, sieve, tables, text};
 use crate::runtime::exec::objects;
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
@@ -125,7 +125,9 @@ fn check_key(key: &dtl_dispatch_key_t) -> Result<()> {
             text::word(key.operation)
         );
     }
-    check_slots([key.source, key.destination, key.schedule])?;
+    let slots = [key.source, key.destination, key.schedule];
+    check_slots(slots)?;
+    tables::check_words(key.operation, slots)?;
     if key.reserved != [0; 2] {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "reserved is not 0");
     }
@@ -282,7 +284,8 @@ pub extern "C" fn dtl_dispatch_unregister(
 /// @param query  start from DTL_DISPATCH_QUERY_INIT.
 /// @param out    its registration; may be stale as soon as another thread unregisters it.
 /// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED: it is illegal, with the
-///         handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is none. Else what a predicate failed with.
+///         handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is none (where a key
+///         fits, the query's words are not looked up). Else what a predicate failed with.
 /// Threads: any; takes no lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_find(

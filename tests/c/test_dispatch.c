@@ -36,8 +36,20 @@ static void in_order(const dtl_dispatch_key_t* keys, int count, dtl_dispatch_que
     }
 }
 
+/* A template and an instance of it. */
+static uint64_t template_of(dtl_enum_t enumeration, const char* name, uint64_t* instance) {
+    const dtl_attr_t field = dtl_attr_i64("n", 0), seven = dtl_attr_i64("n", 7);
+    dtl_enum_word_t word = 0;
+    if (dtl_enum_from_name(enumeration, name, &word) != DTL_SUCCESS)
+        CHECK_OK(dtl_enum_register_template(enumeration, name, &field, 1, &word));
+    CHECK_OK(dtl_ev_instance(word, &seven, 1, instance));
+    return word;
+}
+
 static void test_rule_1(void) {
-    const uint64_t a = MEM(1), ai = MEM(1) + 7, b = MEM(2), bi = MEM(2) + 9, h = HOW(1), hi = HOW(1) + 3;
+    uint64_t ai, bi, hi;
+    const uint64_t a = template_of(DTL_ENUM_MEMORY, "A", &ai), b = template_of(DTL_ENUM_MEMORY, "B", &bi);
+    const uint64_t h = template_of(DTL_ENUM_SCHEDULE, "H", &hi);
     dtl_dispatch_key_t keys[11];
     int i;
     for (i = 0; i < 8; i++) keys[i] = form(i);
@@ -416,6 +428,11 @@ static void test_bad_input(void) {
     refuse_key(d, key_of(DO(0), 1, ANY, ANY), "source");
     refuse_key(d, key_of(DO(0), ANY, UINT64_C(0x0001000000000000), ANY), "destination");
     refuse_key(d, key_of(DO(0), ANY, ANY, 9), "schedule");
+    refuse_key(d, key_of(DTL_MEMORY_HOST, ANY, ANY, ANY), "operation: Host is of enumeration Memory, not of Operation");
+    refuse_key(d, key_of(NEVER(DTL_ENUM_OPERATION), ANY, ANY, ANY), "operation: 0x0006ea60");
+    refuse_key(d, key_of(DO(0), NEVER(DTL_ENUM_MEMORY), ANY, ANY), "source: 0x0001ea60");
+    refuse_key(d, key_of(DO(0), ANY, MEM(1) + 1, ANY), "destination: 0x");
+    refuse_key(d, key_of(DO(0), ANY, ANY, NEVER(77)), "schedule: 0x004dea60");
     refuse_key(d, key_of(DO(7), ANY, ANY, ANY), "the same as keys[0]");
     key = good, key.reserved[1] = 1;
     refuse_key(d, key, "reserved");
@@ -444,6 +461,10 @@ static void test_bad_input(void) {
     CHECK_OK(dtl_dispatch_unregister(d, out));
     CHECK_STATUS(fails(d, query_of(0, ANY, ANY, ANY)), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(fails(d, query_of(DO(0), 3, ANY, ANY)), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(fails(d, query_of(DTL_MEMORY_HOST, ANY, ANY, ANY)), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("query: operation: Host is");
+    CHECK_STATUS(fails(d, query_of(DO(0), ANY, ANY, NEVER(DTL_ENUM_SCHEDULE))), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("query: schedule: 0x0003ea60");
     query.reserved = 1;
     CHECK_STATUS(fails(d, query), DTL_ERROR_INVALID_ARGUMENT);
     out = add(d, "fine", key_of(DO(0), MEM(1), ANY, ANY), NULL);

@@ -7,7 +7,7 @@
 #include <memory>
 #include <stdexcept>
 
-static constexpr dtl_enum_word_t memory = 0x0001'0065'0000'0000, operation = 0x0006'0065'0000'0000;
+static constexpr dtl_enum_word_t memory = 0x0001'03e9'0000'0000, operation = 0x0006'03e9'0000'0000;
 static_assert(dtl::dispatch_key(operation, memory).source == memory, "a key is made in a constant");
 
 template <class F> static dtl_status_t thrown(F &&function)
@@ -77,6 +77,11 @@ static void of_the_library()
 int main()
 {
     const dtl::library library;
+    dtl_enum_word_t word;
+    CHECK_OK(dtl_enum_register_value(DTL_ENUM_MEMORY, "Bench", 0x3e9, &word));
+    CHECK(word == memory);
+    CHECK_OK(dtl_enum_register_value(DTL_ENUM_OPERATION, "Weigh", 0x3e9, &word));
+    CHECK(word == operation);
     functions();
     of_the_library();
     return 0;

@@ -13,9 +13,10 @@ use dtl::ffi::dispatch::{
     dtl_dispatch_find, dtl_dispatch_invoke, dtl_dispatch_register, dtl_dispatcher_create,
     dtl_dispatcher_destroy,
 };
+use dtl::ffi::enums::{dtl_enum_register_value, dtl_ev_name};
 use dtl::ffi::runtime::{dtl_finalize, dtl_init};
 use serde_json::json;
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::hint::black_box;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,11 +24,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const CALLS: usize = 1000;
 /// Keys beside the one that is found.
 const MANY: u64 = 1000;
-const OPERATION: u64 = 0x0006_0064_0000_0000;
+const OPERATION: u64 = 0x0006_03E8_0000_0000;
 
-/// A member of the memory kinds that nobody has registered.
+/// A memory kind of [`register_words`].
 const fn kind(number: u64) -> u64 {
-    0x0001_0000_0000_0000 | (number + 100) << 32
+    0x0001_0000_0000_0000 | (number + 1000) << 32
+}
+
+/// Registers what the keys name; a second time nothing happens.
+fn register_words() -> Outcome<()> {
+    let words = (0..=MANY).map(kind).chain([OPERATION]);
+    for (number, word) in words.enumerate() {
+        let mut known = ptr::null();
+        // SAFETY: a place for the name.
+        if unsafe { dtl_ev_name(word, &raw mut known) } == DTL_SUCCESS {
+            continue;
+        }
+        let name = CString::new(format!("bench{number}")).map_err(|error| error.to_string())?;
+        let (of, value, mut made) = ((word >> 48) as u32, (word >> 32) as u32 & 0xFFFF, 0);
+        call!(dtl_enum_register_value(of, name.as_ptr(), value, &raw mut made))?;
+    }
+    Ok(())
 }
 
 unsafe extern "C" fn yes(_: *const dtl_dispatch_query_t, _: *mut c_void) -> i32 {
@@ -55,6 +72,7 @@ fn query() -> dtl_dispatch_query_t {
 
 /// A dispatcher with a handler for the query and others.
 fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
+    register_words()?;
     let mut made = dtl_dispatcher_t::NULL;
     call!(dtl_dispatcher_create(0, &raw mut made))?;
     let key = |source| dtl_dispatch_key_t {

@@ -274,6 +274,7 @@ impl Dispatcher {
     /// The handler of a query.
     pub fn choose<'g>(&'g self, inside: &'g Guard, query: &Query) -> Result<&'g Registration> {
         let Some(found) = self.look(inside, query)? else {
+            tables::check_words(query.operation, slots(query)).map_err(|error| error.within("query"))?;
             return fail!(
                 DTL_ERROR_NOT_FOUND,
                 "no handler for {}; dtl_dispatch_register adds one",

@@ -2,8 +2,11 @@
 
 use super::sieve::{self, Map, Marks, Sieve, Slots};
 use super::{Action, Query, Registration, Role};
+use crate::abi::dispatch::DTL_DISPATCH_ANY;
+use crate::abi::enums::DTL_ENUM_OPERATION;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
+use crate::runtime::enums;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -223,4 +226,12 @@ impl Tables {
     pub fn of(&self, operation: dtl_enum_word_t) -> Option<&Operation> {
         self.operations.get(self.places.get(operation)? as usize)
     }
+}
+
+/// Fails unless an operation is one and the slots are words that were given out, or any.
+pub fn check_words(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
+    enums::check(operation, DTL_ENUM_OPERATION).map_err(|error| error.within("operation"))?;
+    let named = ["source", "destination", "schedule"].into_iter().zip(slots);
+    let mut named = named.filter(|(_, word)| *word != DTL_DISPATCH_ANY);
+    named.try_for_each(|(name, word)| enums::check_given(word).map_err(|error| error.within(name)))
 }

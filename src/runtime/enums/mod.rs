@@ -286,12 +286,22 @@ fn never_given(word: dtl_enum_word_t) -> Error {
     Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
 }
 
-/// Fails unless a word means something, and that in an enumeration.
+/// Fails unless a word was given out.
+pub fn check_given(word: dtl_enum_word_t) -> Result<()> {
+    existing(word).map(drop)
+}
+
+/// The same, and it must be of an enumeration.
 pub fn check(word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     let member = existing(word)?;
     if member.word >> 48 != u64::from(number) {
         let wanted = all().by_number.get(number as usize).map_or("?", |enumeration| enumeration.name);
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "{} is a {}, not a {wanted}", describe(word), member.of);
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{} is of enumeration {}, not of {wanted}",
+            describe(word),
+            member.of
+        );
     }
     Ok(())
 }
