@@ -416,7 +416,9 @@ unsafe fn invoke(handler: &Registration, query: &Query, out_event: *mut dtl_even
 
 /// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of the rules, with what its
 /// predicate says (all of them are asked), then the choice or the refusal. For DTL_OPERATION_COPY of the default dispatcher
-/// there is also a line for each pair of memories that the library copies between by itself, of every backend.
+/// there is also a line for each pair of DTL_MEMORY_HOST and DTL_MEMORY_DEVICE that fits, of every backend: how the library
+/// copies by itself. Other kinds (PINNED, MANAGED, SHARED, registered ones) have no lines, they go the way of their
+/// backend's memory, which dtl_mem_kind_info describes.
 ///
 /// @param query    start from DTL_DISPATCH_QUERY_INIT.
 /// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
