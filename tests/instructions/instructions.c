@@ -187,7 +187,8 @@ ROW(dispatch_invoke)
 
 static dtl_dispatcher_t dispatcher_of(dtl_dispatch_predicate_fn_t predicate)
 {
-    const dtl_enum_word_t operation = UINT64_C(0x0006006400000000);
+    static dtl_enum_word_t operation;
+    if (operation == 0) DTL_CHECK(dtl_enum_register(DTL_ENUM_OPERATION, "Counted", &operation));
     const dtl_dispatch_key_t keys[5] = {{operation, DTL_MEMORY_HOST, DTL_MEMORY_DEVICE, 0, {0, 0}},
                                         {operation, DTL_MEMORY_DEVICE, DTL_MEMORY_HOST, 0, {0, 0}},
                                         {operation, DTL_MEMORY_DEVICE, 0, 0, {0, 0}},

@@ -37,7 +37,8 @@ pub fn adopt(owner: Owner, asked: dtl_backend_t, addr: Addr, wanted: &Request, w
                  of a kind of its own"
             );
         }
-        let is_owners = || block.tag == owner.tag() || heap::retag(addr, plain::NO_POOL, owner.tag());
+        let becomes_owners = || heap::retag(addr, plain::NO_POOL, owner.tag()) == heap::Freed::Done;
+        let is_owners = || block.tag == owner.tag() || becomes_owners();
         let is_right = block.base == addr.get() && block.size >= size && is_owners();
         return if is_right { Ok(()) } else { unfit() };
     }

@@ -88,14 +88,6 @@ impl Account {
         frees % ROUND == 0
     }
 
-    /// A live block of this account becomes one of another.
-    pub(super) fn pass(&self, to: &Account, size: usize) {
-        self.allocs.sub(1);
-        self.room.add(size);
-        to.allocs.add(1);
-        to.room.sub(size);
-    }
-
     /// Charges what is held and not charged, and gives back what is charged too much.
     pub(super) fn settle(&self, tag: usize) {
         let room = self.room.get();
