@@ -314,6 +314,32 @@ static void forks(void) {
     unlink(own);
 }
 
+/* A fork while the library's own thread writes: the child finds no lock in the hands of a thread that it has not. */
+static void forks_while_writing(void) {
+    int round, i, status;
+    CHECK_OK(dtl_trace_start(in_folder("busy.json")));
+    for (round = 0; round < 100; round++) {
+        pid_t child;
+        for (i = 0; i < 520 + round * 37 % 200; i++) CHECK_OK(dtl_mem_free(host, NULL));
+        child = fork();
+        if (child == 0) {
+            char own[96];
+            alarm(20);
+            snprintf(own, sizeof own, "%s/child.json", folder);
+            CHECK_OK(dtl_init_after_fork());
+            CHECK_OK(dtl_trace_start(own));
+            CHECK_OK(dtl_mem_free(DTL_BACKEND_NULL, NULL));
+            CHECK_OK(dtl_comm_barrier(DTL_COMM_SELF)); /* a name that the parent has not used */
+            CHECK_OK(dtl_trace_stop());
+            CHECK(unlink(own) == 0);
+            _exit(0);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    }
+    CHECK_OK(dtl_trace_stop());
+    CHECK(unlink(path) == 0);
+}
+
 static int has(const char* of, const char* wanted) {
     static char text[1 << 14];
     FILE* file = fopen(of, "rb");
@@ -461,6 +487,7 @@ int main(int argc, char** argv) {
     names();
     threads();
     forks();
+    forks_while_writing();
     killed();
     full();
     finalized();

@@ -196,7 +196,8 @@ impl Trace {
         }
     }
 
-    /// The writer's thread.
+    /// The writer's thread. It takes no lock but the trace's own, or a forked child, where it is not, might wait for
+    /// it for ever.
     fn work(&self) {
         let mut state = self.state.lock();
         while !state.is_over && state.failure.is_none() {
@@ -207,7 +208,6 @@ impl Trace {
         drop(state);
         if let Some(error) = failure {
             log::warning!("the trace ends here: {error}");
-            super::give_up();
         }
     }
 

@@ -50,8 +50,7 @@ impl Sinks {
     /// Makes a change known.
     fn publish(&self) {
         CHANGES.fetch_add(1, Ordering::Release);
-        let writes = self.file.as_ref().is_some_and(|file| !file.has_failed());
-        ON.store(writes || self.tool.is_some(), Ordering::Release);
+        ON.store(self.file.is_some() || self.tool.is_some(), Ordering::Release);
     }
 }
 
@@ -86,12 +85,6 @@ pub fn stop() -> Result<()> {
     sinks.publish();
     drop(sinks);
     file.close()
-}
-
-/// The file cannot be written any more: its threads need not go on. It stays to be stopped.
-fn give_up() {
-    SINKS.lock().publish();
-    super::lifecycle::retrace();
 }
 
 /// Who is told from now on; `None`: nobody.

@@ -125,8 +125,9 @@ impl Thread {
         Some(Telling { tool, is_begin, event, args })
     }
 
+    /// A file that failed stays to be stopped; nothing goes there any more.
     fn file_number(&self) -> Option<u64> {
-        self.sinks.file.as_ref().map(|file| file.number())
+        self.sinks.file.as_ref().filter(|file| !file.has_failed()).map(|file| file.number())
     }
 
     fn tool_number(&self) -> Option<u64> {
