@@ -9,6 +9,7 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
 use crate::runtime::lifecycle;
+use crate::sys;
 use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;
 use std::collections::VecDeque;
@@ -155,7 +156,7 @@ impl Worker {
     /// Starts it; failures go to the log.
     pub fn start<P: Piece + Send + Sync + 'static>(name: &str, log: Arc<Mutex<Log<P>>>) -> Result<Self> {
         let (jobs, queue) = mpsc::channel();
-        match std::thread::Builder::new().name(name.into()).spawn(move || serve(&queue, &log)) {
+        match sys::thread::spawn(name, move || serve(&queue, &log)) {
             Ok(handle) => Ok(Worker { thread: handle.thread().id(), handle, jobs }),
             Err(error) => fail!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}"),
         }

@@ -340,6 +340,24 @@ static void forks_while_writing(void) {
     CHECK(unlink(path) == 0);
 }
 
+/* A signal that the program's threads block waits for them: no thread of the library's takes it and dies of it. */
+static void signals(void) {
+    sigset_t blocked, before;
+    int i, got, touched = 0;
+    dtl_stream_t stream;
+    CHECK(sigemptyset(&blocked) == 0 && sigaddset(&blocked, SIGUSR1) == 0);
+    CHECK_OK(dtl_trace_start(in_folder("signals.json")));
+    CHECK_OK(dtl_stream_create(host, 0, 0, &stream));
+    CHECK_OK(dtl_stream_host_callback(stream, touch, &touched));
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK(pthread_sigmask(SIG_BLOCK, &blocked, &before) == 0);
+    for (i = 0; i < 3; i++) CHECK(kill(getpid(), SIGUSR1) == 0 && sigwait(&blocked, &got) == 0 && got == SIGUSR1);
+    CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0 && sigismember(&before, SIGTERM) == 0);
+    CHECK_OK(dtl_stream_destroy(stream));
+    CHECK_OK(dtl_trace_stop());
+    CHECK(touched == 1 && unlink(path) == 0);
+}
+
 static int has(const char* of, const char* wanted) {
     static char text[1 << 14];
     FILE* file = fopen(of, "rb");
@@ -488,6 +506,7 @@ int main(int argc, char** argv) {
     threads();
     forks();
     forks_while_writing();
+    signals();
     killed();
     full();
     finalized();

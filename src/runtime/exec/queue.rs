@@ -15,6 +15,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::lifecycle;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
+use crate::sys;
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
 use crate::sys::lock::{Condvar, Mutex};
@@ -134,8 +135,7 @@ impl Queue {
 
     fn start_worker(&self, state: &mut State) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let builder = thread::Builder::new().name("dtl-stream".into());
-        match builder.spawn(move || shared.work_off()) {
+        match sys::thread::spawn("dtl-stream", move || shared.work_off()) {
             Ok(worker) => {
                 state.worker_id = Some(worker.thread().id());
                 state.worker = Some(worker);

@@ -10,14 +10,14 @@ use super::text::{self, Place};
 use crate::error::{Error, Result, fail};
 use crate::runtime::{launch, lifecycle, log};
 use crate::sys::lock::{Condvar, Mutex};
-use crate::sys::{clock, fd, journal, process};
+use crate::sys::{clock, fd, journal, process, thread};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Events that a thread may be ahead of the file: 384 KiB.
@@ -136,7 +136,7 @@ impl Trace {
             writer: Mutex::new(None),
         });
         let its = Arc::clone(&trace);
-        match Builder::new().name("dtl-trace".to_owned()).spawn(move || its.work()) {
+        match thread::spawn("dtl-trace", move || its.work()) {
             Ok(writer) => *trace.writer.lock() = Some(writer),
             Err(error) => {
                 let _ = std::fs::remove_file(&trace.path); // as above
