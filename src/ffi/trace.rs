@@ -22,6 +22,7 @@ sized!(dtl_trace_callbacks_t);
 ///         there; remove it, or take another name. DTL_ERROR_NOT_FOUND: its folder is not there.
 ///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, or names no file. DTL_ERROR_UNAVAILABLE: it cannot be written
 ///         (the text has the system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
+///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
 /// Threads: any. Calls of other threads that have begun before are not in it. Full disks later end the
 /// trace with a warning, and the program goes on. A forked child does not write to it.
 #[unsafe(no_mangle)]
@@ -42,6 +43,7 @@ pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
 ///
 /// @return DTL_ERROR_INVALID_STATE: none is being written. DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE: it could not be
 ///         written to its end (disk full, file size limit); what was written before is there. Tracing has ended then, too.
+///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are not in it; the file is whole.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_trace_stop() -> dtl_status_t {

@@ -358,6 +358,34 @@ static void signals(void) {
     CHECK(touched == 1 && unlink(path) == 0);
 }
 
+/* Where there is no memory for a thread's events the thread is not traced, and the program goes on. */
+static void no_memory(void) {
+    struct rlimit old, small;
+    long pages;
+    int i;
+    FILE* file = fopen("/proc/self/statm", "r");
+    static void* filler[4096];
+    CHECK_OK(dtl_trace_start(in_folder("memory.json")));
+    CHECK(file != NULL && fscanf(file, "%ld", &pages) == 1 && getrlimit(RLIMIT_AS, &old) == 0);
+    fclose(file);
+    small = old;
+    small.rlim_cur = (rlim_t)(pages * sysconf(_SC_PAGESIZE));
+    CHECK(setrlimit(RLIMIT_AS, &small) == 0);
+    for (i = 0; i < 4096 && (filler[i] = malloc(300000)) != NULL;) i++; /* what the heap has is too little */
+    CHECK_OK(dtl_mem_free(host, NULL));
+    CHECK(setrlimit(RLIMIT_AS, &old) == 0);
+    while (i > 0) free(filler[--i]);
+    CHECK_OK(dtl_mem_free(host, NULL));
+    CHECK_STATUS(dtl_trace_stop(), DTL_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(dtl_last_error(), "memory.json") != NULL);
+    {
+        trace all = read_trace(path);
+        check_whole(&all);
+        free_trace(&all);
+    }
+    CHECK(unlink(path) == 0);
+}
+
 static int has(const char* of, const char* wanted) {
     static char text[1 << 14];
     FILE* file = fopen(of, "rb");
@@ -507,6 +535,7 @@ int main(int argc, char** argv) {
     forks();
     forks_while_writing();
     signals();
+    no_memory();
     killed();
     full();
     finalized();

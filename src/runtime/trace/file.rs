@@ -38,6 +38,8 @@ pub(super) struct Trace {
     state: Mutex<State>,
     /// The trace ends, or there is much to write.
     awake: Condvar,
+    /// Threads that are not in it, as there was no memory for their journals.
+    left_out: AtomicU64,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -113,9 +115,14 @@ impl Trace {
         let (rank, size) = launch.map_or((0, 1), |launch| (launch.rank, launch.size));
         let path = text::expand(path, (rank, size), process::own_pid())?;
         let file = create(&path).map_err(|error| said("make", &path, &error))?;
+        let mut text = text::beginning(rank);
+        if text.try_reserve(BLOCK + BLOCK / 8).is_err() {
+            let _ = std::fs::remove_file(&path); // just made, and empty
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the text of the trace {}", path.display());
+        }
         let mut state = State {
             file: Some(file),
-            text: text::beginning(rank),
+            text,
             written: 0,
             journals: Vec::new(),
             operations: Operations::default(),
@@ -133,6 +140,7 @@ impl Trace {
             has_failed: AtomicBool::new(false),
             state: Mutex::new(state),
             awake: Condvar::new(),
+            left_out: AtomicU64::new(0),
             writer: Mutex::new(None),
         });
         let its = Arc::clone(&trace);
@@ -163,11 +171,15 @@ impl Trace {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// A journal for the calling thread.
-    pub(super) fn join(&self) -> Arc<Journal> {
+    /// A journal for the calling thread. `None`: there is no memory for it, and the thread is left out.
+    pub(super) fn join(&self) -> Option<Arc<Journal>> {
+        let Some(events) = journal::Journal::new(ROOM) else {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
         let journal = Arc::new(Journal {
             trace: self.number,
-            events: journal::Journal::new(ROOM),
+            events,
             thread: process::thread_id(),
             has_ended: AtomicBool::new(false),
         });
@@ -175,7 +187,7 @@ impl Trace {
         let Place { rank, thread } = self.place(&journal);
         text::name_thread(&mut state.text, rank, thread);
         state.journals.push(Known { journal: Arc::clone(&journal), open: Vec::new(), has_ended: false });
-        journal
+        Some(journal)
     }
 
     fn place(&self, journal: &Journal) -> Place {
@@ -269,7 +281,14 @@ impl Trace {
         let writer = self.writer.lock().take();
         // It does not panic; if it did, the file is closed all the same.
         writer.into_iter().for_each(|writer| drop(writer.join()));
-        outcome
+        match self.left_out.load(Ordering::Relaxed) {
+            0 => outcome,
+            threads => outcome.and(fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory to trace {threads} of the threads: the others are in {}",
+                self.path.display()
+            )),
+        }
     }
 }
 
