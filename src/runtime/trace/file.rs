@@ -272,7 +272,7 @@ impl Trace {
             let place = Place { rank: self.rank, thread: process::thread_id() };
             text::unfinished(&mut state.text, place, (Phase::OperationEnd, id), (category, name), now);
         }
-        state.text.push_str("\n]\n");
+        text::end(&mut state.text, self.rank, now);
         self.write(&mut state);
         state.file = None;
         let outcome = state.failure.take().map_or(Ok(()), Err);
@@ -294,12 +294,14 @@ impl Trace {
 
 impl State {
     fn write(&mut self) -> io::Result<()> {
-        let wanted = self.written + self.text.len() as u64;
+        let (before, wanted) = (self.written, self.written + self.text.len() as u64);
         let written = match &mut self.file {
             None => Ok(()),
             // The write itself would end the program, by a signal.
             Some(_) if wanted > process::file_size_limit() => Err(io::ErrorKind::FileTooLarge.into()),
-            Some(file) => file.write_all(self.text.as_bytes()),
+            Some(file) => file
+                .write_all(self.text.as_bytes())
+                .inspect_err(|_| drop(cut_back(file, before, self.text.as_bytes()))),
         };
         self.text.clear();
         self.written = wanted;
@@ -307,6 +309,16 @@ impl State {
             self.file = None;
         }
         written
+    }
+}
+
+/// Takes the part of a line away that a disk that was full has left at the end. `before`: where `text` begins.
+fn cut_back(file: &File, before: u64, text: &[u8]) -> io::Result<()> {
+    let there = usize::try_from(file.metadata()?.len().saturating_sub(before)).unwrap_or(0);
+    let part = text.get(..there).unwrap_or(text);
+    match part.iter().rposition(|byte| *byte == b'\n') {
+        _ if part.is_empty() => Ok(()),
+        last => file.set_len(before + last.map_or(0, |last| last as u64 + 1)),
     }
 }
 
@@ -330,4 +342,25 @@ fn said(what: &str, path: &Path, error: &io::Error) -> Error {
         _ => (DTL_ERROR_UNAVAILABLE, "; name a place where a file can be written"),
     };
     Error::new(status, format!("cannot {what} the trace {}: {error}{advice}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_full_disk_leaves_ends_with_a_line() {
+        let path = std::env::temp_dir().join(format!("dtl-cut-{}", process::own_pid()));
+        let left = |written: &str| {
+            std::fs::write(&path, written).unwrap();
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            cut_back(&file, 2, b"one\ntwo\n").unwrap();
+            std::fs::read_to_string(&path).unwrap()
+        };
+        assert_eq!(
+            ["[\non", "[\none\n", "[\none\ntw", "[\n", "["].map(left),
+            ["[\n", "[\none\n", "[\none\n", "[\n", "["]
+        );
+        std::fs::remove_file(&path).unwrap();
+    }
 }
