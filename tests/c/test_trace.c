@@ -42,7 +42,11 @@ static void bad_paths(void) {
     CHECK_STATUS(dtl_trace_start(in_folder("no/such")), DTL_ERROR_NOT_FOUND);
     CHECK(strstr(dtl_last_error(), "no/such") != NULL);
     CHECK_STATUS(dtl_trace_start("/proc/self/status/x"), DTL_ERROR_UNAVAILABLE);
-    CHECK_STATUS(dtl_trace_start(folder), DTL_ERROR_ALREADY_EXISTS);
+    CHECK_STATUS(dtl_trace_start(folder), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_trace_start("/dev/null"), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "/dev/null") != NULL && strstr(dtl_last_error(), "remove") == NULL);
+    CHECK_STATUS(dtl_trace_start(in_folder("new/")), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_trace_start(in_folder("\xff.json")), DTL_ERROR_INVALID_ARGUMENT);
     /* What is there stays as it is. */
     {
         FILE* file = fopen(in_folder("old.json"), "w");
@@ -447,6 +451,7 @@ static void full(void) {
     CHECK(logged == 1);
     for (i = 0; i < CALLS; i++) CHECK_OK(dtl_mem_free(host, NULL)); /* not traced any more */
     CHECK_STATUS(dtl_trace_start("/tmp/other.json"), DTL_ERROR_INVALID_STATE);
+    CHECK(strstr(dtl_last_error(), "has ended") != NULL && strstr(dtl_last_error(), "full.json") != NULL);
     CHECK_STATUS(dtl_trace_stop(), DTL_ERROR_LIMIT);
     CHECK(strstr(dtl_last_error(), "full.json") != NULL && size_of(path) <= 20000);
     CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0 && unlink(path) == 0);
@@ -474,6 +479,12 @@ static void finalized(void) {
     CHECK_STATUS(dtl_trace_stop(), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_finalize());
     CHECK(unlink(path) == 0);
+    /* So is a path that is no text. */
+    CHECK(setenv("DTL_TRACE", in_folder("\xff.json"), 1) == 0);
+    CHECK_OK(dtl_init(NULL));
+    CHECK(logged == 2 && size_of(path) < 0);
+    CHECK_OK(dtl_finalize());
+    CHECK(setenv("DTL_TRACE", in_folder("end.json"), 1) == 0);
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_mem_free(DTL_BACKEND_NULL, NULL));
     CHECK_OK(dtl_finalize());

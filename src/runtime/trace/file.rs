@@ -114,6 +114,13 @@ impl Trace {
         let launch = launch::from_environment().ok().flatten();
         let (rank, size) = launch.map_or((0, 1), |launch| (launch.rank, launch.size));
         let path = text::expand(path, (rank, size), process::own_pid())?;
+        if path.metadata().is_ok_and(|there| !there.is_file()) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "cannot make the trace {}: that is a folder or a device; name a file that is not there yet",
+                path.display()
+            );
+        }
         let file = create(&path).map_err(|error| said("make", &path, &error))?;
         let mut text = text::beginning(rank);
         if text.try_reserve(BLOCK + BLOCK / 8).is_err() {
@@ -169,6 +176,11 @@ impl Trace {
     /// Whether nothing can be written any more.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Why that is.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.state.lock().failure.clone()
     }
 
     /// A journal for the calling thread. `None`: there is no memory for it, and the thread is left out.

@@ -65,11 +65,18 @@ pub fn is_on() -> bool {
 pub fn start(path: &str) -> Result<()> {
     let mut sinks = SINKS.lock();
     if let Some(file) = &sinks.file {
-        return fail!(
-            DTL_ERROR_INVALID_STATE,
-            "a trace is being written to {}: call dtl_trace_stop first",
-            file.path().display()
-        );
+        let path = file.path().display();
+        return match file.failure() {
+            None => fail!(
+                DTL_ERROR_INVALID_STATE,
+                "a trace is being written to {path}: call dtl_trace_stop first"
+            ),
+            Some(why) => fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the trace to {path} has ended ({}) and is to be stopped: call dtl_trace_stop first",
+                why.text()
+            ),
+        };
     }
     sinks.file = Some(file::Trace::open(path)?);
     sinks.publish();

@@ -48,7 +48,7 @@ pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<P
         is_own = true;
     }
     let full = PathBuf::from(full);
-    if full.file_name().is_none() {
+    if full.file_name().is_none() || path.ends_with('/') {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "trace \"{path}\": it names no file");
     }
     if is_own || size <= 1 {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(expanded("trace", (3, 8)), "trace.3");
         assert_eq!(expanded("%r/%p.json", (3, 8)), "3/4711.json");
         assert_eq!(expanded("100%%.json", (3, 8)), "100%.3.json");
-        for bad in ["", "/", "a/..", "%x", "trace%"] {
+        for bad in ["", "/", "a/..", "a/", "%x", "trace%"] {
             assert!(expand(bad, (0, 1), 1).is_err(), "{bad}");
         }
     }
