@@ -5,7 +5,6 @@
 //! an instruction of their own raises. Threads and processes that the program starts in one of them inherit that.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 /// Of these the kernel ends a thread that blocks them, or a debugger and seccomp need them.
@@ -37,17 +36,18 @@ struct Quiet {
 
 impl Quiet {
     fn new() -> Self {
-        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: sigfillset fills `all` before it is read, and the numbers are signals'; pthread_sigmask then reads it and
-        // writes `before`, and has no other way to fail than a bad first argument.
-        unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            for signal in OWN {
-                libc::sigdelset(all.as_mut_ptr(), signal);
-            }
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-            Quiet { before: before.assume_init() }
+        // SAFETY: sigset_t is plain data that sigfillset initialises.
+        let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+        let mut before = all;
+        // SAFETY: writes the set.
+        unsafe { libc::sigfillset(&raw mut all) };
+        for signal in OWN {
+            // SAFETY: changes the set.
+            unsafe { libc::sigdelset(&raw mut all, signal) };
         }
+        // SAFETY: reads one set and writes the other; the only error is another first argument.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
+        Quiet { before }
     }
 }
 

@@ -7,9 +7,9 @@ use super::link::Link;
 use super::request;
 use super::{Comm, report, window};
 use crate::abi::handle::dtl_request_t;
-use crate::sys;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
+use crate::sys::thread::spawn_scoped;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -159,7 +159,7 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let moving = sys::thread::spawn_scoped(scope, "dtl-progress", || {
+        let moving = spawn_scoped(scope, "dtl-progress", || {
             let mut backoff = Backoff::new();
             while !is_over.load(Ordering::Acquire) {
                 move_needy();

@@ -15,10 +15,10 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::lifecycle;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::sys;
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
 use crate::sys::lock::{Condvar, Mutex};
+use crate::sys::thread::spawn;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -135,7 +135,7 @@ impl Queue {
 
     fn start_worker(&self, state: &mut State) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        match sys::thread::spawn("dtl-stream", move || shared.work_off()) {
+        match spawn("dtl-stream", move || shared.work_off()) {
             Ok(worker) => {
                 state.worker_id = Some(worker.thread().id());
                 state.worker = Some(worker);
