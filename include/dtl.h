@@ -31,7 +31,9 @@
  *     (buf, cap, out_len): at most cap bytes with the NUL; *out_len is the length without it.
  *  7. Threads. Any function may be called from any thread, and one handle by several threads at once,
  *     unless its text says [externally synchronised]. The text of each callback says in which thread
- *     it runs and whether it may block; no lock is held during one.
+ *     it runs and whether it may block; no lock is held during one. The library's own threads block all
+ *     signals but those of faults: what is sent to the process finds the program's threads. So do
+ *     threads and processes that a callback starts there, unless it unblocks them.
  *  8. Nothing is thrown. No exception or panic leaves the library, and callbacks and slots must not
  *     throw or longjmp out of it (the callbacks of dtl.hpp may throw: it turns that into a status).
  *  9. Life cycle. dtl_init is optional before the first use and may be repeated; each one wants a
@@ -2945,14 +2947,15 @@ DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_le
 /// Writes a file with what the library does from now on in this process, and how long it takes: every call, what is
 /// within, operations of communicators from start to end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing.
 /// docs/how-to/trace.md says what is in it and what it costs. DTL_TRACE=path does the same from the first use on,
-/// without a change of the program; a file that cannot be made is then a warning.
+/// without a change of the program; a file that cannot be made (or whose path is no UTF-8) is then a warning.
 ///
 /// @param path  a new file; %r stands for the rank that the launcher told, %p for the process id, %% for a %. In a job of
 ///              several ranks without %r or %p, the rank goes before the ending: trace.json is trace.3.json. Copied.
-/// @return DTL_ERROR_INVALID_STATE: one is being written: dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is
+/// @return DTL_ERROR_INVALID_STATE: one is being written, or has ended with an error: dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is
 ///         there; remove it, or take another name. DTL_ERROR_NOT_FOUND: its folder is not there.
-///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, or names no file. DTL_ERROR_UNAVAILABLE: it cannot be written
+///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, is no UTF-8, or names no file (but a folder or a device). DTL_ERROR_UNAVAILABLE: it cannot be written
 ///         (the text has the system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
+///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
 /// Threads: any. Calls of other threads that have begun before are not in it. Full disks later end the
 /// trace with a warning, and the program goes on. A forked child does not write to it.
 DTL_NODISCARD dtl_status_t dtl_trace_start(const char *path);
@@ -2962,6 +2965,7 @@ DTL_NODISCARD dtl_status_t dtl_trace_start(const char *path);
 ///
 /// @return DTL_ERROR_INVALID_STATE: none is being written. DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE: it could not be
 ///         written to its end (disk full, file size limit); what was written before is there. Tracing has ended then, too.
+///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are not in it; the file is whole.
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_trace_stop(void);
 

@@ -40,6 +40,7 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "slab",
     "sync",
     "team",
+    "thread",
     "trust",
 ];
 /// Names that only `backend` may know.

@@ -11,6 +11,7 @@ use crate::error::{Error, Result, fail, status_name};
 use crate::runtime::lifecycle;
 use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;
+use crate::sys::thread::spawn;
 use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
 use std::thread::{JoinHandle, ThreadId};
@@ -155,7 +156,7 @@ impl Worker {
     /// Starts it; failures go to the log.
     pub fn start<P: Piece + Send + Sync + 'static>(name: &str, log: Arc<Mutex<Log<P>>>) -> Result<Self> {
         let (jobs, queue) = mpsc::channel();
-        match std::thread::Builder::new().name(name.into()).spawn(move || serve(&queue, &log)) {
+        match spawn(name, move || serve(&queue, &log)) {
             Ok(handle) => Ok(Worker { thread: handle.thread().id(), handle, jobs }),
             Err(error) => fail!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}"),
         }

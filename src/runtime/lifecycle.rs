@@ -173,11 +173,17 @@ fn warn(complaints: &[String]) {
 
 /// The settings, and what to warn of.
 fn read_environment() -> Result<(Settings, Vec<String>)> {
-    let mut variables = std::collections::BTreeMap::new();
+    let (mut variables, mut odd) = (std::collections::BTreeMap::new(), Vec::new());
     for (name, value) in std::env::vars_os() {
         let Ok(name) = name.into_string() else { continue };
         match value.into_string() {
             Ok(value) => drop(variables.insert(name, value)),
+            // As every other reason not to trace.
+            Err(value) if name == "DTL_TRACE" => {
+                odd.push(format!(
+                    "DTL_TRACE={value:?} is no text (UTF-8): name another file; nothing is traced"
+                ));
+            }
             Err(value) if name.starts_with("DTL_") => {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
@@ -188,6 +194,7 @@ fn read_environment() -> Result<(Settings, Vec<String>)> {
         }
     }
     let mut complaints = settings::complaints(&variables);
+    complaints.append(&mut odd);
     complaints.extend(settings::withhold(&mut variables, trust::is_privileged()));
     let settings = settings::from_environment(&variables)?;
     log::set_level(settings.log_level.unwrap_or(crate::abi::runtime::DTL_LOG_WARN));

@@ -2,6 +2,7 @@
 
 use crate::abi::runtime::{DTL_LOG_DEBUG, DTL_LOG_ERROR, DTL_LOG_INFO, DTL_LOG_WARN, dtl_log_fn_t};
 use crate::sys::buf::Addr;
+use crate::sys::fd;
 use crate::sys::lock::RwLock;
 use std::ffi::CString;
 use std::io::Write;
@@ -46,7 +47,7 @@ pub fn log(level: i32, text: &str) {
         None => {
             let line = format!("dtl {}: {text}\n", level_name(level));
             // One write, so that lines of several threads do not mix. A closed stderr is no error.
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            let _ = fd::StandardError.write_all(line.as_bytes());
         }
     }
 }

@@ -37,6 +37,22 @@ fn again(fd: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
+/// The stream of that name, without the standard library's lock: a thread of the library may have that when the program forks,
+/// and the child would wait for it for ever.
+pub struct StandardError;
+
+impl io::Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // SAFETY: the kernel reads within `bytes`.
+        let written = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+        usize::try_from(written).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// What a descriptor of another process stands for, held without opening it: a look has no effect on it, and it
 /// stays what it was when it was looked at.
 pub struct Glimpse(File);

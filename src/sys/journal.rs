@@ -27,11 +27,14 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// An empty one with room for so many records.
+    /// An empty one with room for so many records; `None`: there is no memory for them.
     #[must_use]
-    pub fn new(room: usize) -> Self {
-        let slots = (0..room).map(|_| array::from_fn(|_| AtomicU64::new(0))).collect();
-        Journal { slots, written: AtomicUsize::new(0), read: AtomicUsize::new(0) }
+    pub fn new(room: usize) -> Option<Self> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(room).ok()?;
+        slots.extend((0..room).map(|_| array::from_fn(|_| AtomicU64::new(0))));
+        let slots = slots.into_boxed_slice();
+        Some(Journal { slots, written: AtomicUsize::new(0), read: AtomicUsize::new(0) })
     }
 
     fn slot(&self, number: usize) -> Option<&[AtomicU64; WORDS]> {

@@ -31,5 +31,6 @@ pub mod socket;
 pub mod spin;
 pub mod sync;
 pub mod team;
+pub mod thread;
 pub mod tls;
 pub mod trust;

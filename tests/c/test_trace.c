@@ -42,7 +42,11 @@ static void bad_paths(void) {
     CHECK_STATUS(dtl_trace_start(in_folder("no/such")), DTL_ERROR_NOT_FOUND);
     CHECK(strstr(dtl_last_error(), "no/such") != NULL);
     CHECK_STATUS(dtl_trace_start("/proc/self/status/x"), DTL_ERROR_UNAVAILABLE);
-    CHECK_STATUS(dtl_trace_start(folder), DTL_ERROR_ALREADY_EXISTS);
+    CHECK_STATUS(dtl_trace_start(folder), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_trace_start("/dev/null"), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "/dev/null") != NULL && strstr(dtl_last_error(), "remove") == NULL);
+    CHECK_STATUS(dtl_trace_start(in_folder("new/")), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_trace_start(in_folder("\xff.json")), DTL_ERROR_INVALID_ARGUMENT);
     /* What is there stays as it is. */
     {
         FILE* file = fopen(in_folder("old.json"), "w");
@@ -314,6 +318,78 @@ static void forks(void) {
     unlink(own);
 }
 
+/* A fork while the library's own thread writes: the child finds no lock in the hands of a thread that it has not. */
+static void forks_while_writing(void) {
+    int round, i, status;
+    CHECK_OK(dtl_trace_start(in_folder("busy.json")));
+    for (round = 0; round < 100; round++) {
+        pid_t child;
+        for (i = 0; i < 520 + round * 37 % 200; i++) CHECK_OK(dtl_mem_free(host, NULL));
+        child = fork();
+        if (child == 0) {
+            char own[96];
+            alarm(20);
+            snprintf(own, sizeof own, "%s/child.json", folder);
+            CHECK_OK(dtl_init_after_fork());
+            CHECK_OK(dtl_trace_start(own));
+            CHECK_OK(dtl_mem_free(DTL_BACKEND_NULL, NULL));
+            CHECK_OK(dtl_comm_barrier(DTL_COMM_SELF)); /* a name that the parent has not used */
+            CHECK_OK(dtl_trace_stop());
+            CHECK(unlink(own) == 0);
+            _exit(0);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    }
+    CHECK_OK(dtl_trace_stop());
+    CHECK(unlink(path) == 0);
+}
+
+/* A signal that the program's threads block waits for them: no thread of the library's takes it and dies of it. */
+static void signals(void) {
+    sigset_t blocked, before;
+    int i, got, touched = 0;
+    dtl_stream_t stream;
+    CHECK(sigemptyset(&blocked) == 0 && sigaddset(&blocked, SIGUSR1) == 0);
+    CHECK_OK(dtl_trace_start(in_folder("signals.json")));
+    CHECK_OK(dtl_stream_create(host, 0, 0, &stream));
+    CHECK_OK(dtl_stream_host_callback(stream, touch, &touched));
+    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK(pthread_sigmask(SIG_BLOCK, &blocked, &before) == 0);
+    for (i = 0; i < 3; i++) CHECK(kill(getpid(), SIGUSR1) == 0 && sigwait(&blocked, &got) == 0 && got == SIGUSR1);
+    CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0 && sigismember(&before, SIGTERM) == 0);
+    CHECK_OK(dtl_stream_destroy(stream));
+    CHECK_OK(dtl_trace_stop());
+    CHECK(touched == 1 && unlink(path) == 0);
+}
+
+/* Where there is no memory for a thread's events the thread is not traced, and the program goes on. */
+static void no_memory(void) {
+    struct rlimit old, small;
+    long pages;
+    int i;
+    FILE* file = fopen("/proc/self/statm", "r");
+    static void* filler[4096];
+    CHECK_OK(dtl_trace_start(in_folder("memory.json")));
+    CHECK(file != NULL && fscanf(file, "%ld", &pages) == 1 && getrlimit(RLIMIT_AS, &old) == 0);
+    fclose(file);
+    small = old;
+    small.rlim_cur = (rlim_t)(pages * sysconf(_SC_PAGESIZE));
+    CHECK(setrlimit(RLIMIT_AS, &small) == 0);
+    for (i = 0; i < 4096 && (filler[i] = malloc(300000)) != NULL;) i++; /* what the heap has is too little */
+    CHECK_OK(dtl_mem_free(host, NULL));
+    CHECK(setrlimit(RLIMIT_AS, &old) == 0);
+    while (i > 0) free(filler[--i]);
+    CHECK_OK(dtl_mem_free(host, NULL));
+    CHECK_STATUS(dtl_trace_stop(), DTL_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(dtl_last_error(), "memory.json") != NULL);
+    {
+        trace all = read_trace(path);
+        check_whole(&all);
+        free_trace(&all);
+    }
+    CHECK(unlink(path) == 0);
+}
+
 static int has(const char* of, const char* wanted) {
     static char text[1 << 14];
     FILE* file = fopen(of, "rb");
@@ -375,6 +451,7 @@ static void full(void) {
     CHECK(logged == 1);
     for (i = 0; i < CALLS; i++) CHECK_OK(dtl_mem_free(host, NULL)); /* not traced any more */
     CHECK_STATUS(dtl_trace_start("/tmp/other.json"), DTL_ERROR_INVALID_STATE);
+    CHECK(strstr(dtl_last_error(), "has ended") != NULL && strstr(dtl_last_error(), "full.json") != NULL);
     CHECK_STATUS(dtl_trace_stop(), DTL_ERROR_LIMIT);
     CHECK(strstr(dtl_last_error(), "full.json") != NULL && size_of(path) <= 20000);
     CHECK(setrlimit(RLIMIT_FSIZE, &old) == 0 && unlink(path) == 0);
@@ -402,6 +479,12 @@ static void finalized(void) {
     CHECK_STATUS(dtl_trace_stop(), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_finalize());
     CHECK(unlink(path) == 0);
+    /* So is a path that is no text. */
+    CHECK(setenv("DTL_TRACE", in_folder("\xff.json"), 1) == 0);
+    CHECK_OK(dtl_init(NULL));
+    CHECK(logged == 2 && size_of(path) < 0);
+    CHECK_OK(dtl_finalize());
+    CHECK(setenv("DTL_TRACE", in_folder("end.json"), 1) == 0);
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_mem_free(DTL_BACKEND_NULL, NULL));
     CHECK_OK(dtl_finalize());
@@ -461,6 +544,9 @@ int main(int argc, char** argv) {
     names();
     threads();
     forks();
+    forks_while_writing();
+    signals();
+    no_memory();
     killed();
     full();
     finalized();

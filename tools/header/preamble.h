@@ -31,7 +31,9 @@
  *     (buf, cap, out_len): at most cap bytes with the NUL; *out_len is the length without it.
  *  7. Threads. Any function may be called from any thread, and one handle by several threads at once,
  *     unless its text says [externally synchronised]. The text of each callback says in which thread
- *     it runs and whether it may block; no lock is held during one.
+ *     it runs and whether it may block; no lock is held during one. The library's own threads block all
+ *     signals but those of faults: what is sent to the process finds the program's threads. So do
+ *     threads and processes that a callback starts there, unless it unblocks them.
  *  8. Nothing is thrown. No exception or panic leaves the library, and callbacks and slots must not
  *     throw or longjmp out of it (the callbacks of dtl.hpp may throw: it turns that into a status).
  *  9. Life cycle. dtl_init is optional before the first use and may be repeated; each one wants a

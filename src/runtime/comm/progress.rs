@@ -9,6 +9,7 @@ use super::{Comm, report, window};
 use crate::abi::handle::dtl_request_t;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
+use crate::sys::thread::spawn_scoped;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -158,8 +159,7 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let helper = std::thread::Builder::new().name("dtl-progress".to_owned());
-        let moving = helper.spawn_scoped(scope, || {
+        let moving = spawn_scoped(scope, "dtl-progress", || {
             let mut backoff = Backoff::new();
             while !is_over.load(Ordering::Acquire) {
                 move_needy();

@@ -18,6 +18,7 @@ use crate::sys::lock::{Condvar, Mutex};
 use crate::sys::machine;
 use crate::sys::share::{self, Shares};
 use crate::sys::team::{PLACES, Team};
+use crate::sys::thread::spawn;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -252,7 +253,7 @@ impl Pool {
             return fail!(DTL_ERROR_CANCELED, "the executor is being destroyed");
         }
         let (shared, member) = (Arc::clone(&self.shared), state.workers.len() + 1);
-        match thread::Builder::new().name("dtl-pool".into()).spawn(move || shared.work_off(member)) {
+        match spawn("dtl-pool", move || shared.work_off(member)) {
             Ok(worker) => {
                 state.ids.push(worker.thread().id());
                 state.workers.push(worker);

@@ -18,6 +18,7 @@ use crate::runtime::trace::{self, Args};
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
 use crate::sys::lock::{Condvar, Mutex};
+use crate::sys::thread::spawn;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -134,8 +135,7 @@ impl Queue {
 
     fn start_worker(&self, state: &mut State) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let builder = thread::Builder::new().name("dtl-stream".into());
-        match builder.spawn(move || shared.work_off()) {
+        match spawn("dtl-stream", move || shared.work_off()) {
             Ok(worker) => {
                 state.worker_id = Some(worker.thread().id());
                 state.worker = Some(worker);

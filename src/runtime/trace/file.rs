@@ -10,14 +10,14 @@ use super::text::{self, Place};
 use crate::error::{Error, Result, fail};
 use crate::runtime::{launch, lifecycle, log};
 use crate::sys::lock::{Condvar, Mutex};
-use crate::sys::{clock, fd, journal, process};
+use crate::sys::{clock, fd, journal, process, thread};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Events that a thread may be ahead of the file: 384 KiB.
@@ -38,6 +38,8 @@ pub(super) struct Trace {
     state: Mutex<State>,
     /// The trace ends, or there is much to write.
     awake: Condvar,
+    /// Threads that are not in it, as there was no memory for their journals.
+    left_out: AtomicU64,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -112,10 +114,22 @@ impl Trace {
         let launch = launch::from_environment().ok().flatten();
         let (rank, size) = launch.map_or((0, 1), |launch| (launch.rank, launch.size));
         let path = text::expand(path, (rank, size), process::own_pid())?;
+        if path.metadata().is_ok_and(|there| !there.is_file()) {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "cannot make the trace {}: that is a folder or a device; name a file that is not there yet",
+                path.display()
+            );
+        }
         let file = create(&path).map_err(|error| said("make", &path, &error))?;
+        let mut text = text::beginning(rank);
+        if text.try_reserve(BLOCK + BLOCK / 8).is_err() {
+            let _ = std::fs::remove_file(&path); // just made, and empty
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the text of the trace {}", path.display());
+        }
         let mut state = State {
             file: Some(file),
-            text: text::beginning(rank),
+            text,
             written: 0,
             journals: Vec::new(),
             operations: Operations::default(),
@@ -133,10 +147,11 @@ impl Trace {
             has_failed: AtomicBool::new(false),
             state: Mutex::new(state),
             awake: Condvar::new(),
+            left_out: AtomicU64::new(0),
             writer: Mutex::new(None),
         });
         let its = Arc::clone(&trace);
-        match Builder::new().name("dtl-trace".to_owned()).spawn(move || its.work()) {
+        match thread::spawn("dtl-trace", move || its.work()) {
             Ok(writer) => *trace.writer.lock() = Some(writer),
             Err(error) => {
                 let _ = std::fs::remove_file(&trace.path); // as above
@@ -163,11 +178,20 @@ impl Trace {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// A journal for the calling thread.
-    pub(super) fn join(&self) -> Arc<Journal> {
+    /// Why that is.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.state.lock().failure.clone()
+    }
+
+    /// A journal for the calling thread. `None`: there is no memory for it, and the thread is left out.
+    pub(super) fn join(&self) -> Option<Arc<Journal>> {
+        let Some(events) = journal::Journal::new(ROOM) else {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
         let journal = Arc::new(Journal {
             trace: self.number,
-            events: journal::Journal::new(ROOM),
+            events,
             thread: process::thread_id(),
             has_ended: AtomicBool::new(false),
         });
@@ -175,7 +199,7 @@ impl Trace {
         let Place { rank, thread } = self.place(&journal);
         text::name_thread(&mut state.text, rank, thread);
         state.journals.push(Known { journal: Arc::clone(&journal), open: Vec::new(), has_ended: false });
-        journal
+        Some(journal)
     }
 
     fn place(&self, journal: &Journal) -> Place {
@@ -196,7 +220,8 @@ impl Trace {
         }
     }
 
-    /// The writer's thread.
+    /// The writer's thread. It takes no lock but the trace's own, or a forked child, where it is not, might wait for
+    /// it for ever.
     fn work(&self) {
         let mut state = self.state.lock();
         while !state.is_over && state.failure.is_none() {
@@ -207,7 +232,6 @@ impl Trace {
         drop(state);
         if let Some(error) = failure {
             log::warning!("the trace ends here: {error}");
-            super::give_up();
         }
     }
 
@@ -260,7 +284,7 @@ impl Trace {
             let place = Place { rank: self.rank, thread: process::thread_id() };
             text::unfinished(&mut state.text, place, (Phase::OperationEnd, id), (category, name), now);
         }
-        state.text.push_str("\n]\n");
+        text::end(&mut state.text, self.rank, now);
         self.write(&mut state);
         state.file = None;
         let outcome = state.failure.take().map_or(Ok(()), Err);
@@ -269,18 +293,27 @@ impl Trace {
         let writer = self.writer.lock().take();
         // It does not panic; if it did, the file is closed all the same.
         writer.into_iter().for_each(|writer| drop(writer.join()));
-        outcome
+        match self.left_out.load(Ordering::Relaxed) {
+            0 => outcome,
+            threads => outcome.and(fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory to trace {threads} of the threads: the others are in {}",
+                self.path.display()
+            )),
+        }
     }
 }
 
 impl State {
     fn write(&mut self) -> io::Result<()> {
-        let wanted = self.written + self.text.len() as u64;
+        let (before, wanted) = (self.written, self.written + self.text.len() as u64);
         let written = match &mut self.file {
             None => Ok(()),
             // The write itself would end the program, by a signal.
             Some(_) if wanted > process::file_size_limit() => Err(io::ErrorKind::FileTooLarge.into()),
-            Some(file) => file.write_all(self.text.as_bytes()),
+            Some(file) => file
+                .write_all(self.text.as_bytes())
+                .inspect_err(|_| drop(cut_back(file, before, self.text.as_bytes()))),
         };
         self.text.clear();
         self.written = wanted;
@@ -288,6 +321,16 @@ impl State {
             self.file = None;
         }
         written
+    }
+}
+
+/// Takes the part of a line away that a disk that was full has left at the end. `before`: where `text` begins.
+fn cut_back(file: &File, before: u64, text: &[u8]) -> io::Result<()> {
+    let there = usize::try_from(file.metadata()?.len().saturating_sub(before)).unwrap_or(0);
+    let part = text.get(..there).unwrap_or(text);
+    match part.iter().rposition(|byte| *byte == b'\n') {
+        _ if part.is_empty() => Ok(()),
+        last => file.set_len(before + last.map_or(0, |last| last as u64 + 1)),
     }
 }
 
@@ -311,4 +354,25 @@ fn said(what: &str, path: &Path, error: &io::Error) -> Error {
         _ => (DTL_ERROR_UNAVAILABLE, "; name a place where a file can be written"),
     };
     Error::new(status, format!("cannot {what} the trace {}: {error}{advice}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_full_disk_leaves_ends_with_a_line() {
+        let path = std::env::temp_dir().join(format!("dtl-cut-{}", process::own_pid()));
+        let left = |written: &str| {
+            std::fs::write(&path, written).unwrap();
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            cut_back(&file, 2, b"one\ntwo\n").unwrap();
+            std::fs::read_to_string(&path).unwrap()
+        };
+        assert_eq!(
+            ["[\non", "[\none\n", "[\none\ntw", "[\n", "["].map(left),
+            ["[\n", "[\none\n", "[\none\n", "[\n", "["]
+        );
+        std::fs::remove_file(&path).unwrap();
+    }
 }

@@ -50,8 +50,7 @@ impl Sinks {
     /// Makes a change known.
     fn publish(&self) {
         CHANGES.fetch_add(1, Ordering::Release);
-        let writes = self.file.as_ref().is_some_and(|file| !file.has_failed());
-        ON.store(writes || self.tool.is_some(), Ordering::Release);
+        ON.store(self.file.is_some() || self.tool.is_some(), Ordering::Release);
     }
 }
 
@@ -66,11 +65,18 @@ pub fn is_on() -> bool {
 pub fn start(path: &str) -> Result<()> {
     let mut sinks = SINKS.lock();
     if let Some(file) = &sinks.file {
-        return fail!(
-            DTL_ERROR_INVALID_STATE,
-            "a trace is being written to {}: call dtl_trace_stop first",
-            file.path().display()
-        );
+        let path = file.path().display();
+        return match file.failure() {
+            None => fail!(
+                DTL_ERROR_INVALID_STATE,
+                "a trace is being written to {path}: call dtl_trace_stop first"
+            ),
+            Some(why) => fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the trace to {path} has ended ({}) and is to be stopped: call dtl_trace_stop first",
+                why.text()
+            ),
+        };
     }
     sinks.file = Some(file::Trace::open(path)?);
     sinks.publish();
@@ -86,12 +92,6 @@ pub fn stop() -> Result<()> {
     sinks.publish();
     drop(sinks);
     file.close()
-}
-
-/// The file cannot be written any more: its threads need not go on. It stays to be stopped.
-fn give_up() {
-    SINKS.lock().publish();
-    super::lifecycle::retrace();
 }
 
 /// Who is told from now on; `None`: nobody.

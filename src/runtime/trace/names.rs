@@ -1,28 +1,35 @@
 //! Names of events as numbers, so that a record has room for them. There are few, and they live for ever.
+//!
+//! Reading takes no lock: the thread that writes the file reads names, and a forked child, which has a copy of everything but
+//! that thread, must not find a lock in its hands.
 
+use crate::runtime::chunks::Chunks;
 use crate::runtime::for_ever;
-use crate::sys::lock::RwLock;
+use crate::sys::lock::Mutex;
 use std::ffi::{CStr, CString};
 
 /// The number of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Name(pub(super) u32);
 
-static NAMES: RwLock<Vec<&'static CStr>> = RwLock::new(Vec::new());
+static NAMES: Chunks<&'static CStr, 64> = Chunks::new();
+/// How many there are. Who adds has it.
+static COUNT: Mutex<usize> = Mutex::new(0);
 
 impl Name {
     /// The text.
     pub(super) fn text(self) -> &'static CStr {
-        NAMES.read().get(self.0 as usize).copied().unwrap_or(c"?")
+        NAMES.get(self.0 as usize).copied().unwrap_or(c"?")
     }
 
     fn of(text: &str) -> (Name, &'static CStr) {
         let text = for_ever(&CString::new(text).unwrap_or_default());
-        let mut names = NAMES.write();
-        let known = names.iter().position(|known| *known == text);
+        let mut count = COUNT.lock();
+        let known = (0..*count).find(|number| NAMES.get(*number).is_some_and(|known| *known == text));
         let number = known.unwrap_or_else(|| {
-            names.push(text);
-            names.len() - 1
+            let number = *count;
+            *count += usize::from(NAMES.set(number, text).is_some());
+            number
         });
         (Name(number as u32), text)
     }

@@ -48,7 +48,7 @@ pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<P
         is_own = true;
     }
     let full = PathBuf::from(full);
-    if full.file_name().is_none() {
+    if full.file_name().is_none() || path.ends_with('/') {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "trace \"{path}\": it names no file");
     }
     if is_own || size <= 1 {
@@ -58,9 +58,12 @@ pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<P
     Ok(full.with_extension(ending.map_or_else(|| rank.to_string(), |ending| format!("{rank}.{ending}"))))
 }
 
+/// Behind each line but the last: so that a file without its end ends with a whole line.
+const NEXT: &str = ",\n";
+
 /// The first lines: whose process it is, and when this is by the clock on the wall.
 pub(super) fn beginning(rank: i32) -> String {
-    let mut text = String::from("[");
+    let mut text = String::from("[\n");
     let pid = process::own_pid();
     let program = std::env::current_exe().ok();
     let program =
@@ -69,22 +72,38 @@ pub(super) fn beginning(rank: i32) -> String {
     let (thread, now) = (process::thread_id(), clock::node_ns());
     let _ = write!(
         text,
-        "\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
+        "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
     );
     quoted(&mut text, &format!("rank {rank}: {} ({pid})", program.unwrap_or_default()));
     let _ = write!(
         text,
         "}}}},\n{{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{rank},\"tid\":{thread},\
          \"args\":{{\"sort_index\":{rank}}}}},\n\
-         {{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"trace\",\"name\":\"trace begins\",\"pid\":{rank},\"tid\":{thread},\"ts\":"
+"
     );
-    time(&mut text, now);
+    mark(&mut text, "trace begins", rank, now);
     let _ = write!(
         text,
-        ",\"args\":{{\"wall_clock_ns\":\"{wall}\",\"process\":{pid},\"libdtl\":\"{}\"}}}}",
+        ",\"args\":{{\"wall_clock_ns\":\"{wall}\",\"process\":{pid},\"libdtl\":\"{}\"}}}}{NEXT}",
         env!("CARGO_PKG_VERSION")
     );
     text
+}
+
+/// The last lines: an event without a comma behind it.
+pub(super) fn end(text: &mut String, rank: i32, now: u64) {
+    mark(text, "trace ends", rank, now);
+    text.push_str("}\n]\n");
+}
+
+/// A moment of the whole process; arguments may follow.
+fn mark(text: &mut String, name: &str, rank: i32, now: u64) {
+    let thread = process::thread_id();
+    let _ = write!(
+        text,
+        "{{\"ph\":\"i\",\"s\":\"p\",\"cat\":\"trace\",\"name\":\"{name}\",\"pid\":{rank},\"tid\":{thread},\"ts\":"
+    );
+    time(text, now);
 }
 
 /// What a thread is called.
@@ -92,10 +111,11 @@ pub(super) fn name_thread(text: &mut String, rank: i32, thread: i32) {
     let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
     let _ = write!(
         text,
-        ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
+        "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{rank},\"tid\":{thread},\"args\":{{\"name\":"
     );
     quoted(text, name.trim_end());
     text.push_str("}}");
+    text.push_str(NEXT);
 }
 
 /// An event.
@@ -129,6 +149,7 @@ pub(super) fn event(text: &mut String, place: Place, event: &Event) {
         more.text("status", &status_name(event.status).to_string_lossy());
     }
     text.push_str("}}");
+    text.push_str(NEXT);
 }
 
 /// The end of what had none before the trace's.
@@ -141,6 +162,7 @@ pub(super) fn unfinished(
 ) {
     head(text, place, which, names, now);
     text.push_str("\"unfinished\":1}}");
+    text.push_str(NEXT);
 }
 
 /// All of an event but its arguments.
@@ -153,7 +175,7 @@ fn head(
 ) {
     let (category, name) = (category.text().to_string_lossy(), name.text().to_string_lossy());
     let Place { rank, thread } = place;
-    let _ = write!(text, ",\n{{\"ph\":\"{}\",\"cat\":\"{category}\",\"name\":\"{name}\",", phase.letter());
+    let _ = write!(text, "{{\"ph\":\"{}\",\"cat\":\"{category}\",\"name\":\"{name}\",", phase.letter());
     if matches!(phase, Phase::OperationBegin | Phase::OperationEnd) {
         // Of this process: another rank may have the same.
         let _ = write!(text, "\"id2\":{{\"local\":\"{id:#x}\"}},");
@@ -219,7 +241,7 @@ mod tests {
         assert_eq!(expanded("trace", (3, 8)), "trace.3");
         assert_eq!(expanded("%r/%p.json", (3, 8)), "3/4711.json");
         assert_eq!(expanded("100%%.json", (3, 8)), "100%.3.json");
-        for bad in ["", "/", "a/..", "%x", "trace%"] {
+        for bad in ["", "/", "a/..", "a/", "%x", "trace%"] {
             assert!(expand(bad, (0, 1), 1).is_err(), "{bad}");
         }
     }

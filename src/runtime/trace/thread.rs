@@ -77,7 +77,7 @@ impl Thread {
             |journal: &Arc<file::Journal>, file: &Arc<file::Trace>| journal.trace == file.number();
         match (&self.journal, &self.sinks.file) {
             (Some(journal), Some(file)) if has_journal(journal, file) => {}
-            (_, file) => self.journal = file.as_ref().map(|file| file.join()),
+            (_, file) => self.journal = file.as_ref().and_then(|file| file.join()),
         }
     }
 
@@ -125,8 +125,9 @@ impl Thread {
         Some(Telling { tool, is_begin, event, args })
     }
 
+    /// A file that failed stays to be stopped; nothing goes there any more.
     fn file_number(&self) -> Option<u64> {
-        self.sinks.file.as_ref().map(|file| file.number())
+        self.sinks.file.as_ref().filter(|file| !file.has_failed()).map(|file| file.number())
     }
 
     fn tool_number(&self) -> Option<u64> {
@@ -175,7 +176,7 @@ pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args:
     let begun = with_mine(|mine| {
         mine.refresh();
         let (file, tool) = (mine.file_number(), mine.tool_number());
-        if file.is_none() && tool.is_none() {
+        if (file.is_none() || mine.journal.is_none()) && tool.is_none() {
             return (false, None);
         }
         let id = mine.new_id();

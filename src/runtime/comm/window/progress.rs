@@ -7,6 +7,7 @@ use super::way::Way;
 use crate::error::{Result, fail};
 use crate::runtime::comm::progress::{List, TURNS};
 use crate::sys::lock::Mutex;
+use crate::sys::thread::spawn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -74,7 +75,7 @@ impl Thread {
         }
         let told = Arc::new(Told::default());
         let its = Arc::clone(&told);
-        match thread::Builder::new().name("dtl-window".to_owned()).spawn(move || work(&its)) {
+        match spawn("dtl-window", move || work(&its)) {
             Ok(handle) => self.running = Some((handle, told)),
             Err(error) => {
                 return fail!(

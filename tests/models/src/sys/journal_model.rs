@@ -12,7 +12,7 @@ pub const ALL: &[Model] = &[
 
 /// A writer with more records than there may be room for, against a reader. What was pushed comes out, each once.
 fn against(room: usize, records: u64, looks: usize) {
-    let journal = Arc::new(Journal::new(room));
+    let journal = Arc::new(Journal::new(room).expect("memory"));
     let theirs = Arc::clone(&journal);
     let reader = thread::spawn(move || (0..looks).filter_map(|_| take(&theirs)).collect::<Vec<_>>());
     let pushed: Vec<u64> = (1..=records).filter(|number| journal.push(&[*number; WORDS]).is_some()).collect();

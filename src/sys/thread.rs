@@ -1,0 +1,59 @@
+//! Threads of the library's own: signals for the process go past them.
+//!
+//! A program that blocks a signal in its threads, to wait for it with sigwait or a descriptor, does not know of ours: one
+//! that took it would run its handler, or end the program. So they block all, from their first instruction on, but for those that
+//! an instruction of their own raises. Threads and processes that the program starts in one of them inherit that.
+
+use std::io;
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
+
+/// Of these the kernel ends a thread that blocks them, or a debugger and seccomp need them.
+const OWN: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+
+/// Starts a thread.
+pub fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    let _quiet = Quiet::new();
+    Builder::new().name(name.to_owned()).spawn(work)
+}
+
+/// Starts one that ends within `scope`.
+pub fn spawn_scoped<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    let _quiet = Quiet::new();
+    Builder::new().name(name.to_owned()).spawn_scoped(scope, work)
+}
+
+/// While it lives the calling thread, and whoever it starts, hears no signal.
+struct Quiet {
+    before: libc::sigset_t,
+}
+
+impl Quiet {
+    fn new() -> Self {
+        // SAFETY: sigset_t is plain data that sigfillset initialises.
+        let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+        let mut before = all;
+        // SAFETY: writes the set.
+        unsafe { libc::sigfillset(&raw mut all) };
+        for signal in OWN {
+            // SAFETY: changes the set.
+            unsafe { libc::sigdelset(&raw mut all, signal) };
+        }
+        // SAFETY: reads one set and writes the other; the only error is another first argument.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
+        Quiet { before }
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        // SAFETY: a mask that the thread had; nothing is written.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+}
