@@ -213,7 +213,7 @@ pub struct dtl_policy_opts_t {
     pub flags: u32,
     /// DTL_RESOURCES_…; 0 = as that says.
     pub kind: u32,
-    /// "fixed": which resource, an index into the list.
+    /// "fixed": which resource, an index into the list as it is given, also if others are left out of the policy.
     pub fixed_index: u32,
     /// The program's own kind of resources; NULL = none.
     pub ops: *const dtl_resource_ops_t,

@@ -6,7 +6,7 @@ use crate::abi::handle::dtl_policy_t;
 use crate::abi::policy::*;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
-use crate::runtime::policy::{self, CustomKind, Kind, List, Make, Policy, Rule};
+use crate::runtime::policy::{self, Adapter, CustomKind, Kind, List, Make, Policy, Rule};
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
 use std::ffi::{c_char, c_void};
@@ -25,8 +25,9 @@ sized!(dtl_policy_opts_t, dtl_policy_ops_t, dtl_resource_ops_t, dtl_policy_trait
 ///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE.
 /// @param out        the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0 resources, fixed_index
-///         beyond the list, unknown flags or kind. DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind
-///         does not report. DTL_ERROR_UNAVAILABLE: no resource is left that can be used; the text says why.
+///         beyond the list, unknown flags or kind, reserved not 0, DTL_POLICY_DEFER without a kind or table.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of fixed_index; the text says why.
 ///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy, dynamic_load_policy, auto_tune_policy.
 #[unsafe(no_mangle)]
@@ -83,7 +84,8 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
 
 /// Gives a policy made with DTL_POLICY_DEFER its resources, once.
 ///
-/// @param resources, count, opts  as for dtl_policy_create; of opts only the adapter is looked at.
+/// @param resources, count  as for dtl_policy_create.
+/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is used.
 /// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be tried again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_initialize(
@@ -126,11 +128,14 @@ pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
     )
 }
 
-/// The list that a policy chooses from: what indices mean.
+/// The list that a policy chooses from: what the indices of submissions, selections, stats and a program's own policy
+/// mean. It has the order of the list that was given; resources that cannot be used (see dtl_resource_ops_t::accept) are
+/// not in it, and those behind them move up. Only opts.fixed_index counts in the list as it was given.
 ///
 /// @param out      room for `cap` resources; NULL with cap 0 asks for the number.
 /// @param out_len  their number. NULL = not wanted.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number. DTL_ERROR_INVALID_STATE: not initialised.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number; nothing written but *out_len.
+///         DTL_ERROR_INVALID_STATE: not initialised.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_resources(
     policy: dtl_policy_t,
@@ -142,7 +147,7 @@ pub unsafe extern "C" fn dtl_policy_resources(
     guard::call(|inside| unsafe { give(&policy::find(inside, policy.id)?.resources()?, out, cap, out_len) })
 }
 
-/// What happened on each resource so far. While other threads submit, numbers may be a moment old.
+/// What happened on each resource of dtl_policy_resources so far. While other threads submit, numbers may be a moment old.
 ///
 /// @param out, cap, out_len  as for dtl_policy_resources.
 #[unsafe(no_mangle)]
@@ -234,12 +239,12 @@ unsafe fn create(
             "resources are given together with DTL_POLICY_DEFER: do one of the two"
         );
     }
-    let list = (!is_later).then(|| in_list(given, opts));
-    Ok(dtl_policy_t { id: Policy::create(inside, Make { rule, kind, list })? })
+    let make = Make { rule, kind, list: in_list(given, opts), is_later };
+    Ok(dtl_policy_t { id: Policy::create(inside, make)? })
 }
 
 fn in_list<'a>(given: Option<&'a [dtl_resource_t]>, opts: &dtl_policy_opts_t) -> List<'a> {
-    List { given, adapter: opts.adapter, adapter_user: Addr::new(opts.adapter_user) }
+    List { given, adapter: Adapter { function: opts.adapter, user: Addr::new(opts.adapter_user) } }
 }
 
 /// # Safety

@@ -210,6 +210,30 @@ static void test_table(void) {
     CHECK_OK(dtl_policy_release(policy));
 }
 
+/* fixed_index counts in the list that was given: nothing runs on another resource because some are left out. */
+static void test_left_out(void) {
+    dtl_resource_ops_t ops;
+    dtl_policy_opts_t opts = DTL_POLICY_OPTS_INIT;
+    dtl_policy_t policy = {77};
+    dtl_submission_t submission;
+    dtl_resource_t got;
+    shop_open(&shop, &ops);
+    shop.accepted = 0xA, shop.at_once = 1;
+    opts.ops = &ops, opts.ops_self = &shop, opts.fixed_index = 2;
+    CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_UNAVAILABLE);
+    check_text("opts.fixed_index is 2, and that resource cannot be used: number 2 cannot report 0");
+    opts.fixed_index = N;
+    CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
+    check_text("there are 4 resources");
+    opts.fixed_index = 3;
+    CHECK(policy.id == 77 && shop.destroyed == 0);
+    CHECK_OK(dtl_policy_create("fixed", list, N, &opts, &policy));
+    CHECK_OK(dtl_policy_submit(policy, no_key, nothing, NULL, 0, &submission));
+    CHECK_OK(dtl_submission_resource(&submission, &got));
+    CHECK(submission.resource == 1 && got.value == 3); /* an index into dtl_policy_resources */
+    CHECK_OK(dtl_policy_release(policy));
+}
+
 /* The list holds wrappers; the table deals with what is in them, the task with the wrapper. */
 static uint64_t unwrap(void* user, const dtl_resource_t* resource) {
     return *(uint64_t*)(uintptr_t)resource->value + *(uint64_t*)user;
@@ -560,6 +584,7 @@ int main(void) {
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_backend_get("host", &host));
     test_table();
+    test_left_out();
     test_adapter();
     test_even_loads();
     test_memory_is_flat("dynamic_load", 500000);
