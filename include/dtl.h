@@ -1282,7 +1282,7 @@ typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes)
 
 /// Resources are anything; a task does what it likes with the one that it is given. Nothing is reported of tasks, so only
 /// policies that need no reports take them. For dtl_policy_opts_t::kind, where 0 = CUSTOM if there is a table, GENERIC
-/// if there is a list, else STREAMS.
+/// if there is a list, else STREAMS; with DTL_POLICY_DEFER and no table 0 is refused, as there is no list yet.
 #define DTL_RESOURCES_GENERIC 1u
 /// Resources are anything on the host; a task has ended when its function returns, and what that has left running is
 /// waited for by the submit.
@@ -1457,7 +1457,7 @@ typedef struct dtl_policy_opts_t {
     uint32_t struct_size;
     /// 0, or DTL_POLICY_DEFER.
     uint32_t flags;
-    /// DTL_RESOURCES_…; 0 = as that says.
+    /// DTL_RESOURCES_…; 0 = as DTL_RESOURCES_GENERIC says.
     uint32_t kind;
     /// "fixed": which resource, an index into the list as it is given, also if others are left out of the policy.
     uint32_t fixed_index;
@@ -4157,7 +4157,8 @@ DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t k
 /// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new streams on all devices
 ///                   found (see opts.backend), one for inline, what the table's default_resources says.
 /// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and dtl_policy_initialize
-///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE.
+///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE. What they are is said now:
+///                   by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0 resources, fixed_index
 ///         beyond the list, unknown flags or kind, reserved not 0, DTL_POLICY_DEFER without a kind or table.
@@ -4234,7 +4235,9 @@ DTL_NODISCARD dtl_status_t dtl_policy_traits(dtl_policy_t policy, dtl_policy_tra
 ///                    of the task is then returned by the next dtl_policy_wait_all.
 /// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 ///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the program's tables
-///         said: the task was not taken then, and no longer counts as a task on its resource.
+///         said: the task was not taken then, and no longer counts as a task on its resource. DTL_ERROR_INVALID_HANDLE:
+///         `policy` is none; or the task has run, and the event that it left in out_wait is none. The text says which;
+///         the task counts as failed then, and nobody waits for what it left running.
 /// Equivalent: oneDPL's submit(policy, f).
 DTL_NODISCARD dtl_status_t dtl_policy_submit(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns, dtl_submission_t *out);

@@ -22,7 +22,8 @@ sized!(dtl_policy_opts_t, dtl_policy_ops_t, dtl_resource_ops_t, dtl_policy_trait
 /// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new streams on all devices
 ///                   found (see opts.backend), one for inline, what the table's default_resources says.
 /// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and dtl_policy_initialize
-///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE.
+///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE. What they are is said now:
+///                   by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0 resources, fixed_index
 ///         beyond the list, unknown flags or kind, reserved not 0, DTL_POLICY_DEFER without a kind or table.
@@ -72,6 +73,7 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
         let ops = unsafe { args::take(ops) }?;
         // SAFETY: as above.
         let opts = unsafe { options(opts) }?;
+        unused(ops.reserved, "ops.reserved")?;
         required(ops.select.is_some(), "ops.select")?;
         required(ops.report.is_some() || ops.needed_info == 0, "ops.report (needed_info is not 0)")?;
         check_info(ops.needed_info, "ops.needed_info")?;
@@ -213,9 +215,7 @@ unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
             opts.flags
         );
     }
-    if opts.reserved != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "opts.reserved is {}; set it to 0", opts.reserved);
-    }
+    unused(opts.reserved, "opts.reserved")?;
     Ok(opts)
 }
 
@@ -237,6 +237,13 @@ unsafe fn create(
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "resources are given together with DTL_POLICY_DEFER: do one of the two"
+        );
+    }
+    if is_later && opts.kind == 0 && opts.ops.is_null() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "opts.kind is 0 with DTL_POLICY_DEFER, and whether a list will come is not known yet: set it to \
+             DTL_RESOURCES_GENERIC, _INLINE or _STREAMS"
         );
     }
     let make = Make { rule, kind, list: in_list(given, opts), is_later };
@@ -298,6 +305,7 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<Kind> {
             required(has_table, "opts.ops")?;
             // SAFETY: passed on.
             let ops = unsafe { args::take(opts.ops) }?;
+            unused(ops.reserved, "opts.ops->reserved")?;
             required(ops.submit.is_some(), "opts.ops->submit")?;
             check_info(ops.supported_info, "opts.ops->supported_info")?;
             Kind::Custom(CustomKind { ops, own: Addr::new(opts.ops_self) })
@@ -318,6 +326,14 @@ fn check_info(info: u64, name: &str) -> Result<()> {
     Ok(())
 }
 
+fn unused(reserved: u32, name: &str) -> Result<()> {
+    if reserved == 0 {
+        Ok(())
+    } else {
+        fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is {reserved}; set it to 0")
+    }
+}
+
 fn required(is_there: bool, name: &str) -> Result<()> {
     if is_there { Ok(()) } else { fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL") }
 }
@@ -326,17 +342,19 @@ fn required(is_there: bool, name: &str) -> Result<()> {
 /// `out` is null or room for `cap` elements, `out_len` is null or writable.
 unsafe fn give<T: Copy>(from: &[T], out: *mut T, cap: u64, out_len: *mut u64) -> Result<()> {
     let count = from.len() as u64;
-    if !(out.is_null() && cap == 0) {
+    let is_wanted = !(out.is_null() && cap == 0);
+    if is_wanted {
         Out::new(out, "out")?;
+    }
+    if !out_len.is_null() {
+        Out::new(out_len, "out_len")?.set(count);
+    }
+    if is_wanted {
         if cap < count {
             return fail!(DTL_ERROR_BUFFER_TOO_SMALL, "there are {count} resources, and cap is {cap}");
         }
         // SAFETY: room for at least `count` elements, which nothing of ours overlaps.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), out, from.len()) };
-    }
-    if !out_len.is_null() {
-        // SAFETY: writable by the contract.
-        unsafe { out_len.write(count) };
     }
     Ok(())
 }

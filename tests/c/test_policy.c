@@ -271,9 +271,14 @@ static void test_deferred(void) {
     dtl_policy_traits_t traits = DTL_POLICY_TRAITS_INIT;
     dtl_policy_t policy;
     dtl_resource_t got[N];
+    dtl_policy_stats_t stats[N];
     uint64_t ran = 99, count = 99;
     opts.flags = DTL_POLICY_DEFER, opts.kind = DTL_RESOURCES_INLINE, opts.fixed_index = 3;
     CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
+    opts.kind = 0; /* before the list there is no telling */
+    CHECK_STATUS(dtl_policy_create("fixed", NULL, 0, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
+    check_text("opts.kind is 0 with DTL_POLICY_DEFER");
+    opts.kind = DTL_RESOURCES_INLINE;
     CHECK_OK(dtl_policy_create("fixed", NULL, 0, &opts, &policy));
     CHECK_STATUS(dtl_policy_submit(policy, no_key, note, &ran, 0, NULL), DTL_ERROR_INVALID_STATE);
     check_text("dtl_policy_initialize");
@@ -291,7 +296,13 @@ static void test_deferred(void) {
     CHECK(ran == 3);
     CHECK_OK(dtl_policy_resources(policy, NULL, 0, &count));
     CHECK(count == N);
+    count = 99, memset(got, 0x5A, sizeof got), got[0] = got[1];
     CHECK_STATUS(dtl_policy_resources(policy, got, N - 1, &count), DTL_ERROR_BUFFER_TOO_SMALL);
+    CHECK(count == N && memcmp(&got[0], &got[1], sizeof got[0]) == 0); /* only the length */
+    count = 99;
+    CHECK_STATUS(dtl_policy_stats(policy, stats, N - 1, &count), DTL_ERROR_BUFFER_TOO_SMALL);
+    CHECK(count == N);
+    CHECK_STATUS(dtl_policy_stats(policy, NULL, 1, &count), DTL_ERROR_NULL_POINTER);
     CHECK_OK(dtl_policy_resources(policy, got, N, NULL));
     CHECK(memcmp(got, list, sizeof list) == 0);
     CHECK_OK(dtl_policy_traits(policy, &traits));
@@ -402,6 +413,30 @@ static void test_waitables(void) {
     CHECK_OK(dtl_policy_release(host));
 }
 
+/* The library refuses what a task left running: the text names it, and the task has failed. */
+static dtl_status_t leaves_nonsense(const dtl_resource_t* resource, void* arg, dtl_waitable_t* wait) {
+    (void)resource, (void)arg;
+    wait->event.id = 0x1234567;
+    return DTL_SUCCESS;
+}
+static void test_refused_event(const char* name, uint32_t kind) {
+    const dtl_policy_t policy = policy_of(name, kind);
+    dtl_policy_stats_t stats[N];
+    dtl_submission_t submission;
+    uint64_t i, failed = 0;
+    submission.ticket = 77;
+    CHECK_STATUS(dtl_policy_submit(policy, no_key, leaves_nonsense, NULL, 0, &submission), DTL_ERROR_INVALID_HANDLE);
+    check_text("the task has run, and what it left in out_wait->event is refused");
+    check_text("0x1234567");
+    CHECK_STATUS(dtl_policy_submit_and_wait(policy, no_key, leaves_nonsense, NULL, 0), DTL_ERROR_INVALID_HANDLE);
+    check_text("0x1234567");
+    CHECK_OK(dtl_policy_wait_all(policy, 0)); /* it was heard of */
+    CHECK_OK(dtl_policy_stats(policy, stats, N, NULL));
+    for (i = 0; i < N; i++) failed += stats[i].failed + stats[i].load;
+    CHECK(failed == 2 && submission.ticket == 77);
+    CHECK_OK(dtl_policy_release(policy));
+}
+
 /* One thread makes and releases policies, another submits to whatever is there. */
 static uint64_t current;
 static int stop;
@@ -452,6 +487,8 @@ int main(void) {
     test_deferred();
     test_refusals();
     test_waitables();
+    test_refused_event("round_robin", 0);
+    test_refused_event("dynamic_load", DTL_RESOURCES_INLINE);
     test_release_races_use();
     left = policy_of("round_robin", 0); /* finalize destroys it */
     CHECK_OK(dtl_finalize());

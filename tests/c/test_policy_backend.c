@@ -44,10 +44,12 @@ static dtl_status_t shop_defaults(void* self, dtl_resource_t* out, uint64_t cap,
     return DTL_SUCCESS;
 }
 
+static const char* shop_reason; /* instead of its own */
 static dtl_status_t shop_accept(void* self, uint64_t core, uint64_t info, int32_t* yes, char* why, uint64_t cap) {
     const struct shop* shop = (const struct shop*)self;
     *yes = (int32_t)(shop->accepted >> core & 1);
     if (!*yes) snprintf(why, (size_t)cap, "number %d cannot report %d", (int)core, (int)info);
+    if (!*yes && shop_reason != NULL) snprintf(why, (size_t)cap, "%s", shop_reason);
     return DTL_SUCCESS;
 }
 
@@ -187,6 +189,10 @@ static void test_table(void) {
     shop.accepted = 0, policy.id = 77;
     CHECK_STATUS(dtl_policy_create("dynamic_load", list, N, &opts, &policy), DTL_ERROR_UNAVAILABLE);
     check_text("number 2 cannot report 3");
+    shop_reason = "\xff\xfe!"; /* no UTF-8: each such byte becomes U+FFFD */
+    CHECK_STATUS(dtl_policy_create("round_robin", list, N, &opts, &policy), DTL_ERROR_UNAVAILABLE);
+    check_text("no resource is left that can be used; resource 0: \xEF\xBF\xBD\xEF\xBF\xBD!; ");
+    shop_reason = NULL;
     shop.accepted = 0xF, shop.defaults = 0;
     CHECK_STATUS(dtl_policy_create("round_robin", NULL, 0, &opts, &policy), DTL_ERROR_UNAVAILABLE);
     shop.defaults = 5000;
@@ -195,7 +201,10 @@ static void test_table(void) {
     CHECK_STATUS(dtl_policy_create("auto_tune", list, N, &opts, &policy), DTL_ERROR_NOT_SUPPORTED);
     ops.supported_info = 64;
     CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
-    ops.supported_info = 0, ops.submit = NULL;
+    ops.supported_info = 0, ops.reserved = 1;
+    CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
+    check_text("opts.ops->reserved is 1");
+    ops.reserved = 0, ops.submit = NULL;
     CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_NULL_POINTER);
     ops.submit = shop_submit, ops.default_resources = NULL;
     CHECK_STATUS(dtl_policy_create("fixed", NULL, 0, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
