@@ -1,4 +1,4 @@
-/* Dynamic selection: policies over generic and inline resources, what they refuse, what tasks may do. What is learnt of
+/* Dynamic selection: policies over generic and inline resources, what they refuse, what tasks may do, adapters. What is learnt of
  * tasks: test_policy_tune; streams and a program's own resources: test_policy_backend. C11, and valid C++17. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -413,6 +413,48 @@ static void test_waitables(void) {
     CHECK_OK(dtl_policy_release(host));
 }
 
+/* The list holds wrappers; the table deals with what is in them, the task with the wrapper. */
+static uint64_t unwrap(void* user, const dtl_resource_t* resource) {
+    return *(uint64_t*)(uintptr_t)resource->value + *(uint64_t*)user;
+}
+static dtl_status_t sees_wrapper(const dtl_resource_t* resource, void* arg, dtl_waitable_t* wait) {
+    (void)wait;
+    *(uint64_t*)arg = *(uint64_t*)(uintptr_t)resource->value;
+    return DTL_SUCCESS;
+}
+static dtl_status_t core_submit(void* self, const dtl_selection_t* selection, dtl_policy_task_fn_t task, void* arg) {
+    dtl_waitable_t wait = {{0}, NULL, NULL};
+    *(uint64_t*)self = selection->core;
+    return dtl_selection_end(selection, task(&selection->resource, arg, &wait), 0);
+}
+static void test_adapter(void) {
+    dtl_resource_ops_t ops = DTL_RESOURCE_OPS_INIT;
+    dtl_policy_opts_t opts = DTL_POLICY_OPTS_INIT;
+    uint64_t wrapped[2] = {40, 50}, more = 5, core = 0, seen = 0;
+    dtl_resource_t wrappers[2];
+    dtl_policy_t policy;
+    int i;
+    for (i = 0; i < 2; i++) wrappers[i].value = (uint64_t)(uintptr_t)&wrapped[i], wrappers[i].user = NULL;
+    ops.submit = core_submit;
+    opts.ops = &ops, opts.ops_self = &core, opts.adapter = unwrap, opts.adapter_user = &more, opts.fixed_index = 1;
+    CHECK_OK(dtl_policy_create("fixed", wrappers, 2, &opts, &policy));
+    CHECK_OK(dtl_policy_submit_and_wait(policy, no_key, sees_wrapper, &seen, 0));
+    CHECK(core == 55 && seen == 50);
+    CHECK_OK(dtl_policy_release(policy));
+    /* Resources that come later: its adapter stays, unless they bring one. */
+    opts.flags = DTL_POLICY_DEFER;
+    for (i = 0; i < 2; i++) {
+        uint64_t others = 7;
+        dtl_policy_opts_t later = DTL_POLICY_OPTS_INIT;
+        if (i == 1) later.adapter = unwrap, later.adapter_user = &others;
+        CHECK_OK(dtl_policy_create("fixed", NULL, 0, &opts, &policy));
+        CHECK_OK(dtl_policy_initialize(policy, wrappers, 2, i == 0 ? NULL : &later));
+        CHECK_OK(dtl_policy_submit_and_wait(policy, no_key, sees_wrapper, &seen, 0));
+        CHECK(core == (i == 0 ? 55u : 57u) && seen == 50);
+        CHECK_OK(dtl_policy_release(policy));
+    }
+}
+
 /* The library refuses what a task left running: the text names it, and the task has failed. */
 static dtl_status_t leaves_nonsense(const dtl_resource_t* resource, void* arg, dtl_waitable_t* wait) {
     (void)resource, (void)arg;
@@ -487,6 +529,7 @@ int main(void) {
     test_deferred();
     test_refusals();
     test_waitables();
+    test_adapter();
     test_refused_event("round_robin", 0);
     test_refused_event("dynamic_load", DTL_RESOURCES_INLINE);
     test_release_races_use();

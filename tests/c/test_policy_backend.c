@@ -243,36 +243,6 @@ static void test_left_out(void) {
     CHECK_OK(dtl_policy_release(policy));
 }
 
-/* The list holds wrappers; the table deals with what is in them, the task with the wrapper. */
-static uint64_t unwrap(void* user, const dtl_resource_t* resource) {
-    return *(uint64_t*)(uintptr_t)resource->value + *(uint64_t*)user;
-}
-static dtl_status_t sees_wrapper(const dtl_resource_t* resource, void* arg, dtl_waitable_t* wait) {
-    (void)wait;
-    *(uint64_t*)arg = *(uint64_t*)(uintptr_t)resource->value;
-    return DTL_SUCCESS;
-}
-static dtl_status_t core_submit(void* self, const dtl_selection_t* selection, dtl_policy_task_fn_t task, void* arg) {
-    dtl_waitable_t wait = {{0}, NULL, NULL};
-    *(uint64_t*)self = selection->core;
-    return dtl_selection_end(selection, task(&selection->resource, arg, &wait), 0);
-}
-static void test_adapter(void) {
-    dtl_resource_ops_t ops = DTL_RESOURCE_OPS_INIT;
-    dtl_policy_opts_t opts = DTL_POLICY_OPTS_INIT;
-    uint64_t wrapped[2] = {40, 50}, more = 5, core = 0, seen = 0;
-    dtl_resource_t wrappers[2];
-    dtl_policy_t policy;
-    int i;
-    for (i = 0; i < 2; i++) wrappers[i].value = (uint64_t)(uintptr_t)&wrapped[i], wrappers[i].user = NULL;
-    ops.submit = core_submit;
-    opts.ops = &ops, opts.ops_self = &core, opts.adapter = unwrap, opts.adapter_user = &more, opts.fixed_index = 1;
-    CHECK_OK(dtl_policy_create("fixed", wrappers, 2, &opts, &policy));
-    CHECK_OK(dtl_policy_submit_and_wait(policy, no_key, sees_wrapper, &seen, 0));
-    CHECK(core == 55 && seen == 50);
-    CHECK_OK(dtl_policy_release(policy));
-}
-
 /* As long as no task ends, loads never differ by more than one, whichever threads select. */
 static dtl_policy_t shared_policy;
 static void* submits_250(void* unused) {
@@ -416,7 +386,10 @@ static void test_custom_policy(void) {
     ops.select = chooser_select, ops.needed_info = 7, ops.destroy = chooser_destroy;
     CHECK_STATUS(dtl_policy_create_custom(&ops, &chooser, list, N, &opts, &policy), DTL_ERROR_NULL_POINTER);
     check_text("report");
-    ops.report = chooser_report, ops.initialize = chooser_initialize;
+    ops.report = chooser_report, ops.initialize = chooser_initialize, ops.reserved = 1;
+    CHECK_STATUS(dtl_policy_create_custom(&ops, &chooser, list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
+    check_text("ops.reserved is 1");
+    ops.reserved = 0;
     chooser.answer = DTL_ERROR_LIMIT;
     CHECK_STATUS(dtl_policy_create_custom(&ops, &chooser, list, N, &opts, &policy), DTL_ERROR_LIMIT);
     CHECK(chooser.destroyed == 0 && policy.id == 77);
@@ -594,7 +567,6 @@ int main(void) {
     CHECK_OK(dtl_backend_get("host", &host));
     test_table();
     test_left_out();
-    test_adapter();
     test_even_loads();
     test_memory_is_flat("dynamic_load", 500000);
     test_memory_is_flat("round_robin", 1000000);
