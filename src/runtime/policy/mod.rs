@@ -14,6 +14,7 @@ mod resources;
 mod rule;
 mod streams;
 pub mod submit;
+mod trial;
 mod tune;
 
 use crate::abi::policy::*;
