@@ -3528,13 +3528,14 @@ DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_h
 
 /// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a backend: its pages stay in place,
 /// the backend's devices reach it, copies from and to it do not wait. It takes long (each page is locked): register what is
-/// used often, once. Backend "host" locks the pages where the limit allows (else `dtl_explain` says so); "opencl" cannot.
+/// used often, once. Backend "host" locks the pages where the limit allows (else `dtl_explain` says so), and a lock of the program's own
+/// on them ends with dtl_mem_unregister_host; "opencl" cannot.
 ///
 /// @param backend     for its current device, and with "cuda" for all.
 /// @param ptr         first byte; the memory stays the program's and must not go before dtl_mem_unregister_host.
 /// @param size_bytes  at least 1.
 /// @return DTL_ERROR_ALREADY_EXISTS: a part of it is registered (the text has which); DTL_ERROR_INVALID_ARGUMENT: a part of it
-///         is memory of the library (allocate that as DTL_MEMORY_PINNED), or size_bytes; DTL_ERROR_NOT_SUPPORTED: the backend
+///         is memory of the library (allocate that as DTL_MEMORY_PINNED), nothing is mapped there, or size_bytes; DTL_ERROR_NOT_SUPPORTED: the backend
 ///         registers none, or the driver not such memory (a file's, read-only); DTL_ERROR_OUT_OF_MEMORY: no more pages can be
 ///         locked.
 /// Threads: any. Equivalent: cudaHostRegister.
@@ -3568,7 +3569,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_
 
 /// Allocates on a stream's device in the stream's order: what is queued to it from now on may use the memory; work of other
 /// streams, and the host, after an event of this stream. A backend takes it without waiting where its driver can ("cuda":
-/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does.
+/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. Handlers of the dispatcher are not asked.
 ///
 /// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
 /// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has come this far. Not zeroed.
@@ -3583,8 +3584,9 @@ DTL_NODISCARD dtl_status_t dtl_mem_alloc_async(dtl_stream_t stream, dtl_enum_wor
 ///
 /// @param stream  also one of another backend than the memory's.
 /// @param ptr     what dtl_mem_alloc_async or dtl_mem_alloc gave; NULL: nothing happens.
-/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an array's. What fails later is the
-///         stream's failure, and the memory is an allocation again.
+/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an array's. Where the call waits: a
+///         failure of the stream's work, and the memory is free all the same; DTL_ERROR_INVALID_STATE: called by that work. What
+///         fails later is the stream's failure, and the memory is an allocation again.
 /// Threads: any. Equivalent: cudaFreeAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_free_async(dtl_stream_t stream, void *ptr);
 
@@ -3608,7 +3610,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr
 /// knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at most a quarter.
 ///
 /// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator, as
-/// dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 62 of them
+/// dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61 of them
 /// at once. Other pools have a lock each.
 ///
 /// @param backend  its memory on the calling thread's current device.

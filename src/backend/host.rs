@@ -15,8 +15,10 @@ use crate::runtime::enums::describe;
 use crate::runtime::registry::Backend;
 use crate::runtime::{copy_text, explain};
 use crate::sys::buf::{Addr, Region};
+use crate::sys::lock::Mutex;
 use crate::sys::{heap, machine, mem};
 use blocks::Blocks;
+use std::collections::BTreeMap;
 
 /// Every host allocation starts on a cache line.
 const ALIGNMENT: u64 = heap::ALIGNMENT;
@@ -27,7 +29,7 @@ const PAGE: u64 = 4096;
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"host", 0, true, Box::new(Host));
     backend.device = Some(Box::new(Host));
-    backend.memory = Some(Box::new(HostMemory { shared: Blocks::new() }));
+    backend.memory = Some(Box::new(HostMemory { shared: Blocks::new(), edges: Mutex::default() }));
     backend.plain_memory = true;
     backend.transfer = Some(Box::new(Host));
     backend.modules = Some(Box::new(modules::HostModules::default()));
@@ -85,6 +87,16 @@ fn pages(size: u64, align: u64) -> (u64, u64) {
 /// Page-locked and shared memory. The other kinds are plain memory of the process.
 struct HostMemory {
     shared: Blocks,
+    /// How many registered ranges begin or end in a page: it stays locked until the last of them goes.
+    edges: Mutex<BTreeMap<u64, u32>>,
+}
+
+impl HostMemory {
+    /// The pages that a range begins and ends in.
+    fn edges(region: Region) -> [u64; 2] {
+        let first = region.addr().get() as u64;
+        [first / PAGE, (first + region.len() as u64 - 1) / PAGE]
+    }
 }
 
 impl Memory for HostMemory {
@@ -112,11 +124,41 @@ impl Memory for HostMemory {
     }
 
     fn register(&self, region: Region) -> Option<Result<()>> {
-        Some(lock(region.addr(), region.len() as u64))
+        let (addr, size) = (region.addr(), region.len() as u64);
+        if let Some(hole) = mem::first_hole(addr, size) {
+            return Some(fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{size} bytes at {addr:?}: there is no memory at {hole:#x}; register what the program has"
+            ));
+        }
+        let mut edges = self.edges.lock();
+        if let Err(error) = lock(addr, size) {
+            return Some(Err(error));
+        }
+        HostMemory::edges(region).into_iter().for_each(|page| *edges.entry(page).or_default() += 1);
+        Some(Ok(()))
     }
 
     fn unregister(&self, region: Region) -> Option<Result<()>> {
-        mem::unlock(region.addr(), region.len() as u64);
+        let mut edges = self.edges.lock();
+        let mut is_last = |page: u64| {
+            let left = edges.get_mut(&page).map_or(0, |count| {
+                *count = count.saturating_sub(1);
+                *count
+            });
+            if left == 0 {
+                edges.remove(&page);
+            }
+            left == 0
+        };
+        // Pages between the two are this range's alone.
+        let [first, last] = HostMemory::edges(region);
+        let (first_goes, last_goes) = (is_last(first), is_last(last));
+        let (begin, end) = (first + u64::from(!first_goes), last + u64::from(last_goes));
+        if begin < end {
+            let addr = Addr::new(std::ptr::without_provenance_mut((begin * PAGE) as usize));
+            mem::unlock(addr, (end - begin) * PAGE);
+        }
         Some(Ok(()))
     }
 

@@ -12,13 +12,14 @@ use std::ffi::c_void;
 
 /// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a backend: its pages stay in place,
 /// the backend's devices reach it, copies from and to it do not wait. It takes long (each page is locked): register what is
-/// used often, once. Backend "host" locks the pages where the limit allows (else `dtl_explain` says so); "opencl" cannot.
+/// used often, once. Backend "host" locks the pages where the limit allows (else `dtl_explain` says so), and a lock of the program's own
+/// on them ends with dtl_mem_unregister_host; "opencl" cannot.
 ///
 /// @param backend     for its current device, and with "cuda" for all.
 /// @param ptr         first byte; the memory stays the program's and must not go before dtl_mem_unregister_host.
 /// @param size_bytes  at least 1.
 /// @return DTL_ERROR_ALREADY_EXISTS: a part of it is registered (the text has which); DTL_ERROR_INVALID_ARGUMENT: a part of it
-///         is memory of the library (allocate that as DTL_MEMORY_PINNED), or size_bytes; DTL_ERROR_NOT_SUPPORTED: the backend
+///         is memory of the library (allocate that as DTL_MEMORY_PINNED), nothing is mapped there, or size_bytes; DTL_ERROR_NOT_SUPPORTED: the backend
 ///         registers none, or the driver not such memory (a file's, read-only); DTL_ERROR_OUT_OF_MEMORY: no more pages can be
 ///         locked.
 /// Threads: any. Equivalent: cudaHostRegister.

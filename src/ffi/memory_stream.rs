@@ -12,7 +12,7 @@ use std::ffi::c_void;
 
 /// Allocates on a stream's device in the stream's order: what is queued to it from now on may use the memory; work of other
 /// streams, and the host, after an event of this stream. A backend takes it without waiting where its driver can ("cuda":
-/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does.
+/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. Handlers of the dispatcher are not asked.
 ///
 /// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
 /// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has come this far. Not zeroed.
@@ -39,8 +39,9 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
 ///
 /// @param stream  also one of another backend than the memory's.
 /// @param ptr     what dtl_mem_alloc_async or dtl_mem_alloc gave; NULL: nothing happens.
-/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an array's. What fails later is the
-///         stream's failure, and the memory is an allocation again.
+/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an array's. Where the call waits: a
+///         failure of the stream's work, and the memory is free all the same; DTL_ERROR_INVALID_STATE: called by that work. What
+///         fails later is the stream's failure, and the memory is an allocation again.
 /// Threads: any. Equivalent: cudaFreeAsync.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> dtl_status_t {

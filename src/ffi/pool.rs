@@ -19,7 +19,7 @@ sized!(dtl_pool_desc_t);
 /// knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at most a quarter.
 ///
 /// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator, as
-/// dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 62 of them
+/// dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61 of them
 /// at once. Other pools have a lock each.
 ///
 /// @param backend  its memory on the calling thread's current device.

@@ -81,7 +81,7 @@ static LEDGER: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new()
 
 /// The allocation that holds the address, and its first byte.
 fn find(addr: Addr) -> Option<(usize, Allocation)> {
-    if let Some(found) = heap::find(addr) {
+    if let Some(found) = heap::find(addr).filter(|found| found.tag != plain::LEAVING) {
         let kind = plain::kind(found.kind);
         let (backend, size) = (plain::home(), found.size);
         let allocation = Allocation {

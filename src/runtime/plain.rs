@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const NO_POOL: u8 = 0;
 /// The tag of arrays' memory.
 pub const ARRAYS: u8 = 1;
+/// The tag of blocks that a stream frees when it comes to that: no allocations any more.
+pub const LEAVING: u8 = 2;
 
 /// The handle of the backend whose memory this is; 0 = none.
 static HOME: AtomicU64 = AtomicU64::new(0);
@@ -112,6 +114,9 @@ pub fn refusal(freed: Freed, addr: Addr, owner: &str) -> Option<Error> {
         Freed::Dead => format!("{addr:?} is no live allocation of {owner} (freed twice?)"),
         Freed::Tagged(NO_POOL) => {
             format!("{addr:?} was not allocated from {owner}: dtl_mem_free is for it")
+        }
+        Freed::Tagged(LEAVING) => {
+            format!("{addr:?} was freed already, in a stream's order (dtl_mem_free_async)")
         }
         Freed::Tagged(ARRAYS) => {
             format!("{addr:?} is the memory of an array: it goes with that (dtl_array_destroy)")

@@ -92,7 +92,7 @@ pub fn look_after(inside: &Guard, id: u64) -> Result<()> {
 }
 
 /// Tags that are not pools'.
-const NOT_POOLS: u64 = 1 << plain::NO_POOL | 1 << plain::ARRAYS;
+const NOT_POOLS: u64 = 1 << plain::NO_POOL | 1 << plain::ARRAYS | 1 << plain::LEAVING;
 /// One bit for each label in use.
 static LABELS: Mutex<u64> = Mutex::new(NOT_POOLS);
 

@@ -38,3 +38,28 @@ pub fn unlock(addr: Addr, size: u64) {
     // SAFETY: as in `lock`.
     let _ = unsafe { libc::munlock(addr.ptr(), size as usize) };
 }
+
+/// The first address of a range where nothing is mapped, if there is one.
+#[must_use]
+pub fn first_hole(addr: Addr, size: u64) -> Option<usize> {
+    const PAGES: usize = 1024;
+    let page = super::shared::page_size();
+    let first = addr.get() / page * page;
+    let end = addr.get().checked_add(usize::try_from(size).ok()?)?;
+    let mut seen = [0_u8; PAGES];
+    for begin in (first..end).step_by(PAGES * page) {
+        let len = (end - begin).min(PAGES * page);
+        let at: *mut libc::c_void = std::ptr::without_provenance_mut(begin);
+        // SAFETY: any range of whole pages may be asked after; there is a byte for each page.
+        if unsafe { libc::mincore(at, len, seen.as_mut_ptr()) } != 0 {
+            // In this part: page by page.
+            let is_hole = |at: &usize| {
+                let at: *mut libc::c_void = std::ptr::without_provenance_mut(*at);
+                // SAFETY: as above, of one page.
+                unsafe { libc::mincore(at, page, seen.as_mut_ptr()) != 0 }
+            };
+            return (begin..begin + len).step_by(page).find(is_hole).or(Some(begin));
+        }
+    }
+    None
+}

@@ -73,6 +73,32 @@ static void test_refusals(dtl_backend_t backend, dtl_stream_t stream, dtl_enum_w
     CHECK_OK(dtl_mem_prefetch(stream, mine, 4, DTL_PREFETCH_HOST));
 }
 
+/* Kilobytes of this process that are locked. */
+static long locked(void) {
+    char line[256];
+    long kilobytes = -1;
+    FILE* file = fopen("/proc/self/status", "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "VmLck:", 6) == 0) kilobytes = strtol(line + 6, NULL, 10);
+    fclose(file);
+    return kilobytes;
+}
+
+/* A page stays locked until the last range in it goes. */
+static void test_pages(dtl_backend_t host, char* page) {
+    const long before = locked();
+    long both;
+    CHECK_OK(dtl_mem_register_host(host, page, 100));
+    CHECK_OK(dtl_mem_register_host(host, page + 200, 8000));
+    both = locked();
+    if (both == before) printf("no page can be locked here (RLIMIT_MEMLOCK)\n");
+    CHECK_OK(dtl_mem_unregister_host(host, page));
+    CHECK(locked() == both);
+    CHECK_OK(dtl_mem_unregister_host(host, page + 200));
+    CHECK(locked() == before);
+}
+
 /* On the library's own streams: freed behind the work, by the stream's thread. */
 static void test_host(void) {
     dtl_backend_t host;
@@ -94,13 +120,21 @@ static void test_host(void) {
         CHECK_OK(dtl_mem_fill_async(stream, memory, 7, 4096));
         CHECK_OK(dtl_mem_free_async(stream, memory));
         CHECK(live(host) == before + 1); /* the work before is not done */
+        /* But it is no allocation any more. */
+        CHECK_STATUS(dtl_mem_query(memory, &info), DTL_ERROR_NOT_FOUND);
+        CHECK_STATUS(dtl_mem_free_async(stream, memory), DTL_ERROR_INVALID_ARGUMENT);
+        CHECK_STATUS(dtl_mem_free(host, memory), DTL_ERROR_INVALID_ARGUMENT);
         word = 1;
         CHECK_OK(dtl_stream_synchronize(stream));
         CHECK(live(host) == before);
         memory = (char*)take_async(stream, kinds[i], 64, 0);
         CHECK_OK(dtl_mem_free(host, memory));
     }
-    mine = (char*)malloc(10000);
+    CHECK_STATUS(dtl_mem_register_host(host, (void*)4096, 4096), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("no memory at 0x1000");
+    mine = (char*)aligned_alloc(4096, 12288);
+    CHECK(mine != NULL);
+    test_pages(host, mine);
     CHECK_OK(dtl_mem_register_host(host, mine + 1, 9000));
     CHECK_OK(dtl_mem_query(mine + 9000, &info));
     CHECK(info.kind == DTL_MEMORY_PINNED && info.base == mine + 1 && info.size_bytes == 9000 && info.backend.id == host.id);
@@ -148,7 +182,7 @@ static dtl_status_t o_create(void* self, int32_t device, uint64_t flags, void** 
     return *out = self, DTL_SUCCESS;
 }
 static dtl_status_t o_destroy(void* self, void* stream) { return (void)stream, ((struct ordered*)self)->streams--, DTL_SUCCESS; }
-static dtl_status_t o_sync(void* self, void* stream) { return stream == self ? DTL_SUCCESS : DTL_ERROR_INTERNAL; }
+static dtl_status_t o_sync(void* self, void* stream) { return stream == self ? ((struct ordered*)self)->failure : DTL_ERROR_INTERNAL; }
 static dtl_status_t o_alloc(void* self, void* stream, uint64_t size, uint64_t align, dtl_enum_word_t kind, void** out) {
     struct ordered* own = (struct ordered*)self;
     CHECK(stream == self);
@@ -215,6 +249,11 @@ static void test_without(void) {
     CHECK_STATUS(dtl_mem_free_async(stream, memory), DTL_ERROR_BACKEND);
     own.far.failure = DTL_SUCCESS;
     CHECK(live(backend) == 1);
+    own.failure = DTL_ERROR_TYPE; /* of the stream's work: told, and the memory is free all the same */
+    CHECK_STATUS(dtl_mem_free_async(stream, memory), DTL_ERROR_TYPE);
+    CHECK(live(backend) == 0);
+    own.failure = DTL_SUCCESS;
+    memory = (char*)take_async(stream, DTL_MEMORY_DEVICE, 64, 0);
     CHECK_OK(dtl_mem_free_async(stream, memory));
     CHECK(own.far.allocs == own.far.frees && live(backend) == 0);
     CHECK_STATUS(dtl_mem_register_host(backend, &own, 64), DTL_ERROR_NOT_SUPPORTED);

@@ -195,12 +195,12 @@ static void test_threads(dtl_enum_word_t kind) {
 }
 
 static void test_many(void) {
-    static dtl_pool_t pools[63];
+    static dtl_pool_t pools[62];
     int i, round;
     for (round = 0; round < 3; round++) {
-        for (i = 0; i < 62; i++) CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pools[i]));
-        CHECK_STATUS(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pools[62]), DTL_ERROR_LIMIT);
-        for (i = 0; i < 62; i++) {
+        for (i = 0; i < 61; i++) CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pools[i]));
+        CHECK_STATUS(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pools[61]), DTL_ERROR_LIMIT);
+        for (i = 0; i < 61; i++) {
             void* memory = take(pools[i], 1000);
             CHECK(stats(pools[i]).live_count == 1 && stats(pools[i]).total_count == 1);
             CHECK_OK(dtl_pool_free(pools[i], memory));

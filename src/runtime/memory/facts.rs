@@ -21,10 +21,11 @@ pub fn stats(backend: &Backend, out: &mut dtl_mem_stats_t) -> Result<()> {
     out.total_count = usage.total_count.load(Ordering::Relaxed);
     if plain::serves(backend.handle()) {
         let (own, arrays) = (heap::stats(plain::NO_POOL), heap::stats(plain::ARRAYS));
+        let leaving = heap::stats(plain::LEAVING); // each allocated as one of the others
         // The others of this backend are counted there, too.
-        out.live_bytes = own.live_bytes + arrays.live_bytes;
-        out.peak_bytes = own.peak_bytes + arrays.peak_bytes;
-        out.live_count += own.live_count + arrays.live_count;
+        out.live_bytes = own.live_bytes + arrays.live_bytes + leaving.live_bytes;
+        out.peak_bytes = (own.peak_bytes + arrays.peak_bytes).max(out.live_bytes);
+        out.live_count += own.live_count + arrays.live_count + leaving.live_count;
         out.total_count += own.total_count + arrays.total_count;
     }
     Ok(())

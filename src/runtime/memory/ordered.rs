@@ -1,8 +1,7 @@
 //! Memory in a stream's order: there for the work that is queued next, gone behind the work that was queued before.
 
-use super::{
-    Allocation, Owner, admit, allocate, check, enter, find, free as free_now, leave, plain, settle, sound,
-};
+use super::{Allocation, Owner, admit, allocate, check, enter, find, leave, plain, settle, sound};
+use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Extent;
@@ -42,11 +41,16 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
     }
-    if let Some(found) = heap::find(addr) {
-        let backend = registry::pin(inside, plain::home())?;
-        let free = move || free_now(Owner::Program, &backend, addr);
-        let is_ours = found.base == addr.get() && found.tag == plain::NO_POOL;
-        return if is_ours { behind(stream, free) } else { free() }; // which says whose it is
+    let marked = heap::retag(addr, plain::NO_POOL, plain::LEAVING);
+    if marked == heap::Freed::Done {
+        let gone = behind(stream, move || free_plain(addr));
+        // What was not queued is an allocation as before.
+        return gone.inspect_err(|_| {
+            let _ = heap::retag(addr, plain::LEAVING, plain::NO_POOL);
+        });
+    }
+    if let Some(error) = plain::refusal(marked, addr, "the program") {
+        return Err(error);
     }
     let Some((_, allocation)) = find(addr) else {
         return fail!(
@@ -59,6 +63,14 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     match leaving.queue(stream) {
         Ok(queued) => queued,
         Err(leaving) => behind(stream, move || leaving.give()),
+    }
+}
+
+/// A block whose time has come.
+fn free_plain(addr: Addr) -> Result<()> {
+    match heap::free(addr, heap::Label::new(0, plain::LEAVING)) {
+        heap::Freed::Done => Ok(()),
+        _ => fail!(DTL_ERROR_INTERNAL, "{addr:?} was freed by somebody else meanwhile"),
     }
 }
 
@@ -112,6 +124,9 @@ fn behind(stream: &Stream, work: impl FnOnce() -> Result<()> + Send + 'static) -
     if stream.token().is_none() {
         return stream.run(work);
     }
-    stream.synchronize()?;
-    work()
+    let finished = stream.synchronize();
+    if finished.as_ref().is_err_and(|error| error.status() == DTL_ERROR_INVALID_STATE) {
+        return finished; // it is the stream's own work that asks
+    }
+    work().and(finished)
 }

@@ -320,6 +320,34 @@ impl Heap {
         freed
     }
 
+    /// Changes the tag of the block that begins at an address. Who frees it at the very same moment wins, or comes too late:
+    /// both are told of what the word says then.
+    pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> Freed {
+        let Some(slab) = table::find(addr).map(|segment| segment.slab_of(addr)) else {
+            return Freed::Foreign;
+        };
+        let Some(index) = slab.index_of(addr) else { return Freed::Inside };
+        let word = slab.word(index);
+        let was = word.load(Ordering::Relaxed);
+        if was >> mail::TAG_SHIFT != live(0, from) >> mail::TAG_SHIFT {
+            let tag = (was >> mail::TAG_SHIFT) as u8;
+            return if was & mail::LIVE == 0 { Freed::Dead } else { Freed::Tagged(tag) };
+        }
+        let now = was & ((1 << mail::TAG_SHIFT) - 1) | live(0, to) >> mail::TAG_SHIFT << mail::TAG_SHIFT;
+        if word.compare_exchange(was, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return Freed::Dead;
+        }
+        let size = (was & mail::SIZE) as usize;
+        let due = (self.account(tag_of(from)).gave(size), self.account(tag_of(to)).took(size));
+        if due.0 {
+            self.look_after(tag_of(from));
+        }
+        if due.1 {
+            self.account(tag_of(to)).settle(tag_of(to));
+        }
+        Freed::Done
+    }
+
     /// Frees a block of a slab that is not the current one of its class, or not of this heap.
     fn free_apart(&'static self, slab: &'static Slab, addr: usize, was: u64) -> Freed {
         let (Some(index), Some(owner)) = (slab.index_of(addr), slab.owner.get()) else { return Freed::Dead };

@@ -173,6 +173,12 @@ pub fn free(addr: Addr, label: Label) -> Freed {
     local::with(|heap| Some(heap.free(addr.get(), label.tag()))).unwrap_or(Freed::Foreign)
 }
 
+/// Gives a live block another tag: from now on who names that frees it. As `free`, of a block with the first tag.
+pub fn retag(addr: Addr, from: u8, to: u8) -> Freed {
+    let (from, to) = (Label::new(0, from).tag(), Label::new(0, to).tag());
+    local::with(|heap| Some(heap.retag(addr.get(), from, to))).unwrap_or(Freed::Foreign)
+}
+
 /// The live block that an address (any) lies in.
 #[must_use]
 pub fn find(addr: Addr) -> Option<Found> {

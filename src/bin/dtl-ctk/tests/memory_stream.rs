@@ -76,7 +76,7 @@ fn give(stream: &Stream, block: Block) -> Called {
 fn aligned(s: &Subject) -> Outcome {
     let stream = stream(s)?;
     for kind in &s.kinds {
-        for alignment in [1, 64, 256] {
+        for alignment in [1, 64, 4096] {
             let block = take(s, &stream, kind.word, SIZE, alignment)?;
             ensure!(block.address() % alignment == 0, "{:#x} is not aligned to {alignment}", block.address());
             let info = block.query(SIZE - 1)?;
