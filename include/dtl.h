@@ -1284,7 +1284,7 @@ typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes)
 
 /// Resources are anything; a task does what it likes with the one that it is given. Nothing is reported of tasks, so only
 /// policies that need no reports take them. For dtl_policy_opts_t::kind, where 0 = CUSTOM if there is a table, GENERIC
-/// if there is a list, else STREAMS.
+/// if there is a list, else STREAMS; with DTL_POLICY_DEFER and no table 0 is refused, as there is no list yet.
 #define DTL_RESOURCES_GENERIC 1u
 /// Resources are anything on the host; a task has ended when its function returns, and what that has left running is
 /// waited for by the submit.
@@ -1459,9 +1459,9 @@ typedef struct dtl_policy_opts_t {
     uint32_t struct_size;
     /// 0, or DTL_POLICY_DEFER.
     uint32_t flags;
-    /// DTL_RESOURCES_…; 0 = as that says.
+    /// DTL_RESOURCES_…; 0 = as DTL_RESOURCES_GENERIC says.
     uint32_t kind;
-    /// "fixed": which resource, an index into the list.
+    /// "fixed": which resource, an index into the list as it is given, also if others are left out of the policy.
     uint32_t fixed_index;
     /// The program's own kind of resources; NULL = none.
     const dtl_resource_ops_t *ops;
@@ -4170,11 +4170,13 @@ DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t k
 /// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new streams on all devices
 ///                   found (see opts.backend), one for inline, what the table's default_resources says.
 /// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and dtl_policy_initialize
-///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE.
+///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE. What they are is said now:
+///                   by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0 resources, fixed_index
-///         beyond the list, unknown flags or kind. DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind
-///         does not report. DTL_ERROR_UNAVAILABLE: no resource is left that can be used; the text says why.
+///         beyond the list, unknown flags or kind, reserved not 0, DTL_POLICY_DEFER without a kind or table.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of fixed_index; the text says why.
 ///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy, dynamic_load_policy, auto_tune_policy.
 DTL_NODISCARD dtl_status_t dtl_policy_create(const char *name, const dtl_resource_t *resources,
@@ -4192,7 +4194,8 @@ DTL_NODISCARD dtl_status_t dtl_policy_create_custom(const dtl_policy_ops_t *ops,
 
 /// Gives a policy made with DTL_POLICY_DEFER its resources, once.
 ///
-/// @param resources, count, opts  as for dtl_policy_create; of opts only the adapter is looked at.
+/// @param resources, count  as for dtl_policy_create.
+/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is used.
 /// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be tried again.
 DTL_NODISCARD dtl_status_t dtl_policy_initialize(dtl_policy_t policy,
     const dtl_resource_t *resources, uint64_t count, const dtl_policy_opts_t *opts);
@@ -4207,15 +4210,18 @@ DTL_NODISCARD dtl_status_t dtl_policy_retain(dtl_policy_t policy);
 /// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last share goes.
 DTL_NODISCARD dtl_status_t dtl_policy_release(dtl_policy_t policy);
 
-/// The list that a policy chooses from: what indices mean.
+/// The list that a policy chooses from: what the indices of submissions, selections, stats and a program's own policy
+/// mean. It has the order of the list that was given; resources that cannot be used (see dtl_resource_ops_t::accept) are
+/// not in it, and those behind them move up. Only opts.fixed_index counts in the list as it was given.
 ///
 /// @param out      room for `cap` resources; NULL with cap 0 asks for the number.
 /// @param out_len  their number. NULL = not wanted.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number. DTL_ERROR_INVALID_STATE: not initialised.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number; nothing written but *out_len.
+///         DTL_ERROR_INVALID_STATE: not initialised.
 DTL_NODISCARD dtl_status_t dtl_policy_resources(dtl_policy_t policy, dtl_resource_t *out,
     uint64_t cap, uint64_t *out_len);
 
-/// What happened on each resource so far. While other threads submit, numbers may be a moment old.
+/// What happened on each resource of dtl_policy_resources so far. While other threads submit, numbers may be a moment old.
 ///
 /// @param out, cap, out_len  as for dtl_policy_resources.
 DTL_NODISCARD dtl_status_t dtl_policy_stats(dtl_policy_t policy, dtl_policy_stats_t *out,
@@ -4242,7 +4248,9 @@ DTL_NODISCARD dtl_status_t dtl_policy_traits(dtl_policy_t policy, dtl_policy_tra
 ///                    of the task is then returned by the next dtl_policy_wait_all.
 /// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 ///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the program's tables
-///         said: the task was not taken then, and no longer counts as a task on its resource.
+///         said: the task was not taken then, and no longer counts as a task on its resource. DTL_ERROR_INVALID_HANDLE:
+///         `policy` is none; or the task has run, and the event that it left in out_wait is none. The text says which;
+///         the task counts as failed then, and nobody waits for what it left running.
 /// Equivalent: oneDPL's submit(policy, f).
 DTL_NODISCARD dtl_status_t dtl_policy_submit(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns, dtl_submission_t *out);

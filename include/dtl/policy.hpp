@@ -160,16 +160,20 @@ class policy {
 
     dtl_policy_t get() const noexcept { return handle_; }
 
-    /// Gives a policy made with DTL_POLICY_DEFER its resources.
-    void initialize(const std::vector<dtl_resource_t> &resources = {}) const
+    /// Gives a policy made with DTL_POLICY_DEFER its resources. Of `options` only the adapter is looked at; without one
+    /// the constructor's is used.
+    void initialize(const std::vector<dtl_resource_t> &resources = {},
+                    const dtl_policy_opts_t *options = nullptr) const
     {
         check(dtl_policy_initialize(handle_, resources.empty() ? nullptr : resources.data(), resources.size(),
-                                    nullptr));
+                                    options));
     }
 
     /// Submits a callable of (const dtl_resource_t &, dtl_waitable_t &), of (const dtl_resource_t &) or of nothing.
     /// It is called before this returns, and nothing is allocated; except with a program's own kind of resources, where
-    /// a copy is kept until it is called. What it throws is thrown again by wait.
+    /// a copy is kept until it is called. What it throws is thrown again by wait. It returns nothing, or a
+    /// dtl_status_t. That is int, so an int of its own is taken as a status as well: any but 0 is the task's failure.
+    /// Other results do not compile; a task with a result writes it elsewhere.
     /// Without a key each type of callable is a task of its own.
     template <class F>
     submission submit(F &&task, dtl_task_key_t key = {},

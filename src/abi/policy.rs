@@ -9,7 +9,7 @@ pub const DTL_POLICY_DEFER: u32 = 1;
 
 /// Resources are anything; a task does what it likes with the one that it is given. Nothing is reported of tasks, so only
 /// policies that need no reports take them. For dtl_policy_opts_t::kind, where 0 = CUSTOM if there is a table, GENERIC
-/// if there is a list, else STREAMS.
+/// if there is a list, else STREAMS; with DTL_POLICY_DEFER and no table 0 is refused, as there is no list yet.
 pub const DTL_RESOURCES_GENERIC: u32 = 1;
 /// Resources are anything on the host; a task has ended when its function returns, and what that has left running is
 /// waited for by the submit.
@@ -211,9 +211,9 @@ pub struct dtl_policy_opts_t {
     pub struct_size: u32,
     /// 0, or DTL_POLICY_DEFER.
     pub flags: u32,
-    /// DTL_RESOURCES_…; 0 = as that says.
+    /// DTL_RESOURCES_…; 0 = as DTL_RESOURCES_GENERIC says.
     pub kind: u32,
-    /// "fixed": which resource, an index into the list.
+    /// "fixed": which resource, an index into the list as it is given, also if others are left out of the policy.
     pub fixed_index: u32,
     /// The program's own kind of resources; NULL = none.
     pub ops: *const dtl_resource_ops_t,

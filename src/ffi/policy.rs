@@ -6,7 +6,7 @@ use crate::abi::handle::dtl_policy_t;
 use crate::abi::policy::*;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
-use crate::runtime::policy::{self, CustomKind, Kind, List, Make, Policy, Rule};
+use crate::runtime::policy::{self, Adapter, CustomKind, Kind, List, Make, Policy, Rule};
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
 use std::ffi::{c_char, c_void};
@@ -22,11 +22,13 @@ sized!(dtl_policy_opts_t, dtl_policy_ops_t, dtl_resource_ops_t, dtl_policy_trait
 /// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new streams on all devices
 ///                   found (see opts.backend), one for inline, what the table's default_resources says.
 /// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and dtl_policy_initialize
-///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE.
+///                   gives them later; until then submits answer DTL_ERROR_INVALID_STATE. What they are is said now:
+///                   by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0 resources, fixed_index
-///         beyond the list, unknown flags or kind. DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind
-///         does not report. DTL_ERROR_UNAVAILABLE: no resource is left that can be used; the text says why.
+///         beyond the list, unknown flags or kind, reserved not 0, DTL_POLICY_DEFER without a kind or table.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of fixed_index; the text says why.
 ///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy, dynamic_load_policy, auto_tune_policy.
 #[unsafe(no_mangle)]
@@ -71,6 +73,7 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
         let ops = unsafe { args::take(ops) }?;
         // SAFETY: as above.
         let opts = unsafe { options(opts) }?;
+        unused(ops.reserved, "ops.reserved")?;
         required(ops.select.is_some(), "ops.select")?;
         required(ops.report.is_some() || ops.needed_info == 0, "ops.report (needed_info is not 0)")?;
         check_info(ops.needed_info, "ops.needed_info")?;
@@ -83,7 +86,8 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
 
 /// Gives a policy made with DTL_POLICY_DEFER its resources, once.
 ///
-/// @param resources, count, opts  as for dtl_policy_create; of opts only the adapter is looked at.
+/// @param resources, count  as for dtl_policy_create.
+/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is used.
 /// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be tried again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_initialize(
@@ -126,11 +130,14 @@ pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
     )
 }
 
-/// The list that a policy chooses from: what indices mean.
+/// The list that a policy chooses from: what the indices of submissions, selections, stats and a program's own policy
+/// mean. It has the order of the list that was given; resources that cannot be used (see dtl_resource_ops_t::accept) are
+/// not in it, and those behind them move up. Only opts.fixed_index counts in the list as it was given.
 ///
 /// @param out      room for `cap` resources; NULL with cap 0 asks for the number.
 /// @param out_len  their number. NULL = not wanted.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number. DTL_ERROR_INVALID_STATE: not initialised.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number; nothing written but *out_len.
+///         DTL_ERROR_INVALID_STATE: not initialised.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_resources(
     policy: dtl_policy_t,
@@ -142,7 +149,7 @@ pub unsafe extern "C" fn dtl_policy_resources(
     guard::call(|inside| unsafe { give(&policy::find(inside, policy.id)?.resources()?, out, cap, out_len) })
 }
 
-/// What happened on each resource so far. While other threads submit, numbers may be a moment old.
+/// What happened on each resource of dtl_policy_resources so far. While other threads submit, numbers may be a moment old.
 ///
 /// @param out, cap, out_len  as for dtl_policy_resources.
 #[unsafe(no_mangle)]
@@ -208,9 +215,7 @@ unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
             opts.flags
         );
     }
-    if opts.reserved != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "opts.reserved is {}; set it to 0", opts.reserved);
-    }
+    unused(opts.reserved, "opts.reserved")?;
     Ok(opts)
 }
 
@@ -234,12 +239,19 @@ unsafe fn create(
             "resources are given together with DTL_POLICY_DEFER: do one of the two"
         );
     }
-    let list = (!is_later).then(|| in_list(given, opts));
-    Ok(dtl_policy_t { id: Policy::create(inside, Make { rule, kind, list })? })
+    if is_later && opts.kind == 0 && opts.ops.is_null() {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "opts.kind is 0 with DTL_POLICY_DEFER, and whether a list will come is not known yet: set it to \
+             DTL_RESOURCES_GENERIC, _INLINE or _STREAMS"
+        );
+    }
+    let make = Make { rule, kind, list: in_list(given, opts), is_later };
+    Ok(dtl_policy_t { id: Policy::create(inside, make)? })
 }
 
 fn in_list<'a>(given: Option<&'a [dtl_resource_t]>, opts: &dtl_policy_opts_t) -> List<'a> {
-    List { given, adapter: opts.adapter, adapter_user: Addr::new(opts.adapter_user) }
+    List { given, adapter: Adapter { function: opts.adapter, user: Addr::new(opts.adapter_user) } }
 }
 
 /// # Safety
@@ -293,6 +305,7 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<Kind> {
             required(has_table, "opts.ops")?;
             // SAFETY: passed on.
             let ops = unsafe { args::take(opts.ops) }?;
+            unused(ops.reserved, "opts.ops->reserved")?;
             required(ops.submit.is_some(), "opts.ops->submit")?;
             check_info(ops.supported_info, "opts.ops->supported_info")?;
             Kind::Custom(CustomKind { ops, own: Addr::new(opts.ops_self) })
@@ -313,6 +326,14 @@ fn check_info(info: u64, name: &str) -> Result<()> {
     Ok(())
 }
 
+fn unused(reserved: u32, name: &str) -> Result<()> {
+    if reserved == 0 {
+        Ok(())
+    } else {
+        fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is {reserved}; set it to 0")
+    }
+}
+
 fn required(is_there: bool, name: &str) -> Result<()> {
     if is_there { Ok(()) } else { fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL") }
 }
@@ -321,17 +342,19 @@ fn required(is_there: bool, name: &str) -> Result<()> {
 /// `out` is null or room for `cap` elements, `out_len` is null or writable.
 unsafe fn give<T: Copy>(from: &[T], out: *mut T, cap: u64, out_len: *mut u64) -> Result<()> {
     let count = from.len() as u64;
-    if !(out.is_null() && cap == 0) {
+    let is_wanted = !(out.is_null() && cap == 0);
+    if is_wanted {
         Out::new(out, "out")?;
+    }
+    if !out_len.is_null() {
+        Out::new(out_len, "out_len")?.set(count);
+    }
+    if is_wanted {
         if cap < count {
             return fail!(DTL_ERROR_BUFFER_TOO_SMALL, "there are {count} resources, and cap is {cap}");
         }
         // SAFETY: room for at least `count` elements, which nothing of ours overlaps.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), out, from.len()) };
-    }
-    if !out_len.is_null() {
-        // SAFETY: writable by the contract.
-        unsafe { out_len.write(count) };
     }
     Ok(())
 }

@@ -36,7 +36,9 @@ struct Call {
 ///                    of the task is then returned by the next dtl_policy_wait_all.
 /// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 ///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or what the program's tables
-///         said: the task was not taken then, and no longer counts as a task on its resource.
+///         said: the task was not taken then, and no longer counts as a task on its resource. DTL_ERROR_INVALID_HANDLE:
+///         `policy` is none; or the task has run, and the event that it left in out_wait is none. The text says which;
+///         the task counts as failed then, and nobody waits for what it left running.
 /// Equivalent: oneDPL's submit(policy, f).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_submit(

@@ -1,4 +1,4 @@
-/* Dynamic selection: policies over generic and inline resources, what they refuse, what tasks may do. What is learnt of
+/* Dynamic selection: policies over generic and inline resources, what they refuse, what tasks may do, adapters. What is learnt of
  * tasks: test_policy_tune; streams and a program's own resources: test_policy_backend. C11, and valid C++17. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -271,9 +271,14 @@ static void test_deferred(void) {
     dtl_policy_traits_t traits = DTL_POLICY_TRAITS_INIT;
     dtl_policy_t policy;
     dtl_resource_t got[N];
+    dtl_policy_stats_t stats[N];
     uint64_t ran = 99, count = 99;
     opts.flags = DTL_POLICY_DEFER, opts.kind = DTL_RESOURCES_INLINE, opts.fixed_index = 3;
     CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
+    opts.kind = 0; /* before the list there is no telling */
+    CHECK_STATUS(dtl_policy_create("fixed", NULL, 0, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
+    check_text("opts.kind is 0 with DTL_POLICY_DEFER");
+    opts.kind = DTL_RESOURCES_INLINE;
     CHECK_OK(dtl_policy_create("fixed", NULL, 0, &opts, &policy));
     CHECK_STATUS(dtl_policy_submit(policy, no_key, note, &ran, 0, NULL), DTL_ERROR_INVALID_STATE);
     check_text("dtl_policy_initialize");
@@ -291,7 +296,13 @@ static void test_deferred(void) {
     CHECK(ran == 3);
     CHECK_OK(dtl_policy_resources(policy, NULL, 0, &count));
     CHECK(count == N);
+    count = 99, memset(got, 0x5A, sizeof got), got[0] = got[1];
     CHECK_STATUS(dtl_policy_resources(policy, got, N - 1, &count), DTL_ERROR_BUFFER_TOO_SMALL);
+    CHECK(count == N && memcmp(&got[0], &got[1], sizeof got[0]) == 0); /* only the length */
+    count = 99;
+    CHECK_STATUS(dtl_policy_stats(policy, stats, N - 1, &count), DTL_ERROR_BUFFER_TOO_SMALL);
+    CHECK(count == N);
+    CHECK_STATUS(dtl_policy_stats(policy, NULL, 1, &count), DTL_ERROR_NULL_POINTER);
     CHECK_OK(dtl_policy_resources(policy, got, N, NULL));
     CHECK(memcmp(got, list, sizeof list) == 0);
     CHECK_OK(dtl_policy_traits(policy, &traits));
@@ -402,6 +413,72 @@ static void test_waitables(void) {
     CHECK_OK(dtl_policy_release(host));
 }
 
+/* The list holds wrappers; the table deals with what is in them, the task with the wrapper. */
+static uint64_t unwrap(void* user, const dtl_resource_t* resource) {
+    return *(uint64_t*)(uintptr_t)resource->value + *(uint64_t*)user;
+}
+static dtl_status_t sees_wrapper(const dtl_resource_t* resource, void* arg, dtl_waitable_t* wait) {
+    (void)wait;
+    *(uint64_t*)arg = *(uint64_t*)(uintptr_t)resource->value;
+    return DTL_SUCCESS;
+}
+static dtl_status_t core_submit(void* self, const dtl_selection_t* selection, dtl_policy_task_fn_t task, void* arg) {
+    dtl_waitable_t wait = {{0}, NULL, NULL};
+    *(uint64_t*)self = selection->core;
+    return dtl_selection_end(selection, task(&selection->resource, arg, &wait), 0);
+}
+static void test_adapter(void) {
+    dtl_resource_ops_t ops = DTL_RESOURCE_OPS_INIT;
+    dtl_policy_opts_t opts = DTL_POLICY_OPTS_INIT;
+    uint64_t wrapped[2] = {40, 50}, more = 5, core = 0, seen = 0;
+    dtl_resource_t wrappers[2];
+    dtl_policy_t policy;
+    int i;
+    for (i = 0; i < 2; i++) wrappers[i].value = (uint64_t)(uintptr_t)&wrapped[i], wrappers[i].user = NULL;
+    ops.submit = core_submit;
+    opts.ops = &ops, opts.ops_self = &core, opts.adapter = unwrap, opts.adapter_user = &more, opts.fixed_index = 1;
+    CHECK_OK(dtl_policy_create("fixed", wrappers, 2, &opts, &policy));
+    CHECK_OK(dtl_policy_submit_and_wait(policy, no_key, sees_wrapper, &seen, 0));
+    CHECK(core == 55 && seen == 50);
+    CHECK_OK(dtl_policy_release(policy));
+    /* Resources that come later: its adapter stays, unless they bring one. */
+    opts.flags = DTL_POLICY_DEFER;
+    for (i = 0; i < 2; i++) {
+        uint64_t others = 7;
+        dtl_policy_opts_t later = DTL_POLICY_OPTS_INIT;
+        if (i == 1) later.adapter = unwrap, later.adapter_user = &others;
+        CHECK_OK(dtl_policy_create("fixed", NULL, 0, &opts, &policy));
+        CHECK_OK(dtl_policy_initialize(policy, wrappers, 2, i == 0 ? NULL : &later));
+        CHECK_OK(dtl_policy_submit_and_wait(policy, no_key, sees_wrapper, &seen, 0));
+        CHECK(core == (i == 0 ? 55u : 57u) && seen == 50);
+        CHECK_OK(dtl_policy_release(policy));
+    }
+}
+
+/* The library refuses what a task left running: the text names it, and the task has failed. */
+static dtl_status_t leaves_nonsense(const dtl_resource_t* resource, void* arg, dtl_waitable_t* wait) {
+    (void)resource, (void)arg;
+    wait->event.id = 0x1234567;
+    return DTL_SUCCESS;
+}
+static void test_refused_event(const char* name, uint32_t kind) {
+    const dtl_policy_t policy = policy_of(name, kind);
+    dtl_policy_stats_t stats[N];
+    dtl_submission_t submission;
+    uint64_t i, failed = 0;
+    submission.ticket = 77;
+    CHECK_STATUS(dtl_policy_submit(policy, no_key, leaves_nonsense, NULL, 0, &submission), DTL_ERROR_INVALID_HANDLE);
+    check_text("the task has run, and what it left in out_wait->event is refused");
+    check_text("0x1234567");
+    CHECK_STATUS(dtl_policy_submit_and_wait(policy, no_key, leaves_nonsense, NULL, 0), DTL_ERROR_INVALID_HANDLE);
+    check_text("0x1234567");
+    CHECK_OK(dtl_policy_wait_all(policy, 0)); /* it was heard of */
+    CHECK_OK(dtl_policy_stats(policy, stats, N, NULL));
+    for (i = 0; i < N; i++) failed += stats[i].failed + stats[i].load;
+    CHECK(failed == 2 && submission.ticket == 77);
+    CHECK_OK(dtl_policy_release(policy));
+}
+
 /* One thread makes and releases policies, another submits to whatever is there. */
 static uint64_t current;
 static int stop;
@@ -452,6 +529,9 @@ int main(void) {
     test_deferred();
     test_refusals();
     test_waitables();
+    test_adapter();
+    test_refused_event("round_robin", 0);
+    test_refused_event("dynamic_load", DTL_RESOURCES_INLINE);
     test_release_races_use();
     left = policy_of("round_robin", 0); /* finalize destroys it */
     CHECK_OK(dtl_finalize());

@@ -44,10 +44,12 @@ static dtl_status_t shop_defaults(void* self, dtl_resource_t* out, uint64_t cap,
     return DTL_SUCCESS;
 }
 
+static const char* shop_reason; /* instead of its own */
 static dtl_status_t shop_accept(void* self, uint64_t core, uint64_t info, int32_t* yes, char* why, uint64_t cap) {
     const struct shop* shop = (const struct shop*)self;
     *yes = (int32_t)(shop->accepted >> core & 1);
     if (!*yes) snprintf(why, (size_t)cap, "number %d cannot report %d", (int)core, (int)info);
+    if (!*yes && shop_reason != NULL) snprintf(why, (size_t)cap, "%s", shop_reason);
     return DTL_SUCCESS;
 }
 
@@ -187,6 +189,10 @@ static void test_table(void) {
     shop.accepted = 0, policy.id = 77;
     CHECK_STATUS(dtl_policy_create("dynamic_load", list, N, &opts, &policy), DTL_ERROR_UNAVAILABLE);
     check_text("number 2 cannot report 3");
+    shop_reason = "\xff\xfe!"; /* no UTF-8: each such byte becomes U+FFFD */
+    CHECK_STATUS(dtl_policy_create("round_robin", list, N, &opts, &policy), DTL_ERROR_UNAVAILABLE);
+    check_text("no resource is left that can be used; resource 0: \xEF\xBF\xBD\xEF\xBF\xBD!; ");
+    shop_reason = NULL;
     shop.accepted = 0xF, shop.defaults = 0;
     CHECK_STATUS(dtl_policy_create("round_robin", NULL, 0, &opts, &policy), DTL_ERROR_UNAVAILABLE);
     shop.defaults = 5000;
@@ -195,7 +201,10 @@ static void test_table(void) {
     CHECK_STATUS(dtl_policy_create("auto_tune", list, N, &opts, &policy), DTL_ERROR_NOT_SUPPORTED);
     ops.supported_info = 64;
     CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
-    ops.supported_info = 0, ops.submit = NULL;
+    ops.supported_info = 0, ops.reserved = 1;
+    CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
+    check_text("opts.ops->reserved is 1");
+    ops.reserved = 0, ops.submit = NULL;
     CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_NULL_POINTER);
     ops.submit = shop_submit, ops.default_resources = NULL;
     CHECK_STATUS(dtl_policy_create("fixed", NULL, 0, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
@@ -210,33 +219,27 @@ static void test_table(void) {
     CHECK_OK(dtl_policy_release(policy));
 }
 
-/* The list holds wrappers; the table deals with what is in them, the task with the wrapper. */
-static uint64_t unwrap(void* user, const dtl_resource_t* resource) {
-    return *(uint64_t*)(uintptr_t)resource->value + *(uint64_t*)user;
-}
-static dtl_status_t sees_wrapper(const dtl_resource_t* resource, void* arg, dtl_waitable_t* wait) {
-    (void)wait;
-    *(uint64_t*)arg = *(uint64_t*)(uintptr_t)resource->value;
-    return DTL_SUCCESS;
-}
-static dtl_status_t core_submit(void* self, const dtl_selection_t* selection, dtl_policy_task_fn_t task, void* arg) {
-    dtl_waitable_t wait = {{0}, NULL, NULL};
-    *(uint64_t*)self = selection->core;
-    return dtl_selection_end(selection, task(&selection->resource, arg, &wait), 0);
-}
-static void test_adapter(void) {
-    dtl_resource_ops_t ops = DTL_RESOURCE_OPS_INIT;
+/* fixed_index counts in the list that was given: nothing runs on another resource because some are left out. */
+static void test_left_out(void) {
+    dtl_resource_ops_t ops;
     dtl_policy_opts_t opts = DTL_POLICY_OPTS_INIT;
-    uint64_t wrapped[2] = {40, 50}, more = 5, core = 0, seen = 0;
-    dtl_resource_t wrappers[2];
-    dtl_policy_t policy;
-    int i;
-    for (i = 0; i < 2; i++) wrappers[i].value = (uint64_t)(uintptr_t)&wrapped[i], wrappers[i].user = NULL;
-    ops.submit = core_submit;
-    opts.ops = &ops, opts.ops_self = &core, opts.adapter = unwrap, opts.adapter_user = &more, opts.fixed_index = 1;
-    CHECK_OK(dtl_policy_create("fixed", wrappers, 2, &opts, &policy));
-    CHECK_OK(dtl_policy_submit_and_wait(policy, no_key, sees_wrapper, &seen, 0));
-    CHECK(core == 55 && seen == 50);
+    dtl_policy_t policy = {77};
+    dtl_submission_t submission;
+    dtl_resource_t got;
+    shop_open(&shop, &ops);
+    shop.accepted = 0xA, shop.at_once = 1;
+    opts.ops = &ops, opts.ops_self = &shop, opts.fixed_index = 2;
+    CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_UNAVAILABLE);
+    check_text("opts.fixed_index is 2, and that resource cannot be used: number 2 cannot report 0");
+    opts.fixed_index = N;
+    CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
+    check_text("there are 4 resources");
+    opts.fixed_index = 3;
+    CHECK(policy.id == 77 && shop.destroyed == 0);
+    CHECK_OK(dtl_policy_create("fixed", list, N, &opts, &policy));
+    CHECK_OK(dtl_policy_submit(policy, no_key, nothing, NULL, 0, &submission));
+    CHECK_OK(dtl_submission_resource(&submission, &got));
+    CHECK(submission.resource == 1 && got.value == 3); /* an index into dtl_policy_resources */
     CHECK_OK(dtl_policy_release(policy));
 }
 
@@ -383,7 +386,10 @@ static void test_custom_policy(void) {
     ops.select = chooser_select, ops.needed_info = 7, ops.destroy = chooser_destroy;
     CHECK_STATUS(dtl_policy_create_custom(&ops, &chooser, list, N, &opts, &policy), DTL_ERROR_NULL_POINTER);
     check_text("report");
-    ops.report = chooser_report, ops.initialize = chooser_initialize;
+    ops.report = chooser_report, ops.initialize = chooser_initialize, ops.reserved = 1;
+    CHECK_STATUS(dtl_policy_create_custom(&ops, &chooser, list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
+    check_text("ops.reserved is 1");
+    ops.reserved = 0;
     chooser.answer = DTL_ERROR_LIMIT;
     CHECK_STATUS(dtl_policy_create_custom(&ops, &chooser, list, N, &opts, &policy), DTL_ERROR_LIMIT);
     CHECK(chooser.destroyed == 0 && policy.id == 77);
@@ -560,7 +566,7 @@ int main(void) {
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_backend_get("host", &host));
     test_table();
-    test_adapter();
+    test_left_out();
     test_even_loads();
     test_memory_is_flat("dynamic_load", 500000);
     test_memory_is_flat("round_robin", 1000000);

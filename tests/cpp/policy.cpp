@@ -98,6 +98,38 @@ static void copies_share()
     CHECK(thrown([] { dtl::policy("best", numbers(2)); }) == DTL_ERROR_NOT_FOUND);
 }
 
+// The list holds wrappers of streams, and comes later than the policy.
+static void adapted_later()
+{
+    dtl_stream_t streams[2];
+    std::vector<dtl_resource_t> wrappers;
+    for (dtl_stream_t &stream : streams) {
+        CHECK_OK(dtl_stream_create(DTL_BACKEND_NULL, 0, 0, &stream));
+        wrappers.push_back({reinterpret_cast<uintptr_t>(&stream), nullptr});
+    }
+    dtl_policy_opts_t options = DTL_POLICY_OPTS_INIT, adapting = DTL_POLICY_OPTS_INIT;
+    adapting.adapter = [](void *, const dtl_resource_t *wrapper) -> uint64_t {
+        return reinterpret_cast<const dtl_stream_t *>(static_cast<uintptr_t>(wrapper->value))->id;
+    };
+    options.kind = adapting.kind = DTL_RESOURCES_STREAMS;
+    options.flags = adapting.flags = DTL_POLICY_DEFER;
+    const dtl::policy kept("round_robin", {}, &adapting);
+    kept.initialize(wrappers);
+    CHECK(kept.resources().size() == 2);
+    const dtl::policy given("round_robin", {}, &options);
+    CHECK(thrown([&] { given.initialize(wrappers); }) == DTL_ERROR_INVALID_HANDLE);
+    given.initialize(wrappers, &adapting);
+    CHECK(given.resources().size() == 2);
+}
+
+// An int is a status.
+static void integer_results()
+{
+    const dtl::policy policy("fixed", numbers(1));
+    CHECK(thrown([&] { policy.submit_and_wait([] { return 412; }); }) == DTL_ERROR_INVALID_HANDLE);
+    policy.submit_and_wait([] { return 0; });
+}
+
 // A table that runs tasks only when it is asked.
 static dtl_selection_t waiting;
 static dtl_policy_task_fn_t waiting_task;
@@ -145,6 +177,8 @@ int main()
 {
     inline_tasks();
     copies_share();
+    adapted_later();
+    integer_results();
     later_tasks();
     dtl::check(dtl_finalize());
     std::puts("ok");

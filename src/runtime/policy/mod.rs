@@ -14,6 +14,7 @@ mod resources;
 mod rule;
 mod streams;
 pub mod submit;
+mod trial;
 mod tune;
 
 use crate::abi::policy::*;
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tune::Run;
 
-pub use resources::{ALL_INFO, CustomKind, Kind, List, check_count};
+pub use resources::{ALL_INFO, Adapter, CustomKind, Kind, List, check_count};
 pub use rule::Rule;
 
 /// Type byte of policy handles.
@@ -46,6 +47,8 @@ pub struct Policy {
     kind: Kind,
     /// DTL_INFO_… that the rule needs.
     needed_info: u64,
+    /// Unless dtl_policy_initialize gives another one.
+    adapter: Adapter,
     /// dtl_policy_create and each dtl_policy_retain.
     shares: AtomicU32,
     /// Released for the last time: who waits leaves.
@@ -135,14 +138,16 @@ pub struct Make<'a> {
     pub rule: Rule,
     /// What its resources are.
     pub kind: Kind,
-    /// `None` = dtl_policy_initialize gives them.
-    pub list: Option<List<'a>>,
+    /// The resources; of no interest but for the adapter if they come later.
+    pub list: List<'a>,
+    /// dtl_policy_initialize gives them.
+    pub is_later: bool,
 }
 
 impl Policy {
     /// A policy; with its resources, unless they come later.
     pub fn create(inside: &Guard, make: Make<'_>) -> Result<u64> {
-        let Make { rule, kind, list } = make;
+        let Make { rule, kind, list, is_later } = make;
         let needed_info = rule.needed_info();
         let missing = needed_info & !kind.supported_info();
         if missing != 0 {
@@ -159,12 +164,13 @@ impl Policy {
             rule,
             kind,
             needed_info,
+            adapter: list.adapter,
             shares: AtomicU32::new(1),
             closed: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
             ready: OnceLock::new(),
         };
-        if let Some(list) = list {
+        if !is_later {
             policy.initialize(inside, &list)?;
         }
         let policy = Arc::new(policy);
@@ -188,14 +194,17 @@ impl Policy {
     }
 
     fn make_ready(&self, inside: &Guard, list: &List<'_>) -> Result<Ready> {
-        let (resources, own_streams) = self.kind.resources(inside, list, self.needed_info)?;
-        let chooser = match self.rule.over(&resources) {
+        let adapter = if list.adapter.function.is_some() { list.adapter } else { self.adapter };
+        let list = List { given: list.given, adapter };
+        let (usable, own_streams) = self.kind.resources(inside, &list, self.needed_info)?;
+        let chooser = match self.rule.over(&usable) {
             Ok(chooser) => chooser,
             Err(error) => {
                 close_streams(&own_streams);
                 return Err(error);
             }
         };
+        let resources = usable.resources;
         let count = resources.len();
         let scratch_bytes = self.kind.scratch_bytes(self.needed_info);
         Ok(Ready {

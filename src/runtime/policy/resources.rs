@@ -59,6 +59,8 @@ impl Given {
 pub struct Resource {
     /// As it is in the program's list.
     pub given: Given,
+    /// Where it is there.
+    pub place: usize,
     /// What the kind deals with.
     pub core: u64,
     /// DTL_RESOURCES_STREAMS: the stream itself.
@@ -69,10 +71,25 @@ pub struct Resource {
 pub struct List<'a> {
     /// `None` = the kind's defaults.
     pub given: Option<&'a [dtl_resource_t]>,
-    /// Made of each element first.
-    pub adapter: dtl_resource_adapter_fn_t,
-    /// For the adapter.
-    pub adapter_user: Addr,
+    /// What is made of each element first.
+    pub adapter: Adapter,
+}
+
+/// A program's adapter; without a function elements are used as they are.
+#[derive(Clone, Copy)]
+pub struct Adapter {
+    /// What is called.
+    pub function: dtl_resource_adapter_fn_t,
+    /// With this.
+    pub user: Addr,
+}
+
+/// What of a list a policy can use.
+pub struct Usable {
+    /// In the order of the list; never empty.
+    pub resources: Vec<Resource>,
+    /// Places in the list that are left out, and why.
+    pub left_out: Vec<(usize, String)>,
 }
 
 impl Kind {
@@ -120,12 +137,7 @@ impl Kind {
     }
 
     /// The resources of which `needed_info` is reported, and the streams that are the policy's own.
-    pub fn resources(
-        &self,
-        inside: &Guard,
-        list: &List<'_>,
-        needed_info: u64,
-    ) -> Result<(Vec<Resource>, Vec<u64>)> {
+    pub fn resources(&self, inside: &Guard, list: &List<'_>, needed_info: u64) -> Result<(Usable, Vec<u64>)> {
         let (given, own_streams) = match list.given {
             Some(given) => (given.to_vec(), Vec::new()),
             None => self.defaults(inside)?,
@@ -140,34 +152,40 @@ impl Kind {
         list: &List<'_>,
         given: &[dtl_resource_t],
         needed_info: u64,
-    ) -> Result<Vec<Resource>> {
+    ) -> Result<Usable> {
         if given.is_empty() {
             return fail!(DTL_ERROR_UNAVAILABLE, "there are no {} resources here", self.name());
         }
-        let mut found = Vec::with_capacity(given.len());
-        let mut reasons = Vec::new();
-        for (index, given) in given.iter().enumerate() {
-            let core = list.adapter.map_or(given.value, |adapt| adapt(list.adapter_user.ptr(), given));
-            let resource =
-                self.resource(inside, Given { value: given.value, user: Addr::new(given.user) }, core);
-            let resource = resource.map_err(|error| error.within(&format!("resource {index}")))?;
+        let mut usable = Usable { resources: Vec::with_capacity(given.len()), left_out: Vec::new() };
+        for (place, given) in given.iter().enumerate() {
+            let resource = self.resource(inside, list.adapter, given, place);
+            let resource = resource.map_err(|error| error.within(&format!("resource {place}")))?;
             match self.refusal(&resource, needed_info)? {
-                None => found.push(resource),
-                Some(why) => reasons.push(format!("resource {index}: {why}")),
+                None => usable.resources.push(resource),
+                Some(why) => usable.left_out.push((place, why)),
             }
         }
-        if found.is_empty() {
-            let info = info_names(needed_info);
-            return fail!(
-                DTL_ERROR_UNAVAILABLE,
-                "no resource is left that reports {info}; {}",
-                reasons.join("; ")
-            );
+        if usable.resources.is_empty() {
+            let reasons = usable.left_out.iter().map(|(place, why)| format!("resource {place}: {why}"));
+            let reasons = reasons.collect::<Vec<_>>().join("; ");
+            let what = match needed_info {
+                0 => "can be used".to_owned(),
+                info => format!("reports {}", info_names(info)),
+            };
+            return fail!(DTL_ERROR_UNAVAILABLE, "no resource is left that {what}; {reasons}");
         }
-        Ok(found)
+        Ok(usable)
     }
 
-    fn resource(&self, inside: &Guard, given: Given, core: u64) -> Result<Resource> {
+    fn resource(
+        &self,
+        inside: &Guard,
+        adapter: Adapter,
+        given: &dtl_resource_t,
+        place: usize,
+    ) -> Result<Resource> {
+        let core = adapter.function.map_or(given.value, |adapt| adapt(adapter.user.ptr(), given));
+        let given = Given { value: given.value, user: Addr::new(given.user) };
         let stream = match self {
             Kind::Streams(_) => {
                 let id = objects::stream_id(inside, dtl_stream_t { id: core })?;
@@ -175,7 +193,7 @@ impl Kind {
             }
             _ => None,
         };
-        Ok(Resource { given, core, stream })
+        Ok(Resource { given, place, core, stream })
     }
 
     /// Why a resource cannot be used; `None` = it can.

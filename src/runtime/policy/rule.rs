@@ -3,7 +3,7 @@
 use super::Picked;
 use super::counts::Counts;
 use super::loads::Loads;
-use super::resources::{Resource, slot};
+use super::resources::{Usable, slot};
 use super::tune::{Run, Tuner};
 use crate::abi::policy::*;
 use crate::abi::status::{DTL_ERROR_BUSY, DTL_SUCCESS, dtl_status_t};
@@ -119,16 +119,11 @@ impl Rule {
     }
 
     /// The rule, ready to choose among these.
-    pub(super) fn over(&self, resources: &[Resource]) -> Result<Chooser> {
+    pub(super) fn over(&self, usable: &Usable) -> Result<Chooser> {
+        let resources = &usable.resources;
         let count = resources.len();
         Ok(match self {
-            Rule::Fixed(index) if *index as usize >= count => {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "opts.fixed_index is {index}, and there are {count} resources (counted from 0)"
-                );
-            }
-            Rule::Fixed(index) => Chooser::Fixed(*index as usize),
+            Rule::Fixed(place) => Chooser::Fixed(fixed(*place as usize, usable)?),
             Rule::RoundRobin => Chooser::RoundRobin,
             Rule::DynamicLoad => Chooser::Least(Loads::new(count)),
             Rule::AutoTune { warmups, samples, resample } => {
@@ -259,6 +254,24 @@ impl Chooser {
             _ => 0,
         }
     }
+}
+
+/// Where the resource is now that was at this place of the program's list.
+fn fixed(place: usize, usable: &Usable) -> Result<usize> {
+    if let Some(index) = usable.resources.iter().position(|resource| resource.place == place) {
+        return Ok(index);
+    }
+    if let Some((_, why)) = usable.left_out.iter().find(|(left_out, _)| *left_out == place) {
+        return fail!(
+            DTL_ERROR_UNAVAILABLE,
+            "opts.fixed_index is {place}, and that resource cannot be used: {why}"
+        );
+    }
+    let count = usable.resources.len() + usable.left_out.len();
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "opts.fixed_index is {place}, and there are {count} resources (counted from 0)"
+    )
 }
 
 #[cold]

@@ -6,7 +6,7 @@
 use super::flight::{Ended, Landed, Watch, time_since};
 use super::resources::{CustomKind, Kind, Resource};
 use super::{Picked, Policy, Ready};
-use crate::abi::handle::dtl_policy_t;
+use crate::abi::handle::{dtl_event_t, dtl_policy_t};
 use crate::abi::policy::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
@@ -149,8 +149,8 @@ impl Policy {
         let watch = match watch(left) {
             Ok(watch) => watch,
             Err(error) => {
-                let ended = Ended { status: error.status(), time_ns: None };
-                return Ok(self.over(ready, picked, ended, is_kept));
+                self.not_taken(ready, picked, error.status());
+                return Err(error);
             }
         };
         let submission = self.fly(ready, picked, watch, is_kept || matches!(self.kind, Kind::Inline))?;
@@ -216,8 +216,8 @@ impl Policy {
             return self.fly(ready, picked, Watch::Call(left.wait, Addr::new(left.object)), task.is_kept);
         }
         if left.event.id != 0 {
-            let event = objects::pin::<Event>(&epoch::enter(), left.event.id).map_err(give_up)?;
-            stream.wait_event(&event).map_err(give_up)?;
+            let event = event_left(left.event).map_err(give_up)?;
+            stream.wait_event(&event).map_err(refused).map_err(give_up)?;
         } else if !task.is_kept && !picked.has_end() {
             return Ok(self.submission(picked, 0, DTL_SUCCESS)); // nobody asks when it ends
         }
@@ -450,8 +450,16 @@ fn watch(left: &dtl_waitable_t) -> Result<Watch> {
     if left.wait.is_some() {
         return Ok(Watch::Call(left.wait, Addr::new(left.object)));
     }
-    let event = objects::pin::<Event>(&epoch::enter(), left.event.id)?;
-    Ok(Watch::Record(event.gate()))
+    Ok(Watch::Record(event_left(left.event)?.gate()))
+}
+
+fn event_left(event: dtl_event_t) -> Result<Arc<Event>> {
+    objects::pin::<Event>(&epoch::enter(), event.id).map_err(refused)
+}
+
+#[cold]
+fn refused(error: Error) -> Error {
+    error.within("the task has run, and what it left in out_wait->event is refused")
 }
 
 fn wait_for_stream(stream: &Stream, deadline: Deadline) -> Result<()> {

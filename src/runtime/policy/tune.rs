@@ -3,25 +3,23 @@
 //! Runs of a task are numbered while it is tuned: run i goes to resource i modulo their number. The first
 //! warmups × resources runs are thrown away, the next samples × resources are timed, and the resource with the least
 //! time wins (noise only ever adds). All that is kept of one tuning goes with it: the next one begins with nothing, so a
-//! resource that has got slow is left, and a late time of an earlier tuning is not counted.
+//! resource that has got slow is left.
 //!
-//! A tuned task costs a look at one word that nobody writes. Times are reported under a lock of the task's.
+//! A tuned task costs a look at one word that nobody writes. Tuning takes no lock: `trial`.
 
+use super::trial::{Report, Trial};
 use crate::abi::policy::dtl_task_key_t;
 use crate::error::{Result, fail};
 use crate::runtime::log;
-use crate::sys::lock::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Most tasks that one policy tunes.
 const MOST_TASKS: usize = 1024;
-/// `best` while the task is tuned.
-const TUNING: u32 = u32::MAX;
 /// Counters of runs for each task; threads so far apart share one, and may then lose counts.
 const STRIPES: usize = 8;
 
-/// A timed run on its way, in one word: the place of its task << 33 | is it a warm-up << 32 | which tuning.
+/// A timed run on its way, in one word: the place of its task << 1 | is it a warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run(u64);
 
@@ -29,45 +27,28 @@ impl Run {
     /// A run that is not timed.
     pub(super) const NONE: Run = Run(u64::MAX);
 
-    fn new(place: usize, is_warmup: bool, generation: u32) -> Run {
-        Run((place as u64) << 33 | u64::from(is_warmup) << 32 | u64::from(generation))
+    fn new(place: usize, is_warmup: bool) -> Run {
+        Run((place as u64) << 1 | u64::from(is_warmup))
     }
 
     fn place(self) -> usize {
-        (self.0 >> 33) as usize
+        (self.0 >> 1) as usize
     }
 
     fn is_warmup(self) -> bool {
-        self.0 >> 32 & 1 == 1
-    }
-
-    fn generation(self) -> u32 {
-        self.0 as u32
+        self.0 & 1 == 1
     }
 }
 
 struct Entry {
     key: dtl_task_key_t,
-    /// Index of the fastest resource, or TUNING.
-    best: AtomicU32,
-    /// generation << 32 | number of the next run.
-    runs: AtomicU64,
-    /// Fastest so far: for those that come while all runs are handed out and some are not over.
-    leader: AtomicU32,
-    times: Mutex<Times>,
+    trial: Trial,
     /// Runs since the task was tuned.
     since: [Stripe; STRIPES],
 }
 
 #[repr(align(64))]
 struct Stripe(AtomicU64);
-
-struct Times {
-    generation: u32,
-    ended: u64,
-    /// Nanoseconds by resource; u64::MAX = no run has succeeded.
-    least_ns: Box<[u64]>,
-}
 
 /// See the module's text.
 pub(super) struct Tuner {
@@ -113,9 +94,10 @@ impl Tuner {
                 break (place, entry);
             }
         };
-        let best = entry.best.load(Ordering::Acquire);
-        if best != TUNING && !self.is_due(entry, thread) {
-            return Some((best as usize, Run::NONE));
+        if let Some(best) = entry.trial.best() {
+            if !self.is_due(entry, thread) {
+                return Some((best as usize, Run::NONE));
+            }
         }
         Some(self.next_run(entry, place))
     }
@@ -138,16 +120,15 @@ impl Tuner {
 
     #[inline(never)]
     fn next_run(&self, entry: &Entry, place: usize) -> (usize, Run) {
-        let in_all = (self.warmups + self.samples) * self.resources;
-        let is_left = entry.runs.load(Ordering::Relaxed) & u64::from(u32::MAX) < in_all;
-        let run = if is_left { entry.runs.fetch_add(1, Ordering::Relaxed) } else { u64::MAX };
-        let number = run & u64::from(u32::MAX);
-        if number >= in_all {
-            return (entry.leader.load(Ordering::Relaxed) as usize, Run::NONE);
-        }
-        let is_warmup = number / self.resources < self.warmups;
-        let run = Run::new(place, is_warmup, (run >> 32) as u32);
+        let Some(number) = entry.trial.take_run(self.runs_in_all()) else {
+            return (entry.trial.leader() as usize, Run::NONE);
+        };
+        let run = Run::new(place, number / self.resources < self.warmups);
         ((number % self.resources) as usize, run)
+    }
+
+    fn runs_in_all(&self) -> u64 {
+        (self.warmups + self.samples) * self.resources
     }
 
     /// Makes room for a task.
@@ -176,14 +157,7 @@ impl Tuner {
     fn entry(&self, key: dtl_task_key_t) -> Entry {
         Entry {
             key,
-            best: AtomicU32::new(TUNING),
-            runs: AtomicU64::new(0),
-            leader: AtomicU32::new(0),
-            times: Mutex::new(Times {
-                generation: 0,
-                ended: 0,
-                least_ns: vec![u64::MAX; self.resources as usize].into_boxed_slice(),
-            }),
+            trial: Trial::new(self.resources as usize),
             since: std::array::from_fn(|_| Stripe(AtomicU64::new(0))),
         }
     }
@@ -191,62 +165,23 @@ impl Tuner {
     /// A timed run has ended, on a resource; `None` = it failed, and its time says nothing.
     pub(super) fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
         let Some(entry) = self.entries.get(run.place()).and_then(OnceLock::get) else { return };
-        let mut times = entry.times.lock();
-        if times.generation != run.generation() {
-            return; // of a tuning before this one
+        let time_ns = time_ns.filter(|_| !run.is_warmup());
+        if let Report::Last(best, least) = entry.trial.report(resource, time_ns, self.runs_in_all()) {
+            self.tuning.fetch_sub(1, Ordering::Relaxed);
+            log::info!(
+                "auto_tune: task {{{:#x}, {:#x}}} goes to resource {best} ({least} ns)",
+                entry.key.task,
+                entry.key.variant
+            );
         }
-        times.ended += 1;
-        if let (false, Some(time)) = (run.is_warmup(), time_ns) {
-            if let Some(least) = times.least_ns.get_mut(resource) {
-                *least = time.min(*least);
-            }
-        }
-        let (best, least) = times.least();
-        if least < u64::MAX {
-            entry.leader.store(best as u32, Ordering::Relaxed);
-        }
-        if times.ended < (self.warmups + self.samples) * self.resources {
-            return;
-        }
-        if least == u64::MAX {
-            restart(entry, &mut times); // nothing but failures: no reason to prefer any
-            return;
-        }
-        entry.best.store(best as u32, Ordering::Release);
-        self.tuning.fetch_sub(1, Ordering::Relaxed);
-        drop(times);
-        log::info!(
-            "auto_tune: task {{{:#x}, {:#x}}} goes to resource {best} ({least} ns)",
-            entry.key.task,
-            entry.key.variant
-        );
     }
 
     #[cold]
     #[inline(never)]
     fn begin_anew(&self, entry: &Entry) {
-        let mut times = entry.times.lock();
-        if entry.best.load(Ordering::Relaxed) != TUNING {
+        if entry.trial.begin_anew() {
             self.tuning.fetch_add(1, Ordering::Relaxed);
-            restart(entry, &mut times);
         }
-    }
-}
-
-/// A new tuning. Its runs are stored before the word that leads to them.
-fn restart(entry: &Entry, times: &mut Times) {
-    times.generation = times.generation.wrapping_add(1);
-    times.ended = 0;
-    times.least_ns.fill(u64::MAX);
-    entry.runs.store(u64::from(times.generation) << 32, Ordering::Relaxed);
-    entry.best.store(TUNING, Ordering::Release);
-}
-
-impl Times {
-    /// The fastest resource and its time; of equals the first.
-    fn least(&self) -> (usize, u64) {
-        let times = self.least_ns.iter().copied().enumerate();
-        times.min_by_key(|&(_, time)| time).unwrap_or((0, u64::MAX))
     }
 }
 

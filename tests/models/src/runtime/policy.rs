@@ -1,18 +1,23 @@
-//! Models of `loads`: selecting the resource with the fewest tasks, and taking a free place.
+//! Models of `loads`: selecting the resource with the fewest tasks, and taking a free place. Of `trial`: timing a task.
 
 #[path = "../../../../src/runtime/policy/loads.rs"]
 mod loads;
+#[path = "../../../../src/runtime/policy/trial.rs"]
+mod trial;
 
 use crate::Model;
 use loads::Loads;
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
+use trial::{Report, Trial};
 
 pub const ALL: &[Model] = &[
     ("loads: two that select stay even", two_stay_even),
     ("loads: one that selects against one that ends", select_against_end),
     ("loads: a place for one excludes", one_place_excludes),
+    ("trial: the last report sees all times", last_sees_all),
+    ("trial: a tuning begins with nothing", begins_with_nothing),
 ];
 
 /// As long as no task ends, counts differ by at most one.
@@ -70,4 +75,37 @@ fn one_place_excludes() {
     let all = mine + thread.join().unwrap();
     // SAFETY: the other thread is over.
     assert_eq!(shared.value.with(|value| unsafe { *value }), all);
+}
+
+fn run_and_report(trial: &Trial, in_all: u64, times: [u64; 2]) -> Option<Report> {
+    let run = trial.take_run(in_all)? as usize;
+    Some(trial.report(run, Some(times[run]), in_all))
+}
+
+/// One report of a tuning is the last, whichever thread's, and it finds the least of all times.
+fn last_sees_all() {
+    let trial = Arc::new(Trial::new(2));
+    let other = Arc::clone(&trial);
+    let thread = thread::spawn(move || run_and_report(&other, 2, [5, 3]));
+    let mine = run_and_report(&trial, 2, [5, 3]).unwrap();
+    let reports = [mine, thread.join().unwrap().unwrap()];
+    assert!(reports.contains(&Report::OneOfMany) && reports.contains(&Report::Last(1, 3)));
+    assert_eq!((trial.best(), trial.leader(), trial.take_run(2)), (Some(1), 1, None));
+}
+
+/// Two threads tune anew: no time of the tuning before counts, and none of the one that is on is lost.
+fn begins_with_nothing() {
+    let trial = Arc::new(Trial::new(1));
+    assert_eq!(run_and_report(&trial, 1, [10, 0]), Some(Report::Last(0, 10)));
+    let other = Arc::clone(&trial);
+    let again = |trial: &Trial| {
+        trial.begin_anew();
+        let report = run_and_report(trial, 1, [20, 0]);
+        assert!(matches!(report, None | Some(Report::Last(0, 20))), "{report:?}");
+        usize::from(report.is_some())
+    };
+    let thread = thread::spawn(move || again(&other));
+    let mine = again(&trial);
+    assert!(mine + thread.join().unwrap() > 0);
+    assert_eq!(trial.best(), Some(0));
 }
