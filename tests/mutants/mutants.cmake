@@ -23,6 +23,6 @@ endif()
 mutant(whole plugin.c device.c memory.c transfer.c streams.c queued.c events.c launch.c loops.c fault.c)
 mutant(wire wire.c meeting.c window.c fault.c)
 
-# Every tenth of the list: the choice depends on nothing else.
-add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 10)
+# Every fifteenth of the list: the choice depends on nothing else.
+add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 15)
 set_tests_properties(mutants PROPERTIES TIMEOUT 300 PROCESSORS 2 COST 100)
