@@ -191,14 +191,18 @@ impl Drop for Folder {
 #[test]
 fn a_report_of_files() {
     let folder = Folder::new("files");
-    // Four sizes: on a busy machine each may be measured near, far or neither, and two of one sort make a plot.
     let sizes = ["--sizes", "1KiB,4KiB,64KiB,256KiB", "--only", "latency,bandwidth,barrier"];
-    let comm = run(&[&["comm", "-n", "2", "--quick", "--json"], &sizes[..]].concat());
-    fs::write(folder.file("comm.json"), &comm.stdout).unwrap();
     fs::write(folder.file("call.json"), &run(&["call", "--quick", "--json"]).stdout).unwrap();
     let files = [folder.file("comm.json"), folder.file("call.json")];
-    let output = run(&["report", &files[0], &files[1], "--output", &folder.file("out")]);
-    assert!(output.status.success() && err(&output).is_empty(), "{output:?}");
+    // On a busy machine sizes may be measured at different distances of the processors, and a plot wants two of one: some tries.
+    let reported = (0..8).any(|_| {
+        let comm = run(&[&["comm", "-n", "2", "--quick", "--json"], &sizes[..]].concat());
+        fs::write(&files[0], &comm.stdout).unwrap();
+        let output = run(&["report", &files[0], &files[1], "--output", &folder.file("out")]);
+        assert!(output.status.success(), "{output:?}");
+        err(&output).is_empty()
+    });
+    assert!(reported, "no plots");
     let page = folder.text("out/performance.md");
     for part in [
         "# Performance",
