@@ -60,7 +60,7 @@ static void test_shm(int32_t rank, int32_t size) {
     if (rank == 0) {
         printf("shm: open with 2 ranks %lld bytes, with %d ranks %lld; %d idle connections %lld\n", (long long)two,
                (int)size, (long long)all, (int)size - 1, (long long)talked);
-        CHECK(all - two <= 16 * (size - 2) + 64); /* malloc rounds up */
+        CHECK(all - two <= 16 * (size - 2) + 256); /* malloc rounds up, and not each time by as much */
         CHECK(talked <= 4096 * (size - 1));
     }
     CHECK_OK(dtl_comm_destroy(comm));
