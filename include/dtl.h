@@ -2602,11 +2602,11 @@ typedef struct dtl_environment_desc_t {
     /// Libraries that such source is linked with on the host: a path from '/', or a name as after -l.
     const char *const *libraries;
     /// Entries of `packages`.
-    uint32_t package_count;
+    uint32_t packages_count;
     /// Entries of `headers`.
-    uint32_t header_count;
+    uint32_t headers_count;
     /// Entries of `libraries`.
-    uint32_t library_count;
+    uint32_t libraries_count;
     /// Must be 0.
     uint32_t reserved;
     /// Bytes of the state block; 0 = none. At most 2^30.
@@ -3259,7 +3259,7 @@ DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *bu
 ///         text says what differs). DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path, alignment; the text has it.
 ///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more than 2^30 bytes.
 /// Registrations end with the last dtl_finalize, as those of backends do.
-/// Threads: any. Equivalent: an environment of DaCe (dace.library.environment).
+/// Threads: any. Equivalent: DaCe's environments.
 DTL_NODISCARD dtl_status_t dtl_environment_register(const dtl_environment_desc_t *desc);
 
 /// Takes an environment away. What depends on it cannot be required any more.
@@ -5688,9 +5688,9 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_environment_desc_t, packages), \
     DTL_LAYOUT_FIELD(dtl_environment_desc_t, headers), \
     DTL_LAYOUT_FIELD(dtl_environment_desc_t, libraries), \
-    DTL_LAYOUT_FIELD(dtl_environment_desc_t, package_count), \
-    DTL_LAYOUT_FIELD(dtl_environment_desc_t, header_count), \
-    DTL_LAYOUT_FIELD(dtl_environment_desc_t, library_count), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, packages_count), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, headers_count), \
+    DTL_LAYOUT_FIELD(dtl_environment_desc_t, libraries_count), \
     DTL_LAYOUT_FIELD(dtl_environment_desc_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_environment_desc_t, state_size), \
     DTL_LAYOUT_FIELD(dtl_environment_desc_t, state_align), \

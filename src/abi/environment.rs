@@ -49,11 +49,11 @@ pub struct dtl_environment_desc_t {
     /// Libraries that such source is linked with on the host: a path from '/', or a name as after -l.
     pub libraries: *const *const c_char,
     /// Entries of `packages`.
-    pub package_count: u32,
+    pub packages_count: u32,
     /// Entries of `headers`.
-    pub header_count: u32,
+    pub headers_count: u32,
     /// Entries of `libraries`.
-    pub library_count: u32,
+    pub libraries_count: u32,
     /// Must be 0.
     pub reserved: u32,
     /// Bytes of the state block; 0 = none. At most 2^30.

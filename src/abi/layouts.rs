@@ -68,8 +68,8 @@ layouts! {
     dtl_backend_vtable_t: struct_size abi_version auto_priority reserved flags is_available
         supports destroy device memory transfer exec comm;
     dtl_environment_desc_t: struct_size depends_count name version depends packages headers
-        libraries package_count header_count library_count reserved state_size state_align probe
-        init finalize user;
+        libraries packages_count headers_count libraries_count reserved state_size state_align
+        probe init finalize user;
     dtl_host_api_t: struct_size abi_version abi_version_min reserved backend_register set_error
         log enum_create enum_find enum_register enum_register_value enum_register_template
         enum_from_name ev_instance ev_get schedule_set_defaults environment_register

@@ -22,7 +22,7 @@ const MOST_ALIGN: u64 = 4096;
 ///         text says what differs). DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path, alignment; the text has it.
 ///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more than 2^30 bytes.
 /// Registrations end with the last dtl_finalize, as those of backends do.
-/// Threads: any. Equivalent: an environment of DaCe (dace.library.environment).
+/// Threads: any. Equivalent: DaCe's environments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_register(desc: *const dtl_environment_desc_t) -> dtl_status_t {
     guard::call(|_| {
@@ -55,12 +55,12 @@ pub(super) unsafe fn describe(desc: *const dtl_environment_desc_t) -> Result<Des
     let depends = unsafe { args::texts(desc.depends, desc.depends_count, "dtl_environment_desc_t.depends") }?;
     // SAFETY: as above, as the next two.
     let packages =
-        unsafe { args::texts(desc.packages, desc.package_count, "dtl_environment_desc_t.packages") }?;
+        unsafe { args::texts(desc.packages, desc.packages_count, "dtl_environment_desc_t.packages") }?;
     // SAFETY: see above.
-    let headers = unsafe { args::texts(desc.headers, desc.header_count, "dtl_environment_desc_t.headers") }?;
+    let headers = unsafe { args::texts(desc.headers, desc.headers_count, "dtl_environment_desc_t.headers") }?;
     // SAFETY: see above.
     let libraries =
-        unsafe { args::texts(desc.libraries, desc.library_count, "dtl_environment_desc_t.libraries") }?;
+        unsafe { args::texts(desc.libraries, desc.libraries_count, "dtl_environment_desc_t.libraries") }?;
     check_paths(name, &headers, &libraries)?;
     Ok(Description {
         name: name.to_owned(),

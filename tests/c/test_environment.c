@@ -108,7 +108,7 @@ static void test_descriptions(void) {
     uint64_t before = 0, count = 0;
     CHECK_OK(dtl_environment_count(&before));
     desc.version = "1.2", desc.depends = list, desc.depends_count = 2;
-    desc.packages = list, desc.package_count = 2;
+    desc.packages = list, desc.packages_count = 2;
     CHECK_OK(dtl_environment_register(&desc));
     CHECK_OK(dtl_environment_register(&desc)); /* the very same */
 #define DIFFERS(change, what)                                                                     \
@@ -117,8 +117,8 @@ static void test_descriptions(void) {
     CHECK_TEXT("environment a is registered with another description (different: " what ")")
     DIFFERS(other.version = "1.20", "version");
     DIFFERS(other.depends_count = 1, "depends");
-    DIFFERS(other.package_count = 1, "packages");
-    DIFFERS((other.libraries = list, other.library_count = 1), "libraries");
+    DIFFERS(other.packages_count = 1, "packages");
+    DIFFERS((other.libraries = list, other.libraries_count = 1), "libraries");
     DIFFERS(other.state_size = 8, "state_size");
     DIFFERS(other.state_align = 64, "state_align");
     DIFFERS(other.init = NULL, "functions or user");
@@ -142,8 +142,8 @@ static void test_descriptions(void) {
     BAD(other.depends_count = 1, DTL_ERROR_NULL_POINTER, "dtl_environment_desc_t.depends");
     BAD((other.depends = list, other.depends_count = 3), DTL_ERROR_NULL_POINTER, "dtl_environment_desc_t.depends[2]");
     BAD((other.depends = list, other.depends_count = 257), DTL_ERROR_LIMIT, "257");
-    BAD((other.headers = relative, other.header_count = 1), DTL_ERROR_INVALID_ARGUMENT, "\"include\": give a path");
-    BAD((other.libraries = flag, other.library_count = 1), DTL_ERROR_INVALID_ARGUMENT, "\"-lx\"");
+    BAD((other.headers = relative, other.headers_count = 1), DTL_ERROR_INVALID_ARGUMENT, "\"include\": give a path");
+    BAD((other.libraries = flag, other.libraries_count = 1), DTL_ERROR_INVALID_ARGUMENT, "\"-lx\"");
     BAD(other.state_align = 24, DTL_ERROR_INVALID_ARGUMENT, "state_align is 24");
     BAD(other.state_align = 8192, DTL_ERROR_INVALID_ARGUMENT, "state_align is 8192");
     BAD(other.state_size = UINT64_MAX, DTL_ERROR_LIMIT, "state_size");
@@ -437,11 +437,11 @@ static void test_source(void) {
     CHECK_OK(dtl_environment_unregister("below"));
     {
         dtl_environment_desc_t lower = desc_of(&below);
-        lower.headers = headers, lower.header_count = 1; /* those of what it depends on count */
+        lower.headers = headers, lower.headers_count = 1; /* those of what it depends on count */
         CHECK_OK(dtl_environment_register(&lower));
     }
     desc.version = "1.1", desc.depends = depends, desc.depends_count = 1;
-    desc.libraries = libraries, desc.library_count = 1;
+    desc.libraries = libraries, desc.libraries_count = 1;
     CHECK_OK(dtl_environment_register(&desc));
     source.files = files, source.file_count = 2;
     source.environments = wrong, source.environment_count = 1;

@@ -525,7 +525,7 @@ static void test_files(void) {
     snprintf(path, sizeof path, "%s/tool.h", folder);
     file = fopen(path, "w");
     CHECK(file != NULL && fputs("#define TOOL 2\n", file) >= 0 && fclose(file) == 0);
-    desc.name = names[0], desc.headers = headers, desc.header_count = 1;
+    desc.name = names[0], desc.headers = headers, desc.headers_count = 1;
     CHECK_OK(dtl_environment_register(&desc));
     source.files = files, source.file_count = 2;
     refused(source, DTL_ERROR_COMPILE_FAILED, "tool.h");
