@@ -1,4 +1,4 @@
-//! Collectives of device memory by what has nothing else: no messages, no host memory (NCCL). Such a kind is opened over
+//! Collectives of device memory by what has nothing else: no messages, no host memory. Such a kind is opened over
 //! another communicator, which carries the rest and lets the ranks find each other.
 
 use super::Collective;

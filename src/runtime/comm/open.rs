@@ -154,7 +154,7 @@ fn make(description: &Description) -> Result<Comm> {
     if description.over.is_some() {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "over with kind \"{}\": only a kind that stands beside another, such as \"nccl\", is opened over one",
+            "over with kind \"{}\": only a kind that stands beside another is opened over one",
             description.kind.as_deref().unwrap_or("auto")
         );
     }
@@ -303,7 +303,7 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
         ),
         DTL_COMM_STAGE => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "flags: DTL_COMM_STAGE is for kind \"nccl\"; kind \"{}\" stages all device memory",
+            "flags: DTL_COMM_STAGE is for kinds that stand beside another; kind \"{}\" stages all device memory",
             backend.name()
         ),
         _ => fail!(
