@@ -17,6 +17,7 @@ pub mod null;
 pub mod opencl;
 pub mod operations;
 pub mod plugin;
+pub mod rdma;
 pub mod shm;
 mod shortage;
 pub mod sparse;

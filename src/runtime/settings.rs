@@ -55,6 +55,10 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "collectives of kind nccl, NVIDIA's NCCL: a path or soname (default libnccl.so.2)",
     },
     Variable {
+        name: "DTL_RDMA_LIBRARY",
+        meaning: "RDMA verbs of kind rdma, rdma-core's libibverbs: a path or soname (default libibverbs.so.1)",
+    },
+    Variable {
         name: "DTL_PLUGIN_PROBE",
         meaning: "1: try a plugin in a process of its own before it is loaded; 30s: that, with a time limit",
     },
@@ -110,6 +114,7 @@ const LOADING_CODE: &[&str] = &[
     "DTL_OPENCL_LIBRARY",
     "DTL_CUDA_LIBRARY",
     "DTL_NCCL_LIBRARY",
+    "DTL_RDMA_LIBRARY",
     "DTL_CC",
     "DTL_NVRTC_LIBRARY",
     "DTL_CACHE_DIR",
@@ -171,6 +176,8 @@ pub struct Settings {
     pub driver_library: Option<String>,
     /// Which library of collectives of device memory is loaded.
     pub collectives_library: Option<String>,
+    /// RDMA verbs to use: a path or a soname.
+    pub verbs_library: Option<String>,
     /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
     pub plugin_probe_ns: Option<u64>,
     /// Kind between the nodes of kind "hier".
@@ -233,6 +240,7 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         device_library: get("DTL_OPENCL_LIBRARY").map(str::to_owned),
         driver_library: get("DTL_CUDA_LIBRARY").map(str::to_owned),
         collectives_library: get("DTL_NCCL_LIBRARY").map(str::to_owned),
+        verbs_library: get("DTL_RDMA_LIBRARY").map(str::to_owned),
         plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
         hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
         fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
