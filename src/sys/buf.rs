@@ -224,6 +224,12 @@ pub struct Scratch {
 #[repr(align(64))]
 struct Line(#[allow(dead_code, reason = "only its size and alignment matter")] [u8; 64]);
 
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch::empty()
+    }
+}
+
 impl Scratch {
     /// No bytes.
     #[must_use]
