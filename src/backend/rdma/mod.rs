@@ -20,6 +20,3 @@ mod state;
 pub mod verbs;
 mod window;
 mod wire;
-
-/// The word of every frame, as `frames` has it.
-const FRAME_WORD: u64 = 0;

@@ -125,7 +125,7 @@ impl State {
             let piece = send.data.part(send.begun, DATA);
             let is_last = send.begun + piece.len() == send.data.len();
             let kind = if is_last { Kind::LastPiece } else { Kind::Piece };
-            if !peer.send(send.dest, kind, send.word, piece)? {
+            if !peer.send(send.dest, kind, send.word, &[], piece)? {
                 return Ok(false);
             }
             send.begun += piece.len();

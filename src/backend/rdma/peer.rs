@@ -266,14 +266,27 @@ impl Peer {
     }
 
     /// Sends a message; false: there is no room.
-    pub(super) fn send(&mut self, rank: usize, kind: Kind, word: u32, data: Region) -> Result<bool> {
+    pub(super) fn send(
+        &mut self,
+        rank: usize,
+        kind: Kind,
+        word: u32,
+        head: &[u64],
+        data: Region,
+    ) -> Result<bool> {
         if self.stage != Stage::Ready || !self.has_room(0, true) {
             return Ok(false);
         }
         let Some(slot) = self.free.pop() else { return Ok(false) };
         let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
-        let message = Message { consumed, kind, word, len: data.len(), note: self.notes.front().copied() };
-        let region = message.write(self.slab.send(slot), data);
+        let message = Message {
+            consumed,
+            kind,
+            word,
+            len: size_of_val(head) + data.len(),
+            note: self.notes.front().copied(),
+        };
+        let region = message.write(self.slab.send(slot), head, data);
         let local = Piece { region, lkey: self.lkey() };
         match self.start(rank, 0, Work::Send, local, What::Slot(slot)) {
             Ok(true) => {
@@ -340,7 +353,7 @@ impl Peer {
     /// Sends notes that wait by themselves; whether none is left.
     pub(super) fn send_notes(&mut self, rank: usize) -> Result<bool> {
         while !self.notes.is_empty() {
-            if !self.send(rank, Kind::Note, 0, Region::EMPTY)? {
+            if !self.send(rank, Kind::Note, 0, &[], Region::EMPTY)? {
                 return Ok(false);
             }
         }

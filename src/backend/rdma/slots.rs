@@ -68,19 +68,21 @@ pub(super) struct Message {
 impl Message {
     /// Writes it and its bytes to a slot; what is to be sent.
     #[inline]
-    pub(super) fn write(&self, slot: Region, data: Region) -> Region {
+    pub(super) fn write(&self, slot: Region, head: &[u64], data: Region) -> Region {
         let kinds = self.kind as u64 | u64::from(self.note.is_some()) << 8;
-        let second = u64::from(self.word) | (data.len() as u64) << 32;
-        put_words(slot, &[u64::from(self.consumed) | kinds << 32, second]);
+        let len = size_of_val(head) + data.len();
+        let second = u64::from(self.word) | (len as u64) << 32;
+        slot.put_words(&[u64::from(self.consumed) | kinds << 32, second]);
         let mut at = HEADER;
         if let Some(note) = &self.note {
             let [a, b, c, d] = note.keys.map(u64::from);
             let first = note.about as u64 | u64::from(note.word) << 32;
-            put_words(slot.part(at, NOTE), &[first, note.addr, note.len, a | b << 32, c | d << 32, 0]);
+            slot.part(at, NOTE).put_words(&[first, note.addr, note.len, a | b << 32, c | d << 32, 0]);
             at += NOTE;
         }
-        slot.part(at, data.len()).copy_from(data);
-        slot.part(0, at + data.len())
+        slot.part(at, len).put_words(head);
+        slot.part(at + size_of_val(head), data.len()).copy_from(data);
+        slot.part(0, at + len)
     }
 
     /// Reads what arrived, `len` bytes, and where its own bytes are; `None`: it is nothing of ours.
@@ -89,7 +91,7 @@ impl Message {
         if len < HEADER {
             return None;
         }
-        let [first, second] = words::<2>(slot);
+        let [first, second] = slot.first_words();
         let kind = match (first >> 32) as u8 {
             1 => Kind::Frame,
             2 => Kind::Piece,
@@ -109,25 +111,11 @@ impl Message {
 }
 
 fn read_note(bytes: Region) -> Option<Note> {
-    let [first, addr, len, low, high] = words::<5>(bytes);
+    let [first, addr, len, low, high] = bytes.first_words();
     let about = [About::Landing, About::Offer, About::Fetched, About::InPieces];
     let about = about.into_iter().find(|about| *about as u64 == first & 0xFFFF_FFFF)?;
     let keys = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
     Some(Note { about, word: (first >> 32) as u32, addr, len, keys })
-}
-
-#[inline]
-fn put_words<const N: usize>(to: Region, words: &[u64; N]) {
-    // SAFETY: the array outlives the copy, which only reads it.
-    to.copy_from(unsafe { Region::new(words.as_ptr().cast_mut().cast(), size_of_val(words)) });
-}
-
-#[inline]
-fn words<const N: usize>(from: Region) -> [u64; N] {
-    let mut words = [0; N];
-    // SAFETY: the array outlives the copy.
-    unsafe { Region::new(words.as_mut_ptr().cast(), size_of_val(&words)) }.copy_from(from);
-    words
 }
 
 /// Memory for the slots of one peer: receives, sends, and two lines of words that say how many messages were consumed: those
@@ -206,7 +194,7 @@ mod tests {
             Note { about: About::Offer, word: 9, addr: u64::MAX, len: 1 << 40, keys: [1, 2, 3, u32::MAX] };
         for (kind, note) in [(Kind::Frame, None), (Kind::Piece, Some(note)), (Kind::Note, Some(note))] {
             let message = Message { consumed: u32::MAX, kind, word: 1 << 27, len: 100, note };
-            let sent = message.write(slab.send(0), data.region());
+            let sent = message.write(slab.send(0), &[], data.region());
             let slot = slab.receive(1);
             slot.copy_from(sent);
             let (read, bytes) = Message::read(slot, sent.len()).expect("a message");

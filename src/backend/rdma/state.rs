@@ -8,7 +8,7 @@ use super::peer::{Peer, Stage, WorkId, gone};
 use super::rail::{Completions, Rail};
 use super::slots::{About, Kind, Message, Note};
 use super::verbs::{Wc, Zeroed};
-use super::{FRAME_WORD, errors, window};
+use super::{errors, window};
 use crate::abi::status::*;
 use crate::backend::operations::Operations;
 use crate::backend::sparse::Sparse;
@@ -31,8 +31,6 @@ const SHARERS: usize = 32;
 
 /// An operation in flight.
 pub(super) enum Operation {
-    /// A receive of any rank's next frame.
-    Frame(Region),
     Receive(Receive),
     Send(Send),
     OneSided(OneSided),
@@ -89,11 +87,11 @@ pub(super) struct OneSided {
     pub(super) hold: Option<Arc<Registered>>,
 }
 
-/// A frame that no receive is there for yet.
+/// A frame that has not been read yet.
 pub(super) struct Arrived {
     pub(super) source: usize,
-    slot: u32,
-    bytes: Region,
+    pub(super) slot: u32,
+    pub(super) bytes: Region,
 }
 
 struct Poller {
@@ -110,10 +108,8 @@ pub(super) struct State {
     pollers: Vec<Poller>,
     pub(super) peers: Sparse<Peer>,
     pub(super) operations: Operations<Operation>,
-    /// Posted receives of frames.
-    pub(super) wanted: VecDeque<OpId>,
     pub(super) arrived: VecDeque<Arrived>,
-    /// Ranks that are gone, of which no receive has told yet.
+    /// Ranks that are gone, of which nobody has been told yet.
     pub(super) lost: VecDeque<usize>,
     /// Peers with notes or numbers to tell.
     listed: Vec<usize>,
@@ -141,7 +137,6 @@ impl State {
             pollers: Vec::new(),
             peers: Sparse::new(size),
             operations: Operations::new(),
-            wanted: VecDeque::new(),
             arrived: VecDeque::new(),
             lost: VecDeque::new(),
             listed: Vec::new(),
@@ -296,40 +291,17 @@ impl State {
             self.noted(id.rank, note)?;
         }
         match message.kind {
-            Kind::Frame => return self.frame(id, bytes),
+            Kind::Frame => {
+                self.arrived.push_back(Arrived { source: id.rank, slot: id.number, bytes });
+                return Ok(());
+            }
             Kind::Piece | Kind::LastPiece => self.piece(id.rank, message.word, bytes, message.kind),
             Kind::Note => {}
         }
         self.consumed(id)
     }
 
-    fn frame(&mut self, id: WorkId, bytes: Region) -> Result<()> {
-        let arrived = Arrived { source: id.rank, slot: id.number, bytes };
-        match self.wanted.front().copied().filter(|_| self.arrived.is_empty()) {
-            None => self.arrived.push_back(arrived),
-            Some(op) => {
-                self.wanted.pop_front();
-                let into = match self.operations.get(op) {
-                    Some(&Operation::Frame(into)) => into,
-                    _ => Region::EMPTY,
-                };
-                let done = self.deliver(&arrived, into)?;
-                self.finish(op, done);
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies a frame to its receive; its slot is posted again.
-    pub(super) fn deliver(&mut self, arrived: &Arrived, into: Region) -> Result<Done> {
-        into.copy_from(arrived.bytes);
-        let source = i32::try_from(arrived.source).unwrap_or(-1);
-        let size = arrived.bytes.len() as u64;
-        self.consumed(WorkId { is_receive: true, rank: arrived.source, lane: 0, number: arrived.slot })?;
-        Ok(Done { source, status: DTL_SUCCESS, word: FRAME_WORD, size })
-    }
-
-    fn consumed(&mut self, id: WorkId) -> Result<()> {
+    pub(super) fn consumed(&mut self, id: WorkId) -> Result<()> {
         if let Some(peer) = self.peers.get_mut(id.rank) {
             peer.consume(id.rank, id.lane, id.number)?;
             if peer.owes() {
@@ -420,7 +392,7 @@ impl State {
                 Operation::Receive(receive) => receive.source,
                 Operation::Send(send) => send.dest,
                 Operation::OneSided(one_sided) => one_sided.target,
-                Operation::Frame(_) | Operation::Done(_) => continue,
+                Operation::Done(_) => continue,
             };
             if of == rank {
                 *operation = Operation::Done(done);
@@ -428,19 +400,6 @@ impl State {
         }
         self.said = Some(gone(rank, why).text().to_owned());
         self.lost.push_back(rank);
-        self.tell_lost();
-    }
-
-    /// A receive from any rank tells of a death, after all that had arrived.
-    pub(super) fn tell_lost(&mut self) {
-        while let (true, Some(&op), Some(&rank)) =
-            (self.arrived.is_empty(), self.wanted.front(), self.lost.front())
-        {
-            self.wanted.pop_front();
-            self.lost.pop_front();
-            let source = i32::try_from(rank).unwrap_or(-1);
-            self.finish(op, Done { source, status: DTL_ERROR_RANK_FAILURE, word: FRAME_WORD, size: 0 });
-        }
     }
 
     /// What an operation on a peer that is gone answers.

@@ -1,12 +1,11 @@
 //! RDMA verbs as a wire: `frames` makes complete communication of it.
 
-use super::FRAME_WORD;
 use super::connect::busy;
-use super::peer::Stage;
+use super::peer::{Stage, WorkId};
 use super::slots::{DATA, Kind};
-use super::state::{Operation, State};
+use super::state::{Arrived, Operation, State};
 use crate::abi::status::*;
-use crate::backend::frames::{Wire, WireWindows};
+use crate::backend::frames::{FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireFrames, WireWindows};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId};
 use crate::sys::buf::Region;
@@ -37,6 +36,12 @@ impl RdmaWire {
     }
 }
 
+const _: () = assert!(FRAME_BYTES <= DATA);
+
+fn rank_of(rank: usize) -> i32 {
+    i32::try_from(rank).unwrap_or(i32::MAX)
+}
+
 fn index(rank: i32) -> usize {
     usize::try_from(rank).unwrap_or(usize::MAX)
 }
@@ -50,57 +55,28 @@ impl Wire for RdmaWire {
         self.size
     }
 
-    #[inline]
+    fn frames(&self) -> Option<&dyn WireFrames> {
+        Some(self)
+    }
+
     fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         self.with(|state| {
-            let dest = index(dest);
-            state.reach(dest)?;
-            if word != FRAME_WORD {
-                return state.send_payload(data, dest, word as u32);
-            }
-            if data.len() > DATA {
-                return fail!(DTL_ERROR_INTERNAL, "a frame of {} bytes", data.len());
-            }
-            let sent = state.peers.get_mut(dest).map(|peer| peer.send(dest, Kind::Frame, 0, data));
-            match sent {
-                Some(Ok(true)) => Ok(OVER),
-                Some(Ok(false)) | None => Err(busy()),
-                Some(Err(error)) => {
-                    state.fail(dest, error.text());
-                    Err(busy())
-                }
-            }
+            state.reach(index(dest))?;
+            state.send_payload(data, index(dest), word as u32)
         })
     }
 
     fn irecv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
         self.with(|state| {
-            if word != FRAME_WORD {
-                state.reach(index(source))?;
-                return state.receive_payload(data, index(source), word as u32);
-            }
-            let op = state.operations.add(Operation::Frame(data))?;
-            match state.arrived.pop_front() {
-                None => {
-                    state.wanted.push_back(op);
-                    state.tell_lost();
-                }
-                Some(arrived) => match state.deliver(&arrived, data) {
-                    Ok(done) => state.finish(op, done),
-                    Err(error) => {
-                        state.fail(arrived.source, error.text());
-                        state.wanted.push_back(op);
-                    }
-                },
-            }
-            Ok(op)
+            state.reach(index(source))?;
+            state.receive_payload(data, index(source), word as u32)
         })
     }
 
     #[inline]
     fn test(&self, op: OpId) -> Result<Option<Done>> {
         if op == OVER {
-            return Ok(Some(Done { source: self.rank, status: DTL_SUCCESS, word: FRAME_WORD, size: 0 }));
+            return Ok(Some(Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }));
         }
         self.with(|state| {
             if let Some(done) = state.outcome(op)? {
@@ -115,17 +91,9 @@ impl Wire for RdmaWire {
         true
     }
 
-    fn cancel(&self, op: OpId) -> Result<()> {
-        self.with(|state| {
-            if let Some(at) = state.wanted.iter().position(|known| *known == op) {
-                state.wanted.remove(at);
-                state.finish(
-                    op,
-                    Done { source: self.rank, status: DTL_ERROR_CANCELED, word: FRAME_WORD, size: 0 },
-                );
-            }
-            Ok(())
-        })
+    fn cancel(&self, _op: OpId) -> Result<()> {
+        // Payloads are withdrawn by messages, and frames are no operations.
+        Ok(())
     }
 
     fn describe(&self) -> String {
@@ -149,6 +117,56 @@ impl Wire for RdmaWire {
         }
         state.oob.leave();
         Ok(())
+    }
+}
+
+impl WireFrames for RdmaWire {
+    #[inline]
+    fn send(&self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()> {
+        self.with(|state| {
+            let dest = index(dest);
+            state.reach(dest)?;
+            match state.peers.get_mut(dest).map(|peer| peer.send(dest, Kind::Frame, 0, head, payload)) {
+                Some(Ok(true)) => Ok(()),
+                Some(Ok(false)) | None => Err(busy()),
+                Some(Err(error)) => {
+                    state.fail(dest, error.text());
+                    Err(busy())
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn next(&self) -> Result<Option<Lent>> {
+        self.with(|state| {
+            if state.arrived.is_empty() {
+                state.progress()?;
+            }
+            if let Some(Arrived { source, slot, bytes }) = state.arrived.pop_front() {
+                let id = WorkId { is_receive: true, rank: source, lane: 0, number: slot }.word();
+                return Ok(Some(Lent { source: rank_of(source), status: DTL_SUCCESS, bytes, id }));
+            }
+            let lost = state.lost.pop_front();
+            let lent = |rank| Lent {
+                source: rank_of(rank),
+                status: DTL_ERROR_RANK_FAILURE,
+                bytes: Region::EMPTY,
+                id: 0,
+            };
+            Ok(lost.map(lent))
+        })
+    }
+
+    #[inline]
+    fn give_back(&self, lent: &Lent) {
+        let id = WorkId::of(lent.id);
+        drop(self.with(|state| {
+            if let Err(error) = state.consumed(id) {
+                state.fail(id.rank, error.text());
+            }
+            Ok(())
+        }));
     }
 }
 
