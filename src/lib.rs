@@ -7,5 +7,6 @@ pub mod abi;
 pub mod backend;
 pub mod error;
 pub mod ffi;
+mod from_c;
 pub mod runtime;
 pub mod sys;

@@ -153,7 +153,7 @@ fn a_backend_that_is_not_there_is_a_failure_that_names_the_known_ones() {
         Some(name) => name == "cuda",
     };
     assert!(is_alias, "GPU is an alias: {all:#}");
-    assert_eq!(all["backends"].as_array().unwrap().len(), 10, "the rest is shown all the same");
+    assert_eq!(all["backends"].as_array().unwrap().len(), 11, "the rest is shown all the same");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Connections, made when two ranks first have something to say to each other. Over the sockets each tells its ends once; who is
 //! connected says so, and only then the other sends: a message that comes too early would be tried again for a long time.
 
+use super::oob::Event;
 use super::peer::{Peer, Stage};
 use super::queue::{End, Remote};
 use super::state::State;
@@ -19,6 +20,10 @@ fn bytes(words: &[u64]) -> Vec<u8> {
 
 fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes)).collect()
+}
+
+fn index(rank: i32) -> usize {
+    usize::try_from(rank).unwrap_or(usize::MAX)
 }
 
 fn ends_of(peer: &Peer, is_connected: bool) -> Vec<u64> {
@@ -53,7 +58,7 @@ impl State {
             Stage::None => {
                 self.make_peer(rank)?;
                 let words = self.peers.get(rank).map(|peer| ends_of(peer, false)).unwrap_or_default();
-                self.oob.send(rank, &bytes(&words));
+                self.say_over_socket(rank, &words)?;
                 Err(busy())
             }
         }
@@ -61,6 +66,10 @@ impl State {
 
     fn stage(&self, rank: usize) -> Stage {
         self.peers.get(rank).map_or(Stage::None, |peer| peer.stage)
+    }
+
+    fn say_over_socket(&mut self, rank: usize, words: &[u64]) -> Result<()> {
+        self.oob.send(i32::try_from(rank).unwrap_or(-1), &bytes(words))
     }
 
     fn make_peer(&mut self, rank: usize) -> Result<()> {
@@ -87,8 +96,8 @@ impl State {
         self.oob.poll(&mut |event| events.push(event));
         for event in events {
             match event {
-                super::oob::Event::Message(rank, bytes) => self.told(rank, &words(&bytes)),
-                super::oob::Event::Gone { rank, left: _, why } => self.fail(rank, &why),
+                Event::Message(rank, bytes) => self.told(index(rank), &words(&bytes)),
+                Event::Gone(rank, _, why) => self.fail(index(rank), &why),
             }
         }
     }
@@ -131,7 +140,7 @@ impl State {
         if is_first {
             if let Err(error) = self.make_peer(rank) {
                 crate::runtime::log::warning!("a connection that rank {rank} wants: {error}");
-                self.oob.send(rank, &bytes(&[REFUSED]));
+                self.say_over_socket(rank, &[REFUSED])?;
                 return Err(error);
             }
         }
@@ -151,7 +160,7 @@ impl State {
         peer.tell = Some(tell);
         peer.stage = Stage::Connected;
         let answer = if is_first { ends_of(peer, true) } else { vec![READY] };
-        self.oob.send(rank, &bytes(&answer));
+        self.say_over_socket(rank, &answer)?;
         if is_connected {
             self.ready(rank);
         }

@@ -58,7 +58,9 @@ impl DeviceList {
     pub(super) fn devices(&self) -> Vec<(Addr, String)> {
         let of = |index| {
             // SAFETY: the list has that many entries.
-            let device = unsafe { *self.list.add(index) };
+            let device = unsafe { self.list.add(index) };
+            // SAFETY: one of them.
+            let device = unsafe { *device };
             // SAFETY: a device of the list, whose name lives as long as the list.
             let name = unsafe { (self.calls.ibv_get_device_name)(device) };
             if name.is_null() {
@@ -81,8 +83,8 @@ impl Drop for DeviceList {
 /// Opens the library and looks for devices; the text says why there are none.
 pub fn find() -> std::result::Result<Verbs, String> {
     LIBRARY.may_be_called()?;
-    let named = settings::current().verbs_library;
-    let calls = open(named.as_deref())?;
+    let settings = settings::current();
+    let calls = open(settings.fabric.get("DTL_RDMA_LIBRARY").map(String::as_str))?;
     LIBRARY.begin();
     let devices = DeviceList::get(calls)?.devices().into_iter().map(|(_, name)| name).collect();
     Ok(Verbs { calls, devices })

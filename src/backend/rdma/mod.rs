@@ -2,7 +2,7 @@
 //! when somebody asks for this kind.
 //!
 //! Order of the files: `verbs` the types of libibverbs, `functions` its functions, `find` which library and which devices,
-//! `errors` what its failures mean; `config` how a communicator is made, `meet` how its ranks learn of each other; `rail` an
+//! `errors` what its failures mean; `config` how a communicator is made, `places` on which ports, `presence` makes it, `meet` how its ranks learn of each other; `rail` an
 //! opened port, `queue` a queue pair, `slots` what travels in slots, `peer` all that there is for a peer, `oob` the sockets by
 //! which connections are made and deaths are heard of (`address` where they listen, `channel` what goes through them), `connect`
 //! how a connection is made; `state` is what a communicator consists of and what moves it on, with `payload` for large messages,
@@ -20,6 +20,8 @@ pub mod meet;
 pub mod oob;
 mod payload;
 mod peer;
+pub mod places;
+mod presence;
 mod queue;
 mod rail;
 mod slots;
@@ -27,3 +29,5 @@ mod state;
 pub mod verbs;
 mod window;
 mod wire;
+
+pub use presence::backend;

@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::errors::{call_failed, last_failed};
 use super::functions::*;
+use super::places;
 use super::rail::{Completions, Rail};
 use super::verbs::*;
 use crate::error::{Result, fail};
@@ -169,7 +170,7 @@ impl Queue {
         attr.ah_attr.sl = config.service_level;
         attr.ah_attr.port_num = rail.port;
         attr.ah_attr.dlid = to.lid;
-        if rail.is_ethernet || config.gid_index.is_some() {
+        if config.gid_index.is_some() || places::needs_route(rail.layer, &rail.gid, &to.gid) {
             let (high, low) = to.gid.split_at(8);
             let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
             attr.ah_attr.is_global = 1;

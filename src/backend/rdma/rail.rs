@@ -4,6 +4,7 @@ use super::config::Config;
 use super::errors::{call_failed, last_failed};
 use super::find::{DeviceList, Verbs};
 use super::functions::*;
+use super::places;
 use super::verbs::*;
 use crate::error::{Result, fail};
 use crate::sys::buf::Region;
@@ -27,7 +28,7 @@ pub(super) struct Rail {
     pub(super) lid: u16,
     /// As verbs count: 1 = 256 … 5 = 4096.
     pub(super) mtu: u32,
-    pub(super) is_ethernet: bool,
+    pub(super) layer: u8,
     pub(super) limits: DeviceAttr,
     pub(super) max_message: usize,
     pub(super) post_send: PostSend,
@@ -45,22 +46,16 @@ unsafe impl Send for Rail {}
 // SAFETY: as above.
 unsafe impl Sync for Rail {}
 
-/// How a port is chosen and addressed.
-pub(super) struct Port {
-    pub(super) device: String,
-    pub(super) number: u8,
-}
-
 impl Rail {
     /// Opens a device for a port.
-    pub(super) fn open(verbs: &Verbs, port: &Port, config: &Config) -> Result<Arc<Rail>> {
+    pub(super) fn open(verbs: &Verbs, device: &str, port: u8, config: &Config) -> Result<Arc<Rail>> {
         let list = match DeviceList::get(verbs.calls) {
             Ok(list) => list,
             Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
         };
         let devices = list.devices();
-        let Some((device, name)) = devices.into_iter().find(|(_, name)| *name == port.device) else {
-            return fail!(DTL_ERROR_UNAVAILABLE, "there is no RDMA device \"{}\" any more", port.device);
+        let Some((device, name)) = devices.into_iter().find(|(_, name)| *name == device) else {
+            return fail!(DTL_ERROR_UNAVAILABLE, "there is no RDMA device \"{device}\" any more");
         };
         let calls = verbs.calls;
         // SAFETY: a device of the list, which lives.
@@ -69,13 +64,11 @@ impl Rail {
             return Err(last_failed("ibv_open_device").within(&name));
         }
         let opened = Opened { calls, context };
-        Self::set_up(opened, port.number, config).map_err(|error| error.within(&name)).map(|mut rail| {
-            rail.name = name;
-            Arc::new(rail)
-        })
+        let rail = Self::set_up(opened, &name, port, config).map_err(|error| error.within(&name))?;
+        Ok(Arc::new(rail))
     }
 
-    fn set_up(opened: Opened, port: u8, config: &Config) -> Result<Rail> {
+    fn set_up(opened: Opened, name: &str, port: u8, config: &Config) -> Result<Rail> {
         let Opened { calls, context } = opened;
         // SAFETY: an opened device.
         let ops = unsafe { (*context).ops };
@@ -100,7 +93,8 @@ impl Rail {
                 attr.state
             );
         }
-        let gid_index = config.gid_index.unwrap_or(0);
+        let chosen = || places::choose_gid(&places::gids(calls, context, name, port, attr.gid_tbl_len), attr.link_layer);
+        let gid_index = config.gid_index.or_else(chosen).unwrap_or(0);
         let mut gid: Gid = [0; 16];
         // SAFETY: as above.
         check("ibv_query_gid", unsafe {
@@ -117,13 +111,13 @@ impl Rail {
             calls,
             context,
             pd,
-            name: String::new(),
+            name: name.to_owned(),
             port,
             gid,
             gid_index,
             lid: attr.lid,
             mtu: mtu_code(config.mtu).unwrap_or(attr.active_mtu).min(attr.active_mtu),
-            is_ethernet: u32::from(attr.link_layer) == LINK_ETHERNET,
+            layer: attr.link_layer,
             limits,
             max_message: attr.max_msg_sz as usize,
             post_send,

@@ -344,7 +344,7 @@ fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<(
     }
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
-        "native with kind \"{kind}\": only \"mpi\" and registered kinds read it; use kind \"mpi\" or \
+        "native with kind \"{kind}\": only \"mpi\", \"rdma\" and registered kinds read it; use kind \"mpi\" or \
          dtl_comm_from_mpi_fint for a communicator of MPI's, else leave native NULL"
     )
 }
