@@ -6,10 +6,10 @@
 enum { VICTIM = 1, SIZE = 4096 };
 
 /* Whether the kind has slots for windows. */
-static int is_own(void) { return strcmp(kind, "mailwin") == 0 || strcmp(kind, "mailput") == 0; }
+static int is_own(void) { return strcmp(kind, "mailwin") == 0 || strcmp(kind, "mailput") == 0 || strcmp(kind, "rdma") == 0; }
 
 static const char *own_way(void) {
-    if (strcmp(kind, "mailwin") == 0) return "the backend's own put, get and atomics, locks by messages";
+    if (strcmp(kind, "mailwin") == 0 || strcmp(kind, "rdma") == 0) return "the backend's own put, get and atomics, locks by messages";
     if (strcmp(kind, "mailput") == 0) return "the backend's own put and get, the rest by messages";
     return "messages, served by the target's calls and a thread";
 }
@@ -201,7 +201,7 @@ int main(int argc, char **argv) {
         test_race(comm);
     } else {
         test_communicators(comm);
-        test_refusal(comm);
+        if (is_mail()) test_refusal(comm);
     }
     if (is_own() && ranks == 3) test_death(comm);
     CHECK_OK(dtl_comm_destroy(comm));

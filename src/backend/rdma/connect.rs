@@ -1,6 +1,7 @@
 //! Connections, made when two ranks first have something to say to each other. Over the sockets each tells its ends once; who is
 //! connected says so, and only then the other sends: a message that comes too early would be tried again for a long time.
 
+use super::config::Config;
 use super::oob::Event;
 use super::peer::{Peer, Stage};
 use super::queue::{End, Remote};
@@ -13,6 +14,8 @@ const ENDS: u64 = 1;
 const READY: u64 = 2;
 const REFUSED: u64 = 3;
 const END: usize = 5;
+/// Depth of the queue pair that a rank has with itself, with room for four times as many changes.
+const OWN_DEPTH: u32 = 4;
 
 fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -33,19 +36,21 @@ fn ends_of(peer: &Peer, is_connected: bool) -> Vec<u64> {
         let (high, low) = end.gid.split_at(8);
         let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
         let numbers = u64::from(end.number) | u64::from(end.first_packet) << 32;
-        all.extend([numbers, u64::from(end.lid), u64::from(end.mtu), word(high), word(low)]);
+        let limits = u64::from(end.lid) | u64::from(end.reads) << 32;
+        all.extend([numbers, limits, u64::from(end.mtu), word(high), word(low)]);
     }
     all
 }
 
 fn end_of(words: &[u64]) -> Option<End> {
-    let [numbers, lid, mtu, high, low] = *words.first_chunk::<END>()?;
+    let [numbers, limits, mtu, high, low] = *words.first_chunk::<END>()?;
     let mut gid = [0; 16];
     gid.iter_mut()
         .zip(high.to_le_bytes().into_iter().chain(low.to_le_bytes()))
         .for_each(|(to, from)| *to = from);
     let (number, first_packet) = (numbers as u32, (numbers >> 32) as u32);
-    Some(End { number, first_packet, lid: lid as u16, mtu: mtu as u32, gid })
+    let (lid, reads) = (limits as u16, (limits >> 32) as u8);
+    Some(End { number, first_packet, lid, reads, mtu: mtu as u32, gid })
 }
 
 impl State {
@@ -55,6 +60,7 @@ impl State {
             Stage::Ready => Ok(()),
             Stage::Gone => Err(self.is_gone(rank)),
             Stage::Asked | Stage::Connected => Err(busy()),
+            Stage::None if rank == self.rank => self.connect_self(),
             Stage::None => {
                 self.make_peer(rank)?;
                 let words = self.peers.get(rank).map(|peer| ends_of(peer, false)).unwrap_or_default();
@@ -87,6 +93,23 @@ impl State {
                 Ok(())
             }
             None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a connection to rank {rank}"),
+        }
+    }
+
+    /// Connects a queue pair to itself: so this rank's device changes elements of its own memory. It carries no messages.
+    fn connect_self(&mut self) -> Result<()> {
+        let config = Config { depth: self.config.depth.min(OWN_DEPTH), ..self.config.clone() };
+        let mut made = Peer::make(self.rank, &[(0, self.completions(0)?)], &config)?;
+        for lane in &made.lanes {
+            lane.queue.connect(&lane.queue.end(), &config)?;
+        }
+        made.stage = Stage::Ready;
+        match self.peers.make(self.rank) {
+            Some(peer) => {
+                *peer = made;
+                Ok(())
+            }
+            None => fail!(DTL_ERROR_INTERNAL, "rank {} is none", self.rank),
         }
     }
 

@@ -6,9 +6,10 @@
 //! opened port, `queue` a queue pair, `slots` what travels in slots, `peer` all that there is for a peer, `oob` the sockets by
 //! which connections are made and deaths are heard of (`address` where they listen, `channel` what goes through them), `connect`
 //! how a connection is made; `state` is what a communicator consists of and what moves it on, with `payload` for large messages,
-//! `window` for one-sided ones, `cache` for registrations; `wire` is how `frames` sees it.
+//! `window` for one-sided ones and `atomics` for those that change what is there, `cache` for registrations; `wire` is how `frames` sees it.
 
 mod address;
+mod atomics;
 mod cache;
 mod channel;
 pub mod config;

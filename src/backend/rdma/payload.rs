@@ -16,7 +16,7 @@ use crate::sys::buf::Region;
 /// Bytes for which a second queue pair is worth while.
 const STRIPE: usize = 64 << 10;
 
-fn done(rank: usize, word: u32, size: usize) -> Done {
+pub(super) fn done(rank: usize, word: u32, size: usize) -> Done {
     Done {
         source: i32::try_from(rank).unwrap_or(-1),
         status: DTL_SUCCESS,
@@ -108,6 +108,7 @@ impl State {
                 None => return,
             },
             Some(Operation::OneSided(one_sided)) => (one_sided.target, self.start_copies(op)),
+            Some(Operation::Atomic(atomic)) => (atomic.target, self.start_atomics(op)),
             _ => return,
         };
         match started {

@@ -4,6 +4,7 @@
 //! has none to send, by writing the number into a word of our slab: so no message meets an empty receive queue, and none is
 //! spent on saying so.
 
+use super::atomics::Results;
 use super::config::Config;
 use super::queue::{Piece, Queue, Remote, Work};
 use super::rail::{Completions, Registration};
@@ -53,6 +54,8 @@ pub(super) enum What {
     Sent(OpId, usize),
     /// The same, whose bytes are in a slot now and belong into memory of the program's.
     Got(OpId, usize, Region),
+    /// What an element was is in this place.
+    Answer(usize),
 }
 
 /// How far the connection is.
@@ -77,8 +80,9 @@ pub(super) struct Peer {
     pub(super) stage: Stage,
     /// The first carries all messages.
     pub(super) lanes: Vec<Lane>,
-    pub(super) slab: Slab,
+    /// Ended before the memory is.
     slab_keys: Option<Registration>,
+    pub(super) slab: Slab,
     free: Vec<usize>,
     /// Where the peer wants to be told of what was consumed.
     pub(super) tell: Option<Remote>,
@@ -91,6 +95,8 @@ pub(super) struct Peer {
     pub(super) awaited: Vec<(u32, OpId)>,
     /// Payloads that the peer was offered, by their word.
     pub(super) offered: Vec<(u32, OpId)>,
+    /// What is being changed in its memory.
+    pub(super) results: Results,
     /// Whether it is in the list of those that are looked after.
     pub(super) is_listed: bool,
     /// Why it is to be given up when everything that has arrived has been read.
@@ -161,6 +167,7 @@ impl Peer {
             landings: Vec::new(),
             awaited: Vec::new(),
             offered: Vec::new(),
+            results: Results::default(),
             is_listed: false,
             failing: None,
         };
@@ -175,7 +182,7 @@ impl Peer {
         self.slab_keys.as_ref().map_or(0, |keys| keys.rkey)
     }
 
-    fn lkey(&self) -> u32 {
+    pub(super) fn lkey(&self) -> u32 {
         self.slab_keys.as_ref().map_or(0, |keys| keys.lkey)
     }
 
@@ -236,7 +243,7 @@ impl Peer {
         let number = of.number.wrapping_add(1);
         let takes_bytes = local.region.len() <= of.queue.inline;
         let is_told = match what {
-            What::Part(_) | What::Mark | What::Sent(..) | What::Got(..) => true,
+            What::Part(_) | What::Mark | What::Sent(..) | What::Got(..) | What::Answer(_) => true,
             What::Slot(_) => !takes_bytes || number.is_multiple_of(SIGNALS),
             What::Nothing => number.is_multiple_of(SIGNALS),
         };
@@ -274,6 +281,12 @@ impl Peer {
         head: &[u64],
         data: Region,
     ) -> Result<bool> {
+        // A frame may be about what a note says: none goes before it.
+        while kind == Kind::Frame && self.notes.len() > 1 {
+            if !self.send(rank, Kind::Note, 0, &[], Region::EMPTY)? {
+                return Ok(false);
+            }
+        }
         if self.stage != Stage::Ready || !self.has_room(0, true) {
             return Ok(false);
         }
@@ -400,6 +413,7 @@ impl Peer {
                 What::Nothing | What::Mark => {}
                 What::Slot(slot) => self.free.push(slot),
                 What::Part(op) => part(op),
+                What::Answer(slot) => self.results.heard.push(slot),
                 What::Sent(op, slot) => {
                     self.free.push(slot);
                     part(op);
@@ -438,6 +452,7 @@ impl Peer {
         self.slab_keys = None;
         self.notes.clear();
         self.landings.clear();
+        self.results = Results::default();
     }
 
     /// The first bytes under its own words: for the peer, where it tells us what it consumed.

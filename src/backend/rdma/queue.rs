@@ -41,6 +41,8 @@ pub(super) struct End {
     pub(super) number: u32,
     pub(super) first_packet: u32,
     pub(super) lid: u16,
+    /// Reads and atomics of the other end's that it takes at a time.
+    pub(super) reads: u8,
     pub(super) mtu: u32,
     pub(super) gid: Gid,
 }
@@ -133,6 +135,7 @@ impl Queue {
             number: self.number,
             first_packet: self.first_packet,
             lid: rail.lid,
+            reads: reads(rail.limits.max_qp_rd_atom),
             mtu: rail.mtu,
             gid: rail.gid,
         }
@@ -159,7 +162,6 @@ impl Queue {
     /// Connects it to the peer's end.
     pub(super) fn connect(&self, to: &End, config: &Config) -> Result<()> {
         let rail = self.rail();
-        let reads = |limit: c_int| u8::try_from(limit.clamp(1, c_int::from(READS))).unwrap_or(1);
         let mut attr = QpAttr::zeroed();
         attr.qp_state = STATE_RTR;
         attr.path_mtu = rail.mtu.min(to.mtu).max(MTU_256);
@@ -193,7 +195,7 @@ impl Queue {
         attr.retry_cnt = config.retries;
         attr.rnr_retry = config.receiver_retries;
         attr.sq_psn = self.first_packet;
-        attr.max_rd_atomic = reads(rail.limits.max_qp_init_rd_atom);
+        attr.max_rd_atomic = reads(rail.limits.max_qp_init_rd_atom).min(to.reads.max(1));
         let mask = QP_STATE | QP_TIMEOUT | QP_RETRY_CNT | QP_RNR_RETRY | QP_SQ_PSN | QP_MAX_QP_RD_ATOMIC;
         self.modify(&mut attr, mask, "ready to send")
     }
@@ -265,6 +267,11 @@ impl Drop for Queue {
         // SAFETY: ours; afterwards the device touches no memory for it, neither for us nor for the peer.
         unsafe { (self.rail().calls.ibv_destroy_qp)(self.qp) };
     }
+}
+
+/// How many reads and atomics a device is asked to have under way.
+fn reads(limit: c_int) -> u8 {
+    u8::try_from(limit.clamp(1, c_int::from(READS))).unwrap_or(1)
 }
 
 /// A word whose first four bytes in memory are these.

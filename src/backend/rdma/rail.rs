@@ -93,7 +93,9 @@ impl Rail {
                 attr.state
             );
         }
-        let chosen = || places::choose_gid(&places::gids(calls, context, name, port, attr.gid_tbl_len), attr.link_layer);
+        let chosen = || {
+            places::choose_gid(&places::gids(calls, context, name, port, attr.gid_tbl_len), attr.link_layer)
+        };
         let gid_index = config.gid_index.or_else(chosen).unwrap_or(0);
         let mut gid: Gid = [0; 16];
         // SAFETY: as above.

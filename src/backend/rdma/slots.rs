@@ -118,8 +118,8 @@ fn read_note(bytes: Region) -> Option<Note> {
     Some(Note { about, word: (first >> 32) as u32, addr, len, keys })
 }
 
-/// Memory for the slots of one peer: receives, sends, and two lines of words that say how many messages were consumed: those
-/// that the peer writes here, and those that are written to the peer.
+/// Memory for the slots of one peer: receives, sends, two lines of words that say how many messages were consumed (those
+/// that the peer writes here, and those that are written to the peer), and words for what a device answers.
 #[derive(Default)]
 pub(super) struct Slab {
     memory: Scratch,
@@ -129,13 +129,15 @@ pub(super) struct Slab {
 
 /// Bytes of the words of one direction, one for each queue pair.
 const WORDS: usize = 64;
+/// Changes of single elements at a peer that may be under way.
+pub(super) const RESULTS: usize = 64;
 /// Most queue pairs of a peer.
 pub(super) const LANES: usize = WORDS / 4;
 
 impl Slab {
     /// Bytes of one with so many slots.
     pub(super) const fn bytes(receives: usize, sends: usize) -> usize {
-        (receives + sends) * SLOT + 2 * WORDS
+        (receives + sends) * SLOT + 2 * WORDS + RESULTS * 8
     }
 
     /// `None` without memory.
@@ -153,6 +155,12 @@ impl Slab {
 
     pub(super) fn send(&self, index: usize) -> Region {
         self.region().part((self.receives + index) * SLOT, SLOT)
+    }
+
+    /// Where a device writes what an element of the peer's was.
+    pub(super) fn result(&self, index: usize) -> Region {
+        let at = (self.receives + self.sends) * SLOT + 2 * WORDS;
+        self.region().part(at + index * 8, 8)
     }
 
     fn word(&self, direction: usize, lane: usize) -> Region {

@@ -1,5 +1,6 @@
 //! What a communicator of this kind consists of, and what moves it on.
 
+use super::atomics::Atomic;
 use super::cache::{Cache, Registered};
 use super::config::Config;
 use super::functions::*;
@@ -34,6 +35,7 @@ pub(super) enum Operation {
     Receive(Receive),
     Send(Send),
     OneSided(OneSided),
+    Atomic(Atomic),
     Done(Done),
 }
 
@@ -72,6 +74,17 @@ pub(super) enum Way {
     Write(Note),
     /// The peer reads it.
     Offered,
+}
+
+impl Operation {
+    /// The window that it is on, and the target.
+    pub(super) fn on_window(&self) -> Option<(usize, usize)> {
+        match self {
+            Operation::OneSided(one_sided) => Some((one_sided.window, one_sided.target)),
+            Operation::Atomic(atomic) => Some((atomic.window, atomic.target)),
+            _ => None,
+        }
+    }
 }
 
 /// A put or get.
@@ -270,7 +283,11 @@ impl State {
                 ended.push(op);
             }
         });
+        let has_answers = !peer.results.heard.is_empty();
         ended.into_iter().for_each(|op| self.all_parts_over(op));
+        if has_answers {
+            self.hear_answers(id.rank);
+        }
     }
 
     fn received(&mut self, id: WorkId, len: usize) -> Result<()> {
@@ -386,12 +403,13 @@ impl State {
         peer.awaited.clear();
         peer.offered.clear();
         let source = i32::try_from(rank).unwrap_or(-1);
-        let done = Done { source, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
+        let done = Done { source, status: self.gone_status(rank), word: 0, size: 0 };
         for (_, operation) in self.operations.iter_mut() {
             let of = match operation {
                 Operation::Receive(receive) => receive.source,
                 Operation::Send(send) => send.dest,
                 Operation::OneSided(one_sided) => one_sided.target,
+                Operation::Atomic(atomic) => atomic.target,
                 Operation::Done(_) => continue,
             };
             if of == rank {
@@ -399,13 +417,20 @@ impl State {
             }
         }
         self.said = Some(gone(rank, why).text().to_owned());
-        self.lost.push_back(rank);
+        if rank != self.rank {
+            self.lost.push_back(rank);
+        }
     }
 
     /// What an operation on a peer that is gone answers.
     pub(super) fn is_gone(&self, rank: usize) -> Error {
         let text = self.said.clone().unwrap_or_else(|| format!("rank {rank} is gone"));
-        Error::new(DTL_ERROR_RANK_FAILURE, text)
+        Error::new(self.gone_status(rank), text)
+    }
+
+    /// This rank lives, even if its own device does not reach it any more.
+    fn gone_status(&self, rank: usize) -> dtl_status_t {
+        if rank == self.rank { DTL_ERROR_CONNECTION_LOST } else { DTL_ERROR_RANK_FAILURE }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Windows: memory that peers' devices write and read while its rank does something else.
 //!
 //! What is put from or got into memory that is registered (and a few bytes anyway) goes at once; else through slots. An operation
-//! is over when the peer's device has acknowledged all of it, so a flush has nothing to ask for. Accumulating operations are
-//! those of the library, by messages.
+//! is over when the peer's device has acknowledged all of it, so a flush has nothing to ask for. Of accumulating operations, those
+//! on elements of 8 bytes are in `atomics`; the others are those of the library, by messages.
 
 use super::cache::{self, Registered};
 use super::peer::What;
@@ -26,7 +26,7 @@ const CLOSE_NS: u64 = 5_000_000_000;
 /// A window that is open.
 pub(super) struct Window {
     number: usize,
-    memory: Region,
+    pub(super) memory: Region,
     #[allow(dead_code, reason = "keeps its memory registered")]
     registered: Option<Registered>,
     /// Where the others' memory is, by rank.
@@ -36,8 +36,8 @@ pub(super) struct Window {
 /// A rank's memory.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    addr: u64,
-    keys: [u32; RAILS],
+    pub(super) addr: u64,
+    pub(super) keys: [u32; RAILS],
 }
 
 /// Which way bytes go.
@@ -52,7 +52,7 @@ fn handle(number: usize) -> Addr {
 }
 
 impl State {
-    fn window(&self, window: Addr) -> Result<&Window> {
+    pub(super) fn window(&self, window: Addr) -> Result<&Window> {
         match self.windows.iter().find(|known| known.number == window.get()) {
             Some(window) => Ok(window),
             None => fail!(DTL_ERROR_INTERNAL, "no window {} is open", window.get()),
@@ -70,23 +70,27 @@ impl State {
         Ok((handle(number), words.iter().flat_map(|word| word.to_ne_bytes()).collect()))
     }
 
-    fn copy(&mut self, window: Addr, local: Region, spot: Spot, way: Way) -> Result<OpId> {
-        let of = self.window(window)?;
+    /// Where bytes of a target are.
+    pub(super) fn place(&self, window: Addr, spot: Spot) -> Result<(usize, Place)> {
         let target = usize::try_from(spot.target).unwrap_or(usize::MAX);
+        match self.window(window)?.remotes.get(target).copied().flatten() {
+            Some(place) => Ok((target, Place { addr: place.addr + spot.offset as u64, ..place })),
+            None => fail!(DTL_ERROR_INTERNAL, "the memory of rank {target} is not known"),
+        }
+    }
+
+    fn copy(&mut self, window: Addr, local: Region, spot: Spot, way: Way) -> Result<OpId> {
+        let (target, place) = self.place(window, spot)?;
         if target == self.rank {
-            let there = of.memory.part(spot.offset, spot.len);
+            let there = self.window(window)?.memory.part(spot.offset, spot.len);
             match way {
                 Way::Put => there.copy_from(local),
                 Way::Get => local.copy_from(there),
             }
             return Ok(OVER);
         }
-        let Some(place) = of.remotes.get(target).copied().flatten() else {
-            return fail!(DTL_ERROR_INTERNAL, "the memory of rank {target} is not known");
-        };
         self.reach(target)?;
         let hold = self.cache.get(local);
-        let place = Place { addr: place.addr + spot.offset as u64, ..place };
         let window = window.get();
         let one_sided = OneSided { target, window, place, local, way, begun: 0, parts: 0, hold };
         let op = self.operations.add(Operation::OneSided(one_sided))?;
@@ -133,16 +137,10 @@ impl State {
         let (deadline, mut backoff) = (Deadline::after(CLOSE_NS), Backoff::new());
         let number = window.get();
         loop {
-            let is_mine =
-                |operation: &Operation| matches!(operation, Operation::OneSided(one) if one.window == number);
-            let busy =
-                self.operations.iter_mut().find(|(_, operation)| is_mine(operation)).map(|(_, operation)| {
-                    match operation {
-                        Operation::OneSided(one) => one.target,
-                        _ => 0,
-                    }
-                });
-            let Some(target) = busy else { break };
+            let mut all = self.operations.iter_mut().filter_map(|(_, operation)| operation.on_window());
+            let busy = all.find(|(window, _)| *window == number);
+            drop(all);
+            let Some((_, target)) = busy else { break };
             if deadline.passed() {
                 // Its buffers are not to be touched any more.
                 self.fail(target, "an operation on a window that is closed does not end");
@@ -191,15 +189,15 @@ impl WireWindows for RdmaWire {
         Ok(OVER)
     }
 
-    fn has_atomics(&self, _window: Addr, _dtype: dtl_dtype_t) -> Result<bool> {
-        Ok(false)
+    fn has_atomics(&self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
+        self.with(|state| state.has_atomics(window, dtype))
     }
 
-    fn accumulate(&self, _window: Addr, _change: Change) -> Result<OpId> {
-        fail!(DTL_ERROR_NOT_SUPPORTED, "the device accumulates nothing")
+    fn accumulate(&self, window: Addr, change: Change) -> Result<OpId> {
+        self.with(|state| state.accumulate(window, &change))
     }
 
-    fn compare_and_swap(&self, _window: Addr, _swap: Swap, _to: Spot) -> Result<OpId> {
-        fail!(DTL_ERROR_NOT_SUPPORTED, "the device compares nothing")
+    fn compare_and_swap(&self, window: Addr, swap: Swap, to: Spot) -> Result<OpId> {
+        self.with(|state| state.compare_and_swap(window, swap, to))
     }
 }
