@@ -12,6 +12,8 @@ use crate::error::{Error, Result, fail};
 const ENDS: u64 = 1;
 const READY: u64 = 2;
 const REFUSED: u64 = 3;
+/// The other side has given the connection up.
+const BROKEN: u64 = 4;
 const END: usize = 5;
 
 fn bytes(words: &[u64]) -> Vec<u8> {
@@ -68,6 +70,11 @@ impl State {
         self.peers.get(rank).map_or(Stage::None, |peer| peer.stage)
     }
 
+    /// Tells a peer, which may be alive, that this side of the connection is gone.
+    pub(super) fn say_broken(&mut self, rank: usize) {
+        drop(self.say_over_socket(rank, &[BROKEN]));
+    }
+
     fn say_over_socket(&mut self, rank: usize, words: &[u64]) -> Result<()> {
         self.oob.send(i32::try_from(rank).unwrap_or(-1), &bytes(words))
     }
@@ -112,6 +119,10 @@ impl State {
                 self.ready(rank);
                 Ok(())
             }
+            [BROKEN] => fail!(
+                DTL_ERROR_CONNECTION_LOST,
+                "it has given up the connection to this rank; see its own output"
+            ),
             [REFUSED] => fail!(
                 DTL_ERROR_CONNECTION_LOST,
                 "it could not make its end of the connection; see its own output"

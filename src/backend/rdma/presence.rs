@@ -94,7 +94,8 @@ impl Opener {
         let unavailable = |why| Error::new(DTL_ERROR_UNAVAILABLE, why);
         let seen = places::look(&verbs).map_err(unavailable)?;
         let local = u32::try_from(local_rank(args)?).unwrap_or(0);
-        let choice = places::choose_ports(&seen, &config.devices, config.rails, local).map_err(unavailable)?;
+        let choice =
+            places::choose_ports(&seen, &config.devices, config.rails, local).map_err(unavailable)?;
         let open = |(device, port): &(String, u8)| Rail::open(&verbs, device, *port, config);
         let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
@@ -140,5 +141,9 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
 fn describe(rails: &[Arc<Rail>], config: &Config) -> String {
     let ports: Vec<_> = rails.iter().map(|rail| format!("{}:{}", rail.name, rail.port)).collect();
     let way = if config.reads { "read" } else { "write" };
-    format!("verbs over {} ({} queue pairs a peer), large messages by {way}", ports.join(", "), rails.len() as u32 * config.queues)
+    format!(
+        "verbs over {} ({} queue pairs a peer), large messages by {way}",
+        ports.join(", "),
+        rails.len() as u32 * config.queues
+    )
 }

@@ -382,6 +382,7 @@ impl State {
             self.connecting -= 1;
         }
         // First the devices let go of all memory.
+        let was_known = peer.stage != Stage::None;
         peer.give_up();
         peer.awaited.clear();
         peer.offered.clear();
@@ -400,6 +401,9 @@ impl State {
         }
         self.said = Some(gone(rank, why).text().to_owned());
         self.lost.push_back(rank);
+        if was_known {
+            self.say_broken(rank);
+        }
     }
 
     /// What an operation on a peer that is gone answers.
