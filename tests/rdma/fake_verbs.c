@@ -57,7 +57,7 @@
 
 own_t own = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
-enum { MAGIC = 0x0fabe001 };
+static const uint64_t MAGIC = 0x0fabe00000000000u + sizeof(fabric_t);
 enum { JOINING = 1000 }; /* the byte of the file that who joins or leaves locks; byte p is locked by process p while it lives */
 
 uint64_t nanoseconds(void) {

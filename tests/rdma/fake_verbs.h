@@ -141,6 +141,12 @@ typedef struct fabric {
     completion_t completions[MOST_CQS][MOST_CQE];
 } fabric_t;
 
+/* In the pipe of a context or channel. */
+typedef struct event {
+    uint32_t type, index;
+    uint64_t user; /* of the object, as its place may be another's meanwhile */
+} event_t;
+
 /* What the caller holds. */
 typedef struct own_context {
     struct ibv_context ibv;
@@ -235,7 +241,7 @@ void complete_recv(uint32_t qp, uint32_t status, const send_work_t* work, uint32
 void mark_pending(uint32_t qp);
 void wake_engine(uint32_t process);
 void reveal(uint32_t cq, uint64_t upto);
-void async_event(uint32_t context, enum ibv_event_type type, uint64_t element);
+void async_event(uint32_t context, enum ibv_event_type type, uint32_t index); /* index: of the queue pair or completion queue */
 void device_event(uint32_t device, enum ibv_event_type type); /* to each context of it */
 void forget_completions(uint32_t cq, uint32_t qp);
 

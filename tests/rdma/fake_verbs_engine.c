@@ -15,7 +15,7 @@ static send_work_t* send_at(uint32_t qp, uint64_t at) {
 }
 
 /* Into a pipe of any process. Opened for reading too: a write into a pipe that nobody reads any more would be a signal. */
-static void write_to(uint32_t process, int fd, const void* from, size_t size) {
+static void write_to(uint32_t process, int fd, const event_t* from) {
     char path[64];
     int to = fd;
     if (process != own.me) {
@@ -23,19 +23,21 @@ static void write_to(uint32_t process, int fd, const void* from, size_t size) {
         to = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
         if (to < 0) return; /* it is dead */
     }
-    if (write(to, from, size) < 0) fprintf(stderr, "fake_verbs: an event is lost: %s\n", strerror(errno));
+    if (write(to, from, sizeof *from) < 0) fprintf(stderr, "fake_verbs: an event is lost: %s\n", strerror(errno));
     if (process != own.me) close(to);
 }
 
-void async_event(uint32_t context, enum ibv_event_type type, uint64_t element) {
-    const context_t* c = &own.fabric->contexts[context];
-    uint64_t event[2] = {type, element};
-    if (c->is_used) write_to(c->owner, c->async_fd, event, sizeof event);
+void async_event(uint32_t context, enum ibv_event_type type, uint32_t index) {
+    const fabric_t* f = own.fabric;
+    const context_t* c = &f->contexts[context];
+    bool is_of_port = type >= IBV_EVENT_DEVICE_FATAL;
+    event_t event = {type, index, is_of_port ? 0 : type == IBV_EVENT_CQ_ERR ? f->cqs[index].user : f->qps[index].user};
+    if (c->is_used) write_to(c->owner, c->async_fd, &event);
 }
 
 void device_event(uint32_t device, enum ibv_event_type type) {
     for (uint32_t i = 0; i < MOST_CONTEXTS; i++)
-        if (own.fabric->contexts[i].is_used && own.fabric->contexts[i].device == device) async_event(i, type, 1);
+        if (own.fabric->contexts[i].is_used && own.fabric->contexts[i].device == device) async_event(i, type, 0);
 }
 
 void reveal(uint32_t index, uint64_t upto) {
@@ -46,7 +48,8 @@ void reveal(uint32_t index, uint64_t upto) {
         cq->visible++;
         if (!is_wanted || c->is_gone) continue;
         cq->armed = 0;
-        if (cq->channel >= 0) write_to(cq->owner, cq->channel, &cq->user, sizeof cq->user);
+        event_t event = {.index = index, .user = cq->user};
+        if (cq->channel >= 0) write_to(cq->owner, cq->channel, &event);
     }
 }
 
@@ -55,9 +58,9 @@ static void push(uint32_t index, const completion_t* c) {
     if (!cq->is_used) return;
     if (cq->pushed - cq->polled >= cq->size) {
         qp_t* q = &own.fabric->qps[c->qp];
-        if (!cq->is_overrun) async_event(cq->context, IBV_EVENT_CQ_ERR, cq->user);
+        if (!cq->is_overrun) async_event(cq->context, IBV_EVENT_CQ_ERR, index);
         cq->is_overrun = 1;
-        if (q->state != IBV_QPS_ERR) async_event(q->context, IBV_EVENT_QP_FATAL, q->user);
+        if (q->state != IBV_QPS_ERR) async_event(q->context, IBV_EVENT_QP_FATAL, c->qp);
         q->state = IBV_QPS_ERR;
         return;
     }

@@ -139,7 +139,7 @@ static void kill_device(uint32_t device) {
         context_t* c = &f->contexts[i];
         if (!c->is_used || c->owner != own.me || c->device != device) continue;
         c->is_fatal = 1;
-        async_event(i, IBV_EVENT_DEVICE_FATAL, 1);
+        async_event(i, IBV_EVENT_DEVICE_FATAL, 0);
     }
     for (uint32_t i = 0; i < ALL_QPS; i++)
         if (f->qps[i].is_used && f->qps[i].owner == own.me && f->qps[i].device == device) to_error(i);
@@ -164,7 +164,7 @@ static void happen(const planned_t* p, uint32_t index) {
     } else if (!strcmp(p->name, "device_fatal")) {
         kill_device(q->device);
     } else {
-        async_event(q->context, IBV_EVENT_QP_FATAL, q->user);
+        async_event(q->context, IBV_EVENT_QP_FATAL, index);
         to_error(index);
     }
 }

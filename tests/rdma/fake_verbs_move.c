@@ -263,7 +263,7 @@ int execute(uint32_t index, send_work_t* w, size_t* budget) {
     verdict_t v = check(q, w, peer);
     if (v.stall != STALL_NONE) return stall(q, v.stall, peer);
     if (v.recv_status) complete_recv((uint32_t)peer, v.recv_status, w, 0);
-    if (v.event >= 0) async_event(own.fabric->qps[peer].context, (enum ibv_event_type)v.event, own.fabric->qps[peer].user);
+    if (v.event >= 0) async_event(own.fabric->qps[peer].context, (enum ibv_event_type)v.event, (uint32_t)peer);
     if (v.recv_status || v.event >= 0) to_error((uint32_t)peer);
     if (v.status) return (int)v.status;
     q->stall = STALL_NONE;

@@ -332,20 +332,26 @@ int fake_req_notify_cq(struct ibv_cq* ibv, int solicited_only) {
     return 0;
 }
 
+/* Events of what was destroyed meanwhile are none. */
 API int ibv_get_cq_event(struct ibv_comp_channel* channel, struct ibv_cq** cq, void** user) {
-    uint64_t which;
+    event_t event;
+    bool is_there = false;
     int code = fault("get_cq_event");
     if (code) {
         errno = code;
         return -1;
     }
-    if (read(channel->fd, &which, sizeof which) != sizeof which) return -1;
-    *cq = (struct ibv_cq*)(uintptr_t)which;
+    while (!is_there) {
+        if (read(channel->fd, &event, sizeof event) != sizeof event) return -1;
+        lock_fabric();
+        const cq_t* c = &own.fabric->cqs[event.index];
+        is_there = c->is_used && c->user == event.user;
+        if (is_there) ((own_cq_t*)(uintptr_t)event.user)->events++;
+        unlock_fabric();
+    }
+    *cq = (struct ibv_cq*)(uintptr_t)event.user;
     *user = (*cq)->cq_context;
     counters.events++;
-    lock_fabric();
-    ((own_cq_t*)*cq)->events++;
-    unlock_fabric();
     return 0;
 }
 
@@ -355,26 +361,47 @@ API void ibv_ack_cq_events(struct ibv_cq* cq, unsigned count) {
     unlock_fabric();
 }
 
-typedef struct event {
-    uint64_t type, element;
-} event_t;
+/* Fills in the object; false: it was destroyed meanwhile. */
+static bool take_event(const event_t* from, struct ibv_async_event* event) {
+    const qp_t* q = &own.fabric->qps[from->index];
+    const cq_t* cq = &own.fabric->cqs[from->index];
+    event->event_type = (enum ibv_event_type)from->type;
+    if (event->event_type == IBV_EVENT_CQ_ERR) {
+        event->element.cq = (struct ibv_cq*)(uintptr_t)from->user;
+        return cq->is_used && cq->user == from->user;
+    }
+    if (event->event_type >= IBV_EVENT_DEVICE_FATAL) {
+        event->element.port_num = 1;
+        return true;
+    }
+    event->element.qp = (struct ibv_qp*)(uintptr_t)from->user;
+    if (!q->is_used || q->user != from->user) return false;
+    ((own_qp_t*)event->element.qp)->events++;
+    return true;
+}
 
 API int ibv_get_async_event(struct ibv_context* context, struct ibv_async_event* event) {
-    event_t read_one;
+    event_t from;
+    bool is_there = false;
     int code = fault("get_async_event");
     if (code) {
         errno = code;
         return -1;
     }
-    if (read(context->async_fd, &read_one, sizeof read_one) != sizeof read_one) return -1;
-    event->event_type = (enum ibv_event_type)read_one.type;
-    event->element.qp = (struct ibv_qp*)(uintptr_t)read_one.element;
-    if (read_one.type >= IBV_EVENT_DEVICE_FATAL && read_one.type <= IBV_EVENT_SM_CHANGE) event->element.port_num = (int)read_one.element;
+    while (!is_there) {
+        if (read(context->async_fd, &from, sizeof from) != sizeof from) return -1;
+        lock_fabric();
+        is_there = take_event(&from, event);
+        unlock_fabric();
+    }
     return 0;
 }
 
 API void ibv_ack_async_event(struct ibv_async_event* event) {
-    (void)event;
+    if (event->event_type == IBV_EVENT_CQ_ERR || event->event_type >= IBV_EVENT_DEVICE_FATAL) return;
+    lock_fabric();
+    ((own_qp_t*)event->element.qp)->events--;
+    unlock_fabric();
 }
 
 API const char* ibv_wc_status_str(enum ibv_wc_status status) {
