@@ -43,7 +43,7 @@
  * Stricter than some hardware, as the specification allows or says: memory is checked when it is registered and must still be
  * mapped when it is used; lkeys and rkeys differ; PSNs, GIDs and queue pair numbers of the two ends must fit, or nothing ever
  * arrives; a place in a queue is free again when its completion, or a later one, was polled; fields of a failed completion that
- * mean nothing hold rubbish; numbers of queue pairs are unique in a device only.
+ * mean nothing hold rubbish; numbers of queue pairs are unique in a device only; a device with anything left cannot be closed.
  * Not there: UC, UD, XRC, SRQ, memory windows, SQD, ibv_wr_*, extended CQs, tearing-free CPU atomics of the target: an 8-byte
  * store by process_vm_writev is whole on the processors we know, and atomics are so among themselves only (IBV_ATOMIC_HCA). */
 #include "fake_verbs.h"

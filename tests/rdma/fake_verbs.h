@@ -238,6 +238,8 @@ void run_qp(uint32_t qp);
 void to_error(uint32_t qp);
 void flush(uint32_t qp); /* of one in error */
 void complete_recv(uint32_t qp, uint32_t status, const send_work_t* work, uint32_t from); /* its next receive */
+send_work_t* send_at(uint32_t qp, uint64_t at);
+recv_work_t* recv_at(uint32_t qp, uint64_t at);
 void mark_pending(uint32_t qp);
 void wake_engine(uint32_t process);
 void reveal(uint32_t cq, uint64_t upto);

@@ -241,7 +241,7 @@ static void end_peer(other_t* o, bool is_killed) {
     close_end(&o->end);
 }
 
-/* Sends back what comes until the end of its standard input; or leaves something behind. */
+/* Sends back what comes until the end of its standard input; "deaf": has no receives; "leak": leaves something behind. */
 static int peer(const char* role) {
     address_t mine, theirs;
     char is_ready;
@@ -252,8 +252,8 @@ static int peer(const char* role) {
     mine = address_of(&a);
     CHECK(read(0, &theirs, sizeof theirs) == sizeof theirs && write(1, &mine, sizeof mine) == sizeof mine);
     connect_end(&a, theirs);
-    for (uint64_t i = 0; i < 8; i++) CHECK(!post_recv(&a, i, 1024 * i, 1024));
-    if (strcmp(role, "echo")) fake_verbs_fault(role);
+    for (uint64_t i = 0; i < 8 && strcmp(role, "deaf"); i++) CHECK(!post_recv(&a, i, 1024 * i, 1024));
+    if (!strncmp(role, "death", 5)) fake_verbs_fault(role);
     CHECK(write(1, "r", 1) == 1 && read(0, &is_ready, 1) == 1);
     fcntl(0, F_SETFL, O_NONBLOCK);
     for (;;) {
@@ -281,12 +281,11 @@ static enum ibv_wc_status echo(end_t* e, uint64_t value) {
         int got = ibv_poll_cq(e->cq, 1, &wc);
         CHECK(got >= 0);
         if (got && wc.status != IBV_WC_SUCCESS) return wc.status;
-        if (got) *(wc.wr_id == 1 ? &has_come : &is_sent) = true;
+        if (got && wc.wr_id < 3) *(wc.wr_id == 1 ? &has_come : &is_sent) = true;
         if (!got) sched_yield();
-        if (seconds() - start > 0.2 && !has_come) { /* only something of one's own tells that the other is dead */
+        if (seconds() - start > 0.01 && !has_come) { /* only something of one's own tells that the other is dead */
             start = seconds();
-            CHECK(!post(e, (work_t){.opcode = IBV_WR_RDMA_WRITE, .there = 65536, .flags = IBV_SEND_SIGNALED, .id = 3}));
-            is_sent = false;
+            CHECK(!post(e, (work_t){.opcode = IBV_WR_RDMA_WRITE, .flags = IBV_SEND_SIGNALED, .id = 3}));
         }
     }
     CHECK(*(uint64_t*)(e->bytes + 8192) == value);
@@ -308,8 +307,61 @@ static void processes(void) {
         CHECK(ends(e, w) == IBV_WC_SUCCESS && e->bytes[0] == 7 && !memcmp(e->bytes, e->bytes + 1, BYTES / 2 - 1));
         w = (work_t){.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .there = BYTES / 2, .length = 8, .compare_add = 1};
         for (uint64_t i = 0; i < 10; i++) CHECK(ends(e, w) == IBV_WC_SUCCESS && *(uint64_t*)e->bytes == 0x0707070707070707u + i);
+        for (uint64_t i = 0; i < 50; i++) { /* asleep until the answer is there */
+            CHECK(!post_recv(e, 1, 8192, 1024) && !ibv_req_notify_cq(e->cq, 0));
+            CHECK(!post(e, (work_t){.opcode = IBV_WR_SEND, .length = 8}));
+            struct ibv_wc wc;
+            while (ibv_poll_cq(e->cq, 1, &wc) == 0) {
+                take_event(e);
+                ibv_ack_cq_events(e->cq, 1);
+                CHECK(!ibv_req_notify_cq(e->cq, 0));
+            }
+            CHECK(wc.wr_id == 1 && wc.status == IBV_WC_SUCCESS);
+            while (has_event(e, 0)) {
+                take_event(e);
+                ibv_ack_cq_events(e->cq, 1);
+            }
+            CHECK(i % 16 || ends(e, (work_t){.opcode = IBV_WR_RDMA_WRITE, .there = BYTES - 8, .length = 8}) == IBV_WC_SUCCESS);
+        }
         end_peer(&o[k], false);
     }
+}
+
+/* Many come and go at once, also as forks of one that is there. */
+static void crowd(void) {
+    pid_t children[12];
+    open_both();
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 12; i++) {
+            if ((children[i] = fork())) continue;
+            open_both();
+            CHECK(ends(&a, (work_t){.opcode = IBV_WR_RDMA_WRITE, .length = 8}) == IBV_WC_SUCCESS);
+            if (i == 0) kill(getpid(), SIGKILL);
+            close_end(&a);
+            close_end(&b);
+            exit(0);
+        }
+        for (int i = 0; i < 12; i++) {
+            int status;
+            CHECK(waitpid(children[i], &status, 0) == children[i] && (i ? status == 0 : WIFSIGNALED(status)));
+        }
+        CHECK(ends(&a, (work_t){.opcode = IBV_WR_RDMA_WRITE, .length = 8}) == IBV_WC_SUCCESS);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+/* Until it fails: messages, or with `big` writes of some hundred thousand bytes. */
+static enum ibv_wc_status talk(other_t* mortal, other_t* steady, uint64_t kill_at, bool is_big) {
+    enum ibv_wc_status status = IBV_WC_SUCCESS;
+    for (uint64_t i = 0; status == IBV_WC_SUCCESS; i++) {
+        if (i == kill_at && !is_big) kill(mortal->pid, SIGKILL);
+        if (is_big) CHECK(!post(&mortal->end, (work_t){.opcode = IBV_WR_RDMA_WRITE, .length = BYTES - (uint32_t)i, .flags = IBV_SEND_SIGNALED}));
+        if (i == kill_at && is_big) kill(mortal->pid, SIGKILL);
+        status = is_big ? next(&mortal->end).status : echo(&mortal->end, i);
+        CHECK(echo(&steady->end, i) == IBV_WC_SUCCESS);
+    }
+    return status;
 }
 
 /* Peers die in many ways; whoever talks to them learns it, the others go on. */
@@ -317,16 +369,21 @@ static void deaths(void) {
     char role[64];
     other_t steady, mortal;
     start_peer(&steady, "echo");
-    for (int round = 0; round < 30; round++) {
-        int kind = round % 3;
-        snprintf(role, sizeof role, kind == 2 ? "echo" : "death%s:%d", kind ? "_locked" : "", 1 + round);
+    for (int round = 0; round < 40; round++) {
+        static const char* const roles[] = {"death:%d", "death_locked:%d", "echo", "deaf"};
+        int kind = round % 4;
+        snprintf(role, sizeof role, roles[kind], 1 + round);
         start_peer(&mortal, role);
         double start = seconds();
-        enum ibv_wc_status status = IBV_WC_SUCCESS;
-        for (uint64_t i = 0; status == IBV_WC_SUCCESS; i++) {
-            if (kind == 2 && i == (uint64_t)round * 7) kill(mortal.pid, SIGKILL);
-            status = echo(&mortal.end, i);
-            CHECK(echo(&steady.end, i) == IBV_WC_SUCCESS);
+        enum ibv_wc_status status;
+        if (kind < 3) {
+            status = talk(&mortal, &steady, kind == 2 ? (uint64_t)round * 3 : UINT64_MAX, kind == 2 && round % 8 == 2);
+        } else { /* dies while it is waited for its receive */
+            CHECK(!post(&mortal.end, (work_t){.opcode = IBV_WR_SEND, .length = 8, .flags = IBV_SEND_SIGNALED}));
+            usleep(2000);
+            CHECK(is_quiet(&mortal.end));
+            kill(mortal.pid, SIGKILL);
+            status = next(&mortal.end).status;
         }
         CHECK(status == IBV_WC_RETRY_EXC_ERR && seconds() - start < 5);
         end_peer(&mortal, true);

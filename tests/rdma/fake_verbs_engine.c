@@ -10,8 +10,12 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-static send_work_t* send_at(uint32_t qp, uint64_t at) {
-    return &own.fabric->sends[qp][at % MOST_WR];
+send_work_t* send_at(uint32_t qp, uint64_t at) {
+    return &own.fabric->sends[qp][at % own.fabric->qps[qp].cap.max_send_wr];
+}
+
+recv_work_t* recv_at(uint32_t qp, uint64_t at) {
+    return &own.fabric->recvs[qp][at % own.fabric->qps[qp].cap.max_recv_wr];
 }
 
 /* Into a pipe of any process. Opened for reading too: a write into a pipe that nobody reads any more would be a signal. */
@@ -94,7 +98,7 @@ static void complete_send(uint32_t index, uint64_t at, uint32_t status) {
 
 void complete_recv(uint32_t index, uint32_t status, const send_work_t* w, uint32_t from) {
     qp_t* q = &own.fabric->qps[index];
-    const recv_work_t* r = &own.fabric->recvs[index][q->taken % MOST_WR];
+    const recv_work_t* r = recv_at(index, q->taken);
     completion_t c = {.wr_id = r->wr_id, .index = q->taken, .status = status, .qp_num = q->number, .qp = index, .is_recv = true};
     if (status == IBV_WC_SUCCESS) {
         bool is_write = w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;

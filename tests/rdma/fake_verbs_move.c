@@ -90,7 +90,7 @@ static verdict_t check_peer(const qp_t* q, const send_work_t* w, int peer) {
         return (verdict_t){.status = IBV_WC_REM_ACCESS_ERR, .event = IBV_EVENT_QP_ACCESS_ERR};
     if (!needs_recv(w)) return go;
     if (p->taken == p->recvs) return (verdict_t){.stall = STALL_RNR, .event = -1};
-    const recv_work_t* r = &own.fabric->recvs[peer][p->taken % MOST_WR];
+    const recv_work_t* r = recv_at((uint32_t)peer, p->taken);
     if (access) return go;
     if (r->length < w->length) return (verdict_t){.status = IBV_WC_REM_INV_REQ_ERR, .recv_status = IBV_WC_LOC_LEN_ERR, .event = -1};
     if (!may_all(r->sge, r->sges, p, IBV_ACCESS_LOCAL_WRITE))
@@ -190,7 +190,7 @@ static int move_message(qp_t* q, send_work_t* w, int peer, size_t* budget) {
         if (remote_access(w)) {
             remote[0] = remote_at(w, bytes);
         } else {
-            const recv_work_t* r = &own.fabric->recvs[peer][p->taken % MOST_WR];
+            const recv_work_t* r = recv_at((uint32_t)peer, p->taken);
             remotes = as_iovec(r->sge, r->sges, w->done, bytes, remote);
         }
         int code = w->opcode == IBV_WR_RDMA_READ ? move(q->owner, local, locals, p->owner, remote, remotes, bytes)

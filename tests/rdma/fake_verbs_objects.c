@@ -38,8 +38,7 @@ API int ibv_dealloc_pd(struct ibv_pd* ibv) {
 static int pin(void* address, size_t length, unsigned access) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t start = (uintptr_t)address & ~(page - 1), end = ((uintptr_t)address + length + page - 1) & ~(page - 1);
-    if (end < start) return EINVAL;
-    if (start == end) return 0;
+    if (end < start || length == 0) return EINVAL;
 #ifdef MADV_POPULATE_WRITE
     if (madvise((void*)start, end - start, access & IBV_ACCESS_LOCAL_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) return 0;
     if (errno != EINVAL) return EFAULT;

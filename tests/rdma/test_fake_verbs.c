@@ -389,7 +389,7 @@ static const struct test_case {
     {"faults", faults, NULL}, {"breaks", breaks, NULL}, {"breaks_seed", breaks, "DTL_FAKE_VERBS_SEED=2"}, {"memlock", memlock, "DTL_FAKE_VERBS_MEMLOCK=1048576"},
     {"order", order, NULL}, {"order_seed", order, "DTL_FAKE_VERBS_SEED=7"}, {"asleep", asleep, NULL}, {"asleep_seed", asleep, "DTL_FAKE_VERBS_SEED=5"},
     {"threads", threads, NULL}, {"threads_seed", threads, "DTL_FAKE_VERBS_SEED=6"}, {"processes", processes, NULL},
-    {"processes_seed", processes, "DTL_FAKE_VERBS_SEED=8"}, {"deaths", deaths, NULL}, {"leaks", leaks, NULL}, {"dmabuf", dmabuf, "DTL_FAKE_VERBS_DMABUF=1"},
+    {"processes_seed", processes, "DTL_FAKE_VERBS_SEED=8"}, {"deaths", deaths, NULL}, {"deaths_seed", deaths, "DTL_FAKE_VERBS_SEED=11"}, {"crowd", crowd, NULL}, {"leaks", leaks, NULL}, {"dmabuf", dmabuf, "DTL_FAKE_VERBS_DMABUF=1"},
 };
 
 static int run_case(const struct test_case* c) {
