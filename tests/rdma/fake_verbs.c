@@ -48,6 +48,7 @@
  * store by process_vm_writev is whole on the processors we know, and atomics are so among themselves only (IBV_ATOMIC_HCA). */
 #include "fake_verbs.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -176,8 +177,31 @@ static int members(int fd) {
     return count;
 }
 
+/* Fabrics of jobs that were killed as a whole: files of the same name up to the job, of which nobody is a member. */
+static void sweep(void) {
+    char folder[sizeof own.path], path[2 * sizeof own.path], *name;
+    snprintf(folder, sizeof folder, "%s", own.path);
+    name = strrchr(folder, '/');
+    char* job = name ? strstr(name, "dtl-fake-verbs-") : NULL;
+    job = job ? strchr(job + strlen("dtl-fake-verbs-"), '-') : NULL;
+    if (!job || getenv("DTL_FAKE_VERBS_FABRIC")) return;
+    *name++ = 0;
+    DIR* list = opendir(folder);
+    for (struct dirent* entry; list && (entry = readdir(list));) {
+        if (strncmp(entry->d_name, name, (size_t)(job + 1 - name)) || !strcmp(entry->d_name, name)) continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0) continue;
+        /* Who opened it meanwhile sees, with that byte locked, that the name is gone. */
+        if (!lock_byte(fd, JOINING, F_WRLCK, F_SETLK) && members(fd) == 0) unlink(path);
+        close(fd);
+    }
+    if (list) closedir(list);
+}
+
 static int map_fabric(int fd) {
     bool is_first = members(fd) == 0; /* what earlier ones left is nobody's */
+    if (is_first) sweep();
     if (is_first && (ftruncate(fd, 0) || ftruncate(fd, sizeof(fabric_t)))) return errno;
     fabric_t* f = mmap(NULL, sizeof(fabric_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (f == MAP_FAILED) return errno;

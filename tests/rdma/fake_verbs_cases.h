@@ -77,7 +77,7 @@ static void breaks(void) {
     CHECK(ends(&a, w) == IBV_WC_SUCCESS);
     fake_verbs_fault("port_down:1:5");
     CHECK(ends(&a, w) == IBV_WC_SUCCESS && event_of(&a) == IBV_EVENT_PORT_ERR && event_of(&a) == IBV_EVENT_PORT_ACTIVE);
-    fake_verbs_fault("port_down:1:60");
+    fake_verbs_fault("port_down:1:300");
     CHECK(ends(&a, w) == IBV_WC_RETRY_EXC_ERR && event_of(&a) == IBV_EVENT_PORT_ERR);
     CHECK(!ibv_query_port(a.context, 1, &port) && port.state == IBV_PORT_DOWN && !ibv_query_port(b.context, 1, &port) && port.state == IBV_PORT_ACTIVE);
     CHECK(event_of(&a) == IBV_EVENT_PORT_ACTIVE && !ibv_query_port(a.context, 1, &port) && port.state == IBV_PORT_ACTIVE);
@@ -369,7 +369,7 @@ static void deaths(void) {
     char role[64];
     other_t steady, mortal;
     start_peer(&steady, "echo");
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < 16; round++) {
         static const char* const roles[] = {"death:%d", "death_locked:%d", "echo", "deaf"};
         int kind = round % 4;
         snprintf(role, sizeof role, roles[kind], 1 + round);
@@ -377,7 +377,7 @@ static void deaths(void) {
         double start = seconds();
         enum ibv_wc_status status;
         if (kind < 3) {
-            status = talk(&mortal, &steady, kind == 2 ? (uint64_t)round * 3 : UINT64_MAX, kind == 2 && round % 8 == 2);
+            status = talk(&mortal, &steady, kind == 2 ? (uint64_t)round * 5 : UINT64_MAX, kind == 2 && round % 8 == 2);
         } else { /* dies while it is waited for its receive */
             CHECK(!post(&mortal.end, (work_t){.opcode = IBV_WR_SEND, .length = 8, .flags = IBV_SEND_SIGNALED}));
             usleep(2000);
