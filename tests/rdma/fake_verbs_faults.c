@@ -182,7 +182,7 @@ void work_requested(uint32_t qp) {
 }
 
 void grow(_Atomic uint64_t* now, _Atomic uint64_t* most, uint64_t by) {
-    uint64_t value = (*now += by), seen = most ? *most : UINT64_MAX;
+    uint64_t value = atomic_fetch_add(now, by) + by, seen = most ? *most : UINT64_MAX;
     while (most && seen < value && !atomic_compare_exchange_weak(most, &seen, value)) continue;
 }
 
