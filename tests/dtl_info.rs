@@ -50,7 +50,7 @@ fn chosen(what: &str, variables: &[(&str, &str)]) -> String {
     joined.lines().find_map(|line| line.strip_prefix(what)).expect("the line").trim().to_owned()
 }
 
-const MPIRUN: [(&str, &str); 5] = [
+const MPIRUN: [(&str, &str); 4] = [
     ("OMPI_COMM_WORLD_RANK", "1"),
     ("OMPI_COMM_WORLD_SIZE", "4"),
     ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
@@ -194,7 +194,7 @@ fn a_communicator_that_cannot_be_is_a_failure() {
     let between =
         [("DTL_COMM", "hier"), ("DTL_HIER_ACROSS", "rdma"), ("DTL_RDMA_LIBRARY", "/no/such/libibverbs.so")];
     let no_verbs = [("DTL_COMM", "rdma"), ("DTL_RDMA_LIBRARY", "/no/such/libibverbs.so")];
-    let cases: [(&[(&str, &str)], &str); 4] = [
+    let cases: [(&[(&str, &str)], &str); 5] = [
         (&nodes, "4 ranks, 2 of them on this node"),
         (&between, "kind \"rdma\": DTL_RDMA_LIBRARY=/no/such/libibverbs.so: "),
         (&no_verbs, "backend rdma cannot run here: DTL_RDMA_LIBRARY=/no/such/libibverbs.so: "),
