@@ -10,6 +10,7 @@ pub mod lanes;
 pub mod library;
 pub mod local;
 pub mod matching;
+mod meet;
 pub mod mpi;
 pub mod native;
 pub mod nccl;

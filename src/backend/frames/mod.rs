@@ -22,6 +22,7 @@ mod writing;
 
 use super::matching::Matcher;
 use super::sparse::BYTES_PER_RANK;
+use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
     Done, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart, Windows,
@@ -70,10 +71,42 @@ pub trait Wire: Send + Sync {
     fn describe(&self) -> String;
     /// What it says of the operation that has just failed in this thread.
     fn failure_text(&self) -> Option<String>;
+    /// Frames in its own memory, if it has such.
+    fn frames(&self) -> Option<&dyn WireFrames> {
+        None
+    }
     /// What it does of one-sided communication, or why it does nothing.
     fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str>;
     /// Closes it.
     fn close(&self) -> Result<()>;
+}
+
+/// What a wire has besides that keeps memory for frames itself: they are written where they leave from, and read where they
+/// arrive. Such a wire gets payloads only through `isend` and `irecv`.
+pub trait WireFrames {
+    /// Sends words and payload as one frame, and needs neither when it returns. BUSY: no room now.
+    fn send(&self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
+    /// Makes progress; the next frame that has arrived, or who is gone: each rank once, after all that it had sent.
+    fn next(&self) -> Result<Option<Lent>>;
+    /// A frame has been read.
+    fn give_back(&self, lent: &Lent);
+}
+
+/// Words of a frame before its payload.
+pub const FRAME_WORDS: usize = frame::HEADER / 8;
+/// Bytes of a frame at most.
+pub const FRAME_BYTES: usize = frame::FRAME;
+
+/// A frame in the wire's memory.
+pub struct Lent {
+    /// Who sent it.
+    pub source: i32,
+    /// RANK_FAILURE: there is no frame, the source is gone.
+    pub status: dtl_status_t,
+    /// All of it.
+    pub bytes: Region,
+    /// The wire's own.
+    pub id: u64,
 }
 
 /// The whole trait over a wire. Closes the wire if that is not possible.

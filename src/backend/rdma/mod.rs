@@ -1,14 +1,33 @@
 //! Kind "rdma": ranks of any nodes over RDMA verbs (InfiniBand, RoCE), by queue pairs of reliable connections. The library is found
 //! when somebody asks for this kind.
 //!
-//! Order of the files: `verbs` the types of libibverbs, `functions` its functions, `find` which library and which devices;
-//! `config` how a communicator is made, `places` which ports and addresses; `presence` the backend.
+//! Order of the files: `verbs` the types of libibverbs, `functions` its functions, `find` which library and which devices,
+//! `errors` what its failures mean; `config` how a communicator is made, `places` on which ports, `presence` makes it, `meet` how its ranks learn of each other; `rail` an
+//! opened port, `queue` a queue pair, `slots` what travels in slots, `peer` all that there is for a peer, `oob` the sockets by
+//! which connections are made and deaths are heard of (`address` where they listen, `channel` what goes through them), `connect`
+//! how a connection is made; `state` is what a communicator consists of and what moves it on, with `payload` for large messages,
+//! `window` for one-sided ones, `cache` for registrations; `wire` is how `frames` sees it.
 
+mod address;
+mod cache;
+mod channel;
 pub mod config;
+mod connect;
+mod errors;
 pub mod find;
 pub mod functions;
+pub mod meet;
+pub mod oob;
+mod payload;
+mod peer;
 pub mod places;
 mod presence;
+mod queue;
+mod rail;
+mod slots;
+mod state;
 pub mod verbs;
+mod window;
+mod wire;
 
 pub use presence::backend;

@@ -24,6 +24,7 @@ pub mod message;
 mod numbered;
 mod on_device;
 pub mod open;
+mod over;
 mod owner;
 pub mod p2p;
 mod persistent;
