@@ -5,7 +5,7 @@
 use super::group::{self, allgather_words};
 use super::recorder::Kind;
 use super::{Comm, open};
-use crate::abi::comm::DTL_COMM_DETERMINISTIC;
+use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
 use crate::error::{Result, fail, status_name};
 use crate::runtime::backend::{Exchange, OpenArgs};
 use crate::runtime::registry::Backend;
@@ -30,9 +30,10 @@ impl Exchange for Meeting {
     }
 }
 
-/// Opens one, on all ranks or on none. `timeout_ns` 0 = that of `over`. Collective over the ranks of `over`, also for
+/// Opens one as described, on all ranks or on none; without a time limit it has that of `over`. Collective over the ranks of `over`, also for
 /// who cannot use the backend: the others are told.
-pub(super) fn make(backend: Arc<Backend>, over: &Arc<Comm>, flags: u32, timeout_ns: u64) -> Result<Comm> {
+pub(super) fn make(backend: Arc<Backend>, over: &Arc<Comm>, raw: &dtl_comm_desc_t) -> Result<Comm> {
+    let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
     let limit_ns = timeout_ns.min(open::BOOTSTRAP_NS);
     let mut twin = group::twin(over, Kind::Open)?;
@@ -47,7 +48,7 @@ pub(super) fn make(backend: Arc<Backend>, over: &Arc<Comm>, flags: u32, timeout_
         job: CString::default(),
         is_only_open: false,
         timeout_ns: limit_ns,
-        native: Addr::NULL,
+        native: Addr::new(native),
         own_algorithms: timeout_ns != u64::MAX || is_deterministic,
         over: Some(Arc::new(meeting)),
     };

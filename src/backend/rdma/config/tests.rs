@@ -196,7 +196,7 @@ fn texts_are_what_they_may_be() {
         ("DTL_RDMA_DEVICES", "mlx5_0:256"),
         ("DTL_RDMA_DEVICES", "mlx5_0,,mlx5_1"),
         ("DTL_RDMA_DEVICES", "../../etc:1"),
-        ("DTL_RDMA_MEETING", "there"),
+        ("DTL_RDMA_MEETING", "at noon"),
         ("DTL_RDMA_MEETING", "file:"),
         ("DTL_RDMA_MEETING", "tcp:host"),
         ("DTL_RDMA_MEETING", "tcp::7000"),
@@ -208,7 +208,7 @@ fn texts_are_what_they_may_be() {
         let text = refused(&OPEN, &[(name, bad)]);
         assert!(text.starts_with(&format!("{name}={bad}: use ")), "{text}");
     }
-    for good in ["auto", "over", "mpi", "shm", "file:relative", "tcp:node7:65535"] {
+    for good in ["auto", "over", "mpi", "shm", "own-kind", "file:relative", "tcp:node7:65535"] {
         assert_eq!(resolve(&OPEN, &[("DTL_RDMA_MEETING", good)]).unwrap().meeting, good);
     }
     let given = dtl_rdma_config_t { meeting: c"".as_ptr(), ..OPEN };
