@@ -252,6 +252,9 @@ struct Talk {
     mine: Result<Vec<u64>>,
 }
 
+/// Tells everybody's words to all, for the how-manieth time.
+type Exchanging<'a> = dyn FnMut(u64, &[u64]) -> Result<Vec<u64>> + 'a;
+
 /// Words before each record: status, cookie.
 const BEFORE: usize = 2;
 
@@ -291,11 +294,7 @@ impl Talk {
     }
 
     /// Over what tells everybody's words to all: once what they say, and once that they have heard it.
-    fn twice(
-        &self,
-        place: (i32, i32),
-        exchange: &mut dyn FnMut(u64, &[u64]) -> Result<Vec<u64>>,
-    ) -> Result<Meeting> {
+    fn twice(&self, place: (i32, i32), exchange: &mut Exchanging<'_>) -> Result<Meeting> {
         let all = exchange(0, &self.says());
         if let Err(own) = &self.mine {
             return Err(own.clone());

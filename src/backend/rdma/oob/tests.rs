@@ -5,7 +5,8 @@ use super::connection::kind;
 use super::{Event, LONGEST, Oob, Options, WORDS};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 const COOKIE: u64 = 0x1234_5678;
@@ -146,10 +147,10 @@ fn messages_arrive_in_order_also_when_both_begin_at_once() {
 fn long_ones_pass_and_what_is_no_message_is_refused() {
     let mut job = Job::running(2);
     let long = "x".repeat(LONGEST);
-    for _ in 0..2000 {
+    for _ in 0..500 {
         job.send(0, 1, &long);
     }
-    job.until("long messages", |job| job.messages(1).len() == 2000);
+    job.until("long messages", |job| job.messages(1).len() == 500);
     assert!(job.messages(1).iter().all(|one| one.1 == long));
     let oob = job.ranks[0].as_mut().expect("lives");
     for (rank, len) in [(0, 1), (2, 1), (-1, 1), (1, LONGEST + 1)] {
@@ -360,4 +361,61 @@ fn a_rank_alone_has_nothing_to_do() {
     job.pass(2);
     assert_eq!(job.of_rank(0).due_in_ns(), u64::MAX);
     job.leave(0);
+}
+/// Where a rank is said to listen, as in its record.
+fn said_to_be(addresses: &[[u8; 4]], port: u16) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    words[1] = u64::from(port) | (addresses.len() as u64) << 16;
+    for (at, address) in addresses.iter().enumerate() {
+        words[3 + 2 * at] = 0xFFFF_0000_0000 | u64::from(u32::from_be_bytes(*address));
+    }
+    words
+}
+
+#[test]
+fn the_next_way_is_tried() {
+    let options = Options { listen: Some("127.0.0.1"), ..Options::default() };
+    let (mut zero, of_zero) = Oob::listen(&options).expect("listens");
+    let (mut one, _) = Oob::listen(&options).expect("listens");
+    let port = one.own.words()[1] as u16;
+    // Nobody at the first, somebody else at the second.
+    let other = TcpListener::bind(("127.0.0.3", port)).expect("free");
+    let mut of_one = said_to_be(&[[127, 0, 0, 2], [127, 0, 0, 3], [127, 0, 0, 1]], port);
+    of_one[0] = of_zero[0]; // the same machine
+    for (rank, oob) in [(0, &mut zero), (1, &mut one)] {
+        oob.know(rank, [of_zero, of_one].concat(), COOKIE);
+    }
+    zero.send(1, b"here").expect("sent");
+    let (mut told, start) = (Vec::new(), Instant::now());
+    other.set_nonblocking(true).expect("set");
+    while told.is_empty() {
+        zero.poll(&mut |event| panic!("{event:?}"));
+        one.poll(&mut |event| told.push(event));
+        drop(other.accept());
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+    assert_eq!(told, [Event::Message(0, b"here".to_vec())]);
+}
+
+#[test]
+fn who_is_not_there_has_died_and_a_silent_machine_too() {
+    // Its queue is full, so that nothing is heard of who connects.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    // SAFETY: takes integers; the socket listens already.
+    assert_eq!(unsafe { libc::listen(silent.as_raw_fd(), 0) }, 0);
+    let at = silent.local_addr().expect("bound");
+    let _queue: Vec<_> = (0..3).map(|_| TcpStream::connect_timeout(&at, Duration::from_millis(20))).collect();
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+    for (at, why) in [(at, "no answer"), (nobody, "refused")] {
+        let options = Options { silent_ns: 100_000_000, ..Options::default() };
+        let (mut zero, of_zero) = Oob::listen(&options).expect("listens");
+        zero.know(0, [of_zero, said_to_be(&[[127, 0, 0, 1]], at.port())].concat(), COOKIE);
+        zero.send(1, b"lost").expect("queued");
+        let (mut told, start) = (Vec::new(), Instant::now());
+        while told.is_empty() {
+            zero.wait(u64::MAX, &mut |event| told.push(event));
+        }
+        assert!(start.elapsed() >= Duration::from_millis(190), "{:?}", start.elapsed());
+        assert!(matches!(&told[..], [Event::Gone(1, false, text)] if text.contains(why)), "{told:?}");
+    }
 }
