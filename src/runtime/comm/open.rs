@@ -357,7 +357,7 @@ pub(super) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -
 }
 
 /// A communicator of all ranks of an open transport.
-fn assemble(
+pub(super) fn assemble(
     backend: Arc<Backend>,
     transport: Box<dyn Transport>,
     flags: u32,
