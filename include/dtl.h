@@ -1946,10 +1946,10 @@ typedef struct dtl_rdma_config_t {
     /// IP address or network interface of this rank's control sockets, by which connections are made and deaths are heard of:
     /// "10.0.0.5", "ib0". Default: the address by which this node reaches the others.
     const char *address;
-    /// Ports that a rank uses at once, 1 … 8; large messages are split over them. Default 1: one port for each rank, as
+    /// Ports that a rank uses at once, 1 … 4; large messages are split over them. Default 1: one port for each rank, as
     /// most nodes have no more ports than ranks.
     int32_t rails;
-    /// Queue pairs for each peer and rail, 1 … 16. Default 1: more help only where a network spreads its load by queue pair, and
+    /// Queue pairs for each peer and rail, 1 … 4. Default 1: more help only where a network spreads its load by queue pair, and
     /// each takes its own memory.
     int32_t queues;
     /// Index of the port's address (GID), 0 … 255. Default: chosen. Over Ethernet a RoCE v2 address, IPv4 before IPv6 and

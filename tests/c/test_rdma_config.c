@@ -70,8 +70,8 @@ static void bad_fields(void) {
     BAD(devices, "mlx5_0:0", "devices is mlx5_0:0: use names of devices");
     BAD(meeting, "udp:here:7", "meeting is udp:here:7: use auto, over, mpi, shm or the name of a registered kind, file:PATH or");
     BAD(address, "10.0.0.300:1", "address is 10.0.0.300:1: use an IP address or the name of a network interface");
-    BAD(rails, 0, "rails is 0: use 1 to 8");
-    BAD(queues, 17, "queues is 17: use 1 to 16");
+    BAD(rails, 0, "rails is 0: use 1 to 4");
+    BAD(queues, 5, "queues is 5: use 1 to 4");
     BAD(gid_index, 256, "gid_index is 256: use 0 to 255");
     BAD(service_level, 16, "service_level is 16: use 0 to 15");
     BAD(traffic_class, -2, "traffic_class is -2: use 0 to 255");
@@ -133,7 +133,7 @@ static void devices(void) {
     dtl_rdma_config_t config = DTL_RDMA_CONFIG_INIT;
     config.devices = "fake1:1";
     opens(&config, "fake1:1");
-    config.devices = "fake1,fake0", config.rails = 8; /* more than there are */
+    config.devices = "fake1,fake0", config.rails = 4; /* more than there are */
     opens(&config, "fake1:1, fake0:1");
     config.devices = "fake0,mlx5_9";
     refused(&config, DTL_ERROR_UNAVAILABLE, "no RDMA port mlx5_9, which devices (DTL_RDMA_DEVICES) names; there are fake0:1");

@@ -2,6 +2,7 @@
 //! Its rules, and the defaults with their reasons, are in that struct's text: `src/abi/rdma.rs`.
 
 use super::meet::How;
+use super::slots::{LANES, RAILS};
 use crate::abi::rdma::*;
 use crate::error::{Result, fail};
 use crate::from_c::{self, sized};
@@ -187,8 +188,8 @@ impl Sources {
         }
         Ok(Config {
             devices: self.text("devices", devices, DEVICES)?.unwrap_or(usual.devices),
-            rails: self.number("rails", 1..=8)?.unwrap_or(usual.rails),
-            queues: self.number("queues", 1..=16)?.unwrap_or(usual.queues),
+            rails: self.number("rails", 1..=RAILS as u32)?.unwrap_or(usual.rails),
+            queues: self.number("queues", 1..=(LANES / RAILS) as u32)?.unwrap_or(usual.queues),
             gid_index: self.number("gid_index", 0..=255)?.or(usual.gid_index),
             service_level: self.number("service_level", 0..=15)?.unwrap_or(usual.service_level),
             traffic_class: self.number("traffic_class", 0..=255)?.unwrap_or(usual.traffic_class),
