@@ -13,6 +13,8 @@ use crate::error::{Error, Result, fail};
 const ENDS: u64 = 1;
 const READY: u64 = 2;
 const REFUSED: u64 = 3;
+/// The other side has given the connection up.
+const BROKEN: u64 = 4;
 const END: usize = 5;
 /// Depth of the queue pair that a rank has with itself, with room for four times as many changes.
 const OWN_DEPTH: u32 = 4;
@@ -72,6 +74,11 @@ impl State {
 
     fn stage(&self, rank: usize) -> Stage {
         self.peers.get(rank).map_or(Stage::None, |peer| peer.stage)
+    }
+
+    /// Tells a peer, which may be alive, that this side of the connection is gone.
+    pub(super) fn say_broken(&mut self, rank: usize) {
+        drop(self.say_over_socket(rank, &[BROKEN]));
     }
 
     fn say_over_socket(&mut self, rank: usize, words: &[u64]) -> Result<()> {
@@ -135,6 +142,10 @@ impl State {
                 self.ready(rank);
                 Ok(())
             }
+            [BROKEN] => fail!(
+                DTL_ERROR_CONNECTION_LOST,
+                "it has given up the connection to this rank; see its own output"
+            ),
             [REFUSED] => fail!(
                 DTL_ERROR_CONNECTION_LOST,
                 "it could not make its end of the connection; see its own output"

@@ -96,7 +96,12 @@ impl Rail {
         let chosen = || {
             places::choose_gid(&places::gids(calls, context, name, port, attr.gid_tbl_len), attr.link_layer)
         };
-        let gid_index = config.gid_index.or_else(chosen).unwrap_or(0);
+        let Some(gid_index) = config.gid_index.or_else(chosen) else {
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "port {port} has no address (GID): give its network interface an IP address"
+            );
+        };
         let mut gid: Gid = [0; 16];
         // SAFETY: as above.
         check("ibv_query_gid", unsafe {
@@ -202,7 +207,9 @@ impl Drop for Opened {
 fn check(what: &str, code: c_int) -> Result<()> {
     match code {
         0 => Ok(()),
-        code => Err(call_failed(what, code.abs())),
+        // Some give the error's number, some -1 and errno.
+        -1 => Err(last_failed(what)),
+        code => Err(call_failed(what, code)),
     }
 }
 

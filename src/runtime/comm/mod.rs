@@ -293,6 +293,11 @@ impl Comm {
         names.join(", ")
     }
 
+    /// What the transport says of that, to go behind it.
+    fn failed_why(&self) -> String {
+        self.link.transport.failure_text().map_or(String::new(), |said| format!(": {said}"))
+    }
+
     #[inline(always)]
     fn check_peer(&self, name: &str, rank: i32, any: bool) -> Result<()> {
         if (0..self.size).contains(&rank) || rank == DTL_PROC_NULL || (any && rank == DTL_ANY_SOURCE) {
