@@ -90,6 +90,33 @@ static void one_sided(dtl_comm_t comm, unsigned char *bytes) {
     went_well(dtl_win_destroy(window), "win_destroy");
 }
 
+/* Changes of elements by the network card, one work request each and in loops, on the other rank and on this one. */
+static void change(dtl_comm_t comm) {
+    enum { MANY = 100 };
+    int64_t cells[4] = {0, 0, 0, 0}, old[MANY], one = 1;
+    double half = 0.5, sum = 0;
+    dtl_win_t window;
+    int32_t all;
+    int i;
+    if (!went_well(dtl_win_create(comm, cells, sizeof cells, 8, &window), "win_create")) return;
+    if (went_well(dtl_win_lock_all(window), "lock_all")) {
+        for (i = 0; i < MANY && failures == 0; i++) {
+            went_well(dtl_win_fetch_op(window, &one, &old[i], DTL_DTYPE_INT64, i % 2, 0, DTL_OP_SUM), "fetch_op");
+            went_well(dtl_win_accumulate(window, &half, 1, DTL_DTYPE_FLOAT64, i % 2, 1, DTL_OP_SUM), "accumulate");
+        }
+        went_well(dtl_win_unlock_all(window), "unlock_all");
+    }
+    /* A rank may have lost the way to itself only: both go on alike. */
+    all = failures;
+    if (went_well(dtl_comm_allreduce(comm, DTL_IN_PLACE, &all, 1, DTL_DTYPE_INT32, DTL_OP_SUM), "allreduce") && all == 0 &&
+        went_well(dtl_win_fence(window), "fence")) {
+        memcpy(&sum, &cells[1], sizeof sum);
+        CHECK(cells[0] == MANY && sum == 0.5 * MANY && cells[2] == 0);
+        for (i = 2; i < MANY; i++) CHECK(old[i] > old[i - 2]);
+    }
+    went_well(dtl_win_destroy(window), "win_destroy");
+}
+
 static int be_a_rank(void) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     static unsigned char plain[2][LARGE];
@@ -108,6 +135,7 @@ static int be_a_rank(void) {
         exchange(comm, out, in);
         if (failures == 0) exchange(comm, plain[0], plain[1]);
         if (failures == 0) one_sided(comm, plain[0]);
+        if (failures == 0) change(comm);
         if (failures == 0) went_well(dtl_comm_barrier(comm), "barrier");
         went_well(dtl_comm_destroy(comm), "destroy");
     }
@@ -164,6 +192,10 @@ static const struct {
     {"recv:7@1", FAILS},
     {"recv:20:LOC_LEN_ERR@0", FAILS},
     {"read:1@1", FAILS},
+    {"atomic:1@1", FAILS},
+    {"atomic:2:REM_ACCESS_ERR@0", FAILS},
+    {"atomic:90@1", FAILS},
+    {"atomic:90:RETRY_EXC_ERR@0", FAILS},
     /* the network, the device, the peer */
     {"cut:5@1", FAILS},
     {"cut:30@1", FAILS},

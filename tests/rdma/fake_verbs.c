@@ -19,6 +19,7 @@
  *     DTL_FAKE_VERBS_PORT=down     ports are down from the start
  *     DTL_FAKE_VERBS_MEMLOCK=bytes registering more at a time is ENOMEM (no limit)
  *     DTL_FAKE_VERBS_DMABUF=1      ibv_reg_dmabuf_mr takes what mmap takes; else EOPNOTSUPP
+ *     DTL_FAKE_VERBS_ATOMICS=0     devices without atomics (IBV_ATOMIC_NONE)
  *     DTL_FAKE_VERBS_RETRY_MS=ms   how long a peer that does not answer is tried with retry_cnt 7; less for fewer (20).
  *                                  A timeout of 0 is for ever, as it really is
  *     DTL_FAKE_VERBS_SEED=n        reordering within the rules, by chance: work is executed later than posted, completions are

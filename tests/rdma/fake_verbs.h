@@ -196,7 +196,7 @@ typedef struct settings {
     uint32_t inline_bytes, retry_ms;
     uint64_t memlock; /* bytes; 0: no limit */
     uint64_t seed;
-    bool is_infiniband, starts_down, has_dmabuf;
+    bool is_infiniband, starts_down, has_dmabuf, has_no_atomics;
 } settings_t;
 extern settings_t settings;
 

@@ -150,7 +150,7 @@ API int ibv_query_device(struct ibv_context* context, struct ibv_device_attr* at
     attr->max_pd = 1 << 16;
     attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = MOST_READS;
     attr->max_res_rd_atom = MOST_READS * MOST_QPS;
-    attr->atomic_cap = IBV_ATOMIC_HCA;
+    attr->atomic_cap = settings.has_no_atomics ? IBV_ATOMIC_NONE : IBV_ATOMIC_HCA;
     attr->max_pkeys = 1;
     attr->local_ca_ack_delay = 15;
     attr->phys_port_cnt = 1;

@@ -99,6 +99,7 @@ static void read_all(void) {
     settings.memlock = number("DTL_FAKE_VERBS_MEMLOCK", 0);
     settings.seed = number("DTL_FAKE_VERBS_SEED", 0);
     settings.has_dmabuf = number("DTL_FAKE_VERBS_DMABUF", 0);
+    settings.has_no_atomics = number("DTL_FAKE_VERBS_ATOMICS", 1) == 0;
     settings.is_infiniband = link && !strcmp(link, "ib");
     settings.starts_down = port && !strcmp(port, "down");
     read_faults(getenv("DTL_FAKE_VERBS_FAULT"));

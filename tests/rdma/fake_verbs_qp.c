@@ -239,7 +239,7 @@ static int check_send(const qp_t* q, const struct ibv_send_wr* wr, uint32_t* len
     if (wr->opcode > IBV_WR_ATOMIC_FETCH_AND_ADD) return EINVAL;
     int code = total(wr->sg_list, wr->num_sge, q->cap.max_send_sge, length);
     if (code) return code;
-    if (is_atomic && (*length != 8 || wr->wr.atomic.remote_addr % 8)) return EINVAL;
+    if (is_atomic && (settings.has_no_atomics || *length != 8 || wr->wr.atomic.remote_addr % 8)) return EINVAL;
     if (wr->send_flags & IBV_SEND_INLINE && (*length > q->cap.max_inline_data || is_atomic || wr->opcode == IBV_WR_RDMA_READ)) return EINVAL;
     return q->sent - q->sent_free >= q->cap.max_send_wr ? ENOMEM : 0;
 }
