@@ -111,6 +111,20 @@ mod tests {
         (Arc::new(threads), ranks.into_iter().map(Some).collect())
     }
 
+    fn raw() -> dtl_comm_desc_t {
+        dtl_comm_desc_t {
+            struct_size: 0,
+            flags: 0,
+            kind: std::ptr::null(),
+            rank: 0,
+            size: 0,
+            job: std::ptr::null(),
+            timeout_ns: 5_000_000_000,
+            native: std::ptr::null_mut(),
+            over: crate::abi::handle::dtl_comm_t { id: 0 },
+        }
+    }
+
     /// What each of three ranks gets; `without`: a rank that cannot use the backend.
     fn open_all(without: Option<usize>) -> Vec<Result<(i32, i32, u64)>> {
         let (threads, below) = fabric();
@@ -124,8 +138,7 @@ mod tests {
                     let mut kind =
                         Backend::new(c"meets", i32::MIN, true, Box::new(Can(without != Some(rank))));
                     kind.comm = Some(Box::new(meets));
-                    make(Arc::new(kind), &below, 0, 5_000_000_000)
-                        .map(|made| (made.rank, made.size, made.timeout_ns))
+                    make(Arc::new(kind), &below, &raw()).map(|made| (made.rank, made.size, made.timeout_ns))
                 })
             };
             let ranks: Vec<_> = below.into_iter().enumerate().map(open).collect();
