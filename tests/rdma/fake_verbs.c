@@ -271,9 +271,16 @@ int join_fabric(void) {
     return code;
 }
 
-void leave_fabric(void) {
+/* `is_used`: threads may go on to call verbs until the process is gone, so all stays, and the others find a dead process. */
+void leave_fabric(bool is_used) {
     pthread_mutex_lock(&own.lock);
     if (own.fabric && !lock_byte(own.fd, JOINING, F_WRLCK, F_SETLKW)) {
+        if (is_used) {
+            if (members(own.fd) == 0) unlink(own.path);
+            lock_byte(own.fd, JOINING, F_UNLCK, F_SETLK);
+            pthread_mutex_unlock(&own.lock);
+            return;
+        }
         lock_fabric();
         reap(own.me);
         unlock_fabric();

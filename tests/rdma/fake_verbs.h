@@ -213,7 +213,7 @@ extern counters_t counters;
 
 /* fake_verbs.c: the fabric. None of these wants the lock but reap and is_alive. */
 int join_fabric(void); /* 0 or an errno */
-void leave_fabric(void);
+void leave_fabric(bool is_used);
 void lock_fabric(void);
 void unlock_fabric(void);
 void reap(uint32_t process); /* a process that died: its objects */

@@ -225,7 +225,7 @@ __attribute__((destructor)) static void at_end(void) {
     end_engine();
     pthread_mutex_unlock(&own.lock);
     report();
-    leave_fabric();
+    leave_fabric(alive > 0);
     if (!alive || !number("DTL_FAKE_VERBS_LEAKS", 0)) return;
     fprintf(stderr, "fake_verbs: left alive: %llu contexts, %llu PDs, %llu MRs (%llu bytes), %llu channels, %llu CQs, %llu QPs\n",
             (unsigned long long)counters.contexts, (unsigned long long)counters.pds, (unsigned long long)counters.mrs,
