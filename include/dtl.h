@@ -9,7 +9,9 @@
  *     "out". Units are in the names: size_bytes, timeout_ns, count (elements).
  *  2. Status. A function that can fail returns dtl_status_t: DTL_SUCCESS (0) or a DTL_ERROR_ code.
  *     dtl_last_error() then says in words what was wrong and what to do; the text belongs to the
- *     calling thread. A failed call changes nothing and writes no output, unless its text says so
+ *     calling thread. Where a function of yours that the library calls (a slot, a handler, a task)
+ *     returns the status of the dtl_ call that failed in it last, the text of that call goes with it
+ *     into the text of the call around it. A failed call changes nothing and writes no output, unless its text says so
  *     (DTL_ERROR_TRUNCATED, for one, comes with a full buffer). Compilers warn about a status that
  *     is dropped: DTL_CHECK, DTL_TRY and DTL_IGNORE at the end of this file deal with it.
  *  3. Handles are 64-bit values in a struct, copied freely. DTL_<NOUN>_NULL ({0}) is null. A handle
@@ -1612,7 +1614,7 @@ typedef struct dtl_dispatch_query_t {
 #define DTL_DISPATCH_QUERY_INIT {sizeof(dtl_dispatch_query_t), 0, 0, 0, 0, 0, NULL}
 
 /// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the query fails (its text:
-/// dtl_backend_set_error).
+/// dtl_backend_set_error, or that of the dtl_ call which gave the status).
 /// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher; it should not block and
 /// must not throw.
 typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query, void *user);
@@ -2568,7 +2570,7 @@ typedef dtl_status_t (*dtl_environment_probe_fn_t)(void *user, char *why, uint64
 
 /// Starts the environment; everything that it depends on has been started. `state` is its block: state_size bytes of
 /// zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that nothing is left of it: finalize is not called;
-/// dtl_backend_set_error gives the text. It may require other environments (never itself): those belong to it, and are
+/// dtl_backend_set_error gives the text, else the dtl_ call that failed with it. It may require other environments (never itself): those belong to it, and are
 /// released when it has been finalised or has failed, unless it releases them itself.
 /// Thread: the one that requires it first; others that require it wait. Locks held: none. It may block, but not wait for a
 /// thread that requires this environment.
@@ -2695,7 +2697,8 @@ typedef struct dtl_host_api_t {
                                      uint64_t flags,
                                      dtl_backend_t *out);
     /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the entry or
-    /// load is about to return. Copied; belongs to the calling thread.
+    /// load is about to return. Copied; belongs to the calling thread. Not needed for the status of one of these functions
+    /// or of a dtl_ function: its text goes with it (see dtl_last_error).
     dtl_status_t (*set_error)(const char *text);
     /// A line to the library's log: DTL_LOG_ERROR … DTL_LOG_DEBUG. Copied; dropped if the level is not
     /// logged. Not on a data path.
@@ -2922,6 +2925,9 @@ const char *dtl_status_message(dtl_status_t status);
 /// What went wrong in this thread's last failed call: names the offender and says what to do.
 /// Valid until the thread's next failed call; successful calls leave it alone. Empty before the
 /// first failure. Never NULL. Works in every state.
+/// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
+/// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
+/// in it, in its thread, if it returned that call's status.
 const char *dtl_last_error(void);
 
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
@@ -3171,9 +3177,10 @@ DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
 DTL_NODISCARD dtl_status_t dtl_backend_register(const char *name,
     const dtl_backend_vtable_t *vtable, void *self, uint64_t flags, dtl_backend_t *out);
 
-/// For slots of registered backends: the text that goes with the status the slot is about to
-/// return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes part of
-/// the caller's dtl_last_error.
+/// For slots of registered backends, handlers of dispatchers and functions of environments: the text that goes with the
+/// status the slot is about to return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes
+/// part of the caller's dtl_last_error. Who passes on the status of a dtl_ call that has failed need not say anything: the
+/// text of that call goes with it (see dtl_last_error).
 ///
 /// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
 DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
@@ -4277,7 +4284,8 @@ DTL_NODISCARD dtl_status_t dtl_policy_submit_and_wait(dtl_policy_t policy, dtl_t
 /// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
 /// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
 ///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited.
+///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the task have said is not
+///         kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell that.
 DTL_NODISCARD dtl_status_t dtl_submission_wait(dtl_submission_t *submission, uint64_t timeout_ns);
 
 /// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure is the next

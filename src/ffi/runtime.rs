@@ -4,7 +4,7 @@ use super::args::{self, sized};
 use super::guard;
 use crate::abi::runtime::*;
 use crate::abi::status::dtl_status_t;
-use crate::error::{fail, status_message as message_of, status_name as name_of};
+use crate::error::{fail, last, status_message as message_of, status_name as name_of};
 use crate::runtime::settings::{Settings, alias};
 use crate::runtime::{SHUTDOWN, explain, lifecycle, log};
 use crate::sys::buf::Addr;
@@ -148,9 +148,12 @@ pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
 /// What went wrong in this thread's last failed call: names the offender and says what to do.
 /// Valid until the thread's next failed call; successful calls leave it alone. Empty before the
 /// first failure. Never NULL. Works in every state.
+/// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
+/// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
+/// in it, in its thread, if it returned that call's status.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_last_error() -> *const c_char {
-    guard::last_error()
+    last::text()
 }
 
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.

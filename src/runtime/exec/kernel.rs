@@ -11,6 +11,7 @@ use super::{Limits, failed, pool};
 use crate::abi::exec::*;
 use crate::abi::status::*;
 use crate::abi::word::DTL_SCHEDULE_SEQUENTIAL;
+use crate::error::last::Mark;
 use crate::error::{Error, Result, fail};
 use crate::runtime::registry::Backend;
 use crate::sys::args::ArgPack;
@@ -205,13 +206,14 @@ impl Grid {
 
     fn run_block(&self, context: &mut dtl_kernel_context_t, args: &[Addr]) -> Result<()> {
         let [width, height, depth] = if self.code.is_whole_block { [1; 3] } else { self.shape.block };
+        let before = Mark::now(); // one for the block: its threads are a few nanoseconds each
         for z in 0..depth {
             for y in 0..height {
                 for x in 0..width {
                     context.thread_index = [x, y, z];
                     let status = (self.code.function)(context, args.as_ptr().cast());
                     if status != DTL_SUCCESS {
-                        return Err(thread_failed(status, context));
+                        return Err(before.explain(thread_failed(status, context)));
                     }
                 }
             }
