@@ -88,9 +88,12 @@ pub extern "C" fn dtl_finalize() -> dtl_status_t {
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
 /// handles are forgotten (they become stale; the parent's objects stay untouched). No other
-/// thread of the parent may have been inside a dtl_ call at the fork.
+/// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child.
+/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
+///         half done stays so here: this child cannot use the library (it may exec, or exit). Not noticed are threads that
+///         were inside a function that works in every state other than dtl_init and dtl_finalize (those of enumerations
+///         and the log), which have locks for some nanoseconds: this call may wait for ever for one.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
     guard::always(|| lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
