@@ -73,6 +73,9 @@ fn admit(inside: Guard, entry: &'static str) -> Entered {
     let name = if lifecycle::is_traced() { name_of(entry) } else { None };
     // Outside: who is told may take his time.
     drop(inside);
+    if trace::has_ended() {
+        lifecycle::retrace();
+    }
     let is_traced = name.is_some_and(trace::call_begin);
     let inside = epoch::enter();
     if let Err(error) = lifecycle::admit(super::host::builtin) {

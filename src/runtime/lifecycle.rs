@@ -218,7 +218,7 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
     }
     dispatch::open()?;
     // A program is not broken by a file that somebody wants to have beside it.
-    if let Some(Err(error)) = settings.trace.as_deref().map(trace::start) {
+    if let Some(Err(error)) = settings.trace.as_deref().map(trace::start_life) {
         complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));
     }
     set_gate(gate::OPEN)
