@@ -1,8 +1,6 @@
 //! The one error type: a status code and a text that names the offender and says what to do.
 //!
-//! Not here: the thread's last error (`last`) and the codes (`abi::status`).
-
-pub mod last;
+//! Not here: the thread's last error (`last_error`) and the codes (`abi::status`).
 
 use crate::abi::status::*;
 use std::ffi::CStr;

@@ -7,5 +7,6 @@ pub mod abi;
 pub mod backend;
 pub mod error;
 pub mod ffi;
+pub mod last_error;
 pub mod runtime;
 pub mod sys;

@@ -7,8 +7,8 @@
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
-use crate::error::last::Mark;
 use crate::error::{Error, Result, fail, status_name};
+use crate::last_error::Mark;
 use crate::runtime::lifecycle;
 use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;

@@ -1,8 +1,9 @@
-//! The wrapper of every entry: gate, epoch, panics, and what a failure leaves behind (`error::last`).
+//! The wrapper of every entry: gate, epoch, panics, and what a failure leaves behind (`last_error`).
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
-use crate::error::{Error, Result, last};
+use crate::error::{Error, Result};
+use crate::last_error;
 use crate::runtime::{lifecycle, plain, trace};
 use crate::sys::epoch::{self, Guard};
 use crate::sys::slab::Held;
@@ -186,6 +187,6 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> dtl_status_t {
 #[inline(never)]
 #[allow(clippy::needless_pass_by_value, reason = "dropping the error here keeps it out of every entry")]
 fn failed(error: Error) -> dtl_status_t {
-    last::set(&error);
+    last_error::set(&error);
     error.status()
 }

@@ -4,7 +4,8 @@ use super::args::{self, sized};
 use super::guard;
 use crate::abi::runtime::*;
 use crate::abi::status::dtl_status_t;
-use crate::error::{fail, last, status_message as message_of, status_name as name_of};
+use crate::error::{fail, status_message as message_of, status_name as name_of};
+use crate::last_error;
 use crate::runtime::settings::{Settings, alias};
 use crate::runtime::{SHUTDOWN, explain, lifecycle, log};
 use crate::sys::buf::Addr;
@@ -156,7 +157,7 @@ pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
 /// in it, in its thread, if it returned that call's status.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_last_error() -> *const c_char {
-    last::text()
+    last_error::text()
 }
 
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.

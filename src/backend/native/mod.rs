@@ -18,8 +18,8 @@ pub use handler::NativeHandler;
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;
 use crate::abi::vtable::*;
-use crate::error::last::Mark;
 use crate::error::{self, Error, Result, fail};
+use crate::last_error::Mark;
 use crate::runtime::backend::{Availability, Presence};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
@@ -152,7 +152,7 @@ pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Er
 macro_rules! call {
     ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $slot;
-        let before = $crate::error::last::Mark::now();
+        let before = $crate::last_error::Mark::now();
         // SAFETY: the slot came in a table whose author promised the header's contract for it;
         // the arguments are what the contract says, checked by `ffi` and `runtime`.
         let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };

@@ -4,8 +4,8 @@
 use super::{Comm, TABLE};
 use crate::abi::comm::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;
-use crate::error::last::Mark;
 use crate::error::{Error, Result, fail};
+use crate::last_error::Mark;
 use crate::sys::buf::Addr;
 use crate::sys::callback;
 use crate::sys::epoch;

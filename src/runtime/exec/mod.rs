@@ -28,8 +28,8 @@ mod tests;
 
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::status::*;
-use crate::error::last::Mark;
 use crate::error::{Error, Result, status_name};
+use crate::last_error::Mark;
 use crate::runtime::backend::Exec;
 use crate::runtime::device;
 use crate::runtime::registry::Backend;

@@ -7,8 +7,8 @@
 use super::Picked;
 use crate::abi::policy::dtl_waitable_fn_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT, DTL_SUCCESS, dtl_status_t};
-use crate::error::last::Mark;
 use crate::error::{Result, fail};
+use crate::last_error::Mark;
 use crate::runtime::exec::event::{Event, Gate};
 use crate::sys::buf::Addr;
 use crate::sys::clock::now_ns;

@@ -7,8 +7,8 @@ use super::resources::{Usable, slot, slot_failed};
 use super::tune::{Run, Tuner};
 use crate::abi::policy::*;
 use crate::abi::status::{DTL_ERROR_BUSY, DTL_SUCCESS, dtl_status_t};
-use crate::error::last::Mark;
 use crate::error::{Result, fail};
+use crate::last_error::Mark;
 use crate::sys::buf::Addr;
 
 /// Which policy, before its resources are known.

@@ -9,8 +9,8 @@
 //! mark, one before it has not, by the order of changes of that one atomic alone; what other threads do to it in between
 //! makes numbers higher and changes neither. So everything is relaxed.
 
-use super::Error;
 use crate::abi::status::dtl_status_t;
+use crate::error::Error;
 use crate::sys::lock::Mutex;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
