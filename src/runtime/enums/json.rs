@@ -36,9 +36,9 @@ fn to_value(word: dtl_enum_word_t, is_inside: bool) -> Result<Value> {
 fn object_of(of: &str, text: &str) -> Option<Value> {
     let object: Value = serde_json::from_str(text).ok()?;
     let name = object.get("type")?.as_str()?;
-    let is_kept =
-        name.strip_prefix(of).is_some_and(|rest| rest.starts_with('.')) && object.to_string() == text;
-    is_kept.then_some(object)
+    let (is_of_it, again) =
+        (name.strip_prefix(of).is_some_and(|rest| rest.starts_with('.')), object.to_string());
+    (is_of_it && again == text).then_some(object)
 }
 
 fn named(of: &str, name: &str, is_inside: bool) -> Value {
