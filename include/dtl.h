@@ -9,7 +9,9 @@
  *     "out". Units are in the names: size_bytes, timeout_ns, count (elements).
  *  2. Status. A function that can fail returns dtl_status_t: DTL_SUCCESS (0) or a DTL_ERROR_ code.
  *     dtl_last_error() then says in words what was wrong and what to do; the text belongs to the
- *     calling thread. A failed call changes nothing and writes no output, unless its text says so
+ *     calling thread. Where a function of yours that the library calls (a slot, a handler, a task)
+ *     returns the status of the dtl_ call that failed in it last, the text of that call goes with it
+ *     into the text of the call around it. A failed call changes nothing and writes no output, unless its text says so
  *     (DTL_ERROR_TRUNCATED, for one, comes with a full buffer). Compilers warn about a status that
  *     is dropped: DTL_CHECK, DTL_TRY and DTL_IGNORE at the end of this file deal with it.
  *  3. Handles are 64-bit values in a struct, copied freely. DTL_<NOUN>_NULL ({0}) is null. A handle
@@ -1612,7 +1614,7 @@ typedef struct dtl_dispatch_query_t {
 #define DTL_DISPATCH_QUERY_INIT {sizeof(dtl_dispatch_query_t), 0, 0, 0, 0, 0, NULL}
 
 /// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the query fails (its text:
-/// dtl_backend_set_error).
+/// dtl_backend_set_error, or that of the dtl_ call which gave the status).
 /// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher; it should not block and
 /// must not throw.
 typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query, void *user);
@@ -2669,7 +2671,7 @@ typedef dtl_status_t (*dtl_environment_probe_fn_t)(void *user, char *why, uint64
 
 /// Starts the environment; everything that it depends on has been started. `state` is its block: state_size bytes of
 /// zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that nothing is left of it: finalize is not called;
-/// dtl_backend_set_error gives the text. It may require other environments (never itself): those belong to it, and are
+/// dtl_backend_set_error gives the text, else the dtl_ call that failed with it. It may require other environments (never itself): those belong to it, and are
 /// released when it has been finalised or has failed, unless it releases them itself.
 /// Thread: the one that requires it first; others that require it wait. Locks held: none. It may block, but not wait for a
 /// thread that requires this environment.
@@ -2796,7 +2798,8 @@ typedef struct dtl_host_api_t {
                                      uint64_t flags,
                                      dtl_backend_t *out);
     /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the entry or
-    /// load is about to return. Copied; belongs to the calling thread.
+    /// load is about to return. Copied; belongs to the calling thread. Not needed for the status of one of these functions
+    /// or of a dtl_ function: its text goes with it (see dtl_last_error).
     dtl_status_t (*set_error)(const char *text);
     /// A line to the library's log: DTL_LOG_ERROR … DTL_LOG_DEBUG. Copied; dropped if the level is not
     /// logged. Not on a data path.
@@ -2992,9 +2995,12 @@ DTL_NODISCARD dtl_status_t dtl_finalize(void);
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
 /// handles are forgotten (they become stale; the parent's objects stay untouched). No other
-/// thread of the parent may have been inside a dtl_ call at the fork.
+/// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child.
+/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
+///         half done stays so here: this child cannot use the library (it may exec, or exit). Not noticed are threads that
+///         were inside a function that works in every state other than dtl_init and dtl_finalize (those of enumerations
+///         and the log), which have locks for some nanoseconds: this call may wait for ever for one.
 DTL_NODISCARD dtl_status_t dtl_init_after_fork(void);
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.
@@ -3023,6 +3029,9 @@ const char *dtl_status_message(dtl_status_t status);
 /// What went wrong in this thread's last failed call: names the offender and says what to do.
 /// Valid until the thread's next failed call; successful calls leave it alone. Empty before the
 /// first failure. Never NULL. Works in every state.
+/// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
+/// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
+/// in it, in its thread, if it returned that call's status.
 const char *dtl_last_error(void);
 
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
@@ -3048,7 +3057,9 @@ DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_le
 /// Writes a file with what the library does from now on in this process, and how long it takes: every call, what is
 /// within, operations of communicators from start to end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing.
 /// docs/how-to/trace.md says what is in it and what it costs. DTL_TRACE=path does the same from the first use on,
-/// without a change of the program; a file that cannot be made (or whose path is no UTF-8) is then a warning.
+/// without a change of the program; a file that cannot be made (or whose path is no UTF-8) is then a warning. If the
+/// program finalises the library and initialises it again, each further life has a file of its own: trace.json is
+/// trace-2.json, then trace-3.json.
 ///
 /// @param path  a new file; %r stands for the rank that the launcher told, %p for the process id, %% for a %. In a job of
 ///              several ranks without %r or %p, the rank goes before the ending: trace.json is trace.3.json. Copied.
@@ -3058,7 +3069,8 @@ DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_le
 ///         (the text has the system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
 ///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
 /// Threads: any. Calls of other threads that have begun before are not in it. Full disks later end the
-/// trace with a warning, and the program goes on. A forked child does not write to it.
+/// trace with a warning, and the program goes on, untraced; dtl_trace_stop then says why. A forked child does not write to
+/// it.
 DTL_NODISCARD dtl_status_t dtl_trace_start(const char *path);
 
 /// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in ends here with
@@ -3207,7 +3219,7 @@ DTL_NODISCARD dtl_status_t dtl_ev_name(dtl_enum_word_t word, const char **out_na
 ///   a plain member   "Sequential"
 ///   an instance      {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
 ///   a template       {"type":"Schedule.MyAccelerator_Kernel"}
-///   of Undefined     the text that it keeps, as it was read
+///   of Undefined     the text that it keeps, as it was read, without blanks between what is in an object
 ///
 /// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity", "-Infinity". (In
 /// JavaScript integers above 2^53 lose digits.)
@@ -3224,7 +3236,9 @@ DTL_NODISCARD dtl_status_t dtl_ev_to_json(dtl_enum_word_t word, char *buf, uint6
 /// @param enumeration  which one it is of.
 /// @param text         JSON, at most 4096 bytes.
 /// @param flags        DTL_EV_TOLERANT: an unknown name (of a plugin that is not there) becomes an instance of Undefined that
-///                     keeps the text, matches Undefined and writes the text back. Or 0.
+///                     keeps the text, matches Undefined and writes the text back (numbers digit by digit, exponents
+///                     as e+5, without blanks between). Once there is a member of that name, what is written reads as that member. Or 0.
+///                     Of a key that an object has twice the last one counts.
 /// @param out          the word.
 /// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without Undefined.
 ///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text says where), "type" is of
@@ -3272,9 +3286,10 @@ DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
 DTL_NODISCARD dtl_status_t dtl_backend_register(const char *name,
     const dtl_backend_vtable_t *vtable, void *self, uint64_t flags, dtl_backend_t *out);
 
-/// For slots of registered backends: the text that goes with the status the slot is about to
-/// return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes part of
-/// the caller's dtl_last_error.
+/// For slots of registered backends, handlers of dispatchers and functions of environments: the text that goes with the
+/// status the slot is about to return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes
+/// part of the caller's dtl_last_error. Who passes on the status of a dtl_ call that has failed need not say anything: the
+/// text of that call goes with it (see dtl_last_error).
 ///
 /// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
 DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
@@ -4378,7 +4393,8 @@ DTL_NODISCARD dtl_status_t dtl_policy_submit_and_wait(dtl_policy_t policy, dtl_t
 /// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
 /// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
 ///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited.
+///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the task have said is not
+///         kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell that.
 DTL_NODISCARD dtl_status_t dtl_submission_wait(dtl_submission_t *submission, uint64_t timeout_ns);
 
 /// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure is the next

@@ -91,7 +91,7 @@ pub struct dtl_dispatch_query_t {
 }
 
 /// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the query fails (its text:
-/// dtl_backend_set_error).
+/// dtl_backend_set_error, or that of the dtl_ call which gave the status).
 /// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher; it should not block and
 /// must not throw.
 pub type dtl_dispatch_predicate_fn_t =

@@ -33,7 +33,8 @@ pub struct dtl_host_api_t {
         ) -> dtl_status_t,
     >,
     /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the entry or
-    /// load is about to return. Copied; belongs to the calling thread.
+    /// load is about to return. Copied; belongs to the calling thread. Not needed for the status of one of these functions
+    /// or of a dtl_ function: its text goes with it (see dtl_last_error).
     pub set_error: Option<unsafe extern "C" fn(text: *const c_char) -> dtl_status_t>,
     /// A line to the library's log: DTL_LOG_ERROR … DTL_LOG_DEBUG. Copied; dropped if the level is not
     /// logged. Not on a data path.

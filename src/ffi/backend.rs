@@ -57,9 +57,10 @@ pub unsafe extern "C" fn dtl_backend_register(
     })
 }
 
-/// For slots of registered backends: the text that goes with the status the slot is about to
-/// return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes part of
-/// the caller's dtl_last_error.
+/// For slots of registered backends, handlers of dispatchers and functions of environments: the text that goes with the
+/// status the slot is about to return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes
+/// part of the caller's dtl_last_error. Who passes on the status of a dtl_ call that has failed need not say anything: the
+/// text of that call goes with it (see dtl_last_error).
 ///
 /// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
 #[unsafe(no_mangle)]

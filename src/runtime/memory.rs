@@ -285,10 +285,12 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
         None if heap::find(addr).is_some() => {
             format!("{addr:?} belongs to another backend than {}", backend.name())
         }
-        None => format!(
-            "{addr:?} is no live allocation of backend {} (freed twice, or not its first byte?)",
-            backend.name()
-        ),
+        None => registered::describe(addr).unwrap_or_else(|| {
+            format!(
+                "{addr:?} is no live allocation of backend {} (freed twice, or not its first byte?)",
+                backend.name()
+            )
+        }),
     };
     fail!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
 }

@@ -286,10 +286,14 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t) -> Result<()> {
     let allocations = backend.memory_use.live_count();
     let in_use = Arc::strong_count(&backend) > expected;
     if in_use || !backend.memory_use.close() {
+        drop((default, named));
+        let handler = super::dispatch::text::handler_of(inside, &backend).map_or(String::new(), |name| {
+            format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
+        });
         return fail!(
             DTL_ERROR_BUSY,
-            "backend {} is in use ({allocations} live allocations; streams, events, executors and communicators count too): \
-             destroy what uses it first",
+            "backend {} is in use ({handler}{allocations} live allocations; streams, events, executors and communicators count \
+             too): destroy what uses it first",
             backend.name()
         );
     }

@@ -103,6 +103,8 @@ static void test_alloc_by_backend(void) {
     CHECK_STATUS(dtl_mem_alloc(host, MEM(1), 64, 3, &memory), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_alloc(host, MEM(1), 0, 0, &memory), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_backend_unregister(accel), DTL_ERROR_BUSY);
+    CHECK_TEXT("handler \"the accelerator's\"");
+    CHECK_TEXT("dtl_dispatch_unregister");
     CHECK_OK(dtl_mem_alloc(host, MEM(1), 64, 0, &memory));
     CHECK_OK(dtl_mem_stats(accel, &stats));
     CHECK(stats.live_count == 1 && stats.live_bytes == 64);

@@ -104,6 +104,7 @@ static void test_host(void) {
     dtl_backend_t host;
     dtl_stream_t stream;
     dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+    dtl_mem_handle_t handle;
     const dtl_enum_word_t kinds[2] = {DTL_MEMORY_HOST, DTL_MEMORY_PINNED};
     char *memory, *mine;
     int32_t fd = 77;
@@ -142,7 +143,15 @@ static void test_host(void) {
     CHECK_TEXT("dtl_mem_unregister_host");
     CHECK_STATUS(dtl_mem_register_host(host, mine, 2), DTL_ERROR_ALREADY_EXISTS);
     CHECK_STATUS(dtl_mem_free(host, mine + 1), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("registered with backend host: dtl_mem_unregister_host");
+    CHECK_STATUS(dtl_mem_free(host, mine + 2), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("registered with backend host");
     CHECK_STATUS(dtl_mem_free_async(stream, mine + 1), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("registered with backend host");
+    CHECK_STATUS(dtl_mem_export(mine + 1, &handle), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("registered with backend host");
+    CHECK_STATUS(dtl_mem_export(mine + 2, &handle), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("registered with backend host");
     CHECK_STATUS(dtl_mem_copy(mine + 8999, mine, 100), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_mem_unregister_host(host, mine), DTL_ERROR_NOT_FOUND);
     CHECK_OK(dtl_mem_unregister_host(host, mine + 1));

@@ -2,12 +2,14 @@
 
 use super::sieve::Slots;
 use super::tables::{Entry, Operation};
-use super::{Action, Dispatcher, Query, Registration, route, slots, template};
+use super::{Action, Dispatcher, Query, REGISTRATIONS, Registration, route, slots, template};
 use crate::abi::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::runtime::enums::describe;
+use crate::runtime::registry::Backend;
 use crate::sys::epoch::Guard;
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// A word for people. The one place that writes them.
 #[must_use]
@@ -31,6 +33,16 @@ pub fn of_query(query: &Query) -> String {
         word(query.destination),
         word(query.schedule)
     )
+}
+
+/// The name of a handler that has a backend do its work.
+#[must_use]
+pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
+    let all = REGISTRATIONS.handles();
+    let mut found = all.iter().filter_map(|id| REGISTRATIONS.get(inside, *id));
+    let has_it =
+        |known: &&Registration| matches!(&known.action, Action::Backend(its) if Arc::ptr_eq(its, backend));
+    found.find(has_it).map(|known| known.name.clone())
 }
 
 /// The walk of a query, a line for each handler whose key fits, and the choice. Asks all of their predicates.

@@ -8,6 +8,7 @@ use super::Picked;
 use crate::abi::policy::dtl_waitable_fn_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
+use crate::last_error::Mark;
 use crate::runtime::exec::event::{Event, Gate};
 use crate::sys::buf::Addr;
 use crate::sys::clock::now_ns;
@@ -33,6 +34,8 @@ pub(super) struct Ended {
     pub(super) status: dtl_status_t,
     /// How long it took, if that is known.
     pub(super) time_ns: Option<u64>,
+    /// Before what said the status was called, in this thread.
+    pub(super) before: Mark,
 }
 
 enum State {
@@ -271,6 +274,7 @@ fn scratch(bytes: usize) -> Result<Option<Box<[u128]>>> {
 impl Watch {
     /// How the task has ended; `None` = not yet.
     fn ended(&self, timeout_ns: u64) -> Option<Ended> {
+        let before = Mark::now();
         let of = |outcome: Result<bool>| match outcome {
             Ok(false) => None,
             Ok(true) => Some(DTL_SUCCESS),
@@ -290,7 +294,7 @@ impl Watch {
             Watch::Stream { start: Some(start), stop } => start.elapsed_ns(stop).ok(),
             _ => None,
         };
-        Some(Ended { status, time_ns })
+        Some(Ended { status, time_ns, before })
     }
 
     /// Gives events back that are used again.
