@@ -1666,7 +1666,7 @@ typedef struct dtl_dispatch_alloc_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// The backend that is asked.
+    /// The backend that is asked; the stream's, where there is one.
     dtl_backend_t backend;
     /// The kind that is asked for.
     dtl_enum_word_t kind;
@@ -1674,15 +1674,17 @@ typedef struct dtl_dispatch_alloc_t {
     uint64_t size_bytes;
     /// A power of two; 0 = the kind's own.
     uint64_t alignment;
-    /// Set by the handler: what it got by dtl_mem_alloc, of any backend (not of backend "host" for another: name that in
-    /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
+    /// Set by the handler: what it got by dtl_mem_alloc, or by dtl_mem_alloc_async on `stream`, of any backend (not of backend
+    /// "host" for another: name that in dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
     /// It is the library's from the handler's success on: what has not size and alignment is refused with
     /// DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
     void *ptr;
+    /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will do. Null = in no stream's.
+    dtl_stream_t stream;
 } dtl_dispatch_alloc_t;
 
 /// Initial value of a dtl_dispatch_alloc_t.
-#define DTL_DISPATCH_ALLOC_INIT {sizeof(dtl_dispatch_alloc_t), 0, {0}, 0, 0, 0, NULL}
+#define DTL_DISPATCH_ALLOC_INIT {sizeof(dtl_dispatch_alloc_t), 0, {0}, 0, 0, 0, NULL, {0}}
 
 /// Arguments of DTL_OPERATION_COPY. Start from DTL_DISPATCH_COPY_INIT.
 typedef struct dtl_dispatch_copy_t {
@@ -3575,7 +3577,9 @@ DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_
 
 /// Allocates on a stream's device in the stream's order: what is queued to it from now on may use the memory; work of other
 /// streams, and the host, after an event of this stream. A backend takes it without waiting where its driver can ("cuda":
-/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. Handlers of the dispatcher are not asked.
+/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
+/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where the handler does so
+/// (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
 ///
 /// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
 /// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has come this far. Not zeroed.

@@ -6,10 +6,11 @@ use super::{Action, DEFAULT, Query, Registration, find_quickly};
 use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
 use crate::abi::dispatch::*;
 use crate::abi::enums::DTL_ENUM_SCHEDULE;
-use crate::abi::handle::dtl_backend_t;
+use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::enums;
+use crate::runtime::exec::stream::Stream;
 use crate::runtime::memory::{self, Located, Owner};
 use crate::runtime::registry::{self, Backend};
 use crate::sys::buf::Addr;
@@ -80,8 +81,22 @@ pub fn perform(inside: &Guard, query: &Query) -> Result<bool> {
     }
 }
 
-/// Memory from the handler of its kind.
-pub fn alloc(owner: Owner, asked: &Backend, wanted: &memory::Request) -> Result<Option<Addr>> {
+/// A stream in whose order memory is wanted.
+#[derive(Clone, Copy)]
+pub struct Order<'a> {
+    /// Its handle, for handlers.
+    pub handle: dtl_stream_t,
+    /// The stream.
+    pub stream: &'a Stream,
+}
+
+/// Memory from the handler of its kind. What a function gives is there at once, or in the stream's order: either will do.
+pub fn alloc(
+    owner: Owner,
+    asked: &Backend,
+    wanted: &memory::Request,
+    order: Option<Order<'_>>,
+) -> Result<Option<Addr>> {
     let inside = epoch::enter();
     let mut args = dtl_dispatch_alloc_t {
         struct_size: size_of::<dtl_dispatch_alloc_t>() as u32,
@@ -91,23 +106,34 @@ pub fn alloc(owner: Owner, asked: &Backend, wanted: &memory::Request) -> Result<
         size_bytes: wanted.size,
         alignment: wanted.align,
         ptr: std::ptr::null_mut(),
+        stream: order.map_or(dtl_stream_t::NULL, |order| order.handle),
     };
+    let order = order.map(|order| order.stream);
     let slots = [DTL_DISPATCH_ANY, wanted.kind, DTL_DISPATCH_ANY];
     let query = query(DTL_OPERATION_ALLOC, slots, std::ptr::from_mut(&mut args).cast());
     let Some(handler) = theirs(&inside, &query)? else { return Ok(None) };
     if let Action::Backend(backend) = &handler.action {
-        return alloc_from(owner, asked, backend, wanted).map(Some);
+        return alloc_from(owner, asked, backend, wanted, order).map(Some);
     }
     handler.invoke(&query, None)?;
     let addr = Addr::new(args.ptr);
     memory::adopt(owner, asked.handle(), addr, wanted, &handler.name)
-        .inspect_err(|_| memory::discard(&inside, addr))?;
+        .inspect_err(|_| memory::discard(&inside, addr, order))?;
     Ok(Some(addr))
 }
 
-/// Memory of another backend than the one that was asked.
-pub fn alloc_from(owner: Owner, asked: &Backend, from: &Backend, wanted: &memory::Request) -> Result<Addr> {
-    let addr = memory::alloc_own(owner, from, wanted)?;
+/// Memory of a backend, which may be another one than was asked; in the order of a stream if that is its own.
+pub fn alloc_from(
+    owner: Owner,
+    asked: &Backend,
+    from: &Backend,
+    wanted: &memory::Request,
+    order: Option<&Stream>,
+) -> Result<Addr> {
+    let addr = match order.filter(|stream| stream.home().handle() == from.handle()) {
+        Some(stream) => memory::ordered::alloc_own(stream, wanted)?,
+        None => memory::alloc_own(owner, from, wanted)?,
+    };
     if asked.handle() == from.handle() {
         return Ok(addr);
     }
