@@ -415,10 +415,11 @@ unsafe fn invoke(handler: &Registration, query: &Query, out_event: *mut dtl_even
 }
 
 /// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of the rules, with what its
-/// predicate says (all of them are asked), then the choice or the refusal. For DTL_OPERATION_COPY of the default dispatcher
-/// there is also a line for each pair of DTL_MEMORY_HOST and DTL_MEMORY_DEVICE that fits, of every backend: how the library
-/// copies by itself. Other kinds (PINNED, MANAGED, SHARED, registered ones) have no lines, they go the way of their
-/// backend's memory, which dtl_mem_kind_info describes.
+/// predicate says (all of them are asked), then the choice or the refusal. Of the default dispatcher there is also a line for
+/// each thing that the library does by itself and that fits: for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend
+/// and every memory kind that it has (dtl_mem_kind_info is asked), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY) fits all of these, and the
+/// handlers that other values there would lead to follow as lines "elsewhere".
 ///
 /// @param query    start from DTL_DISPATCH_QUERY_INIT.
 /// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.

@@ -6,6 +6,7 @@
 //! Where next: [`sieve`] for how a key is found, [`tables`] for the rules, [`route`] for how the library asks the default
 //! dispatcher, [`text`] for what people are told.
 
+mod own;
 pub mod route;
 pub mod sieve;
 pub mod tables;
@@ -443,6 +444,14 @@ impl Writer {
 #[inline(always)]
 fn slots(query: &Query) -> Slots {
     [query.source, query.destination, query.schedule]
+}
+
+/// Whether a key would fit the query if each slot that the query leaves open said what the key wants.
+fn may_fit(key: &Slots, asked: &Slots) -> bool {
+    let mut said = *asked;
+    let open = said.iter_mut().zip(key).filter(|(said, _)| **said == DTL_DISPATCH_ANY);
+    open.for_each(|(said, wanted)| *said = *wanted);
+    sieve::fits(key, &said)
 }
 
 fn slots_of(key: &dtl_dispatch_key_t) -> Slots {

@@ -70,6 +70,11 @@ impl Chain {
         self.entries.get(self.sieve.first(slots)?).map(|entry| &entry.registration)
     }
 
+    /// All, in the order of the walk.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
     /// All that fit, in the order of the walk.
     pub fn fitting(&self, slots: &Slots) -> impl Iterator<Item = (usize, &Entry)> {
         self.sieve.all(slots).filter_map(|at| Some((at, self.entries.get(at)?)))
