@@ -2744,6 +2744,15 @@ typedef struct dtl_host_api_t {
     dtl_status_t (*environment_release)(const char *name);
     /// As dtl_environment_state.
     dtl_status_t (*environment_state)(const char *name, void **out);
+    /// As dtl_dispatch_register with dtl_dispatch_default(), for use inside dtl_plugin_t.load and in its thread only;
+    /// elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load fails after. It goes with the backend that
+    /// dtl_dispatch_handler_t.backend names, else with the plugin's last backend (dtl_backend_unregister, dtl_finalize).
+    dtl_status_t (*dispatch_register)(const dtl_dispatch_key_t *keys,
+                                      uint64_t key_count,
+                                      const dtl_dispatch_handler_t *handler,
+                                      dtl_registration_t *out);
+    /// As dtl_dispatch_unregister with dtl_dispatch_default(): earlier than that, and in any thread.
+    dtl_status_t (*dispatch_unregister)(dtl_registration_t registration);
 } dtl_host_api_t;
 
 /// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry
@@ -3184,6 +3193,7 @@ DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
 ///
 /// @return DTL_ERROR_BUSY: allocations, streams, events, executors or communicators of it live:
 ///         destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
+/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last backend all of them.
 DTL_NODISCARD dtl_status_t dtl_backend_unregister(dtl_backend_t backend);
 
 /// Finds a backend.
@@ -5562,9 +5572,14 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 222u
+#define DTL_LAYOUT_COUNT 294u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_stream_t), DTL_LAYOUT_FIELD(dtl_stream_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_event_t), DTL_LAYOUT_FIELD(dtl_event_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_kernel_t), DTL_LAYOUT_FIELD(dtl_kernel_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_module_t), DTL_LAYOUT_FIELD(dtl_module_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_registration_t), DTL_LAYOUT_FIELD(dtl_registration_t, id), \
     DTL_LAYOUT_STRUCT(dtl_attr_t), DTL_LAYOUT_FIELD(dtl_attr_t, name), \
     DTL_LAYOUT_FIELD(dtl_attr_t, kind), DTL_LAYOUT_FIELD(dtl_attr_t, flags), \
     DTL_LAYOUT_FIELD(dtl_attr_t, integer), DTL_LAYOUT_FIELD(dtl_attr_t, real), \
@@ -5600,7 +5615,59 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_source_t, size_bytes), DTL_LAYOUT_FIELD(dtl_source_t, options), \
     DTL_LAYOUT_FIELD(dtl_source_t, name), DTL_LAYOUT_FIELD(dtl_source_t, files), \
     DTL_LAYOUT_FIELD(dtl_source_t, environments), DTL_LAYOUT_FIELD(dtl_source_t, file_count), \
-    DTL_LAYOUT_FIELD(dtl_source_t, environment_count), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
+    DTL_LAYOUT_FIELD(dtl_source_t, environment_count), DTL_LAYOUT_STRUCT(dtl_dispatch_key_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, operation), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, source), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, destination), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, schedule), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, reserved), DTL_LAYOUT_STRUCT(dtl_dispatch_query_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, operation), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, source), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, destination), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, schedule), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, args), DTL_LAYOUT_STRUCT(dtl_dispatch_handler_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, priority), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, name), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, reason), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, predicate), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, invoke), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, destroy), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, user), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, backend), DTL_LAYOUT_STRUCT(dtl_dispatch_alloc_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, kind), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, size_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, alignment), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, ptr), DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, stream), \
+    DTL_LAYOUT_STRUCT(dtl_dispatch_copy_t), DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, ndim), DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, size_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst_backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, element_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, shape), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst_strides_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_strides_bytes), \
+    DTL_LAYOUT_STRUCT(dtl_dispatch_launch_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, count), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, stream), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, kernel), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, launch), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, args), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, sizes), DTL_LAYOUT_STRUCT(dtl_dispatch_compile_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, device), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, source), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, module), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), DTL_LAYOUT_FIELD(dtl_comm_open_t, size), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, job), DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), \
@@ -5719,7 +5786,9 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_register), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_require), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_release), \
-    DTL_LAYOUT_FIELD(dtl_host_api_t, environment_state), DTL_LAYOUT_STRUCT(dtl_layout_t), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, environment_state), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, dispatch_register), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, dispatch_unregister), DTL_LAYOUT_STRUCT(dtl_layout_t), \
     DTL_LAYOUT_FIELD(dtl_layout_t, name), DTL_LAYOUT_FIELD(dtl_layout_t, field), \
     DTL_LAYOUT_FIELD(dtl_layout_t, offset), DTL_LAYOUT_FIELD(dtl_layout_t, size), \
     DTL_LAYOUT_FIELD(dtl_layout_t, reserved), DTL_LAYOUT_STRUCT(dtl_plugin_t), \

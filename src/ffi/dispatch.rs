@@ -76,16 +76,30 @@ pub unsafe extern "C" fn dtl_dispatch_register(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
-        let found = dispatch::find(inside, dispatcher)?;
-        // SAFETY: the caller's contract: `key_count` keys.
-        let keys = unsafe { take_keys(keys, key_count) }?;
-        // SAFETY: the caller's contract: a struct of the size it says.
-        let handler = unsafe { args::take(handler) }?;
-        // SAFETY: the caller's contract: its texts are NUL-terminated or NULL.
-        let wanted = unsafe { take_handler(inside, &handler, &keys) }?;
-        out.set(found.register(dispatcher, keys, wanted)?);
+        // SAFETY: passed on.
+        out.set(unsafe { register(inside, dispatcher, (keys, key_count), handler) }?);
         Ok(())
     })
+}
+
+/// As dtl_dispatch_register.
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn register(
+    inside: &Guard,
+    dispatcher: dtl_dispatcher_t,
+    (keys, key_count): (*const dtl_dispatch_key_t, u64),
+    handler: *const dtl_dispatch_handler_t,
+) -> Result<dtl_registration_t> {
+    let found = dispatch::find(inside, dispatcher)?;
+    // SAFETY: the caller's contract: `key_count` keys.
+    let keys = unsafe { take_keys(keys, key_count) }?;
+    // SAFETY: the caller's contract: a struct of the size it says.
+    let handler = unsafe { args::take(handler) }?;
+    // SAFETY: the caller's contract: its texts are NUL-terminated or NULL.
+    let wanted = unsafe { take_handler(inside, &handler, &keys) }?;
+    found.register(dispatcher, keys, wanted)
 }
 
 /// Copies and checks keys.

@@ -16,7 +16,7 @@ use super::invalid_handle;
 use super::registry::Backend;
 use super::trace::{self, Args};
 use crate::abi::dispatch::*;
-use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
+use crate::abi::handle::{dtl_backend_t, dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::sys::epoch::{self, Guard};
@@ -243,6 +243,13 @@ pub fn is_registration(id: u64) -> bool {
 #[must_use]
 pub fn pin(inside: &Guard, registration: dtl_registration_t) -> Option<Arc<Registration>> {
     REGISTRATIONS.pin(inside, registration.id)
+}
+
+/// Whether a handler has a backend do what it is chosen for.
+#[must_use]
+pub fn names(inside: &Guard, registration: dtl_registration_t, backend: dtl_backend_t) -> bool {
+    let found = REGISTRATIONS.get(inside, registration.id).map(|found| &found.action);
+    matches!(found, Some(Action::Backend(named)) if named.handle() == backend)
 }
 
 impl Dispatcher {
