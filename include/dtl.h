@@ -4099,7 +4099,7 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
 ///         the first, dtl_module_log all.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name. Of an environment: as dtl_environment_require.
+///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of an environment: as dtl_environment_require.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
