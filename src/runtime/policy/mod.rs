@@ -312,6 +312,8 @@ impl Policy {
 
 impl Drop for Policy {
     fn drop(&mut self) {
+        // Once more: resources may have been given to it while another thread released it.
+        self.ready.get().into_iter().for_each(|ready| close_streams(&ready.own_streams));
         if self.id.load(Ordering::Relaxed) == 0 {
             return; // never made: the tables stay with their owner
         }
