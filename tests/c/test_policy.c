@@ -3,9 +3,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* usleep */
-#endif
 #include "check.h"
 #include <pthread.h>
 #include <unistd.h>

@@ -120,7 +120,7 @@ pub fn quick(inside: &Guard, id: u64, key: dtl_task_key_t) -> Option<Picked> {
 /// The task of `quick` has ended well. `None`: the policy is gone.
 #[inline(always)]
 #[must_use]
-pub fn quick_end(inside: &Guard, id: u64, picked: &Picked) -> Option<()> {
+pub fn quick_end(inside: &Guard, id: u64, picked: Picked) -> Option<()> {
     let ready = POLICIES.get(inside, id)?.ready.get()?;
     match &ready.chooser {
         Chooser::Least(loads) | Chooser::Free(loads, _) => loads.give_back(picked.index as usize),
