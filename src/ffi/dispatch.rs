@@ -325,11 +325,13 @@ pub unsafe extern "C" fn dtl_dispatch_find(
         })
     }
 
-    let is_usual = !out.is_null() && out.is_aligned();
     guard::quick_or(
         |inside| {
+            if out.is_null() || !out.is_aligned() {
+                return None;
+            }
             // SAFETY: the caller's contract: what is not null can be read as far as its struct_size says.
-            let query = unsafe { whole(query).filter(|_| is_usual) }?;
+            let query = unsafe { whole(query) }?;
             let found = dispatch::find_quickly(inside, dispatcher)?.look_quickly(inside, query)?;
             // SAFETY: not null, so writable by the contract.
             unsafe { out.write(found) };

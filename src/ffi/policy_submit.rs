@@ -287,8 +287,7 @@ fn quick(call: Call) -> Option<dtl_status_t> {
     let (index, has_end) = (picked.index, picked.has_end());
     let (resource, mut left) = (picked.resource.plain(), NOTHING_LEFT);
     let status = function(&raw const resource, call.arg, &raw mut left);
-    let is_over =
-        status == DTL_SUCCESS && is_nothing(&left) && (!has_end || is_told(call.policy.id, picked));
+    let is_over = status == DTL_SUCCESS && is_nothing(&left) && (!has_end || is_told(call.policy.id, picked));
     if !is_over {
         return Some(returned(call, picked, status, left));
     }

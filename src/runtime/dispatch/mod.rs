@@ -16,7 +16,7 @@ use super::invalid_handle;
 use super::registry::Backend;
 use super::trace::{self, Args};
 use crate::abi::dispatch::*;
-use crate::abi::handle::{dtl_backend_t, dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
+use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::sys::epoch::{self, Guard};
@@ -245,13 +245,6 @@ pub fn pin(inside: &Guard, registration: dtl_registration_t) -> Option<Arc<Regis
     REGISTRATIONS.pin(inside, registration.id)
 }
 
-/// Whether a handler has a backend do what it is chosen for.
-#[must_use]
-pub fn names(inside: &Guard, registration: dtl_registration_t, backend: dtl_backend_t) -> bool {
-    let found = REGISTRATIONS.get(inside, registration.id).map(|found| &found.action);
-    matches!(found, Some(Action::Backend(named)) if named.handle() == backend)
-}
-
 impl Dispatcher {
     fn new(is_strict: bool) -> Self {
         Dispatcher { is_strict, tables: Published::new(Tables::new(&[])), writer: Mutex::default() }
@@ -261,7 +254,7 @@ impl Dispatcher {
     #[inline(always)]
     #[must_use]
     pub fn look_quickly(&self, inside: &Guard, query: &Query) -> Option<dtl_registration_t> {
-        let id = self.tables.get(inside).of(query.operation)?.quick_handle(&slots(query));
+        let id = self.tables.get(inside).quickly_of(query.operation)?.quick_handle(&slots(query));
         (id != 0).then_some(dtl_registration_t { id })
     }
 
@@ -451,14 +444,6 @@ impl Writer {
 #[inline(always)]
 fn slots(query: &Query) -> Slots {
     [query.source, query.destination, query.schedule]
-}
-
-/// Whether a key would fit the query if each slot that the query leaves open said what the key wants.
-fn may_fit(key: &Slots, asked: &Slots) -> bool {
-    let mut said = *asked;
-    let open = said.iter_mut().zip(key).filter(|(said, _)| **said == DTL_DISPATCH_ANY);
-    open.for_each(|(said, wanted)| *said = *wanted);
-    sieve::fits(key, &said)
 }
 
 fn slots_of(key: &dtl_dispatch_key_t) -> Slots {

@@ -1,7 +1,7 @@
 //! What the library does by itself where nobody has a handler, for people: a line for each key.
 
 use super::Query;
-use super::sieve::Slots;
+use super::sieve::{self, Slots};
 use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
 use crate::abi::enums::DTL_ENUM_MEMORY;
 use crate::abi::word::*;
@@ -22,7 +22,7 @@ pub(super) fn ways(query: &Query) -> Vec<Way> {
         _ => Vec::new(),
     };
     let asked = super::slots(query);
-    ways.retain(|(key, _)| super::may_fit(key, &asked));
+    ways.retain(|(key, _)| sieve::may_fit(key, &asked));
     ways
 }
 

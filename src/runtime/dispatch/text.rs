@@ -71,7 +71,7 @@ fn walk(text: &mut String, operation: &Operation, query: &Query) {
     }
     // What the open slots of the query could have led to.
     for chain in [&operation.predicated, &operation.plain] {
-        for entry in chain.entries().filter(|entry| super::may_fit(&entry.key, &asked)) {
+        for entry in chain.entries().filter(|entry| sieve::may_fit(&entry.key, &asked)) {
             if !sieve::fits(&entry.key, &asked) {
                 let of = &entry.registration;
                 let _ = writeln!(text, "elsewhere: {} \"{}\"{}", of_key(&entry.key), of.name, what(of));

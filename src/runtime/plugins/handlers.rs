@@ -3,7 +3,8 @@
 use super::{STATE, loading, registered};
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::error::Result;
-use crate::runtime::{dispatch, registry};
+use crate::runtime::dispatch::{self, Action};
+use crate::runtime::registry;
 use crate::sys::epoch::Guard;
 
 /// For the host's dispatch_register: keeps what `make` has registered for the plugin that this thread is loading.
@@ -31,8 +32,12 @@ pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
     let (backends, handlers) =
         owner.map(|owner| (owner.backends.clone(), owner.handlers.clone())).unwrap_or_default();
     drop(state);
-    let naming: Vec<_> =
-        handlers.iter().copied().filter(|&handler| dispatch::names(inside, handler, backend)).collect();
+    let names = |handler: &dtl_registration_t| {
+        let found = dispatch::pin(inside, *handler);
+        found
+            .is_some_and(|found| matches!(&found.action, Action::Backend(named) if named.handle() == backend))
+    };
+    let naming: Vec<_> = handlers.iter().copied().filter(names).collect();
     registry::remove(inside, backend, naming.len())?;
     end(inside, if registered(&backends).is_empty() { &handlers } else { &naming });
     Ok(())

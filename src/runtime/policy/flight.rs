@@ -246,11 +246,7 @@ impl Flights {
         }
     }
 
-    fn look_at_first(
-        &self,
-        index: usize,
-        events: &dyn Fn(u32, Arc<Event>),
-    ) -> Option<(u64, Option<Landed>)> {
+    fn look_at_first(&self, index: usize, events: &dyn Fn(u32, Arc<Event>)) -> Option<(u64, Option<Landed>)> {
         let first = self.places.lock().rows.get(index).and_then(|rows| rows.in_order.front().copied())?;
         Some((first, self.look(first, 0, events)))
     }
