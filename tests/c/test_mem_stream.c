@@ -326,6 +326,7 @@ static void test_handlers(struct ordered* own, dtl_backend_t backend, dtl_stream
     giver.is_short = 1, again = &giver;
     CHECK_STATUS(dtl_mem_alloc_async(giver.asked, DTL_MEMORY_DEVICE, 64, 0, &again), DTL_ERROR_NATIVE_BACKEND);
     CHECK_TEXT("\"giver\"");
+    CHECK_OK(dtl_stream_synchronize(giver.asked));
     CHECK(again == &giver && live(backend) == 0); /* it went back, behind the stream's work */
     CHECK_OK(dtl_dispatch_unregister(dtl_dispatch_default(), made));
     CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 64, 0, &again));
