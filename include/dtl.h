@@ -1668,7 +1668,7 @@ typedef struct dtl_dispatch_alloc_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// The backend that is asked.
+    /// The backend that is asked; the stream's, where there is one.
     dtl_backend_t backend;
     /// The kind that is asked for.
     dtl_enum_word_t kind;
@@ -1676,15 +1676,17 @@ typedef struct dtl_dispatch_alloc_t {
     uint64_t size_bytes;
     /// A power of two; 0 = the kind's own.
     uint64_t alignment;
-    /// Set by the handler: what it got by dtl_mem_alloc, of any backend (not of backend "host" for another: name that in
-    /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
+    /// Set by the handler: what it got by dtl_mem_alloc, or by dtl_mem_alloc_async on `stream`, of any backend (not of backend
+    /// "host" for another: name that in dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
     /// It is the library's from the handler's success on: what has not size and alignment is refused with
     /// DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
     void *ptr;
+    /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will do. Null = in no stream's.
+    dtl_stream_t stream;
 } dtl_dispatch_alloc_t;
 
 /// Initial value of a dtl_dispatch_alloc_t.
-#define DTL_DISPATCH_ALLOC_INIT {sizeof(dtl_dispatch_alloc_t), 0, {0}, 0, 0, 0, NULL}
+#define DTL_DISPATCH_ALLOC_INIT {sizeof(dtl_dispatch_alloc_t), 0, {0}, 0, 0, 0, NULL, {0}}
 
 /// Arguments of DTL_OPERATION_COPY. Start from DTL_DISPATCH_COPY_INIT.
 typedef struct dtl_dispatch_copy_t {
@@ -2846,6 +2848,15 @@ typedef struct dtl_host_api_t {
     dtl_status_t (*environment_release)(const char *name);
     /// As dtl_environment_state.
     dtl_status_t (*environment_state)(const char *name, void **out);
+    /// As dtl_dispatch_register with dtl_dispatch_default(), for use inside dtl_plugin_t.load and in its thread only;
+    /// elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load fails after. It goes with the backend that
+    /// dtl_dispatch_handler_t.backend names, else with the plugin's last backend (dtl_backend_unregister, dtl_finalize).
+    dtl_status_t (*dispatch_register)(const dtl_dispatch_key_t *keys,
+                                      uint64_t key_count,
+                                      const dtl_dispatch_handler_t *handler,
+                                      dtl_registration_t *out);
+    /// As dtl_dispatch_unregister with dtl_dispatch_default(): earlier than that, and in any thread.
+    dtl_status_t (*dispatch_unregister)(dtl_registration_t registration);
 } dtl_host_api_t;
 
 /// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry
@@ -3298,6 +3309,7 @@ DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
 ///
 /// @return DTL_ERROR_BUSY: allocations, streams, events, executors or communicators of it live:
 ///         destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
+/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last backend all of them.
 DTL_NODISCARD dtl_status_t dtl_backend_unregister(dtl_backend_t backend);
 
 /// Finds a backend.
@@ -3691,7 +3703,9 @@ DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_
 
 /// Allocates on a stream's device in the stream's order: what is queued to it from now on may use the memory; work of other
 /// streams, and the host, after an event of this stream. A backend takes it without waiting where its driver can ("cuda":
-/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. Handlers of the dispatcher are not asked.
+/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
+/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where the handler does so
+/// (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
 ///
 /// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
 /// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has come this far. Not zeroed.
@@ -4201,7 +4215,7 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
 ///         the first, dtl_module_log all.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name. Of an environment: as dtl_environment_require.
+///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of an environment: as dtl_environment_require.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
@@ -4502,10 +4516,11 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_invoke(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_event_t *out_event);
 
 /// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of the rules, with what its
-/// predicate says (all of them are asked), then the choice or the refusal. For DTL_OPERATION_COPY of the default dispatcher
-/// there is also a line for each pair of DTL_MEMORY_HOST and DTL_MEMORY_DEVICE that fits, of every backend: how the library
-/// copies by itself. Other kinds (PINNED, MANAGED, SHARED, registered ones) have no lines, they go the way of their
-/// backend's memory, which dtl_mem_kind_info describes.
+/// predicate says (all of them are asked), then the choice or the refusal. Of the default dispatcher there is also a line for
+/// each thing that the library does by itself and that fits: for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend
+/// and every memory kind that it has (dtl_mem_kind_info is asked), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY) fits all of these, and the
+/// handlers that other values there would lead to follow as lines "elsewhere".
 ///
 /// @param query    start from DTL_DISPATCH_QUERY_INIT.
 /// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
@@ -5674,9 +5689,14 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 222u
+#define DTL_LAYOUT_COUNT 294u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_stream_t), DTL_LAYOUT_FIELD(dtl_stream_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_event_t), DTL_LAYOUT_FIELD(dtl_event_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_kernel_t), DTL_LAYOUT_FIELD(dtl_kernel_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_module_t), DTL_LAYOUT_FIELD(dtl_module_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_registration_t), DTL_LAYOUT_FIELD(dtl_registration_t, id), \
     DTL_LAYOUT_STRUCT(dtl_attr_t), DTL_LAYOUT_FIELD(dtl_attr_t, name), \
     DTL_LAYOUT_FIELD(dtl_attr_t, kind), DTL_LAYOUT_FIELD(dtl_attr_t, flags), \
     DTL_LAYOUT_FIELD(dtl_attr_t, integer), DTL_LAYOUT_FIELD(dtl_attr_t, real), \
@@ -5712,7 +5732,59 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_source_t, size_bytes), DTL_LAYOUT_FIELD(dtl_source_t, options), \
     DTL_LAYOUT_FIELD(dtl_source_t, name), DTL_LAYOUT_FIELD(dtl_source_t, files), \
     DTL_LAYOUT_FIELD(dtl_source_t, environments), DTL_LAYOUT_FIELD(dtl_source_t, file_count), \
-    DTL_LAYOUT_FIELD(dtl_source_t, environment_count), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
+    DTL_LAYOUT_FIELD(dtl_source_t, environment_count), DTL_LAYOUT_STRUCT(dtl_dispatch_key_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, operation), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, source), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, destination), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, schedule), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, reserved), DTL_LAYOUT_STRUCT(dtl_dispatch_query_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, operation), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, source), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, destination), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, schedule), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, args), DTL_LAYOUT_STRUCT(dtl_dispatch_handler_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, priority), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, name), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, reason), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, predicate), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, invoke), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, destroy), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, user), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, backend), DTL_LAYOUT_STRUCT(dtl_dispatch_alloc_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, kind), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, size_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, alignment), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, ptr), DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, stream), \
+    DTL_LAYOUT_STRUCT(dtl_dispatch_copy_t), DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, ndim), DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, size_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst_backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, element_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, shape), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst_strides_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_strides_bytes), \
+    DTL_LAYOUT_STRUCT(dtl_dispatch_launch_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, count), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, stream), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, kernel), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, launch), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, args), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, sizes), DTL_LAYOUT_STRUCT(dtl_dispatch_compile_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, device), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, source), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, module), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), DTL_LAYOUT_FIELD(dtl_comm_open_t, size), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, job), DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), \
@@ -5831,7 +5903,9 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_register), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_require), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_release), \
-    DTL_LAYOUT_FIELD(dtl_host_api_t, environment_state), DTL_LAYOUT_STRUCT(dtl_layout_t), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, environment_state), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, dispatch_register), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, dispatch_unregister), DTL_LAYOUT_STRUCT(dtl_layout_t), \
     DTL_LAYOUT_FIELD(dtl_layout_t, name), DTL_LAYOUT_FIELD(dtl_layout_t, field), \
     DTL_LAYOUT_FIELD(dtl_layout_t, offset), DTL_LAYOUT_FIELD(dtl_layout_t, size), \
     DTL_LAYOUT_FIELD(dtl_layout_t, reserved), DTL_LAYOUT_STRUCT(dtl_plugin_t), \

@@ -8,7 +8,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::vtable::*;
 use crate::backend::native::{self, Tables};
 use crate::error::{Result, fail};
-use crate::runtime::{device, registry, self_test};
+use crate::runtime::{device, plugins, registry, self_test};
 use crate::sys::buf::Addr;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -99,9 +99,10 @@ unsafe fn take_optional<T: args::Sized32>(table: *const T) -> Result<Option<T>> 
 ///
 /// @return DTL_ERROR_BUSY: allocations, streams, events, executors or communicators of it live:
 ///         destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
+/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last backend all of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t {
-    guard::call(|inside| if backend.id == 0 { Ok(()) } else { registry::remove(inside, backend) })
+    guard::call(|inside| if backend.id == 0 { Ok(()) } else { plugins::unregister(inside, backend) })
 }
 
 /// Finds a backend.

@@ -1,15 +1,17 @@
 //! The functions that plugins are handed, and what the layers below are handed in turn. Exports no
 //! symbol: plugins reach these through dtl_host_api_t.
 
-use super::{args, backend, enums, environment, guard};
+use super::{args, backend, dispatch, enums, environment, guard};
+use crate::abi::dispatch::{dtl_dispatch_handler_t, dtl_dispatch_key_t};
 use crate::abi::environment::dtl_environment_desc_t;
-use crate::abi::handle::dtl_backend_t;
+use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::plugin::dtl_host_api_t;
 use crate::abi::runtime::{DTL_ABI_VERSION, DTL_LOG_DEBUG, DTL_LOG_ERROR};
 use crate::abi::status::dtl_status_t;
 use crate::abi::vtable::dtl_backend_vtable_t;
 use crate::backend::native;
 use crate::error::{Result, fail};
+use crate::runtime::dispatch::DEFAULT;
 use crate::runtime::registry::Backend;
 use crate::runtime::{log, plugins};
 use crate::sys::buf::Addr;
@@ -38,6 +40,8 @@ static HOST: dtl_host_api_t = dtl_host_api_t {
     environment_require: Some(host_environment_require),
     environment_release: Some(environment::dtl_environment_release),
     environment_state: Some(environment::dtl_environment_state),
+    dispatch_register: Some(host_dispatch_register),
+    dispatch_unregister: Some(host_dispatch_unregister),
 };
 
 /// What `runtime::lifecycle` opens the library with: the built-in backends, and the way to open plugin
@@ -100,6 +104,26 @@ unsafe extern "C" fn host_environment_require(name: *const c_char) -> dtl_status
     }
     // SAFETY: passed on.
     unsafe { environment::dtl_environment_require(name) }
+}
+
+unsafe extern "C" fn host_dispatch_register(
+    keys: *const dtl_dispatch_key_t,
+    key_count: u64,
+    handler: *const dtl_dispatch_handler_t,
+    out: *mut dtl_registration_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = args::Out::new(out, "out")?;
+        out.set(plugins::register_handler(|| {
+            // SAFETY: the caller's contract is dtl_dispatch_register's.
+            unsafe { dispatch::register(inside, DEFAULT, (keys, key_count), handler) }
+        })?);
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn host_dispatch_unregister(registration: dtl_registration_t) -> dtl_status_t {
+    dispatch::dtl_dispatch_unregister(DEFAULT, registration)
 }
 
 unsafe extern "C" fn host_log(level: i32, text: *const c_char) -> dtl_status_t {

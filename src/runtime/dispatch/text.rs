@@ -1,8 +1,8 @@
 //! What people are told of keys, queries and choices.
 
-use super::sieve::Slots;
+use super::sieve::{self, Slots};
 use super::tables::{Entry, Operation};
-use super::{Action, Dispatcher, Query, REGISTRATIONS, Registration, route, slots, template};
+use super::{Action, Dispatcher, Query, REGISTRATIONS, Registration, own, slots, template};
 use crate::abi::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::runtime::enums::describe;
@@ -73,11 +73,21 @@ fn walk(text: &mut String, operation: &Operation, query: &Query) {
     for (_, entry) in operation.plain.fitting(&asked) {
         line(text, entry, "no predicate");
     }
-    let Some(default) = &operation.default else { return };
-    let _ = writeln!(text, "default: \"{}\"{}", default.name, what(default));
-    if matches!(default.action, Action::Own) {
-        for (key, how) in route::own_ways(query) {
-            let _ = writeln!(text, "  {} {how}", of_key(&key));
+    if let Some(default) = &operation.default {
+        let _ = writeln!(text, "default: \"{}\"{}", default.name, what(default));
+        if matches!(default.action, Action::Own) {
+            own::ways(query).iter().for_each(|(key, how)| {
+                let _ = writeln!(text, "  {} {how}", of_key(key));
+            });
+        }
+    }
+    // What the open slots of the query could have led to.
+    for chain in [&operation.predicated, &operation.plain] {
+        for entry in chain.entries().filter(|entry| sieve::may_fit(&entry.key, &asked)) {
+            if !sieve::fits(&entry.key, &asked) {
+                let of = &entry.registration;
+                let _ = writeln!(text, "elsewhere: {} \"{}\"{}", of_key(&entry.key), of.name, what(of));
+            }
         }
     }
 }

@@ -182,7 +182,7 @@ impl Policy {
 
     /// The task goes on, and somebody has to look when it has ended.
     fn fly(&self, ready: &Ready, picked: &Picked, watch: Watch, is_kept: bool) -> Result<dtl_submission_t> {
-        self.look_at_some(ready, picked.index as usize, Some(LOOKS));
+        self.look_at_some(ready, picked.index as usize, LOOKS);
         let (ticket, _) = match ready.flights.begin(*picked, watch, is_kept) {
             Ok(begun) => begun,
             Err(error) => {
@@ -319,12 +319,9 @@ impl Policy {
             Kind::Custom(CustomKind { ops: dtl_resource_ops_t { lazy_report: Some(look), .. }, own }) => {
                 super::resources::slot(|| look(own.ptr()), "lazy_report")?;
             }
-            Kind::Streams(_) => {
-                (0..ready.resources.len()).for_each(|index| self.look_at_some(ready, index, None))
-            }
-            Kind::Generic => {
+            Kind::Streams(_) | Kind::Generic => {
                 for index in 0..ready.resources.len() {
-                    self.look_at_some(ready, index, Some(ready.flights.to_look_at(index)));
+                    self.look_at_some(ready, index, ready.flights.others(index));
                 }
             }
             _ => {}
@@ -332,8 +329,8 @@ impl Policy {
         Ok(())
     }
 
-    fn look_at_some(&self, ready: &Ready, index: usize, most: Option<usize>) {
-        ready.flights.look_at_some(index, most, &|index, event| ready.keep(index, event), &mut |landed| {
+    fn look_at_some(&self, ready: &Ready, index: usize, others: usize) {
+        ready.flights.look_at_some(index, others, &|index, event| ready.keep(index, event), &mut |landed| {
             self.landed(ready, &landed);
         });
     }
