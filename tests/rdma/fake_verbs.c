@@ -7,7 +7,8 @@
  *     fake_verbs_devices.c  devices, ports, addresses
  *     fake_verbs_objects.c  protection domains, memory, completion queues and channels, events
  *     fake_verbs_qp.c       queue pairs: states, posting
- *     fake_verbs_engine.c   what is executed, in which order, and how it ends
+ *     fake_verbs_engine.c   which work is executed next, completions, the thread
+ *     fake_verbs_move.c     executing one piece of work: what is checked, moving the bytes
  *     fake_verbs_faults.c   the variables, faults, counters
  *
  * Its variables:
@@ -24,7 +25,7 @@
  *     DTL_FAKE_VERBS_SEED=n        reordering within the rules, by chance: work is executed later than posted, completions are
  *                                  seen later, polling gives some of what there is, writes overtake reads and atomics
  *     DTL_FAKE_VERBS_FAULT=fault,… what is to go wrong in this process, or with "@R" or "@rankR" behind it in the one with
- *                                  DTL_RANK R. n counts from 1; 0: each; "n+": that and all later
+ *                                  DTL_RANK R (0 without it). n counts from 1; 0: each; "n+": that and all later
  *         FUNCTION:n[:errno]       the n-th call fails (EIO): reg_mr, create_qp, post_send, req_notify, poll_cq, …: the name
  *                                  without ibv_ (ibv_req_notify_cq is req_notify too)
  *         send|write|read|atomic|recv:n[:status]  the n-th of them, counted as they are executed, completes with it
@@ -41,7 +42,7 @@
  * For a test in the same process: fake_verbs_counter(name) and fake_verbs_fault(text), which replaces the faults.
  *
  * Stricter than some hardware, as the specification allows or says: memory is checked when it is registered and must still be
- * mapped when it is used; lkeys and rkeys differ; PSNs, GIDs and queue pair numbers of the two ends must fit, or nothing ever
+ * mapped when it is used; lkeys and rkeys differ; PSNs, MTUs, GIDs and queue pair numbers of the two ends must fit, or nothing ever
  * arrives; a place in a queue is free again when its completion, or a later one, was polled; fields of a failed completion that
  * mean nothing hold rubbish; numbers of queue pairs are unique in a device only; a device with anything left cannot be closed.
  * Not there: UC, UD, XRC, SRQ, memory windows, SQD, ibv_wr_*, extended CQs, tearing-free CPU atomics of the target: an 8-byte

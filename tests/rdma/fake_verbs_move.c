@@ -131,7 +131,8 @@ static int stall(qp_t* q, stall_t kind, int peer) {
         if (!is_alive(owner)) reap(owner);
     }
     /* The receiver's timer, of which 0 is the longest; at most 2 ms. */
-    uint64_t timer = peer < 0 || own.fabric->qps[peer].attr.min_rnr_timer - 1u >= 15 ? 2000000 : 10000u << own.fabric->qps[peer].attr.min_rnr_timer / 2;
+    unsigned code = peer < 0 ? 0 : own.fabric->qps[peer].attr.min_rnr_timer;
+    uint64_t timer = code == 0 || code > 15 ? 2000000 : 10000u << code / 2;
     limit = timer * q->attr.rnr_retry;
     return q->attr.rnr_retry < 7 && now - q->stalled_since >= limit ? IBV_WC_RNR_RETRY_EXC_ERR : STALLED;
 }
@@ -159,7 +160,8 @@ static int move(uint32_t to, const struct iovec* into, int intos, uint32_t from,
         return ESRCH;
     }
     if (moved < 0 && errno != EFAULT) {
-        fprintf(stderr, "fake_verbs: process_vm_%s: %s; ranks must be allowed to trace each other\n", is_writing ? "writev" : "readv", strerror(errno));
+        fprintf(stderr, "fake_verbs: process_vm_%s: %s; ranks must be allowed to trace each other\n", is_writing ? "writev" : "readv",
+                strerror(errno));
         abort();
     }
     return EFAULT;
