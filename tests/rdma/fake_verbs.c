@@ -276,10 +276,15 @@ void leave_fabric(void) {
     if (own.fabric && !lock_byte(own.fd, JOINING, F_WRLCK, F_SETLKW)) {
         lock_fabric();
         reap(own.me);
+        own.has_left = true;
         unlock_fabric();
         if (members(own.fd) == 0) unlink(own.path);
-        munmap(own.fabric, sizeof(fabric_t));
-        own.fabric = NULL;
+        /* With a context left, a thread may still be calling while the process ends. */
+        if (own.contexts == 0) {
+            munmap(own.fabric, sizeof(fabric_t));
+            own.fabric = NULL;
+            own.has_left = false;
+        }
         close(own.fd); /* with the locks */
         own.fd = -1;
     }

@@ -186,6 +186,7 @@ typedef struct own {
     pthread_mutex_t lock; /* of joining and leaving */
     pthread_t engine;
     bool has_engine;
+    bool has_left; /* the process ends, but a thread may still be calling */
     _Atomic bool is_stopping;
 } own_t;
 extern own_t own;

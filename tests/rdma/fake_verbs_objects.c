@@ -302,6 +302,10 @@ int fake_poll_cq(struct ibv_cq* ibv, int count, struct ibv_wc* wc) {
     if (polled == atomic_load_explicit(&cq->pushed, memory_order_acquire) && !cq->is_overrun && !concerns_me()) return 0;
     int taken = 0;
     lock_fabric();
+    if (own.has_left) {
+        unlock_fabric();
+        return 0;
+    }
     progress();
     if (cq->visible < cq->pushed) reveal(index, settings.seed ? cq->visible + chance(1 + (uint32_t)(cq->pushed - cq->visible)) : cq->pushed);
     while (taken < count && cq->polled < cq->visible) {
