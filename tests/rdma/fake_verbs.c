@@ -165,7 +165,10 @@ static int open_locked(void) {
         struct stat by_name, by_fd;
         int fd = open(own.path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (fd < 0) return -1;
-        if (lock_byte(fd, JOINING, F_WRLCK, F_SETLKW)) return -1;
+        if (lock_byte(fd, JOINING, F_WRLCK, F_SETLKW)) {
+            close(fd);
+            return -1;
+        }
         if (!stat(own.path, &by_name) && !fstat(fd, &by_fd) && by_name.st_ino == by_fd.st_ino && by_name.st_dev == by_fd.st_dev)
             return fd;
         close(fd);

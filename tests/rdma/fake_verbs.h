@@ -259,6 +259,9 @@ int device_of(const union ibv_gid* gid); /* -1: none */
 uint32_t gid_type(int index);
 int gid_count(void);
 
+/* fake_verbs_objects.c */
+void forget_events(int from, int to, uint64_t user); /* of an object that is destroyed, in the pipe of its context or channel */
+
 /* Verbs that are fields of the context. */
 int fake_poll_cq(struct ibv_cq* cq, int count, struct ibv_wc* wc);
 int fake_req_notify_cq(struct ibv_cq* cq, int solicited_only);

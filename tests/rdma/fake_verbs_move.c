@@ -55,6 +55,11 @@ static bool is_cut(uint32_t process) {
     return p->cut_at && (!p->heal_at || nanoseconds() < p->heal_at);
 }
 
+static bool is_down(uint32_t device) {
+    const fabric_t* f = own.fabric;
+    return f->port_down[device] && (!f->port_up_at[device] || nanoseconds() < f->port_up_at[device]);
+}
+
 /* The other end, if anything comes there; -1. */
 static int reach(const qp_t* q) {
     if (q->to_device < 0) return -1;
@@ -64,7 +69,7 @@ static int reach(const qp_t* q) {
     if (p->to_device != (int)q->device || p->attr.dest_qp_num != q->number || p->attr.rq_psn != q->attr.sq_psn) return -1;
     if (gid_type(p->attr.ah_attr.grh.sgid_index) != gid_type(q->attr.ah_attr.grh.sgid_index)) return -1;
     if (p->attr.path_mtu != q->attr.path_mtu) return -1;
-    if (is_cut(q->owner) || is_cut(p->owner) || own.fabric->port_down[q->device] || own.fabric->port_down[p->device]) return -1;
+    if (is_cut(q->owner) || is_cut(p->owner) || is_down(q->device) || is_down(p->device)) return -1;
     return (int)index;
 }
 

@@ -94,6 +94,7 @@ API int ibv_destroy_qp(struct ibv_qp* ibv) {
     }
     q->is_used = 0;
     q->state = IBV_QPS_RESET;
+    forget_events(ibv->context->async_fd, ((own_context_t*)ibv->context)->write_fd, (uintptr_t)qp);
     own.fabric->pending[qp->index / 64] &= ~(1ull << qp->index % 64);
     ((own_pd_t*)ibv->pd)->users--;
     ((own_cq_t*)ibv->send_cq)->qps--;

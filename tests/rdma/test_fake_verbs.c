@@ -300,8 +300,11 @@ static void depths(void) {
     CHECK(!ibv_get_async_event(a.context, &event) && event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == small);
     for (int i = 0; i < 4; i++) CHECK(next(&a).status == IBV_WC_SUCCESS);
     struct ibv_wc wc;
-    CHECK(ibv_poll_cq(small, 1, &wc) < 0);
-    CHECK(!ibv_destroy_qp(a.qp) && !ibv_destroy_cq(small));
+    struct pollfd fd = {.fd = a.context->async_fd, .events = POLLIN};
+    CHECK(ibv_poll_cq(small, 1, &wc) < 0 && poll(&fd, 1, 0) == 1);
+    ibv_ack_async_event(&event);
+    CHECK(!ibv_destroy_qp(a.qp) && poll(&fd, 1, 0) == 0); /* what was told of it is gone with it */
+    CHECK(!ibv_destroy_cq(small));
     a.cq = usual;
     a.qp = NULL;
     close_end(&a);
