@@ -131,8 +131,19 @@ static void recover(void) {
     pthread_mutex_consistent(&f->lock);
 }
 
+/* A waiter that was woken and is killed before it runs takes the wake-up with it when somebody else got the lock in between
+ * (the robust lock has no mark of waiters then): nobody waits for long. */
 void lock_fabric(void) {
-    int code = pthread_mutex_lock(&own.fabric->lock);
+    pthread_mutex_t* lock = &own.fabric->lock;
+    int code = pthread_mutex_trylock(lock);
+    while (code == EBUSY || code == ETIMEDOUT) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 2000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        code = pthread_mutex_timedlock(lock, &until);
+    }
     if (code == EOWNERDEAD) {
         recover();
     } else if (code) {
