@@ -13,7 +13,7 @@
 //! of no bytes, and the receive returns to its old place; a later receive may meanwhile have taken a
 //! message that it would have got. A receive that has its message finishes first.
 
-use super::frame::{Frame, HEADER, INLINE, Kind};
+use super::frame::{Frame, INLINE, Kind};
 use super::window::Open;
 use super::{Lent, Wire};
 use crate::abi::comm::DTL_ANY_SOURCE;
@@ -183,7 +183,7 @@ impl Bytes {
         match self {
             Bytes::Copied(copy) => copy.region(),
             Bytes::Framed(frame, size) => frame.payload(*size),
-            Bytes::Lent(lent) => lent.bytes.part(HEADER, INLINE),
+            Bytes::Lent(lent) => lent.bytes,
         }
     }
 }

@@ -58,6 +58,13 @@ impl Header {
         [kind, self.word, self.size, self.id].map(u64::to_le)
     }
 
+    /// The match word, if these are the words of a whole message. Its send has no number: nobody asks after it.
+    #[inline]
+    pub(super) fn eager_word(words: &[u64; HEADER / 8]) -> Option<u64> {
+        let [kind, word, ..] = words.map(u64::from_le);
+        (kind == Kind::Eager as u64).then_some(word)
+    }
+
     /// The header that a frame of `len` bytes begins with; `None`: this is no frame.
     #[inline]
     pub(super) fn of(words: [u64; HEADER / 8], len: u64) -> Option<Header> {

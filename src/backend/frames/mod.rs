@@ -97,13 +97,29 @@ pub const FRAME_WORDS: usize = frame::HEADER / 8;
 /// Bytes of a frame at most.
 pub const FRAME_BYTES: usize = frame::FRAME;
 
+/// The match word of a frame that is a whole message: it and the payload's length say all that the words do.
+#[inline]
+#[must_use]
+pub fn eager_word(head: &[u64; FRAME_WORDS]) -> Option<u64> {
+    frame::Header::eager_word(head)
+}
+
+/// The words of such a frame.
+#[inline]
+#[must_use]
+pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
+    frame::Header { kind: frame::Kind::Eager, payload: 0, word, size: len as u64, id: 0 }.words()
+}
+
 /// A frame in the wire's memory.
 pub struct Lent {
     /// Who sent it.
     pub source: i32,
     /// RANK_FAILURE: there is no frame, the source is gone.
     pub status: dtl_status_t,
-    /// All of it.
+    /// Its words.
+    pub head: [u64; FRAME_WORDS],
+    /// Its payload.
     pub bytes: Region,
     /// The wire's own.
     pub id: u64,

@@ -2,7 +2,7 @@
 
 use super::engine::{Answer, Arrival, Bytes, Engine, Mover, Offer, Operation, Payload, Receive};
 use super::engine::{Send, SendStage, Taken, done, fitting, index_of, rank_of};
-use super::frame::{FRAME, Frame, HEADER, Header, INLINE, Kind};
+use super::frame::{FRAME, Frame, HEADER, Header, Kind};
 use super::{FRAME_WORD, engine};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
@@ -106,12 +106,12 @@ impl Engine {
         for _ in 0..FRAMES {
             let Some(frames) = self.wire.frames() else { return Ok(true) };
             let Some(lent) = frames.next()? else { return Ok(true) };
-            let (source, len) = (lent.source, lent.bytes.len() as u64);
+            let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
             if lent.status != DTL_SUCCESS {
                 self.receive_failed(&Done { source, status: lent.status, word: 0, size: 0 });
             } else {
-                let header = Header::of(lent.bytes.first_words(), len);
-                match self.accept(source, header, len, lent.bytes.part(HEADER, INLINE)) {
+                let header = Header::of(lent.head, len);
+                match self.accept(source, header, len, lent.bytes) {
                     None => self.wire.frames().into_iter().for_each(|frames| frames.give_back(&lent)),
                     Some(word) => self.matcher.arrive(source, word, Arrival::Held(Bytes::Lent(lent))),
                 }

@@ -4,7 +4,6 @@
 //! then ends with CANCELED.
 
 use super::engine::{Arrival, Bytes, Engine, Operation, Receive, index_of};
-use super::frame::HEADER;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Result, fail};
@@ -34,7 +33,7 @@ impl Engine {
         match what {
             Arrival::Held(Bytes::Copied(copy)) => copy.region().len() as u64,
             Arrival::Held(Bytes::Framed(_, size)) => *size as u64,
-            Arrival::Held(Bytes::Lent(lent)) => lent.bytes.len().saturating_sub(HEADER) as u64,
+            Arrival::Held(Bytes::Lent(lent)) => lent.bytes.len() as u64,
             Arrival::Offered(offer) => offer.size,
             Arrival::Own(send) => match self.operations.get(*send) {
                 Some(Operation::Send(send)) => send.data.len() as u64,

@@ -3,7 +3,7 @@
 //!
 //! Order of the files: `verbs` the types of libibverbs, `functions` its functions, `find` which library and which devices,
 //! `errors` what its failures mean; `config` how a communicator is made, `places` on which ports, `presence` makes it, `meet` how its ranks learn of each other; `rail` an
-//! opened port, `queue` a queue pair, `slots` what travels in slots, `peer` all that there is for a peer, `oob` the sockets by
+//! opened port, `queue` a queue pair, `slots` what travels in slots, `heads` what is left out of it, `peer` all that there is for a peer, `oob` the sockets by
 //! which connections are made and deaths are heard of (`address` where they listen, `channel` what goes through them), `connect`
 //! how a connection is made; `state` is what a communicator consists of and what moves it on, with `payload` for large messages,
 //! `window` for one-sided ones and `atomics` for those that change what is there, `cache` for registrations; `wire` is how `frames` sees it.
@@ -17,6 +17,7 @@ mod connect;
 mod errors;
 pub mod find;
 pub mod functions;
+mod heads;
 pub mod meet;
 pub mod oob;
 mod payload;

@@ -6,9 +6,11 @@
 
 use super::atomics::Results;
 use super::config::Config;
+use super::heads::Heads;
 use super::queue::{Piece, Queue, Remote, Work};
 use super::rail::{Completions, Registration};
 use super::slots::{Kind, LANES, Message, Note, Slab};
+use crate::backend::frames::{FRAME_WORDS, eager_word};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::OpId;
 use crate::sys::buf::Region;
@@ -87,6 +89,8 @@ pub(super) struct Peer {
     /// Where the peer wants to be told of what was consumed.
     pub(super) tell: Option<Remote>,
     depth: u32,
+    /// Words of messages that both ends remember.
+    pub(super) heads: Heads,
     /// Each goes with one of the next messages.
     pub(super) notes: VecDeque<Note>,
     /// Memory of the peer's that waits for payloads.
@@ -163,6 +167,7 @@ impl Peer {
             free,
             tell: None,
             depth,
+            heads: Heads::default(),
             notes: VecDeque::new(),
             landings: Vec::new(),
             awaited: Vec::new(),
@@ -235,7 +240,7 @@ impl Peer {
         local: Piece,
         what: What,
     ) -> Result<bool> {
-        let notifies = matches!(work, Work::Send | Work::WriteNotify(..));
+        let notifies = matches!(work, Work::Send | Work::SendNotify(_) | Work::WriteNotify(..));
         if !self.has_room(lane, notifies) {
             return Ok(false);
         }
@@ -300,24 +305,67 @@ impl Peer {
             note: self.notes.front().copied(),
         };
         let region = message.write(self.slab.send(slot), head, data);
-        let local = Piece { region, lkey: self.lkey() };
-        match self.start(rank, 0, Work::Send, local, What::Slot(slot)) {
-            Ok(true) => {
-                self.notes.pop_front();
-                if let Some(lane) = self.lanes.first_mut() {
-                    lane.said = consumed;
-                }
-                Ok(true)
-            }
-            Ok(false) => {
-                self.free.push(slot);
-                Ok(false)
-            }
-            Err(error) => {
-                self.free.push(slot);
-                Err(error)
-            }
+        let sent = self.post_slot(rank, slot, Work::Send, region, consumed)?;
+        if sent {
+            self.notes.pop_front();
         }
+        Ok(sent)
+    }
+
+    /// What the peer says that it has consumed, in the lower bits.
+    #[inline]
+    pub(super) fn hear_brief(&mut self, consumed: u16) {
+        let told = self.lanes.first().map_or(0, |lane| lane.told);
+        let more = consumed.wrapping_sub(told as u16) as i16;
+        self.hear(0, told.wrapping_add_signed(i32::from(more)));
+    }
+
+    /// Sends a frame; false: there is no room. A whole message whose word was sent before goes without its words, which
+    /// keeps one of a packet's size in one packet.
+    #[inline]
+    pub(super) fn send_frame(
+        &mut self,
+        rank: usize,
+        head: &[u64; FRAME_WORDS],
+        payload: Region,
+    ) -> Result<bool> {
+        let Some(word) = eager_word(head) else { return self.send(rank, Kind::Frame, 0, head, payload) };
+        let (place, is_known) = self.heads.place(word);
+        if !is_known || !self.notes.is_empty() {
+            let sent = self.send(rank, Kind::Frame, place as u32 + 1, head, payload)?;
+            if sent {
+                self.heads.tell(place, word);
+            }
+            return Ok(sent);
+        }
+        if self.stage != Stage::Ready || !self.has_room(0, true) {
+            return Ok(false);
+        }
+        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let region = self.slab.send(slot).part(0, payload.len());
+        region.copy_from(payload);
+        let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
+        let number = (place as u32) << 16 | consumed & 0xFFFF;
+        self.post_slot(rank, slot, Work::SendNotify(number), region, consumed)
+    }
+
+    /// Posts a message that is in a slot.
+    #[inline]
+    fn post_slot(
+        &mut self,
+        rank: usize,
+        slot: usize,
+        work: Work,
+        region: Region,
+        consumed: u32,
+    ) -> Result<bool> {
+        let local = Piece { region, lkey: self.lkey() };
+        let started = self.start(rank, 0, work, local, What::Slot(slot));
+        match (&started, self.lanes.first_mut()) {
+            (Ok(true), Some(lane)) => lane.said = consumed,
+            _ => self.free.push(slot),
+        }
+        started
     }
 
     /// Bytes that work requests take with them.

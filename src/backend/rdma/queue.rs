@@ -65,6 +65,8 @@ pub(super) struct Remote {
 #[derive(Clone, Copy)]
 pub(super) enum Work {
     Send,
+    /// With a number.
+    SendNotify(u32),
     Write(Remote),
     WriteNotify(Remote, u32),
     Read(Remote),
@@ -227,6 +229,10 @@ impl Queue {
         wr.num_sge = c_int::from(!local.region.is_empty());
         let (opcode, remote, takes) = match work {
             Work::Send => (WR_SEND, None, true),
+            Work::SendNotify(word) => {
+                wr.imm_data = word.to_be();
+                (WR_SEND_WITH_IMM, None, true)
+            }
             Work::Write(remote) => (WR_RDMA_WRITE, Some(remote), true),
             Work::WriteNotify(remote, word) => {
                 wr.imm_data = word.to_be();

@@ -7,10 +7,11 @@ use super::functions::*;
 use super::oob::Oob;
 use super::peer::{Peer, Stage, WorkId, gone};
 use super::rail::{Completions, Rail};
-use super::slots::{About, Kind, Message, Note};
+use super::slots::{About, DATA, Kind, Message, Note};
 use super::verbs::{Wc, Zeroed};
 use super::{errors, window};
 use crate::abi::status::*;
+use crate::backend::frames::{FRAME_WORDS, eager_head};
 use crate::backend::operations::Operations;
 use crate::backend::sparse::Sparse;
 use crate::error::{Error, Result, fail};
@@ -19,6 +20,8 @@ use crate::sys::buf::Region;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// Bytes of a frame's words.
+const HEAD: usize = 8 * FRAME_WORDS;
 /// Completions taken at a time.
 const BATCH: usize = 16;
 /// Batches of one queue in one round.
@@ -105,6 +108,7 @@ pub(super) struct OneSided {
 pub(super) struct Arrived {
     pub(super) source: usize,
     pub(super) slot: u32,
+    pub(super) head: [u64; FRAME_WORDS],
     pub(super) bytes: Region,
 }
 
@@ -258,6 +262,9 @@ impl State {
         }
         let outcome = match entry.opcode {
             WC_RECV_RDMA_WITH_IMM => self.notified(id, u32::from_be(entry.imm_data), entry.byte_len as usize),
+            _ if entry.wc_flags & WC_WITH_IMM != 0 => {
+                self.received_brief(id, u32::from_be(entry.imm_data), entry.byte_len as usize)
+            }
             _ => self.received(id, entry.byte_len as usize),
         };
         if let Err(error) = outcome {
@@ -308,10 +315,7 @@ impl State {
         let Some((message, bytes)) = Message::read(slot, len) else {
             return fail!(DTL_ERROR_COMMUNICATION, "{len} bytes from it are no message of this library");
         };
-        if peer.stage == Stage::Connected {
-            peer.stage = Stage::Ready;
-            self.connecting -= 1;
-        }
+        self.is_ready(id.rank);
         let Some(peer) = self.peers.get_mut(id.rank) else { return Ok(()) };
         peer.hear(0, message.consumed);
         if let Some(note) = message.note {
@@ -319,13 +323,41 @@ impl State {
         }
         match message.kind {
             Kind::Frame => {
-                self.arrived.push_back(Arrived { source: id.rank, slot: id.number, bytes });
+                let (head, bytes) = (bytes.first_words(), bytes.part(HEAD, DATA));
+                if let Some(peer) = self.peers.get_mut(id.rank) {
+                    peer.heads.learn(message.word, &head);
+                }
+                self.arrived.push_back(Arrived { source: id.rank, slot: id.number, head, bytes });
                 return Ok(());
             }
             Kind::Piece | Kind::LastPiece => self.piece(id.rank, message.word, bytes, message.kind),
             Kind::Note => {}
         }
         self.consumed(id)
+    }
+
+    /// A message whose words the peer has sent before.
+    fn received_brief(&mut self, id: WorkId, number: u32, len: usize) -> Result<()> {
+        self.is_ready(id.rank);
+        let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
+            return Ok(());
+        };
+        peer.hear_brief(number as u16);
+        let Some(word) = peer.heads.known((number >> 16) as usize) else {
+            return fail!(DTL_ERROR_COMMUNICATION, "a message of it begins with words that it never sent");
+        };
+        let (head, bytes) = (eager_head(word, len), peer.slab.receive(id.number as usize).part(0, len));
+        self.arrived.push_back(Arrived { source: id.rank, slot: id.number, head, bytes });
+        Ok(())
+    }
+
+    /// What a peer sends says that it is connected.
+    #[inline]
+    fn is_ready(&mut self, rank: usize) {
+        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Connected) {
+            peer.stage = Stage::Ready;
+            self.connecting -= 1;
+        }
     }
 
     pub(super) fn consumed(&mut self, id: WorkId) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::connect::busy;
 use super::peer::{Stage, WorkId};
-use super::slots::{DATA, Kind};
+use super::slots::DATA;
 use super::state::{Arrived, Operation, State};
 use crate::abi::status::*;
 use crate::backend::frames::{FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireFrames, WireWindows};
@@ -126,7 +126,7 @@ impl WireFrames for RdmaWire {
         self.with(|state| {
             let dest = index(dest);
             state.reach(dest)?;
-            match state.peers.get_mut(dest).map(|peer| peer.send(dest, Kind::Frame, 0, head, payload)) {
+            match state.peers.get_mut(dest).map(|peer| peer.send_frame(dest, head, payload)) {
                 Some(Ok(true)) => Ok(()),
                 Some(Ok(false)) | None => Err(busy()),
                 Some(Err(error)) => {
@@ -143,14 +143,15 @@ impl WireFrames for RdmaWire {
             if state.arrived.is_empty() {
                 state.progress()?;
             }
-            if let Some(Arrived { source, slot, bytes }) = state.arrived.pop_front() {
+            if let Some(Arrived { source, slot, head, bytes }) = state.arrived.pop_front() {
                 let id = WorkId { is_receive: true, rank: source, lane: 0, number: slot }.word();
-                return Ok(Some(Lent { source: rank_of(source), status: DTL_SUCCESS, bytes, id }));
+                return Ok(Some(Lent { source: rank_of(source), status: DTL_SUCCESS, head, bytes, id }));
             }
             let lost = state.lost.pop_front();
             let lent = |rank| Lent {
                 source: rank_of(rank),
                 status: DTL_ERROR_RANK_FAILURE,
+                head: [0; FRAME_WORDS],
                 bytes: Region::EMPTY,
                 id: 0,
             };
