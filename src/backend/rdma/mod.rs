@@ -6,7 +6,7 @@
 //! opened port, `queue` a queue pair, `slots` what travels in slots, `peer` all that there is for a peer, `oob` the sockets by
 //! which connections are made and deaths are heard of (`address` where they listen, `channel` what goes through them), `connect`
 //! how a connection is made; `state` is what a communicator consists of and what moves it on, with `payload` for large messages,
-//! `window` for one-sided ones, `cache` for registrations; `wire` is how `frames` sees it.
+//! `window` for one-sided ones, `cache` for registrations, `events` for what devices tell by themselves; `wire` is how `frames` sees it.
 
 mod address;
 mod cache;
@@ -14,6 +14,7 @@ mod channel;
 pub mod config;
 mod connect;
 mod errors;
+mod events;
 pub mod find;
 pub mod functions;
 pub mod meet;

@@ -122,6 +122,11 @@ impl Queue {
         Ok(queue)
     }
 
+    /// Whether it is that one.
+    pub(super) fn is(&self, qp: QpIn) -> bool {
+        self.qp == qp
+    }
+
     fn rail(&self) -> &Arc<Rail> {
         &self.completions.rail
     }

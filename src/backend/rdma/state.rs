@@ -8,13 +8,14 @@ use super::peer::{Peer, Stage, WorkId, gone};
 use super::rail::{Completions, Rail};
 use super::slots::{About, Kind, Message, Note};
 use super::verbs::{Wc, Zeroed};
-use super::{errors, window};
+use super::{errors, events, window};
 use crate::abi::status::*;
 use crate::backend::operations::Operations;
 use crate::backend::sparse::Sparse;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, OpId};
 use crate::sys::buf::Region;
+use crate::sys::net;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -119,6 +120,14 @@ pub(super) struct State {
     failing: Vec<usize>,
     pub(super) connecting: usize,
     idle: u32,
+    /// Counts rounds in which something happened, from 1 on.
+    pub(super) happened: u64,
+    /// What waiting threads sleep on, if they do.
+    pub(super) bell: Option<Arc<net::Poller>>,
+    /// When the devices are asked next.
+    pub(super) hear_at: u64,
+    /// Why no connections are made any more.
+    pub(super) dead_device: Option<String>,
     pub(super) oob: Oob,
     pub(super) cache: Cache,
     pub(super) windows: Vec<window::Window>,
@@ -128,9 +137,16 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(rank: usize, size: usize, rails: Vec<Arc<Rail>>, oob: Oob, config: Config) -> State {
+    pub(super) fn new(
+        rank: usize,
+        size: usize,
+        rails: Vec<Arc<Rail>>,
+        oob: Oob,
+        config: Config,
+    ) -> Result<State> {
+        let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
         let cache = Cache::new(&rails, config.cache_bytes);
-        State {
+        Ok(State {
             rank,
             config,
             rails,
@@ -144,12 +160,16 @@ impl State {
             failing: Vec::new(),
             connecting: 0,
             idle: 0,
+            happened: 1,
+            bell,
+            hear_at: 0,
+            dead_device: None,
             oob,
             cache,
             windows: Vec::new(),
             last_window: 0,
             said: None,
-        }
+        })
     }
 
     /// A completion queue of a rail with room for one more peer's queue pair.
@@ -196,6 +216,7 @@ impl State {
             self.look_after();
         }
         self.idle = if something { 0 } else { self.idle.wrapping_add(1) };
+        self.happened += u64::from(something);
         if self.idle % PATIENCE == PATIENCE - 1 || self.connecting > 0 {
             self.look_around();
         }
@@ -244,6 +265,8 @@ impl State {
 
     #[cold]
     fn failed(&mut self, id: WorkId, entry: &Wc) {
+        // What the device says of it is said, rather than what became of the work.
+        self.look_at_devices();
         let is_known = self.peers.get(id.rank).is_some_and(|peer| peer.stage != Stage::Gone);
         // What is flushed tells nothing new.
         if let (true, Some(rail)) = (is_known, self.rails.first()) {
@@ -330,7 +353,32 @@ impl State {
         }
     }
 
+    pub(super) fn pollers(&self) -> impl Iterator<Item = &Completions> {
+        self.pollers.iter().map(|poller| poller.completions.as_ref())
+    }
+
+    /// What is registered and was, for people.
+    pub(super) fn memory(&self) -> String {
+        let one = |rail: &Arc<Rail>| {
+            let [now, most, times] = rail.memory();
+            format!("{now} bytes registered with {} (at most {most}; {times} registrations so far)", rail.name)
+        };
+        let rails: Vec<_> = self.rails.iter().map(one).collect();
+        let peers = (0..self.peers.ranks()).filter_map(|rank| self.peers.get(rank));
+        let slabs: usize = peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
+        format!(
+            "{}, of which {slabs} for slots and {} for large messages (DTL_RDMA_CACHE_BYTES={})",
+            rails.join(", "),
+            self.cache.bytes(),
+            self.config.cache_bytes
+        )
+    }
+
     // ---- what has to be said ----
+
+    pub(super) fn has_to_say(&self) -> bool {
+        !self.listed.is_empty()
+    }
 
     pub(super) fn list(&mut self, rank: usize) {
         if let Some(peer) = self.peers.get_mut(rank).filter(|peer| !peer.is_listed) {
@@ -401,6 +449,7 @@ impl State {
         }
         self.said = Some(gone(rank, why).text().to_owned());
         self.lost.push_back(rank);
+        self.happened += 1;
         if was_known {
             self.say_broken(rank);
         }
