@@ -92,8 +92,11 @@ impl Rail {
         if unsafe { (self.calls.ibv_get_async_event)(self.context, &raw mut event) } != 0 {
             return None;
         }
-        // SAFETY: takes a number; what comes back is a text that is never freed.
-        let text = unsafe { (self.calls.ibv_event_type_str)(event.event_type) };
+        let text = match self.calls.ibv_event_type_str {
+            // SAFETY: takes a number; what comes back is a text that is never freed.
+            Some(text_of) => unsafe { text_of(event.event_type) },
+            None => std::ptr::null(),
+        };
         let said = match text.is_null() {
             true => format!("event {}", event.event_type),
             // SAFETY: not null, so a text with its NUL.

@@ -33,9 +33,9 @@ function_table! {
         ibv_get_async_event(ContextIn, EventOut) -> Int;
         ibv_ack_async_event(EventOut) -> Nothing;
         ibv_wc_status_str(Uint) -> Text;
-        ibv_event_type_str(Uint) -> Text;
     }
     optional {
+        ibv_event_type_str(Uint) -> Text;
         ibv_reg_dmabuf_mr(PdIn, Long, Size, Long, Int, Int) -> MrIn;
         _ibv_query_gid_ex(ContextIn, Uint, Uint, GidEntryOut, Uint, Size) -> Int;
     }
