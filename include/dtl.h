@@ -1836,7 +1836,8 @@ typedef struct dtl_comm_desc_t {
     /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over one that "auto" opens. Collectives
     /// of device memory (which the host cannot reach) of backend "cuda" are NCCL's then, on the device that is the calling thread's
     /// current one when it is opened; one device for each rank. Everything else goes as over that communicator, which is neither
-    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Null for other kinds.
+    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Kind "rdma": the communicator
+    /// over which its ranks meet while it is opened (see dtl_rdma_config_t); the rest as said. Null for other kinds.
     /// What is whose: docs/how-to/use-nccl.md.
     dtl_comm_t over;
 } dtl_comm_desc_t;
@@ -1938,17 +1939,17 @@ typedef struct dtl_rdma_config_t {
     /// Devices that may be used, each with a port if that matters: "mlx5_0:1,mlx5_1". Default: all whose port is active; the ranks
     /// of a node share them out, the near ones first.
     const char *devices;
-    /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi" (an MPI that is there), "shm" (all ranks on one
-    /// node), "file:PATH" (a folder that all nodes share), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or "auto".
+    /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi", "shm" (all ranks on one node) or the name of a
+    /// registered kind, "file:PATH" (a folder that all nodes share), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or "auto".
     /// Default "auto": "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else "mpi".
     const char *meeting;
     /// IP address or network interface of this rank's control sockets, by which connections are made and deaths are heard of:
     /// "10.0.0.5", "ib0". Default: the address by which this node reaches the others.
     const char *address;
-    /// Ports that a rank uses at once, 1 … 8; large messages are split over them. Default 1: one port for each rank, as
+    /// Ports that a rank uses at once, 1 … 4; large messages are split over them. Default 1: one port for each rank, as
     /// most nodes have no more ports than ranks.
     int32_t rails;
-    /// Queue pairs for each peer and rail, 1 … 16. Default 1: more help only where a network spreads its load by queue pair, and
+    /// Queue pairs for each peer and rail, 1 … 4. Default 1: more help only where a network spreads its load by queue pair, and
     /// each takes its own memory.
     int32_t queues;
     /// Index of the port's address (GID), 0 … 255. Default: chosen. Over Ethernet a RoCE v2 address, IPv4 before IPv6 and

@@ -80,7 +80,8 @@ pub struct dtl_comm_desc_t {
     /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over one that "auto" opens. Collectives
     /// of device memory (which the host cannot reach) of backend "cuda" are NCCL's then, on the device that is the calling thread's
     /// current one when it is opened; one device for each rank. Everything else goes as over that communicator, which is neither
-    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Null for other kinds.
+    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Kind "rdma": the communicator
+    /// over which its ranks meet while it is opened (see dtl_rdma_config_t); the rest as said. Null for other kinds.
     /// What is whose: docs/how-to/use-nccl.md.
     pub over: dtl_comm_t,
 }

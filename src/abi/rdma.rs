@@ -38,18 +38,18 @@ pub struct dtl_rdma_config_t {
     /// Devices that may be used, each with a port if that matters: "mlx5_0:1,mlx5_1". Default: all whose port is active; the ranks
     /// of a node share them out, the near ones first.
     pub devices: *const c_char,
-    /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi" (an MPI that is there), "shm" (all ranks on one
-    /// node), "file:PATH" (a folder that all nodes share), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or "auto".
+    /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi", "shm" (all ranks on one node) or the name of a
+    /// registered kind, "file:PATH" (a folder that all nodes share), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or "auto".
     /// Default "auto": "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else "mpi".
     pub meeting: *const c_char,
     /// IP address or network interface of this rank's control sockets, by which connections are made and deaths are heard of:
     /// "10.0.0.5", "ib0". Default: the address by which this node reaches the others.
     pub address: *const c_char,
-    /// Ports that a rank uses at once, 1 … 8; large messages are split over them. Default 1: one port for each rank, as
+    /// Ports that a rank uses at once, 1 … 4; large messages are split over them. Default 1: one port for each rank, as
     /// most nodes have no more ports than ranks.
     /// cbindgen:init=-1
     pub rails: i32,
-    /// Queue pairs for each peer and rail, 1 … 16. Default 1: more help only where a network spreads its load by queue pair, and
+    /// Queue pairs for each peer and rail, 1 … 4. Default 1: more help only where a network spreads its load by queue pair, and
     /// each takes its own memory.
     /// cbindgen:init=-1
     pub queues: i32,

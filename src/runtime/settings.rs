@@ -164,8 +164,8 @@ fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
 #[must_use]
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();
-    // DTL_TEST_ and DTL_BUILD_ belong to the project's own scripts, DTL_BACKEND_NAME_… to backends.
-    const OTHERS: [&str; 3] = ["DTL_TEST_", "DTL_BUILD_", "DTL_BACKEND_"];
+    // DTL_TEST_, DTL_FAKE_VERBS_ and DTL_BUILD_ belong to the project's own tests and scripts, DTL_BACKEND_NAME_… to backends.
+    const OTHERS: [&str; 4] = ["DTL_TEST_", "DTL_FAKE_VERBS_", "DTL_BUILD_", "DTL_BACKEND_"];
     let ours =
         |name: &&String| name.starts_with("DTL_") && !OTHERS.iter().any(|others| name.starts_with(others));
     for name in variables.keys().filter(ours) {

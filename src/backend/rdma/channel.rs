@@ -40,7 +40,7 @@ impl Channel {
     pub(super) fn queue(&mut self, kind: u8, bytes: &[u8]) {
         let len = bytes.len().min(LONGEST);
         self.outbox.extend((len as u32 | u32::from(kind) << 24).to_le_bytes());
-        self.outbox.extend(bytes.iter().take(len));
+        self.outbox.extend_from_slice(bytes.get(..len).unwrap_or_default());
     }
 
     /// Writes what the socket takes; whether anything is left.
@@ -54,8 +54,7 @@ impl Channel {
                 Err(error) => return Err(error),
             }
         }
-        self.outbox.clear();
-        self.written = 0;
+        (self.outbox, self.written) = (Vec::new(), 0);
         Ok(false)
     }
 
@@ -70,7 +69,7 @@ impl Channel {
             match (&self.stream).read(&mut room) {
                 Ok(0) => return State::Ended("it ended its connection".to_owned()),
                 Ok(count) => {
-                    self.inbox.extend(room.iter().take(count));
+                    self.inbox.extend_from_slice(room.get(..count).unwrap_or_default());
                     if count < room.len() {
                         return State::Open;
                     }
@@ -107,7 +106,7 @@ impl Channel {
         self.inbox.drain(..self.read);
         self.read = 0;
         if self.inbox.is_empty() {
-            self.inbox.shrink_to(0);
+            self.inbox = Vec::new(); // connections are idle nearly always
         }
     }
 }

@@ -1,6 +1,8 @@
 //! How an rdma communicator is made: `dtl_rdma_config_t`, with what the environment says in the place of what it leaves open.
 //! Its rules, and the defaults with their reasons, are in that struct's text: `src/abi/rdma.rs`.
 
+use super::meet::How;
+use super::slots::{LANES, RAILS};
 use crate::abi::rdma::*;
 use crate::error::{Result, fail};
 use crate::from_c::{self, sized};
@@ -186,8 +188,8 @@ impl Sources {
         }
         Ok(Config {
             devices: self.text("devices", devices, DEVICES)?.unwrap_or(usual.devices),
-            rails: self.number("rails", 1..=8)?.unwrap_or(usual.rails),
-            queues: self.number("queues", 1..=16)?.unwrap_or(usual.queues),
+            rails: self.number("rails", 1..=RAILS as u32)?.unwrap_or(usual.rails),
+            queues: self.number("queues", 1..=(LANES / RAILS) as u32)?.unwrap_or(usual.queues),
             gid_index: self.number("gid_index", 0..=255)?.or(usual.gid_index),
             service_level: self.number("service_level", 0..=15)?.unwrap_or(usual.service_level),
             traffic_class: self.number("traffic_class", 0..=255)?.unwrap_or(usual.traffic_class),
@@ -286,18 +288,11 @@ fn bytes(text: &str) -> Option<u64> {
     settings::bytes("", text).ok()
 }
 
-const MEETING: &str = "auto, over, mpi, shm, file:PATH or tcp:HOST:PORT";
+const MEETING: &str = "auto, over, mpi, shm or the name of a registered kind, file:PATH or tcp:HOST:PORT";
 
 fn meeting(text: &str) -> Option<String> {
-    let is_good = match text.split_once(':') {
-        None => ["", "auto", "over", "mpi", "shm"].contains(&text),
-        Some(("file", path)) => !path.is_empty(),
-        Some(("tcp", address)) => address
-            .rsplit_once(':')
-            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0)),
-        Some(_) => false,
-    };
-    is_good.then(|| if text.is_empty() { "auto" } else { text }.to_owned())
+    let text = if text.is_empty() { "auto" } else { text };
+    How::parse(text).is_ok().then(|| text.to_owned())
 }
 
 /// Longest name of a network interface (Linux' IFNAMSIZ, less the NUL).

@@ -49,9 +49,9 @@ pub(super) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
     };
     let advice = match status {
         WC_RETRY_EXC_ERR => {
-            ": its machine, the cable or a switch does not answer (DTL_RDMA_TIMEOUT and DTL_RDMA_RETRY say how long to try)"
+            ": its machine, the cable or a switch does not answer (DTL_RDMA_TIMEOUT and DTL_RDMA_RETRIES say how long to try)"
         }
-        WC_RNR_RETRY_EXC_ERR => ": it has no receive posted (DTL_RDMA_RNR_RETRY)",
+        WC_RNR_RETRY_EXC_ERR => ": it has no receive posted (DTL_RDMA_RECEIVER_RETRIES)",
         WC_REM_ACCESS_ERR => ": the memory there is not registered any more",
         WC_FATAL_ERR => ": the device has failed",
         _ => "",

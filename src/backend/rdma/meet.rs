@@ -175,9 +175,11 @@ fn over_kind(backend: &Backend, args: &OpenArgs, limit_ns: u64, talk: &Talk) -> 
     let args = OpenArgs { job: args.job.clone(), own_algorithms: true, over: None, ..*args };
     let within = |error: Error| error.within(&format!("meeting over kind \"{}\"", backend.name()));
     let over = comm.open(&args).map_err(within)?;
-    let met = over_transport(over.as_ref(), limit_ns, talk).map_err(within);
+    let met = over_transport(over.as_ref(), limit_ns, talk);
     let closed = over.close();
-    let met = met?;
+    // This rank's own failure is no matter of the meeting's.
+    talk.mine.as_ref().map_err(Clone::clone)?;
+    let met = met.map_err(within)?;
     closed.map_err(within)?;
     Ok(met)
 }
@@ -250,6 +252,9 @@ struct Talk {
     mine: Result<Vec<u64>>,
 }
 
+/// Tells everybody's words to all, for the how-manieth time.
+type Exchanging<'a> = dyn FnMut(u64, &[u64]) -> Result<Vec<u64>> + 'a;
+
 /// Words before each record: status, cookie.
 const BEFORE: usize = 2;
 
@@ -289,11 +294,7 @@ impl Talk {
     }
 
     /// Over what tells everybody's words to all: once what they say, and once that they have heard it.
-    fn twice(
-        &self,
-        place: (i32, i32),
-        exchange: &mut dyn FnMut(u64, &[u64]) -> Result<Vec<u64>>,
-    ) -> Result<Meeting> {
+    fn twice(&self, place: (i32, i32), exchange: &mut Exchanging<'_>) -> Result<Meeting> {
         let all = exchange(0, &self.says());
         if let Err(own) = &self.mine {
             return Err(own.clone());
@@ -304,7 +305,7 @@ impl Talk {
     }
 }
 
-fn cannot(rank: i32, status: u64) -> Error {
+fn cannot(rank: usize, status: u64) -> Error {
     Error::new(
         crate::abi::status::DTL_ERROR_UNAVAILABLE,
         format!(
@@ -312,6 +313,21 @@ fn cannot(rank: i32, status: u64) -> Error {
             status_name(status as u32 as i32).to_string_lossy()
         ),
     )
+}
+
+/// A rank that was told something else than rank 0. `its` and `own`: number of ranks and of words.
+fn disagreement(rank: usize, its: (u64, usize), own: (usize, usize)) -> Error {
+    let text = match its.0 == own.0 as u64 {
+        false => format!(
+            "the ranks disagree on their number: rank {rank} says {}, rank 0 says {}; pass the same size on all",
+            its.0, own.0
+        ),
+        true => format!(
+            "rank {rank} says {} words, rank 0 says {}; use one version of libdtl on all ranks",
+            its.1, own.1
+        ),
+    };
+    Error::new(crate::abi::status::DTL_ERROR_INVALID_ARGUMENT, text)
 }
 
 fn seconds(ns: u64) -> String {

@@ -101,7 +101,12 @@ impl Rail {
         let chosen = || {
             places::choose_gid(&places::gids(calls, context, name, port, attr.gid_tbl_len), attr.link_layer)
         };
-        let gid_index = config.gid_index.or_else(chosen).unwrap_or(0);
+        let Some(gid_index) = config.gid_index.or_else(chosen) else {
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "port {port} has no address (GID): give its network interface an IP address"
+            );
+        };
         let mut gid: Gid = [0; 16];
         // SAFETY: as above.
         check("ibv_query_gid", unsafe {

@@ -25,8 +25,9 @@ const BATCH: usize = 16;
 const BATCHES: usize = 8;
 /// Rounds in which nothing happened until the sockets are looked at, a system call.
 const PATIENCE: u32 = 64;
-/// Bytes of one work request at most, whatever the device takes.
-const LONGEST: usize = 1 << 30;
+/// Bytes of one work request at most, whatever the device takes: beyond, one that is sent again costs more than several
+/// requests do (soft-RoCE is slower from 4 MiB on, and then also repeats what takes longer than its time limit).
+const LONGEST: usize = 1 << 20;
 /// Peers whose queue pairs share a completion queue.
 const SHARERS: usize = 32;
 
@@ -107,6 +108,8 @@ pub(super) struct State {
     pub(super) config: Config,
     pub(super) rails: Vec<Arc<Rail>>,
     pollers: Vec<Poller>,
+    /// Where completions are taken to.
+    batch: Vec<Wc>,
     pub(super) peers: Sparse<Peer>,
     pub(super) operations: Operations<Operation>,
     pub(super) arrived: VecDeque<Arrived>,
@@ -151,6 +154,7 @@ impl State {
             config,
             rails,
             pollers: Vec::new(),
+            batch: vec![Wc::zeroed(); BATCH],
             peers: Sparse::new(size),
             operations: Operations::new(),
             arrived: VecDeque::new(),
@@ -228,17 +232,23 @@ impl State {
 
     /// Takes completions; whether there were any.
     fn poll(&mut self) -> Result<bool> {
-        let mut batch = [Wc::zeroed(); BATCH];
+        let mut batch = std::mem::take(&mut self.batch);
+        let taken = self.poll_into(&mut batch);
+        self.batch = batch;
+        taken
+    }
+
+    fn poll_into(&mut self, batch: &mut [Wc]) -> Result<bool> {
         let mut something = false;
         for index in 0..self.pollers.len() {
             for _ in 0..BATCHES {
                 let Some(poller) = self.pollers.get(index) else { break };
-                let count = poller.completions.poll(&mut batch)?;
+                let count = poller.completions.poll(batch)?;
                 for entry in batch.iter().take(count) {
                     self.completed(entry);
                 }
                 something |= count > 0;
-                if count < BATCH {
+                if count < batch.len() {
                     break;
                 }
             }

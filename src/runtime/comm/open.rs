@@ -170,7 +170,7 @@ fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
     check_flags(&backend, raw.flags)?;
     check_native(kind, Some(&backend), Addr::new(raw.native))?;
     check_place(description)?;
-    over::make(backend, below, raw.flags, raw.timeout_ns)
+    over::make(backend, below, raw)
 }
 
 fn make(description: &Description) -> Result<Comm> {
@@ -357,7 +357,7 @@ pub(super) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -
 }
 
 /// A communicator of all ranks of an open transport.
-fn assemble(
+pub(super) fn assemble(
     backend: Arc<Backend>,
     transport: Box<dyn Transport>,
     flags: u32,

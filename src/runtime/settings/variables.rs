@@ -116,7 +116,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "DTL_RDMA_MEETING",
-        meaning: "kind rdma: how the ranks find each other: auto, over, mpi, shm, file:PATH, tcp:HOST:PORT",
+        meaning: "kind rdma: how its ranks meet: auto, over, mpi, shm, file:PATH, tcp:HOST:PORT (default auto)",
     },
     Variable {
         name: "DTL_RDMA_ADDRESS",

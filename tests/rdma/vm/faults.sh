@@ -13,7 +13,7 @@ shift $(($# < 2 ? $# : 2))
 only=" $* " failed=0 on_failure=continue
 cut=failure
 # A cut cable is noticed after (6 + 1) * 4.096 us * 2^14 = 0.47 s. Soft-RoCE takes 7 tries as "for ever".
-export DTL_RDMA_TIMEOUT=${DTL_RDMA_TIMEOUT:-14} DTL_RDMA_RETRY=${DTL_RDMA_RETRY:-6}
+export DTL_RDMA_TIMEOUT=${DTL_RDMA_TIMEOUT:-14} DTL_RDMA_RETRIES=${DTL_RDMA_RETRIES:-6}
 [ "$kind" = rdma ] || cut='all right'
 
 # started LIMIT SECONDS [DIE_IN_ROUND]: exchange begins, and both ranks have ended their first round. They get LIMIT seconds.

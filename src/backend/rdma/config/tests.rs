@@ -139,8 +139,8 @@ fn what_the_struct_sets_wins() {
 fn bad_numbers_are_refused_with_name_value_and_range() {
     type Set = fn(&mut dtl_rdma_config_t, i32);
     let fields: [(&str, Set, &[i32], &str); 16] = [
-        ("rails", |raw, to| raw.rails = to, &[0, 9, -2], "1 to 8"),
-        ("queues", |raw, to| raw.queues = to, &[0, 17], "1 to 16"),
+        ("rails", |raw, to| raw.rails = to, &[0, 5, -2], "1 to 4"),
+        ("queues", |raw, to| raw.queues = to, &[0, 5], "1 to 4"),
         ("gid_index", |raw, to| raw.gid_index = to, &[256, -2], "0 to 255"),
         ("service_level", |raw, to| raw.service_level = to, &[16], "0 to 15"),
         ("traffic_class", |raw, to| raw.traffic_class = to, &[256], "0 to 255"),
@@ -196,7 +196,7 @@ fn texts_are_what_they_may_be() {
         ("DTL_RDMA_DEVICES", "mlx5_0:256"),
         ("DTL_RDMA_DEVICES", "mlx5_0,,mlx5_1"),
         ("DTL_RDMA_DEVICES", "../../etc:1"),
-        ("DTL_RDMA_MEETING", "there"),
+        ("DTL_RDMA_MEETING", "at noon"),
         ("DTL_RDMA_MEETING", "file:"),
         ("DTL_RDMA_MEETING", "tcp:host"),
         ("DTL_RDMA_MEETING", "tcp::7000"),
@@ -208,7 +208,7 @@ fn texts_are_what_they_may_be() {
         let text = refused(&OPEN, &[(name, bad)]);
         assert!(text.starts_with(&format!("{name}={bad}: use ")), "{text}");
     }
-    for good in ["auto", "over", "mpi", "shm", "file:relative", "tcp:node7:65535"] {
+    for good in ["auto", "over", "mpi", "shm", "own-kind", "file:relative", "tcp:node7:65535"] {
         assert_eq!(resolve(&OPEN, &[("DTL_RDMA_MEETING", good)]).unwrap().meeting, good);
     }
     let given = dtl_rdma_config_t { meeting: c"".as_ptr(), ..OPEN };
