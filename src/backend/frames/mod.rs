@@ -144,7 +144,9 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
 }
 
 /// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
-pub const FIXED_BYTES: usize = size_of::<Endpoint>() + engine::RECEIVES * frame::FRAME;
+pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
+/// The same where the wire keeps memory for frames itself.
+pub const LENT_FIXED_BYTES: usize = size_of::<Endpoint>();
 /// Memory for each rank, talked to or not.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
 /// Memory for each that was talked to, without what waits.

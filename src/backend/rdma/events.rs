@@ -202,7 +202,7 @@ impl State {
             }
             News::PortDown if !rail.is_down.swap(true, Ordering::Relaxed) => log::warning!(
                 "rdma: port {name} is down ({said}): what is under way is tried again for as long as DTL_RDMA_TIMEOUT and \
-                 DTL_RDMA_RETRY say"
+                 DTL_RDMA_RETRIES say"
             ),
             News::PortUp => {
                 rail.is_down.store(false, Ordering::Relaxed);

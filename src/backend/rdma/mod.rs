@@ -32,3 +32,15 @@ mod window;
 mod wire;
 
 pub use presence::backend;
+
+use super::{frames, sparse};
+
+/// Memory of a communicator without any rank, without what the device's library keeps.
+pub const FIXED_BYTES: usize = frames::LENT_FIXED_BYTES + size_of::<wire::RdmaWire>();
+/// Memory for each rank, talked to or not. Nothing of it is registered, and the device knows nothing of it.
+pub const RANK_BYTES: usize = frames::RANK_BYTES + sparse::BYTES_PER_RANK + oob::RANK_BYTES;
+/// Memory for each that was talked to, as configured by default, without what waits.
+pub const PARTNER_BYTES: usize =
+    frames::PARTNER_BYTES + oob::PARTNER_BYTES + peer::bytes(config::DEPTH, 1) + PARTNER_REGISTERED;
+/// What is registered of that.
+pub const PARTNER_REGISTERED: usize = peer::registered(config::DEPTH);

@@ -5,7 +5,7 @@
 //! spent on saying so.
 
 use super::config::Config;
-use super::queue::{Piece, Queue, Remote, Work};
+use super::queue::{Piece, SENDS, Queue, Remote, Work};
 use super::rail::{Completions, Registration};
 use super::slots::{Kind, LANES, Message, Note, Slab};
 use crate::error::{Error, Result, fail};
@@ -107,6 +107,22 @@ pub(super) struct WorkId {
     pub(super) number: u32,
 }
 
+/// Slots for sends, with so many for receives.
+const fn sends(depth: u32) -> usize {
+    if depth > 4 { depth as usize / 2 } else { 2 }
+}
+
+/// Bytes that are registered for a peer.
+pub(super) const fn registered(depth: u32) -> usize {
+    Slab::bytes(depth as usize, sends(depth))
+}
+
+/// Bytes beside those, with so many queue pairs.
+pub(super) const fn bytes(depth: u32, lanes: usize) -> usize {
+    let lane = size_of::<Lane>() + (SENDS * depth) as usize * size_of::<Flying>();
+    size_of::<Peer>() + sends(depth) * size_of::<usize>() + lanes * lane
+}
+
 impl WorkId {
     const RECEIVE: u64 = 1 << 63;
 
@@ -133,7 +149,7 @@ impl Peer {
     /// Makes its queue pairs and posts its receives.
     pub(super) fn make(rank: usize, on: &[(usize, Arc<Completions>)], config: &Config) -> Result<Peer> {
         let depth = config.depth;
-        let sends = (depth / 2).max(2) as usize;
+        let sends = sends(depth);
         let Some(slab) = Slab::new(depth as usize, sends) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the slots of rank {rank}");
         };

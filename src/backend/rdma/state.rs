@@ -5,6 +5,7 @@ use super::config::Config;
 use super::functions::*;
 use super::oob::Oob;
 use super::peer::{Peer, Stage, WorkId, gone};
+use super::queue::SENDS;
 use super::rail::{Completions, Rail};
 use super::slots::{About, Kind, Message, Note};
 use super::verbs::{Wc, Zeroed};
@@ -187,7 +188,7 @@ impl State {
             return fail!(DTL_ERROR_INTERNAL, "there is no rail {rail}");
         };
         // Receives, and sends as `Queue::make` asks for.
-        let each = (self.config.depth + 4 * self.config.depth) as usize;
+        let each = (self.config.depth + SENDS * self.config.depth) as usize;
         let completions = Arc::new(of.completions(SHARERS.min(self.peers.ranks()) * each)?);
         self.pollers.push(Poller { rail, completions: Arc::clone(&completions), sharers: 1 });
         Ok(completions)
