@@ -44,3 +44,7 @@ pub const PARTNER_BYTES: usize =
     frames::PARTNER_BYTES + oob::PARTNER_BYTES + peer::bytes(config::DEPTH, 1) + PARTNER_REGISTERED;
 /// What is registered of that.
 pub const PARTNER_REGISTERED: usize = peer::registered(config::DEPTH);
+
+// As docs/how-to/use-rdma.md has it, and tests/c/test_rdma.c measures.
+const _: () = assert!(FIXED_BYTES <= 1100 && RANK_BYTES == 88);
+const _: () = assert!(PARTNER_REGISTERED == 198_272 && PARTNER_BYTES / 1000 == 202);
