@@ -183,7 +183,8 @@ impl State {
         let name = format!("{}:{}", rail.name, rail.port);
         match news {
             News::Device => {
-                let why = format!("device {} of this rank has failed ({said}): dmesg may tell why", rail.name);
+                let why =
+                    format!("device {} of this rank has failed ({said}): dmesg may tell why", rail.name);
                 log::error!("rdma: {why}");
                 // Every connection has a queue pair on every rail.
                 for rank in 0..self.peers.ranks() {

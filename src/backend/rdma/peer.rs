@@ -5,7 +5,7 @@
 //! spent on saying so.
 
 use super::config::Config;
-use super::queue::{Piece, SENDS, Queue, Remote, Work};
+use super::queue::{Piece, Queue, Remote, SENDS, Work};
 use super::rail::{Completions, Registration};
 use super::slots::{Kind, LANES, Message, Note, Slab};
 use crate::error::{Error, Result, fail};

@@ -372,11 +372,15 @@ impl State {
     pub(super) fn memory(&self) -> String {
         let one = |rail: &Arc<Rail>| {
             let [now, most, times] = rail.memory();
-            format!("{now} bytes registered with {} (at most {most}; {times} registrations so far)", rail.name)
+            format!(
+                "{now} bytes registered with {} (at most {most}; {times} registrations so far)",
+                rail.name
+            )
         };
         let rails: Vec<_> = self.rails.iter().map(one).collect();
         let peers = (0..self.peers.ranks()).filter_map(|rank| self.peers.get(rank));
-        let slabs: usize = peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
+        let slabs: usize =
+            peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
         format!(
             "{}, of which {slabs} for slots and {} for large messages (DTL_RDMA_CACHE_BYTES={})",
             rails.join(", "),
