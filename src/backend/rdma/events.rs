@@ -143,7 +143,7 @@ impl State {
     /// See the module's text. Not while something waits for room, of which nothing is told.
     pub(super) fn doze(&mut self, seen: &mut u64) -> Result<Doze> {
         let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(Doze::No) };
-        if !self.unfinished.is_empty() || self.has_to_say() {
+        if !self.unfinished.is_empty() || !self.listed.is_empty() {
             return Ok(Doze::No);
         }
         if *seen == self.happened {

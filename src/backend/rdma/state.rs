@@ -117,7 +117,7 @@ pub(super) struct State {
     /// Ranks that are gone, of which nobody has been told yet.
     pub(super) lost: VecDeque<usize>,
     /// Peers with notes or numbers to tell.
-    listed: Vec<usize>,
+    pub(super) listed: Vec<usize>,
     /// Operations of which more is to be started.
     pub(super) unfinished: Vec<OpId>,
     /// Peers to be given up.
@@ -368,32 +368,7 @@ impl State {
         self.pollers.iter().map(|poller| poller.completions.as_ref())
     }
 
-    /// What is registered and was, for people.
-    pub(super) fn memory(&self) -> String {
-        let one = |rail: &Arc<Rail>| {
-            let [now, most, times] = rail.memory();
-            format!(
-                "{now} bytes registered with {} (at most {most}; {times} registrations so far)",
-                rail.name
-            )
-        };
-        let rails: Vec<_> = self.rails.iter().map(one).collect();
-        let peers = (0..self.peers.ranks()).filter_map(|rank| self.peers.get(rank));
-        let slabs: usize =
-            peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
-        format!(
-            "{}, of which {slabs} for slots and {} for large messages (DTL_RDMA_CACHE_BYTES={})",
-            rails.join(", "),
-            self.cache.bytes(),
-            self.config.cache_bytes
-        )
-    }
-
     // ---- what has to be said ----
-
-    pub(super) fn has_to_say(&self) -> bool {
-        !self.listed.is_empty()
-    }
 
     pub(super) fn list(&mut self, rank: usize) {
         if let Some(peer) = self.peers.get_mut(rank).filter(|peer| !peer.is_listed) {
