@@ -9,7 +9,9 @@
  *     "out". Units are in the names: size_bytes, timeout_ns, count (elements).
  *  2. Status. A function that can fail returns dtl_status_t: DTL_SUCCESS (0) or a DTL_ERROR_ code.
  *     dtl_last_error() then says in words what was wrong and what to do; the text belongs to the
- *     calling thread. A failed call changes nothing and writes no output, unless its text says so
+ *     calling thread. Where a function of yours that the library calls (a slot, a handler, a task)
+ *     returns the status of the dtl_ call that failed in it last, the text of that call goes with it
+ *     into the text of the call around it. A failed call changes nothing and writes no output, unless its text says so
  *     (DTL_ERROR_TRUNCATED, for one, comes with a full buffer). Compilers warn about a status that
  *     is dropped: DTL_CHECK, DTL_TRY and DTL_IGNORE at the end of this file deal with it.
  *  3. Handles are 64-bit values in a struct, copied freely. DTL_<NOUN>_NULL ({0}) is null. A handle
@@ -1612,7 +1614,7 @@ typedef struct dtl_dispatch_query_t {
 #define DTL_DISPATCH_QUERY_INIT {sizeof(dtl_dispatch_query_t), 0, 0, 0, 0, 0, NULL}
 
 /// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the query fails (its text:
-/// dtl_backend_set_error).
+/// dtl_backend_set_error, or that of the dtl_ call which gave the status).
 /// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher; it should not block and
 /// must not throw.
 typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query, void *user);
@@ -1666,7 +1668,7 @@ typedef struct dtl_dispatch_alloc_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// The backend that is asked.
+    /// The backend that is asked; the stream's, where there is one.
     dtl_backend_t backend;
     /// The kind that is asked for.
     dtl_enum_word_t kind;
@@ -1674,15 +1676,17 @@ typedef struct dtl_dispatch_alloc_t {
     uint64_t size_bytes;
     /// A power of two; 0 = the kind's own.
     uint64_t alignment;
-    /// Set by the handler: what it got by dtl_mem_alloc, of any backend (not of backend "host" for another: name that in
-    /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
+    /// Set by the handler: what it got by dtl_mem_alloc, or by dtl_mem_alloc_async on `stream`, of any backend (not of backend
+    /// "host" for another: name that in dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
     /// It is the library's from the handler's success on: what has not size and alignment is refused with
     /// DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
     void *ptr;
+    /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will do. Null = in no stream's.
+    dtl_stream_t stream;
 } dtl_dispatch_alloc_t;
 
 /// Initial value of a dtl_dispatch_alloc_t.
-#define DTL_DISPATCH_ALLOC_INIT {sizeof(dtl_dispatch_alloc_t), 0, {0}, 0, 0, 0, NULL}
+#define DTL_DISPATCH_ALLOC_INIT {sizeof(dtl_dispatch_alloc_t), 0, {0}, 0, 0, 0, NULL, {0}}
 
 /// Arguments of DTL_OPERATION_COPY. Start from DTL_DISPATCH_COPY_INIT.
 typedef struct dtl_dispatch_copy_t {
@@ -2669,7 +2673,7 @@ typedef dtl_status_t (*dtl_environment_probe_fn_t)(void *user, char *why, uint64
 
 /// Starts the environment; everything that it depends on has been started. `state` is its block: state_size bytes of
 /// zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that nothing is left of it: finalize is not called;
-/// dtl_backend_set_error gives the text. It may require other environments (never itself): those belong to it, and are
+/// dtl_backend_set_error gives the text, else the dtl_ call that failed with it. It may require other environments (never itself): those belong to it, and are
 /// released when it has been finalised or has failed, unless it releases them itself.
 /// Thread: the one that requires it first; others that require it wait. Locks held: none. It may block, but not wait for a
 /// thread that requires this environment.
@@ -2796,7 +2800,8 @@ typedef struct dtl_host_api_t {
                                      uint64_t flags,
                                      dtl_backend_t *out);
     /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the entry or
-    /// load is about to return. Copied; belongs to the calling thread.
+    /// load is about to return. Copied; belongs to the calling thread. Not needed for the status of one of these functions
+    /// or of a dtl_ function: its text goes with it (see dtl_last_error).
     dtl_status_t (*set_error)(const char *text);
     /// A line to the library's log: DTL_LOG_ERROR … DTL_LOG_DEBUG. Copied; dropped if the level is not
     /// logged. Not on a data path.
@@ -2843,6 +2848,15 @@ typedef struct dtl_host_api_t {
     dtl_status_t (*environment_release)(const char *name);
     /// As dtl_environment_state.
     dtl_status_t (*environment_state)(const char *name, void **out);
+    /// As dtl_dispatch_register with dtl_dispatch_default(), for use inside dtl_plugin_t.load and in its thread only;
+    /// elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load fails after. It goes with the backend that
+    /// dtl_dispatch_handler_t.backend names, else with the plugin's last backend (dtl_backend_unregister, dtl_finalize).
+    dtl_status_t (*dispatch_register)(const dtl_dispatch_key_t *keys,
+                                      uint64_t key_count,
+                                      const dtl_dispatch_handler_t *handler,
+                                      dtl_registration_t *out);
+    /// As dtl_dispatch_unregister with dtl_dispatch_default(): earlier than that, and in any thread.
+    dtl_status_t (*dispatch_unregister)(dtl_registration_t registration);
 } dtl_host_api_t;
 
 /// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry
@@ -2992,9 +3006,12 @@ DTL_NODISCARD dtl_status_t dtl_finalize(void);
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
 /// handles are forgotten (they become stale; the parent's objects stay untouched). No other
-/// thread of the parent may have been inside a dtl_ call at the fork.
+/// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child.
+/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
+///         half done stays so here: this child cannot use the library (it may exec, or exit). Not noticed are threads that
+///         were inside a function that works in every state other than dtl_init and dtl_finalize (those of enumerations
+///         and the log), which have locks for some nanoseconds: this call may wait for ever for one.
 DTL_NODISCARD dtl_status_t dtl_init_after_fork(void);
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.
@@ -3023,6 +3040,9 @@ const char *dtl_status_message(dtl_status_t status);
 /// What went wrong in this thread's last failed call: names the offender and says what to do.
 /// Valid until the thread's next failed call; successful calls leave it alone. Empty before the
 /// first failure. Never NULL. Works in every state.
+/// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
+/// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
+/// in it, in its thread, if it returned that call's status.
 const char *dtl_last_error(void);
 
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.
@@ -3048,7 +3068,9 @@ DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_le
 /// Writes a file with what the library does from now on in this process, and how long it takes: every call, what is
 /// within, operations of communicators from start to end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing.
 /// docs/how-to/trace.md says what is in it and what it costs. DTL_TRACE=path does the same from the first use on,
-/// without a change of the program; a file that cannot be made (or whose path is no UTF-8) is then a warning.
+/// without a change of the program; a file that cannot be made (or whose path is no UTF-8) is then a warning. If the
+/// program finalises the library and initialises it again, each further life has a file of its own: trace.json is
+/// trace-2.json, then trace-3.json.
 ///
 /// @param path  a new file; %r stands for the rank that the launcher told, %p for the process id, %% for a %. In a job of
 ///              several ranks without %r or %p, the rank goes before the ending: trace.json is trace.3.json. Copied.
@@ -3058,7 +3080,8 @@ DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_le
 ///         (the text has the system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
 ///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
 /// Threads: any. Calls of other threads that have begun before are not in it. Full disks later end the
-/// trace with a warning, and the program goes on. A forked child does not write to it.
+/// trace with a warning, and the program goes on, untraced; dtl_trace_stop then says why. A forked child does not write to
+/// it.
 DTL_NODISCARD dtl_status_t dtl_trace_start(const char *path);
 
 /// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in ends here with
@@ -3207,7 +3230,7 @@ DTL_NODISCARD dtl_status_t dtl_ev_name(dtl_enum_word_t word, const char **out_na
 ///   a plain member   "Sequential"
 ///   an instance      {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
 ///   a template       {"type":"Schedule.MyAccelerator_Kernel"}
-///   of Undefined     the text that it keeps, as it was read
+///   of Undefined     the text that it keeps, as it was read, without blanks between what is in an object
 ///
 /// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity", "-Infinity". (In
 /// JavaScript integers above 2^53 lose digits.)
@@ -3224,7 +3247,9 @@ DTL_NODISCARD dtl_status_t dtl_ev_to_json(dtl_enum_word_t word, char *buf, uint6
 /// @param enumeration  which one it is of.
 /// @param text         JSON, at most 4096 bytes.
 /// @param flags        DTL_EV_TOLERANT: an unknown name (of a plugin that is not there) becomes an instance of Undefined that
-///                     keeps the text, matches Undefined and writes the text back. Or 0.
+///                     keeps the text, matches Undefined and writes the text back (numbers digit by digit, exponents
+///                     as e+5, without blanks between). Once there is a member of that name, what is written reads as that member. Or 0.
+///                     Of a key that an object has twice the last one counts.
 /// @param out          the word.
 /// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without Undefined.
 ///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text says where), "type" is of
@@ -3272,9 +3297,10 @@ DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
 DTL_NODISCARD dtl_status_t dtl_backend_register(const char *name,
     const dtl_backend_vtable_t *vtable, void *self, uint64_t flags, dtl_backend_t *out);
 
-/// For slots of registered backends: the text that goes with the status the slot is about to
-/// return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes part of
-/// the caller's dtl_last_error.
+/// For slots of registered backends, handlers of dispatchers and functions of environments: the text that goes with the
+/// status the slot is about to return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes
+/// part of the caller's dtl_last_error. Who passes on the status of a dtl_ call that has failed need not say anything: the
+/// text of that call goes with it (see dtl_last_error).
 ///
 /// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
 DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
@@ -3283,6 +3309,7 @@ DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
 ///
 /// @return DTL_ERROR_BUSY: allocations, streams, events, executors or communicators of it live:
 ///         destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
+/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last backend all of them.
 DTL_NODISCARD dtl_status_t dtl_backend_unregister(dtl_backend_t backend);
 
 /// Finds a backend.
@@ -3676,7 +3703,9 @@ DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_
 
 /// Allocates on a stream's device in the stream's order: what is queued to it from now on may use the memory; work of other
 /// streams, and the host, after an event of this stream. A backend takes it without waiting where its driver can ("cuda":
-/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. Handlers of the dispatcher are not asked.
+/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
+/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where the handler does so
+/// (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
 ///
 /// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
 /// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has come this far. Not zeroed.
@@ -4186,7 +4215,7 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
 ///         the first, dtl_module_log all.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name. Of an environment: as dtl_environment_require.
+///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of an environment: as dtl_environment_require.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
@@ -4378,7 +4407,8 @@ DTL_NODISCARD dtl_status_t dtl_policy_submit_and_wait(dtl_policy_t policy, dtl_t
 /// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
 /// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
 ///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited.
+///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the task have said is not
+///         kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell that.
 DTL_NODISCARD dtl_status_t dtl_submission_wait(dtl_submission_t *submission, uint64_t timeout_ns);
 
 /// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure is the next
@@ -4486,10 +4516,11 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_invoke(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_event_t *out_event);
 
 /// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of the rules, with what its
-/// predicate says (all of them are asked), then the choice or the refusal. For DTL_OPERATION_COPY of the default dispatcher
-/// there is also a line for each pair of DTL_MEMORY_HOST and DTL_MEMORY_DEVICE that fits, of every backend: how the library
-/// copies by itself. Other kinds (PINNED, MANAGED, SHARED, registered ones) have no lines, they go the way of their
-/// backend's memory, which dtl_mem_kind_info describes.
+/// predicate says (all of them are asked), then the choice or the refusal. Of the default dispatcher there is also a line for
+/// each thing that the library does by itself and that fits: for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend
+/// and every memory kind that it has (dtl_mem_kind_info is asked), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY) fits all of these, and the
+/// handlers that other values there would lead to follow as lines "elsewhere".
 ///
 /// @param query    start from DTL_DISPATCH_QUERY_INIT.
 /// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
@@ -5658,9 +5689,14 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 222u
+#define DTL_LAYOUT_COUNT 294u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_stream_t), DTL_LAYOUT_FIELD(dtl_stream_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_event_t), DTL_LAYOUT_FIELD(dtl_event_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_kernel_t), DTL_LAYOUT_FIELD(dtl_kernel_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_module_t), DTL_LAYOUT_FIELD(dtl_module_t, id), \
+    DTL_LAYOUT_STRUCT(dtl_registration_t), DTL_LAYOUT_FIELD(dtl_registration_t, id), \
     DTL_LAYOUT_STRUCT(dtl_attr_t), DTL_LAYOUT_FIELD(dtl_attr_t, name), \
     DTL_LAYOUT_FIELD(dtl_attr_t, kind), DTL_LAYOUT_FIELD(dtl_attr_t, flags), \
     DTL_LAYOUT_FIELD(dtl_attr_t, integer), DTL_LAYOUT_FIELD(dtl_attr_t, real), \
@@ -5696,7 +5732,59 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_source_t, size_bytes), DTL_LAYOUT_FIELD(dtl_source_t, options), \
     DTL_LAYOUT_FIELD(dtl_source_t, name), DTL_LAYOUT_FIELD(dtl_source_t, files), \
     DTL_LAYOUT_FIELD(dtl_source_t, environments), DTL_LAYOUT_FIELD(dtl_source_t, file_count), \
-    DTL_LAYOUT_FIELD(dtl_source_t, environment_count), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
+    DTL_LAYOUT_FIELD(dtl_source_t, environment_count), DTL_LAYOUT_STRUCT(dtl_dispatch_key_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, operation), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, source), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, destination), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, schedule), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_key_t, reserved), DTL_LAYOUT_STRUCT(dtl_dispatch_query_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, operation), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, source), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, destination), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, schedule), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_query_t, args), DTL_LAYOUT_STRUCT(dtl_dispatch_handler_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, priority), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, name), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, reason), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, predicate), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, invoke), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, destroy), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, user), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_handler_t, backend), DTL_LAYOUT_STRUCT(dtl_dispatch_alloc_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, kind), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, size_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, alignment), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, ptr), DTL_LAYOUT_FIELD(dtl_dispatch_alloc_t, stream), \
+    DTL_LAYOUT_STRUCT(dtl_dispatch_copy_t), DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, ndim), DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, size_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst_backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, element_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, shape), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst_strides_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_strides_bytes), \
+    DTL_LAYOUT_STRUCT(dtl_dispatch_launch_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, count), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, stream), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, kernel), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, launch), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, args), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, sizes), DTL_LAYOUT_STRUCT(dtl_dispatch_compile_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, struct_size), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, device), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, backend), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, source), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, module), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), DTL_LAYOUT_FIELD(dtl_comm_open_t, size), \
     DTL_LAYOUT_FIELD(dtl_comm_open_t, job), DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), \
@@ -5815,7 +5903,9 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_register), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_require), \
     DTL_LAYOUT_FIELD(dtl_host_api_t, environment_release), \
-    DTL_LAYOUT_FIELD(dtl_host_api_t, environment_state), DTL_LAYOUT_STRUCT(dtl_layout_t), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, environment_state), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, dispatch_register), \
+    DTL_LAYOUT_FIELD(dtl_host_api_t, dispatch_unregister), DTL_LAYOUT_STRUCT(dtl_layout_t), \
     DTL_LAYOUT_FIELD(dtl_layout_t, name), DTL_LAYOUT_FIELD(dtl_layout_t, field), \
     DTL_LAYOUT_FIELD(dtl_layout_t, offset), DTL_LAYOUT_FIELD(dtl_layout_t, size), \
     DTL_LAYOUT_FIELD(dtl_layout_t, reserved), DTL_LAYOUT_STRUCT(dtl_plugin_t), \

@@ -1,6 +1,6 @@
 //! The one error type: a status code and a text that names the offender and says what to do.
 //!
-//! Not here: the thread's last error (`ffi::guard` stores it) and the codes (`abi::status`).
+//! Not here: the thread's last error (`last_error`) and the codes (`abi::status`).
 
 use crate::abi::status::*;
 use std::ffi::CStr;

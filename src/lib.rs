@@ -8,5 +8,6 @@ pub mod backend;
 pub mod error;
 pub mod ffi;
 mod from_c;
+pub mod last_error;
 pub mod runtime;
 pub mod sys;

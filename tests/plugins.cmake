@@ -28,6 +28,8 @@ foreach(fault IN ITEMS NO_ENTRY ENTRY_FAILS TOO_NEW NEWER WRONG_RANGE NO_LOAD NO
   string(TOLOWER "${fault}" name)
   test_plugin("${name}" bad.c "-D${fault}")
 endforeach()
+test_plugin(accelerator accelerator.c)
+test_plugin(accelerator_fails accelerator.c "-DFAILS")
 test_plugin(environment environment.c)
 test_plugin(environment_fails environment.c "-DFAILS")
 add_custom_target(dtl_test_plugins DEPENDS ${test_plugin_files})

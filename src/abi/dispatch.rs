@@ -91,7 +91,7 @@ pub struct dtl_dispatch_query_t {
 }
 
 /// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the query fails (its text:
-/// dtl_backend_set_error).
+/// dtl_backend_set_error, or that of the dtl_ call which gave the status).
 /// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher; it should not block and
 /// must not throw.
 pub type dtl_dispatch_predicate_fn_t =
@@ -151,7 +151,7 @@ pub struct dtl_dispatch_alloc_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// The backend that is asked.
+    /// The backend that is asked; the stream's, where there is one.
     pub backend: dtl_backend_t,
     /// The kind that is asked for.
     pub kind: dtl_enum_word_t,
@@ -159,11 +159,13 @@ pub struct dtl_dispatch_alloc_t {
     pub size_bytes: u64,
     /// A power of two; 0 = the kind's own.
     pub alignment: u64,
-    /// Set by the handler: what it got by dtl_mem_alloc, of any backend (not of backend "host" for another: name that in
-    /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
+    /// Set by the handler: what it got by dtl_mem_alloc, or by dtl_mem_alloc_async on `stream`, of any backend (not of backend
+    /// "host" for another: name that in dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that it asked, or its own.
     /// It is the library's from the handler's success on: what has not size and alignment is refused with
     /// DTL_ERROR_NATIVE_BACKEND, and freed if dtl_mem_alloc gave it.
     pub ptr: *mut c_void,
+    /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will do. Null = in no stream's.
+    pub stream: dtl_stream_t,
 }
 
 /// Arguments of DTL_OPERATION_COPY. Start from DTL_DISPATCH_COPY_INIT.

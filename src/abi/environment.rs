@@ -11,7 +11,7 @@ pub type dtl_environment_probe_fn_t =
 
 /// Starts the environment; everything that it depends on has been started. `state` is its block: state_size bytes of
 /// zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that nothing is left of it: finalize is not called;
-/// dtl_backend_set_error gives the text. It may require other environments (never itself): those belong to it, and are
+/// dtl_backend_set_error gives the text, else the dtl_ call that failed with it. It may require other environments (never itself): those belong to it, and are
 /// released when it has been finalised or has failed, unless it releases them itself.
 /// Thread: the one that requires it first; others that require it wait. Locks held: none. It may block, but not wait for a
 /// thread that requires this environment.

@@ -1,8 +1,9 @@
 //! Plugin files: shared objects that bring backends. They need this header and link nothing of ours.
 
+use super::dispatch::{dtl_dispatch_handler_t, dtl_dispatch_key_t};
 use super::enums::{dtl_attr_t, dtl_enum_t};
 use super::environment::dtl_environment_desc_t;
-use super::handle::dtl_backend_t;
+use super::handle::{dtl_backend_t, dtl_registration_t};
 use super::status::dtl_status_t;
 use super::vtable::dtl_backend_vtable_t;
 use super::word::dtl_enum_word_t;
@@ -33,7 +34,8 @@ pub struct dtl_host_api_t {
         ) -> dtl_status_t,
     >,
     /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the entry or
-    /// load is about to return. Copied; belongs to the calling thread.
+    /// load is about to return. Copied; belongs to the calling thread. Not needed for the status of one of these functions
+    /// or of a dtl_ function: its text goes with it (see dtl_last_error).
     pub set_error: Option<unsafe extern "C" fn(text: *const c_char) -> dtl_status_t>,
     /// A line to the library's log: DTL_LOG_ERROR … DTL_LOG_DEBUG. Copied; dropped if the level is not
     /// logged. Not on a data path.
@@ -117,6 +119,19 @@ pub struct dtl_host_api_t {
     /// As dtl_environment_state.
     pub environment_state:
         Option<unsafe extern "C" fn(name: *const c_char, out: *mut *mut c_void) -> dtl_status_t>,
+    /// As dtl_dispatch_register with dtl_dispatch_default(), for use inside dtl_plugin_t.load and in its thread only;
+    /// elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load fails after. It goes with the backend that
+    /// dtl_dispatch_handler_t.backend names, else with the plugin's last backend (dtl_backend_unregister, dtl_finalize).
+    pub dispatch_register: Option<
+        unsafe extern "C" fn(
+            keys: *const dtl_dispatch_key_t,
+            key_count: u64,
+            handler: *const dtl_dispatch_handler_t,
+            out: *mut dtl_registration_t,
+        ) -> dtl_status_t,
+    >,
+    /// As dtl_dispatch_unregister with dtl_dispatch_default(): earlier than that, and in any thread.
+    pub dispatch_unregister: Option<unsafe extern "C" fn(registration: dtl_registration_t) -> dtl_status_t>,
 }
 
 /// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins carry

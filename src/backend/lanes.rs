@@ -8,11 +8,13 @@
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
+use crate::last_error::Mark;
 use crate::runtime::lifecycle;
 use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;
 use crate::sys::thread::spawn;
 use std::collections::VecDeque;
+use std::ffi::c_void;
 use std::sync::{Arc, mpsc};
 use std::thread::{JoinHandle, ThreadId};
 
@@ -193,7 +195,7 @@ fn serve<P: Piece>(jobs: &mpsc::Receiver<Job>, log: &Mutex<Log<P>>) {
         // Failed or not: a callback is called, and what failed is the work's before it.
         hold.wait();
         let (known, result) = match task {
-            Task::Call(Some(function), user) => (true, outcome(function(user.ptr()))),
+            Task::Call(Some(function), user) => (true, outcome(function, user)),
             Task::Call(None, _) => (true, Ok(())),
             Task::Own(function) => (false, function()),
         };
@@ -204,10 +206,12 @@ fn serve<P: Piece>(jobs: &mpsc::Receiver<Job>, log: &Mutex<Log<P>>) {
     }
 }
 
-fn outcome(status: dtl_status_t) -> Result<()> {
+fn outcome(function: extern "C" fn(*mut c_void) -> dtl_status_t, user: Addr) -> Result<()> {
+    let before = Mark::now();
+    let status = function(user.ptr());
     if status == DTL_SUCCESS {
         return Ok(());
     }
     let name = status_name(status).to_string_lossy();
-    Err(Error::new(status, format!("a stream's host callback returned {name} ({status})")))
+    Err(before.explain(Error::new(status, format!("a stream's host callback returned {name} ({status})"))))
 }

@@ -8,7 +8,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::vtable::*;
 use crate::backend::native::{self, Tables};
 use crate::error::{Result, fail};
-use crate::runtime::{device, registry, self_test};
+use crate::runtime::{device, plugins, registry, self_test};
 use crate::sys::buf::Addr;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -57,9 +57,10 @@ pub unsafe extern "C" fn dtl_backend_register(
     })
 }
 
-/// For slots of registered backends: the text that goes with the status the slot is about to
-/// return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes part of
-/// the caller's dtl_last_error.
+/// For slots of registered backends, handlers of dispatchers and functions of environments: the text that goes with the
+/// status the slot is about to return, or to put into a dtl_comm_done_t (the vendor's code and message, say). It becomes
+/// part of the caller's dtl_last_error. Who passes on the status of a dtl_ call that has failed need not say anything: the
+/// text of that call goes with it (see dtl_last_error).
 ///
 /// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
 #[unsafe(no_mangle)]
@@ -98,9 +99,10 @@ unsafe fn take_optional<T: args::Sized32>(table: *const T) -> Result<Option<T>> 
 ///
 /// @return DTL_ERROR_BUSY: allocations, streams, events, executors or communicators of it live:
 ///         destroy them first. DTL_ERROR_INVALID_ARGUMENT: it is a built-in one. Null is success.
+/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last backend all of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t {
-    guard::call(|inside| if backend.id == 0 { Ok(()) } else { registry::remove(inside, backend) })
+    guard::call(|inside| if backend.id == 0 { Ok(()) } else { plugins::unregister(inside, backend) })
 }
 
 /// Finds a backend.

@@ -76,16 +76,30 @@ pub unsafe extern "C" fn dtl_dispatch_register(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
-        let found = dispatch::find(inside, dispatcher)?;
-        // SAFETY: the caller's contract: `key_count` keys.
-        let keys = unsafe { take_keys(keys, key_count) }?;
-        // SAFETY: the caller's contract: a struct of the size it says.
-        let handler = unsafe { args::take(handler) }?;
-        // SAFETY: the caller's contract: its texts are NUL-terminated or NULL.
-        let wanted = unsafe { take_handler(inside, &handler, &keys) }?;
-        out.set(found.register(dispatcher, keys, wanted)?);
+        // SAFETY: passed on.
+        out.set(unsafe { register(inside, dispatcher, (keys, key_count), handler) }?);
         Ok(())
     })
+}
+
+/// As dtl_dispatch_register.
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn register(
+    inside: &Guard,
+    dispatcher: dtl_dispatcher_t,
+    (keys, key_count): (*const dtl_dispatch_key_t, u64),
+    handler: *const dtl_dispatch_handler_t,
+) -> Result<dtl_registration_t> {
+    let found = dispatch::find(inside, dispatcher)?;
+    // SAFETY: the caller's contract: `key_count` keys.
+    let keys = unsafe { take_keys(keys, key_count) }?;
+    // SAFETY: the caller's contract: a struct of the size it says.
+    let handler = unsafe { args::take(handler) }?;
+    // SAFETY: the caller's contract: its texts are NUL-terminated or NULL.
+    let wanted = unsafe { take_handler(inside, &handler, &keys) }?;
+    found.register(dispatcher, keys, wanted)
 }
 
 /// Copies and checks keys.
@@ -311,11 +325,13 @@ pub unsafe extern "C" fn dtl_dispatch_find(
         })
     }
 
-    let is_usual = !out.is_null() && out.is_aligned();
     guard::quick_or(
         |inside| {
+            if out.is_null() || !out.is_aligned() {
+                return None;
+            }
             // SAFETY: the caller's contract: what is not null can be read as far as its struct_size says.
-            let query = unsafe { whole(query).filter(|_| is_usual) }?;
+            let query = unsafe { whole(query) }?;
             let found = dispatch::find_quickly(inside, dispatcher)?.look_quickly(inside, query)?;
             // SAFETY: not null, so writable by the contract.
             unsafe { out.write(found) };
@@ -415,10 +431,11 @@ unsafe fn invoke(handler: &Registration, query: &Query, out_event: *mut dtl_even
 }
 
 /// Tells how the handler of a query is chosen: a line for each one whose key fits, in the order of the rules, with what its
-/// predicate says (all of them are asked), then the choice or the refusal. For DTL_OPERATION_COPY of the default dispatcher
-/// there is also a line for each pair of DTL_MEMORY_HOST and DTL_MEMORY_DEVICE that fits, of every backend: how the library
-/// copies by itself. Other kinds (PINNED, MANAGED, SHARED, registered ones) have no lines, they go the way of their
-/// backend's memory, which dtl_mem_kind_info describes.
+/// predicate says (all of them are asked), then the choice or the refusal. Of the default dispatcher there is also a line for
+/// each thing that the library does by itself and that fits: for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend
+/// and every memory kind that it has (dtl_mem_kind_info is asked), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY) fits all of these, and the
+/// handlers that other values there would lead to follow as lines "elsewhere".
 ///
 /// @param query    start from DTL_DISPATCH_QUERY_INIT.
 /// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.

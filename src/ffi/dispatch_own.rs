@@ -1,6 +1,6 @@
 //! The library's own operations with the arguments that a handler of the dispatcher gets. Exports no symbol.
 
-use super::{args, kernel, module, transfer};
+use super::{args, kernel, module, stream, transfer};
 use crate::abi::dispatch::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail};
@@ -8,6 +8,7 @@ use crate::runtime::dispatch::{Query, route, sieve};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, memory};
 use crate::sys::epoch;
+use std::mem::offset_of;
 use std::sync::Arc;
 
 args::sized!(dtl_dispatch_alloc_t, dtl_dispatch_copy_t, dtl_dispatch_launch_t, dtl_dispatch_compile_t);
@@ -38,9 +39,9 @@ macro_rules! give {
     }};
 }
 
-/// Fails if the caller's struct ends before its last field.
-fn has_room<T>(struct_size: u32, name: &str) -> Result<()> {
-    if (struct_size as usize) < size_of::<T>() {
+/// Fails if the caller's struct ends before its result, of 8 bytes.
+fn has_room(struct_size: u32, result: usize, name: &str) -> Result<()> {
+    if (struct_size as usize) < result + 8 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "{name}.struct_size is {struct_size}: there is no room for the result"
@@ -53,11 +54,15 @@ unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Re
     let inside = epoch::enter();
     // SAFETY: the caller's contract.
     let args = unsafe { args::take(out) }?;
-    has_room::<dtl_dispatch_alloc_t>(args.struct_size, "dtl_dispatch_alloc_t")?;
-    let asked = device::backend(&inside, args.backend)?;
+    has_room(args.struct_size, offset_of!(dtl_dispatch_alloc_t, ptr), "dtl_dispatch_alloc_t")?;
+    let order = if args.stream.id == 0 { None } else { Some(stream::find(&inside, args.stream)?) };
+    let asked = match order {
+        Some(stream) => stream.home(),
+        None => device::backend(&inside, args.backend)?,
+    };
     let wanted = memory::Request { kind: args.kind, size: args.size_bytes, align: args.alignment };
     let from = by.map_or(asked, |by| by);
-    let addr = route::alloc_from(memory::Owner::Program, asked, from, &wanted)?;
+    let addr = route::alloc_from(memory::Owner::Program, asked, from, &wanted, order)?;
     give!(out.ptr = addr.ptr());
     Ok(())
 }
@@ -98,7 +103,7 @@ unsafe fn launch(args: *const dtl_dispatch_launch_t) -> Result<()> {
 unsafe fn compile(out: *mut dtl_dispatch_compile_t, by: Option<&Arc<Backend>>) -> Result<()> {
     // SAFETY: the caller's contract.
     let args = unsafe { args::take(out) }?;
-    has_room::<dtl_dispatch_compile_t>(args.struct_size, "dtl_dispatch_compile_t")?;
+    has_room(args.struct_size, offset_of!(dtl_dispatch_compile_t, module), "dtl_dispatch_compile_t")?;
     // SAFETY: the caller's contract: a source as for dtl_module_compile.
     let module = unsafe { module::compile(args.backend, by, args.device, args.source) }?;
     give!(out.module = module);

@@ -281,7 +281,7 @@ pub unsafe extern "C" fn dtl_ev_name(word: dtl_enum_word_t, out_name: *mut *cons
 ///   a plain member   "Sequential"
 ///   an instance      {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
 ///   a template       {"type":"Schedule.MyAccelerator_Kernel"}
-///   of Undefined     the text that it keeps, as it was read
+///   of Undefined     the text that it keeps, as it was read, without blanks between what is in an object
 ///
 /// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity", "-Infinity". (In
 /// JavaScript integers above 2^53 lose digits.)
@@ -309,7 +309,9 @@ pub unsafe extern "C" fn dtl_ev_to_json(
 /// @param enumeration  which one it is of.
 /// @param text         JSON, at most 4096 bytes.
 /// @param flags        DTL_EV_TOLERANT: an unknown name (of a plugin that is not there) becomes an instance of Undefined that
-///                     keeps the text, matches Undefined and writes the text back. Or 0.
+///                     keeps the text, matches Undefined and writes the text back (numbers digit by digit, exponents
+///                     as e+5, without blanks between). Once there is a member of that name, what is written reads as that member. Or 0.
+///                     Of a key that an object has twice the last one counts.
 /// @param out          the word.
 /// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without Undefined.
 ///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text says where), "type" is of

@@ -1,25 +1,14 @@
-//! The wrapper of every entry: gate, epoch, panics, the thread's last error.
+//! The wrapper of every entry: gate, epoch, panics, and what a failure leaves behind (`last_error`).
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
+use crate::last_error;
 use crate::runtime::{lifecycle, plain, trace};
 use crate::sys::epoch::{self, Guard};
-use crate::sys::lock::Mutex;
 use crate::sys::slab::Held;
 use std::any::type_name;
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-thread_local! {
-    /// `None` = no call has failed yet.
-    static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
-}
-
-/// Texts of calls that failed in threads whose own place is gone. They stay, as somebody may read them.
-static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
-const MOST_LAST_WORDS: usize = 64;
 
 /// The usual case of an entry of some nanoseconds, on a backend's plain memory: `body` must not be able
 /// to panic. `None`: it is not that case, or `body` says so; take another wrapper.
@@ -85,6 +74,9 @@ fn admit(inside: Guard, entry: &'static str) -> Entered {
     let name = if lifecycle::is_traced() { name_of(entry) } else { None };
     // Outside: who is told may take his time.
     drop(inside);
+    if trace::has_ended() {
+        lifecycle::retrace();
+    }
     let is_traced = name.is_some_and(trace::call_begin);
     let inside = epoch::enter();
     if let Err(error) = lifecycle::admit(super::host::builtin) {
@@ -195,30 +187,6 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> dtl_status_t {
 #[inline(never)]
 #[allow(clippy::needless_pass_by_value, reason = "dropping the error here keeps it out of every entry")]
 fn failed(error: Error) -> dtl_status_t {
-    let text = CString::new(error.text().replace('\0', "?")).unwrap_or_default();
-    let mut text = Some(text);
-    let kept = LAST_ERROR.try_with(|last| {
-        if let Ok(mut last) = last.try_borrow_mut() {
-            *last = text.take();
-        }
-    });
-    // In atexit functions and in a thread's last destructors its own place is gone.
-    if let (Err(_), Some(text)) = (kept, text) {
-        let mut words = LAST_WORDS.lock();
-        if words.len() < MOST_LAST_WORDS {
-            words.push(text);
-        }
-    }
+    last_error::set(&error);
     error.status()
-}
-
-/// The text of the thread's last failed call.
-pub(super) fn last_error() -> *const c_char {
-    const ENDING: &CStr = c"(the thread is ending: no text)";
-    LAST_ERROR
-        .try_with(|last| match last.try_borrow() {
-            Ok(text) => text.as_ref().map_or(c"".as_ptr(), |text| text.as_ptr()),
-            Err(_) => ENDING.as_ptr(),
-        })
-        .unwrap_or_else(|_| LAST_WORDS.lock().last().map_or(ENDING.as_ptr(), |text| text.as_ptr()))
 }

@@ -5,14 +5,17 @@ use super::{guard, stream};
 use crate::abi::handle::dtl_stream_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
+use crate::runtime::dispatch::route::Order;
 use crate::runtime::exec::copy;
-use crate::runtime::memory::ordered;
+use crate::runtime::memory::{Request, ordered};
 use crate::sys::buf::Addr;
 use std::ffi::c_void;
 
 /// Allocates on a stream's device in the stream's order: what is queued to it from now on may use the memory; work of other
 /// streams, and the host, after an event of this stream. A backend takes it without waiting where its driver can ("cuda":
-/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. Handlers of the dispatcher are not asked.
+/// kind DEVICE, from the device's pool), else at once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
+/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where the handler does so
+/// (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
 ///
 /// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
 /// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has come this far. Not zeroed.
@@ -28,7 +31,8 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out, "out")?;
-        out.set(ordered::alloc(stream::find(inside, stream)?, kind, size_bytes, alignment)?.ptr());
+        let order = Order { handle: stream, stream: stream::find(inside, stream)? };
+        out.set(ordered::alloc(order, &Request { kind, size: size_bytes, align: alignment })?.ptr());
         Ok(())
     })
 }

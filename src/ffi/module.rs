@@ -24,6 +24,9 @@ sized!(dtl_source_t);
 /// Largest source, also largest sum of its files; most options and files.
 const MOST_BYTES: u64 = 1 << 30;
 const MOST_OPTIONS: u32 = 1024;
+/// Longest name of a file, and longest part of it, that every file system takes.
+const LONGEST_NAME: usize = 1023;
+const LONGEST_PART: usize = 255;
 const MOST_FILES: u32 = 1024;
 
 thread_local! {
@@ -44,7 +47,7 @@ thread_local! {
 ///         the first, dtl_module_log all.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name. Of an environment: as dtl_environment_require.
+///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of an environment: as dtl_environment_require.
 ///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
@@ -148,22 +151,33 @@ pub(super) unsafe fn compile(
     }
 }
 
-/// Keeps the log, and puts its first error into the text.
+/// Keeps the log, and puts its first errors into the text.
 #[cold]
 fn failed(source: &Source, error: Error, log: String) -> Error {
     if error.status() != DTL_ERROR_COMPILE_FAILED {
         let _ = LAST_LOG.try_with(|last| last.replace(log));
         return error;
     }
-    let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines().find(|line| line.contains("error")).or_else(|| lines().next()).unwrap_or("");
+    let first = first_errors(&log);
     let (name, said) = (source.name.to_string_lossy(), error.text());
-    let text = match first {
+    let text = match first.as_str() {
         "" => format!("{name}: {said}"),
         first => format!("{name}: {said}: {first} (all of the log: dtl_module_log)"),
     };
     let _ = LAST_LOG.try_with(|last| last.replace(log));
     Error::new(DTL_ERROR_COMPILE_FAILED, text)
+}
+
+/// The first lines of a log that say what is wrong; without any the first line.
+fn first_errors(log: &str) -> String {
+    const MOST: usize = 3;
+    // Linkers do not always say "error", and the compiler that called one says nothing but that it failed.
+    const SIGNS: [&str; 4] = ["error", "undefined reference", "cannot find", "ld: "];
+    const NO_NEWS: [&str; 2] = ["ld returned", "linker command failed"];
+    let has = |line: &str, signs: &[&str]| signs.iter().any(|sign| line.contains(sign));
+    let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
+    let wrong: Vec<_> = lines().filter(|line| has(line, &SIGNS) && !has(line, &NO_NEWS)).take(MOST).collect();
+    if wrong.is_empty() { lines().next().unwrap_or_default().to_owned() } else { wrong.join("; ") }
 }
 
 /// Copies what the struct points to.
@@ -239,16 +253,28 @@ unsafe fn take_files(source: &dtl_source_t) -> Result<Vec<SourceFile>> {
     for (index, file) in files.iter().enumerate() {
         // SAFETY: what the file points to is there.
         let file = unsafe { take_file(file, index, &mut room) }?;
-        if taken.iter().any(|known| known.name == file.name) {
+        if let Some(known) = taken.iter().find(|known| clash(&known.name, &file.name)) {
+            let what = match known.name == file.name {
+                true => format!("there are two files {:?}", file.name),
+                false => {
+                    format!("of {:?} and {:?} one is a file and the other's folder", known.name, file.name)
+                }
+            };
             return fail!(
                 DTL_ERROR_ALREADY_EXISTS,
-                "dtl_source_t.files[{index}]: there are two files {:?}; give each another name",
-                file.name
+                "dtl_source_t.files[{index}]: {what}; give each another name"
             );
         }
         taken.push(file);
     }
     Ok(taken)
+}
+
+/// Whether two names cannot be in one folder: they are the same, or one is the folder of the other.
+fn clash(one: &str, other: &str) -> bool {
+    let is_in =
+        |file: &str, folder: &str| file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    one == other || is_in(one, other) || is_in(other, one)
 }
 
 /// Copies a file, if there is room for its bytes.
@@ -261,10 +287,12 @@ unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> R
     let name = unsafe { args::text(file.name, &format!("{place}.name")) }?;
     let parts = || name.split('/');
     let bad = name.contains(|letter: char| letter.is_control() || "\"\\<>".contains(letter));
+    let bad = bad || name.len() > LONGEST_NAME || parts().any(|part| part.len() > LONGEST_PART);
     if bad || parts().any(|part| part.is_empty() || part == "." || part == "..") || name == "dtl_kernel.h" {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{place}.name is \"{name}\": use a name such as \"x.h\" or \"folder/x.h\", not dtl_kernel.h"
+            "{place}.name is \"{name}\": use a name such as \"x.h\" or \"folder/x.h\", of at most \
+             {LONGEST_NAME} bytes and {LONGEST_PART} between two '/', not dtl_kernel.h"
         );
     }
     if file.reserved != 0 {

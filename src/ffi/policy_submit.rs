@@ -7,6 +7,7 @@ use crate::abi::handle::dtl_policy_t;
 use crate::abi::policy::*;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
+use crate::last_error::Mark;
 use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothing};
 use crate::runtime::policy::{self, Picked, Policy};
 use crate::sys::buf::Addr;
@@ -49,13 +50,28 @@ pub unsafe extern "C" fn dtl_policy_submit(
     timeout_ns: u64,
     out: *mut dtl_submission_t,
 ) -> dtl_status_t {
-    let call = Call { policy, key, function: task, arg, out };
-    quick(call).unwrap_or_else(|| {
+    /// With its arguments one by one, so that the usual case keeps none of them in memory.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn whole(
+        policy: dtl_policy_t,
+        key: dtl_task_key_t,
+        task: dtl_policy_task_fn_t,
+        arg: *mut c_void,
+        timeout_ns: u64,
+        out: *mut dtl_submission_t,
+    ) -> dtl_status_t {
+        let call = Call { policy, key, function: task, arg, out };
         guard::wait(
             |inside| call.pin(inside),
             |pinned| call.submit(&pinned, Some(Deadline::after(timeout_ns))),
         )
-    })
+    }
+
+    match quick(Call { policy, key, function: task, arg, out }) {
+        Some(status) => status,
+        None => whole(policy, key, task, arg, timeout_ns, out),
+    }
 }
 
 /// As dtl_policy_submit, without waiting for a resource.
@@ -70,8 +86,24 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
     arg: *mut c_void,
     out: *mut dtl_submission_t,
 ) -> dtl_status_t {
-    let call = Call { policy, key, function: task, arg, out };
-    quick(call).unwrap_or_else(|| guard::wait(|inside| call.pin(inside), |pinned| call.submit(&pinned, None)))
+    /// As in dtl_policy_submit.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn whole(
+        policy: dtl_policy_t,
+        key: dtl_task_key_t,
+        task: dtl_policy_task_fn_t,
+        arg: *mut c_void,
+        out: *mut dtl_submission_t,
+    ) -> dtl_status_t {
+        let call = Call { policy, key, function: task, arg, out };
+        guard::wait(|inside| call.pin(inside), |pinned| call.submit(&pinned, None))
+    }
+
+    match quick(Call { policy, key, function: task, arg, out }) {
+        Some(status) => status,
+        None => whole(policy, key, task, arg, out),
+    }
 }
 
 /// As dtl_policy_submit, and waits until the task has ended.
@@ -90,13 +122,14 @@ pub extern "C" fn dtl_policy_submit_and_wait(
 ) -> dtl_status_t {
     let mut over = dtl_submission_t { policy, ticket: 0, resource: 0, status: DTL_SUCCESS };
     let call = Call { policy, key, function: task, arg, out: &raw mut over };
+    let before = Mark::now();
     match quick(call) {
         Some(DTL_SUCCESS) if over.ticket == 0 && over.status == DTL_SUCCESS => DTL_SUCCESS,
         Some(DTL_SUCCESS) => guard::wait(
             |inside| Ok(if over.ticket == 0 { None } else { Some(policy::pin(inside, policy.id)?) }),
             |policy| match policy {
                 Some(policy) => policy.wait_or_let_go(over.ticket, Deadline::after(timeout_ns)),
-                None => submit::outcome(over.status),
+                None => submit::outcome(over.status, before),
             },
         ),
         Some(failed) => failed,
@@ -113,7 +146,8 @@ pub extern "C" fn dtl_policy_submit_and_wait(
 /// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
 /// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
 ///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited.
+///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the task have said is not
+///         kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_submission_wait(
     submission: *mut dtl_submission_t,
@@ -127,10 +161,11 @@ pub unsafe extern "C" fn dtl_submission_wait(
             Ok((Out::new(submission, "submission")?, known, policy))
         },
         |(out, known, policy)| {
-            let Some(policy) = policy else { return submit::outcome(known.status) };
+            let before = Mark::now();
+            let Some(policy) = policy else { return submit::outcome(known.status, before) };
             let status = policy.wait(known.ticket, timeout_ns)?;
             out.set(dtl_submission_t { ticket: 0, status, ..known });
-            submit::outcome(status)
+            submit::outcome(status, before)
         },
     )
 }
@@ -254,12 +289,11 @@ fn quick(call: Call) -> Option<dtl_status_t> {
     let picked = policy::quick(&inside, call.policy.id, key)?;
     drop(inside);
     let (index, has_end) = (picked.index, picked.has_end());
-    let (resource, mut left) = (picked.resource.plain(), NOTHING_LEFT);
+    let (resource, mut left, before) = (picked.resource.plain(), NOTHING_LEFT, Mark::now());
     let status = function(&raw const resource, call.arg, &raw mut left);
-    let is_over =
-        status == DTL_SUCCESS && is_nothing(&left) && (!has_end || is_told(call.policy.id, &picked));
+    let is_over = status == DTL_SUCCESS && is_nothing(&left) && (!has_end || is_told(call.policy.id, picked));
     if !is_over {
-        return Some(returned(&call, &picked, status, &left));
+        return Some(returned(call, picked, (status, before), left));
     }
     call.give(dtl_submission_t { policy: call.policy, ticket: 0, resource: index, status });
     Some(DTL_SUCCESS)
@@ -267,24 +301,31 @@ fn quick(call: Call) -> Option<dtl_status_t> {
 
 /// The policy has been told that the task has ended well.
 #[inline(always)]
-fn is_told(policy: u64, picked: &Picked) -> bool {
-    guard::step_in().is_some_and(|inside| policy::quick_end(&inside, policy, picked).is_some())
+fn is_told(policy: u64, picked: Picked) -> bool {
+    let Some(inside) = guard::step_in() else { return false };
+    policy::quick_end(&inside, policy, picked).is_some()
 }
 
-/// The task has failed, or left something running, or its end cannot be told in the quick way.
+/// The task has failed, or left something running, or its end cannot be told in the quick way. All by value: in memory only
+/// if it comes to this.
 #[cold]
 #[inline(never)]
-fn returned(call: &Call, picked: &Picked, status: dtl_status_t, left: &dtl_waitable_t) -> dtl_status_t {
+fn returned(
+    call: Call,
+    picked: Picked,
+    (status, before): (dtl_status_t, Mark),
+    left: dtl_waitable_t,
+) -> dtl_status_t {
     guard::wait(
         |inside| match policy::pin(inside, call.policy.id) {
             Ok(policy) => Ok(Some(policy)),
             // Released by the task itself, or meanwhile: nobody is left to be told.
-            Err(_) if status != DTL_SUCCESS || is_nothing(left) => Ok(None),
+            Err(_) if status != DTL_SUCCESS || is_nothing(&left) => Ok(None),
             Err(gone) => Err(gone),
         },
         |policy| {
             call.give(match policy {
-                Some(policy) => policy.returned(picked, status, left, !call.out.is_null())?,
+                Some(policy) => policy.returned(&picked, (status, before), &left, !call.out.is_null())?,
                 None => dtl_submission_t { policy: call.policy, ticket: 0, resource: picked.index, status },
             });
             Ok(())

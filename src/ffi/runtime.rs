@@ -5,6 +5,7 @@ use super::guard;
 use crate::abi::runtime::*;
 use crate::abi::status::dtl_status_t;
 use crate::error::{fail, status_message as message_of, status_name as name_of};
+use crate::last_error;
 use crate::runtime::settings::{Settings, alias};
 use crate::runtime::{SHUTDOWN, explain, lifecycle, log};
 use crate::sys::buf::Addr;
@@ -88,9 +89,12 @@ pub extern "C" fn dtl_finalize() -> dtl_status_t {
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
 /// handles are forgotten (they become stale; the parent's objects stay untouched). No other
-/// thread of the parent may have been inside a dtl_ call at the fork.
+/// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child.
+/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
+///         half done stays so here: this child cannot use the library (it may exec, or exit). Not noticed are threads that
+///         were inside a function that works in every state other than dtl_init and dtl_finalize (those of enumerations
+///         and the log), which have locks for some nanoseconds: this call may wait for ever for one.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
     guard::always(|| lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
@@ -148,9 +152,12 @@ pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
 /// What went wrong in this thread's last failed call: names the offender and says what to do.
 /// Valid until the thread's next failed call; successful calls leave it alone. Empty before the
 /// first failure. Never NULL. Works in every state.
+/// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
+/// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
+/// in it, in its thread, if it returned that call's status.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_last_error() -> *const c_char {
-    guard::last_error()
+    last_error::text()
 }
 
 /// Sends log lines of `level` (DTL_LOG_…) and below to `fn`; NULL = back to standard error.

@@ -14,7 +14,9 @@ sized!(dtl_trace_callbacks_t);
 /// Writes a file with what the library does from now on in this process, and how long it takes: every call, what is
 /// within, operations of communicators from start to end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing.
 /// docs/how-to/trace.md says what is in it and what it costs. DTL_TRACE=path does the same from the first use on,
-/// without a change of the program; a file that cannot be made (or whose path is no UTF-8) is then a warning.
+/// without a change of the program; a file that cannot be made (or whose path is no UTF-8) is then a warning. If the
+/// program finalises the library and initialises it again, each further life has a file of its own: trace.json is
+/// trace-2.json, then trace-3.json.
 ///
 /// @param path  a new file; %r stands for the rank that the launcher told, %p for the process id, %% for a %. In a job of
 ///              several ranks without %r or %p, the rank goes before the ending: trace.json is trace.3.json. Copied.
@@ -24,7 +26,8 @@ sized!(dtl_trace_callbacks_t);
 ///         (the text has the system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
 ///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
 /// Threads: any. Calls of other threads that have begun before are not in it. Full disks later end the
-/// trace with a warning, and the program goes on. A forked child does not write to it.
+/// trace with a warning, and the program goes on, untraced; dtl_trace_stop then says why. A forked child does not write to
+/// it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
     guard::wait(

@@ -175,7 +175,7 @@ mod tests {
             let inside = epoch::enter();
             set(backend_of(&inside, handle), 0).expect("set");
             forget_gone(&inside);
-            registry::remove(&inside, handle).expect("removed");
+            registry::remove(&inside, handle, 0).expect("removed");
         }
         assert_eq!(DEVICES.with(|devices| devices.borrow().len()), 1, "only the last one's");
     }

@@ -134,6 +134,15 @@ fn forked() -> Result<()> {
     )
 }
 
+#[cold]
+fn forked_inside() -> Result<()> {
+    fail!(
+        DTL_ERROR_INVALID_STATE,
+        "at the fork another thread was inside a dtl_ call (or a stream or executor was at work): what it had locked and \
+         half done stays so in this process, which cannot use the library; fork while nobody uses it"
+    )
+}
+
 /// `dtl_init`: counts, and opens if nothing is open. `overrides` edits what the environment says.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
     if GATE.state() == gate::FORKED {
@@ -209,7 +218,7 @@ fn open(settings: &Settings, builtins: Builtins, complaints: &mut Vec<String>) -
     }
     dispatch::open()?;
     // A program is not broken by a file that somebody wants to have beside it.
-    if let Some(Err(error)) = settings.trace.as_deref().map(trace::start) {
+    if let Some(Err(error)) = settings.trace.as_deref().map(trace::start_life) {
         complaints.push(format!("DTL_TRACE: {}; nothing is traced", error.text()));
     }
     set_gate(gate::OPEN)
@@ -292,8 +301,10 @@ pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> 
             "dtl_init_after_fork in a process that is no fork of a user of the library"
         );
     }
+    // Init and finalize are in no epoch: they have this lock, or say that they are closing.
+    let count = COUNT.try_lock().filter(|count| !count.is_closing && !epoch::another_was_inside());
+    let Some(mut count) = count else { return forked_inside() };
     epoch::forget_other_threads();
-    let mut count = COUNT.lock();
     for step in shutdown {
         (step.forget_all)();
     }

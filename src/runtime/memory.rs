@@ -144,7 +144,7 @@ pub fn alloc(owner: Owner, backend: &Backend, kind: dtl_enum_word_t, size: u64, 
     let wanted = Request { kind, size, align };
     if route::is_taken(DTL_OPERATION_ALLOC) {
         check(size, align)?;
-        if let Some(addr) = route::alloc(owner, backend, &wanted)? {
+        if let Some(addr) = route::alloc(owner, backend, &wanted, None)? {
             return Ok(addr);
         }
     }
@@ -249,9 +249,10 @@ fn settle(asked: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
         true => asked,
         false => registry::find(&inside, allocation.backend)?,
     };
-    give(backend, allocation, addr)?;
+    // First: once given back, the address may be somebody else's.
+    let asked = asked::take(addr);
+    give(backend, allocation, addr).inspect_err(|_| asked::put_back(addr, asked))?;
     backend.memory_use.shrank(allocation.size, plain::serves(backend.handle()));
-    asked::forget(addr);
     Ok(())
 }
 
@@ -285,10 +286,12 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
         None if heap::find(addr).is_some() => {
             format!("{addr:?} belongs to another backend than {}", backend.name())
         }
-        None => format!(
-            "{addr:?} is no live allocation of backend {} (freed twice, or not its first byte?)",
-            backend.name()
-        ),
+        None => registered::describe(addr).unwrap_or_else(|| {
+            format!(
+                "{addr:?} is no live allocation of backend {} (freed twice, or not its first byte?)",
+                backend.name()
+            )
+        }),
     };
     fail!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
 }

@@ -5,11 +5,15 @@
 //! as the process. Not here: the foreign call (handed in as an [`Opener`]) and who may be trusted
 //! (`sys::trust`).
 
+mod handlers;
+
+pub use handlers::{register_handler, unregister};
+
 use super::environment::{self, Need};
 use super::registry::{self, Backend};
 use super::trace::{self, Args};
 use super::{for_ever, log, probe, settings};
-use crate::abi::handle::dtl_backend_t;
+use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::plugin::{DTL_PLUGIN_FAILED, DTL_PLUGIN_IDLE, DTL_PLUGIN_LOADED};
 use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
@@ -74,6 +78,7 @@ struct Record {
     plugin: Option<Arc<dyn Plugin>>,
     /// What it registered when it was loaded last.
     backends: Vec<dtl_backend_t>,
+    handlers: Vec<dtl_registration_t>,
     failure: Option<Error>,
 }
 
@@ -92,6 +97,8 @@ struct Current {
     environments: Vec<String>,
     /// Each with the one whose name it took.
     backends: Vec<(dtl_backend_t, Option<registry::Replaced>)>,
+    /// Of the default dispatcher.
+    handlers: Vec<dtl_registration_t>,
 }
 
 static STATE: Mutex<State> =
@@ -181,25 +188,33 @@ fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backen
     remember(trusted, origin, plugin, outcome)
 }
 
+/// A plugin's backends and handlers.
+type Registered = (Vec<dtl_backend_t>, Vec<dtl_registration_t>);
+
 /// Calls the plugin's load; takes back what it registered if it fails.
-fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Vec<dtl_backend_t>> {
+fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Registered> {
     let facts = plugin.facts().clone();
-    STATE.lock().current = Some(Current { facts, environments: Vec::new(), backends: Vec::new() });
+    STATE.lock().current =
+        Some(Current { facts, environments: Vec::new(), backends: Vec::new(), handlers: Vec::new() });
     step("its load");
     let outcome = plugin.load();
     let current = STATE.lock().current.take();
-    let (backends, environments) =
-        current.map(|current| (current.backends, current.environments)).unwrap_or_default();
-    match outcome {
+    let (backends, environments, handlers) =
+        current.map(|current| (current.backends, current.environments, current.handlers)).unwrap_or_default();
+    let outcome = match outcome {
         Ok(()) if backends.is_empty() => fail!(DTL_ERROR_INVALID_ARGUMENT, "its load registered no backend"),
-        Ok(()) => Ok(backends.into_iter().map(|(backend, _)| backend).collect()),
+        other => other,
+    };
+    match outcome {
+        Ok(()) => Ok((backends.into_iter().map(|(backend, _)| backend).collect(), handlers)),
         Err(error) => {
+            handlers::end(&epoch::enter(), &handlers);
             // Nobody can require them yet, but for a thread that found them in this moment; then they stay.
             environments.iter().for_each(|name| drop(environment::unregister(name)));
             let inside = epoch::enter();
             for (backend, replaced) in backends.into_iter().rev() {
                 // Only a thread that found it in this moment can be using it; then it stays.
-                if let Err(error) = registry::remove(&inside, backend) {
+                if let Err(error) = registry::remove(&inside, backend, 0) {
                     log::warning!("a plugin's load failed, and a backend of it stays: {}", error.text());
                 }
                 replaced.into_iter().for_each(|replaced| registry::put_back(&inside, replaced));
@@ -279,9 +294,8 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
     };
     let shown = error.clone().within(&format!("plugin {}", path.display()));
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let record =
-        Record { path, identity: None, origin, plugin: None, backends: Vec::new(), failure: Some(error) };
-    keep(record);
+    let (backends, handlers) = Registered::default();
+    keep(Record { path, identity: None, origin, plugin: None, backends, handlers, failure: Some(error) });
     shown
 }
 
@@ -290,19 +304,19 @@ fn remember(
     trusted: Trusted,
     origin: &'static str,
     plugin: Option<Arc<dyn Plugin>>,
-    outcome: Result<Vec<dtl_backend_t>>,
+    outcome: Result<Registered>,
 ) -> Result<dtl_backend_t> {
     let Trusted { path, identity } = trusted;
-    let (backends, failure) = match outcome {
-        Ok(backends) => (backends, None),
-        Err(error) => (Vec::new(), Some(error)),
+    let ((backends, handlers), failure) = match outcome {
+        Ok(registered) => (registered, None),
+        Err(error) => (Registered::default(), Some(error)),
     };
     let shown = failure.clone().map(|error| error.within(&format!("plugin {}", path.display())));
     let first = backends.first().copied();
     if shown.is_none() {
         log::info!("plugin {} is loaded, by {origin}", path.display());
     }
-    keep(Record { path, identity: Some(identity), origin, plugin, backends, failure });
+    keep(Record { path, identity: Some(identity), origin, plugin, backends, handlers, failure });
     match (first, shown) {
         (Some(first), None) => Ok(first),
         (_, Some(error)) => Err(error),
@@ -478,6 +492,7 @@ pub fn settle() {
     state.records.retain(|record| record.plugin.is_some());
     for record in &mut state.records {
         record.backends.clear();
+        record.handlers.clear();
         record.failure = None;
     }
     drop(state);

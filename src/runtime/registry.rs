@@ -267,8 +267,8 @@ pub fn check_name(noun: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes a backend that nothing uses.
-pub fn remove(inside: &Guard, handle: dtl_backend_t) -> Result<()> {
+/// Removes a backend that nothing uses, but for so many shares of what goes with it.
+pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()> {
     crate::sys::epoch::collect(); // a user destroyed just now may still hold its share in limbo
     let mut named = NAMED.write(); // of two who remove the same one, the second finds it stale
     let backend = pin(inside, handle)?;
@@ -280,16 +280,21 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t) -> Result<()> {
     let listed = named.iter().any(|known| Arc::ptr_eq(known, &backend));
     // The table's share, ours, and the lists'; any more are streams, communicators, executors …
     let expected = 2
+        + others
         + usize::from(chosen)
         + usize::from(listed)
         + super::exec::objects::default_shares(inside, &backend);
     let allocations = backend.memory_use.live_count();
     let in_use = Arc::strong_count(&backend) > expected;
     if in_use || !backend.memory_use.close() {
+        drop((default, named));
+        let handler = super::dispatch::text::handler_of(inside, &backend).map_or(String::new(), |name| {
+            format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
+        });
         return fail!(
             DTL_ERROR_BUSY,
-            "backend {} is in use ({allocations} live allocations; streams, events, executors and communicators count too): \
-             destroy what uses it first",
+            "backend {} is in use ({handler}{allocations} live allocations; streams, events, executors and communicators count \
+             too): destroy what uses it first",
             backend.name()
         );
     }

@@ -427,6 +427,17 @@ pub fn anyone_inside() -> bool {
     })
 }
 
+/// In a forked child: whether another thread was inside a call, or waited in one, when this process was forked. What such
+/// a thread had locked stays locked here.
+#[must_use]
+pub fn another_was_inside() -> bool {
+    // Taken: by a thread in its first call, or in a destroy.
+    let Some(records) = RECORDS.try_lock() else { return true };
+    records.iter().filter(|record| !ptr::eq(**record, mine())).any(|record| {
+        record.seq.load(Ordering::Relaxed) % 2 == 1 || record.blocked.load(Ordering::Relaxed) > 0
+    })
+}
+
 /// In a forked child: the other threads' records describe threads that do not exist here.
 pub fn forget_other_threads() {
     for &record in RECORDS.lock().iter() {

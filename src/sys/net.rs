@@ -89,7 +89,8 @@ pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Makes a connection end by itself when its other side has been silent for so long, as a machine without power is.
+/// Makes a connection end by itself when its other side has been silent for so long, as a machine without power is; also
+/// when it has not taken for so long what was sent, although its buffer was full.
 pub fn end_if_silent(stream: &TcpStream, silent: Duration) -> io::Result<()> {
     let seconds = i32::try_from(silent.as_secs()).unwrap_or(i32::MAX).max(1);
     // Asked each second, or as often as a long silence needs: the first time after one interval.
@@ -258,5 +259,11 @@ impl Ready {
     /// The numbers.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         self.entries.iter().take(self.count).map(|entry| entry.u64)
+    }
+
+    /// Whether others may be ready too.
+    #[must_use]
+    pub fn there_may_be_more(&self) -> bool {
+        self.count == MOST
     }
 }

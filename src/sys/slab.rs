@@ -1,9 +1,9 @@
 //! Tables that turn 64-bit handles into objects: typed, generational, safe against stale handles
 //! and against a destroy that races a use.
 //!
-//! A handle is `type 8 | index 20 | generation 36`. A slot's word holds the generation it serves
-//! and whether it is live; unlinking changes the word, so one compare tells a stale handle. Readers
-//! hold an [`epoch`] guard and touch no shared counter; see that module for why it is safe.
+//! A handle is `type 8 | index 20 | generation 36`. A slot's word is the handle of its object, or, while it has none, the last
+//! one with a bit of its index turned: that is nobody's handle, as whoever brings it is led to another slot. So one compare
+//! tells whether a handle is of this type, of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see that module for why it is safe.
 
 use super::epoch::{self, Blocking, Guard};
 use crate::sys::lock::Mutex;
@@ -20,11 +20,14 @@ pub(super) const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
 pub(super) const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
 
 struct Slot<T> {
-    /// generation << 1 | live
+    /// The handle; that XOR `ELSEWHERE` = no object.
     word: AtomicU64,
-    /// From `Arc::into_raw`; stale unless `word` says live.
+    /// From `Arc::into_raw`; stale unless `word` is a handle.
     object: AtomicPtr<T>,
 }
+
+/// The lowest bit of an index.
+const ELSEWHERE: u64 = 1 << GENERATION_BITS;
 
 struct Free {
     indices: Vec<usize>,
@@ -68,8 +71,12 @@ impl<T: Send + Sync + 'static> Table<T> {
     fn slot_or_grow(&self, index: usize) -> Option<&Slot<T>> {
         let place = self.chunks.get(index >> CHUNK_BITS)?;
         if place.load(Ordering::Relaxed).is_null() {
-            let empty = || Slot { word: AtomicU64::new(0), object: AtomicPtr::new(ptr::null_mut()) };
-            let slots: Box<[Slot<T>]> = (0..CHUNK).map(|_| empty()).collect();
+            let first = index >> CHUNK_BITS << CHUNK_BITS;
+            let empty = |index| Slot {
+                word: AtomicU64::new(encode(self.tag, index, 0) ^ ELSEWHERE),
+                object: AtomicPtr::new(ptr::null_mut()),
+            };
+            let slots: Box<[Slot<T>]> = (first..first + CHUNK).map(empty).collect();
             let slots: Box<[Slot<T>; CHUNK]> = slots.try_into().ok()?;
             place.store(Box::into_raw(slots), Ordering::Release);
         }
@@ -89,11 +96,12 @@ impl<T: Send + Sync + 'static> Table<T> {
             None => return None,
         };
         let slot = self.slot_or_grow(index)?;
-        let generation = (slot.word.load(Ordering::Relaxed) >> 1) + 1;
+        let generation = (slot.word.load(Ordering::Relaxed) & LAST_GENERATION) + 1;
+        let handle = encode(self.tag, index, generation);
         slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
-        slot.word.store(generation << 1 | 1, Ordering::Release);
+        slot.word.store(handle, Ordering::Release);
         free.live += 1;
-        Some(encode(self.tag, index, generation))
+        Some(handle)
     }
 
     /// Puts an object under a handle known beforehand: reserved index, generation 0. False if taken.
@@ -101,11 +109,12 @@ impl<T: Send + Sync + 'static> Table<T> {
     pub fn put_fixed(&self, index: usize, object: Arc<T>) -> bool {
         let mut free = self.free.lock();
         let Some(slot) = self.slot_or_grow(index).filter(|_| index < self.reserved) else { return false };
-        if slot.word.load(Ordering::Relaxed) != 0 {
+        let handle = encode(self.tag, index, 0);
+        if slot.word.load(Ordering::Relaxed) == handle {
             return false;
         }
         slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
-        slot.word.store(1, Ordering::Release);
+        slot.word.store(handle, Ordering::Release);
         free.live += 1;
         true
     }
@@ -119,13 +128,12 @@ impl<T: Send + Sync + 'static> Table<T> {
     #[must_use]
     #[inline(always)]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
-        let (index, word) = decode(self.tag, handle)?;
-        let slot = self.slot(index)?;
-        if slot.word.load(Ordering::Acquire) != word {
+        let slot = self.slot(index_of(handle))?;
+        if slot.word.load(Ordering::Acquire) != handle {
             return None;
         }
         let object = slot.object.load(Ordering::Acquire);
-        if slot.word.load(Ordering::Relaxed) != word {
+        if slot.word.load(Ordering::Relaxed) != handle {
             return None;
         }
         // SAFETY: the word was live after the pointer was read, so the object was linked at a
@@ -136,8 +144,7 @@ impl<T: Send + Sync + 'static> Table<T> {
     /// Whether a handle names an object, at this moment.
     #[must_use]
     pub fn is_live(&self, handle: u64) -> bool {
-        let is_its_word = |(index, word)| Some(self.slot(index)?.word.load(Ordering::Acquire) == word);
-        decode(self.tag, handle).and_then(is_its_word).unwrap_or(false)
+        self.slot(index_of(handle)).is_some_and(|slot| slot.word.load(Ordering::Acquire) == handle)
     }
 
     /// A share of the object that outlives the guard.
@@ -175,23 +182,22 @@ impl<T: Send + Sync + 'static> Table<T> {
     /// last short user has left. `None` if the handle was stale already.
     #[must_use]
     pub fn remove(&self, inside: &Guard, handle: u64) -> Option<Arc<T>> {
-        let (index, word) = decode(self.tag, handle)?;
+        let index = index_of(handle);
         let object = self.pin(inside, handle)?;
         let slot = self.slot(index)?;
-        slot.word.compare_exchange(word, word & !1, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        slot.word.compare_exchange(handle, handle ^ ELSEWHERE, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         let tables_share = slot.object.load(Ordering::Acquire).cast_const();
         debug_assert!(ptr::eq(tables_share, Arc::as_ptr(&object)));
         // SAFETY: the exchange made this call the only one to take the table's share back.
         let share = unsafe { Arc::from_raw(tables_share) };
         let mut free = self.free.lock();
         free.live -= 1;
-        if index >= self.reserved && word >> 1 < LAST_GENERATION {
+        if index >= self.reserved && handle & LAST_GENERATION < LAST_GENERATION {
             free.indices.push(index); // an exhausted slot retires
         } else if index < self.reserved {
             // A fixed handle can be opened again under the same word, so the word alone cannot tell
             // a reader that its pointer is of the time before.
             slot.object.store(ptr::null_mut(), Ordering::Release);
-            slot.word.store(0, Ordering::Release);
         }
         drop(free);
         epoch::retire(tables_share.cast(), move || drop(share));
@@ -205,7 +211,7 @@ impl<T: Send + Sync + 'static> Table<T> {
         (0..end)
             .filter_map(|index| {
                 let word = self.slot(index)?.word.load(Ordering::Acquire);
-                (word & 1 == 1).then(|| encode(self.tag, index, word >> 1))
+                (index_of(word) == index).then_some(word)
             })
             .collect()
     }

@@ -110,6 +110,8 @@ static void bad_json(void) {
     REFUSED(dtl_ev_from_json(e, KERNEL "\"streams\":-1}", 0, &word), DTL_ERROR_TYPE, "U64, which -1 is not");
     REFUSED(dtl_ev_from_json(e, KERNEL "\"streams\":1,\"fast\":1}", 0, &word), DTL_ERROR_TYPE, "BOOL");
     REFUSED(dtl_ev_from_json(e, KERNEL "\"streams\":1,\"share\":\"half\"}", 0, &word), DTL_ERROR_TYPE, "F64");
+    REFUSED(dtl_ev_from_json(e, KERNEL "\"streams\":1,\"share\":1e400}", 0, &word), DTL_ERROR_TYPE, "F64, which 1e+400");
+    REFUSED(dtl_ev_from_json(e, KERNEL "\"streams\":18446744073709551616}", 0, &word), DTL_ERROR_TYPE, "U64, which 18446744073709551616");
     REFUSED(dtl_ev_from_json(e, KERNEL "\"streams\":1,\"block_size\":1.5}", 0, &word), DTL_ERROR_TYPE, "I64");
     REFUSED(dtl_ev_from_json(e, KERNEL "\"streams\":1,\"mode\":null}", 0, &word), DTL_ERROR_TYPE, "STR");
     REFUSED(dtl_ev_from_json(e, KERNEL "\"streams\":1,\"mode\":\"\\u0000\"}", 0, &word), DTL_ERROR_INVALID_ARGUMENT, "NUL");
@@ -126,7 +128,10 @@ static void bad_json(void) {
 /* An unknown name becomes Undefined{text}, matches Undefined, and is written back. */
 static void tolerant_parse(void) {
     const char* const texts[] = {"\"FPGA_Pipeline\"", "{\"type\":\"Schedule.Gone\",\"a\":[1,{\"b\":null}],\"c\":\"\xC3\xA4\"}",
+                                 "{\"type\":\"Schedule.Gone\",\"a\":123456789012345678901234567890,\"b\":[-0.10,1e+400,2.50]}",
                                  "\"with \\\"quotes\\\" and\\n\"", "\"\""};
+    const char* const made_of[] = {"{\"type\":\"Schedule.Gone\",\"a\":1}", "{\"type\":\"Schedule.Gone\", \"a\":1}",
+                                   "{\"type\":\"Memory.Host\"}", "{\"x\":1}", "{\"type\":1}", "[1]", "{", "{\"type\":\"Schedule.\"", ""};
     dtl_attr_t text;
     dtl_enum_word_t one;
     size_t i;
@@ -145,6 +150,17 @@ static void tolerant_parse(void) {
     text = dtl_attr_str("text", "FPGA_Pipeline");
     one = word;
     CHECK(instance(DTL_SCHEDULE_UNDEFINED, &text, 1) == one);
+    /* Made by hand of any text: what is no object of this enumeration, or not as such a one is kept, is a text. */
+    for (i = 0; i < sizeof made_of / sizeof *made_of; i++) {
+        text = dtl_attr_str("text", made_of[i]);
+        one = instance(DTL_SCHEDULE_UNDEFINED, &text, 1);
+        CHECK((json_of(one)[0] == '{') == (i == 0));
+        WORD(dtl_ev_from_json(DTL_ENUM_SCHEDULE, json_of(one), DTL_EV_TOLERANT, &word));
+        CHECK(word == one);
+    }
+    /* Blanks go; of a key that is there twice the last one counts. */
+    WORD(dtl_ev_from_json(DTL_ENUM_SCHEDULE, " { \"type\" : \"Schedule.Gone\", \"a\" : 1, \"a\" : 2 } ", DTL_EV_TOLERANT, &word));
+    CHECK(strcmp(json_of(word), "{\"type\":\"Schedule.Gone\",\"a\":2}") == 0);
     /* As an attribute, too; and what is known is what it is. */
     WORD(dtl_ev_from_json(DTL_ENUM_SCHEDULE, KERNEL "\"streams\":1,\"memory\":\"Memory.Gone\"}", DTL_EV_TOLERANT, &word));
     one = word;

@@ -37,7 +37,8 @@ static inline dtl_status_t far_alloc(void* self, uint64_t size, uint64_t align, 
     if (far->failure != DTL_SUCCESS) return far_fail(far);
     if (kind != DTL_MEMORY_DEVICE) return DTL_ERROR_NOT_SUPPORTED;
     if (far->alloc_null) return *out = NULL, DTL_SUCCESS;
-    if (posix_memalign(&memory, (size_t)(align < 16 ? 16 : align), (size_t)size + 64) != 0) return DTL_ERROR_OUT_OF_MEMORY;
+    /* More than asked for, so that alloc_offset always leads to a worse one. */
+    if (posix_memalign(&memory, (size_t)(align < 64 ? 64 : align), (size_t)size + 64) != 0) return DTL_ERROR_OUT_OF_MEMORY;
     far_add(&far->allocs);
     *out = (void*)(((uintptr_t)memory | FAR_SHIFT) + far->alloc_offset);
     return DTL_SUCCESS;

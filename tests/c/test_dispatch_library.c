@@ -30,6 +30,12 @@ static dtl_status_t accel_copy(void* self, void* dst, dtl_enum_word_t to, const 
     return DTL_SUCCESS;
 }
 
+static dtl_status_t accel_kind(void* self, dtl_enum_word_t kind, dtl_mem_kind_info_t* out) {
+    (void)self;
+    out->alignment = 16, out->properties = DTL_MEMORY_HOST_ACCESSIBLE;
+    return kind == MEM(1) ? DTL_SUCCESS : DTL_ERROR_NOT_SUPPORTED;
+}
+
 static dtl_backend_t host, accel, far_backend;
 static struct accel accel_self;
 static struct far far_self;
@@ -39,7 +45,7 @@ static void set_up(void) {
     static dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
     static dtl_transfer_vtable_t transfer = DTL_TRANSFER_VTABLE_INIT;
     dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
-    memory.alloc = accel_alloc, memory.free = accel_free, transfer.copy = accel_copy;
+    memory.alloc = accel_alloc, memory.free = accel_free, memory.kind_info = accel_kind, transfer.copy = accel_copy;
     table.memory = &memory, table.transfer = &transfer;
     CHECK_OK(dtl_backend_register("accel", &table, &accel_self, 0, &accel));
     far_backend = far_register("far", &far_self);
@@ -103,6 +109,8 @@ static void test_alloc_by_backend(void) {
     CHECK_STATUS(dtl_mem_alloc(host, MEM(1), 64, 3, &memory), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_alloc(host, MEM(1), 0, 0, &memory), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_backend_unregister(accel), DTL_ERROR_BUSY);
+    CHECK_TEXT("handler \"the accelerator's\"");
+    CHECK_TEXT("dtl_dispatch_unregister");
     CHECK_OK(dtl_mem_alloc(host, MEM(1), 64, 0, &memory));
     CHECK_OK(dtl_mem_stats(accel, &stats));
     CHECK(stats.live_count == 1 && stats.live_bytes == 64);
@@ -432,6 +440,32 @@ static void test_compiles(void) {
     CHECK_OK(dtl_dispatch_unregister(all, handler));
 }
 
+/* Every kind that a backend has, every schedule, every compiler; and what is elsewhere if a slot is left open. */
+static void test_own_lines(void) {
+    const dtl_dispatch_query_t copies_of_all = query_of(DTL_OPERATION_COPY, ANY, ANY, ANY);
+    const dtl_dispatch_query_t from_host = query_of(DTL_OPERATION_COPY, DTL_MEMORY_HOST, MEM(1), ANY);
+    struct spy spy = spy_of(0);
+    dtl_registration_t plain, asking;
+    CHECK(explains(all, from_host, "(Host, M1, any) memory of backend accel: by its transfer"));
+    CHECK(!tells(all, from_host, "(M1, Host") && !tells(all, from_host, "Device"));
+    CHECK(explains(all, copies_of_all, "(M1, M1, any) memory of backend accel: by its transfer"));
+    CHECK(explains(all, copies_of_all, "(Pinned, Host, any) memory of backend host: by"));
+    CHECK(explains(all, copies_of_all, "(Pinned, Shared, any) memory of backend host: by"));
+    CHECK(explains(all, query_of(DTL_OPERATION_ALLOC, ANY, ANY, ANY), "(any, M1, any) memory of backend accel"));
+    CHECK(explains(all, query_of(DTL_OPERATION_ALLOC, ANY, DTL_MEMORY_PINNED, ANY), "(any, Pinned, any) memory of backend host"));
+    CHECK(explains(all, query_of(DTL_OPERATION_LAUNCH, ANY, ANY, ANY), "(any, any, Multicore) the same"));
+    CHECK(explains(all, query_of(DTL_OPERATION_LAUNCH, ANY, ANY, DTL_SCHEDULE_SEQUENTIAL), "(any, any, Sequential) the same; the host"));
+    CHECK(explains(all, query_of(DTL_OPERATION_COMPILE, DTL_LANGUAGE_C, ANY, ANY), "by backend host"));
+    plain = add(all, "far away", key_of(DTL_OPERATION_COPY, MEM(3), MEM(4), ANY), &spy);
+    asking = add_asking(all, "farther", key_of(DTL_OPERATION_COPY, ANY, MEM(4), HOW(2)), 0, &spy);
+    CHECK(explains(all, copies_of_all, "elsewhere: (M3, M4, any) \"far away\""));
+    CHECK(explains(all, copies_of_all, "elsewhere: (any, M4, M2) \"farther\""));
+    CHECK(!tells(all, query_of(DTL_OPERATION_COPY, MEM(5), ANY, ANY), "far away"));
+    CHECK(spy.asked == 0);
+    CHECK_OK(dtl_dispatch_unregister(all, plain));
+    CHECK_OK(dtl_dispatch_unregister(all, asking));
+}
+
 /* What the library does by itself is there as others are: found, explained, invoked, and it stays. */
 static void test_own_ways(void) {
     const uint64_t operations[4] = {DTL_OPERATION_ALLOC, DTL_OPERATION_COPY, DTL_OPERATION_LAUNCH, DTL_OPERATION_COMPILE};
@@ -453,6 +487,7 @@ static void test_own_ways(void) {
     CHECK(explains(all, query_of(DTL_OPERATION_COPY, ANY, ANY, ANY), "memory of backend host: by"));
     CHECK(explains(all, query_of(DTL_OPERATION_COPY, DTL_MEMORY_DEVICE, DTL_MEMORY_DEVICE, ANY), "through the host, 4 MiB"));
     CHECK(explains(all, query_of(DTL_OPERATION_COPY, DTL_MEMORY_HOST, DTL_MEMORY_HOST, ANY), "any) by the host"));
+    test_own_lines();
     copy.dst = out, copy.src = in, copy.size_bytes = sizeof in, query.args = &copy;
     CHECK_OK(dtl_dispatch_invoke(all, &query, NULL));
     CHECK(memcmp(in, out, 8) == 0);

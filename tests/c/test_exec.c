@@ -289,6 +289,9 @@ static void test_kernels(void) {
     launch.grid[1] = 3, launch.block[0] = 2, launch.block[1] = 2, launch.block[2] = 2;
     launch_and_check(stream, kernel, launch, 96);
 
+    bad = launch, bad.struct_size = 8;
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "dtl_launch_t.struct_size is 8") != NULL);
     bad = launch, bad.grid[2] = 0;
     CHECK_STATUS(dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
     bad = launch, bad.block[1] = 0;

@@ -7,6 +7,7 @@
 #endif
 #include "far.h"
 #include <dlfcn.h>
+#include <stddef.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -104,6 +105,7 @@ static void test_host(void) {
     dtl_backend_t host;
     dtl_stream_t stream;
     dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+    dtl_mem_handle_t handle;
     const dtl_enum_word_t kinds[2] = {DTL_MEMORY_HOST, DTL_MEMORY_PINNED};
     char *memory, *mine;
     int32_t fd = 77;
@@ -142,7 +144,15 @@ static void test_host(void) {
     CHECK_TEXT("dtl_mem_unregister_host");
     CHECK_STATUS(dtl_mem_register_host(host, mine, 2), DTL_ERROR_ALREADY_EXISTS);
     CHECK_STATUS(dtl_mem_free(host, mine + 1), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("registered with backend host: dtl_mem_unregister_host");
+    CHECK_STATUS(dtl_mem_free(host, mine + 2), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("registered with backend host");
     CHECK_STATUS(dtl_mem_free_async(stream, mine + 1), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("registered with backend host");
+    CHECK_STATUS(dtl_mem_export(mine + 1, &handle), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("registered with backend host");
+    CHECK_STATUS(dtl_mem_export(mine + 2, &handle), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("registered with backend host");
     CHECK_STATUS(dtl_mem_copy(mine + 8999, mine, 100), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_mem_unregister_host(host, mine), DTL_ERROR_NOT_FOUND);
     CHECK_OK(dtl_mem_unregister_host(host, mine + 1));
@@ -267,6 +277,84 @@ static void test_without(void) {
     CHECK(own.streams == 0);
 }
 
+struct giver {
+    dtl_stream_t asked, from;
+    dtl_backend_t backend;
+    int calls, is_short;
+};
+
+static dtl_status_t gives(const dtl_dispatch_query_t* query, dtl_event_t* event, void* user) {
+    struct giver* giver = (struct giver*)user;
+    dtl_dispatch_alloc_t* args = (dtl_dispatch_alloc_t*)query->args;
+    CHECK(event == NULL && args->stream.id == giver->asked.id && args->backend.id == giver->backend.id);
+    giver->calls++;
+    return dtl_mem_alloc_async(giver->from, DTL_MEMORY_DEVICE, args->size_bytes / (giver->is_short ? 2 : 1), args->alignment,
+                               &args->ptr);
+}
+
+static dtl_registration_t handle_device(const dtl_dispatch_handler_t* handler) {
+    const dtl_dispatch_key_t key = {DTL_OPERATION_ALLOC, DTL_DISPATCH_ANY, DTL_MEMORY_DEVICE, DTL_DISPATCH_ANY, {0, 0}};
+    dtl_registration_t made;
+    CHECK_OK(dtl_dispatch_register(dtl_dispatch_default(), &key, 1, handler, &made));
+    return made;
+}
+
+/* A kind that the dispatcher has a handler for is that one's in a stream's order, too. */
+static void test_handlers(struct ordered* own, dtl_backend_t backend, dtl_stream_t stream) {
+    dtl_dispatch_handler_t handler = DTL_DISPATCH_HANDLER_INIT;
+    dtl_dispatch_query_t query = DTL_DISPATCH_QUERY_INIT;
+    dtl_dispatch_alloc_t args = DTL_DISPATCH_ALLOC_INIT;
+    dtl_mem_info_t info = DTL_MEM_INFO_INIT;
+    struct giver giver;
+    dtl_registration_t made;
+    const int before = own->alloc_asyncs;
+    void *memory, *again = &memory;
+    memset(&giver, 0, sizeof giver);
+    CHECK_OK(dtl_backend_get("host", &giver.backend));
+    giver.asked = new_stream(giver.backend, 0), giver.from = stream;
+    /* Of a backend that is named: in order on a stream of its own, else at once. */
+    handler.name = "giver", handler.backend = backend;
+    made = handle_device(&handler);
+    memory = take_async(giver.asked, DTL_MEMORY_DEVICE, 64, 0);
+    CHECK_OK(dtl_mem_query(memory, &info));
+    CHECK(far_is(memory) && info.backend.id == backend.id && own->alloc_asyncs == before);
+    CHECK_OK(dtl_mem_free(giver.backend, memory));
+    memory = take_async(stream, DTL_MEMORY_DEVICE, 64, 0);
+    CHECK(own->alloc_asyncs == before + 1);
+    CHECK_OK(dtl_mem_free_async(giver.asked, memory));
+    CHECK_OK(dtl_stream_synchronize(giver.asked));
+    CHECK(live(backend) == 0);
+    CHECK_STATUS(dtl_mem_alloc_async(giver.asked, DTL_MEMORY_DEVICE, 64, 3, &again), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(dtl_dispatch_unregister(dtl_dispatch_default(), made));
+    /* Of a function, which sees the stream. What was freed by its own backend is nobody else's any more. */
+    handler.backend.id = 0, handler.invoke = gives, handler.user = &giver;
+    made = handle_device(&handler);
+    memory = take_async(giver.asked, DTL_MEMORY_DEVICE, 64, 0);
+    CHECK(far_is(memory) && giver.calls == 1 && own->alloc_asyncs == before + 2);
+    CHECK_OK(dtl_mem_free_async(stream, memory));
+    giver.is_short = 1, again = &giver;
+    CHECK_STATUS(dtl_mem_alloc_async(giver.asked, DTL_MEMORY_DEVICE, 64, 0, &again), DTL_ERROR_NATIVE_BACKEND);
+    CHECK_TEXT("\"giver\"");
+    CHECK_OK(dtl_stream_synchronize(giver.asked));
+    CHECK(again == &giver && live(backend) == 0); /* it went back, behind the stream's work */
+    CHECK_OK(dtl_dispatch_unregister(dtl_dispatch_default(), made));
+    CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 64, 0, &again));
+    CHECK_STATUS(dtl_mem_free(giver.backend, again), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(dtl_mem_free(backend, again));
+    /* The library's own way, asked for by name. */
+    query.operation = DTL_OPERATION_ALLOC, query.destination = args.kind = DTL_MEMORY_DEVICE, query.args = &args;
+    args.stream = stream, args.size_bytes = 64;
+    CHECK_OK(dtl_dispatch_invoke(dtl_dispatch_default(), &query, NULL));
+    CHECK(far_is(args.ptr) && own->alloc_asyncs == before + 4);
+    CHECK_OK(dtl_mem_free_async(stream, args.ptr));
+    args.stream.id = 5;
+    CHECK_STATUS(dtl_dispatch_invoke(dtl_dispatch_default(), &query, NULL), DTL_ERROR_INVALID_HANDLE);
+    args.struct_size = (uint32_t)offsetof(dtl_dispatch_alloc_t, stream), args.backend = backend; /* of an older header */
+    CHECK_OK(dtl_dispatch_invoke(dtl_dispatch_default(), &query, NULL));
+    CHECK_OK(dtl_mem_free(backend, args.ptr));
+    CHECK_OK(dtl_stream_destroy(giver.asked));
+}
+
 static void test_with(void) {
     struct ordered own;
     struct far_tables tables;
@@ -289,6 +377,7 @@ static void test_with(void) {
     stream = new_stream(backend, 0);
     test_refusals(backend, stream, DTL_MEMORY_DEVICE);
     CHECK(own.alloc_asyncs == own.free_asyncs && own.alloc_asyncs > 0);
+    test_handlers(&own, backend, stream);
     memory = (char*)take_async(stream, DTL_MEMORY_DEVICE, 64, 0);
     own.failure = DTL_ERROR_BACKEND;
     CHECK_STATUS(dtl_mem_free_async(stream, memory), DTL_ERROR_BACKEND);

@@ -208,9 +208,12 @@ static void test_refusals(void) {
     m_refused(source, DTL_ERROR_NULL_POINTER, "options[1]");
     options[1] = "--no-such-option";
     m_refused(source, DTL_ERROR_COMPILE_FAILED, "no-such-option");
+    source.text = GIVES("1");
+    options[0] = "-lno_such_library", options[1] = "-lnor_this"; /* what the linker says, not that it failed */
+    m_refused(source, DTL_ERROR_COMPILE_FAILED, "no_such_library");
+    CHECK(strstr(dtl_last_error(), "nor_this") != NULL);
     options[0] = "-c";
     source.option_count = 1;
-    source.text = GIVES("1");
     m_refused(source, DTL_ERROR_UNAVAILABLE, "cannot be loaded");
     source.options = NULL;
     m_refused(source, DTL_ERROR_NULL_POINTER, "options is NULL");

@@ -4,6 +4,7 @@
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 #endif
 #include "native_parts.h"
+#include "said_cases.h"
 #include <stddef.h>
 
 static struct far far;
@@ -481,6 +482,7 @@ int main(void) {
     test_streams_only();
     test_host_execution();
     test_slot_failures();
+    test_said(&far);
     test_failing_destroy();
     test_comm_open();
     CHECK_OK(dtl_init(NULL));

@@ -141,6 +141,75 @@ static void test_finalize_and_again(void) {
     unregister_both("other");
 }
 
+/* A number of a plugin's that is in memory. */
+static int32_t number_of(const char* path, const char* name) {
+    void* module = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    const int32_t* number;
+    CHECK(module != NULL);
+    number = (const int32_t*)dlsym(module, name);
+    CHECK(number != NULL && dlclose(module) == 0);
+    return *number;
+}
+
+/* A program that knows a kind by its name alone. */
+static dtl_status_t run_on(const char* name) {
+    const dtl_backend_t host = find("host");
+    char in[40] = "there and back", out[40] = "";
+    void *memory = NULL, *other = NULL;
+    dtl_enum_word_t kind;
+    CHECK_OK(dtl_enum_from_name(DTL_ENUM_MEMORY, name, &kind));
+    DTL_TRY(dtl_mem_alloc(host, kind, sizeof in, 0, &memory));
+    CHECK_OK(dtl_mem_alloc(host, kind, sizeof in, 0, &other));
+    CHECK_OK(dtl_mem_copy(memory, in, sizeof in));
+    CHECK_OK(dtl_mem_copy(other, memory, sizeof in));
+    CHECK_OK(dtl_mem_copy(out, other, sizeof in));
+    CHECK(strcmp(in, out) == 0);
+    CHECK_STATUS(dtl_mem_copy_2d(out, 20, memory, 20, 10, 2), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_TEXT("the card copies rows alone");
+    CHECK_OK(dtl_mem_free(host, memory));
+    return dtl_mem_free(host, other);
+}
+
+/* An accelerator in a plugin: its handlers come and go with its backends. */
+static void test_handlers(void) {
+    const char *path = in(plugins, "accelerator.so"), *fails = in(plugins, "accelerator_fails.so");
+    dtl_backend_t backend;
+    void* memory;
+    dtl_enum_word_t kind;
+    CHECK_OK(dtl_backend_load(path, NULL));
+    CHECK_OK(run_on("PlugCard"));
+    CHECK(number_of(path, "test_copies") == 3 && number_of(path, "test_late") == DTL_ERROR_INVALID_STATE);
+    CHECK(number_of(path, "test_destroyed") == 1); /* of what it has unregistered itself */
+    /* A backend in use stays, with its handlers; the one that they name takes its own along, the last one all. */
+    CHECK_OK(dtl_enum_from_name(DTL_ENUM_MEMORY, "PlugCard", &kind));
+    CHECK_OK(dtl_mem_alloc(find("host"), kind, 64, 0, &memory));
+    CHECK_STATUS(dtl_backend_unregister(find("plugcard")), DTL_ERROR_BUSY);
+    CHECK_OK(run_on("PlugCard"));
+    CHECK_OK(dtl_mem_free(find("plugcard"), memory));
+    CHECK_OK(dtl_backend_unregister(find("plugcard")));
+    CHECK_STATUS(run_on("PlugCard"), DTL_ERROR_NOT_SUPPORTED);
+    CHECK(number_of(path, "test_destroyed") == 1);
+    CHECK_OK(dtl_backend_unregister(find("plugcard-too")));
+    CHECK(number_of(path, "test_destroyed") == 2);
+    /* One whose load fails leaves nothing behind. */
+    CHECK_STATUS(dtl_backend_load(fails, &backend), DTL_ERROR_UNAVAILABLE);
+    CHECK_TEXT("its card is broken");
+    CHECK_STATUS(run_on("PlugCard"), DTL_ERROR_NOT_SUPPORTED);
+    CHECK(number_of(fails, "test_destroyed") == 2);
+    /* Again, and by the end of the library. */
+    CHECK_OK(dtl_backend_load(path, NULL));
+    CHECK_OK(run_on("PlugCard"));
+    CHECK_OK(dtl_finalize());
+    CHECK(number_of(path, "test_destroyed") == 4);
+    CHECK_OK(dtl_init(NULL));
+    CHECK_OK(dtl_backend_load(path, NULL));
+    CHECK_OK(run_on("PlugCard"));
+    CHECK_OK(dtl_backend_unregister(find("plugcard-too")));
+    CHECK_OK(run_on("PlugCard"));
+    CHECK_OK(dtl_backend_unregister(find("plugcard")));
+    CHECK(number_of(path, "test_destroyed") == 6);
+}
+
 static int heard;
 
 /* The line comes from inside a plugin's load: the library may be called, but not told to load. */
@@ -303,6 +372,7 @@ int main(int argc, char** argv) {
     test_unregister_and_load_again();
     test_finalize_and_again();
     test_calls_from_inside();
+    test_handlers();
     test_threads();
     if (argc == 2) test_fork();
     test_first_use_in_threads();

@@ -38,7 +38,7 @@ static void test_wrong_answers(void) {
     refuse(in(plugins, "load_answers_nonsense.so"), DTL_ERROR_NATIVE_BACKEND, "4711");
     refuse(in(plugins, "bad_table.so"), DTL_ERROR_INVALID_ARGUMENT, "device.count is NULL");
     refuse(in(plugins, "taken_name.so"), DTL_ERROR_ALREADY_EXISTS, "a backend named host is registered");
-    refuse(in(plugins, "bad_host_calls.so"), DTL_ERROR_NOT_IMPLEMENTED, "Device has the defaults Device and Sequential");
+    refuse(in(plugins, "bad_host_calls.so"), DTL_ERROR_ALREADY_EXISTS, "Device has the defaults Device and Sequential");
     refuse(in(plugins, "register_in_thread.so"), DTL_ERROR_INVALID_STATE, "registered in another thread");
     refuse(in(plugins, "register_in_entry.so"), DTL_ERROR_INVALID_STATE, "backend_register outside of a plugin's load");
     refuse(in(plugins, "missing_function.so"), DTL_ERROR_UNAVAILABLE, "of_no_library");
@@ -147,10 +147,10 @@ static void test_others_load(void) {
     CHECK_OK(dtl_backend_load(in(plugins, "good.so"), NULL));
     unregister("good");
     unregister("good-too");
-    /* Of the whole folder, those that can be had (environment.so is another one); twin.so wants the names of good.so, other.so those of
+    /* Of the whole folder, those that can be had (accelerator.so and environment.so are others); twin.so wants the names of good.so, other.so those of
      * the copy that is loaded. */
     CHECK_OK(dtl_backend_load_dir(plugins, &loaded));
-    CHECK(loaded == 3);
+    CHECK(loaded == 4);
     CHECK_OK(dtl_backend_get("good-too", &backend));
     CHECK_OK(dtl_backend_get("bad", &backend));
 }

@@ -5,6 +5,7 @@
 #endif
 #include "check.h"
 #include <pthread.h>
+#include <unistd.h>
 #include <string.h>
 
 enum { N = 4, THREADS = 4, SUBMITS = 20000 };
@@ -206,6 +207,40 @@ static void test_capacity(void) {
     CHECK(depth == N);
     CHECK_OK(dtl_policy_try_submit(shared_policy, no_key, note, &ran, NULL));
     CHECK_OK(dtl_policy_release(shared_policy));
+}
+
+static int turn;
+static dtl_status_t waits_for_turn(void* number) {
+    while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) <= (int)(intptr_t)number) usleep(50);
+    return DTL_SUCCESS;
+}
+static dtl_status_t queues_turn(const dtl_resource_t* resource, void* arg, dtl_waitable_t* wait) {
+    const dtl_stream_t stream = {resource->value};
+    (void)wait;
+    return dtl_stream_host_callback(stream, waits_for_turn, arg);
+}
+
+/* A place is free with the end of its task, whatever is queued behind that. */
+static void test_places_of_a_stream(void) {
+    dtl_policy_opts_t opts = DTL_POLICY_OPTS_INIT;
+    dtl_resource_t place = {0, NULL};
+    dtl_backend_t host;
+    dtl_stream_t stream;
+    dtl_policy_t policy;
+    intptr_t i;
+    CHECK_OK(dtl_backend_get("host", &host));
+    CHECK_OK(dtl_stream_create(host, 0, 0, &stream));
+    place.value = stream.id, opts.kind = DTL_RESOURCES_STREAMS, opts.capacity = 4;
+    CHECK_OK(dtl_policy_create("capacity", &place, 1, &opts, &policy));
+    for (i = 0; i < 12; i++) {
+        __atomic_store_n(&turn, (int)i - 3, __ATOMIC_RELEASE); /* all but the last three may end */
+        CHECK_OK(dtl_policy_submit(policy, no_key, queues_turn, (void*)i, UINT64_C(5000000000), NULL));
+        if (i >= 3) CHECK_STATUS(dtl_policy_try_submit(policy, no_key, queues_turn, (void*)i, NULL), DTL_ERROR_BUSY);
+    }
+    __atomic_store_n(&turn, 99, __ATOMIC_RELEASE);
+    CHECK_OK(dtl_policy_wait_all(policy, DTL_TIMEOUT_INFINITE));
+    CHECK_OK(dtl_policy_release(policy));
+    CHECK_OK(dtl_stream_destroy(stream));
 }
 
 /* A capacity of 1 is mutual exclusion, and who waits gets its turn. */
@@ -522,6 +557,7 @@ int main(void) {
     test_failures("capacity", DTL_RESOURCES_INLINE);
     test_nested();
     test_capacity();
+    test_places_of_a_stream();
     test_capacity_threads();
     test_retain();
     test_release_inside("round_robin", 0);

@@ -118,11 +118,10 @@ static dtl_status_t load(const dtl_host_api_t* host)
             host->enum_register_template(DTL_ENUM_MEMORY, "x", &attr, 1, &word) != DTL_ERROR_NULL_POINTER ||
             host->enum_from_name(DTL_ENUM_MEMORY, "x", &word) != DTL_ERROR_NOT_FOUND ||
             host->ev_instance(DTL_MEMORY_HOST, NULL, 0, &word) != DTL_ERROR_TYPE ||
-            host->ev_get(DTL_MEMORY_HOST, "x", &attr) != DTL_ERROR_NOT_FOUND ||
-            host->schedule_set_defaults(DTL_SCHEDULE_DEVICE, DTL_MEMORY_HOST, DTL_SCHEDULE_DEVICE) != DTL_ERROR_ALREADY_EXISTS)
+            host->ev_get(DTL_MEMORY_HOST, "x", &attr) != DTL_ERROR_NOT_FOUND)
             return DTL_ERROR_INTERNAL;
+        return host->schedule_set_defaults(DTL_SCHEDULE_DEVICE, DTL_MEMORY_HOST, DTL_SCHEDULE_DEVICE);
     }
-    return DTL_ERROR_NOT_IMPLEMENTED;
 #elif defined(REGISTER_IN_THREAD)
     {
         pthread_t thread;

@@ -7,7 +7,8 @@
  *     fake_verbs_devices.c  devices, ports, addresses
  *     fake_verbs_objects.c  protection domains, memory, completion queues and channels, events
  *     fake_verbs_qp.c       queue pairs: states, posting
- *     fake_verbs_engine.c   what is executed, in which order, and how it ends
+ *     fake_verbs_engine.c   which work is executed next, completions, the thread
+ *     fake_verbs_move.c     executing one piece of work: what is checked, moving the bytes
  *     fake_verbs_faults.c   the variables, faults, counters
  *
  * Its variables:
@@ -24,7 +25,7 @@
  *     DTL_FAKE_VERBS_SEED=n        reordering within the rules, by chance: work is executed later than posted, completions are
  *                                  seen later, polling gives some of what there is, writes overtake reads and atomics
  *     DTL_FAKE_VERBS_FAULT=fault,… what is to go wrong in this process, or with "@R" or "@rankR" behind it in the one with
- *                                  DTL_RANK R. n counts from 1; 0: each; "n+": that and all later
+ *                                  DTL_RANK R (0 without it). n counts from 1; 0: each; "n+": that and all later
  *         FUNCTION:n[:errno]       the n-th call fails (EIO): reg_mr, create_qp, post_send, req_notify, poll_cq, …: the name
  *                                  without ibv_ (ibv_req_notify_cq is req_notify too)
  *         send|write|read|atomic|recv:n[:status]  the n-th of them, counted as they are executed, completes with it
@@ -41,7 +42,7 @@
  * For a test in the same process: fake_verbs_counter(name) and fake_verbs_fault(text), which replaces the faults.
  *
  * Stricter than some hardware, as the specification allows or says: memory is checked when it is registered and must still be
- * mapped when it is used; lkeys and rkeys differ; PSNs, GIDs and queue pair numbers of the two ends must fit, or nothing ever
+ * mapped when it is used; lkeys and rkeys differ; PSNs, MTUs, GIDs and queue pair numbers of the two ends must fit, or nothing ever
  * arrives; a place in a queue is free again when its completion, or a later one, was polled; fields of a failed completion that
  * mean nothing hold rubbish; numbers of queue pairs are unique in a device only; a device with anything left cannot be closed.
  * Not there: UC, UD, XRC, SRQ, memory windows, SQD, ibv_wr_*, extended CQs, tearing-free CPU atomics of the target: an 8-byte
@@ -130,8 +131,19 @@ static void recover(void) {
     pthread_mutex_consistent(&f->lock);
 }
 
+/* A waiter that was woken and is killed before it runs takes the wake-up with it when somebody else got the lock in between
+ * (the robust lock has no mark of waiters then): nobody waits for long. */
 void lock_fabric(void) {
-    int code = pthread_mutex_lock(&own.fabric->lock);
+    pthread_mutex_t* lock = &own.fabric->lock;
+    int code = pthread_mutex_trylock(lock);
+    while (code == EBUSY || code == ETIMEDOUT) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 2000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        code = pthread_mutex_timedlock(lock, &until);
+    }
     if (code == EOWNERDEAD) {
         recover();
     } else if (code) {
@@ -164,7 +176,10 @@ static int open_locked(void) {
         struct stat by_name, by_fd;
         int fd = open(own.path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (fd < 0) return -1;
-        if (lock_byte(fd, JOINING, F_WRLCK, F_SETLKW)) return -1;
+        if (lock_byte(fd, JOINING, F_WRLCK, F_SETLKW)) {
+            close(fd);
+            return -1;
+        }
         if (!stat(own.path, &by_name) && !fstat(fd, &by_fd) && by_name.st_ino == by_fd.st_ino && by_name.st_dev == by_fd.st_dev)
             return fd;
         close(fd);
@@ -275,10 +290,15 @@ void leave_fabric(void) {
     if (own.fabric && !lock_byte(own.fd, JOINING, F_WRLCK, F_SETLKW)) {
         lock_fabric();
         reap(own.me);
+        own.has_left = true;
         unlock_fabric();
         if (members(own.fd) == 0) unlink(own.path);
-        munmap(own.fabric, sizeof(fabric_t));
-        own.fabric = NULL;
+        /* With a context left, a thread may still be calling while the process ends. */
+        if (own.contexts == 0) {
+            munmap(own.fabric, sizeof(fabric_t));
+            own.fabric = NULL;
+            own.has_left = false;
+        }
         close(own.fd); /* with the locks */
         own.fd = -1;
     }

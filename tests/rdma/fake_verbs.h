@@ -186,6 +186,7 @@ typedef struct own {
     pthread_mutex_t lock; /* of joining and leaving */
     pthread_t engine;
     bool has_engine;
+    bool has_left; /* the process ends, but a thread may still be calling */
     _Atomic bool is_stopping;
 } own_t;
 extern own_t own;
@@ -257,6 +258,9 @@ void gid_of(uint32_t device, int index, union ibv_gid* gid);
 int device_of(const union ibv_gid* gid); /* -1: none */
 uint32_t gid_type(int index);
 int gid_count(void);
+
+/* fake_verbs_objects.c */
+void forget_events(int from, int to, uint64_t user); /* of an object that is destroyed, in the pipe of its context or channel */
 
 /* Verbs that are fields of the context. */
 int fake_poll_cq(struct ibv_cq* cq, int count, struct ibv_wc* wc);

@@ -49,11 +49,12 @@ void reveal(uint32_t index, uint64_t upto) {
     while (cq->visible < upto) {
         const completion_t* c = &own.fabric->completions[index][cq->visible % cq->size];
         bool is_wanted = cq->armed == 2 || (cq->armed == 1 && (c->is_solicited || c->status != IBV_WC_SUCCESS));
-        cq->visible++;
-        if (!is_wanted || c->is_gone) continue;
-        cq->armed = 0;
         event_t event = {.index = index, .user = cq->user};
-        if (cq->channel >= 0) write_to(cq->owner, cq->channel, &event);
+        if (is_wanted && !c->is_gone) { /* told first: who does this may be killed at any moment */
+            if (cq->channel >= 0) write_to(cq->owner, cq->channel, &event);
+            cq->armed = 0;
+        }
+        cq->visible++;
     }
 }
 
@@ -134,9 +135,9 @@ void mark_pending(uint32_t index) {
 void wake_engine(uint32_t process) {
     process_t* p = &own.fabric->processes[process];
     if (!p->is_asleep) return;
-    p->is_asleep = 0;
     __atomic_fetch_add(&p->wake, 1, __ATOMIC_RELEASE);
     syscall(SYS_futex, &p->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    p->is_asleep = 0;
 }
 
 /* What comes before is completed, this one failed, and so does all behind it. */
@@ -169,7 +170,10 @@ void run_qp(uint32_t index) {
     size_t budget = AT_ONCE;
     while (q->state == IBV_QPS_RTS && q->retired < q->sent) {
         uint64_t at = q->retired;
-        while (send_at(index, at)->is_executed) at++;
+        if (send_at(index, at)->is_executed) {
+            complete_send(index, at, IBV_WC_SUCCESS);
+            continue;
+        }
         if (settings.seed && chance(3) == 0) break;
         at = next_work(index, at);
         int status = execute(index, send_at(index, at), &budget);
@@ -177,7 +181,6 @@ void run_qp(uint32_t index) {
         if (status != 0) break;
         q->stall = STALL_NONE;
         send_at(index, at)->is_executed = true;
-        while (q->retired < q->sent && send_at(index, q->retired)->is_executed) complete_send(index, q->retired, IBV_WC_SUCCESS);
     }
     if (q->state == IBV_QPS_RTS && q->retired < q->sent) wake_engine(q->owner);
     else own.fabric->pending[index / 64] &= ~(1ull << index % 64);
@@ -228,10 +231,10 @@ static bool run_timers(void) {
 /* What is left to this process, for how long to wait for it in microseconds; 0: nothing. */
 static unsigned left_over(void) {
     unsigned wait = 0;
-    for (uint32_t i = 0; settings.seed && i < MOST_CQS; i++) {
+    for (uint32_t i = 0; i < MOST_CQS; i++) {
         cq_t* cq = &own.fabric->cqs[i];
         if (!cq->is_used || cq->owner != own.me || cq->visible == cq->pushed) continue;
-        reveal(i, cq->visible + chance(1 + (uint32_t)(cq->pushed - cq->visible)));
+        reveal(i, settings.seed ? cq->visible + chance(1 + (uint32_t)(cq->pushed - cq->visible)) : cq->pushed);
         wait = 200;
     }
     for (uint32_t word = 0; word < PENDING_WORDS; word++) {
@@ -256,8 +259,10 @@ static void* engine(void* unused) {
         uint32_t seen = __atomic_load_n(&p->wake, __ATOMIC_ACQUIRE);
         p->is_asleep = wait == 0 && !own.is_stopping;
         unlock_fabric();
+        /* Now and then it looks by itself: who was to wake it may have been killed. */
+        static const struct timespec at_most = {.tv_nsec = 50000000};
         if (wait) usleep(wait);
-        else if (!own.is_stopping) syscall(SYS_futex, &p->wake, FUTEX_WAIT, seen, NULL, NULL, 0);
+        else if (!own.is_stopping) syscall(SYS_futex, &p->wake, FUTEX_WAIT, seen, &at_most, NULL, 0);
     }
     return NULL;
 }

@@ -55,6 +55,11 @@ static bool is_cut(uint32_t process) {
     return p->cut_at && (!p->heal_at || nanoseconds() < p->heal_at);
 }
 
+static bool is_down(uint32_t device) {
+    const fabric_t* f = own.fabric;
+    return f->port_down[device] && (!f->port_up_at[device] || nanoseconds() < f->port_up_at[device]);
+}
+
 /* The other end, if anything comes there; -1. */
 static int reach(const qp_t* q) {
     if (q->to_device < 0) return -1;
@@ -64,7 +69,7 @@ static int reach(const qp_t* q) {
     if (p->to_device != (int)q->device || p->attr.dest_qp_num != q->number || p->attr.rq_psn != q->attr.sq_psn) return -1;
     if (gid_type(p->attr.ah_attr.grh.sgid_index) != gid_type(q->attr.ah_attr.grh.sgid_index)) return -1;
     if (p->attr.path_mtu != q->attr.path_mtu) return -1;
-    if (is_cut(q->owner) || is_cut(p->owner) || own.fabric->port_down[q->device] || own.fabric->port_down[p->device]) return -1;
+    if (is_cut(q->owner) || is_cut(p->owner) || is_down(q->device) || is_down(p->device)) return -1;
     return (int)index;
 }
 
@@ -131,7 +136,8 @@ static int stall(qp_t* q, stall_t kind, int peer) {
         if (!is_alive(owner)) reap(owner);
     }
     /* The receiver's timer, of which 0 is the longest; at most 2 ms. */
-    uint64_t timer = peer < 0 || own.fabric->qps[peer].attr.min_rnr_timer - 1u >= 15 ? 2000000 : 10000u << own.fabric->qps[peer].attr.min_rnr_timer / 2;
+    unsigned code = peer < 0 ? 0 : own.fabric->qps[peer].attr.min_rnr_timer;
+    uint64_t timer = code == 0 || code > 15 ? 2000000 : 10000u << code / 2;
     limit = timer * q->attr.rnr_retry;
     return q->attr.rnr_retry < 7 && now - q->stalled_since >= limit ? IBV_WC_RNR_RETRY_EXC_ERR : STALLED;
 }
@@ -159,7 +165,8 @@ static int move(uint32_t to, const struct iovec* into, int intos, uint32_t from,
         return ESRCH;
     }
     if (moved < 0 && errno != EFAULT) {
-        fprintf(stderr, "fake_verbs: process_vm_%s: %s; ranks must be allowed to trace each other\n", is_writing ? "writev" : "readv", strerror(errno));
+        fprintf(stderr, "fake_verbs: process_vm_%s: %s; ranks must be allowed to trace each other\n", is_writing ? "writev" : "readv",
+                strerror(errno));
         abort();
     }
     return EFAULT;

@@ -2,7 +2,9 @@
 #include "fake_verbs.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 
 API struct ibv_pd* ibv_alloc_pd(struct ibv_context* context) {
     int code = fault("alloc_pd");
@@ -256,9 +258,12 @@ API int ibv_destroy_cq(struct ibv_cq* ibv) {
                 cq->events - ibv->comp_events_completed);
         code = EBUSY;
     } else {
+        own_context_t* context = (own_context_t*)ibv->context;
         own.fabric->cqs[cq->index].is_used = 0;
+        forget_events(context->ibv.async_fd, context->write_fd, (uintptr_t)cq);
+        if (ibv->channel) forget_events(ibv->channel->fd, ((own_channel_t*)ibv->channel)->write_fd, (uintptr_t)cq);
         if (ibv->channel) ibv->channel->refcnt--;
-        ((own_context_t*)ibv->context)->cqs--;
+        context->cqs--;
     }
     unlock_fabric();
     if (code) return code;
@@ -302,6 +307,10 @@ int fake_poll_cq(struct ibv_cq* ibv, int count, struct ibv_wc* wc) {
     if (polled == atomic_load_explicit(&cq->pushed, memory_order_acquire) && !cq->is_overrun && !concerns_me()) return 0;
     int taken = 0;
     lock_fabric();
+    if (own.has_left) {
+        unlock_fabric();
+        return 0;
+    }
     progress();
     if (cq->visible < cq->pushed) reveal(index, settings.seed ? cq->visible + chance(1 + (uint32_t)(cq->pushed - cq->visible)) : cq->pushed);
     while (taken < count && cq->polled < cq->visible) {
@@ -329,6 +338,16 @@ int fake_req_notify_cq(struct ibv_cq* ibv, int solicited_only) {
     if (cq->armed < wanted) cq->armed = wanted;
     unlock_fabric();
     return 0;
+}
+
+/* As the kernel does when the object is destroyed: its events that nobody took are gone. */
+void forget_events(int from, int to, uint64_t user) {
+    event_t event;
+    struct iovec into = {&event, sizeof event};
+    int bytes = 0;
+    ioctl(from, FIONREAD, &bytes);
+    for (; bytes >= (int)sizeof event && preadv2(from, &into, 1, -1, RWF_NOWAIT) == sizeof event; bytes -= (int)sizeof event)
+        if (event.user != user && write(to, &event, sizeof event) < 0) fprintf(stderr, "fake_verbs: an event is lost\n");
 }
 
 /* Events of what was destroyed meanwhile are none. */

@@ -94,6 +94,7 @@ API int ibv_destroy_qp(struct ibv_qp* ibv) {
     }
     q->is_used = 0;
     q->state = IBV_QPS_RESET;
+    forget_events(ibv->context->async_fd, ((own_context_t*)ibv->context)->write_fd, (uintptr_t)qp);
     own.fabric->pending[qp->index / 64] &= ~(1ull << qp->index % 64);
     ((own_pd_t*)ibv->pd)->users--;
     ((own_cq_t*)ibv->send_cq)->qps--;
@@ -292,7 +293,7 @@ int fake_post_send(struct ibv_qp* ibv, struct ibv_send_wr* wr, struct ibv_send_w
         if (code) break;
         work_requested(index);
         lock_fabric();
-        code = check_send(q, wr, &length);
+        code = own.has_left ? EIO : check_send(q, wr, &length);
         if (!code) {
             copy_work(send_at(index, q->sent), wr, length);
             count_send(wr, length);
@@ -320,7 +321,8 @@ int fake_post_recv(struct ibv_qp* ibv, struct ibv_recv_wr* wr, struct ibv_recv_w
         code = fault("post_recv");
         if (code) break;
         lock_fabric();
-        if (q->state == IBV_QPS_RESET) code = EINVAL;
+        if (own.has_left) code = EIO;
+        else if (q->state == IBV_QPS_RESET) code = EINVAL;
         if (!code) code = total(wr->sg_list, wr->num_sge, q->cap.max_recv_sge, &length);
         if (!code && q->recvs - q->recv_free >= q->cap.max_recv_wr) code = ENOMEM;
         if (!code) {

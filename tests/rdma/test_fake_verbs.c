@@ -52,6 +52,12 @@ static void infiniband(void) {
     struct ibv_port_attr port;
     open_end(&a, 1);
     CHECK(!ibv_query_port(a.context, 1, &port) && port.link_layer == IBV_LINK_LAYER_INFINIBAND && port.lid && port.gid_tbl_len == 2);
+    make_qp(&a); /* with itself, by its LID */
+    a.peer = (address_t){.number = a.qp->qp_num, .rkey = a.mr->rkey, .psn = a.qp->qp_num & 0xff, .memory = (uintptr_t)a.bytes};
+    struct ibv_qp_attr attr[3] = {init_attr(&a), rtr_attr(&a), rts_attr(&a)};
+    attr[1].ah_attr = (struct ibv_ah_attr){.dlid = port.lid, .port_num = 1};
+    CHECK(!ibv_modify_qp(a.qp, &attr[0], TO_INIT) && !ibv_modify_qp(a.qp, &attr[1], TO_RTR) && !ibv_modify_qp(a.qp, &attr[2], TO_RTS));
+    CHECK(ends(&a, (work_t){.opcode = IBV_WR_RDMA_WRITE, .there = 8, .length = 8}) == IBV_WC_SUCCESS);
     close_end(&a);
 }
 
@@ -152,8 +158,10 @@ static void verbs(void) {
 static void lists(void) {
     open_both();
     memcpy(a.bytes, "0123456789abcdef", 16);
-    struct ibv_sge from[4] = {{(uintptr_t)a.bytes, 3, a.mr->lkey}, {0, 0, 0}, {(uintptr_t)a.bytes + 8, 8, a.mr->lkey}, {(uintptr_t)a.bytes + 3, 2, a.mr->lkey}};
-    struct ibv_sge into[3] = {{(uintptr_t)b.bytes, 1, b.mr->lkey}, {(uintptr_t)b.bytes + 100, 11, b.mr->lkey}, {(uintptr_t)b.bytes + 200, 90, b.mr->lkey}};
+    uintptr_t mine = (uintptr_t)a.bytes, theirs = (uintptr_t)b.bytes;
+    uint32_t from_key = a.mr->lkey, into_key = b.mr->lkey;
+    struct ibv_sge from[4] = {{mine, 3, from_key}, {0, 0, 0}, {mine + 8, 8, from_key}, {mine + 3, 2, from_key}};
+    struct ibv_sge into[3] = {{theirs, 1, into_key}, {theirs + 100, 11, into_key}, {theirs + 200, 90, into_key}};
     struct ibv_recv_wr recv = {.sg_list = into, .num_sge = 3}, *bad_recv;
     struct ibv_send_wr second = {.sg_list = from, .num_sge = 9, .opcode = IBV_WR_SEND}, *bad;
     struct ibv_send_wr first = {.next = &second, .sg_list = from, .num_sge = 4, .opcode = IBV_WR_SEND};
@@ -292,8 +300,11 @@ static void depths(void) {
     CHECK(!ibv_get_async_event(a.context, &event) && event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == small);
     for (int i = 0; i < 4; i++) CHECK(next(&a).status == IBV_WC_SUCCESS);
     struct ibv_wc wc;
-    CHECK(ibv_poll_cq(small, 1, &wc) < 0);
-    CHECK(!ibv_destroy_qp(a.qp) && !ibv_destroy_cq(small));
+    struct pollfd fd = {.fd = a.context->async_fd, .events = POLLIN};
+    CHECK(ibv_poll_cq(small, 1, &wc) < 0 && poll(&fd, 1, 0) == 1);
+    ibv_ack_async_event(&event);
+    CHECK(!ibv_destroy_qp(a.qp) && poll(&fd, 1, 0) == 0); /* what was told of it is gone with it */
+    CHECK(!ibv_destroy_cq(small));
     a.cq = usual;
     a.qp = NULL;
     close_end(&a);
@@ -381,15 +392,40 @@ static const struct test_case {
     void (*run)(void);
     const char* variable; /* NAME=value */
 } cases[] = {
-    {"devices", devices, NULL}, {"no_devices", no_devices, "DTL_FAKE_VERBS_DEVICES=0"}, {"empty", empty_list, "DTL_FAKE_VERBS_DEVICES=empty"},
-    {"infiniband", infiniband, "DTL_FAKE_VERBS_LINK=ib"}, {"port_down", port_down, "DTL_FAKE_VERBS_PORT=down"}, {"states", states, NULL},
-    {"verbs", verbs, NULL}, {"verbs_seed", verbs, "DTL_FAKE_VERBS_SEED=3"}, {"lists", lists, NULL}, {"errors", errors, NULL},
-    {"errors_seed", errors, "DTL_FAKE_VERBS_SEED=4"}, {"memory", memory, NULL}, {"depths", depths, NULL},
-    {"no_inline", no_inline, "DTL_FAKE_VERBS_INLINE=0"}, {"waits", waits, NULL}, {"waits_seed", waits, "DTL_FAKE_VERBS_SEED=9"}, {"events", events, NULL},
-    {"faults", faults, NULL}, {"breaks", breaks, NULL}, {"breaks_seed", breaks, "DTL_FAKE_VERBS_SEED=2"}, {"memlock", memlock, "DTL_FAKE_VERBS_MEMLOCK=1048576"},
-    {"order", order, NULL}, {"order_seed", order, "DTL_FAKE_VERBS_SEED=7"}, {"asleep", asleep, NULL}, {"asleep_seed", asleep, "DTL_FAKE_VERBS_SEED=5"},
-    {"threads", threads, NULL}, {"threads_seed", threads, "DTL_FAKE_VERBS_SEED=6"}, {"processes", processes, NULL},
-    {"processes_seed", processes, "DTL_FAKE_VERBS_SEED=8"}, {"deaths", deaths, NULL}, {"deaths_seed", deaths, "DTL_FAKE_VERBS_SEED=11"}, {"crowd", crowd, NULL}, {"leaks", leaks, NULL}, {"dmabuf", dmabuf, "DTL_FAKE_VERBS_DMABUF=1"},
+    {"devices", devices, NULL},
+    {"no_devices", no_devices, "DTL_FAKE_VERBS_DEVICES=0"},
+    {"empty", empty_list, "DTL_FAKE_VERBS_DEVICES=empty"},
+    {"infiniband", infiniband, "DTL_FAKE_VERBS_LINK=ib"},
+    {"port_down", port_down, "DTL_FAKE_VERBS_PORT=down"},
+    {"states", states, NULL},
+    {"verbs", verbs, NULL},
+    {"verbs_seed", verbs, "DTL_FAKE_VERBS_SEED=3"},
+    {"lists", lists, NULL},
+    {"errors", errors, NULL},
+    {"errors_seed", errors, "DTL_FAKE_VERBS_SEED=4"},
+    {"memory", memory, NULL},
+    {"depths", depths, NULL},
+    {"no_inline", no_inline, "DTL_FAKE_VERBS_INLINE=0"},
+    {"waits", waits, NULL},
+    {"waits_seed", waits, "DTL_FAKE_VERBS_SEED=9"},
+    {"events", events, NULL},
+    {"faults", faults, NULL},
+    {"breaks", breaks, NULL},
+    {"breaks_seed", breaks, "DTL_FAKE_VERBS_SEED=2"},
+    {"memlock", memlock, "DTL_FAKE_VERBS_MEMLOCK=1048576"},
+    {"order", order, NULL},
+    {"order_seed", order, "DTL_FAKE_VERBS_SEED=7"},
+    {"asleep", asleep, NULL},
+    {"asleep_seed", asleep, "DTL_FAKE_VERBS_SEED=5"},
+    {"threads", threads, NULL},
+    {"threads_seed", threads, "DTL_FAKE_VERBS_SEED=6"},
+    {"processes", processes, NULL},
+    {"processes_seed", processes, "DTL_FAKE_VERBS_SEED=8"},
+    {"deaths", deaths, NULL},
+    {"deaths_seed", deaths, "DTL_FAKE_VERBS_SEED=11"},
+    {"crowd", crowd, NULL},
+    {"leaks", leaks, NULL},
+    {"dmabuf", dmabuf, "DTL_FAKE_VERBS_DMABUF=1"},
 };
 
 static int run_case(const struct test_case* c) {

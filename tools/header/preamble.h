@@ -9,7 +9,9 @@
  *     "out". Units are in the names: size_bytes, timeout_ns, count (elements).
  *  2. Status. A function that can fail returns dtl_status_t: DTL_SUCCESS (0) or a DTL_ERROR_ code.
  *     dtl_last_error() then says in words what was wrong and what to do; the text belongs to the
- *     calling thread. A failed call changes nothing and writes no output, unless its text says so
+ *     calling thread. Where a function of yours that the library calls (a slot, a handler, a task)
+ *     returns the status of the dtl_ call that failed in it last, the text of that call goes with it
+ *     into the text of the call around it. A failed call changes nothing and writes no output, unless its text says so
  *     (DTL_ERROR_TRUNCATED, for one, comes with a full buffer). Compilers warn about a status that
  *     is dropped: DTL_CHECK, DTL_TRY and DTL_IGNORE at the end of this file deal with it.
  *  3. Handles are 64-bit values in a struct, copied freely. DTL_<NOUN>_NULL ({0}) is null. A handle

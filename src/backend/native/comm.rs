@@ -1,11 +1,12 @@
 //! A C comm table as [`Comm`]: its slots are a [`Wire`], and `frames` makes a transport of that.
 
 use super::window::{self, NativeWindows};
-use super::{Owner, call, required, take_error_text};
+use super::{Owner, call, keep_said, required, take_error_text};
 use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
 use crate::abi::vtable::*;
 use crate::backend::frames::{self, Wire, WireWindows};
 use crate::error::{Result, fail};
+use crate::last_error::Mark;
 use crate::runtime::backend::{Comm, Done, OpId, OpenArgs, Transport};
 use crate::sys::buf::{Addr, Region};
 use std::ffi::c_void;
@@ -162,6 +163,7 @@ impl Wire for NativeWire {
     fn test(&self, op: OpId) -> Result<Option<Done>> {
         let mut done = 0;
         let mut result = dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
+        let before = Mark::now();
         call!(
             self.owner,
             "comm.test",
@@ -171,6 +173,9 @@ impl Wire for NativeWire {
             &raw mut done,
             &raw mut result
         )?;
+        if done != 0 && result.status != DTL_SUCCESS {
+            keep_said(before, result.status);
+        }
         if done != 0 && !crate::error::is_status(result.status) {
             let text = format!(
                 "backend {}: comm.test ended an operation with {}, which is no status",

@@ -1,6 +1,6 @@
 //! The functions of an environment that C described as [`Calls`].
 
-use super::{foreign_error, take_error_text};
+use super::{begin, foreign_error};
 use crate::abi::environment::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
@@ -27,7 +27,7 @@ impl Calls for NativeCalls {
         let Some(probe) = self.probe else { return Ok(()) };
         let mut why: [c_char; 512] = [0; 512];
         let room = (why.len() - 1) as u64; // the last byte stays NUL whatever the function does
-        drop(take_error_text()); // a call before may have left one
+        let before = begin();
         // SAFETY: who described the environment promised the header's contract for it; room as is said.
         let status = unsafe { probe(self.user.ptr(), why.as_mut_ptr(), room) };
         if status == DTL_SUCCESS {
@@ -38,26 +38,26 @@ impl Calls for NativeCalls {
         if !why.is_empty() {
             super::set_error_text(&why.to_string_lossy())?;
         }
-        Err(foreign_error("its probe", status))
+        Err(foreign_error("its probe", status, before))
     }
 
     fn init(&self, state: Addr) -> Result<()> {
         let Some(init) = self.init else { return Ok(()) };
-        drop(take_error_text()); // a call before may have left one
+        let before = begin();
         // SAFETY: the header's contract, as above; `state` is the block, of the size that was asked for.
         match unsafe { init(self.user.ptr(), state.ptr()) } {
             DTL_SUCCESS => Ok(()),
-            status => Err(foreign_error("its init", status)),
+            status => Err(foreign_error("its init", status, before)),
         }
     }
 
     fn finalize(&self, state: Addr) -> Result<()> {
         let Some(finalize) = self.finalize else { return Ok(()) };
-        drop(take_error_text()); // a call before may have left one
+        let before = begin();
         // SAFETY: as above.
         match unsafe { finalize(self.user.ptr(), state.ptr()) } {
             DTL_SUCCESS => Ok(()),
-            status => Err(foreign_error("its finalize", status)),
+            status => Err(foreign_error("its finalize", status, before)),
         }
     }
 

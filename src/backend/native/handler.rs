@@ -5,6 +5,7 @@ use crate::abi::dispatch::{dtl_dispatch_destroy_fn_t, dtl_dispatch_fn_t, dtl_dis
 use crate::abi::handle::dtl_event_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{Result, fail};
+use crate::last_error::Mark;
 use crate::runtime::dispatch::{Handler, Query};
 use crate::sys::buf::Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,12 +39,14 @@ impl NativeHandler {
 impl Handler for NativeHandler {
     fn accepts(&self, query: &Query) -> Result<bool> {
         let Some(predicate) = self.predicate else { return Ok(true) };
+        let before = Mark::now();
         // SAFETY: who registered it gave this function for exactly these arguments; the query lives through the call.
         let answer = unsafe { predicate(query, self.user.ptr()) };
         if answer < 0 {
             return Err(foreign_error(
                 &format!("the predicate of handler \"{}\"", self.name),
                 answer.saturating_neg(),
+                before,
             ));
         }
         Ok(answer > 0)
@@ -54,12 +57,13 @@ impl Handler for NativeHandler {
             return fail!(DTL_ERROR_INTERNAL, "handler \"{}\" has no function", self.name);
         };
         let event = event.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+        let before = Mark::now();
         // SAFETY: as in `accepts`; the event is null or a place of the caller's.
         let status = unsafe { invoke(query, event, self.user.ptr()) };
         if status == DTL_SUCCESS {
             return Ok(());
         }
-        Err(foreign_error(&format!("handler \"{}\"", self.name), status))
+        Err(foreign_error(&format!("handler \"{}\"", self.name), status, before))
     }
 
     fn forget(&self) {

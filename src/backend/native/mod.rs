@@ -19,6 +19,7 @@ use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::*;
 use crate::abi::vtable::*;
 use crate::error::{self, Error, Result, fail};
+use crate::last_error::Mark;
 use crate::runtime::backend::{Availability, Presence};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
@@ -65,13 +66,13 @@ impl Owner {
 
     /// Turns a slot's answer into a result that names backend and slot.
     #[inline]
-    fn check(&self, slot: &str, status: dtl_status_t) -> Result<()> {
-        if status == DTL_SUCCESS { Ok(()) } else { Err(self.failed(slot, status)) }
+    fn check(&self, slot: &str, status: dtl_status_t, before: Mark) -> Result<()> {
+        if status == DTL_SUCCESS { Ok(()) } else { Err(self.failed(slot, status, before)) }
     }
 
     #[cold]
-    fn failed(&self, slot: &str, status: dtl_status_t) -> Error {
-        foreign_error(&format!("backend {}: {slot}", self.name), status)
+    fn failed(&self, slot: &str, status: dtl_status_t, before: Mark) -> Error {
+        foreign_error(&format!("backend {}: {slot}", self.name), status, before)
     }
 
     /// What a creating slot answered; null would be taken for the null object.
@@ -109,32 +110,53 @@ pub fn set_error_text(text: &str) -> Result<()> {
     Ok(())
 }
 
+/// Before foreign code is called that is called rarely: what a call before has left is dropped.
+pub(super) fn begin() -> Mark {
+    drop(take_error_text());
+    Mark::now()
+}
+
 /// The text that foreign code has left in this thread; empty if none.
 pub(super) fn take_error_text() -> String {
     ERROR_TEXT.try_with(RefCell::take).unwrap_or_default()
 }
 
-/// The error for a failing status of foreign code, with the text that it has left in this thread.
+/// A status that foreign code tells otherwise than by returning it, after the mark: if it leaves no text, a call of ours
+/// may have said one.
 #[cold]
-pub(super) fn foreign_error(who: &str, status: dtl_status_t) -> Error {
-    let said = take_error_text();
-    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+fn keep_said(before: Mark, status: dtl_status_t) {
+    let _ = ERROR_TEXT.try_with(|left| {
+        let mut left = left.borrow_mut();
+        if left.is_empty() {
+            *left = before.said(status).unwrap_or_default();
+        }
+    });
+}
+
+/// The error for a failing status of foreign code that was called after the mark, in this thread: with the text that it
+/// has left, else with that of a call of ours whose status it passes on.
+#[cold]
+pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Error {
+    let left = take_error_text();
+    let said = if left.is_empty() { String::new() } else { format!(": {left}") };
     if !error::is_status(status) {
         let text = format!("{who} answered {status}, which is no status{said}");
         return Error::new(DTL_ERROR_NATIVE_BACKEND, text);
     }
     let meaning = error::status_message(status).to_string_lossy();
-    Error::new(status, format!("{who}: {meaning}{said}"))
+    let error = Error::new(status, format!("{who}: {meaning}{said}"));
+    if left.is_empty() { before.explain(error) } else { error }
 }
 
 /// Calls a slot with the backend's `self` and turns its status into a result.
 macro_rules! call {
     ($owner:expr, $name:literal, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $slot;
+        let before = $crate::last_error::Mark::now();
         // SAFETY: the slot came in a table whose author promised the header's contract for it;
         // the arguments are what the contract says, checked by `ffi` and `runtime`.
         let status = unsafe { slot($owner.self_.ptr() $(, $arg)*) };
-        $owner.check($name, status)
+        $owner.check($name, status, before)
     }};
 }
 use call;

@@ -69,14 +69,14 @@ impl Plugin for Loaded {
     }
 
     fn load(&self) -> Result<()> {
-        drop(native::take_error_text()); // a call before may have left one
+        let before = native::begin();
         // SAFETY: the plugin promised the header's contract for it; `host` lives for ever.
         match unsafe { (self.load)(self.host) } {
             DTL_SUCCESS => {
                 drop(native::take_error_text()); // of something that it tried and could do without
                 Ok(())
             }
-            status => Err(native::foreign_error("its load", status)),
+            status => Err(native::foreign_error("its load", status, before)),
         }
     }
 }
@@ -88,11 +88,11 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
     // and a symbol of this name is promised to be such a function.
     let entry = unsafe { std::mem::transmute::<*mut std::ffi::c_void, dtl_plugin_entry_fn_t>(entry.ptr()) };
     let Some(entry) = entry else { return fail!(DTL_ERROR_INVALID_ARGUMENT, "dtl_plugin_entry_v1 is NULL") };
-    drop(native::take_error_text()); // a call before may have left one
+    let before = native::begin();
     // SAFETY: the header's contract: `out` has 4096 writable bytes, aligned to 8.
     let status = unsafe { entry(host, room.as_mut_ptr().cast()) };
     if status != DTL_SUCCESS {
-        return Err(native::foreign_error("its entry", status));
+        return Err(native::foreign_error("its entry", status, before));
     }
     // SAFETY: the room is larger than the struct and aligned; any bytes are integers and pointers.
     let raw = unsafe { room.as_ptr().cast::<dtl_plugin_t>().read() };

@@ -8,10 +8,11 @@
 //! other program, holds them open: then its death is heard of when the child ends. A machine that falls silent is given up
 //! after `Options::silent_ns`.
 //!
-//! Here: what the owner calls. `connection` has how one begins and what comes on it, `ring` who watches whom and who is told.
+//! Here: what the owner calls. `connection` has how one begins and ends, `frames` what is said on it, `ring` who watches whom and who is told.
 //! One thread at a time.
 
 mod connection;
+mod frames;
 mod ring;
 #[cfg(test)]
 mod tests;
@@ -248,7 +249,9 @@ impl Oob {
 
     /// One look at all sockets.
     fn turn(&mut self, timeout_ns: u64) {
-        self.timers();
+        if self.ranks.is_empty() {
+            return; // nobody is known yet, or any more
+        }
         let ready = self.poller.ready(timeout_ns.min(self.due_in_ns()));
         // First who comes: it may be one that is thought to be gone.
         if ready.numbers().any(|number| number == LISTENER) {
@@ -261,7 +264,10 @@ impl Oob {
                 self.step(index);
             }
         }
-        self.timers();
+        // What is heard comes before what follows from silence.
+        if !ready.there_may_be_more() {
+            self.timers();
+        }
     }
 
     /// Does what is due.

@@ -5,6 +5,7 @@ use super::{Comm, TABLE};
 use crate::abi::comm::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Error, Result, fail};
+use crate::last_error::Mark;
 use crate::sys::buf::Addr;
 use crate::sys::callback;
 use crate::sys::epoch;
@@ -99,22 +100,22 @@ pub fn delete(comm: &Comm, handle: dtl_comm_t, number: i32) -> Result<()> {
 pub(super) fn copy_all(from: &Comm, handle: dtl_comm_t, to: &Comm) -> Result<()> {
     let all: Vec<_> = from.attributes.0.lock().iter().map(|(number, entry)| (*number, *entry)).collect();
     for (number, (key, value)) in all {
+        let before = Mark::now();
         match callback::copy_attribute(key.copy, (handle, number), (key.user, value)) {
             Ok(Some(copy)) => drop(to.attributes.0.lock().insert(number, (key, copy))),
             Ok(None) => {}
             Err(said) => {
-                end_all(to, dtl_comm_t::NULL);
                 let status = if crate::error::is_status(said) {
                     said
                 } else {
                     crate::abi::status::DTL_ERROR_NATIVE_BACKEND
                 };
-                return Err(Error::new(
-                    status,
-                    format!(
-                        "the copy function of attribute key {number} answered {said}: no duplicate was made"
-                    ),
-                ));
+                let text = format!(
+                    "the copy function of attribute key {number} answered {said}: no duplicate was made"
+                );
+                let error = before.explain(Error::new(status, text));
+                end_all(to, dtl_comm_t::NULL);
+                return Err(error);
             }
         }
     }

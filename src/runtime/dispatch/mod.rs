@@ -6,6 +6,7 @@
 //! Where next: [`sieve`] for how a key is found, [`tables`] for the rules, [`route`] for how the library asks the default
 //! dispatcher, [`text`] for what people are told.
 
+mod own;
 pub mod route;
 pub mod sieve;
 pub mod tables;
@@ -253,7 +254,7 @@ impl Dispatcher {
     #[inline(always)]
     #[must_use]
     pub fn look_quickly(&self, inside: &Guard, query: &Query) -> Option<dtl_registration_t> {
-        let id = self.tables.get(inside).of(query.operation)?.quick_handle(&slots(query));
+        let id = self.tables.get(inside).quickly_of(query.operation)?.quick_handle(&slots(query));
         (id != 0).then_some(dtl_registration_t { id })
     }
 

@@ -3,19 +3,18 @@
 
 use super::sieve::Slots;
 use super::{Action, DEFAULT, Query, Registration, find_quickly};
-use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
 use crate::abi::dispatch::*;
 use crate::abi::enums::DTL_ENUM_SCHEDULE;
-use crate::abi::handle::dtl_backend_t;
+use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
 use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::enums;
+use crate::runtime::exec::stream::Stream;
 use crate::runtime::memory::{self, Located, Owner};
-use crate::runtime::registry::{self, Backend};
+use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
 use crate::sys::epoch::{self, Guard};
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A bit for each of the library's operations that somebody has a handler for. Who registers one sees it used by calls
@@ -80,8 +79,22 @@ pub fn perform(inside: &Guard, query: &Query) -> Result<bool> {
     }
 }
 
-/// Memory from the handler of its kind.
-pub fn alloc(owner: Owner, asked: &Backend, wanted: &memory::Request) -> Result<Option<Addr>> {
+/// A stream in whose order memory is wanted.
+#[derive(Clone, Copy)]
+pub struct Order<'a> {
+    /// Its handle, for handlers.
+    pub handle: dtl_stream_t,
+    /// The stream.
+    pub stream: &'a Stream,
+}
+
+/// Memory from the handler of its kind. What a function gives is there at once, or in the stream's order: either will do.
+pub fn alloc(
+    owner: Owner,
+    asked: &Backend,
+    wanted: &memory::Request,
+    order: Option<Order<'_>>,
+) -> Result<Option<Addr>> {
     let inside = epoch::enter();
     let mut args = dtl_dispatch_alloc_t {
         struct_size: size_of::<dtl_dispatch_alloc_t>() as u32,
@@ -91,23 +104,34 @@ pub fn alloc(owner: Owner, asked: &Backend, wanted: &memory::Request) -> Result<
         size_bytes: wanted.size,
         alignment: wanted.align,
         ptr: std::ptr::null_mut(),
+        stream: order.map_or(dtl_stream_t::NULL, |order| order.handle),
     };
+    let order = order.map(|order| order.stream);
     let slots = [DTL_DISPATCH_ANY, wanted.kind, DTL_DISPATCH_ANY];
     let query = query(DTL_OPERATION_ALLOC, slots, std::ptr::from_mut(&mut args).cast());
     let Some(handler) = theirs(&inside, &query)? else { return Ok(None) };
     if let Action::Backend(backend) = &handler.action {
-        return alloc_from(owner, asked, backend, wanted).map(Some);
+        return alloc_from(owner, asked, backend, wanted, order).map(Some);
     }
     handler.invoke(&query, None)?;
     let addr = Addr::new(args.ptr);
     memory::adopt(owner, asked.handle(), addr, wanted, &handler.name)
-        .inspect_err(|_| memory::discard(&inside, addr))?;
+        .inspect_err(|_| memory::discard(&inside, addr, order))?;
     Ok(Some(addr))
 }
 
-/// Memory of another backend than the one that was asked.
-pub fn alloc_from(owner: Owner, asked: &Backend, from: &Backend, wanted: &memory::Request) -> Result<Addr> {
-    let addr = memory::alloc_own(owner, from, wanted)?;
+/// Memory of a backend, which may be another one than was asked; in the order of a stream if that is its own.
+pub fn alloc_from(
+    owner: Owner,
+    asked: &Backend,
+    from: &Backend,
+    wanted: &memory::Request,
+    order: Option<&Stream>,
+) -> Result<Addr> {
+    let addr = match order.filter(|stream| stream.home().handle() == from.handle()) {
+        Some(stream) => memory::ordered::alloc_own(stream, wanted)?,
+        None => memory::alloc_own(owner, from, wanted)?,
+    };
     if asked.handle() == from.handle() {
         return Ok(addr);
     }
@@ -205,45 +229,5 @@ pub fn check_schedule_word(schedule: dtl_enum_word_t) -> Result<()> {
     match schedule {
         0 => Ok(()),
         _ => enums::check(schedule, DTL_ENUM_SCHEDULE).map_err(|error| error.within("dtl_launch_t.schedule")),
-    }
-}
-
-/// What the library does by itself for a query, a line for each key that fits: copies between the host and each backend.
-#[must_use]
-pub(super) fn own_ways(query: &Query) -> Vec<(Slots, String)> {
-    let host = DTL_MEMORY_HOST;
-    let mut ways = match query.operation {
-        DTL_OPERATION_COPY => vec![([host, host, 0], "by the host".to_owned())],
-        _ => Vec::new(),
-    };
-    let backends = if query.operation == DTL_OPERATION_COPY { registry::all() } else { Vec::new() };
-    for backend in backends.iter().filter(|backend| backend.memory.is_some()) {
-        let device = DTL_MEMORY_DEVICE;
-        for key in [[host, device, 0], [device, host, 0], [device, device, 0]] {
-            ways.push((key, own_way(backend)));
-        }
-    }
-    if query.operation == DTL_OPERATION_COPY {
-        let between =
-            "between two backends, neither of which the host can reach: through the host, 4 MiB at a time";
-        ways.push(([DTL_MEMORY_DEVICE, DTL_MEMORY_DEVICE, 0], between.to_owned()));
-    }
-    let fits = |slot: u64, asked: u64| asked == DTL_DISPATCH_ANY || slot == super::template(asked);
-    ways.retain(|([source, destination, _], _)| {
-        fits(*source, query.source) && fits(*destination, query.destination)
-    });
-    ways
-}
-
-fn own_way(backend: &Arc<Backend>) -> String {
-    let name = backend.name();
-    let mut info = crate::runtime::zeroed_kind_info();
-    let described = memory::kind_info(backend, DTL_MEMORY_DEVICE, &mut info);
-    match (&backend.transfer, described) {
-        (Some(_), _) => format!("memory of backend {name}: by its transfer"),
-        (None, Ok(())) if info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0 => {
-            format!("memory of backend {name}: by the host, which can reach it")
-        }
-        (None, _) => format!("memory of backend {name}: not at all, it has no transfer"),
     }
 }

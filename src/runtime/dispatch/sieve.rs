@@ -38,10 +38,29 @@ pub fn rank(key: &Slots) -> u32 {
     key.iter().fold(form, |bits, &word| fold(bits, !is_instance(word)))
 }
 
+/// Whether a key fits a query, as rule 1 says: what the sieve below finds quickly.
+#[must_use]
+pub fn fits(key: &Slots, query: &Slots) -> bool {
+    key.iter().zip(query).all(|(key, &asked)| [DTL_DISPATCH_ANY, asked, template(asked)].contains(key))
+}
+
+/// Whether a key would fit the query if each slot that the query leaves open said what the key wants.
+#[must_use]
+pub fn may_fit(key: &Slots, asked: &Slots) -> bool {
+    let mut said = *asked;
+    let open = said.iter_mut().zip(key).filter(|(said, _)| **said == DTL_DISPATCH_ANY);
+    open.for_each(|(said, wanted)| *said = *wanted);
+    fits(key, &said)
+}
+
 /// Values under words.
+///
+/// A word is looked for in one cell and then in those behind it. What it is multiplied with to find that cell is chosen so
+/// that every word is in its first one, where that can be had: then a look-up is one comparison.
 pub struct Map<V> {
     /// Half of them at least are empty (word 0), and have the value of all other words. As many as a power of two.
     cells: Box<[(dtl_enum_word_t, V)]>,
+    factor: u64,
     /// Bits of a hash that are not used.
     shift: u32,
 }
@@ -50,23 +69,40 @@ impl<V: Copy> Map<V> {
     /// `other` is the value of all words that are not there.
     #[must_use]
     pub fn new(words: impl ExactSizeIterator<Item = (dtl_enum_word_t, V)>, other: V) -> Self {
-        let bits = (2 * words.len()).max(2).next_power_of_two().ilog2();
-        let mut made = Map { cells: vec![(0, other); 1 << bits].into_boxed_slice(), shift: 64 - bits };
-        for (word, value) in words {
-            let mut at = made.begin(word);
-            while made.cells.get(at).is_some_and(|cell| cell.0 != 0) {
-                at = made.next(at);
-            }
-            if let Some(cell) = made.cells.get_mut(at) {
-                *cell = (word, value);
+        let words: Vec<_> = words.collect();
+        let tries = if words.len() <= 64 { 64_u64 } else { 1 };
+        let bits = (4 * words.len()).max(4).next_power_of_two().ilog2();
+        // Odd numbers far apart: multiples of 2^64 divided by the golden ratio (Knuth, TAOCP vol. 3, 6.4).
+        let factors = (1..=tries).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut made = Map { cells: Box::new([]), factor: 1, shift: 64 - bits };
+        for factor in factors {
+            made = Map { cells: vec![(0, other); 1 << bits].into_boxed_slice(), factor, shift: 64 - bits };
+            // The cell of word 0 stays empty: it is asked for most, as "any".
+            let moved =
+                words.iter().filter(|(word, value)| !made.put(*word, *value) || made.begin(*word) == 0);
+            if moved.count() == 0 {
+                break;
             }
         }
         made
     }
 
+    /// Whether it is in its first cell.
+    fn put(&mut self, word: dtl_enum_word_t, value: V) -> bool {
+        let first = self.begin(word);
+        let mut at = first;
+        while self.cells.get(at).is_some_and(|cell| cell.0 != 0) {
+            at = self.next(at);
+        }
+        if let Some(cell) = self.cells.get_mut(at) {
+            *cell = (word, value);
+        }
+        at == first
+    }
+
     #[inline(always)]
     fn begin(&self, word: dtl_enum_word_t) -> usize {
-        word.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_shr(self.shift) as usize
+        word.wrapping_mul(self.factor).wrapping_shr(self.shift) as usize
     }
 
     #[inline(always)]
@@ -75,7 +111,6 @@ impl<V: Copy> Map<V> {
     }
 
     /// A word's value: `Ok`, or `Err` with that of all words that are not there.
-    #[inline(always)]
     fn find(&self, word: dtl_enum_word_t) -> Option<Result<V, V>> {
         let mut at = self.begin(word);
         loop {
@@ -90,15 +125,21 @@ impl<V: Copy> Map<V> {
         }
     }
 
-    /// A word's value.
+    /// A word's value, if that is clear from its first cell.
     #[inline(always)]
+    #[must_use]
+    pub fn at_once(&self, word: dtl_enum_word_t) -> Option<V> {
+        let cell = *self.cells.get(self.begin(word))?;
+        (cell.0 == word || (cell.0 == 0 && !is_instance(word))).then_some(cell.1)
+    }
+
+    /// A word's value.
     #[must_use]
     pub fn get(&self, word: dtl_enum_word_t) -> Option<V> {
         self.find(word).map(|found| found.unwrap_or_else(|other| other))
     }
 
     /// An instance's value, else its template's.
-    #[inline(always)]
     fn get_or_template(&self, word: dtl_enum_word_t) -> Option<V> {
         match self.find(word)? {
             Err(_) if is_instance(word) => self.get(template(word)),
@@ -162,8 +203,41 @@ impl Sieve {
     /// The first key that fits.
     #[inline(always)]
     #[must_use]
-    pub fn first(&self, query: &Slots) -> Option<usize> {
-        self.all(query).next()
+    pub fn first(&self, &[s, d, h]: &Slots) -> Option<usize> {
+        if self.width > 1 {
+            return self.first_of_many(s, d, h);
+        }
+        let bits = self.bits(s, d, h);
+        (bits != 0).then_some(bits.trailing_zeros() as usize)
+    }
+
+    /// What is out of line gets the words one by one, so that the usual case keeps them in registers.
+    #[cold]
+    #[inline(never)]
+    fn first_of_many(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> Option<usize> {
+        self.all_of_many(&[s, d, h]).next()
+    }
+
+    /// Which of up to 64 keys fit.
+    #[inline(always)]
+    fn bits(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> u64 {
+        match self.bits_at_once(s, d, h) {
+            Some(bits) => bits,
+            None => self.search_bits(s, d, h),
+        }
+    }
+
+    #[inline(always)]
+    fn bits_at_once(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> Option<u64> {
+        let [of_s, of_d, of_h] = &self.narrow;
+        Some(of_s.at_once(s)? & of_d.at_once(d)? & of_h.at_once(h)?)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search_bits(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> u64 {
+        let of = |(map, word): (&Map<u64>, u64)| map.get_or_template(word).unwrap_or(0);
+        self.narrow.iter().zip([s, d, h]).map(of).fold(u64::MAX, |bits, fit| bits & fit)
     }
 
     /// All keys that fit, in their order.
@@ -172,11 +246,8 @@ impl Sieve {
         if self.width > 1 {
             return self.all_of_many(query);
         }
-        let [s, d, h] = &self.narrow;
-        let [s, d, h] =
-            [s.get_or_template(query[0]), d.get_or_template(query[1]), h.get_or_template(query[2])];
-        let bits = s.unwrap_or(0) & d.unwrap_or(0) & h.unwrap_or(0);
-        Fitting { bits, before: 0, rows: [&[]; 3] }
+        let &[s, d, h] = query;
+        Fitting { bits: self.bits(s, d, h), before: 0, rows: [&[]; 3] }
     }
 
     #[cold]
@@ -259,11 +330,6 @@ mod tests {
 
     const A: u64 = 0x0001_0001_0000_0000;
     const B: u64 = 0x0001_0002_0000_0000;
-
-    /// What rule 1 says, key by key.
-    fn fits(key: &Slots, query: &Slots) -> bool {
-        key.iter().zip(query).all(|(&key, &asked)| key == 0 || key == asked || key == template(asked))
-    }
 
     #[test]
     fn rule_1_orders_the_forms() {

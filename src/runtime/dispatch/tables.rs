@@ -70,7 +70,13 @@ impl Chain {
         self.entries.get(self.sieve.first(slots)?).map(|entry| &entry.registration)
     }
 
+    /// All, in the order of the walk.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
     /// All that fit, in the order of the walk.
+    #[inline]
     pub fn fitting(&self, slots: &Slots) -> impl Iterator<Item = (usize, &Entry)> {
         self.sieve.all(slots).filter_map(|at| Some((at, self.entries.get(at)?)))
     }
@@ -162,7 +168,8 @@ impl Operation {
         query: &Query,
         is_strict: bool,
     ) -> Result<Option<&Arc<Registration>>> {
-        let mut refused = Marks::default();
+        // Made when a handler with several keys says no: 128 bytes that most queries never need.
+        let mut refused: Option<Marks> = None;
         let mut first_key = None;
         let mut winner: Option<&Entry> = None;
         for (at, entry) in self.predicated.fitting(slots) {
@@ -175,13 +182,15 @@ impl Operation {
             if is_strict && *first_key.get_or_insert(entry.key) != entry.key {
                 break;
             }
-            if refused.has(at) {
+            if refused.as_ref().is_some_and(|refused| refused.has(at)) {
                 continue;
             }
             match (of.accepts(query)?, winner) {
-                (false, _) => {
+                (false, _) if entry.others.len() > 1 => {
+                    let refused = refused.get_or_insert_default();
                     entry.others.iter().for_each(|&other| refused.set(other));
                 }
+                (false, _) => {}
                 (true, None) => winner = Some(entry),
                 (true, Some(best)) => {
                     return fail!(
@@ -221,10 +230,16 @@ impl Tables {
     }
 
     /// Those of one.
-    #[inline(always)]
     #[must_use]
     pub fn of(&self, operation: dtl_enum_word_t) -> Option<&Operation> {
         self.operations.get(self.places.get(operation)? as usize)
+    }
+
+    /// The same, if it is clear at once.
+    #[inline(always)]
+    #[must_use]
+    pub fn quickly_of(&self, operation: dtl_enum_word_t) -> Option<&Operation> {
+        self.operations.get(self.places.at_once(operation)? as usize)
     }
 }
 

@@ -1,13 +1,15 @@
 //! What people are told of keys, queries and choices.
 
-use super::sieve::Slots;
+use super::sieve::{self, Slots};
 use super::tables::{Entry, Operation};
-use super::{Action, Dispatcher, Query, Registration, route, slots, template};
+use super::{Action, Dispatcher, Query, REGISTRATIONS, Registration, own, slots, template};
 use crate::abi::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::runtime::enums::describe;
+use crate::runtime::registry::Backend;
 use crate::sys::epoch::Guard;
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// A word for people. The one place that writes them.
 #[must_use]
@@ -31,6 +33,16 @@ pub fn of_query(query: &Query) -> String {
         word(query.destination),
         word(query.schedule)
     )
+}
+
+/// The name of a handler that has a backend do its work.
+#[must_use]
+pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
+    let all = REGISTRATIONS.handles();
+    let mut found = all.iter().filter_map(|id| REGISTRATIONS.get(inside, *id));
+    let has_it =
+        |known: &&Registration| matches!(&known.action, Action::Backend(its) if Arc::ptr_eq(its, backend));
+    found.find(has_it).map(|known| known.name.clone())
 }
 
 /// The walk of a query, a line for each handler whose key fits, and the choice. Asks all of their predicates.
@@ -61,11 +73,21 @@ fn walk(text: &mut String, operation: &Operation, query: &Query) {
     for (_, entry) in operation.plain.fitting(&asked) {
         line(text, entry, "no predicate");
     }
-    let Some(default) = &operation.default else { return };
-    let _ = writeln!(text, "default: \"{}\"{}", default.name, what(default));
-    if matches!(default.action, Action::Own) {
-        for (key, how) in route::own_ways(query) {
-            let _ = writeln!(text, "  {} {how}", of_key(&key));
+    if let Some(default) = &operation.default {
+        let _ = writeln!(text, "default: \"{}\"{}", default.name, what(default));
+        if matches!(default.action, Action::Own) {
+            own::ways(query).iter().for_each(|(key, how)| {
+                let _ = writeln!(text, "  {} {how}", of_key(key));
+            });
+        }
+    }
+    // What the open slots of the query could have led to.
+    for chain in [&operation.predicated, &operation.plain] {
+        for entry in chain.entries().filter(|entry| sieve::may_fit(&entry.key, &asked)) {
+            if !sieve::fits(&entry.key, &asked) {
+                let of = &entry.registration;
+                let _ = writeln!(text, "elsewhere: {} \"{}\"{}", of_key(&entry.key), of.name, what(of));
+            }
         }
     }
 }

@@ -26,11 +26,19 @@ fn to_value(word: dtl_enum_word_t, is_inside: bool) -> Result<Value> {
     match instance.values.first() {
         Some(Attribute::Text(text)) if member.is_undefined() => {
             let text = text.to_string_lossy();
-            let object = serde_json::from_str(&text).ok().filter(Value::is_object);
-            Ok(object.unwrap_or_else(|| named(member.of, &text, is_inside)))
+            Ok(object_of(member.of, &text).unwrap_or_else(|| named(member.of, &text, is_inside)))
         }
         values => object(member, values.map_or(&[], |_| &instance.values)),
     }
+}
+
+/// An object that a tolerant parse has kept: it would be kept as the same text again.
+fn object_of(of: &str, text: &str) -> Option<Value> {
+    let object: Value = serde_json::from_str(text).ok()?;
+    let name = object.get("type")?.as_str()?;
+    let (is_of_it, again) =
+        (name.strip_prefix(of).is_some_and(|rest| rest.starts_with('.')), object.to_string());
+    (is_of_it && again == text).then_some(object)
 }
 
 fn named(of: &str, name: &str, is_inside: bool) -> Value {

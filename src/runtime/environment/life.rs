@@ -4,6 +4,7 @@
 //! depends on it, a module, a backend, a call that is under way. Whoever takes the last one away ends what is unused, what
 //! started last first. A thread that finds an environment starting waits for the result, unless that thread waits for it.
 
+use super::plan::Step;
 use super::version::Need;
 use super::{CHANGED, Description, Phase, Record, STATE, State, ordered, probe, unknown};
 use crate::error::{Error, Result, fail};
@@ -31,9 +32,9 @@ impl Held {
         self.era = state.era;
         let mut way = Held::of(&state, Vec::new()); // keeps each step until the next one holds it
         drop(state);
-        for name in order {
-            start(&name)?;
-            way.names.push(name);
+        for step in order {
+            start(&step)?;
+            way.names.push(step.name);
         }
         self.names.extend(way.names.pop());
         Ok(())
@@ -119,7 +120,8 @@ fn held_by(record: &mut Record) -> Vec<String> {
 }
 
 /// Starts one environment, whose dependencies the caller holds, and takes a hold of it.
-fn start(name: &str) -> Result<()> {
+fn start(step: &Step) -> Result<()> {
+    let name = step.name.as_str();
     let me = std::thread::current().id();
     let Some((mut state, description)) = claim(name)? else { return Ok(()) };
     for need in &description.depends {
@@ -127,7 +129,7 @@ fn start(name: &str) -> Result<()> {
     }
     state.inside.push((me, name.to_owned()));
     drop(state);
-    let begun = begin(&description);
+    let begun = begin(step, &description);
     let mut state = STATE.lock();
     leave(&mut state);
     state.last += 1;
@@ -192,6 +194,10 @@ fn refuse_circle(state: &State, name: &str) -> Result<()> {
     let mut way = Vec::new();
     let mut at = name;
     loop {
+        // Others may be in a circle of their own, until one of them looks as we do.
+        if way.contains(&at) {
+            return Ok(());
+        }
         way.push(at);
         let worker = super::find(&state.records, at).and_then(|record| match record.phase {
             Phase::Starting(thread) | Phase::Stopping(thread) => Some(thread),
@@ -215,18 +221,17 @@ fn refuse_circle(state: &State, name: &str) -> Result<()> {
 }
 
 /// Asks whether it can be used, makes the block, calls init.
-fn begin(description: &Description) -> Result<Block> {
-    probe(description)?;
+fn begin(step: &Step, description: &Description) -> Result<Block> {
+    probe(step, description)?;
     let Some(block) = Block::zeroed(description.state_size, description.state_align) else {
         return fail!(
             DTL_ERROR_OUT_OF_MEMORY,
-            "environment {}: no memory for its state of {} bytes",
-            description.name,
+            "{}: no memory for its state of {} bytes",
+            step.title(),
             description.state_size
         );
     };
-    let failed = |error: Error| error.within(&format!("environment {}", description.name));
-    description.calls.init(block.addr()).map_err(failed)?;
+    description.calls.init(block.addr()).map_err(|error| error.within(&step.title()))?;
     Ok(block)
 }
 

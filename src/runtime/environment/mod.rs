@@ -16,6 +16,7 @@ use crate::abi::status::{DTL_ERROR_NOT_FOUND, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::{Addr, Block};
 use crate::sys::lock::{Condvar, Mutex, MutexGuard};
+use plan::Step;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -209,19 +210,20 @@ pub fn state(name: &str) -> Result<Addr> {
 pub fn availability(need: &Need) -> Result<()> {
     let (order, mut state) = ordered(need)?;
     let mut asked = Vec::new();
-    for name in order {
-        if let Some(record) = state.find(&name).filter(|record| !matches!(record.phase, Phase::Started(_))) {
+    for step in order {
+        let record = state.find(&step.name).filter(|record| !matches!(record.phase, Phase::Started(_)));
+        if let Some(record) = record {
             record.holds += 1; // it must not go while it is asked
-            asked.push(Arc::clone(&record.description));
+            asked.push((step, Arc::clone(&record.description)));
         }
     }
-    let _held = Held::of(&state, asked.iter().map(|description| description.name.clone()).collect());
+    let _held = Held::of(&state, asked.iter().map(|(step, _)| step.name.clone()).collect());
     drop(state);
-    asked.iter().try_for_each(|description| probe(description))
+    asked.iter().try_for_each(|(step, description)| probe(step, description))
 }
 
 /// What has to be started for an environment, in order. Plugins that were not looked for yet may bring what is missing.
-fn ordered(need: &Need) -> Result<(Vec<String>, MutexGuard<'static, State>)> {
+fn ordered(need: &Need) -> Result<(Vec<Step>, MutexGuard<'static, State>)> {
     let mut state = STATE.lock();
     let mut order = plan::order(&state.records, need);
     if order.as_ref().is_err_and(|error| error.status() == DTL_ERROR_NOT_FOUND) {
@@ -233,9 +235,8 @@ fn ordered(need: &Need) -> Result<(Vec<String>, MutexGuard<'static, State>)> {
     Ok((order?, state))
 }
 
-fn probe(description: &Description) -> Result<()> {
-    let failed =
-        |error: Error| error.within(&format!("environment {} cannot be used here", description.name));
+fn probe(step: &Step, description: &Description) -> Result<()> {
+    let failed = |error: Error| error.within("it cannot be used here").within(&step.title());
     description.calls.probe().map_err(failed)
 }
 
@@ -246,8 +247,8 @@ pub fn for_source(needs: &[Need]) -> Result<(Held, Lists)> {
     for need in needs {
         held.add(need)?;
         let state = STATE.lock();
-        for name in plan::order(&state.records, need)?.iter().rev() {
-            let Some(record) = find(&state.records, name) else { continue };
+        for step in plan::order(&state.records, need)?.iter().rev() {
+            let Some(record) = find(&state.records, &step.name) else { continue };
             let one = &record.description.lists;
             add_new(&mut lists.headers, &one.headers);
             add_new(&mut lists.libraries, &one.libraries);

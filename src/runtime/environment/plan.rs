@@ -7,8 +7,25 @@ use crate::error::{Result, fail};
 /// How deep environments may depend on each other.
 const DEEPEST: usize = 64;
 
-/// The names of an environment and of everything that it depends on, dependencies first, each once.
-pub(super) fn order(records: &[Record], need: &Need) -> Result<Vec<String>> {
+/// An environment that has to be started.
+pub(super) struct Step {
+    pub(super) name: String,
+    /// Which other one requires it; `None`: it is what was asked for.
+    asker: Option<String>,
+}
+
+impl Step {
+    /// Itself, for texts: "environment a, required by b".
+    pub(super) fn title(&self) -> String {
+        match &self.asker {
+            Some(asker) => format!("environment {}, required by {asker}", self.name),
+            None => format!("environment {}", self.name),
+        }
+    }
+}
+
+/// An environment and everything that it depends on, dependencies first, each once.
+pub(super) fn order(records: &[Record], need: &Need) -> Result<Vec<Step>> {
     let mut walk = Walk { records, path: Vec::new(), order: Vec::new() };
     walk.visit(need)?;
     Ok(walk.order)
@@ -18,7 +35,7 @@ struct Walk<'a> {
     records: &'a [Record],
     /// From the environment that is asked for to where we are.
     path: Vec<&'a str>,
-    order: Vec<String>,
+    order: Vec<Step>,
 }
 
 impl<'a> Walk<'a> {
@@ -41,10 +58,10 @@ impl<'a> Walk<'a> {
                 self.asker()
             );
         }
-        if self.order.iter().any(|known| known == name) {
+        if self.order.iter().any(|known| known.name == name) {
             return Ok(());
         }
-        if self.path.len() == DEEPEST {
+        if self.path.len() > DEEPEST {
             return fail!(
                 DTL_ERROR_LIMIT,
                 "environment {name} is more than {DEEPEST} dependencies below {}",
@@ -56,7 +73,8 @@ impl<'a> Walk<'a> {
             self.visit(need)?;
         }
         self.path.pop();
-        self.order.push(name.to_owned());
+        let asker = self.path.last().map(|&asker| asker.to_owned());
+        self.order.push(Step { name: name.to_owned(), asker });
         Ok(())
     }
 

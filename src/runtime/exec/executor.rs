@@ -238,7 +238,7 @@ fn pool_size(threads: u32) -> Result<u32> {
 }
 
 fn call(function: TaskFn, user: Addr) -> Result<()> {
-    outcome(function(user.ptr()), "an executor's task")
+    outcome(|| function(user.ptr()), || "an executor's task".to_owned())
 }
 
 /// A task that completes a fence and passes its failure on to the queue as well.

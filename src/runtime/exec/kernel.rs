@@ -12,11 +12,13 @@ use crate::abi::exec::*;
 use crate::abi::status::*;
 use crate::abi::word::DTL_SCHEDULE_SEQUENTIAL;
 use crate::error::{Error, Result, fail};
+use crate::last_error::Mark;
 use crate::runtime::registry::Backend;
 use crate::sys::args::ArgPack;
 use crate::sys::buf::{Addr, Scratch};
 use crate::sys::clock::now_ns;
 use std::ffi::c_void;
+use std::mem::offset_of;
 use std::sync::Arc;
 
 /// Work below this much is finished by one thread: waking others costs as long.
@@ -95,6 +97,13 @@ pub fn check_shape(shape: &dtl_launch_t, limits: &Limits) -> Result<()> {
     let dimensions = [("grid", shape.grid, limits.grid), ("block", shape.block, limits.block)];
     for (name, size, limit) in dimensions {
         for ((axis, size), limit) in ["x", "y", "z"].into_iter().zip(size).zip(limit) {
+            if size == 0 && (shape.struct_size as usize) < offset_of!(dtl_launch_t, schedule) {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "dtl_launch_t.struct_size is {}, which has no whole {name} in it: start from DTL_LAUNCH_INIT",
+                    shape.struct_size
+                );
+            }
             if size == 0 {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
@@ -205,13 +214,14 @@ impl Grid {
 
     fn run_block(&self, context: &mut dtl_kernel_context_t, args: &[Addr]) -> Result<()> {
         let [width, height, depth] = if self.code.is_whole_block { [1; 3] } else { self.shape.block };
+        let before = Mark::now(); // one for the block: its threads are a few nanoseconds each
         for z in 0..depth {
             for y in 0..height {
                 for x in 0..width {
                     context.thread_index = [x, y, z];
                     let status = (self.code.function)(context, args.as_ptr().cast());
                     if status != DTL_SUCCESS {
-                        return Err(thread_failed(status, context));
+                        return Err(before.explain(thread_failed(status, context)));
                     }
                 }
             }

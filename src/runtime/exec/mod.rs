@@ -29,6 +29,7 @@ mod tests;
 use crate::abi::device::dtl_device_info_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, status_name};
+use crate::last_error::Mark;
 use crate::runtime::backend::Exec;
 use crate::runtime::device;
 use crate::runtime::registry::Backend;
@@ -79,9 +80,14 @@ fn lost(home: &Arc<Backend>) -> Error {
     Error::new(DTL_ERROR_INTERNAL, format!("backend '{}' lost its exec component", home.name()))
 }
 
-/// A function's status as a result whose text says which function it was.
-fn outcome(status: dtl_status_t, what: &str) -> Result<()> {
-    if status == DTL_SUCCESS { Ok(()) } else { Err(failed(status, what)) }
+/// A call of a function of the program's as a result whose text says which function it was.
+#[inline]
+fn outcome(call: impl FnOnce() -> dtl_status_t, what: impl FnOnce() -> String) -> Result<()> {
+    let before = Mark::now();
+    match call() {
+        DTL_SUCCESS => Ok(()),
+        status => Err(before.explain(failed(status, &what()))),
+    }
 }
 
 #[cold]

@@ -54,10 +54,9 @@ impl Body {
     /// Runs the iterations begin … end-1.
     pub fn call(&self, begin: u64, end: u64) -> Result<()> {
         match self {
-            Body::User(function, user) => match function(begin, end, user.ptr()) {
-                DTL_SUCCESS => Ok(()),
-                status => outcome(status, &format!("the loop body for {begin}..{end}")),
-            },
+            Body::User(function, user) => {
+                outcome(|| function(begin, end, user.ptr()), || format!("the loop body for {begin}..{end}"))
+            }
             Body::Shared(body) => body(begin, end),
         }
     }

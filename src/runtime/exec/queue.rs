@@ -331,7 +331,9 @@ fn run(work: Work) -> Result<()> {
     };
     let _span = trace::span("stream", name, || Args::NONE);
     match work {
-        Work::Call(Some(function), user) => outcome(function(user.ptr()), "a stream's host callback"),
+        Work::Call(Some(function), user) => {
+            outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
+        }
         Work::Call(None, _) => Ok(()),
         Work::Launch(grid) => grid.run(),
         Work::Await(fence) => match fence.wait(Deadline::NEVER, &AtomicBool::new(false))? {

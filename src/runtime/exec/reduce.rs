@@ -114,10 +114,8 @@ impl Round {
             partial.copy_from(identity);
             let begin = range.0 + (first + index) * self.grain;
             let end = begin + self.grain.min(range.1 - begin);
-            let status = fold(begin, end, partial.addr().ptr(), user.ptr());
-            if status != DTL_SUCCESS {
-                outcome(status, &format!("the fold of {begin}..{end}"))?;
-            }
+            let fold = || fold(begin, end, partial.addr().ptr(), user.ptr());
+            outcome(fold, || format!("the fold of {begin}..{end}"))?;
         }
         Ok(())
     }

@@ -230,7 +230,7 @@ impl Stream {
         match &self.body {
             Body::Own(queue) => queue.push(Work::Call(function, user)),
             Body::Backend(_) => self.run(move || match function {
-                Some(function) => outcome(function(user.ptr()), "a stream's host callback"),
+                Some(function) => outcome(|| function(user.ptr()), || "a stream's host callback".to_owned()),
                 None => Ok(()),
             }),
         }

@@ -1,8 +1,9 @@
 //! Memory that a handler of the dispatcher gave: it is one backend's, and another one was asked for it. Either frees it.
 
-use super::{Allocation, LEDGER, Owner, Request};
+use super::{Allocation, LEDGER, Owner, Request, ordered};
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
+use crate::runtime::exec::stream::Stream;
 use crate::runtime::{log, plain, registry};
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
@@ -56,13 +57,16 @@ pub fn adopt(owner: Owner, asked: dtl_backend_t, addr: Addr, wanted: &Request, w
 
 /// Frees what a handler gave and could not be taken, if dtl_mem_alloc gave it: nobody else knows of it.
 #[cold]
-pub fn discard(inside: &Guard, addr: Addr) {
+pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
     let home = match heap::find(addr) {
         Some(block) => (block.base == addr.get() && block.tag == plain::NO_POOL).then(plain::home),
         None => LEDGER.read().get(&addr.get()).filter(|known| known.pool == 0).map(|known| known.backend),
     };
     let Some(home) = home else { return };
-    let freed = registry::find(inside, home).and_then(|backend| super::free(Owner::Program, backend, addr));
+    let freed = match order {
+        Some(stream) => ordered::free(inside, stream, addr), // the handler may have queued work with it
+        None => registry::find(inside, home).and_then(|backend| super::free(Owner::Program, backend, addr)),
+    };
     if let Err(error) = freed {
         log::warning!("freeing {addr:?}, which a handler gave for something else: {error}");
     }
@@ -74,10 +78,15 @@ pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation)
     allocation.backend == backend || was_asked()
 }
 
-/// The allocation is gone.
-pub(super) fn forget(addr: Addr) {
-    if ANY.load(Ordering::Relaxed) {
-        ASKED.write().remove(&addr.get());
+/// The allocation is about to go: who was asked for it, if that was another backend than its own.
+pub(super) fn take(addr: Addr) -> Option<dtl_backend_t> {
+    if ANY.load(Ordering::Relaxed) { ASKED.write().remove(&addr.get()) } else { None }
+}
+
+/// It stays.
+pub(super) fn put_back(addr: Addr, asked: Option<dtl_backend_t>) {
+    if let Some(asked) = asked {
+        ASKED.write().insert(addr.get(), asked);
     }
 }
 

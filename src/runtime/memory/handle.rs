@@ -3,7 +3,7 @@
 //! The handle's words: what the library checks before a backend sees anything (`Head`), then the backend's own. How memory
 //! gets from one process to another is the backend's matter.
 
-use super::{Allocation, LEDGER, check, find, hidden, plain};
+use super::{Allocation, LEDGER, check, find, hidden, plain, registered};
 use crate::abi::device::{DTL_MEM_HANDLE_ROOM, dtl_mem_handle_t};
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
 use crate::error::{Error, Result, fail};
@@ -101,6 +101,9 @@ pub fn export(inside: &Guard, addr: Addr) -> Result<dtl_mem_handle_t> {
             "{addr:?} lies in no live allocation of the library: export what dtl_mem_alloc gave"
         );
     };
+    if let Some(text) = registered::describe(addr) {
+        return fail!(DTL_ERROR_NOT_SUPPORTED, "{text}; export what dtl_mem_alloc gave");
+    }
     if base != addr.get() {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,

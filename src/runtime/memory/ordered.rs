@@ -1,11 +1,14 @@
 //! Memory in a stream's order: there for the work that is queued next, gone behind the work that was queued before.
 
-use super::{Allocation, Owner, admit, allocate, check, enter, find, leave, plain, settle, sound};
+use super::{
+    Allocation, Owner, Request, admit, allocate, asked, check, enter, find, leave, plain, settle, sound,
+};
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
-use crate::abi::word::dtl_enum_word_t;
+use crate::abi::word::DTL_OPERATION_ALLOC;
 use crate::error::{Result, fail};
 use crate::runtime::backend::Extent;
 use crate::runtime::device;
+use crate::runtime::dispatch::route::{self, Order};
 use crate::runtime::enums::describe;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::registry::{self, Backend};
@@ -15,10 +18,25 @@ use crate::sys::epoch::Guard;
 use crate::sys::heap;
 use std::sync::Arc;
 
-/// Allocates on the stream's device, in its order where the backend can, else at once.
-pub fn alloc(stream: &Stream, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<Addr> {
+/// Allocates: by the handler of the kind if the program has one, else on the stream's device.
+pub fn alloc(order: Order<'_>, wanted: &Request) -> Result<Addr> {
+    let Order { stream, .. } = order;
     let backend: &Backend = stream.home();
+    let Request { kind, size, .. } = *wanted;
     trace::about(|| Args::NONE.bytes(size).what(format_args!("{} of {}", describe(kind), backend.name())));
+    if route::is_taken(DTL_OPERATION_ALLOC) {
+        check(size, wanted.align)?;
+        if let Some(addr) = route::alloc(Owner::Program, backend, wanted, Some(order))? {
+            return Ok(addr);
+        }
+    }
+    alloc_own(stream, wanted)
+}
+
+/// Allocates on the stream's device, in its order where the backend can, else at once.
+pub fn alloc_own(stream: &Stream, wanted: &Request) -> Result<Addr> {
+    let Request { kind, size, align } = *wanted;
+    let backend: &Backend = stream.home();
     let memory = backend.memory()?;
     let align = check(size, align)?;
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
@@ -89,7 +107,13 @@ impl Leaving {
             let ours = Arc::ptr_eq(stream.home(), &self.backend) && !self.allocation.imported;
             let (token, memory) = (stream.token().filter(|_| ours)?, self.backend.memory.as_ref()?);
             let Allocation { kind, room, align, .. } = self.allocation;
-            memory.free_async(token, kind, self.addr, room, align)
+            // First: once it is queued, the address may be somebody else's.
+            let asked = asked::take(self.addr);
+            let queued = memory.free_async(token, kind, self.addr, room, align);
+            if !matches!(queued, Some(Ok(()))) {
+                asked::put_back(self.addr, asked);
+            }
+            queued
         };
         match queue() {
             None => Err(self),

@@ -88,6 +88,19 @@ pub fn unregister(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
     forget(&gone)
 }
 
+/// What an address is, for who takes it for an allocation of the library's.
+#[must_use]
+pub fn describe(addr: Addr) -> Option<String> {
+    let list = LIST.lock();
+    let (known, found) = list.range(..=addr.get()).next_back()?;
+    (addr.get() - known < found.region.len()).then(|| {
+        format!(
+            "{addr:?} is memory of the program's own that is registered with backend {}: dtl_mem_unregister_host ends that",
+            found.backend.name()
+        )
+    })
+}
+
 fn forget(gone: &Registered) -> Result<()> {
     gone.backend.memory()?.unregister(gone.region).unwrap_or(Ok(()))
 }

@@ -8,6 +8,7 @@ use super::Picked;
 use crate::abi::policy::dtl_waitable_fn_t;
 use crate::abi::status::{DTL_ERROR_CANCELED, DTL_ERROR_TIMEOUT, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
+use crate::last_error::Mark;
 use crate::runtime::exec::event::{Event, Gate};
 use crate::sys::buf::Addr;
 use crate::sys::clock::now_ns;
@@ -33,6 +34,8 @@ pub(super) struct Ended {
     pub(super) status: dtl_status_t,
     /// How long it took, if that is known.
     pub(super) time_ns: Option<u64>,
+    /// Before what said the status was called, in this thread.
+    pub(super) before: Mark,
 }
 
 enum State {
@@ -53,13 +56,21 @@ struct Place {
     scratch: Option<Box<[u128]>>,
 }
 
+/// Tickets of one resource.
+#[derive(Default)]
+struct Rows {
+    /// On its stream: they end as they were submitted.
+    in_order: VecDeque<u64>,
+    others: VecDeque<u64>,
+}
+
 #[derive(Default)]
 struct Places {
     all: Vec<Place>,
     free: Vec<u32>,
     running: usize,
-    /// By resource, in the order submitted: what has to be looked at.
-    queues: Vec<VecDeque<u64>>,
+    /// By resource: what has to be looked at.
+    rows: Vec<Rows>,
 }
 
 /// See the module's text.
@@ -80,16 +91,20 @@ impl Flights {
     /// None yet, on so many resources.
     #[must_use]
     pub(super) fn new(resources: usize, scratch_bytes: u64) -> Self {
-        let queues = (0..resources).map(|_| VecDeque::new()).collect();
+        let rows = (0..resources).map(|_| Rows::default()).collect();
         Flights {
-            places: Mutex::new(Places { queues, ..Places::default() }),
+            places: Mutex::new(Places { rows, ..Places::default() }),
             scratch_bytes: usize::try_from(scratch_bytes).unwrap_or(usize::MAX),
         }
     }
 
     /// A new one: its ticket, and the address of its scratch memory.
     pub(super) fn begin(&self, picked: Picked, watch: Watch, is_kept: bool) -> Result<(u64, Addr)> {
-        let is_watched = !matches!(watch, Watch::Told);
+        let is_in_order = match watch {
+            Watch::Told => None,
+            Watch::Stream { .. } => Some(true),
+            Watch::Record(_) | Watch::Call(..) => Some(false),
+        };
         let mut places = self.places.lock();
         let at = match places.free.pop() {
             Some(at) => at as usize,
@@ -106,10 +121,9 @@ impl Flights {
         let ticket = u64::from(place.generation) << 32 | (at as u64 + 1);
         let memory =
             place.scratch.as_mut().map_or(Addr::NULL, |memory| Addr::new(memory.as_mut_ptr().cast()));
-        if is_watched {
-            if let Some(queue) = places.queues.get_mut(picked.index as usize) {
-                queue.push_back(ticket);
-            }
+        let rows = places.rows.get_mut(picked.index as usize);
+        if let (Some(is_in_order), Some(rows)) = (is_in_order, rows) {
+            if is_in_order { &mut rows.in_order } else { &mut rows.others }.push_back(ticket);
         }
         Ok((ticket, memory))
     }
@@ -198,39 +212,52 @@ impl Flights {
         }
     }
 
-    /// Looks at tasks of a resource in the order submitted. `most` = at so many, and one that runs goes to the end of
-    /// the row. `None` = they end in this order: at all up to the first that runs.
+    /// Looks at tasks of a resource: those on its stream up to the first that runs, and so many of the others.
     pub(super) fn look_at_some(
         &self,
         index: usize,
-        most: Option<usize>,
+        others: usize,
         events: &dyn Fn(u32, Arc<Event>),
         landed: &mut dyn FnMut(Landed),
     ) {
-        for _ in 0..most.unwrap_or(usize::MAX) {
-            let next = self.places.lock().queues.get_mut(index).and_then(VecDeque::pop_front);
+        while let Some((ticket, ended)) = self.look_at_first(index, events) {
+            let mut places = self.places.lock();
+            let runs = places.running(ticket).is_some();
+            let queue = places.rows.get_mut(index).map(|rows| &mut rows.in_order);
+            // It stays while it is looked at, so that threads that look at once leave the order as it is.
+            if let Some(queue) = queue.filter(|queue| !runs && queue.front() == Some(&ticket)) {
+                queue.pop_front();
+            }
+            drop(places);
+            ended.into_iter().for_each(&mut *landed);
+            if runs {
+                break;
+            }
+        }
+        for _ in 0..others {
+            let next = self.places.lock().rows.get_mut(index).and_then(|rows| rows.others.pop_front());
             let Some(ticket) = next else { return };
             if let Some(ended) = self.look(ticket, 0, events) {
                 landed(ended);
                 continue;
             }
             let mut places = self.places.lock();
-            if places.running(ticket).is_none() {
-                continue; // somebody else has seen its end
+            // Unless somebody else has seen its end.
+            if places.running(ticket).is_some() {
+                places.rows.get_mut(index).into_iter().for_each(|rows| rows.others.push_back(ticket));
             }
-            let Some(queue) = places.queues.get_mut(index) else { return };
-            if most.is_none() {
-                queue.push_front(ticket);
-                return;
-            }
-            queue.push_back(ticket);
         }
     }
 
-    /// Tasks of a resource that have to be looked at.
+    fn look_at_first(&self, index: usize, events: &dyn Fn(u32, Arc<Event>)) -> Option<(u64, Option<Landed>)> {
+        let first = self.places.lock().rows.get(index).and_then(|rows| rows.in_order.front().copied())?;
+        Some((first, self.look(first, 0, events)))
+    }
+
+    /// Tasks of a resource, not on its stream, that have to be looked at.
     #[must_use]
-    pub(super) fn to_look_at(&self, index: usize) -> usize {
-        self.places.lock().queues.get(index).map_or(0, VecDeque::len)
+    pub(super) fn others(&self, index: usize) -> usize {
+        self.places.lock().rows.get(index).map_or(0, |rows| rows.others.len())
     }
 }
 
@@ -271,6 +298,7 @@ fn scratch(bytes: usize) -> Result<Option<Box<[u128]>>> {
 impl Watch {
     /// How the task has ended; `None` = not yet.
     fn ended(&self, timeout_ns: u64) -> Option<Ended> {
+        let before = Mark::now();
         let of = |outcome: Result<bool>| match outcome {
             Ok(false) => None,
             Ok(true) => Some(DTL_SUCCESS),
@@ -290,7 +318,7 @@ impl Watch {
             Watch::Stream { start: Some(start), stop } => start.elapsed_ns(stop).ok(),
             _ => None,
         };
-        Some(Ended { status, time_ns })
+        Some(Ended { status, time_ns, before })
     }
 
     /// Gives events back that are used again.

@@ -120,7 +120,7 @@ pub fn quick(inside: &Guard, id: u64, key: dtl_task_key_t) -> Option<Picked> {
 /// The task of `quick` has ended well. `None`: the policy is gone.
 #[inline(always)]
 #[must_use]
-pub fn quick_end(inside: &Guard, id: u64, picked: &Picked) -> Option<()> {
+pub fn quick_end(inside: &Guard, id: u64, picked: Picked) -> Option<()> {
     let ready = POLICIES.get(inside, id)?.ready.get()?;
     match &ready.chooser {
         Chooser::Least(loads) | Chooser::Free(loads, _) => loads.give_back(picked.index as usize),
@@ -312,6 +312,8 @@ impl Policy {
 
 impl Drop for Policy {
     fn drop(&mut self) {
+        // Once more: resources may have been given to it while another thread released it.
+        self.ready.get().into_iter().for_each(|ready| close_streams(&ready.own_streams));
         if self.id.load(Ordering::Relaxed) == 0 {
             return; // never made: the tables stay with their owner
         }

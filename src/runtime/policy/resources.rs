@@ -5,8 +5,9 @@
 use super::streams;
 use crate::abi::handle::{dtl_backend_t, dtl_stream_t};
 use crate::abi::policy::*;
-use crate::abi::status::DTL_SUCCESS;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, fail, status_name};
+use crate::last_error::Mark;
 use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
 use crate::sys::buf::Addr;
@@ -240,7 +241,7 @@ impl CustomKind {
         loop {
             let mut count = 0;
             slot(
-                ask(self.own.ptr(), list.as_mut_ptr(), list.len() as u64, &raw mut count),
+                || ask(self.own.ptr(), list.as_mut_ptr(), list.len() as u64, &raw mut count),
                 "default_resources",
             )?;
             check_count(count)?;
@@ -256,7 +257,7 @@ impl CustomKind {
         let Some(ask) = self.ops.accept else { return Ok(None) };
         let (mut yes, mut why) = (0, [0 as c_char; 256]);
         slot(
-            ask(self.own.ptr(), core, needed_info, &raw mut yes, why.as_mut_ptr(), why.len() as u64),
+            || ask(self.own.ptr(), core, needed_info, &raw mut yes, why.as_mut_ptr(), why.len() as u64),
             "accept",
         )?;
         let text = why.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect::<Vec<_>>();
@@ -266,13 +267,20 @@ impl CustomKind {
     }
 }
 
-/// A slot's status as a result whose text says which slot it was.
-pub(super) fn slot(status: i32, name: &str) -> Result<()> {
-    if status == DTL_SUCCESS {
-        return Ok(());
+/// A call of a slot as a result whose text says which slot it was.
+pub(super) fn slot(call: impl FnOnce() -> dtl_status_t, name: &str) -> Result<()> {
+    let before = Mark::now();
+    match call() {
+        DTL_SUCCESS => Ok(()),
+        status => Err(slot_failed(status, name, before)),
     }
+}
+
+/// The failure of a slot that was called after the mark.
+#[cold]
+pub(super) fn slot_failed(status: dtl_status_t, name: &str, before: Mark) -> Error {
     let known = status_name(status).to_string_lossy();
-    Err(Error::new(status, format!("{name} of the program's table returned {known} ({status})")))
+    before.explain(Error::new(status, format!("{name} of the program's table returned {known} ({status})")))
 }
 
 /// Refuses lists that are too long.

@@ -3,11 +3,12 @@
 use super::Picked;
 use super::counts::Counts;
 use super::loads::Loads;
-use super::resources::{Usable, slot};
+use super::resources::{Usable, slot, slot_failed};
 use super::tune::{Run, Tuner};
 use crate::abi::policy::*;
 use crate::abi::status::{DTL_ERROR_BUSY, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
+use crate::last_error::Mark;
 use crate::sys::buf::Addr;
 
 /// Which policy, before its resources are known.
@@ -133,7 +134,7 @@ impl Rule {
             Rule::Custom(CustomRule { ops, own }) => {
                 let given: Vec<_> = resources.iter().map(|resource| resource.given.plain()).collect();
                 if let Some(initialize) = ops.initialize {
-                    slot(initialize(own.ptr(), given.as_ptr(), count as u64), "initialize")?;
+                    slot(|| initialize(own.ptr(), given.as_ptr(), count as u64), "initialize")?;
                 }
                 Chooser::Custom(*ops, *own)
             }
@@ -186,11 +187,12 @@ impl Chooser {
             }
             Chooser::Custom(ops, own) => {
                 let mut index = u32::MAX;
-                let status = ops.select.map_or(DTL_SUCCESS, |select| select(own.ptr(), key, &raw mut index));
-                if status == DTL_ERROR_BUSY {
-                    return busy();
+                let before = Mark::now();
+                match ops.select.map_or(DTL_SUCCESS, |select| select(own.ptr(), key, &raw mut index)) {
+                    DTL_SUCCESS => {}
+                    DTL_ERROR_BUSY => return busy(),
+                    status => return Err(slot_failed(status, "select", before)),
                 }
-                slot(status, "select")?;
                 let end = if ops.needed_info == 0 { End::Nothing } else { End::Told };
                 Ok((index as usize, end, Run::NONE))
             }

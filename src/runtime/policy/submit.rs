@@ -4,12 +4,13 @@
 //! No lock is held while foreign code runs.
 
 use super::flight::{Ended, Landed, Watch, time_since};
-use super::resources::{CustomKind, Kind, Resource};
+use super::resources::{CustomKind, Kind, Resource, slot_failed};
 use super::{Picked, Policy, Ready};
 use crate::abi::handle::{dtl_event_t, dtl_policy_t};
 use crate::abi::policy::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
+use crate::last_error::Mark;
 use crate::runtime::exec::event::Event;
 use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
@@ -55,9 +56,10 @@ pub fn is_nothing(left: &dtl_waitable_t) -> bool {
     left.event.id == 0 && left.wait.is_none()
 }
 
-/// A task's status as a result whose text says what it is.
-pub fn outcome(status: dtl_status_t) -> Result<()> {
-    if status == DTL_SUCCESS { Ok(()) } else { Err(task_failed(status)) }
+/// A task's status as a result whose text says what it is. `before`: a moment before the task ran in this thread; of one
+/// that did not, now.
+pub fn outcome(status: dtl_status_t, before: Mark) -> Result<()> {
+    if status == DTL_SUCCESS { Ok(()) } else { Err(before.explain(task_failed(status))) }
 }
 
 #[cold]
@@ -81,8 +83,9 @@ impl Policy {
         match &self.kind {
             Kind::Generic | Kind::Inline => {
                 let (given, mut left) = (resource.given.plain(), NOTHING_LEFT);
+                let before = Mark::now();
                 let status = (task.function)(&raw const given, task.arg.ptr(), &raw mut left);
-                self.returned(&picked, status, &left, task.is_kept)
+                self.returned(&picked, (status, before), &left, task.is_kept)
             }
             Kind::Streams(_) => match &resource.stream {
                 Some(stream) => self.on_stream(ready, &picked, stream, task),
@@ -134,17 +137,17 @@ impl Policy {
         fail!(DTL_ERROR_INTERNAL, "policy '{}' lost resource {}", self.rule.name(), picked.index)
     }
 
-    /// A task's function has returned, in the thread that submitted it.
+    /// A task's function, called after the mark, has returned, in the thread that submitted it.
     pub fn returned(
         &self,
         picked: &Picked,
-        status: dtl_status_t,
+        (status, before): (dtl_status_t, Mark),
         left: &dtl_waitable_t,
         is_kept: bool,
     ) -> Result<dtl_submission_t> {
         let ready = self.ready()?;
         if status != DTL_SUCCESS || is_nothing(left) {
-            return Ok(self.over(ready, picked, Ended { status, time_ns: None }, is_kept));
+            return Ok(self.over(ready, picked, Ended { status, time_ns: None, before }, is_kept));
         }
         let watch = match watch(left) {
             Ok(watch) => watch,
@@ -157,9 +160,10 @@ impl Policy {
         if !matches!(self.kind, Kind::Inline) {
             return Ok(submission);
         }
+        let before = Mark::now();
         let status = self.wait_for(ready, submission.ticket, Deadline::NEVER)?;
         if !is_kept {
-            self.remember(ready, status);
+            self.remember(ready, status, before);
         }
         Ok(dtl_submission_t { ticket: 0, status, ..submission })
     }
@@ -178,7 +182,7 @@ impl Policy {
 
     /// The task goes on, and somebody has to look when it has ended.
     fn fly(&self, ready: &Ready, picked: &Picked, watch: Watch, is_kept: bool) -> Result<dtl_submission_t> {
-        self.look_at_some(ready, picked.index as usize, Some(LOOKS));
+        self.look_at_some(ready, picked.index as usize, LOOKS);
         let (ticket, _) = match ready.flights.begin(*picked, watch, is_kept) {
             Ok(begun) => begun,
             Err(error) => {
@@ -205,11 +209,11 @@ impl Policy {
             0 => None,
             _ => Some(events.recorded(stream).map_err(give_up)?),
         };
-        let (given, mut left) = (picked.resource.plain(), NOTHING_LEFT);
+        let (given, mut left, before) = (picked.resource.plain(), NOTHING_LEFT, Mark::now());
         let status = (task.function)(&raw const given, task.arg.ptr(), &raw mut left);
         if status != DTL_SUCCESS {
             start.into_iter().for_each(|event| events.keep(event));
-            return Ok(self.over(ready, picked, Ended { status, time_ns: None }, task.is_kept));
+            return Ok(self.over(ready, picked, Ended { status, time_ns: None, before }, task.is_kept));
         }
         if left.wait.is_some() {
             start.into_iter().for_each(|event| events.keep(event));
@@ -250,14 +254,16 @@ impl Policy {
         };
         let submit =
             custom.ops.submit.ok_or_else(|| Error::new(DTL_ERROR_INTERNAL, "the table lost its submit"))?;
+        let before = Mark::now();
         let status = submit(custom.own.ptr(), &raw const selection, Some(task.function), task.arg.ptr());
         if status != DTL_SUCCESS {
+            let error = slot_failed(status, "submit", before);
             if ready.flights.withdraw(ticket).is_some() {
                 self.not_taken(ready, picked, status);
             } else {
                 let _ = ready.flights.take(ticket); // told to have ended all the same
             }
-            super::resources::slot(status, "submit")?;
+            return Err(error);
         }
         // It may be over already: then the value says so.
         let over = if task.is_kept { ready.flights.take(ticket).unwrap_or(None) } else { None };
@@ -269,15 +275,13 @@ impl Policy {
 
     /// A selection that came to nothing.
     fn not_taken(&self, ready: &Ready, picked: &Picked, status: dtl_status_t) {
-        self.landed(
-            ready,
-            &Landed { picked: *picked, ended: Ended { status, time_ns: None }, is_unheard: false },
-        );
+        let ended = Ended { status, time_ns: None, before: Mark::now() };
+        self.landed(ready, &Landed { picked: *picked, ended, is_unheard: false });
     }
 
     /// What the policy is told when a task has ended.
     fn landed(&self, ready: &Ready, landed: &Landed) {
-        let Landed { picked, ended: Ended { status, time_ns }, is_unheard } = landed;
+        let Landed { picked, ended: Ended { status, time_ns, before }, is_unheard } = landed;
         if *status != DTL_SUCCESS {
             if let Some(failed) = ready.failed.get(picked.index as usize) {
                 failed.fetch_add(1, Ordering::Relaxed);
@@ -285,12 +289,12 @@ impl Policy {
         }
         ready.chooser.ended(picked, *status, time_ns.or_else(|| time_since(picked)));
         if *is_unheard {
-            self.remember(ready, *status);
+            self.remember(ready, *status, *before);
         }
     }
 
-    fn remember(&self, ready: &Ready, status: dtl_status_t) {
-        if let Err(error) = outcome(status) {
+    fn remember(&self, ready: &Ready, status: dtl_status_t, before: Mark) {
+        if let Err(error) = outcome(status, before) {
             ready.failure.lock().get_or_insert(error);
         }
     }
@@ -298,7 +302,8 @@ impl Policy {
     /// A task of a program's own table has ended.
     pub fn end(&self, ticket: u64, status: dtl_status_t, time_ns: u64) -> Result<()> {
         let ready = self.ready()?;
-        let Some(landed) = ready.flights.end(ticket, Ended { status, time_ns: Some(time_ns) }) else {
+        let ended = Ended { status, time_ns: Some(time_ns), before: Mark::now() };
+        let Some(landed) = ready.flights.end(ticket, ended) else {
             return fail!(
                 DTL_ERROR_INVALID_HANDLE,
                 "no task of this policy with ticket {ticket:#x} is in flight: dtl_selection_end once for each"
@@ -312,14 +317,11 @@ impl Policy {
     fn look(&self, ready: &Ready) -> Result<()> {
         match &self.kind {
             Kind::Custom(CustomKind { ops: dtl_resource_ops_t { lazy_report: Some(look), .. }, own }) => {
-                super::resources::slot(look(own.ptr()), "lazy_report")?;
+                super::resources::slot(|| look(own.ptr()), "lazy_report")?;
             }
-            Kind::Streams(_) => {
-                (0..ready.resources.len()).for_each(|index| self.look_at_some(ready, index, None))
-            }
-            Kind::Generic => {
+            Kind::Streams(_) | Kind::Generic => {
                 for index in 0..ready.resources.len() {
-                    self.look_at_some(ready, index, Some(ready.flights.to_look_at(index)));
+                    self.look_at_some(ready, index, ready.flights.others(index));
                 }
             }
             _ => {}
@@ -327,8 +329,8 @@ impl Policy {
         Ok(())
     }
 
-    fn look_at_some(&self, ready: &Ready, index: usize, most: Option<usize>) {
-        ready.flights.look_at_some(index, most, &|index, event| ready.keep(index, event), &mut |landed| {
+    fn look_at_some(&self, ready: &Ready, index: usize, others: usize) {
+        ready.flights.look_at_some(index, others, &|index, event| ready.keep(index, event), &mut |landed| {
             self.landed(ready, &landed);
         });
     }
@@ -378,19 +380,22 @@ impl Policy {
 
     /// Submits a task and waits for it: its status.
     pub fn submit_and_wait(&self, task: &Task, deadline: Deadline) -> Result<()> {
+        let before = Mark::now();
         let submission = self.submit(task, Some(deadline))?;
         if submission.ticket == 0 {
-            return outcome(submission.status);
+            return outcome(submission.status, before);
         }
         self.wait_or_let_go(submission.ticket, deadline)
     }
 
     /// Waits for a submission that nobody else has: its status. Not ended in time: nobody will ask.
     pub fn wait_or_let_go(&self, ticket: u64, deadline: Deadline) -> Result<()> {
+        let before = Mark::now();
         let ended = self.wait_for(self.ready()?, ticket, deadline);
-        outcome(ended.inspect_err(|_| {
+        let status = ended.inspect_err(|_| {
             let _ = self.let_go(ticket);
-        })?)
+        })?;
+        outcome(status, before)
     }
 
     /// Waits for everything submitted; the first failure that nobody has heard of.
@@ -408,7 +413,7 @@ impl Policy {
                     }),
                     _,
                 ) if !deadline.is_finite() => {
-                    super::resources::slot(wait(own.ptr(), resource.core), "wait_resource")
+                    super::resources::slot(|| wait(own.ptr(), resource.core), "wait_resource")
                 }
                 _ => Ok(()),
             };

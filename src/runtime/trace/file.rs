@@ -109,11 +109,11 @@ impl Operations {
 
 impl Trace {
     /// Makes the file and the thread that writes it.
-    pub(super) fn open(path: &str) -> Result<Arc<Self>> {
+    pub(super) fn open(path: &str, life: u32) -> Result<Arc<Self>> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let launch = launch::from_environment().ok().flatten();
         let (rank, size) = launch.map_or((0, 1), |launch| (launch.rank, launch.size));
-        let path = text::expand(path, (rank, size), process::own_pid())?;
+        let path = text::of_life(text::expand(path, (rank, size), process::own_pid())?, life);
         if path.metadata().is_ok_and(|there| !there.is_file()) {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
@@ -265,6 +265,7 @@ impl Trace {
         if let Err(error) = state.write() {
             state.failure = Some(said("write to", &self.path, &error));
             self.has_failed.store(true, Ordering::Relaxed);
+            super::HAS_FAILED.store(true, Ordering::Release);
         }
     }
 

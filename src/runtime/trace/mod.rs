@@ -25,6 +25,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Whether anything is told to anybody.
 static ON: AtomicBool = AtomicBool::new(false);
+/// A file has failed, and nobody has looked yet whether anything is still traced.
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+/// The last path of DTL_TRACE, and how many files it has led to.
+static LIVES: Mutex<(String, u32)> = Mutex::new((String::new(), 0));
 /// Changes whenever [`SINKS`] does, so that threads need not lock it.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 static SINKS: Mutex<Sinks> = Mutex::new(Sinks { file: None, tool: None });
@@ -50,7 +54,8 @@ impl Sinks {
     /// Makes a change known.
     fn publish(&self) {
         CHANGES.fetch_add(1, Ordering::Release);
-        ON.store(self.file.is_some() || self.tool.is_some(), Ordering::Release);
+        let is_written = self.file.as_ref().is_some_and(|file| !file.has_failed());
+        ON.store(is_written || self.tool.is_some(), Ordering::Release);
     }
 }
 
@@ -61,8 +66,32 @@ pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
+/// Whether nothing is traced any more since a file has failed: `lifecycle` is to know. Asked by traced calls, not by the
+/// writer, which takes no lock that a forked child needs.
+#[must_use]
+pub fn has_ended() -> bool {
+    if !HAS_FAILED.load(Ordering::Relaxed) || !HAS_FAILED.swap(false, Ordering::Acquire) {
+        return false;
+    }
+    SINKS.lock().publish();
+    !is_on()
+}
+
+/// DTL_TRACE: as [`start`], and each life of the library in this process has a file of its own.
+pub fn start_life(path: &str) -> Result<()> {
+    let mut lives = LIVES.lock();
+    let life = if lives.0 == path { lives.1 + 1 } else { 1 };
+    start_file(path, life)?;
+    *lives = (path.to_owned(), life);
+    Ok(())
+}
+
 /// Starts to write a file. Calls are traced once `lifecycle` knows.
 pub fn start(path: &str) -> Result<()> {
+    start_file(path, 1)
+}
+
+fn start_file(path: &str, life: u32) -> Result<()> {
     let mut sinks = SINKS.lock();
     if let Some(file) = &sinks.file {
         let path = file.path().display();
@@ -78,7 +107,7 @@ pub fn start(path: &str) -> Result<()> {
             ),
         };
     }
-    sinks.file = Some(file::Trace::open(path)?);
+    sinks.file = Some(file::Trace::open(path, life)?);
     sinks.publish();
     Ok(())
 }
@@ -115,6 +144,7 @@ pub fn close() {
 
 /// In a forked child: the file is the parent's, who goes on with it.
 pub fn forget() {
+    *LIVES.lock() = (String::new(), 0);
     let mut sinks = SINKS.lock();
     // Another thread of the parent may have had its lock, and the one that writes is not here: nothing of it is touched.
     std::mem::forget(sinks.file.take());

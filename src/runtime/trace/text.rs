@@ -58,6 +58,20 @@ pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<P
     Ok(full.with_extension(ending.map_or_else(|| rank.to_string(), |ending| format!("{rank}.{ending}"))))
 }
 
+/// The file of a later life of the library in one process: trace.json is trace-2.json.
+pub(super) fn of_life(path: PathBuf, life: u32) -> PathBuf {
+    if life <= 1 {
+        return path;
+    }
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{life}"));
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    path.with_file_name(name)
+}
+
 /// Behind each line but the last: so that a file without its end ends with a whole line.
 const NEXT: &str = ",\n";
 
@@ -241,6 +255,11 @@ mod tests {
         assert_eq!(expanded("trace", (3, 8)), "trace.3");
         assert_eq!(expanded("%r/%p.json", (3, 8)), "3/4711.json");
         assert_eq!(expanded("100%%.json", (3, 8)), "100%.3.json");
+        let lives = |path: &str| of_life(PathBuf::from(path), 2).to_string_lossy().into_owned();
+        assert_eq!(
+            ["a/trace.json", "trace.3.json", "a.b/trace", ".trace"].map(lives),
+            ["a/trace-2.json", "trace.3-2.json", "a.b/trace-2", ".trace-2"]
+        );
         for bad in ["", "/", "a/..", "a/", "%x", "trace%"] {
             assert!(expand(bad, (0, 1), 1).is_err(), "{bad}");
         }

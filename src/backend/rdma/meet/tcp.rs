@@ -223,6 +223,7 @@ struct Guest {
 struct Seat {
     channel: Channel,
     says: Vec<u64>,
+    has_ended: bool,
 }
 
 /// Rank 0.
@@ -268,7 +269,8 @@ impl Root<'_> {
     fn listen(&mut self) -> io::Result<()> {
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.listener.as_fd()];
         fds.extend(self.guests.iter().map(|guest| guest.channel.as_fd()));
-        fds.extend(self.seats.iter().flatten().map(|seat| seat.channel.as_fd()));
+        let living = self.seats.iter().flatten().filter(|seat| !seat.has_ended);
+        fds.extend(living.map(|seat| seat.channel.as_fd()));
         socket::wait_readable(&fds, self.deadline.left_ns().min(STRANGER_NS))?;
         while let Some((stream, _)) = net::accept(&self.listener)? {
             if self.guests.len() > 4 * self.seats.len() + 64 {
@@ -288,15 +290,13 @@ impl Root<'_> {
     /// Who has a seat says no more: its connection ends or stays.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
-        if let State::Ended(_) = seat.channel.fill() {
-            if let Some(seat) = self.seats.get_mut(rank) {
-                *seat = None;
-            }
-            let text = format!("rank {rank} ended while the communicator was opened; see its own output");
-            self.give_up(Error::new(DTL_ERROR_RANK_FAILURE, text));
-            // A death needs no others to come.
-            self.deadline = Deadline::after(0);
+        if seat.has_ended || seat.channel.fill() == State::Open {
+            return;
         }
+        // Its seat stays taken: the others are still to come, and to hear of it.
+        seat.has_ended = true;
+        let text = format!("rank {rank} ended while the communicator was opened; see its own output");
+        self.give_up(Error::new(DTL_ERROR_RANK_FAILURE, text));
     }
 
     /// Reads on from a guest; seats it, or sends it away, when it has said enough.
@@ -349,7 +349,7 @@ impl Root<'_> {
         channel.queue(SEAT, &[]);
         drop(channel.flush());
         if let Some(seat) = self.seats.get_mut(rank) {
-            *seat = Some(Seat { channel, says: says.to_vec() });
+            *seat = Some(Seat { channel, says: says.to_vec(), has_ended: false });
         }
     }
 

@@ -1,7 +1,7 @@
-//! How a connection begins, what comes on it, and how it ends.
+//! How a connection begins and ends, and how it is moved on. What is said on it: `frames`.
 
-use super::super::channel::{Channel, State, bytes_of, words_of};
-use super::{Event, LISTENER, LONGEST, Life, Oob};
+use super::super::channel::{Channel, State};
+use super::{LISTENER, LONGEST, Life, Oob};
 use crate::backend::shortage::os_error;
 use crate::error::Result;
 use crate::runtime::log;
@@ -29,10 +29,8 @@ pub(super) mod kind {
 /// Kind and bytes.
 pub(super) type Frame = (u8, Vec<u8>);
 
-/// Changes with everything that both sides must agree on.
-const MAGIC: u64 = u64::from_be_bytes(*b"dtl-oob1");
 /// Bytes of a hello, and of its answer.
-const HELLO_BYTES: usize = 5 * 8;
+const HELLO_BYTES: usize = 8 * super::frames::HELLO_WORDS;
 /// The longest frame.
 const MOST: usize = if LONGEST > super::ring::MOST_BYTES { LONGEST } else { super::ring::MOST_BYTES };
 /// Most that have connected and not said who they are.
@@ -51,6 +49,7 @@ pub(super) enum Stage {
     Unwelcome,
     /// Accepted, and has said nothing yet.
     Guest,
+    /// What is said goes through it.
     Open,
 }
 
@@ -65,15 +64,22 @@ pub(super) struct Connection {
     /// Whether this side began it.
     is_ours: bool,
     /// Its slot.
-    index: u32,
+    pub(super) index: u32,
     pub(super) serial: u32,
-    since_ns: u64,
+    pub(super) since_ns: u64,
     wanted: Wanted,
     /// To be sent when it is open.
     pub(super) waiting: Vec<Frame>,
-    /// Other ways to the peer, the best last.
+    /// The way that is tried, and others to the peer, the best last.
+    way: Option<SocketAddr>,
     ways: Vec<SocketAddr>,
+    /// How often a way has ended without a welcome.
+    in_vain: u8,
 }
+
+/// How often a way is tried again that has ended without a welcome: the peer may have lost its patience with a connection
+/// on which this side, busy with other things, said nothing for long.
+const CHANCES: u8 = 2;
 
 /// Why a rank was not reached.
 pub(super) struct Unreached {
@@ -96,10 +102,10 @@ impl Oob {
         ways.reverse();
         let none = Unreached { why: "it told no address".to_owned(), is_refused: true };
         match self.attempt(&mut ways, none)? {
-            Ok(stream) => {
+            Ok((stream, way)) => {
                 let index = self.keep(stream, rank, Stage::Connecting);
                 if let Some(Some(one)) = self.connections.get_mut(index) {
-                    (one.is_brief, one.waiting, one.ways) = (is_brief, waiting, ways);
+                    (one.is_brief, one.waiting, one.way, one.ways) = (is_brief, waiting, Some(way), ways);
                 }
                 if let Some(rank) = self.rank_mut(rank).filter(|_| !is_brief) {
                     rank.link = u32::try_from(index).ok();
@@ -121,12 +127,12 @@ impl Oob {
         &self,
         ways: &mut Vec<SocketAddr>,
         mut last: Unreached,
-    ) -> Result<std::result::Result<TcpStream, Unreached>> {
+    ) -> Result<std::result::Result<(TcpStream, SocketAddr), Unreached>> {
         while let Some(way) = ways.pop() {
             let begun = net::connect(way)
                 .and_then(|stream| net::end_if_silent(&stream, self.silent).map(|()| stream));
             match begun {
-                Ok(stream) => return Ok(Ok(stream)),
+                Ok(stream) => return Ok(Ok((stream, way))),
                 Err(error) if fd::shortage(&error).is_some() => {
                     let what = "a control socket";
                     return Err(os_error(crate::abi::status::DTL_ERROR_LIMIT, what, &error));
@@ -153,7 +159,9 @@ impl Oob {
             since_ns: now_ns(),
             wanted: if is_ours { Wanted::Both } else { Wanted::Reading },
             waiting: Vec::new(),
+            way: None,
             ways: Vec::new(),
+            in_vain: 0,
         };
         self.ask_after(&one);
         match self.connections.get_mut(index as usize) {
@@ -217,7 +225,7 @@ impl Oob {
         }
     }
 
-    fn send_away(&mut self, one: Connection, why: &str) {
+    pub(super) fn send_away(&mut self, one: Connection, why: &str) {
         let from = one.channel.stream.peer_addr().map_or("?".to_owned(), |from| from.to_string());
         log::debug!("a control connection from {from} is not of this job: {why}");
         self.discard(one);
@@ -230,6 +238,14 @@ impl Oob {
     /// What takes too long.
     pub(super) fn end_overdue(&mut self, now: u64) {
         for index in 0..self.connections.len() {
+            // What has come since the owner last looked is in time.
+            let is_there = |one: &Connection| match one.stage {
+                Stage::Connecting => one.channel.stream.peer_addr().is_ok(),
+                stage => stage == Stage::Guest,
+            };
+            if self.connections.get(index).and_then(Option::as_ref).is_some_and(is_there) {
+                self.step(index);
+            }
             let Some(Some(one)) = self.connections.get(index) else { continue };
             let limit_ns = match one.stage {
                 Stage::Guest => GUEST_NS,
@@ -314,79 +330,7 @@ impl Oob {
         self.put_back(one);
     }
 
-    fn say_hello(&self, one: &mut Connection) {
-        let brief = u64::from(one.is_brief);
-        one.channel
-            .queue(kind::HELLO, &bytes_of(&[MAGIC, self.cookie, self.rank as u64, one.peer as u64, brief]));
-        one.stage = Stage::Unwelcome;
-        if one.is_brief {
-            open(one);
-        }
-    }
-
-    /// One frame; an error: nobody of ours says that.
-    fn take(&mut self, one: &mut Connection, (what, bytes): Frame) -> std::result::Result<(), String> {
-        match (one.stage, what) {
-            (Stage::Guest, kind::HELLO) => self.welcome(one, &words_of(&bytes)),
-            (Stage::Unwelcome, kind::WELCOME)
-                if words_of(&bytes) == [MAGIC, self.cookie, one.peer as u64, self.rank as u64, 0] =>
-            {
-                open(one);
-                Ok(())
-            }
-            (Stage::Open, _) if self.life(one.peer) != Life::Here => Ok(()),
-            (Stage::Open, kind::MESSAGE) => {
-                self.events.push_back(Event::Message(one.peer, bytes));
-                Ok(())
-            }
-            (Stage::Open, kind::GONE) => self.hear_of_gone(one.peer, &bytes),
-            (Stage::Open, kind::BYE) => {
-                self.hear_of_gone(one.peer, &bytes)?;
-                self.read_others_of(one.peer);
-                self.is_gone(one.peer, Life::Left, "it has left".to_owned());
-                Ok(())
-            }
-            (stage, what) => Err(format!("a frame of kind {what} ({stage:?})")),
-        }
-    }
-
-    fn welcome(&mut self, one: &mut Connection, said: &[u64]) -> std::result::Result<(), String> {
-        let &[MAGIC, cookie, from, to, brief] = said else { return Err("no hello".to_owned()) };
-        if cookie != self.cookie {
-            return Err("another job's cookie".to_owned());
-        }
-        let from = i32::try_from(from).unwrap_or(-1);
-        if to != self.rank as u64 || from == self.rank || self.life(from) != Life::Here {
-            return Err(format!("rank {from} for rank {to}, here is rank {}", self.rank));
-        }
-        (one.peer, one.stage, one.is_brief) = (from, Stage::Open, brief != 0);
-        self.ring.suspects.retain(|suspect| suspect.rank != from);
-        if !one.is_brief {
-            one.channel
-                .queue(kind::WELCOME, &bytes_of(&[MAGIC, self.cookie, self.rank as u64, from as u64, 0]));
-            if self.is_leaving {
-                one.channel.queue(kind::BYE, &self.run());
-            }
-            if let Some(rank) = self.rank_mut(from) {
-                rank.link = rank.link.or(Some(one.index));
-            }
-        }
-        Ok(())
-    }
-
-    fn has_talked_nonsense(&mut self, one: Connection, why: &str) {
-        match one.stage {
-            Stage::Guest => self.send_away(one, why),
-            Stage::Open => {
-                let peer = one.peer;
-                self.discard(one);
-                self.is_gone(peer, Life::Dead, format!("it sent what makes no sense: {why}"));
-            }
-            _ => self.try_on(one, unreached("somebody else is there", ErrorKind::ConnectionRefused)),
-        }
-    }
-
-    fn has_ended(&mut self, one: Connection, why: String) {
+    fn has_ended(&mut self, mut one: Connection, why: String) {
         let (peer, stage, is_brief) = (one.peer, one.stage, one.is_brief);
         match stage {
             Stage::Guest => self.send_away(one, "it has gone again"),
@@ -398,12 +342,17 @@ impl Oob {
                 self.read_others_of(peer);
                 self.is_gone(peer, Life::Dead, why);
             }
-            _ => self.try_on(one, unreached(&why, ErrorKind::ConnectionRefused)),
+            _ => {
+                let is_last = one.in_vain == CHANCES;
+                one.in_vain = if is_last { 0 } else { one.in_vain + 1 };
+                one.ways.extend(one.way.filter(|_| !is_last));
+                self.try_on(one, unreached(&why, ErrorKind::ConnectionRefused));
+            }
         }
     }
 
     /// What a rank has sent on its other connections comes before its end.
-    fn read_others_of(&mut self, peer: i32) {
+    pub(super) fn read_others_of(&mut self, peer: i32) {
         for index in 0..self.connections.len() {
             if self.connections.get(index).and_then(Option::as_ref).is_some_and(|one| one.peer == peer) {
                 self.step(index);
@@ -412,12 +361,12 @@ impl Oob {
     }
 
     /// The way that was tried did not lead to the peer: the next.
-    fn try_on(&mut self, mut one: Connection, why: Unreached) {
+    pub(super) fn try_on(&mut self, mut one: Connection, why: Unreached) {
         self.poller.remove(one.channel.as_fd());
         let (peer, is_brief) = (one.peer, one.is_brief);
         let why = match self.attempt(&mut one.ways, why) {
-            Ok(Ok(stream)) => {
-                one.channel = Channel::new(stream);
+            Ok(Ok((stream, way))) => {
+                (one.channel, one.way) = (Channel::new(stream), Some(way));
                 (one.stage, one.since_ns, one.wanted) = (Stage::Connecting, now_ns(), Wanted::Both);
                 self.ask_after(&one);
                 self.alarm(one.since_ns.saturating_add(self.attempt_ns()));
@@ -469,14 +418,6 @@ impl Oob {
     }
 }
 
-/// From now on frames go through it.
-fn open(one: &mut Connection) {
-    one.stage = Stage::Open;
-    for (what, bytes) in std::mem::take(&mut one.waiting) {
-        one.channel.queue(what, &bytes);
-    }
-}
-
 /// Whether the system has connected it, and to somebody else than itself.
 fn has_connected(stream: &TcpStream) -> std::io::Result<()> {
     if let Some(error) = stream.take_error()? {
@@ -488,7 +429,7 @@ fn has_connected(stream: &TcpStream) -> std::io::Result<()> {
     }
 }
 
-fn unreached(why: &str, kind: ErrorKind) -> Unreached {
+pub(super) fn unreached(why: &str, kind: ErrorKind) -> Unreached {
     let is_silent =
         matches!(kind, ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable);
     Unreached { why: why.to_owned(), is_refused: !is_silent }

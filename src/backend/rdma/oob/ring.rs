@@ -198,9 +198,11 @@ impl Oob {
     pub(super) fn say_farewell(&mut self) {
         let (run, watcher) = (self.run(), self.watcher());
         let mut knows = false;
-        for one in
-            self.connections.iter_mut().flatten().filter(|one| one.stage == Stage::Open && !one.is_brief)
-        {
+        // Also where no answer to the hello has come yet: the other side may have one on its way.
+        let heard = |one: &&mut super::Connection| {
+            !one.is_brief && matches!(one.stage, Stage::Open | Stage::Unwelcome)
+        };
+        for one in self.connections.iter_mut().flatten().filter(heard) {
             one.channel.queue(kind::BYE, &run);
             knows |= watcher == Some(one.peer);
         }

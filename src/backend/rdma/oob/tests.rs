@@ -1,7 +1,7 @@
 //! Ranks of one process over loopback, each moved on by the test itself, so that orders can be drawn.
 
 use super::super::channel::{Channel, bytes_of};
-use super::connection::kind;
+use super::connection::{Stage, kind};
 use super::{Event, LONGEST, Oob, Options, WORDS};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use std::io::Write;
@@ -35,8 +35,12 @@ impl Job {
     fn running(size: usize) -> Job {
         let mut job = Job::of(size);
         job.until("the ring", |job| {
-            job.living().all(|rank| job.of_rank(rank).connections.iter().flatten().count() >= size.min(3) - 1)
+            job.living().all(|rank| {
+                let mut open = job.of_rank(rank).connections.iter().flatten();
+                open.clone().count() >= size.min(3) - 1 && open.all(|one| one.stage == Stage::Open)
+            })
         });
+        job.told.iter_mut().for_each(Vec::clear);
         job
     }
 
@@ -236,6 +240,21 @@ fn who_leaves_is_no_death() {
 }
 
 #[test]
+fn who_leaves_before_it_was_answered_has_not_died() {
+    for polls in 0..12 {
+        let mut job = Job::of(3);
+        job.random = polls;
+        for _ in 0..polls {
+            let rank = job.draw(3);
+            job.poll(rank);
+        }
+        job.leave(1);
+        job.until("a leave", |job| job.all_know(&[(1, true)]));
+        job.nobody_knows_more(1);
+    }
+}
+
+#[test]
 fn who_leaves_at_once_has_not_died_either() {
     // Nobody has a connection with it yet.
     let mut job = Job::of(3);
@@ -417,5 +436,30 @@ fn who_is_not_there_has_died_and_a_silent_machine_too() {
         }
         assert!(start.elapsed() >= Duration::from_millis(190), "{:?}", start.elapsed());
         assert!(matches!(&told[..], [Event::Gone(1, false, text)] if text.contains(why)), "{told:?}");
+    }
+}
+
+#[test]
+fn who_was_slow_to_say_hello_comes_again() {
+    for is_brief in [false, true] {
+        let mut job = Job::of(2);
+        let one = job.ranks[1].as_mut().expect("lives");
+        if is_brief {
+            one.connect(0, vec![(kind::MESSAGE, b"late".to_vec())], true).expect("begun");
+        } else {
+            one.send(0, b"late").expect("queued");
+        }
+        // Rank 1 is busy with something else; rank 0 loses its patience.
+        let zero = job.ranks[0].as_mut().expect("lives");
+        let start = Instant::now();
+        while !zero.connections.iter().flatten().any(|one| one.stage == Stage::Guest) {
+            zero.poll(&mut |event| panic!("{event:?}"));
+            assert!(start.elapsed() < Duration::from_secs(10));
+        }
+        zero.end_overdue(u64::MAX - 1);
+        assert!(!zero.connections.iter().flatten().any(|one| one.stage == Stage::Guest));
+        job.until("the message", |job| job.messages(0) == [(1, "late".to_owned())]);
+        job.pass(20);
+        job.nobody_knows_more(0);
     }
 }

@@ -1,0 +1,102 @@
+//! The thread's last error: the text that `dtl_last_error` shows, and what of it belongs to the failure of a program's
+//! function.
+//!
+//! A function of the program's (a slot, a handler, a task) that fails because a dtl_ call inside it has failed passes
+//! the status on, and the text goes with it: who calls such a function takes a [`Mark`] before. A mark is one load, so
+//! that functions that succeed pay for nothing else.
+//!
+//! Ordering: failures are numbered by one atomic. A thread's own failure after its mark has a higher number than the
+//! mark, one before it has not, by the order of changes of that one atomic alone; what other threads do to it in between
+//! makes numbers higher and changes neither. So everything is relaxed.
+
+use crate::abi::status::dtl_status_t;
+use crate::error::Error;
+use crate::sys::lock::Mutex;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+struct Failure {
+    number: u64,
+    status: dtl_status_t,
+    text: CString,
+}
+
+thread_local! {
+    /// `None` = no call has failed yet.
+    static LAST: RefCell<Option<Failure>> = const { RefCell::new(None) };
+}
+
+/// Failures of calls, of all threads.
+static FAILURES: AtomicU64 = AtomicU64::new(0);
+
+/// Texts of calls that failed in threads whose own place is gone. They stay, as somebody may read them.
+static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
+const MOST_LAST_WORDS: usize = 64;
+
+/// A call of the calling thread has failed.
+#[cold]
+pub fn set(error: &Error) {
+    let text = CString::new(error.text().replace('\0', "?")).unwrap_or_default();
+    let number = FAILURES.fetch_add(1, Ordering::Relaxed) + 1;
+    let mut failure = Some(Failure { number, status: error.status(), text });
+    let kept = LAST.try_with(|last| {
+        if let Ok(mut last) = last.try_borrow_mut() {
+            *last = failure.take();
+        }
+    });
+    // In atexit functions and in a thread's last destructors its own place is gone.
+    if let (Err(_), Some(Failure { text, .. })) = (kept, failure) {
+        let mut words = LAST_WORDS.lock();
+        if words.len() < MOST_LAST_WORDS {
+            words.push(text);
+        }
+    }
+}
+
+/// The text of the calling thread's last failed call.
+#[must_use]
+pub fn text() -> *const c_char {
+    const ENDING: &CStr = c"(the thread is ending: no text)";
+    LAST.try_with(|last| match last.try_borrow() {
+        Ok(last) => last.as_ref().map_or(c"".as_ptr(), |failure| failure.text.as_ptr()),
+        Err(_) => ENDING.as_ptr(),
+    })
+    .unwrap_or_else(|_| LAST_WORDS.lock().last().map_or(ENDING.as_ptr(), |text| text.as_ptr()))
+}
+
+/// A moment before a function of the program's is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// The moment now.
+    #[inline(always)]
+    #[must_use]
+    pub fn now() -> Mark {
+        Mark(FAILURES.load(Ordering::Relaxed))
+    }
+
+    /// The failure of the function, in the thread that called it: with what a call of ours in it has said.
+    #[cold]
+    #[must_use]
+    pub fn explain(self, error: Error) -> Error {
+        match self.said(error.status()) {
+            Some(said) => Error::new(error.status(), format!("{}: {said}", error.text())),
+            None => error,
+        }
+    }
+
+    /// The text of the thread's last failed call, if that came after this moment and had this status.
+    #[cold]
+    #[must_use]
+    pub fn said(self, status: dtl_status_t) -> Option<String> {
+        let said = LAST.try_with(|last| {
+            let last = last.try_borrow().ok()?;
+            let failure = last.as_ref()?;
+            let is_its = failure.number > self.0 && failure.status == status && !failure.text.is_empty();
+            is_its.then(|| failure.text.to_string_lossy().into_owned())
+        });
+        said.ok().flatten()
+    }
+}
