@@ -67,8 +67,10 @@ impl Rail {
         if self.channel.is_null() {
             return None;
         }
-        // SAFETY: a channel, whose descriptor is open as long as it is there: as long as this.
-        Some(unsafe { BorrowedFd::borrow_raw((*self.channel).fd) })
+        // SAFETY: a channel of ours.
+        let number = unsafe { (*self.channel).fd };
+        // SAFETY: its descriptor, which is open as long as this.
+        Some(unsafe { BorrowedFd::borrow_raw(number) })
     }
 
     /// Takes what its completion queues have told.

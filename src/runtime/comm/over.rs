@@ -74,6 +74,7 @@ fn all_ready(backend: &Backend, meeting: &Meeting) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::handle::dtl_comm_t;
     use crate::abi::status::DTL_ERROR_UNAVAILABLE;
     use crate::runtime::backend::{self, Availability, Presence, Transport};
     use crate::sys::lock::Mutex;
@@ -111,6 +112,20 @@ mod tests {
         (Arc::new(threads), ranks.into_iter().map(Some).collect())
     }
 
+    fn within(timeout_ns: u64) -> dtl_comm_desc_t {
+        dtl_comm_desc_t {
+            struct_size: size_of::<dtl_comm_desc_t>() as u32,
+            flags: 0,
+            kind: std::ptr::null(),
+            rank: 0,
+            size: 0,
+            job: std::ptr::null(),
+            timeout_ns,
+            native: std::ptr::null_mut(),
+            over: dtl_comm_t::NULL,
+        }
+    }
+
     /// What each of three ranks gets; `without`: a rank that cannot use the backend.
     fn open_all(without: Option<usize>) -> Vec<Result<(i32, i32, u64)>> {
         let (threads, below) = fabric();
@@ -124,7 +139,7 @@ mod tests {
                     let mut kind =
                         Backend::new(c"meets", i32::MIN, true, Box::new(Can(without != Some(rank))));
                     kind.comm = Some(Box::new(meets));
-                    make(Arc::new(kind), &below, 0, 5_000_000_000)
+                    make(Arc::new(kind), &below, &within(5_000_000_000))
                         .map(|made| (made.rank, made.size, made.timeout_ns))
                 })
             };
