@@ -451,6 +451,10 @@ pub trait Transport: Send + Sync {
     }
     /// How the data moves, for people.
     fn describe(&self) -> String;
+    /// What memory it has and had beside the program's own, for people; `None`: it does not count.
+    fn memory(&self) -> Option<String> {
+        None
+    }
     /// What it says of the operation that has just failed (its vendor's text, say).
     fn failure_text(&self) -> Option<String> {
         None

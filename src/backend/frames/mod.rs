@@ -29,8 +29,10 @@ use crate::runtime::backend::{
 };
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
+use crate::sys::net::Poller;
 use engine::Engine;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use window::{Change, WireWindows};
 
@@ -67,8 +69,16 @@ pub trait Wire: Send + Sync {
     fn may_be_served(&self) -> bool {
         true
     }
+    /// Whether a thread that waits for something may sleep now. `seen` is kept for it from call to call, 0 at first.
+    fn doze(&self, _seen: &mut u64) -> Doze {
+        Doze::No
+    }
     /// How the data moves, for people.
     fn describe(&self) -> String;
+    /// What memory it has and had, for people.
+    fn memory(&self) -> Option<String> {
+        None
+    }
     /// What it says of the operation that has just failed in this thread.
     fn failure_text(&self) -> Option<String>;
     /// Frames in its own memory, if it has such.
@@ -90,6 +100,17 @@ pub trait WireFrames {
     fn next(&self) -> Result<Option<Lent>>;
     /// A frame has been read.
     fn give_back(&self, lent: &Lent);
+}
+
+/// Whether a waiting thread may sleep.
+pub enum Doze {
+    /// Nobody would wake it.
+    No,
+    /// Something has happened since it asked last: look again first.
+    News,
+    /// Yes, until this is readable or so many nanoseconds are over: without the lock, so others may take meanwhile what
+    /// woke it, and then it sleeps until the limit that it has itself.
+    On(Arc<Poller>, u64),
 }
 
 /// Words of a frame before its payload.
@@ -139,7 +160,9 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
 }
 
 /// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
-pub const FIXED_BYTES: usize = size_of::<Endpoint>() + engine::RECEIVES * frame::FRAME;
+pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
+/// The same where the wire keeps memory for frames itself.
+pub const LENT_FIXED_BYTES: usize = size_of::<Endpoint>();
 /// Memory for each rank, talked to or not.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
 /// Memory for each that was talked to, without what waits.
@@ -229,6 +252,17 @@ impl Transport for Endpoint {
         }
     }
 
+    fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
+        match self.with(|engine| Ok(engine.doze(seen))) {
+            Ok(Doze::News) => true,
+            Ok(Doze::On(bell, due_ns)) => {
+                bell.ready(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).min(due_ns));
+                true
+            }
+            Ok(Doze::No) | Err(_) => false,
+        }
+    }
+
     fn cancel(&self, op: OpId) -> Result<()> {
         self.with(|engine| {
             engine.cancel(op);
@@ -254,6 +288,10 @@ impl Transport for Endpoint {
 
     fn describe(&self) -> String {
         self.description.clone()
+    }
+
+    fn memory(&self) -> Option<String> {
+        self.with(|engine| Ok(engine.wire.memory())).ok().flatten()
     }
 
     fn failure_text(&self) -> Option<String> {

@@ -15,11 +15,13 @@
 
 use super::connect::busy;
 use super::functions::ATOMIC_NONE;
+use super::lane::What;
+use super::operation::Operation;
 use super::payload::done;
-use super::peer::{Peer, What};
+use super::peer::Peer;
 use super::queue::{Piece, Remote, Work};
 use super::slots::RESULTS;
-use super::state::{Operation, State};
+use super::state::State;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t};
 use crate::backend::frames::Change;
 use crate::error::{Result, fail};

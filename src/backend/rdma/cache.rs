@@ -6,6 +6,7 @@
 
 use super::rail::{Rail, Registration};
 use super::slots::RAILS;
+use super::state::State;
 use crate::error::Result;
 use crate::sys::buf::Region;
 use crate::sys::heap::{self, Returned};
@@ -146,5 +147,28 @@ impl Cache {
     /// Bytes that it keeps registered.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+}
+
+impl State {
+    /// What is registered and was, for people.
+    pub(super) fn memory(&self) -> String {
+        let one = |rail: &Arc<Rail>| {
+            let [now, most, times] = rail.memory();
+            format!(
+                "{now} bytes registered with {} (at most {most}; {times} registrations so far)",
+                rail.name
+            )
+        };
+        let rails: Vec<_> = self.rails.iter().map(one).collect();
+        let peers = (0..self.peers.ranks()).filter_map(|rank| self.peers.get(rank));
+        let slabs: usize =
+            peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
+        format!(
+            "{}, of which {slabs} for slots and {} for large messages (DTL_RDMA_CACHE_BYTES={})",
+            rails.join(", "),
+            self.cache.bytes(),
+            self.config.cache_bytes
+        )
     }
 }

@@ -61,6 +61,9 @@ pub struct Config {
     pub silence_ms: u32,
 }
 
+/// The default of `Config::depth`.
+pub const DEPTH: u32 = 16;
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -75,7 +78,7 @@ impl Default for Config {
             receiver_retries: 7,
             mtu: None,
             pkey_index: 0,
-            depth: 16,
+            depth: DEPTH,
             inline: 64,
             sleeps: false,
             reads: false,

@@ -86,6 +86,7 @@ impl State {
     }
 
     fn make_peer(&mut self, rank: usize) -> Result<()> {
+        self.check_devices()?;
         let mut on = Vec::new();
         for rail in 0..self.rails.len() {
             for _ in 0..self.config.queues {
@@ -122,6 +123,7 @@ impl State {
 
     /// Looks at the sockets.
     pub(super) fn look_around(&mut self) {
+        self.hear_devices();
         let mut events = Vec::new();
         self.oob.poll(&mut |event| events.push(event));
         for event in events {

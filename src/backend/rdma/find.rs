@@ -4,6 +4,7 @@ use super::functions::Functions;
 use crate::backend::library::Library;
 use crate::runtime::settings;
 use crate::sys::buf::Addr;
+use crate::sys::fd;
 use std::ffi::CStr;
 
 /// What rdma-core calls it.
@@ -84,6 +85,8 @@ impl Drop for DeviceList {
 pub fn find() -> std::result::Result<Verbs, String> {
     LIBRARY.may_be_called()?;
     let settings = settings::current();
+    // What is opened there is not to be a standard stream.
+    let _places = fd::occupy_standard();
     let calls = open(settings.fabric.get("DTL_RDMA_LIBRARY").map(String::as_str))?;
     LIBRARY.begin();
     let devices = DeviceList::get(calls)?.devices().into_iter().map(|(_, name)| name).collect();

@@ -33,9 +33,9 @@ function_table! {
         ibv_get_async_event(ContextIn, EventOut) -> Int;
         ibv_ack_async_event(EventOut) -> Nothing;
         ibv_wc_status_str(Uint) -> Text;
-        ibv_event_type_str(Uint) -> Text;
     }
     optional {
+        ibv_event_type_str(Uint) -> Text;
         ibv_reg_dmabuf_mr(PdIn, Long, Size, Long, Int, Int) -> MrIn;
         _ibv_query_gid_ex(ContextIn, Uint, Uint, GidEntryOut, Uint, Size) -> Int;
     }
@@ -179,6 +179,8 @@ constants! {
     WC_RECV_RDMA_WITH_IMM IBV_WC_RECV_RDMA_WITH_IMM = 129;
     EVENT_CQ_ERR IBV_EVENT_CQ_ERR = 0;
     EVENT_QP_FATAL IBV_EVENT_QP_FATAL = 1;
+    EVENT_QP_REQ_ERR IBV_EVENT_QP_REQ_ERR = 2;
+    EVENT_QP_ACCESS_ERR IBV_EVENT_QP_ACCESS_ERR = 3;
     EVENT_DEVICE_FATAL IBV_EVENT_DEVICE_FATAL = 8;
     EVENT_PORT_ACTIVE IBV_EVENT_PORT_ACTIVE = 9;
     EVENT_PORT_ERR IBV_EVENT_PORT_ERR = 10;

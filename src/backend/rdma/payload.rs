@@ -4,10 +4,12 @@
 //! so) read by the receiver's. Everything else goes in pieces, through slots. A payload of no bytes, which says that there is
 //! none, is a last piece without bytes.
 
-use super::peer::{Stage, What};
+use super::lane::What;
+use super::operation::{Operation, Receive, Send, Way};
+use super::peer::Stage;
 use super::queue::{Piece, Remote, Work};
 use super::slots::{About, DATA, Kind, Note, RAILS};
-use super::state::{Operation, Receive, Send, State, Way};
+use super::state::State;
 use crate::abi::status::*;
 use crate::error::Result;
 use crate::runtime::backend::{Done, OpId};

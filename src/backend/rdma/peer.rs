@@ -7,9 +7,10 @@
 use super::atomics::Results;
 use super::config::Config;
 use super::heads::Heads;
-use super::queue::{Piece, Queue, Remote, Work};
+use super::lane::{Flying, Lane, What, WorkId};
+use super::queue::{Piece, Queue, Remote, SENDS, Work};
 use super::rail::{Completions, Registration};
-use super::slots::{Kind, LANES, Message, Note, Slab};
+use super::slots::{Kind, Message, Note, Slab};
 use crate::backend::frames::{FRAME_WORDS, eager_word};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::OpId;
@@ -19,46 +20,6 @@ use std::sync::Arc;
 
 /// Sends without bytes of ours to wait for of which one is asked to be told.
 const SIGNALS: u32 = 8;
-
-/// A queue pair and what is under way on it.
-pub(super) struct Lane {
-    pub(super) queue: Queue,
-    /// Which rail it is on.
-    pub(super) rail: usize,
-    /// Messages that used a receive of the peer's, and how many it has said that it consumed.
-    sent: u32,
-    told: u32,
-    /// Messages of the peer's that were consumed here, and what it was last told.
-    pub(super) consumed: u32,
-    said: u32,
-    /// The number of the last work request.
-    number: u32,
-    pub(super) flying: VecDeque<Flying>,
-}
-
-/// A work request that is not known to be over.
-pub(super) struct Flying {
-    number: u32,
-    pub(super) what: What,
-}
-
-/// What to do when a work request is over.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum What {
-    Nothing,
-    /// Nothing either, but it is told when it is over, and all before it with it.
-    Mark,
-    /// This slot is free again.
-    Slot(usize),
-    /// A part of this operation is done.
-    Part(OpId),
-    /// The same, whose bytes were in a slot.
-    Sent(OpId, usize),
-    /// The same, whose bytes are in a slot now and belong into memory of the program's.
-    Got(OpId, usize, Region),
-    /// What an element was is in this place.
-    Answer(usize),
-}
 
 /// How far the connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -107,43 +68,27 @@ pub(super) struct Peer {
     pub(super) failing: Option<String>,
 }
 
-/// The identity of a work request: whose, of which lane, and which.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct WorkId {
-    pub(super) is_receive: bool,
-    pub(super) rank: usize,
-    pub(super) lane: usize,
-    /// A receive's slot, or a send's number.
-    pub(super) number: u32,
+/// Slots for sends, with so many for receives.
+const fn sends(depth: u32) -> usize {
+    if depth > 4 { depth as usize / 2 } else { 2 }
 }
 
-impl WorkId {
-    const RECEIVE: u64 = 1 << 63;
-
-    pub(super) fn word(self) -> u64 {
-        let kind = if self.is_receive { Self::RECEIVE } else { 0 };
-        kind | (self.rank as u64 & 0x07FF_FFFF) << 36
-            | (self.lane as u64 & 0xF) << 32
-            | u64::from(self.number)
-    }
-
-    pub(super) fn of(word: u64) -> Self {
-        WorkId {
-            is_receive: word & Self::RECEIVE != 0,
-            rank: (word >> 36 & 0x07FF_FFFF) as usize,
-            lane: (word >> 32 & 0xF) as usize,
-            number: word as u32,
-        }
-    }
+/// Bytes that are registered for a peer.
+pub(super) const fn registered(depth: u32) -> usize {
+    Slab::bytes(depth as usize, sends(depth))
 }
 
-const _: () = assert!(LANES <= 16);
+/// Bytes beside those, with so many queue pairs.
+pub(super) const fn bytes(depth: u32, lanes: usize) -> usize {
+    let lane = size_of::<Lane>() + (SENDS * depth) as usize * size_of::<Flying>();
+    size_of::<Peer>() + sends(depth) * size_of::<usize>() + lanes * lane
+}
 
 impl Peer {
     /// Makes its queue pairs and posts its receives.
     pub(super) fn make(rank: usize, on: &[(usize, Arc<Completions>)], config: &Config) -> Result<Peer> {
         let depth = config.depth;
-        let sends = (depth / 2).max(2) as usize;
+        let sends = sends(depth);
         let Some(slab) = Slab::new(depth as usize, sends) else {
             return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the slots of rank {rank}");
         };

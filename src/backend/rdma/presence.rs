@@ -15,6 +15,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
+use crate::sys::fd;
 use crate::sys::lock::Mutex;
 use std::sync::Arc;
 
@@ -91,6 +92,8 @@ fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
 impl Opener {
     fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
         let verbs = self.verbs.get()?;
+        // What libibverbs opens is not to be a standard stream.
+        let _places = fd::occupy_standard();
         let unavailable = |why| Error::new(DTL_ERROR_UNAVAILABLE, why);
         let seen = places::look(&verbs).map_err(unavailable)?;
         let local = u32::try_from(local_rank(args)?).unwrap_or(0);
@@ -133,7 +136,7 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
     }
     let size = usize::try_from(met.size).unwrap_or(1);
     let description = describe(&rails, &config);
-    let state = State::new(usize::try_from(met.rank).unwrap_or(0), size, rails, oob, config);
+    let state = State::new(usize::try_from(met.rank).unwrap_or(0), size, rails, oob, config)?;
     let (rank, size, state) = (met.rank, met.size, Mutex::new(Some(state)));
     frames::open(Box::new(RdmaWire { rank, size, description, state }))
 }

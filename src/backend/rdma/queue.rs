@@ -15,6 +15,8 @@ use std::sync::Arc;
 const READS: u8 = 16;
 /// As verbs count: 0.64 ms until a sender tries again that met no receive.
 const RECEIVER_PAUSE: u8 = 12;
+/// Work requests under way for each receive that the peer has posted.
+pub(super) const SENDS: u32 = 4;
 /// Hops of a packet that is routed.
 const HOPS: u8 = 64;
 
@@ -80,7 +82,7 @@ impl Queue {
         let rail = &completions.rail;
         let most = rail.limits.max_qp_wr.max(1).unsigned_abs();
         let mut inline = config.inline;
-        let sends = (4 * config.depth).min(most);
+        let sends = (SENDS * config.depth).min(most);
         let (qp, cap) = loop {
             let mut attr = QpInitAttr::zeroed();
             (attr.send_cq, attr.recv_cq) = (completions.cq, completions.cq);
@@ -124,6 +126,11 @@ impl Queue {
         }
         queue.initialise(config)?;
         Ok(queue)
+    }
+
+    /// Whether it is that one.
+    pub(super) fn is(&self, qp: QpIn) -> bool {
+        self.qp == qp
     }
 
     fn rail(&self) -> &Arc<Rail> {

@@ -10,7 +10,7 @@ use crate::error::{Result, fail};
 use crate::sys::buf::Region;
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What the peers' network cards may do with registered memory, and ours.
 const ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
@@ -18,8 +18,10 @@ const ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_REA
 /// See the module's text.
 pub(super) struct Rail {
     pub(super) calls: &'static Functions,
-    context: *mut Context,
+    pub(super) context: *mut Context,
     pd: PdIn,
+    /// Where its completion queues tell that they have something; null: nobody sleeps.
+    pub(super) channel: ChannelIn,
     /// The device's name.
     pub(super) name: String,
     pub(super) port: u8,
@@ -39,6 +41,8 @@ pub(super) struct Rail {
     registered: AtomicU64,
     most: AtomicU64,
     registrations: AtomicU64,
+    /// Its port is known to be down.
+    pub(super) is_down: AtomicBool,
 }
 
 // SAFETY: objects of libibverbs may be used by any thread (verbs are thread safe).
@@ -64,7 +68,8 @@ impl Rail {
             return Err(last_failed("ibv_open_device").within(&name));
         }
         let opened = Opened { calls, context };
-        let rail = Self::set_up(opened, &name, port, config).map_err(|error| error.within(&name))?;
+        let mut rail = Self::set_up(opened, &name, port, config).map_err(|error| error.within(&name))?;
+        rail.listen(config.sleeps).map_err(|error| error.within(&name))?;
         Ok(Arc::new(rail))
     }
 
@@ -118,6 +123,7 @@ impl Rail {
             calls,
             context,
             pd,
+            channel: std::ptr::null_mut(),
             name: name.to_owned(),
             port,
             gid,
@@ -134,6 +140,7 @@ impl Rail {
             registered: AtomicU64::new(0),
             most: AtomicU64::new(0),
             registrations: AtomicU64::new(0),
+            is_down: AtomicBool::new(false),
         })
     }
 
@@ -161,9 +168,9 @@ impl Rail {
     /// Makes a queue for completions.
     pub(super) fn completions(self: &Arc<Self>, entries: usize) -> Result<Completions> {
         let entries = c_int::try_from(entries).unwrap_or(c_int::MAX).min(self.limits.max_cqe);
-        // SAFETY: an opened device; no channel.
+        // SAFETY: an opened device; its channel, or none.
         let cq = unsafe {
-            (self.calls.ibv_create_cq)(self.context, entries, std::ptr::null_mut(), std::ptr::null_mut(), 0)
+            (self.calls.ibv_create_cq)(self.context, entries, std::ptr::null_mut(), self.channel, 0)
         };
         if cq.is_null() {
             return Err(last_failed("ibv_create_cq").within(&self.name));
@@ -184,6 +191,10 @@ impl Rail {
 
 impl Drop for Rail {
     fn drop(&mut self) {
+        if !self.channel.is_null() {
+            // SAFETY: its queues hold shares of this, so they are gone.
+            unsafe { (self.calls.ibv_destroy_comp_channel)(self.channel) };
+        }
         // SAFETY: everything that was made in it holds a share of this, so nothing is left.
         unsafe { (self.calls.ibv_dealloc_pd)(self.pd) };
         // SAFETY: as above.

@@ -1,15 +1,17 @@
 //! What a communicator of this kind consists of, and what moves it on.
 
-use super::atomics::Atomic;
-use super::cache::{Cache, Registered};
+use super::cache::Cache;
 use super::config::Config;
 use super::functions::*;
+use super::lane::WorkId;
 use super::oob::Oob;
-use super::peer::{Peer, Stage, WorkId, gone};
+use super::operation::{Operation, part_over};
+use super::peer::{Peer, Stage, gone};
+use super::queue::SENDS;
 use super::rail::{Completions, Rail};
 use super::slots::{About, DATA, Kind, Message, Note};
 use super::verbs::{Wc, Zeroed};
-use super::{errors, window};
+use super::{errors, events, window};
 use crate::abi::status::*;
 use crate::backend::frames::{FRAME_WORDS, eager_head};
 use crate::backend::operations::Operations;
@@ -17,6 +19,7 @@ use crate::backend::sparse::Sparse;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, OpId};
 use crate::sys::buf::Region;
+use crate::sys::net;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -33,76 +36,6 @@ const PATIENCE: u32 = 64;
 const LONGEST: usize = 1 << 20;
 /// Peers whose queue pairs share a completion queue.
 const SHARERS: usize = 32;
-
-/// An operation in flight.
-pub(super) enum Operation {
-    Receive(Receive),
-    Send(Send),
-    OneSided(OneSided),
-    Atomic(Atomic),
-    Done(Done),
-}
-
-/// The receive of a payload.
-pub(super) struct Receive {
-    pub(super) source: usize,
-    pub(super) word: u32,
-    pub(super) into: Region,
-    /// Bytes that are there, or whose reading has begun.
-    pub(super) got: usize,
-    /// What is read from the peer, and reads under way.
-    pub(super) from: Option<Note>,
-    pub(super) parts: u32,
-    /// Registered as long as the device may write there.
-    pub(super) hold: Option<Arc<Registered>>,
-}
-
-/// The send of a payload.
-pub(super) struct Send {
-    pub(super) dest: usize,
-    pub(super) word: u32,
-    pub(super) data: Region,
-    /// Bytes that were handed on.
-    pub(super) begun: usize,
-    pub(super) parts: u32,
-    pub(super) way: Way,
-    pub(super) hold: Option<Arc<Registered>>,
-}
-
-/// How a payload goes.
-#[derive(Clone, Copy)]
-pub(super) enum Way {
-    /// Through slots.
-    Pieces,
-    /// Into the peer's memory.
-    Write(Note),
-    /// The peer reads it.
-    Offered,
-}
-
-impl Operation {
-    /// The window that it is on, and the target.
-    pub(super) fn on_window(&self) -> Option<(usize, usize)> {
-        match self {
-            Operation::OneSided(one_sided) => Some((one_sided.window, one_sided.target)),
-            Operation::Atomic(atomic) => Some((atomic.window, atomic.target)),
-            _ => None,
-        }
-    }
-}
-
-/// A put or get.
-pub(super) struct OneSided {
-    pub(super) target: usize,
-    pub(super) window: usize,
-    /// Where it goes to, or comes from.
-    pub(super) place: window::Place,
-    pub(super) local: Region,
-    pub(super) way: window::Way,
-    pub(super) begun: usize,
-    pub(super) parts: u32,
-    pub(super) hold: Option<Arc<Registered>>,
-}
 
 /// A frame that has not been read yet.
 pub(super) struct Arrived {
@@ -132,13 +65,21 @@ pub(super) struct State {
     /// Ranks that are gone, of which nobody has been told yet.
     pub(super) lost: VecDeque<usize>,
     /// Peers with notes or numbers to tell.
-    listed: Vec<usize>,
+    pub(super) listed: Vec<usize>,
     /// Operations of which more is to be started.
     pub(super) unfinished: Vec<OpId>,
     /// Peers to be given up.
     failing: Vec<usize>,
     pub(super) connecting: usize,
     idle: u32,
+    /// Counts rounds in which something happened, from 1 on.
+    pub(super) happened: u64,
+    /// What waiting threads sleep on, if they do.
+    pub(super) bell: Option<Arc<net::Poller>>,
+    /// When the devices are asked next.
+    pub(super) hear_at: u64,
+    /// Why no connections are made any more.
+    pub(super) dead_device: Option<String>,
     pub(super) oob: Oob,
     pub(super) cache: Cache,
     pub(super) windows: Vec<window::Window>,
@@ -148,9 +89,16 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(rank: usize, size: usize, rails: Vec<Arc<Rail>>, oob: Oob, config: Config) -> State {
+    pub(super) fn new(
+        rank: usize,
+        size: usize,
+        rails: Vec<Arc<Rail>>,
+        oob: Oob,
+        config: Config,
+    ) -> Result<State> {
+        let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
         let cache = Cache::new(&rails, config.cache_bytes);
-        State {
+        Ok(State {
             rank,
             config,
             rails,
@@ -165,12 +113,16 @@ impl State {
             failing: Vec::new(),
             connecting: 0,
             idle: 0,
+            happened: 1,
+            bell,
+            hear_at: 0,
+            dead_device: None,
             oob,
             cache,
             windows: Vec::new(),
             last_window: 0,
             said: None,
-        }
+        })
     }
 
     /// A completion queue of a rail with room for one more peer's queue pair.
@@ -184,7 +136,7 @@ impl State {
             return fail!(DTL_ERROR_INTERNAL, "there is no rail {rail}");
         };
         // Receives, and sends as `Queue::make` asks for.
-        let each = (self.config.depth + 4 * self.config.depth) as usize;
+        let each = (self.config.depth + SENDS * self.config.depth) as usize;
         let completions = Arc::new(of.completions(SHARERS.min(self.peers.ranks()) * each)?);
         self.pollers.push(Poller { rail, completions: Arc::clone(&completions), sharers: 1 });
         Ok(completions)
@@ -217,6 +169,7 @@ impl State {
             self.look_after();
         }
         self.idle = if something { 0 } else { self.idle.wrapping_add(1) };
+        self.happened += u64::from(something);
         if self.idle % PATIENCE == PATIENCE - 1 || self.connecting > 0 {
             self.look_around();
         }
@@ -274,6 +227,8 @@ impl State {
 
     #[cold]
     fn failed(&mut self, id: WorkId, entry: &Wc) {
+        // What the device says of it is said, rather than what became of the work.
+        self.look_at_devices();
         let is_known = self.peers.get(id.rank).is_some_and(|peer| peer.stage != Stage::Gone);
         // What is flushed tells nothing new.
         if let (true, Some(rail)) = (is_known, self.rails.first()) {
@@ -389,6 +344,10 @@ impl State {
         }
     }
 
+    pub(super) fn pollers(&self) -> impl Iterator<Item = &Completions> {
+        self.pollers.iter().map(|poller| poller.completions.as_ref())
+    }
+
     // ---- what has to be said ----
 
     pub(super) fn list(&mut self, rank: usize) {
@@ -464,6 +423,7 @@ impl State {
             return;
         }
         self.lost.push_back(rank);
+        self.happened += 1;
         if was_known {
             self.say_broken(rank);
         }
@@ -479,16 +439,4 @@ impl State {
     fn gone_status(&self, rank: usize) -> dtl_status_t {
         if rank == self.rank { DTL_ERROR_CONNECTION_LOST } else { DTL_ERROR_RANK_FAILURE }
     }
-}
-
-/// One part less; whether that was the last.
-fn part_over(operations: &mut Operations<Operation>, op: OpId) -> bool {
-    let parts = match operations.get_mut(op) {
-        Some(Operation::Send(send)) => &mut send.parts,
-        Some(Operation::Receive(receive)) => &mut receive.parts,
-        Some(Operation::OneSided(one_sided)) => &mut one_sided.parts,
-        _ => return false,
-    };
-    *parts = parts.saturating_sub(1);
-    *parts == 0
 }

@@ -5,10 +5,11 @@
 //! on elements of 8 bytes are in `atomics`; the others are those of the library, by messages.
 
 use super::cache::{self, Registered};
-use super::peer::What;
+use super::lane::What;
+use super::operation::{OneSided, Operation};
 use super::queue::{Piece, Remote, Work};
 use super::slots::{RAILS, SLOT};
-use super::state::{OneSided, Operation, State};
+use super::state::State;
 use super::wire::{OVER, RdmaWire};
 use crate::abi::word::dtl_dtype_t;
 use crate::backend::frames::{Change, WireWindows};

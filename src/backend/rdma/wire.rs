@@ -1,11 +1,13 @@
 //! RDMA verbs as a wire: `frames` makes complete communication of it.
 
 use super::connect::busy;
-use super::peer::{Stage, WorkId};
+use super::lane::WorkId;
+use super::operation::Operation;
+use super::peer::Stage;
 use super::slots::DATA;
-use super::state::{Arrived, Operation, State};
+use super::state::{Arrived, State};
 use crate::abi::status::*;
-use crate::backend::frames::{FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireFrames, WireWindows};
+use crate::backend::frames::{Doze, FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireFrames, WireWindows};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId};
 use crate::sys::buf::Region;
@@ -96,6 +98,14 @@ impl Wire for RdmaWire {
         Ok(())
     }
 
+    fn doze(&self, seen: &mut u64) -> Doze {
+        self.with(|state| state.doze(seen)).unwrap_or(Doze::No)
+    }
+
+    fn memory(&self) -> Option<String> {
+        self.with(|state| Ok(state.memory())).ok()
+    }
+
     fn describe(&self) -> String {
         self.description.clone()
     }
@@ -116,6 +126,7 @@ impl Wire for RdmaWire {
             backoff.pause();
         }
         state.oob.leave();
+        crate::runtime::log::debug!("rdma: closed with {}", state.memory());
         Ok(())
     }
 }

@@ -440,6 +440,7 @@ pub fn destroy_all() {
 
 /// In a forked child: the handles go; shared memory and sockets stay the parent's.
 pub fn forget_all() {
+    progress::forget();
     let inside = epoch::enter();
     for id in TABLE.handles() {
         std::mem::forget(TABLE.remove(&inside, id));

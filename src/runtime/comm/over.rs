@@ -74,6 +74,7 @@ fn all_ready(backend: &Backend, meeting: &Meeting) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::handle::dtl_comm_t;
     use crate::abi::status::DTL_ERROR_UNAVAILABLE;
     use crate::runtime::backend::{self, Availability, Presence, Transport};
     use crate::sys::lock::Mutex;
@@ -111,17 +112,17 @@ mod tests {
         (Arc::new(threads), ranks.into_iter().map(Some).collect())
     }
 
-    fn raw() -> dtl_comm_desc_t {
+    fn within(timeout_ns: u64) -> dtl_comm_desc_t {
         dtl_comm_desc_t {
-            struct_size: 0,
+            struct_size: size_of::<dtl_comm_desc_t>() as u32,
             flags: 0,
             kind: std::ptr::null(),
             rank: 0,
             size: 0,
             job: std::ptr::null(),
-            timeout_ns: 5_000_000_000,
+            timeout_ns,
             native: std::ptr::null_mut(),
-            over: crate::abi::handle::dtl_comm_t { id: 0 },
+            over: dtl_comm_t::NULL,
         }
     }
 
@@ -138,7 +139,8 @@ mod tests {
                     let mut kind =
                         Backend::new(c"meets", i32::MIN, true, Box::new(Can(without != Some(rank))));
                     kind.comm = Some(Box::new(meets));
-                    make(Arc::new(kind), &below, &raw()).map(|made| (made.rank, made.size, made.timeout_ns))
+                    make(Arc::new(kind), &below, &within(5_000_000_000))
+                        .map(|made| (made.rank, made.size, made.timeout_ns))
                 })
             };
             let ranks: Vec<_> = below.into_iter().enumerate().map(open).collect();
