@@ -194,8 +194,8 @@ impl Peer {
         let takes_bytes = local.region.len() <= of.queue.inline;
         let is_told = match what {
             What::Part(_) | What::Mark | What::Sent(..) | What::Got(..) | What::Answer(_) => true,
-            What::Slot(_) => !takes_bytes || number.is_multiple_of(SIGNALS),
-            What::Nothing => number.is_multiple_of(SIGNALS),
+            What::Slot(_) => !takes_bytes || number % SIGNALS == 0,
+            What::Nothing => number % SIGNALS == 0,
         };
         let id = WorkId { is_receive: false, rank, lane, number };
         let taken = match of.queue.start(id.word(), work, local, is_told) {

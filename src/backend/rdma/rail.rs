@@ -160,8 +160,9 @@ impl Rail {
         let now = self.registered.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.most.fetch_max(now, Ordering::Relaxed);
         self.registrations.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: a registration that was made now.
-        let (lkey, rkey) = unsafe { ((*mr).lkey, (*mr).rkey) };
+        // SAFETY: a registration that was made now, and nobody changes it.
+        let made = unsafe { &*mr };
+        let (lkey, rkey) = (made.lkey, made.rkey);
         Ok(Registration { rail: Arc::clone(self), mr, lkey, rkey, bytes })
     }
 

@@ -13,7 +13,7 @@ const NOTE: usize = 48;
 pub(super) const DATA: usize = 8192;
 /// Bytes of a slot, whole cache lines.
 pub(super) const SLOT: usize = HEADER + NOTE + DATA;
-const _: () = assert!(SLOT.is_multiple_of(64));
+const _: () = assert!(SLOT % 64 == 0);
 /// Most rails: a note has a key for each.
 pub(super) const RAILS: usize = 4;
 
