@@ -1811,7 +1811,8 @@ typedef struct dtl_comm_desc_t {
     /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kind "nccl" only), or 0.
     uint32_t flags;
     /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them), "nccl" (see
-    /// `over`) or the name of a registered backend with a comm table. NULL = "auto".
+    /// `over`), "rdma" (InfiniBand and RoCE, see `native`; docs/how-to/use-rdma.md) or the name of a registered backend with a
+    /// comm table. NULL = "auto", which never takes "nccl" and "rdma".
     /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
     /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
     /// dtl_finalize (see dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
@@ -1832,13 +1833,15 @@ typedef struct dtl_comm_desc_t {
     /// 100 ms, for up to 50 ms more.
     uint64_t timeout_ns;
     /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran handle
-    /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Passed
+    /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Kind "rdma": NULL for
+    /// the environment and the defaults, or the address of a dtl_rdma_config_t. Passed
     /// unread to a registered backend's `open`. NULL for "auto" and the other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
     void *native;
     /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over one that "auto" opens. Collectives
     /// of device memory (which the host cannot reach) of backend "cuda" are NCCL's then, on the device that is the calling thread's
     /// current one when it is opened; one device for each rank. Everything else goes as over that communicator, which is neither
-    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Null for other kinds.
+    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Kind "rdma": the communicator
+    /// over which its ranks meet while it is opened (see dtl_rdma_config_t); the rest as said. Null for other kinds.
     /// What is whose: docs/how-to/use-nccl.md.
     dtl_comm_t over;
 } dtl_comm_desc_t;
@@ -1901,6 +1904,104 @@ typedef dtl_status_t (*dtl_attribute_copy_fn_t)(dtl_comm_t comm, int32_t key, vo
 /// is the one in the last dtl_finalize. Locks held: none. It may block and call the library (within
 /// dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
 typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *user, void *value);
+
+/* -----------------------------------------------------------------------------------------------
+ * How a communicator of kind "rdma" is made.
+ * -------------------------------------------------------------------------------------------- */
+
+/// As `completion`: a rank that waits asks its device over and over, after a millisecond or two by the clock. Fastest.
+#define DTL_RDMA_POLL 1
+/// As `completion`: a rank that has waited for a while sleeps until its device wakes it.
+#define DTL_RDMA_EVENT 2
+
+/// As `rendezvous`: the sender of a large message writes it into the receiver's memory.
+#define DTL_RDMA_WRITE 1
+/// As `rendezvous`: the receiver of a large message reads it out of the sender's memory.
+#define DTL_RDMA_READ 2
+
+/// As `device_memory`: through host memory.
+#define DTL_RDMA_STAGED 1
+/// As `device_memory`: registered as a dmabuf. Not there yet: DTL_ERROR_NOT_SUPPORTED.
+#define DTL_RDMA_DMABUF 2
+/// As `device_memory`: registered by its address, with a kernel module of the device's vendor. Not there yet:
+/// DTL_ERROR_NOT_SUPPORTED.
+#define DTL_RDMA_PEERMEM 3
+
+/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from DTL_RDMA_CONFIG_INIT, which
+/// sets nothing. Read, with its texts, during the call.
+///
+/// One rule for all fields: what is set here is taken, else what the environment variable DTL_RDMA_<NAME> says (the field's
+/// name in capital letters), else the default. Not set are a number of -1, a constant of 0 and a text of NULL; an empty text is set, and
+/// means the default. A value that cannot be is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the
+/// value and what is allowed. Ranks may differ in devices, gid_index, pkey_index and address, which are of their nodes; everything
+/// else is the same on all.
+typedef struct dtl_rdma_config_t {
+    /// sizeof(dtl_rdma_config_t), set by DTL_RDMA_CONFIG_INIT.
+    uint32_t struct_size;
+    /// 0: no flag is known.
+    uint32_t flags;
+    /// Devices that may be used, each with a port if that matters: "mlx5_0:1,mlx5_1". Default: all whose port is active; the ranks
+    /// of a node share them out, the near ones first.
+    const char *devices;
+    /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi", "shm" (all ranks on one node) or the name of a
+    /// registered kind, "file:PATH" (a folder that all nodes share), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or "auto".
+    /// Default "auto": "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else "mpi".
+    const char *meeting;
+    /// IP address or network interface of this rank's control sockets, by which connections are made and deaths are heard of:
+    /// "10.0.0.5", "ib0". Default: the address by which this node reaches the others.
+    const char *address;
+    /// Ports that a rank uses at once, 1 … 4; large messages are split over them. Default 1: one port for each rank, as
+    /// most nodes have no more ports than ranks.
+    int32_t rails;
+    /// Queue pairs for each peer and rail, 1 … 4. Default 1: more help only where a network spreads its load by queue pair, and
+    /// each takes its own memory.
+    int32_t queues;
+    /// Index of the port's address (GID), 0 … 255. Default: chosen. Over Ethernet a RoCE v2 address, IPv4 before IPv6 and
+    /// global before link-local, else RoCE v1; over InfiniBand index 0.
+    int32_t gid_index;
+    /// InfiniBand's service level, RoCE's priority, 0 … 15. Default 0: networks without classes have that one.
+    int32_t service_level;
+    /// Traffic class, over RoCE v2 the byte of IP with the DSCP (times 4), 0 … 255. Default 0. A network that loses no packets of one class wants
+    /// its number here.
+    int32_t traffic_class;
+    /// A packet without an answer is sent again after 4.096 us x 2^timeout, 1 … 31. Default 20: 4.3 s, which outlives a switch that
+    /// reroutes. (Devices may wait up to four times as long.)
+    int32_t timeout;
+    /// How often a packet is sent again before its queue pair fails, 0 … 7. Default 7, the most: with timeout 20, half a minute
+    /// or more. Soft-RoCE (rdma_rxe) takes 7 as for ever; there 6 ends.
+    int32_t retries;
+    /// How often, where the receiver has no receive posted, 0 … 7; 7 = for ever. Default 7. The library counts the other side's
+    /// receives and never sends without one.
+    int32_t receiver_retries;
+    /// Bytes of a packet at most: 256, 512, 1024, 2048 or 4096. Default: what the two ports have, the smaller.
+    int32_t mtu;
+    /// Index of the partition key in the port's table, 0 … 65535. Default 0.
+    int32_t pkey_index;
+    /// Receives posted for each peer (and queue pair), 4 … 4096, so also how many small messages are under way to a rank that
+    /// does nothing. Default 16: enough for a network's delay at small messages; each takes a slot of memory for each active peer.
+    int32_t depth;
+    /// Bytes of a message that travel inside of its work request, 0 … 1024, as far as the device grants them. Default 64: a line of
+    /// the cache, which saves the device a read of memory.
+    int32_t inline_bytes;
+    /// DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll, event. Default DTL_RDMA_POLL.
+    int32_t completion;
+    /// DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read. Default DTL_RDMA_WRITE: its last packet tells the receiver, a read has
+    /// to be told of.
+    int32_t rendezvous;
+    /// DTL_RDMA_STAGED; variable: staged. Default that.
+    int32_t device_memory;
+    /// Milliseconds of silence after which a peer's machine counts as dead, 100 … 600000. Default 5000. (A process that dies on a machine that
+    /// lives is heard of at once.)
+    int32_t silence_ms;
+    /// Bytes of memory that stay registered for later messages, beside what always is; 0 = none. Variable: also 512M, 2G. Default
+    /// 1 GiB: registering costs more than sending what is registered, and registered memory cannot be swapped out.
+    int64_t cache_bytes;
+} dtl_rdma_config_t;
+
+/// Initial value of a dtl_rdma_config_t.
+#define DTL_RDMA_CONFIG_INIT \
+    {sizeof(dtl_rdma_config_t), 0, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, \
+     -1, -1, 0, 0, 0, -1, -1}
 
 /* -----------------------------------------------------------------------------------------------
  * Where ranks and threads run: the node, its cores, the ranks on it.

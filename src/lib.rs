@@ -7,6 +7,7 @@ pub mod abi;
 pub mod backend;
 pub mod error;
 pub mod ffi;
+mod from_c;
 pub mod last_error;
 pub mod runtime;
 pub mod sys;

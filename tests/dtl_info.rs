@@ -114,6 +114,12 @@ fn the_json_says_the_same() {
     );
     assert_eq!(named("shm")["components"], serde_json::json!(["comm"]));
     assert_eq!(named("mpi")["components"], serde_json::json!(["comm"]));
+    let rdma = named("rdma");
+    assert_eq!((&rdma["components"], &rdma["auto_priority"]), (&serde_json::json!(["comm"]), &Value::Null));
+    assert!(
+        rdma["available"] == true || rdma["reason"].as_str().unwrap().starts_with("no RDMA "),
+        "{rdma:#}"
+    );
     assert_eq!(
         (&all["default_backend"]["name"], &all["default_backend"]["error"]),
         (&"host".into(), &Value::Null)
@@ -153,7 +159,7 @@ fn a_backend_that_is_not_there_is_a_failure_that_names_the_known_ones() {
         Some(name) => name == "cuda",
     };
     assert!(is_alias, "GPU is an alias: {all:#}");
-    assert_eq!(all["backends"].as_array().unwrap().len(), 10, "the rest is shown all the same");
+    assert_eq!(all["backends"].as_array().unwrap().len(), 11, "the rest is shown all the same");
 }
 
 #[test]
@@ -185,8 +191,13 @@ fn a_communicator_that_cannot_be_is_a_failure() {
     let mut nodes = MPIRUN.to_vec();
     nodes[3].1 = "2";
     nodes.push(("DTL_MPI_LIBRARY", "/no/such/libmpi.so"));
-    let cases: [(&[(&str, &str)], &str); 3] = [
+    let between =
+        [("DTL_COMM", "hier"), ("DTL_HIER_ACROSS", "rdma"), ("DTL_RDMA_LIBRARY", "/no/such/libibverbs.so")];
+    let no_verbs = [("DTL_COMM", "rdma"), ("DTL_RDMA_LIBRARY", "/no/such/libibverbs.so")];
+    let cases: [(&[(&str, &str)], &str); 5] = [
         (&nodes, "4 ranks, 2 of them on this node"),
+        (&between, "kind \"rdma\": DTL_RDMA_LIBRARY=/no/such/libibverbs.so: "),
+        (&no_verbs, "backend rdma cannot run here: DTL_RDMA_LIBRARY=/no/such/libibverbs.so: "),
         (&[("DTL_COMM", "carrier-pigeon")], "known: auto, self, threads, shm"),
         (&[("PMI_RANK", "0")], "PMI_SIZE"),
     ];

@@ -2,6 +2,8 @@
 # Installs what is missing on Debian or Ubuntu. The one list of packages.
 #     tools/setup.sh build    what building the library and the demo needs
 #     tools/setup.sh test     that, and what the tests need
+#     tools/setup.sh rdma-vm  what the virtual machine with RDMA devices needs (tests/rdma/vm): qemu, 70 MB of a kernel
+#                             (unpacked in build/rdma-vm, not installed), perftest. The tests in it are skipped without
 # Uses apt-get as root, else with sudo. Where cargo is missing or too old it installs Rust with rustup, and
 # where rustup cannot be had, the distribution's if that is new enough.
 # What is there is left alone.
@@ -14,12 +16,17 @@ test_packages=(g++:g++ clang:clang pkg-config:pkg-config mpicc.openmpi:libopenmp
                mpicc.mpich:libmpich-dev mpirun.mpich:mpich unshare:util-linux valgrind:valgrind)
 # Not programs: a file of each tells.
 test_files=(/etc/OpenCL/vendors/pocl.icd:pocl-opencl-icd /usr/include/CL/cl.h:opencl-c-headers
-            /usr/include/dlpack/dlpack.h:libdlpack-dev /usr/lib/python3/dist-packages/numpy:python3-numpy)
+            /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/dlpack/dlpack.h:libdlpack-dev
+            /usr/lib/python3/dist-packages/numpy:python3-numpy)
+rdma_vm_packages=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod xz:xz-utils
+                  python3:python3-minimal ip:iproute2 ib_send_lat:perftest ibv_rc_pingpong:ibverbs-utils)
+rdma_vm_files=(/etc/libibverbs.d/rxe.driver:ibverbs-providers /usr/include/infiniband/verbs.h:libibverbs-dev)
 
 case "${1:-}" in
 build) wanted=("${build_packages[@]}"); test_files=() ;;
 test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
-*) echo "usage: tools/setup.sh build|test" >&2; exit 2 ;;
+rdma-vm) wanted=("${rdma_vm_packages[@]}") test_files=("${rdma_vm_files[@]}") ;;
+*) echo "usage: tools/setup.sh build|test|rdma-vm" >&2; exit 2 ;;
 esac
 
 root=(); if [ "$(id -u)" -ne 0 ]; then root=(sudo); fi
@@ -35,7 +42,7 @@ done
 for pair in "${test_files[@]}"; do
     [ -e "${pair%%:*}" ] || missing+=("${pair#*:}")
 done
-[ -z "${test_files[*]}" ] || ldconfig -p | grep -q 'libOpenCL\.so\.1 ' || missing+=(ocl-icd-libopencl1)
+[ "$1" != test ] || ldconfig -p | grep -q 'libOpenCL\.so\.1 ' || missing+=(ocl-icd-libopencl1)
 # A compiler without the C library's headers is of no use.
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 if [ ${#missing[@]} -gt 0 ]; then
@@ -45,6 +52,12 @@ if [ ${#missing[@]} -gt 0 ]; then
         exit 1
     fi
     install "${missing[@]}" ca-certificates
+fi
+
+if [ "$1" = rdma-vm ]; then
+    export RDMA_VM_CACHE; RDMA_VM_CACHE=$(realpath -m "${DTL_BUILD_DIR:-build}/rdma-vm")
+    [ -e "$RDMA_VM_CACHE/vm/version" ] || tests/rdma/vm/run-in-rdma-vm.sh --prepare
+    exit
 fi
 
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"

@@ -243,6 +243,16 @@ class comm {
         return comm(handle);
     }
 
+    /// Opens one of kind "rdma": `dtl_rdma_config_t config = DTL_RDMA_CONFIG_INIT; config.rails = 2;`. What `desc` says of ranks, job and
+    /// time limit holds.
+    static comm rdma(const dtl_rdma_config_t &config, dtl_comm_desc_t desc = DTL_COMM_DESC_INIT)
+    {
+        dtl_rdma_config_t mine = config;
+        desc.kind = "rdma";
+        desc.native = &mine;
+        return comm(desc);
+    }
+
     dtl_comm_t get() const noexcept { return handle_.get(); }
     comm_ref ref() const noexcept { return handle_.get(); }
     operator comm_ref() const noexcept { return ref(); }

@@ -51,7 +51,8 @@ pub struct dtl_comm_desc_t {
     /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kind "nccl" only), or 0.
     pub flags: u32,
     /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them), "nccl" (see
-    /// `over`) or the name of a registered backend with a comm table. NULL = "auto".
+    /// `over`), "rdma" (InfiniBand and RoCE, see `native`; docs/how-to/use-rdma.md) or the name of a registered backend with a
+    /// comm table. NULL = "auto", which never takes "nccl" and "rdma".
     /// ("threads" is opened by dtl_comm_threads.) "mpi": over whichever MPI the process has or the launcher fits,
     /// or DTL_MPI_LIBRARY names; it is initialised if the program has not, and then finalised by the last
     /// dtl_finalize (see dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
@@ -72,13 +73,15 @@ pub struct dtl_comm_desc_t {
     /// 100 ms, for up to 50 ms more.
     pub timeout_ns: u64,
     /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran handle
-    /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Passed
+    /// (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left out then. Kind "rdma": NULL for
+    /// the environment and the defaults, or the address of a dtl_rdma_config_t. Passed
     /// unread to a registered backend's `open`. NULL for "auto" and the other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
     pub native: *mut c_void,
     /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over one that "auto" opens. Collectives
     /// of device memory (which the host cannot reach) of backend "cuda" are NCCL's then, on the device that is the calling thread's
     /// current one when it is opened; one device for each rank. Everything else goes as over that communicator, which is neither
-    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Null for other kinds.
+    /// changed nor needed any longer. rank, size and job are 0 and NULL if it is named; timeout_ns 0 = its own. Kind "rdma": the communicator
+    /// over which its ranks meet while it is opened (see dtl_rdma_config_t); the rest as said. Null for other kinds.
     /// What is whose: docs/how-to/use-nccl.md.
     pub over: dtl_comm_t,
 }

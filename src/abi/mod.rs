@@ -29,6 +29,8 @@ pub mod dispatch;
 
 pub mod comm;
 
+pub mod rdma;
+
 pub mod topology;
 
 pub mod window;

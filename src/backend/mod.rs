@@ -10,6 +10,7 @@ pub mod lanes;
 pub mod library;
 pub mod local;
 pub mod matching;
+mod meet;
 pub mod mpi;
 pub mod native;
 pub mod nccl;
@@ -17,6 +18,7 @@ pub mod null;
 pub mod opencl;
 pub mod operations;
 pub mod plugin;
+pub mod rdma;
 pub mod shm;
 mod shortage;
 pub mod sparse;
@@ -29,13 +31,13 @@ use std::sync::Arc;
 #[must_use]
 pub fn builtin() -> Vec<Arc<Backend>> {
     let [alone, threads] = local::backends();
-    let [shm, mpi] = [shm::backend(), mpi::backend()].map(Arc::new);
+    let [shm, mpi, rdma] = [shm::backend(), mpi::backend(), rdma::backend()].map(Arc::new);
     // What can stand between nodes. Shared memory cannot, but between pretended ones.
-    let hier = hier::backend(Arc::clone(&shm), vec![Arc::clone(&mpi), Arc::clone(&shm)]);
+    let hier = hier::backend(Arc::clone(&shm), vec![Arc::clone(&mpi), Arc::clone(&rdma), Arc::clone(&shm)]);
     let mut all: Vec<_> = [host::backend(), null::backend(), alone, threads].map(Arc::new).into();
     let devices = Arc::new(cuda::Cuda::default());
     let cuda = Arc::new(cuda::backend(Arc::clone(&devices)));
     let nccl = nccl::backend(Arc::clone(&cuda), devices);
-    all.extend([shm, mpi, Arc::new(hier), Arc::new(nccl), cuda, Arc::new(opencl::backend())]);
+    all.extend([shm, mpi, rdma, Arc::new(hier), Arc::new(nccl), cuda, Arc::new(opencl::backend())]);
     all
 }

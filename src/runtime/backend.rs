@@ -31,7 +31,7 @@ pub use filling::Filling;
 pub use memory::{Found, Memory, Place, Transfer};
 pub use module::{Compiled, ModuleLaunch, Modules, Source, SourceFile, Wanted};
 pub use near::{Board, Offer, PART_WORDS, Part, PartKey, Post};
-pub use opening::OpenArgs;
+pub use opening::{Exchange, OpenArgs};
 pub use window::{Reach, Spot, Swap, Window, WindowPart, Windows};
 
 /// A backend's answer to "can you run here?": yes, or why not.
@@ -205,6 +205,10 @@ pub trait Comm: Send + Sync {
     }
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
+    /// Whether its ranks can meet over another communicator: `OpenArgs::over`.
+    fn meets_over(&self) -> bool {
+        false
+    }
     /// Instead, for a kind that does no more than collectives of device memory, beside a communicator of another kind.
     fn device_comms(&self) -> Option<&dyn DeviceComms> {
         None
@@ -447,6 +451,10 @@ pub trait Transport: Send + Sync {
     }
     /// How the data moves, for people.
     fn describe(&self) -> String;
+    /// What memory it has and had beside the program's own, for people; `None`: it does not count.
+    fn memory(&self) -> Option<String> {
+        None
+    }
     /// What it says of the operation that has just failed (its vendor's text, say).
     fn failure_text(&self) -> Option<String> {
         None

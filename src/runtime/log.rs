@@ -74,6 +74,14 @@ pub fn level_from_name(name: &str) -> Option<i32> {
     })
 }
 
+/// A line of level debug, formatted only if it goes anywhere.
+macro_rules! debug {
+    ($($text:tt)+) => {
+        if $crate::runtime::log::enabled($crate::abi::runtime::DTL_LOG_DEBUG) {
+            $crate::runtime::log::log($crate::abi::runtime::DTL_LOG_DEBUG, &format!($($text)+));
+        }
+    };
+}
 /// A line of level info, formatted only if it goes anywhere.
 macro_rules! info {
     ($($text:tt)+) => {
@@ -99,4 +107,4 @@ macro_rules! error {
         }
     };
 }
-pub(crate) use {error, info, warning};
+pub(crate) use {debug, error, info, warning};

@@ -6,119 +6,12 @@ use crate::sys::lock::RwLock;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// An environment variable that the library reads.
-pub struct Variable {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does, for `dtl-info --env`.
-    pub meaning: &'static str,
-}
-
-/// Every variable that the library reads, launchers' own apart.
-pub const VARIABLES: &[Variable] = &[
-    Variable { name: "DTL_BACKEND", meaning: "backend that dtl_backend_get(NULL) gives: a name or auto" },
-    Variable { name: "STEPMESH_BACKEND", meaning: "as DTL_BACKEND, read if that is not set" },
-    Variable { name: "STEPMESH_BAKCEND", meaning: "StepMesh's misspelling of the line above, read last" },
-    Variable {
-        name: "DTL_COMM",
-        meaning: "kind of the world communicator: auto, self, shm, mpi, hier, nccl or a registered name",
-    },
-    Variable {
-        name: "DTL_TIMEOUT",
-        meaning: "time limit of blocking communication: 30s, 500ms, … (default none)",
-    },
-    Variable { name: "DTL_DETERMINISTIC", meaning: "1: reductions bitwise equal between kinds and runs" },
-    Variable { name: "DTL_LOG", meaning: "log level: off, error, warn, info, debug (default warn)" },
-    Variable {
-        name: "DTL_TRACE",
-        meaning: "file to write a trace to, Chrome's JSON: %r in it is the rank, %p the process id",
-    },
-    Variable { name: "DTL_STRICT", meaning: "1: a degraded automatic choice is an error" },
-    Variable {
-        name: "DTL_PLUGIN_PATH",
-        meaning: "folders to search for plugins, and plugin files, separated by ':'",
-    },
-    Variable {
-        name: "DTL_MPI_LIBRARY",
-        meaning: "MPI library of kind mpi: a path or soname (default: the one in the process, else by launcher)",
-    },
-    Variable {
-        name: "DTL_OPENCL_LIBRARY",
-        meaning: "OpenCL loader of backend opencl: a path or soname (default libOpenCL.so.1)",
-    },
-    Variable {
-        name: "DTL_CUDA_LIBRARY",
-        meaning: "driver library of backend cuda: a path or soname (default libcuda.so.1)",
-    },
-    Variable {
-        name: "DTL_NCCL_LIBRARY",
-        meaning: "collectives of kind nccl, NVIDIA's NCCL: a path or soname (default libnccl.so.2)",
-    },
-    Variable {
-        name: "DTL_PLUGIN_PROBE",
-        meaning: "1: try a plugin in a process of its own before it is loaded; 30s: that, with a time limit",
-    },
-    Variable {
-        name: "DTL_CMA",
-        meaning: "reading a sender's memory while it is away: auto, off, allow (lift ptrace limits)",
-    },
-    Variable {
-        name: "DTL_HIER_ACROSS",
-        meaning: "kind between the nodes of kind hier: mpi (default), shm (for tests) or a registered name",
-    },
-    Variable {
-        name: "DTL_FAKE_NODES",
-        meaning: "for tests: the job's nodes, pretended: 2x4 (nodes x ranks) or 3,1 (ranks of each)",
-    },
-    Variable {
-        name: "DTL_MEMORY_KEEP",
-        meaning: "host memory kept for later allocations: 0, 512M, 2G … (default 256M or 1/8 of the most used)",
-    },
-    Variable { name: "DTL_HUGE_PAGES", meaning: "0: do not ask for huge pages for host memory (default 1)" },
-    Variable {
-        name: "DTL_CC",
-        meaning: "C compiler of kernels from source: a path or a name (default: cc, gcc, clang)",
-    },
-    Variable {
-        name: "DTL_NVRTC_LIBRARY",
-        meaning: "compiler of CUDA C++, NVIDIA's NVRTC: a path or soname (default libnvrtc.so.12 and its like)",
-    },
-    Variable {
-        name: "DTL_CACHE_DIR",
-        meaning: "folder of compiled kernels (default: XDG_CACHE_HOME/dtl, else HOME/.cache/dtl)",
-    },
-    Variable {
-        name: "DTL_COMPILE_TIMEOUT",
-        meaning: "time limit of one run of a compiler: 30s, 5m, … (default 2m)",
-    },
-    Variable { name: "XDG_CACHE_HOME", meaning: "see DTL_CACHE_DIR" },
-    Variable { name: "HOME", meaning: "see DTL_CACHE_DIR" },
-    Variable { name: "PATH", meaning: "where the C compiler is searched for" },
-    Variable { name: "OMP_NUM_THREADS", meaning: "threads of an executor pool that names none" },
-    Variable { name: "DTL_RANK", meaning: "this process' rank (set by dtlrun)" },
-    Variable { name: "DTL_SIZE", meaning: "number of ranks (set by dtlrun)" },
-    Variable { name: "DTL_LOCAL_RANK", meaning: "rank among those of this node (set by dtlrun)" },
-    Variable { name: "DTL_LOCAL_SIZE", meaning: "ranks on this node (set by dtlrun)" },
-    Variable { name: "DTL_JOB", meaning: "name that the ranks of one job share (set by dtlrun)" },
-];
-
-/// Those that make code be loaded or run, or files be written. Nobody may choose that for a program with more rights than his own.
-const LOADING_CODE: &[&str] = &[
-    "DTL_PLUGIN_PATH",
-    "DTL_PLUGIN_PROBE",
-    "DTL_MPI_LIBRARY",
-    "DTL_OPENCL_LIBRARY",
-    "DTL_CUDA_LIBRARY",
-    "DTL_NCCL_LIBRARY",
-    "DTL_CC",
-    "DTL_NVRTC_LIBRARY",
-    "DTL_CACHE_DIR",
-    "DTL_TRACE",
-];
+mod variables;
+pub use variables::{VARIABLES, Variable};
 
 /// Takes out what a privileged program must not listen to, and says so.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
-    let names = LOADING_CODE.iter().filter(|_| is_privileged);
+    let names = variables::LOADING_CODE.iter().filter(|_| is_privileged);
     let dropped = names.filter(|name| variables.remove(**name).is_some());
     dropped.map(|name| format!("{name} is ignored: this program runs with raised privileges")).collect()
 }
@@ -171,6 +64,8 @@ pub struct Settings {
     pub driver_library: Option<String>,
     /// Which library of collectives of device memory is loaded.
     pub collectives_library: Option<String>,
+    /// The texts of the variables that a kind over fast networks reads itself, by their names.
+    pub fabric: BTreeMap<&'static str, String>,
     /// How long a plugin may take in a process of its own before it is loaded; none: it is not tried there.
     pub plugin_probe_ns: Option<u64>,
     /// Kind between the nodes of kind "hier".
@@ -233,6 +128,11 @@ pub fn from_environment(variables: &BTreeMap<String, String>) -> Result<Settings
         device_library: get("DTL_OPENCL_LIBRARY").map(str::to_owned),
         driver_library: get("DTL_CUDA_LIBRARY").map(str::to_owned),
         collectives_library: get("DTL_NCCL_LIBRARY").map(str::to_owned),
+        fabric: VARIABLES
+            .iter()
+            .filter(|variable| variable.name.starts_with("DTL_RDMA_"))
+            .filter_map(|variable| Some((variable.name, get(variable.name)?.to_owned())))
+            .collect(),
         plugin_probe_ns: get("DTL_PLUGIN_PROBE").map(probe_limit).transpose()?.flatten(),
         hier_across: get("DTL_HIER_ACROSS").map(str::to_owned),
         fake_nodes: get("DTL_FAKE_NODES").map(str::to_owned),
@@ -264,8 +164,8 @@ fn compiler<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Result<Compiler> {
 #[must_use]
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();
-    // DTL_TEST_ and DTL_BUILD_ belong to the project's own scripts, DTL_BACKEND_NAME_… to backends.
-    const OTHERS: [&str; 3] = ["DTL_TEST_", "DTL_BUILD_", "DTL_BACKEND_"];
+    // DTL_TEST_, DTL_FAKE_VERBS_ and DTL_BUILD_ belong to the project's own tests and scripts, DTL_BACKEND_NAME_… to backends.
+    const OTHERS: [&str; 4] = ["DTL_TEST_", "DTL_FAKE_VERBS_", "DTL_BUILD_", "DTL_BACKEND_"];
     let ours =
         |name: &&String| name.starts_with("DTL_") && !OTHERS.iter().any(|others| name.starts_with(others));
     for name in variables.keys().filter(ours) {
@@ -337,7 +237,7 @@ pub fn duration(name: &str, text: &str) -> Result<u64> {
 }
 
 /// "4096", "64K", "512M", "2G": bytes, in units of 1024.
-fn bytes(name: &str, text: &str) -> Result<u64> {
+pub fn bytes(name: &str, text: &str) -> Result<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text.get(digits.len()..).unwrap_or("") {
         "" => 0,

@@ -132,6 +132,24 @@ impl Region {
         (end <= self.len as u64).then(|| Region { addr: self.addr.offset(offset as usize), len })
     }
 
+    /// The words at its beginning; those that it has no bytes for are 0.
+    #[inline]
+    #[must_use]
+    pub fn first_words<const N: usize>(self) -> [u64; N] {
+        let mut words = [0; N];
+        // SAFETY: the array outlives the copy made here.
+        let to = unsafe { Region::new(words.as_mut_ptr().cast(), size_of_val(&words)) };
+        to.copy_from(self);
+        words
+    }
+
+    /// Writes words at its beginning, as many as there is room for.
+    #[inline]
+    pub fn put_words(self, words: &[u64]) {
+        // SAFETY: the slice outlives the copy made here, which only reads it.
+        self.copy_from(unsafe { Region::new(words.as_ptr().cast_mut().cast(), size_of_val(words)) });
+    }
+
     /// Copies as many bytes as both have. The regions may overlap.
     pub fn copy_from(self, source: Region) {
         let len = self.len.min(source.len);
@@ -224,6 +242,12 @@ pub struct Scratch {
 #[repr(align(64))]
 struct Line(#[allow(dead_code, reason = "only its size and alignment matter")] [u8; 64]);
 
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch::empty()
+    }
+}
+
 impl Scratch {
     /// No bytes.
     #[must_use]
@@ -276,19 +300,13 @@ impl Scratch {
 
     /// Writes words at its beginning, as many as there is room for. Call when no operation works on it.
     pub fn put_words(&mut self, words: &[u64]) {
-        // SAFETY: the slice outlives the copy made here, which only reads it.
-        let from = unsafe { Region::new(words.as_ptr().cast_mut().cast(), size_of_val(words)) };
-        self.region().copy_from(from);
+        self.region().put_words(words);
     }
 
     /// The words at its beginning; those that it has no room for are 0. Call when no operation works on it any more.
     #[must_use]
     pub fn first_words<const N: usize>(&self) -> [u64; N] {
-        let mut words = [0; N];
-        // SAFETY: the array outlives the copy made here.
-        let to = unsafe { Region::new(words.as_mut_ptr().cast(), size_of_val(&words)) };
-        to.copy_from(self.region());
-        words
+        self.region().first_words()
     }
 
     /// Its bytes. They live as long as the scratch does: keep it until the operation has ended.

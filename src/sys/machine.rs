@@ -246,7 +246,8 @@ fn per_mille(quota: u64, period: u64) -> Option<u64> {
 }
 
 /// The numbers of a list as "0-3,8"; what is no number is passed over.
-fn listed(text: &str) -> Vec<usize> {
+#[must_use]
+pub fn listed(text: &str) -> Vec<usize> {
     /// No machine has as many; a nonsensical range must not fill the memory.
     const MOST: usize = 1 << 18;
     let ranges = text.trim().split(',').filter_map(|range| {

@@ -17,6 +17,7 @@ pub mod journal;
 pub mod lock;
 pub mod machine;
 pub mod mem;
+pub mod net;
 pub mod park;
 pub mod pool;
 pub mod process;

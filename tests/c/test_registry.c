@@ -483,6 +483,47 @@ static void test_late_init(void) {
     CHECK_OK(dtl_init(NULL));
 }
 
+/* Kind "rdma" where it cannot run: whoever asks hears why, nothing is opened, and "auto" does without it. */
+static void test_no_rdma(void) {
+    static const char* const cases[][2] = {
+        {"/no/such/libibverbs.so.1", "DTL_RDMA_LIBRARY=/no/such/libibverbs.so.1: "},
+        {"libc.so.6", "libc.so.6 is no RDMA verbs library (it has no function ibv_get_device_list)"},
+        {"", "no RDMA "}}; /* no library, no kernel support or no device, as the machine is */
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char* reason = cases[i][1];
+        dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+        dtl_rdma_config_t rdma = DTL_RDMA_CONFIG_INIT;
+        dtl_comm_info_t info = DTL_COMM_INFO_INIT;
+        dtl_comm_t comm = {77};
+        int32_t is_there = 7;
+        char why[1000];
+        setenv("DTL_RDMA_LIBRARY", cases[i][0], 1);
+        setenv("DTL_COMM", "rdma", 1);
+        restart();
+        CHECK_OK(dtl_backend_is_available(find("rdma"), &is_there, why, sizeof why));
+        if (is_there) {
+            CHECK(cases[i][0][0] == '\0');
+            printf("an RDMA device is here: that there is none cannot be tried\n");
+        } else {
+            CHECK(strstr(why, reason) != NULL);
+            CHECK_STATUS(dtl_comm_world(&comm), DTL_ERROR_UNAVAILABLE);
+            CHECK_TEXT(reason);
+            desc.kind = "rdma", desc.rank = 0, desc.size = 1, desc.native = &rdma;
+            CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_UNAVAILABLE);
+            CHECK_TEXT(reason);
+            CHECK(comm.id == 77);
+        }
+        desc.kind = "auto", desc.rank = 0, desc.size = 1, desc.native = NULL;
+        CHECK_OK(dtl_comm_open(&desc, &comm));
+        CHECK_OK(dtl_comm_info(comm, &info));
+        CHECK(strcmp(info.kind, "self") == 0);
+        CHECK_OK(dtl_comm_destroy(comm));
+    }
+    unsetenv("DTL_RDMA_LIBRARY"), unsetenv("DTL_COMM");
+    restart();
+}
+
 int main(void) {
     unsetenv("DTL_BACKEND"), unsetenv("STEPMESH_BACKEND"), unsetenv("STEPMESH_BAKCEND"), unsetenv("DTL_STRICT");
     CHECK_OK(dtl_log_set_callback(NULL, NULL, DTL_LOG_ERROR));
@@ -497,6 +538,7 @@ int main(void) {
     test_config();
     test_threads();
     test_devices();
+    test_no_rdma();
     CHECK_OK(dtl_finalize());
     printf("ok\n");
     return 0;

@@ -64,7 +64,7 @@ static void test_way(dtl_comm_t of) {
     void *base = NULL;
     dtl_win_t win;
     dtl_win_info_t info = DTL_WIN_INFO_INIT;
-    const int is_own = strcmp(kind, "mailwin") == 0 || strcmp(kind, "mailput") == 0;
+    const int is_own = strcmp(kind, "mailwin") == 0 || strcmp(kind, "mailput") == 0 || strcmp(kind, "rdma") == 0;
     const int is_shared = strcmp(kind, "shm") == 0 || strcmp(kind, "self") == 0;
     CHECK_OK(dtl_win_allocate(of, 8, 1, &base, &win));
     CHECK_OK(dtl_win_info(win, 0, &info));

@@ -341,6 +341,7 @@ static inline void case_flood(side_t s) {
     }
 ORACLE(oracle_int32, int32_t)
 ORACLE(oracle_uint16, uint16_t)
+ORACLE(oracle_int64, int64_t)
 
 /* Every pair of dtype and operation is taken or refused as the table says, and what it gives is right. */
 static inline void case_types(side_t s) {
@@ -460,7 +461,68 @@ static inline void case_allocated(side_t s) {
     free(seen);
 }
 
+/* Elements of 8 bytes, which network cards change by themselves: more of them at once than those take, by every operation, on
+ * all targets and this rank among them. */
+static inline void case_words(side_t s) {
+    enum { COUNT = 150 };
+    int64_t *base = NULL, mine[COUNT], old[COUNT], none[COUNT];
+    const uint64_t of = (uint64_t)s.me * COUNT; /* its own elements on each target */
+    int32_t op, target, i;
+    dtl_win_t win;
+    CHECK_OK(dtl_win_allocate(s.comm, (uint64_t)s.ranks * COUNT * 8, 8, (void **)&base, &win));
+    CHECK_OK(dtl_win_fence(win));
+    for (op = DTL_OP_SUM; op <= DTL_OP_NO_OP; op++) {
+        if (op == DTL_OP_MINLOC || op == DTL_OP_MAXLOC) continue;
+        for (target = 0; target < s.ranks; target++) {
+            for (i = 0; i < COUNT; i++) none[i] = i % 37 - 18, mine[i] = (i * (s.me + 3) + target) % 41 - 20;
+            CHECK_OK(dtl_win_put(win, none, COUNT, DTL_DTYPE_INT64, target, of));
+            CHECK_OK(dtl_win_fence(win));
+            memset(old, 7, sizeof old);
+            CHECK_OK(dtl_win_get_accumulate(win, mine, old, COUNT, DTL_DTYPE_INT64, target, of, op));
+            CHECK_OK(dtl_win_accumulate(win, mine, COUNT, DTL_DTYPE_INT64, target, of, DTL_OP_SUM));
+            CHECK_OK(dtl_win_fence(win));
+            CHECK(memcmp(old, none, sizeof old) == 0);
+            CHECK_OK(dtl_win_get(win, none, COUNT, DTL_DTYPE_INT64, target, of));
+            CHECK_OK(dtl_win_fence(win));
+            for (i = 0; i < COUNT; i++) CHECK(none[i] == oracle_int64(old[i], mine[i], op) + mine[i]);
+        }
+    }
+    CHECK_OK(dtl_win_destroy(win));
+}
+
+/* Operations of one origin on one element happen in the order of its calls, whatever they are; other ranks change the next. */
+static inline void case_order(side_t s) {
+    enum { MANY = 60 };
+    static const dtl_reduce_op_t ops[] = {DTL_OP_REPLACE, DTL_OP_SUM, DTL_OP_MAX, DTL_OP_SUM, DTL_OP_BXOR, DTL_OP_NO_OP, DTL_OP_PROD};
+    int64_t *base = NULL, mine[MANY], old[MANY], expected[MANY], now, found, value;
+    int32_t target, i;
+    dtl_win_t win;
+    CHECK_OK(dtl_win_allocate(s.comm, (uint64_t)(s.ranks + 1) * 8, 8, (void **)&base, &win));
+    CHECK_OK(dtl_win_lock_all(win));
+    for (target = 0; target < s.ranks; target++) {
+        for (i = 0, now = 0; i < MANY; i++) {
+            const dtl_reduce_op_t op = ops[(i + s.me) % 7];
+            mine[i] = i + 2;
+            expected[i] = now;
+            now = oracle_int64(now, mine[i], op);
+            CHECK_OK(dtl_win_fetch_op(win, &mine[i], &old[i], DTL_DTYPE_INT64, target, (uint64_t)s.me, op));
+            CHECK_OK(dtl_win_accumulate(win, &mine[i], 1, DTL_DTYPE_INT64, target, (uint64_t)s.ranks, DTL_OP_MAX));
+        }
+        value = -5;
+        CHECK_OK(dtl_win_compare_and_swap(win, &value, &now, &found, DTL_DTYPE_INT64, target, (uint64_t)s.me));
+        CHECK_OK(dtl_win_flush(win, target));
+        CHECK(found == now && memcmp(old, expected, sizeof old) == 0);
+    }
+    CHECK_OK(dtl_win_unlock_all(win));
+    CHECK_OK(dtl_win_fence(win));
+    for (i = 0; i < s.ranks; i++) CHECK(base[i] == -5);
+    CHECK(base[s.ranks] == MANY + 1);
+    CHECK_OK(dtl_win_destroy(win));
+}
+
 static inline void all_cases(side_t s) {
+    case_words(s);
+    case_order(s);
     case_allocated(s);
     case_fence(s);
     case_sizes(s);

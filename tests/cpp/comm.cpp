@@ -5,6 +5,7 @@
 
 #include <complex>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 static_assert(dtl::dtype_of<double> == DTL_DTYPE_FLOAT64 && dtl::dtype_of<float> == DTL_DTYPE_FLOAT32);
@@ -135,6 +136,23 @@ static void beside_another(dtl::comm_ref world)
     CHECK(sums.front() == world.size() && sums.back() == world.size());
 }
 
+// Where there is no RDMA device it says so; what there is is the business of other tests.
+static void without_rdma()
+{
+    if (dtl::backend_ref("rdma").is_available()) {
+        return;
+    }
+    const dtl_rdma_config_t config = DTL_RDMA_CONFIG_INIT;
+    std::string why;
+    try {
+        (void)dtl::comm::rdma(config);
+    } catch (const dtl::error &error) {
+        CHECK(error.status() == DTL_ERROR_UNAVAILABLE);
+        why = error.what();
+    }
+    CHECK(why.find("rdma") != std::string::npos);
+}
+
 int main()
 {
     dtl::library library;
@@ -144,6 +162,7 @@ int main()
     abandoned(world);
     opened();
     without_mpi();
+    without_rdma();
     derived(world);
     beside_another(world);
     if (world.rank() == 0) {

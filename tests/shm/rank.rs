@@ -25,6 +25,7 @@ pub(crate) fn try_open_for(millis: u64) -> Result<Rank> {
         timeout_ns: Duration::from_millis(millis).as_nanos() as u64,
         native: Addr::NULL,
         own_algorithms: false,
+        over: None,
     };
     Shm.open(&args)
 }

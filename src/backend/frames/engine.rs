@@ -13,9 +13,9 @@
 //! of no bytes, and the receive returns to its old place; a later receive may meanwhile have taken a
 //! message that it would have got. A receive that has its message finishes first.
 
-use super::Wire;
 use super::frame::{Frame, INLINE, Kind};
 use super::window::Open;
+use super::{Doze, Lent, Wire};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message, Posted};
@@ -174,6 +174,8 @@ pub(super) enum Bytes {
     Copied(Scratch),
     /// Without memory for a copy, the frame itself.
     Framed(Frame, usize),
+    /// The same of the wire's.
+    Lent(Lent),
 }
 
 impl Bytes {
@@ -181,6 +183,7 @@ impl Bytes {
         match self {
             Bytes::Copied(copy) => copy.region(),
             Bytes::Framed(frame, size) => frame.payload(*size),
+            Bytes::Lent(lent) => lent.bytes,
         }
     }
 }
@@ -212,6 +215,7 @@ pub(super) enum Sent {
 impl Engine {
     pub(super) fn new(wire: Box<dyn Wire>) -> Engine {
         let ranks = usize::try_from(wire.size()).unwrap_or(0);
+        let lends = wire.frames().is_some();
         Engine {
             rank: index_of(wire.rank()),
             wire,
@@ -222,7 +226,7 @@ impl Engine {
             incoming: VecDeque::with_capacity(RECEIVES),
             unposted: Vec::with_capacity(RECEIVES),
             // A rank alone sends nothing over the wire.
-            frameless: if ranks > 1 { RECEIVES } else { 0 },
+            frameless: if ranks > 1 && !lends { RECEIVES } else { 0 },
             pool: Vec::new(),
             payloads: VecDeque::new(),
             last_payload: 0,
@@ -270,6 +274,14 @@ impl Engine {
             }
             Some(_) => Ok(None),
         }
+    }
+
+    /// Whether who waits may sleep: not while something is queued here, for which room is only found by asking.
+    pub(super) fn doze(&mut self, seen: &mut u64) -> Doze {
+        if self.broken.is_some() || !self.listed.is_empty() || !self.dying.is_empty() {
+            return Doze::No;
+        }
+        self.wire.doze(seen)
     }
 
     // ---- starting ----
@@ -379,8 +391,10 @@ impl Engine {
         match message.what {
             Arrival::Held(mut bytes) => {
                 self.deliver(id, source, message.word, bytes.region());
-                if let Bytes::Framed(frame, _) = bytes {
-                    self.pool.push(frame);
+                match (bytes, self.wire.frames()) {
+                    (Bytes::Framed(frame, _), _) => self.pool.push(frame),
+                    (Bytes::Lent(lent), Some(frames)) => frames.give_back(&lent),
+                    _ => {}
                 }
             }
             Arrival::Own(send) => self.deliver_own(id, send),

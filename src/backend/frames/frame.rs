@@ -50,6 +50,34 @@ pub(super) struct Header {
     pub(super) id: u64,
 }
 
+impl Header {
+    /// As it travels.
+    #[inline]
+    pub(super) fn words(&self) -> [u64; HEADER / 8] {
+        let kind = u64::from(self.kind as u32) | u64::from(self.payload) << 32;
+        [kind, self.word, self.size, self.id].map(u64::to_le)
+    }
+
+    /// The match word, if these are the words of a whole message. Its send has no number: nobody asks after it.
+    #[inline]
+    pub(super) fn eager_word(words: &[u64; HEADER / 8]) -> Option<u64> {
+        let [kind, word, ..] = words.map(u64::from_le);
+        (kind == Kind::Eager as u64).then_some(word)
+    }
+
+    /// The header that a frame of `len` bytes begins with; `None`: this is no frame.
+    #[inline]
+    pub(super) fn of(words: [u64; HEADER / 8], len: u64) -> Option<Header> {
+        let [kind, word, size, id] = words.map(u64::from_le);
+        let header = Header { kind: Kind::of(kind as u32)?, payload: (kind >> 32) as u32, word, size, id };
+        let carried = match header.kind {
+            Kind::Eager => size,
+            Kind::Offer | Kind::Clear | Kind::Ack | Kind::Withdraw | Kind::Forgotten => 0,
+        };
+        (len <= FRAME as u64 && Some(len) == carried.checked_add(HEADER as u64)).then_some(header)
+    }
+}
+
 /// Its bytes. In a `Vec`, which unlike a `Box` may move while a transport holds the address.
 pub(super) struct Frame(Vec<u8>);
 
@@ -72,10 +100,8 @@ impl Frame {
 
     /// Writes header and payload; the bytes to send.
     pub(super) fn write(&mut self, header: &Header, payload: Region) -> Region {
-        let kind = u64::from(header.kind as u32) | u64::from(header.payload) << 32;
-        let words = [kind, header.word, header.size, header.id];
-        for (place, word) in self.0.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for (place, word) in self.0.chunks_exact_mut(8).zip(header.words()) {
+            place.copy_from_slice(&word.to_ne_bytes());
         }
         let used = HEADER + payload.len().min(INLINE);
         self.region(FRAME).part(HEADER, INLINE).copy_from(payload);
@@ -84,14 +110,8 @@ impl Frame {
 
     /// The header of a frame of `len` received bytes; `None`: this is no frame.
     pub(super) fn read(&self, len: u64) -> Option<Header> {
-        let mut words = self.0.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
-        let (kind, word, size, id) = (words.next()?, words.next()?, words.next()?, words.next()?);
-        let header = Header { kind: Kind::of(kind as u32)?, payload: (kind >> 32) as u32, word, size, id };
-        let carried = match header.kind {
-            Kind::Eager => size,
-            Kind::Offer | Kind::Clear | Kind::Ack | Kind::Withdraw | Kind::Forgotten => 0,
-        };
-        (len <= FRAME as u64 && Some(len) == carried.checked_add(HEADER as u64)).then_some(header)
+        let mut words = self.0.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_ne_bytes));
+        Header::of([words.next()?, words.next()?, words.next()?, words.next()?], len)
     }
 
     /// The payload of an eager message.

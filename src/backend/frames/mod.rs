@@ -22,14 +22,17 @@ mod writing;
 
 use super::matching::Matcher;
 use super::sparse::BYTES_PER_RANK;
+use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
     Done, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart, Windows,
 };
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
+use crate::sys::net::Poller;
 use engine::Engine;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use window::{Change, WireWindows};
 
@@ -66,14 +69,81 @@ pub trait Wire: Send + Sync {
     fn may_be_served(&self) -> bool {
         true
     }
+    /// Whether a thread that waits for something may sleep now. `seen` is kept for it from call to call, 0 at first.
+    fn doze(&self, _seen: &mut u64) -> Doze {
+        Doze::No
+    }
     /// How the data moves, for people.
     fn describe(&self) -> String;
+    /// What memory it has and had, for people.
+    fn memory(&self) -> Option<String> {
+        None
+    }
     /// What it says of the operation that has just failed in this thread.
     fn failure_text(&self) -> Option<String>;
+    /// Frames in its own memory, if it has such.
+    fn frames(&self) -> Option<&dyn WireFrames> {
+        None
+    }
     /// What it does of one-sided communication, or why it does nothing.
     fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str>;
     /// Closes it.
     fn close(&self) -> Result<()>;
+}
+
+/// What a wire has besides that keeps memory for frames itself: they are written where they leave from, and read where they
+/// arrive. Such a wire gets payloads only through `isend` and `irecv`.
+pub trait WireFrames {
+    /// Sends words and payload as one frame, and needs neither when it returns. BUSY: no room now.
+    fn send(&self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
+    /// Makes progress; the next frame that has arrived, or who is gone: each rank once, after all that it had sent.
+    fn next(&self) -> Result<Option<Lent>>;
+    /// A frame has been read.
+    fn give_back(&self, lent: &Lent);
+}
+
+/// Whether a waiting thread may sleep.
+pub enum Doze {
+    /// Nobody would wake it.
+    No,
+    /// Something has happened since it asked last: look again first.
+    News,
+    /// Yes, until this is readable or so many nanoseconds are over: without the lock, so others may take meanwhile what
+    /// woke it, and then it sleeps until the limit that it has itself.
+    On(Arc<Poller>, u64),
+}
+
+/// Words of a frame before its payload.
+pub const FRAME_WORDS: usize = frame::HEADER / 8;
+/// Bytes of a frame at most.
+pub const FRAME_BYTES: usize = frame::FRAME;
+
+/// The match word of a frame that is a whole message: it and the payload's length say all that the words do.
+#[inline]
+#[must_use]
+pub fn eager_word(head: &[u64; FRAME_WORDS]) -> Option<u64> {
+    frame::Header::eager_word(head)
+}
+
+/// The words of such a frame.
+#[inline]
+#[must_use]
+pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
+    frame::Header { kind: frame::Kind::Eager, payload: 0, word, size: len as u64, id: 0 }.words()
+}
+
+/// A frame in the wire's memory.
+pub struct Lent {
+    /// Who sent it.
+    pub source: i32,
+    /// RANK_FAILURE: there is no frame, the source is gone.
+    pub status: dtl_status_t,
+    /// Its words.
+    pub head: [u64; FRAME_WORDS],
+    /// Its payload.
+    pub bytes: Region,
+    /// The wire's own.
+    pub id: u64,
 }
 
 /// The whole trait over a wire. Closes the wire if that is not possible.
@@ -90,7 +160,9 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
 }
 
 /// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
-pub const FIXED_BYTES: usize = size_of::<Endpoint>() + engine::RECEIVES * frame::FRAME;
+pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
+/// The same where the wire keeps memory for frames itself.
+pub const LENT_FIXED_BYTES: usize = size_of::<Endpoint>();
 /// Memory for each rank, talked to or not.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
 /// Memory for each that was talked to, without what waits.
@@ -180,6 +252,17 @@ impl Transport for Endpoint {
         }
     }
 
+    fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
+        match self.with(|engine| Ok(engine.doze(seen))) {
+            Ok(Doze::News) => true,
+            Ok(Doze::On(bell, due_ns)) => {
+                bell.ready(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).min(due_ns));
+                true
+            }
+            Ok(Doze::No) | Err(_) => false,
+        }
+    }
+
     fn cancel(&self, op: OpId) -> Result<()> {
         self.with(|engine| {
             engine.cancel(op);
@@ -205,6 +288,10 @@ impl Transport for Endpoint {
 
     fn describe(&self) -> String {
         self.description.clone()
+    }
+
+    fn memory(&self) -> Option<String> {
+        self.with(|engine| Ok(engine.wire.memory())).ok().flatten()
     }
 
     fn failure_text(&self) -> Option<String> {

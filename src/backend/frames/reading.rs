@@ -2,13 +2,13 @@
 
 use super::engine::{Answer, Arrival, Bytes, Engine, Mover, Offer, Operation, Payload, Receive};
 use super::engine::{Send, SendStage, Taken, done, fitting, index_of, rank_of};
-use super::frame::{FRAME, Frame, Header, Kind};
+use super::frame::{FRAME, Frame, HEADER, Header, Kind};
 use super::{FRAME_WORD, engine};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use crate::runtime::backend::{Done, OpId};
-use crate::sys::buf::Scratch;
+use crate::sys::buf::{Region, Scratch};
 
 /// Frames read in one round.
 const FRAMES: usize = 64;
@@ -24,7 +24,10 @@ impl Engine {
         if self.broken.is_some() {
             return Ok(());
         }
-        let all_read = self.read_frames()?;
+        let all_read = match self.wire.frames() {
+            None => self.read_frames()?,
+            Some(_) => self.read_lent()?,
+        };
         if self.frameless > 0 || !self.unposted.is_empty() {
             if let Err(error) = self.post_receives() {
                 self.break_down(error.status(), Some(error.text().to_owned()));
@@ -67,14 +70,22 @@ impl Engine {
         for _ in 0..FRAMES {
             let Some(&(op, _)) = self.incoming.front() else { return Ok(true) };
             let Some(done) = self.wire.test(op)? else { return Ok(true) };
-            let Some((_, frame)) = self.incoming.pop_front() else { return Ok(true) };
-            let back = match done.status {
-                DTL_SUCCESS => self.accept(&done, frame),
-                _ => {
-                    self.receive_failed(&done);
-                    Some(frame)
+            let Some((_, mut frame)) = self.incoming.pop_front() else { return Ok(true) };
+            let mut back = None;
+            if done.status == DTL_SUCCESS {
+                let header = frame.read(done.size);
+                let payload = frame.payload(header.map_or(0, |header| header.size as usize));
+                match self.accept(done.source, header, done.size, payload) {
+                    None => back = Some(frame),
+                    Some(word) => {
+                        let held = Arrival::Held(Bytes::Framed(frame, payload.len()));
+                        self.matcher.arrive(done.source, word, held);
+                    }
                 }
-            };
+            } else {
+                self.receive_failed(&done);
+                back = Some(frame);
+            }
             match back {
                 Some(frame) => self.unposted.push(frame),
                 None => self.frameless += 1,
@@ -90,39 +101,57 @@ impl Engine {
         Ok(false)
     }
 
-    /// Handles a frame; gives it back unless it keeps it.
-    fn accept(&mut self, got: &Done, frame: Frame) -> Option<Frame> {
-        let source = index_of(got.source);
-        let header = frame.read(got.size).filter(|_| source < self.links.ranks() && source != self.rank);
-        let Some(header) = header else {
-            let text = format!("{} bytes from rank {} are no frame of this library", got.size, got.source);
-            self.break_down(DTL_ERROR_COMMUNICATION, Some(text));
-            return Some(frame);
-        };
-        match header.kind {
-            Kind::Eager => return self.accept_message(source, &header, frame),
-            Kind::Offer => self.accept_offer(source, &header),
-            Kind::Clear => self.accept_clear(source, &header),
-            Kind::Ack => self.accept_ack(source, OpId(header.id)),
-            Kind::Withdraw => self.accept_withdraw(source, header.id),
-            Kind::Forgotten => self.forgotten(source),
+    /// Reads frames in the wire's memory; whether there are no more.
+    fn read_lent(&mut self) -> Result<bool> {
+        for _ in 0..FRAMES {
+            let Some(frames) = self.wire.frames() else { return Ok(true) };
+            let Some(lent) = frames.next()? else { return Ok(true) };
+            let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
+            if lent.status != DTL_SUCCESS {
+                self.receive_failed(&Done { source, status: lent.status, word: 0, size: 0 });
+            } else {
+                let header = Header::of(lent.head, len);
+                match self.accept(source, header, len, lent.bytes) {
+                    None => self.wire.frames().into_iter().for_each(|frames| frames.give_back(&lent)),
+                    Some(word) => self.matcher.arrive(source, word, Arrival::Held(Bytes::Lent(lent))),
+                }
+            }
+            if self.broken.is_some() {
+                return Ok(true);
+            }
         }
-        Some(frame)
+        Ok(false)
     }
 
-    fn accept_message(&mut self, source: usize, header: &Header, mut frame: Frame) -> Option<Frame> {
-        let size = usize::try_from(header.size).unwrap_or(0);
+    /// Handles a frame of `len` bytes. `Some`: it is a message under this word that nobody waits for, and there is no memory
+    /// for a copy of it; keep the frame.
+    fn accept(&mut self, source: i32, header: Option<Header>, len: u64, payload: Region) -> Option<u64> {
+        let from = index_of(source);
+        let Some(header) = header.filter(|_| from < self.links.ranks() && from != self.rank) else {
+            let text = format!("{len} bytes from rank {source} are no frame of this library");
+            self.break_down(DTL_ERROR_COMMUNICATION, Some(text));
+            return None;
+        };
+        match header.kind {
+            Kind::Eager => return self.accept_message(from, &header, payload),
+            Kind::Offer => self.accept_offer(from, &header),
+            Kind::Clear => self.accept_clear(from, &header),
+            Kind::Ack => self.accept_ack(from, OpId(header.id)),
+            Kind::Withdraw => self.accept_withdraw(from, header.id),
+            Kind::Forgotten => self.forgotten(from),
+        }
+        None
+    }
+
+    fn accept_message(&mut self, source: usize, header: &Header, payload: Region) -> Option<u64> {
         let from = rank_of(source);
         if let Some(id) = self.matcher.take_posted(from, header.word) {
-            self.deliver(id, source, header.word, frame.payload(size));
-            return Some(frame);
+            self.deliver(id, source, header.word, payload);
+            return None;
         }
-        let (bytes, back) = match Scratch::copy_of(frame.payload(size)) {
-            Some(copy) => (Bytes::Copied(copy), Some(frame)),
-            None => (Bytes::Framed(frame, size), None),
-        };
-        self.matcher.arrive(from, header.word, Arrival::Held(bytes));
-        back
+        let Some(copy) = Scratch::copy_of(payload) else { return Some(header.word) };
+        self.matcher.arrive(from, header.word, Arrival::Held(Bytes::Copied(copy)));
+        None
     }
 
     fn accept_offer(&mut self, source: usize, header: &Header) {

@@ -33,6 +33,7 @@ impl Engine {
         match what {
             Arrival::Held(Bytes::Copied(copy)) => copy.region().len() as u64,
             Arrival::Held(Bytes::Framed(_, size)) => *size as u64,
+            Arrival::Held(Bytes::Lent(lent)) => lent.bytes.len() as u64,
             Arrival::Offered(offer) => offer.size,
             Arrival::Own(send) => match self.operations.get(*send) {
                 Some(Operation::Send(send)) => send.data.len() as u64,

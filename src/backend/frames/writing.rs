@@ -64,6 +64,12 @@ impl Engine {
         if self.is_full(dest) && (self.reap(dest).is_err() || self.is_full(dest)) {
             return Sent::NoRoom;
         }
+        if let Some(frames) = self.wire.frames() {
+            return match frames.send(&header.words(), payload, rank_of(dest)) {
+                Ok(()) => Sent::Yes,
+                Err(error) => self.not_sent(error, dest),
+            };
+        }
         let Some(mut frame) = self.pool.pop().or_else(Frame::new) else { return Sent::NoRoom };
         let bytes = frame.write(header, payload);
         match self.wire.isend(bytes, rank_of(dest), FRAME_WORD) {

@@ -1,16 +1,16 @@
 //! Kind "hier": one communicator over several nodes, of two others: shared memory inside each node, and a
 //! kind that crosses nodes between them. Not a way to move bytes itself.
 //!
-//! Opening is here, with `nodes` (which ranks share a node) and `meet` (what they tell each other);
+//! Opening is here, with `nodes` (which ranks share a node; what they tell each other goes by `backend::meet`);
 //! `router` sends each message its way, `transport` is what runtime calls.
 
-mod meet;
 mod nodes;
 mod router;
 #[cfg(test)]
 mod tests;
 mod transport;
 
+use super::meet;
 use crate::error::{Result, fail, status_name};
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
 use crate::runtime::registry::{self, Backend};
@@ -96,7 +96,7 @@ impl Comm for Hier {
         };
         // Communicators made from this one share both links, told apart by their match words: MPI's own messages
         // carry a tag only.
-        let whole_words = OpenArgs { own_algorithms: true, job: args.job.clone(), ..*args };
+        let whole_words = OpenArgs { own_algorithms: true, job: args.job.clone(), over: None, ..*args };
         let across = opened(&between, &whole_words).map_err(|error| error.within("between the nodes"))?;
         match self.join(across.as_ref(), args) {
             Ok((nodes, node)) => {
@@ -172,6 +172,7 @@ impl Hier {
             timeout_ns: args.timeout_ns,
             native: Addr::NULL,
             own_algorithms: true,
+            over: None,
         };
         let node = opened(&self.node, &node).map_err(|error| error.within("inside the node"))?;
         Ok((nodes, node))

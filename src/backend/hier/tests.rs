@@ -285,14 +285,15 @@ fn words_are_exchanged_between_any_number_of_ranks() {
             for (rank, comm) in (0_u64..).zip(&ranks) {
                 let expected = &expected;
                 scope.spawn(move || {
-                    let words = super::meet::exchange(comm.as_ref(), 0, &[rank, 100 + rank], u64::MAX);
+                    let words =
+                        crate::backend::meet::exchange(comm.as_ref(), 0, &[rank, 100 + rank], u64::MAX);
                     assert_eq!(&words.expect("exchange"), expected);
                 });
             }
         });
     }
     let ranks = fabric(2);
-    let error = super::meet::exchange(ranks[0].as_ref(), 0, &[1], 20_000_000).unwrap_err();
+    let error = crate::backend::meet::exchange(ranks[0].as_ref(), 0, &[1], 20_000_000).unwrap_err();
     assert_eq!(error.status(), DTL_ERROR_TIMEOUT);
     assert!(error.text().contains("nothing from rank 1"), "{error}");
 }
@@ -315,6 +316,7 @@ fn without_a_kind_between_the_nodes_it_is_not_available() {
         timeout_ns: 0,
         native: Addr::NULL,
         own_algorithms: true,
+        over: None,
     };
     let error = hier.comm.expect("comm").open(&args).err().expect("nothing to open");
     assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE);

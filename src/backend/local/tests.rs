@@ -32,6 +32,7 @@ fn open_self() -> Box<dyn Transport> {
         timeout_ns: u64::MAX,
         native: crate::sys::buf::Addr::NULL,
         own_algorithms: false,
+        over: None,
     };
     SelfComm.open(&args).expect("self")
 }

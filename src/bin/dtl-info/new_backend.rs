@@ -71,7 +71,7 @@ impl Language {
 }
 
 /// Names that the library has backends or choices of.
-const TAKEN: [&str; 9] = ["auto", "host", "null", "self", "threads", "shm", "mpi", "hier", "nccl"];
+const TAKEN: [&str; 10] = ["auto", "host", "null", "self", "threads", "shm", "mpi", "rdma", "hier", "nccl"];
 
 /// A file to write.
 struct File {

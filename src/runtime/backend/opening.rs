@@ -1,7 +1,9 @@
 //! What a transport is opened with.
 
+use crate::error::Result;
 use crate::sys::buf::Addr;
 use std::ffi::CString;
+use std::sync::Arc;
 
 /// What a transport is opened with.
 pub struct OpenArgs {
@@ -21,6 +23,20 @@ pub struct OpenArgs {
     pub native: Addr,
     /// Whether only the library's own algorithms will do: they keep time limits, or are deterministic.
     pub own_algorithms: bool,
+    /// The ranks of the communicator that it is opened over, for a kind whose ranks can meet there
+    /// ([`Comm::meets_over`](super::Comm::meets_over)).
+    pub over: Option<Arc<dyn Exchange>>,
+}
+
+/// Ranks that can tell each other a few words while they open something.
+pub trait Exchange: Send + Sync {
+    /// This process' rank.
+    fn rank(&self) -> i32;
+    /// Number of ranks.
+    fn size(&self) -> i32;
+    /// Everybody's words in the order of ranks. All call it, in the same order, with as many words. Waits for the
+    /// others, within the time limit that the communicator was opened with.
+    fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>>;
 }
 
 impl OpenArgs {

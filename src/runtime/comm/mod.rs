@@ -24,6 +24,7 @@ pub mod message;
 mod numbered;
 mod on_device;
 pub mod open;
+mod over;
 mod owner;
 pub mod p2p;
 mod persistent;
@@ -292,6 +293,11 @@ impl Comm {
         names.join(", ")
     }
 
+    /// What the transport says of that, to go behind it.
+    fn failed_why(&self) -> String {
+        self.link.transport.failure_text().map_or(String::new(), |said| format!(": {said}"))
+    }
+
     #[inline(always)]
     fn check_peer(&self, name: &str, rank: i32, any: bool) -> Result<()> {
         if (0..self.size).contains(&rank) || rank == DTL_PROC_NULL || (any && rank == DTL_ANY_SOURCE) {
@@ -434,6 +440,7 @@ pub fn destroy_all() {
 
 /// In a forked child: the handles go; shared memory and sockets stay the parent's.
 pub fn forget_all() {
+    progress::forget();
     let inside = epoch::enter();
     for id in TABLE.handles() {
         std::mem::forget(TABLE.remove(&inside, id));

@@ -3,7 +3,7 @@
 use super::link::Link;
 use super::on_device::{self, Wanted};
 use super::recorder::Kind;
-use super::{Comm, TABLE, group, insert, progress};
+use super::{Comm, TABLE, group, insert, over, progress};
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE, dtl_comm_desc_t};
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How long the ranks wait for each other at the start unless the description says less.
-const BOOTSTRAP_NS: u64 = 30_000_000_000;
+pub(super) const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
 /// A description with its texts and its communicator taken over.
 pub struct Description {
@@ -126,13 +126,10 @@ fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm>
             let raw = dtl_comm_desc_t { flags: raw.flags & !DTL_COMM_STAGE, ..*raw };
             make(&Description { raw, kind: None, job: description.job.clone(), over: None })?
         }
-        Some(_) if raw.size != 0 || description.job.is_some() => {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "rank, size and job are those of the communicator that \"over\" names: leave them 0 and NULL"
-            );
+        Some(over) => {
+            check_place(description)?;
+            group::twin(over, Kind::Open)?
         }
-        Some(over) => group::twin(over, Kind::Open)?,
     };
     if raw.timeout_ns != 0 {
         below.timeout_ns = raw.timeout_ns;
@@ -147,16 +144,41 @@ fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm>
     on_device::attach(below, wanted, prepared)
 }
 
+/// Whose ranks are those of another communicator has no others.
+fn check_place(description: &Description) -> Result<()> {
+    if description.raw.size == 0 && description.job.is_none() {
+        return Ok(());
+    }
+    fail!(
+        DTL_ERROR_INVALID_ARGUMENT,
+        "rank, size and job are those of the communicator that \"over\" names: leave them 0 and NULL"
+    )
+}
+
+/// Opens one over another, for a kind that stands on its own.
+fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
+    let kind = description.kind.as_deref().unwrap_or("auto");
+    let meets = |backend: &Arc<Backend>| backend.comm.as_deref().is_some_and(|comm| comm.meets_over());
+    let Some(backend) = registry::lookup(kind).filter(meets) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "over with kind \"{kind}\": only a kind that stands beside another, or whose ranks can meet over one, is \
+             opened over one"
+        );
+    };
+    let raw = &description.raw;
+    check_flags(&backend, raw.flags)?;
+    check_native(kind, Some(&backend), Addr::new(raw.native))?;
+    check_place(description)?;
+    over::make(backend, below, raw)
+}
+
 fn make(description: &Description) -> Result<Comm> {
     if let Some(backend) = beside(description.kind.as_deref()) {
         return make_beside(backend, description);
     }
-    if description.over.is_some() {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "over with kind \"{}\": only a kind that stands beside another is opened over one",
-            description.kind.as_deref().unwrap_or("auto")
-        );
+    if let Some(below) = &description.over {
+        return make_over(below, description);
     }
     let raw = &description.raw;
     let named = match raw.size {
@@ -199,6 +221,7 @@ fn make(description: &Description) -> Result<Comm> {
         own_algorithms: timeout_ns != u64::MAX
             || raw.flags & DTL_COMM_DETERMINISTIC != 0
             || settings::current().deterministic,
+        over: None,
     };
     connect(backend, &args, timeout_ns)
 }
@@ -321,12 +344,12 @@ fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<(
     }
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
-        "native with kind \"{kind}\": only \"mpi\" and registered kinds read it; use kind \"mpi\" or \
+        "native with kind \"{kind}\": only \"mpi\", \"rdma\" and registered kinds read it; use kind \"mpi\" or \
          dtl_comm_from_mpi_fint for a communicator of MPI's, else leave native NULL"
     )
 }
 
-fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
+pub(super) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     progress::before_open();
     let transport = provider.open(args)?;
@@ -334,7 +357,7 @@ fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Co
 }
 
 /// A communicator of all ranks of an open transport.
-fn assemble(
+pub(super) fn assemble(
     backend: Arc<Backend>,
     transport: Box<dyn Transport>,
     flags: u32,

@@ -134,6 +134,16 @@ fn forget_oldest() -> bool {
     !running.all.is_empty() && running.all.len() < before
 }
 
+/// In a forked child: what the parent has is not moved on from here. Its communicators are never dropped here, so they would
+/// be found.
+pub(super) fn forget() {
+    OPEN.all.lock().clear();
+    OPEN.count.store(0, Ordering::Relaxed);
+    RUNNING.lock().all.clear();
+    RUNNING_COUNT.store(0, Ordering::Relaxed);
+    NEEDY.store(0, Ordering::Relaxed);
+}
+
 /// Links whose operations move only while somebody calls.
 static NEEDY: AtomicUsize = AtomicUsize::new(0);
 

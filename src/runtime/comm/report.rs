@@ -406,6 +406,9 @@ pub fn dump(comm: &Comm) -> String {
     for line in summary(comm, None).split("; ").filter(|line| !line.is_empty()) {
         let _ = writeln!(text, "  {line}");
     }
+    if let Some(memory) = comm.link.transport.memory() {
+        let _ = writeln!(text, "memory of rank {}: {memory}", comm.rank);
+    }
     let heard = comm.reports.heard.lock();
     let own = own(comm, Why::Answer, DTL_SUCCESS, NONE);
     let known = heard.latest.iter().map(|(rank, notice)| (*rank, notice)).chain([(comm.rank, &own)]);

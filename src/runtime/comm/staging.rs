@@ -283,7 +283,7 @@ impl Drop for Staged {
         let is_started = matches!(self.started, Started::Op(_) | Started::FromAny(_));
         if is_started && !self.is_over && self.way != Way::Direct {
             // The transport could not let go of it: as with a program's own buffer, the memory has to stay.
-            std::mem::forget(std::mem::replace(&mut self.host, Scratch::empty()));
+            std::mem::forget(std::mem::take(&mut self.host));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Here is its face; a call goes down this list:
 //! `local` (a thread's heap: what is at hand) → `store` (what threads share; lock) → `os` (pages).
 //! `segment` describes memory, `table` finds the description of an address without touching it,
-//! `mail` brings back blocks that another thread freed, `class` has sizes, `account` counts, `cell`
+//! `mail` brings back blocks that another thread freed, `returned` tells who wants to know of pages that go back, `class` has sizes, `account` counts, `cell`
 //! is what descriptions are made of. Why it is like that: docs/explanation/host-memory.md.
 //!
 //! Blocks carry a kind and a tag that mean nothing here: `runtime::memory` and `runtime::pool` choose them.
@@ -14,19 +14,21 @@ mod class;
 mod local;
 mod mail;
 mod os;
+mod returned;
 mod segment;
 mod store;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use super::buf::Addr;
+use super::buf::{Addr, Region};
 use class::{LARGEST, QUANTUM, SEGMENT};
 use local::Heap;
 use std::sync::atomic::Ordering;
 
 pub use account::TAGS;
 pub use os::use_huge_pages;
+pub use returned::{Returned, watch as watch_returned};
 pub use store::{budget, kept, mapped, set_budget};
 
 /// Every block is aligned to this at least.
@@ -91,6 +93,16 @@ pub struct Found {
     pub kind: u8,
     /// See [`Label`].
     pub tag: u8,
+}
+
+/// The mapping of this allocator that a whole region lies in. It stays until [`watch_returned`] tells of it.
+#[must_use]
+pub fn mapping(region: Region) -> Option<Region> {
+    let segment = table::find(region.addr().get())?;
+    let (base, bytes) = (segment.base.get(), segment.bytes.get());
+    let end = region.addr().get().checked_add(region.len())?;
+    let at = Addr::new(std::ptr::with_exposed_provenance_mut(base));
+    (end <= base + bytes).then(|| Region::allocated(at, bytes))
 }
 
 /// What an account has seen.

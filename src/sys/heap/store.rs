@@ -8,7 +8,7 @@ use super::cell::Link;
 use super::class::{self, CUTS, SEGMENT, SPANS};
 use super::local::Heap;
 use super::segment::{Segment, Slab};
-use super::{account, os, table};
+use super::{account, os, returned, table};
 use crate::sys::lock::{Mutex, MutexGuard};
 use crate::sys::sync::AtomicU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -218,6 +218,7 @@ pub(super) fn release(slab: &'static Slab) {
     slab.disown();
     let unit = bytes(slab);
     if segment.slab_count() > 1 {
+        returned::tell(slab.base.get(), unit);
         os::purge(slab.base.get(), unit);
     }
     let store = STORE.lock();
@@ -236,6 +237,7 @@ pub(super) fn release(slab: &'static Slab) {
     let (at, bytes) = (segment.base.get(), segment.bytes.get());
     store.put_away(segment);
     drop(store);
+    returned::tell(at, bytes);
     os::unmap(at, bytes);
     MAPPED.fetch_sub(bytes, Ordering::Relaxed);
 }
@@ -349,6 +351,7 @@ pub(super) fn destroy() {
         for number in 0..segment.slab_count() {
             segment.slab(number).forget();
         }
+        returned::tell(segment.base.get(), segment.bytes.get());
         os::unmap(segment.base.get(), segment.bytes.get());
         store.put_away(segment);
     });

@@ -143,6 +143,14 @@ impl Update {
         (self.kernel)(target, operand);
     }
 
+    /// What an element of 8 bytes becomes that is this.
+    #[must_use]
+    pub fn made(&self, was: u64, operand: Region) -> u64 {
+        let mut element = was;
+        self.apply_any(region_of(&mut element), operand, Region::EMPTY);
+        element
+    }
+
     /// An element made of two.
     #[inline]
     fn folded<W: Width>(&self, was: W::Bits, operand: Region) -> W::Bits {

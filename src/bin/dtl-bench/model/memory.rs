@@ -1,9 +1,10 @@
-//! What a rank keeps: sizes of the library's own structures, as this build has them. Not what an MPI below keeps, nor
+//! What a rank keeps: sizes of the library's own structures, as this build has them. Not what an MPI or a device's
+//! library below keeps, nor
 //! what the allocator adds.
 
 use super::count::Counts;
 use super::wanted::Kind;
-use dtl::backend::{frames, hier, shm};
+use dtl::backend::{frames, hier, rdma, shm};
 use dtl::runtime::comm::plan::{Job, Plan, STEP_BYTES, comm_bytes};
 
 /// The most ranks of kind shm.
@@ -33,6 +34,7 @@ impl Memory {
         let ranks = u64::from(job.ranks.unsigned_abs());
         let (fixed, each, partner) = match kind {
             Kind::Mpi => (frames::FIXED_BYTES, frames::RANK_BYTES, frames::PARTNER_BYTES),
+            Kind::Rdma => (rdma::FIXED_BYTES, rdma::RANK_BYTES, rdma::PARTNER_BYTES),
             Kind::Shm => (shm::FIXED_BYTES, shm::RANK_BYTES, shm::PARTNER_BYTES + 2 * shm::RING_BYTES),
         };
         let nodes = match job.per_node.unsigned_abs() {

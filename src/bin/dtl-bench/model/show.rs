@@ -67,6 +67,9 @@ fn head(wanted: &Model) -> String {
     }
     let kind = match wanted.kind {
         Kind::Mpi => "mpi (with a time limit; what MPI itself keeps is not counted)",
+        Kind::Rdma => {
+            "rdma (links with their slots, as configured by default; what the device's library keeps is not counted)"
+        }
         Kind::Shm => "shm (links with their rings, shared memory)",
     };
     let _ = write!(text, "\nMemory of kind {kind}, {STEP_BYTES} bytes for a step");

@@ -61,7 +61,7 @@ pub(crate) struct Model {
     #[arg(long, value_name = "L,o,g,G", default_value = "0.3us,0.1us,0.05us,0.1ns", value_parser = parse_network, requires = "per_node")]
     pub(crate) within: Network,
 
-    /// Whose tables are counted as memory: mpi (with a time limit), or shm, which is one node and up to 1024 ranks
+    /// Whose tables are counted as memory: mpi (with a time limit), rdma, or shm, which is one node and up to 1024 ranks
     #[arg(long, value_enum, default_value = "mpi")]
     pub(crate) kind: Kind,
 
@@ -79,6 +79,8 @@ pub(crate) struct Model {
 pub(crate) enum Kind {
     /// Messages over an MPI, the library's collectives
     Mpi,
+    /// Messages over RDMA verbs, the library's collectives
+    Rdma,
     /// Shared memory
     Shm,
 }

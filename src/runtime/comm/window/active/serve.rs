@@ -221,7 +221,7 @@ impl Server {
 
     /// Withdraws everything.
     pub(super) fn close(&mut self, comm: &Comm) {
-        let room = std::mem::replace(&mut self.room, Scratch::empty());
+        let room = std::mem::take(&mut self.room);
         if let Some(op) = self.coming.take() {
             withdraw(comm, op, Some(room));
         }

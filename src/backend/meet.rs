@@ -1,5 +1,5 @@
-//! What the ranks tell each other while the communicator is opened: a few words of each to all, over the
-//! transport between the nodes. Not for data; before anything else is sent.
+//! What the ranks tell each other while a communicator is opened: a few words of each to all, over a transport that
+//! they share already. Not for data; before anything else is sent.
 
 use crate::abi::status::*;
 use crate::error::{Result, fail};

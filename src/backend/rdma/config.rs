@@ -1,0 +1,310 @@
+//! How an rdma communicator is made: `dtl_rdma_config_t`, with what the environment says in the place of what it leaves open.
+//! Its rules, and the defaults with their reasons, are in that struct's text: `src/abi/rdma.rs`.
+
+use super::meet::How;
+use super::slots::{LANES, RAILS};
+use crate::abi::rdma::*;
+use crate::error::{Result, fail};
+use crate::from_c::{self, sized};
+use crate::runtime::settings;
+use crate::sys::buf::Addr;
+use std::collections::BTreeMap;
+use std::ffi::c_char;
+use std::fmt::Display;
+use std::mem::offset_of;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+sized!(dtl_rdma_config_t);
+
+/// Everything decided that does not depend on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Devices to use, each with its port, the first that fits the rank's place first; empty: all that are active.
+    pub devices: Vec<(String, Option<u8>)>,
+    /// Devices (rails) used at once.
+    pub rails: u32,
+    /// Queue pairs for each peer and rail.
+    pub queues: u32,
+    /// Index of the GID; `None`: chosen.
+    pub gid_index: Option<u8>,
+    /// Service level.
+    pub service_level: u8,
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// Time until a packet is sent again: 4.096 µs x 2^timeout.
+    pub timeout: u8,
+    /// How often it is sent again.
+    pub retries: u8,
+    /// How often, where the receiver had no receive posted.
+    pub receiver_retries: u8,
+    /// Bytes of a packet at most, 256 … 4096; `None`: what the port has.
+    pub mtu: Option<u32>,
+    /// Index of the partition key.
+    pub pkey_index: u16,
+    /// Receives posted for each peer (and queue pair).
+    pub depth: u32,
+    /// Bytes of a message that are wanted inside of its work request.
+    pub inline: u32,
+    /// Whether a waiting rank sleeps until its completion queue wakes it.
+    pub sleeps: bool,
+    /// Whether a large message is read by its receiver, not written by its sender.
+    pub reads: bool,
+    /// Bytes registered at most beside what is always so.
+    pub cache_bytes: u64,
+    /// How the ranks meet, see `meet`.
+    pub meeting: String,
+    /// The address or the network interface of the sockets by which connections are made; empty: chosen.
+    pub address: String,
+    /// Silence in milliseconds after which a peer's machine counts as dead.
+    pub silence_ms: u32,
+}
+
+/// The default of `Config::depth`.
+pub const DEPTH: u32 = 16;
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            devices: Vec::new(),
+            rails: 1,
+            queues: 1,
+            gid_index: None,
+            service_level: 0,
+            traffic_class: 0,
+            timeout: 20,
+            retries: 7,
+            receiver_retries: 7,
+            mtu: None,
+            pkey_index: 0,
+            depth: DEPTH,
+            inline: 64,
+            sleeps: false,
+            reads: false,
+            cache_bytes: 1 << 30,
+            meeting: String::from("auto"),
+            address: String::new(),
+            silence_ms: 5000,
+        }
+    }
+}
+
+impl Config {
+    /// What the caller says (`native` is null, or where his `dtl_rdma_config_t` is), else the environment, else the default.
+    pub fn resolve(native: Addr) -> Result<Config> {
+        let given = if native.is_null() { Texts::new() } else { take(native)? };
+        Sources { given, variables: settings::current().fabric }.config()
+    }
+}
+
+/// What is set, by its name: numbers as texts, too, so that all are checked in one way, whoever says them.
+type Texts = BTreeMap<&'static str, String>;
+
+/// The size that the struct had at first; one below that never was.
+const FIRST_SIZE: usize = offset_of!(dtl_rdma_config_t, cache_bytes) + size_of::<i64>();
+
+/// The constants of a field, and their words in the variable. The first is 1.
+type Words = &'static [(&'static str, &'static str)];
+const COMPLETION: Words = &[("DTL_RDMA_POLL", "poll"), ("DTL_RDMA_EVENT", "event")];
+const RENDEZVOUS: Words = &[("DTL_RDMA_WRITE", "write"), ("DTL_RDMA_READ", "read")];
+const DEVICE_MEMORY: Words =
+    &[("DTL_RDMA_STAGED", "staged"), ("DTL_RDMA_DMABUF", "dmabuf"), ("DTL_RDMA_PEERMEM", "peermem")];
+
+/// Takes over what the struct sets.
+fn take(native: Addr) -> Result<Texts> {
+    // SAFETY: the caller of dtl_comm_open passes a struct of the size it says.
+    let raw: dtl_rdma_config_t = unsafe { from_c::take(native.ptr().cast()) }?;
+    if (raw.struct_size as usize) < FIRST_SIZE {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_rdma_config_t.struct_size is {}: start from DTL_RDMA_CONFIG_INIT",
+            raw.struct_size
+        );
+    }
+    if raw.flags != 0 {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_rdma_config_t.flags is {:#x}: no flag is known, use 0",
+            raw.flags
+        );
+    }
+    let mut given = Texts::new();
+    for (name, text) in [("devices", raw.devices), ("meeting", raw.meeting), ("address", raw.address)] {
+        if let Some(text) = text_at(text, name)? {
+            given.insert(name, text);
+        }
+    }
+    let numbers = [
+        ("rails", raw.rails),
+        ("queues", raw.queues),
+        ("gid_index", raw.gid_index),
+        ("service_level", raw.service_level),
+        ("traffic_class", raw.traffic_class),
+        ("timeout", raw.timeout),
+        ("retries", raw.retries),
+        ("receiver_retries", raw.receiver_retries),
+        ("mtu", raw.mtu),
+        ("pkey_index", raw.pkey_index),
+        ("depth", raw.depth),
+        ("inline_bytes", raw.inline_bytes),
+        ("silence_ms", raw.silence_ms),
+    ];
+    let numbers = numbers.map(|(name, value)| (name, i64::from(value)));
+    let numbers = numbers.into_iter().chain([("cache_bytes", raw.cache_bytes)]);
+    given.extend(numbers.filter(|(_, value)| *value != -1).map(|(name, value)| (name, value.to_string())));
+    let words = [
+        ("completion", raw.completion, COMPLETION),
+        ("rendezvous", raw.rendezvous, RENDEZVOUS),
+        ("device_memory", raw.device_memory, DEVICE_MEMORY),
+    ];
+    for (name, value, words) in words.into_iter().filter(|(_, value, _)| *value != 0) {
+        let word = usize::try_from(value).ok().and_then(|value| words.get(value.checked_sub(1)?));
+        given.insert(name, word.map_or_else(|| value.to_string(), |(_, word)| (*word).to_owned()));
+    }
+    Ok(given)
+}
+
+fn text_at(text: *const c_char, name: &str) -> Result<Option<String>> {
+    // SAFETY: the caller of dtl_comm_open passes NULL or a NUL-terminated text.
+    let text = unsafe { from_c::text_or_null(text, &format!("dtl_rdma_config_t.{name}")) }?;
+    Ok(text.map(str::to_owned))
+}
+
+/// Who says something.
+struct Sources {
+    /// The struct, by field.
+    given: Texts,
+    /// The environment, by variable.
+    variables: Texts,
+}
+
+impl Sources {
+    fn config(&self) -> Result<Config> {
+        let usual = Config::default();
+        if let Some(word) = self.word("device_memory", DEVICE_MEMORY)?.filter(|word| *word != "staged") {
+            return fail!(
+                DTL_ERROR_NOT_SUPPORTED,
+                "device_memory of dtl_rdma_config_t or DTL_RDMA_DEVICE_MEMORY is {word}, which is not there yet: use \
+                 DTL_RDMA_STAGED (staged), which goes through host memory"
+            );
+        }
+        Ok(Config {
+            devices: self.text("devices", devices, DEVICES)?.unwrap_or(usual.devices),
+            rails: self.number("rails", 1..=RAILS as u32)?.unwrap_or(usual.rails),
+            queues: self.number("queues", 1..=(LANES / RAILS) as u32)?.unwrap_or(usual.queues),
+            gid_index: self.number("gid_index", 0..=255)?.or(usual.gid_index),
+            service_level: self.number("service_level", 0..=15)?.unwrap_or(usual.service_level),
+            traffic_class: self.number("traffic_class", 0..=255)?.unwrap_or(usual.traffic_class),
+            timeout: self.number("timeout", 1..=31)?.unwrap_or(usual.timeout),
+            retries: self.number("retries", 0..=7)?.unwrap_or(usual.retries),
+            receiver_retries: self.number("receiver_retries", 0..=7)?.unwrap_or(usual.receiver_retries),
+            mtu: self.text("mtu", mtu, "256, 512, 1024, 2048 or 4096")?.or(usual.mtu),
+            pkey_index: self.number("pkey_index", 0..=u16::MAX)?.unwrap_or(usual.pkey_index),
+            depth: self.number("depth", 4..=4096)?.unwrap_or(usual.depth),
+            inline: self.number("inline_bytes", 0..=1024)?.unwrap_or(usual.inline),
+            sleeps: self.word("completion", COMPLETION)?.map_or(usual.sleeps, |word| word == "event"),
+            reads: self.word("rendezvous", RENDEZVOUS)?.map_or(usual.reads, |word| word == "read"),
+            cache_bytes: self
+                .text("cache_bytes", bytes, "bytes: 0, 4096, 512M, 2G …")?
+                .unwrap_or(usual.cache_bytes),
+            meeting: self.text("meeting", meeting, MEETING)?.unwrap_or(usual.meeting),
+            address: self
+                .text("address", address, "an IP address or the name of a network interface")?
+                .unwrap_or(usual.address),
+            silence_ms: self.number("silence_ms", 100..=600_000)?.unwrap_or(usual.silence_ms),
+        })
+    }
+
+    fn variable(&self, name: &str) -> Option<(String, &str)> {
+        let variable = format!("DTL_RDMA_{}", name.to_uppercase());
+        let text = self.variables.get(variable.as_str())?;
+        Some((variable, text))
+    }
+
+    /// What is said of a field, as `read` understands it; `None`: nothing.
+    fn text<T>(&self, name: &str, read: impl Fn(&str) -> Option<T>, allowed: &str) -> Result<Option<T>> {
+        let given = self.given.get(name).map(String::as_str);
+        let Some(text) = given.or_else(|| Some(self.variable(name)?.1)) else { return Ok(None) };
+        match read(text) {
+            Some(value) => Ok(Some(value)),
+            None => self.bad(name, allowed),
+        }
+    }
+
+    fn number<T>(&self, name: &str, allowed: RangeInclusive<T>) -> Result<Option<T>>
+    where
+        T: FromStr + PartialOrd + Display,
+    {
+        let read = |text: &str| text.parse().ok().filter(|value| allowed.contains(value));
+        self.text(name, read, &format!("{} to {}", allowed.start(), allowed.end()))
+    }
+
+    fn word(&self, name: &str, words: Words) -> Result<Option<&'static str>> {
+        let read = |text: &str| words.iter().find(|(_, word)| *word == text).map(|(_, word)| *word);
+        let allowed: Vec<_> = words.iter().map(|(constant, word)| format!("{constant} ({word})")).collect();
+        self.text(name, read, &allowed.join(", "))
+    }
+
+    /// Names who said it, what he said and what is allowed.
+    fn bad<T>(&self, name: &str, allowed: &str) -> Result<T> {
+        match (self.given.get(name), self.variable(name)) {
+            (Some(value), _) => fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "dtl_rdma_config_t.{name} is {value}: use {allowed}; DTL_RDMA_CONFIG_INIT leaves it open"
+            ),
+            (None, Some((variable, value))) => {
+                fail!(DTL_ERROR_INVALID_ARGUMENT, "{variable}={value}: use {allowed}; or unset it")
+            }
+            (None, None) => fail!(DTL_ERROR_INTERNAL, "nobody has set {name}"),
+        }
+    }
+}
+
+const DEVICES: &str = "names of devices, each once, with a port of 1 to 255 if that matters: mlx5_0:1,mlx5_1";
+
+fn devices(text: &str) -> Option<Vec<(String, Option<u8>)>> {
+    let mut all = Vec::new();
+    if text.is_empty() {
+        return Some(all);
+    }
+    for one in text.split(',').map(str::trim) {
+        let (name, port) = match one.split_once(':') {
+            Some((name, port)) => (name, Some(port.parse().ok().filter(|port| *port > 0)?)),
+            None => (one, None),
+        };
+        let one = (name.to_owned(), port);
+        // Also the name of a folder below /sys.
+        if name.is_empty() || name.contains(['/', ' ']) || name.starts_with('.') || all.contains(&one) {
+            return None;
+        }
+        all.push(one);
+    }
+    Some(all)
+}
+
+fn mtu(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|bytes| [256, 512, 1024, 2048, 4096].contains(bytes))
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    settings::bytes("", text).ok()
+}
+
+const MEETING: &str = "auto, over, mpi, shm or the name of a registered kind, file:PATH or tcp:HOST:PORT";
+
+fn meeting(text: &str) -> Option<String> {
+    let text = if text.is_empty() { "auto" } else { text };
+    How::parse(text).is_ok().then(|| text.to_owned())
+}
+
+/// Longest name of a network interface (Linux' IFNAMSIZ, less the NUL).
+const INTERFACE_NAME: usize = 15;
+
+fn address(text: &str) -> Option<String> {
+    let is_name = text.len() <= INTERFACE_NAME && !text.contains(['/', ':', ' ']);
+    (is_name || text.parse::<IpAddr>().is_ok()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Connections, made when two ranks first have something to say to each other. Over the sockets each tells its ends once; who is
+//! connected says so, and only then the other sends: a message that comes too early would be tried again for a long time.
+
+use super::config::Config;
+use super::oob::Event;
+use super::peer::{Peer, Stage};
+use super::queue::{End, Remote};
+use super::state::State;
+use crate::abi::status::DTL_ERROR_BUSY;
+use crate::error::{Error, Result, fail};
+
+/// Words of a telling: what it is; where its words are and their key; then for each lane its end in five words.
+const ENDS: u64 = 1;
+const READY: u64 = 2;
+const REFUSED: u64 = 3;
+/// The other side has given the connection up.
+const BROKEN: u64 = 4;
+const END: usize = 5;
+/// Depth of the queue pair that a rank has with itself, with room for four times as many changes.
+const OWN_DEPTH: u32 = 4;
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes)).collect()
+}
+
+fn index(rank: i32) -> usize {
+    usize::try_from(rank).unwrap_or(usize::MAX)
+}
+
+fn ends_of(peer: &Peer, is_connected: bool) -> Vec<u64> {
+    let mut all = vec![ENDS, u64::from(is_connected), peer.told_at(), u64::from(peer.slab_key())];
+    for lane in &peer.lanes {
+        let end = lane.queue.end();
+        let (high, low) = end.gid.split_at(8);
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+        let numbers = u64::from(end.number) | u64::from(end.first_packet) << 32;
+        let limits = u64::from(end.lid) | u64::from(end.reads) << 32;
+        all.extend([numbers, limits, u64::from(end.mtu), word(high), word(low)]);
+    }
+    all
+}
+
+fn end_of(words: &[u64]) -> Option<End> {
+    let [numbers, limits, mtu, high, low] = *words.first_chunk::<END>()?;
+    let mut gid = [0; 16];
+    gid.iter_mut()
+        .zip(high.to_le_bytes().into_iter().chain(low.to_le_bytes()))
+        .for_each(|(to, from)| *to = from);
+    let (number, first_packet) = (numbers as u32, (numbers >> 32) as u32);
+    let (lid, reads) = (limits as u16, (limits >> 32) as u8);
+    Some(End { number, first_packet, lid, reads, mtu: mtu as u32, gid })
+}
+
+impl State {
+    /// Whether something may be sent to a rank now: BUSY while its connection is being made.
+    pub(super) fn reach(&mut self, rank: usize) -> Result<()> {
+        match self.stage(rank) {
+            Stage::Ready => Ok(()),
+            Stage::Gone => Err(self.is_gone(rank)),
+            Stage::Asked | Stage::Connected => Err(busy()),
+            Stage::None if rank == self.rank => self.connect_self(),
+            Stage::None => {
+                self.make_peer(rank)?;
+                let words = self.peers.get(rank).map(|peer| ends_of(peer, false)).unwrap_or_default();
+                self.say_over_socket(rank, &words)?;
+                Err(busy())
+            }
+        }
+    }
+
+    fn stage(&self, rank: usize) -> Stage {
+        self.peers.get(rank).map_or(Stage::None, |peer| peer.stage)
+    }
+
+    /// Tells a peer, which may be alive, that this side of the connection is gone.
+    pub(super) fn say_broken(&mut self, rank: usize) {
+        drop(self.say_over_socket(rank, &[BROKEN]));
+    }
+
+    fn say_over_socket(&mut self, rank: usize, words: &[u64]) -> Result<()> {
+        self.oob.send(i32::try_from(rank).unwrap_or(-1), &bytes(words))
+    }
+
+    fn make_peer(&mut self, rank: usize) -> Result<()> {
+        self.check_devices()?;
+        let mut on = Vec::new();
+        for rail in 0..self.rails.len() {
+            for _ in 0..self.config.queues {
+                on.push((rail, self.completions(rail)?));
+            }
+        }
+        let made = Peer::make(rank, &on, &self.config)?;
+        match self.peers.make(rank) {
+            Some(peer) => {
+                *peer = made;
+                self.connecting += 1;
+                Ok(())
+            }
+            None => fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a connection to rank {rank}"),
+        }
+    }
+
+    /// Connects a queue pair to itself: so this rank's device changes elements of its own memory. It carries no messages.
+    fn connect_self(&mut self) -> Result<()> {
+        let config = Config { depth: self.config.depth.min(OWN_DEPTH), ..self.config.clone() };
+        let mut made = Peer::make(self.rank, &[(0, self.completions(0)?)], &config)?;
+        for lane in &made.lanes {
+            lane.queue.connect(&lane.queue.end(), &config)?;
+        }
+        made.stage = Stage::Ready;
+        match self.peers.make(self.rank) {
+            Some(peer) => {
+                *peer = made;
+                Ok(())
+            }
+            None => fail!(DTL_ERROR_INTERNAL, "rank {} is none", self.rank),
+        }
+    }
+
+    /// Looks at the sockets.
+    pub(super) fn look_around(&mut self) {
+        self.hear_devices();
+        let mut events = Vec::new();
+        self.oob.poll(&mut |event| events.push(event));
+        for event in events {
+            match event {
+                Event::Message(rank, bytes) => self.told(index(rank), &words(&bytes)),
+                Event::Gone(rank, _, why) => self.fail(index(rank), &why),
+            }
+        }
+    }
+
+    fn told(&mut self, rank: usize, words: &[u64]) {
+        let outcome = match words {
+            [ENDS, is_connected, told_at, key, ends @ ..] => {
+                let tell = Remote { addr: *told_at, rkey: *key as u32 };
+                self.connect(rank, *is_connected != 0, tell, ends)
+            }
+            [READY] => {
+                self.ready(rank);
+                Ok(())
+            }
+            [BROKEN] => fail!(
+                DTL_ERROR_CONNECTION_LOST,
+                "it has given up the connection to this rank; see its own output"
+            ),
+            [REFUSED] => fail!(
+                DTL_ERROR_CONNECTION_LOST,
+                "it could not make its end of the connection; see its own output"
+            ),
+            _ => fail!(DTL_ERROR_COMMUNICATION, "what it says over the socket is nothing of this library"),
+        };
+        if let Err(error) = outcome {
+            self.fail(rank, error.text());
+        }
+    }
+
+    fn ready(&mut self, rank: usize) {
+        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Connected) {
+            peer.stage = Stage::Ready;
+            self.connecting -= 1;
+        }
+    }
+
+    /// The peer has told its ends.
+    fn connect(&mut self, rank: usize, is_connected: bool, tell: Remote, ends: &[u64]) -> Result<()> {
+        let is_first = match self.stage(rank) {
+            Stage::None => true,
+            Stage::Asked => false,
+            Stage::Connected | Stage::Ready | Stage::Gone => return Ok(()),
+        };
+        if is_first {
+            if let Err(error) = self.make_peer(rank) {
+                crate::runtime::log::warning!("a connection that rank {rank} wants: {error}");
+                self.say_over_socket(rank, &[REFUSED])?;
+                return Err(error);
+            }
+        }
+        let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
+        if ends.len() != END * peer.lanes.len() {
+            return fail!(
+                DTL_ERROR_COMMUNICATION,
+                "it has {} queue pairs, this rank {}: all need the same configuration",
+                ends.len() / END,
+                peer.lanes.len()
+            );
+        }
+        for (lane, words) in peer.lanes.iter().zip(ends.chunks_exact(END)) {
+            let Some(end) = end_of(words) else { continue };
+            lane.queue.connect(&end, &self.config)?;
+        }
+        peer.tell = Some(tell);
+        peer.stage = Stage::Connected;
+        let answer = if is_first { ends_of(peer, true) } else { vec![READY] };
+        self.say_over_socket(rank, &answer)?;
+        if is_connected {
+            self.ready(rank);
+        }
+        Ok(())
+    }
+}
+
+/// "Not now": the call is made again.
+#[cold]
+pub(super) fn busy() -> Error {
+    Error::new(DTL_ERROR_BUSY, "no room now")
+}

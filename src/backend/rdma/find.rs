@@ -1,0 +1,111 @@
+//! Which library, and which devices it has.
+
+use super::functions::Functions;
+use crate::backend::library::Library;
+use crate::runtime::settings;
+use crate::sys::buf::Addr;
+use crate::sys::fd;
+use std::ffi::CStr;
+
+/// What rdma-core calls it.
+const USUAL_LIBRARY: &str = "libibverbs.so.1";
+
+static LIBRARY: Library<Functions> = Library::new("RDMA verbs", "library");
+
+/// The library in this process, and the names of the devices that it had when it was looked at.
+pub struct Verbs {
+    /// Its functions.
+    pub calls: &'static Functions,
+    /// At least one.
+    pub devices: Vec<String>,
+}
+
+/// A list of devices, as long as they may be opened.
+pub(super) struct DeviceList {
+    calls: &'static Functions,
+    list: *mut *mut std::ffi::c_void,
+    count: usize,
+}
+
+impl DeviceList {
+    /// The text says why there is none.
+    pub(super) fn get(calls: &'static Functions) -> std::result::Result<Self, String> {
+        let mut count = 0;
+        // SAFETY: room for an int.
+        let list = unsafe { (calls.ibv_get_device_list)(&raw mut count) };
+        if list.is_null() {
+            let error = std::io::Error::last_os_error();
+            return Err(match error.raw_os_error() {
+                Some(libc::ENOSYS) => {
+                    "no RDMA device: the kernel has no RDMA support (module ib_uverbs; ENOSYS)".to_owned()
+                }
+                Some(libc::EPERM | libc::EACCES) => {
+                    format!(
+                        "no RDMA device: /dev/infiniband may not be opened ({error}): ask for access to it"
+                    )
+                }
+                _ => format!("no RDMA device: ibv_get_device_list: {error}"),
+            });
+        }
+        let list = DeviceList { calls, list, count: usize::try_from(count).unwrap_or(0) };
+        if list.count == 0 {
+            return Err("no RDMA device: the kernel knows of none (ibv_devices and \"rdma link\" show them)"
+                .to_owned());
+        }
+        Ok(list)
+    }
+
+    /// Each device with its name.
+    pub(super) fn devices(&self) -> Vec<(Addr, String)> {
+        let of = |index| {
+            // SAFETY: the list has that many entries.
+            let device = unsafe { self.list.add(index) };
+            // SAFETY: one of them.
+            let device = unsafe { *device };
+            // SAFETY: a device of the list, whose name lives as long as the list.
+            let name = unsafe { (self.calls.ibv_get_device_name)(device) };
+            if name.is_null() {
+                return (Addr::new(device), String::new());
+            }
+            // SAFETY: not null, so a text with its NUL.
+            (Addr::new(device), unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+        };
+        (0..self.count).map(of).collect()
+    }
+}
+
+impl Drop for DeviceList {
+    fn drop(&mut self) {
+        // SAFETY: the library gave the list, and opened devices do not need it.
+        unsafe { (self.calls.ibv_free_device_list)(self.list) }
+    }
+}
+
+/// Opens the library and looks for devices; the text says why there are none.
+pub fn find() -> std::result::Result<Verbs, String> {
+    LIBRARY.may_be_called()?;
+    let settings = settings::current();
+    // What is opened there is not to be a standard stream.
+    let _places = fd::occupy_standard();
+    let calls = open(settings.fabric.get("DTL_RDMA_LIBRARY").map(String::as_str))?;
+    LIBRARY.begin();
+    let devices = DeviceList::get(calls)?.devices().into_iter().map(|(_, name)| name).collect();
+    Ok(Verbs { calls, devices })
+}
+
+fn open(named: Option<&str>) -> std::result::Result<&'static Functions, String> {
+    let name = named.unwrap_or(USUAL_LIBRARY);
+    // SAFETY: functions of that one library, which is libibverbs by its name or because the user says so.
+    let resolve = |find: &dyn Fn(&CStr) -> Option<Addr>| unsafe { Functions::resolve(find) };
+    // SAFETY: as above.
+    let opened = unsafe { LIBRARY.open(name, &resolve) };
+    opened.map_err(|why| match named {
+        Some(name) => format!(
+            "DTL_RDMA_LIBRARY={name}: {why}; set it to the path or soname of rdma-core's libibverbs.so.1, or unset it"
+        ),
+        None => format!(
+            "no RDMA verbs: {why}; install rdma-core's library where the loader finds it (Debian: libibverbs1 and \
+             ibverbs-providers), or name it with DTL_RDMA_LIBRARY"
+        ),
+    })
+}

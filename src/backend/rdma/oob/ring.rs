@@ -1,0 +1,254 @@
+//! Who watches whom, and who is told. Each rank has a connection with the living one before it (that of rank 0 is the
+//! last): when that ends, it tells all others and watches the next one before. So one rank is responsible for each that is
+//! gone, whoever else has noticed it; and who takes over tells again what it knows, as the one before may have been
+//! interrupted.
+//!
+//! A rank that leaves says so to those that it has connections with; who watches it waits for a moment before it tells,
+//! since ranks often leave together. A rank at whose address nobody listens any more is suspected first: that it has left, or
+//! died, may be on its way from its watcher.
+
+use super::connection::{Unreached, kind};
+use super::{Event, Life, NEVER, Oob, Stage};
+use crate::error::Result;
+use crate::runtime::log;
+use crate::sys::clock::now_ns;
+
+/// How long after a farewell others are told.
+const TOGETHER_NS: u64 = 100_000_000;
+/// How long a rank is suspected that this one watches; others twice as long.
+const SUSPECT_NS: u64 = 200_000_000;
+/// When a connection is tried again for which this process had no descriptor.
+const AGAIN_NS: u64 = 1_000_000_000;
+/// Ranks that are told at the same time, of those without a connection.
+const TOLD_AT_ONCE: usize = 64;
+/// Ranges that one frame tells of.
+const RANGES: usize = 80;
+/// Bytes of a range: first rank, number of ranks, how they are gone.
+const RANGE_BYTES: usize = 12;
+/// The longest frame.
+pub(super) const MOST_BYTES: usize = RANGES * RANGE_BYTES;
+
+/// What a rank does for the ring.
+pub(super) struct Ring {
+    /// When the rank before is to be watched.
+    watch_at: u64,
+    /// When the others are to be told.
+    tell_at: u64,
+    /// Who is still to be told.
+    to_tell: Vec<i32>,
+    pub(super) suspects: Vec<Suspect>,
+}
+
+/// A rank that could not be reached.
+pub(super) struct Suspect {
+    pub(super) rank: i32,
+    until_ns: u64,
+    why: String,
+}
+
+impl Ring {
+    pub(super) fn new() -> Self {
+        Ring { watch_at: NEVER, tell_at: NEVER, to_tell: Vec::new(), suspects: Vec::new() }
+    }
+}
+
+impl Oob {
+    pub(super) fn watch_at(&mut self, at_ns: u64) {
+        self.ring.watch_at = at_ns;
+        self.alarm(at_ns);
+    }
+
+    pub(super) fn is_suspected(&self, rank: i32) -> bool {
+        self.ring.suspects.iter().any(|suspect| suspect.rank == rank)
+    }
+
+    fn size(&self) -> i32 {
+        i32::try_from(self.ranks.len()).unwrap_or(i32::MAX)
+    }
+
+    /// The ranks before this one, the nearest first.
+    fn before(&self) -> impl Iterator<Item = i32> + use<> {
+        let (rank, size) = (self.rank, self.size());
+        (1..size).map(move |back| (rank - back).rem_euclid(size))
+    }
+
+    /// The living rank before this one.
+    fn watched(&self) -> Option<i32> {
+        self.before().find(|rank| self.life(*rank) == Life::Here)
+    }
+
+    /// The living rank after this one.
+    fn watcher(&self) -> Option<i32> {
+        let (rank, size) = (self.rank, self.size());
+        (1..size).map(|on| (rank + on) % size).find(|rank| self.life(*rank) == Life::Here)
+    }
+
+    fn watch(&mut self) {
+        self.ring.watch_at = NEVER;
+        let Some(watched) = self.watched().filter(|_| !self.is_leaving) else { return };
+        if self.link(watched).is_some() || self.is_suspected(watched) {
+            return;
+        }
+        if let Err(error) = self.connect(watched, Vec::new(), false) {
+            log::warning!("rank {watched} is not watched for now: {}", error.text());
+            self.watch_at(now_ns().saturating_add(AGAIN_NS));
+        }
+    }
+
+    /// What is due.
+    pub(super) fn turn_ring(&mut self, now: u64) {
+        if now >= self.ring.watch_at {
+            self.watch();
+        }
+        if now >= self.ring.tell_at {
+            self.tell();
+        }
+        let (over, waiting): (Vec<_>, _) =
+            std::mem::take(&mut self.ring.suspects).into_iter().partition(|suspect| suspect.until_ns <= now);
+        self.ring.suspects = waiting;
+        for suspect in over {
+            // Ranks that leave together do not hear each other's farewell.
+            let after = (suspect.rank + 1) % self.size().max(1);
+            let life = if self.life(after) == Life::Left { Life::Left } else { Life::Dead };
+            self.is_gone(suspect.rank, life, suspect.why);
+        }
+        let next = self.ring.suspects.iter().map(|suspect| suspect.until_ns).min().unwrap_or(NEVER);
+        self.alarm(next.min(self.ring.watch_at).min(self.ring.tell_at));
+    }
+
+    /// No way led to a rank.
+    pub(super) fn is_unreached(&mut self, rank: i32, is_brief: bool, what: &Unreached) {
+        if is_brief || self.life(rank) != Life::Here || self.is_suspected(rank) {
+            return; // who watches it tells
+        }
+        let why = format!("it cannot be reached: {}", what.why);
+        if !what.is_refused {
+            return self.is_silent(rank, why);
+        }
+        let times = if self.watched() == Some(rank) { 1 } else { 2 };
+        let until_ns = now_ns().saturating_add(times * SUSPECT_NS);
+        self.ring.suspects.push(Suspect { rank, until_ns, why });
+        self.alarm(until_ns);
+    }
+
+    /// Its machine may have ended: the others on it would be noticed one by one.
+    pub(super) fn is_silent(&mut self, rank: i32, why: String) {
+        self.is_gone(rank, Life::Dead, why);
+        for other in 0..self.size() {
+            let is_asked = other != self.rank && self.life(other) == Life::Here && self.link(other).is_none();
+            if is_asked && self.is_beside(rank, other) && !self.is_beside(rank, self.rank) {
+                drop(self.connect(other, Vec::new(), false));
+            }
+        }
+    }
+
+    /// A rank is gone; tells of it once.
+    pub(super) fn is_gone(&mut self, rank: i32, life: Life, why: String) {
+        if self.life(rank) != Life::Here || rank == self.rank {
+            return;
+        }
+        let was_watched = self.watched() == Some(rank);
+        if let Some(rank) = self.rank_mut(rank) {
+            (rank.life, rank.link) = (life, None);
+        }
+        self.cut_off(rank);
+        self.ring.suspects.retain(|suspect| suspect.rank != rank);
+        self.events.push_back(Event::Gone(rank, life == Life::Left, why));
+        if was_watched && !self.is_leaving {
+            let at = if life == Life::Left { now_ns().saturating_add(TOGETHER_NS) } else { 0 };
+            self.ring.tell_at = self.ring.tell_at.min(at);
+            self.watch_at(at.min(self.ring.watch_at));
+        }
+    }
+
+    /// Tells all others of the ranks before this one that are gone.
+    fn tell(&mut self) {
+        self.ring.tell_at = NEVER;
+        self.ring.to_tell =
+            (0..self.size()).filter(|rank| *rank != self.rank && self.life(*rank) == Life::Here).collect();
+        self.tell_on();
+    }
+
+    /// Goes on telling.
+    pub(super) fn tell_on(&mut self) {
+        let is_telling = |one: &&super::Connection| one.is_brief && one.stage == Stage::Connecting;
+        while !self.ring.to_tell.is_empty() && !self.is_leaving {
+            if self.connections.iter().flatten().filter(is_telling).count() >= TOLD_AT_ONCE {
+                return; // the end of one of them leads here
+            }
+            let Some(rank) = self.ring.to_tell.pop() else { return };
+            if self.life(rank) == Life::Here && self.tell_one(rank).is_err() {
+                self.ring.to_tell.push(rank);
+                self.ring.tell_at = now_ns().saturating_add(AGAIN_NS);
+                return self.alarm(self.ring.tell_at);
+            }
+        }
+    }
+
+    /// Tells one rank of those before this one that are gone.
+    fn tell_one(&mut self, rank: i32) -> Result<()> {
+        let frame = (kind::GONE, self.run());
+        match self.link(rank) {
+            Some(_) => self.push(rank, frame),
+            None => self.connect(rank, vec![frame], true),
+        }
+    }
+
+    /// To all that there are connections with, and to the rank that watches this one.
+    pub(super) fn say_farewell(&mut self) {
+        let (run, watcher) = (self.run(), self.watcher());
+        let mut knows = false;
+        // Also where no answer to the hello has come yet: the other side may have one on its way.
+        let heard = |one: &&mut super::Connection| {
+            !one.is_brief && matches!(one.stage, Stage::Open | Stage::Unwelcome)
+        };
+        for one in self.connections.iter_mut().flatten().filter(heard) {
+            one.channel.queue(kind::BYE, &run);
+            knows |= watcher == Some(one.peer);
+        }
+        (0..self.connections.len()).for_each(|index| self.flush(index));
+        if let Some(watcher) = watcher.filter(|_| !knows) {
+            drop(self.connect(watcher, vec![(kind::BYE, run)], true));
+        }
+    }
+
+    /// The ranks right before this one that are gone, as ranges.
+    pub(super) fn run(&self) -> Vec<u8> {
+        let mut ranges: Vec<[u32; 3]> = Vec::new();
+        for rank in self.before().take_while(|rank| self.life(*rank) != Life::Here) {
+            let (rank, left) = (rank as u32, u32::from(self.life(rank) == Life::Left));
+            match ranges.last_mut() {
+                Some([first, count, how]) if *first == rank + 1 && *how == left => {
+                    (*first, *count) = (rank, *count + 1)
+                }
+                _ => ranges.push([rank, 1, left]),
+            }
+        }
+        ranges.iter().take(RANGES).flatten().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// What `run` of another rank has made.
+    pub(super) fn hear_of_gone(&mut self, from: i32, bytes: &[u8]) -> std::result::Result<(), String> {
+        let size = self.ranks.len() as u64;
+        for range in bytes.chunks(RANGE_BYTES) {
+            let words: Vec<u32> =
+                range.chunks_exact(4).map(|word| word.try_into().map_or(0, u32::from_le_bytes)).collect();
+            let &[first, count, left] = words.as_slice() else { return Err("a range cut off".to_owned()) };
+            if u64::from(first) + u64::from(count) > size {
+                return Err(format!("{count} ranks from {first} of {size}"));
+            }
+            for rank in (first..first + count).map(|rank| rank as i32) {
+                let life = if left == 1 { Life::Left } else { Life::Dead };
+                if rank == self.rank {
+                    log::warning!(
+                        "rank {from} takes this rank for dead, so they have no more to do with each other"
+                    );
+                    self.is_gone(from, Life::Dead, "it takes this rank for dead".to_owned());
+                } else {
+                    self.is_gone(rank, life, format!("rank {from} says so"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,461 @@
+//! What there is for a peer that was talked to: its queue pairs, its slots, and how many messages it can take.
+//!
+//! A message needs a receive at the peer. How many it has consumed it says in the header of each of its own messages and, where it
+//! has none to send, by writing the number into a word of our slab: so no message meets an empty receive queue, and none is
+//! spent on saying so.
+
+use super::atomics::Results;
+use super::config::Config;
+use super::heads::Heads;
+use super::lane::{Flying, Lane, What, WorkId};
+use super::queue::{Piece, Queue, Remote, SENDS, Work};
+use super::rail::{Completions, Registration};
+use super::slots::{Kind, Message, Note, Slab};
+use crate::backend::frames::{FRAME_WORDS, eager_word};
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::OpId;
+use crate::sys::buf::Region;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Sends without bytes of ours to wait for of which one is asked to be told.
+const SIGNALS: u32 = 8;
+
+/// How far the connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Stage {
+    /// Nobody has asked for it.
+    #[default]
+    None,
+    /// The peer has not told its ends yet.
+    Asked,
+    /// Connected here, but perhaps not there yet.
+    Connected,
+    /// Messages may be sent.
+    Ready,
+    /// The peer is gone, or nothing reaches it.
+    Gone,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Peer {
+    pub(super) stage: Stage,
+    /// The first carries all messages.
+    pub(super) lanes: Vec<Lane>,
+    /// Ended before the memory is.
+    slab_keys: Option<Registration>,
+    pub(super) slab: Slab,
+    free: Vec<usize>,
+    /// Where the peer wants to be told of what was consumed.
+    pub(super) tell: Option<Remote>,
+    depth: u32,
+    /// Words of messages that both ends remember.
+    pub(super) heads: Heads,
+    /// Each goes with one of the next messages.
+    pub(super) notes: VecDeque<Note>,
+    /// Memory of the peer's that waits for payloads.
+    pub(super) landings: Vec<Note>,
+    /// Payloads that are waited for, by their word.
+    pub(super) awaited: Vec<(u32, OpId)>,
+    /// Payloads that the peer was offered, by their word.
+    pub(super) offered: Vec<(u32, OpId)>,
+    /// What is being changed in its memory.
+    pub(super) results: Results,
+    /// Whether it is in the list of those that are looked after.
+    pub(super) is_listed: bool,
+    /// Why it is to be given up when everything that has arrived has been read.
+    pub(super) failing: Option<String>,
+}
+
+/// Slots for sends, with so many for receives.
+const fn sends(depth: u32) -> usize {
+    if depth > 4 { depth as usize / 2 } else { 2 }
+}
+
+/// Bytes that are registered for a peer.
+pub(super) const fn registered(depth: u32) -> usize {
+    Slab::bytes(depth as usize, sends(depth))
+}
+
+/// Bytes beside those, with so many queue pairs.
+pub(super) const fn bytes(depth: u32, lanes: usize) -> usize {
+    let lane = size_of::<Lane>() + (SENDS * depth) as usize * size_of::<Flying>();
+    size_of::<Peer>() + sends(depth) * size_of::<usize>() + lanes * lane
+}
+
+impl Peer {
+    /// Makes its queue pairs and posts its receives.
+    pub(super) fn make(rank: usize, on: &[(usize, Arc<Completions>)], config: &Config) -> Result<Peer> {
+        let depth = config.depth;
+        let sends = sends(depth);
+        let Some(slab) = Slab::new(depth as usize, sends) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the slots of rank {rank}");
+        };
+        let Some((_, first)) = on.first() else {
+            return fail!(DTL_ERROR_INTERNAL, "no rail to reach rank {rank}");
+        };
+        let slab_keys = first.rail.register(slab.region())?;
+        let mut lanes = Vec::with_capacity(on.len());
+        for (rail, completions) in on {
+            let queue = Queue::make(completions, config, depth)?;
+            let flying = VecDeque::with_capacity(queue.room);
+            let (sent, told, consumed, said, number) = (0, 0, 0, 0, 0);
+            lanes.push(Lane { queue, rail: *rail, sent, told, consumed, said, number, flying });
+        }
+        let free = (0..sends).collect();
+        let peer = Peer {
+            stage: Stage::Asked,
+            lanes,
+            slab,
+            slab_keys: Some(slab_keys),
+            free,
+            tell: None,
+            depth,
+            heads: Heads::default(),
+            notes: VecDeque::new(),
+            landings: Vec::new(),
+            awaited: Vec::new(),
+            offered: Vec::new(),
+            results: Results::default(),
+            is_listed: false,
+            failing: None,
+        };
+        for lane in 0..peer.lanes.len() {
+            (0..depth).try_for_each(|slot| peer.post(rank, lane, slot))?;
+        }
+        Ok(peer)
+    }
+
+    /// The key by which the peer reaches the words of the slab.
+    pub(super) fn slab_key(&self) -> u32 {
+        self.slab_keys.as_ref().map_or(0, |keys| keys.rkey)
+    }
+
+    pub(super) fn lkey(&self) -> u32 {
+        self.slab_keys.as_ref().map_or(0, |keys| keys.lkey)
+    }
+
+    /// Posts a receive again.
+    fn post(&self, rank: usize, lane: usize, slot: u32) -> Result<()> {
+        let Some(of) = self.lanes.get(lane) else { return Ok(()) };
+        let id = WorkId { is_receive: true, rank, lane, number: slot };
+        let into = (lane == 0).then(|| Piece { region: self.slab.receive(slot as usize), lkey: self.lkey() });
+        of.queue.receive(id.word(), into)
+    }
+
+    /// A message was consumed: its receive is posted again.
+    pub(super) fn consume(&mut self, rank: usize, lane: usize, slot: u32) -> Result<()> {
+        if self.lanes.is_empty() {
+            return Ok(());
+        }
+        self.post(rank, lane, slot)?;
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.consumed = lane.consumed.wrapping_add(1);
+        }
+        Ok(())
+    }
+
+    /// What the peer says that it has consumed, which never becomes less.
+    pub(super) fn hear(&mut self, lane: usize, consumed: u32) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            if (consumed.wrapping_sub(lane.told) as i32) > 0 {
+                lane.told = consumed;
+            }
+        }
+    }
+
+    /// Whether a lane takes one more work request and, if it `notifies`, the peer has a receive for it.
+    fn has_room(&mut self, lane: usize, notifies: bool) -> bool {
+        let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.told) >= depth;
+        let depth = self.depth;
+        if notifies && self.lanes.get(lane).is_some_and(|of| is_out(of, depth)) {
+            self.hear(lane, self.slab.heard(lane));
+        }
+        let Some(of) = self.lanes.get(lane) else { return false };
+        of.flying.len() < of.queue.room && !(notifies && is_out(of, depth))
+    }
+
+    /// Starts work on a lane; false: there is no room.
+    pub(super) fn start(
+        &mut self,
+        rank: usize,
+        lane: usize,
+        work: Work,
+        local: Piece,
+        what: What,
+    ) -> Result<bool> {
+        let notifies = matches!(work, Work::Send | Work::SendNotify(_) | Work::WriteNotify(..));
+        if !self.has_room(lane, notifies) {
+            return Ok(false);
+        }
+        let Some(of) = self.lanes.get_mut(lane) else { return Ok(false) };
+        let number = of.number.wrapping_add(1);
+        let takes_bytes = local.region.len() <= of.queue.inline;
+        let is_told = match what {
+            What::Part(_) | What::Mark | What::Sent(..) | What::Got(..) | What::Answer(_) => true,
+            What::Slot(_) => !takes_bytes || number % SIGNALS == 0,
+            What::Nothing => number % SIGNALS == 0,
+        };
+        let id = WorkId { is_receive: false, rank, lane, number };
+        let taken = match of.queue.start(id.word(), work, local, is_told) {
+            Ok(taken) => taken,
+            Err(error)
+                if error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY && !of.flying.is_empty() =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        of.number = number;
+        of.sent = of.sent.wrapping_add(u32::from(notifies));
+        let what = match what {
+            What::Slot(slot) if taken => {
+                self.free.push(slot);
+                What::Nothing
+            }
+            what => what,
+        };
+        if let Some(of) = self.lanes.get_mut(lane) {
+            of.flying.push_back(Flying { number, what });
+        }
+        Ok(true)
+    }
+
+    /// Sends a message; false: there is no room.
+    pub(super) fn send(
+        &mut self,
+        rank: usize,
+        kind: Kind,
+        word: u32,
+        head: &[u64],
+        data: Region,
+    ) -> Result<bool> {
+        // A frame may be about what a note says: none goes before it.
+        while kind == Kind::Frame && self.notes.len() > 1 {
+            if !self.send(rank, Kind::Note, 0, &[], Region::EMPTY)? {
+                return Ok(false);
+            }
+        }
+        if self.stage != Stage::Ready || !self.has_room(0, true) {
+            return Ok(false);
+        }
+        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
+        let message = Message {
+            consumed,
+            kind,
+            word,
+            len: size_of_val(head) + data.len(),
+            note: self.notes.front().copied(),
+        };
+        let region = message.write(self.slab.send(slot), head, data);
+        let sent = self.post_slot(rank, slot, Work::Send, region, consumed)?;
+        if sent {
+            self.notes.pop_front();
+        }
+        Ok(sent)
+    }
+
+    /// What the peer says that it has consumed, in the lower bits.
+    #[inline]
+    pub(super) fn hear_brief(&mut self, consumed: u16) {
+        let told = self.lanes.first().map_or(0, |lane| lane.told);
+        let more = consumed.wrapping_sub(told as u16) as i16;
+        self.hear(0, told.wrapping_add_signed(i32::from(more)));
+    }
+
+    /// Sends a frame; false: there is no room. A whole message whose word was sent before goes without its words, which
+    /// keeps one of a packet's size in one packet.
+    #[inline]
+    pub(super) fn send_frame(
+        &mut self,
+        rank: usize,
+        head: &[u64; FRAME_WORDS],
+        payload: Region,
+    ) -> Result<bool> {
+        let Some(word) = eager_word(head) else { return self.send(rank, Kind::Frame, 0, head, payload) };
+        let (place, is_known) = self.heads.place(word);
+        if !is_known || !self.notes.is_empty() {
+            let sent = self.send(rank, Kind::Frame, place as u32 + 1, head, payload)?;
+            if sent {
+                self.heads.tell(place, word);
+            }
+            return Ok(sent);
+        }
+        if self.stage != Stage::Ready || !self.has_room(0, true) {
+            return Ok(false);
+        }
+        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let region = self.slab.send(slot).part(0, payload.len());
+        region.copy_from(payload);
+        let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
+        let number = (place as u32) << 16 | consumed & 0xFFFF;
+        self.post_slot(rank, slot, Work::SendNotify(number), region, consumed)
+    }
+
+    /// Posts a message that is in a slot.
+    #[inline]
+    fn post_slot(
+        &mut self,
+        rank: usize,
+        slot: usize,
+        work: Work,
+        region: Region,
+        consumed: u32,
+    ) -> Result<bool> {
+        let local = Piece { region, lkey: self.lkey() };
+        let started = self.start(rank, 0, work, local, What::Slot(slot));
+        match (&started, self.lanes.first_mut()) {
+            (Ok(true), Some(lane)) => lane.said = consumed,
+            _ => self.free.push(slot),
+        }
+        started
+    }
+
+    /// Bytes that work requests take with them.
+    pub(super) fn inline(&self) -> usize {
+        self.lanes.first().map_or(0, |lane| lane.queue.inline)
+    }
+
+    /// Writes bytes of memory that is not registered, by a slot; what was taken, if there is room.
+    pub(super) fn start_from_slot(
+        &mut self,
+        rank: usize,
+        from: Region,
+        to: Remote,
+        op: OpId,
+    ) -> Result<Option<Region>> {
+        let Some(slot) = self.free.pop() else { return Ok(None) };
+        let region = self.slab.send(slot).part(0, from.len());
+        region.copy_from(from);
+        let started =
+            self.start(rank, 0, Work::Write(to), Piece { region, lkey: self.lkey() }, What::Sent(op, slot));
+        self.started_with(slot, started, from)
+    }
+
+    /// Reads bytes into memory that is not registered, by a slot.
+    pub(super) fn start_into_slot(
+        &mut self,
+        rank: usize,
+        into: Region,
+        from: Remote,
+        op: OpId,
+    ) -> Result<Option<Region>> {
+        let Some(slot) = self.free.pop() else { return Ok(None) };
+        let region = self.slab.send(slot).part(0, into.len());
+        let what = What::Got(op, slot, into);
+        let started = self.start(rank, 0, Work::Read(from), Piece { region, lkey: self.lkey() }, what);
+        self.started_with(slot, started, into)
+    }
+
+    fn started_with(&mut self, slot: usize, started: Result<bool>, bytes: Region) -> Result<Option<Region>> {
+        if !matches!(started, Ok(true)) {
+            self.free.push(slot);
+        }
+        started.map(|started| started.then_some(bytes))
+    }
+
+    /// Sends notes that wait by themselves; whether none is left.
+    pub(super) fn send_notes(&mut self, rank: usize) -> Result<bool> {
+        while !self.notes.is_empty() {
+            if !self.send(rank, Kind::Note, 0, &[], Region::EMPTY)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether half of its messages' room waits for hearing what was consumed.
+    pub(super) fn owes(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.consumed.wrapping_sub(lane.said) >= self.depth / 2)
+    }
+
+    /// Tells the peer what was consumed, if half of its messages' room waits for that; whether nothing is left to tell.
+    pub(super) fn tell_consumed(&mut self, rank: usize) -> Result<bool> {
+        let Some(tell) = self.tell.filter(|_| self.stage == Stage::Ready) else { return Ok(true) };
+        let mut all_told = true;
+        for index in 0..self.lanes.len() {
+            let Some(lane) = self.lanes.get(index) else { break };
+            let consumed = lane.consumed;
+            if consumed.wrapping_sub(lane.said) < self.depth / 2 {
+                continue;
+            }
+            let region = self.slab.tell(index, consumed);
+            let local = Piece { region, lkey: self.lkey() };
+            let to = Remote { addr: tell.addr + 4 * index as u64, rkey: tell.rkey };
+            if self.start(rank, 0, Work::Write(to), local, What::Nothing)? {
+                if let Some(lane) = self.lanes.get_mut(index) {
+                    lane.said = consumed;
+                }
+            } else {
+                all_told = false;
+            }
+        }
+        Ok(all_told)
+    }
+
+    /// Takes what is over up to a work request; its operations' parts are given to `part`.
+    pub(super) fn over(&mut self, lane: usize, number: u32, mut part: impl FnMut(OpId)) {
+        let Some(of) = self.lanes.get_mut(lane) else { return };
+        while let Some(flying) = of.flying.front() {
+            if (number.wrapping_sub(flying.number) as i32) < 0 {
+                break;
+            }
+            match flying.what {
+                What::Nothing | What::Mark => {}
+                What::Slot(slot) => self.free.push(slot),
+                What::Part(op) => part(op),
+                What::Answer(slot) => self.results.heard.push(slot),
+                What::Sent(op, slot) => {
+                    self.free.push(slot);
+                    part(op);
+                }
+                What::Got(op, slot, into) => {
+                    into.copy_from(self.slab.send(slot));
+                    self.free.push(slot);
+                    part(op);
+                }
+            }
+            of.flying.pop_front();
+        }
+    }
+
+    /// Whether work is under way. Asks to be told of the end of all that nobody else asks after.
+    pub(super) fn is_busy(&mut self, rank: usize) -> Result<bool> {
+        if self.stage != Stage::Ready {
+            return Ok(false);
+        }
+        self.send_notes(rank)?;
+        let Some(to) = self.tell else { return Ok(false) };
+        for index in 0..self.lanes.len() {
+            let last = self.lanes.get(index).and_then(|lane| lane.flying.back());
+            if let Some(Flying { what: What::Nothing, .. }) = last {
+                let local = Piece { region: Region::EMPTY, lkey: 0 };
+                self.start(rank, index, Work::Write(to), local, What::Mark)?;
+            }
+        }
+        Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.flying.is_empty()))
+    }
+
+    /// Ends its queue pairs: afterwards no device touches memory for it. What has arrived stays to be read.
+    pub(super) fn give_up(&mut self) {
+        self.stage = Stage::Gone;
+        self.lanes.clear();
+        self.slab_keys = None;
+        self.notes.clear();
+        self.landings.clear();
+        self.results = Results::default();
+    }
+
+    /// The first bytes under its own words: for the peer, where it tells us what it consumed.
+    pub(super) fn told_at(&self) -> u64 {
+        self.slab.told(0).addr().get() as u64
+    }
+}
+
+/// A peer to which nothing can be sent.
+#[cold]
+pub(super) fn gone(rank: usize, why: &str) -> Error {
+    Error::new(crate::abi::status::DTL_ERROR_RANK_FAILURE, format!("rank {rank}: {why}"))
+}

@@ -1,0 +1,152 @@
+//! The backend named "rdma": whether it can run here, and what opens its communicators.
+
+use super::config::Config;
+use super::find::{self, Verbs};
+use super::meet::{self, How, Meeting};
+use super::oob::{self, Oob};
+use super::places;
+use super::rail::Rail;
+use super::state::State;
+use super::wire::RdmaWire;
+use crate::abi::status::DTL_ERROR_UNAVAILABLE;
+use crate::backend::frames;
+use crate::backend::library::Found;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
+use crate::runtime::launch;
+use crate::runtime::registry::Backend;
+use crate::sys::fd;
+use crate::sys::lock::Mutex;
+use std::sync::Arc;
+
+/// What it stands on.
+struct Opener {
+    verbs: Found<Verbs>,
+}
+
+/// The backend named "rdma". "auto" never takes it.
+#[must_use]
+pub fn backend() -> Backend {
+    let opener = Arc::new(Opener { verbs: Found::new(find::find) });
+    let mut backend = Backend::new(c"rdma", i32::MIN, true, Box::new(Arc::clone(&opener)));
+    backend.comm = Some(Box::new(opener));
+    backend
+}
+
+impl Presence for Arc<Opener> {
+    fn available(&self) -> Availability {
+        self.verbs.look().map(drop)
+    }
+}
+
+impl Comm for Arc<Opener> {
+    fn takes_native(&self) -> bool {
+        true
+    }
+
+    fn meets_over(&self) -> bool {
+        true
+    }
+
+    fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
+        let prepared = Config::resolve(args.native).and_then(|config| {
+            let how = How::parse(&config.meeting)?;
+            Ok((self.prepare(args, &config), how, config))
+        });
+        let (prepared, how, config) = match prepared {
+            Ok(prepared) => prepared,
+            // The others meet as the defaults have it, and hear of this there.
+            Err(error) => (Err(error), How::Auto, Config::default()),
+        };
+        let record = match &prepared {
+            Ok(prepared) => Ok(prepared.record.clone()),
+            Err(error) => Err(error.clone()),
+        };
+        let met = meet::meet(&how, args, RECORD, record)?;
+        join(prepared?, met, config)
+    }
+}
+
+/// What a rank has before it meets the others.
+struct Prepared {
+    rails: Vec<Arc<Rail>>,
+    oob: Oob,
+    record: Vec<u64>,
+    passed_over: Vec<String>,
+}
+
+/// Words in which all ranks have to agree, before those of the sockets.
+const ALIKE: usize = 2;
+/// Words of a rank's record.
+const RECORD: usize = ALIKE + oob::WORDS;
+/// Changes with what ranks say to each other.
+const PROTOCOL: u64 = 1;
+
+/// What all ranks need alike: protocol and byte order; rails, queue pairs, depth and who moves payloads.
+fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
+    let reads = u64::from(config.reads);
+    let shape = rails as u64 | u64::from(config.queues) << 8 | reads << 16 | u64::from(config.depth) << 32;
+    [u64::from_ne_bytes(*b"dtl-rdma") ^ PROTOCOL, shape]
+}
+
+impl Opener {
+    fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
+        let verbs = self.verbs.get()?;
+        // What libibverbs opens is not to be a standard stream.
+        let _places = fd::occupy_standard();
+        let unavailable = |why| Error::new(DTL_ERROR_UNAVAILABLE, why);
+        let seen = places::look(&verbs).map_err(unavailable)?;
+        let local = u32::try_from(local_rank(args)?).unwrap_or(0);
+        let choice =
+            places::choose_ports(&seen, &config.devices, config.rails, local).map_err(unavailable)?;
+        let open = |(device, port): &(String, u8)| Rail::open(&verbs, device, *port, config);
+        let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
+        let silent_ns = u64::from(config.silence_ms) * 1_000_000;
+        let (oob, words) = Oob::listen(&oob::Options { listen, silent_ns, ..oob::Options::default() })?;
+        let record = alike(config, rails.len()).into_iter().chain(words).collect();
+        Ok(Prepared { rails, oob, record, passed_over: choice.passed_over })
+    }
+}
+
+/// This rank's number among those of its node, as far as somebody says.
+fn local_rank(args: &OpenArgs) -> Result<i32> {
+    if let Some(over) = &args.over {
+        return Ok(over.rank());
+    }
+    let launch = launch::from_environment()?.filter(|_| args.named.is_none());
+    Ok(launch.map(|launch| launch.local_rank).or(args.rank_size().map(|(rank, _)| rank)).unwrap_or(0))
+}
+
+fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Transport>> {
+    let Prepared { rails, mut oob, record, passed_over } = prepared;
+    let own = record.get(..ALIKE).unwrap_or_default();
+    let others = met.records.chunks_exact(RECORD);
+    if let Some(rank) = others.clone().position(|record| record.get(..ALIKE) != Some(own)) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "rank {rank} has other rails, queues, depth, rendezvous or another version of the library than this rank: all ranks of \
+             kind \"rdma\" need the same (DTL_RDMA_*, dtl_rdma_config_t)"
+        );
+    }
+    let sockets = others.flat_map(|record| record.iter().skip(ALIKE)).copied().collect();
+    oob.know(met.rank, sockets, met.job_cookie);
+    if !passed_over.is_empty() {
+        crate::runtime::log::debug!("rdma: passed over {}", passed_over.join("; "));
+    }
+    let size = usize::try_from(met.size).unwrap_or(1);
+    let description = describe(&rails, &config);
+    let state = State::new(usize::try_from(met.rank).unwrap_or(0), size, rails, oob, config)?;
+    let (rank, size, state) = (met.rank, met.size, Mutex::new(Some(state)));
+    frames::open(Box::new(RdmaWire { rank, size, description, state }))
+}
+
+fn describe(rails: &[Arc<Rail>], config: &Config) -> String {
+    let ports: Vec<_> = rails.iter().map(|rail| format!("{}:{}", rail.name, rail.port)).collect();
+    let way = if config.reads { "read" } else { "write" };
+    format!(
+        "verbs over {} ({} queue pairs a peer), large messages by {way}",
+        ports.join(", "),
+        rails.len() as u32 * config.queues
+    )
+}

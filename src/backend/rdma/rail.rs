@@ -1,0 +1,284 @@
+//! An opened device and port: where queue pairs and registrations are made, and how much memory is registered.
+
+use super::config::Config;
+use super::errors::{call_failed, last_failed};
+use super::find::{DeviceList, Verbs};
+use super::functions::*;
+use super::places;
+use super::verbs::*;
+use crate::error::{Result, fail};
+use crate::sys::buf::Region;
+use std::ffi::c_int;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What the peers' network cards may do with registered memory, and ours.
+const ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+
+/// See the module's text.
+pub(super) struct Rail {
+    pub(super) calls: &'static Functions,
+    pub(super) context: *mut Context,
+    pd: PdIn,
+    /// Where its completion queues tell that they have something; null: nobody sleeps.
+    pub(super) channel: ChannelIn,
+    /// The device's name.
+    pub(super) name: String,
+    pub(super) port: u8,
+    pub(super) gid: Gid,
+    pub(super) gid_index: u8,
+    pub(super) lid: u16,
+    /// As verbs count: 1 = 256 … 5 = 4096.
+    pub(super) mtu: u32,
+    pub(super) layer: u8,
+    pub(super) limits: DeviceAttr,
+    pub(super) max_message: usize,
+    pub(super) post_send: PostSend,
+    pub(super) post_recv: PostRecv,
+    pub(super) poll_cq: PollCq,
+    pub(super) req_notify: ReqNotifyCq,
+    /// Bytes registered now, and at most.
+    registered: AtomicU64,
+    most: AtomicU64,
+    registrations: AtomicU64,
+    /// Its port is known to be down.
+    pub(super) is_down: AtomicBool,
+}
+
+// SAFETY: objects of libibverbs may be used by any thread (verbs are thread safe).
+unsafe impl Send for Rail {}
+// SAFETY: as above.
+unsafe impl Sync for Rail {}
+
+impl Rail {
+    /// Opens a device for a port.
+    pub(super) fn open(verbs: &Verbs, device: &str, port: u8, config: &Config) -> Result<Arc<Rail>> {
+        let list = match DeviceList::get(verbs.calls) {
+            Ok(list) => list,
+            Err(why) => return fail!(DTL_ERROR_UNAVAILABLE, "{why}"),
+        };
+        let devices = list.devices();
+        let Some((device, name)) = devices.into_iter().find(|(_, name)| *name == device) else {
+            return fail!(DTL_ERROR_UNAVAILABLE, "there is no RDMA device \"{device}\" any more");
+        };
+        let calls = verbs.calls;
+        // SAFETY: a device of the list, which lives.
+        let context = unsafe { (calls.ibv_open_device)(device.ptr()) };
+        if context.is_null() {
+            return Err(last_failed("ibv_open_device").within(&name));
+        }
+        let opened = Opened { calls, context };
+        let mut rail = Self::set_up(opened, &name, port, config).map_err(|error| error.within(&name))?;
+        rail.listen(config.sleeps).map_err(|error| error.within(&name))?;
+        Ok(Arc::new(rail))
+    }
+
+    fn set_up(opened: Opened, name: &str, port: u8, config: &Config) -> Result<Rail> {
+        let Opened { calls, context } = opened;
+        // SAFETY: an opened device.
+        let ops = unsafe { (*context).ops };
+        let (Some(post_send), Some(post_recv), Some(poll_cq), Some(req_notify)) =
+            (ops.post_send, ops.post_recv, ops.poll_cq, ops.req_notify_cq)
+        else {
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "its driver has no post_send, post_recv, poll_cq and req_notify_cq"
+            );
+        };
+        let mut limits = DeviceAttr::zeroed();
+        // SAFETY: an opened device, room for the struct.
+        check("ibv_query_device", unsafe { (calls.ibv_query_device)(context, &raw mut limits) })?;
+        let mut attr = PortAttr::zeroed();
+        // SAFETY: as above.
+        check("ibv_query_port", unsafe { (calls.ibv_query_port)(context, port, &raw mut attr) })?;
+        if attr.state != PORT_ACTIVE {
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "port {port} is not active (state {}): see \"rdma link\"",
+                attr.state
+            );
+        }
+        let chosen = || {
+            places::choose_gid(&places::gids(calls, context, name, port, attr.gid_tbl_len), attr.link_layer)
+        };
+        let Some(gid_index) = config.gid_index.or_else(chosen) else {
+            return fail!(
+                DTL_ERROR_UNAVAILABLE,
+                "port {port} has no address (GID): give its network interface an IP address"
+            );
+        };
+        let mut gid: Gid = [0; 16];
+        // SAFETY: as above.
+        check("ibv_query_gid", unsafe {
+            (calls.ibv_query_gid)(context, port, c_int::from(gid_index), &raw mut gid)
+        })?;
+        // SAFETY: an opened device.
+        let pd = unsafe { (calls.ibv_alloc_pd)(context) };
+        if pd.is_null() {
+            return Err(last_failed("ibv_alloc_pd"));
+        }
+        // From here on its drop closes the device.
+        std::mem::forget(opened);
+        Ok(Rail {
+            calls,
+            context,
+            pd,
+            channel: std::ptr::null_mut(),
+            name: name.to_owned(),
+            port,
+            gid,
+            gid_index,
+            lid: attr.lid,
+            mtu: mtu_code(config.mtu).unwrap_or(attr.active_mtu).min(attr.active_mtu),
+            layer: attr.link_layer,
+            limits,
+            max_message: attr.max_msg_sz as usize,
+            post_send,
+            post_recv,
+            poll_cq,
+            req_notify,
+            registered: AtomicU64::new(0),
+            most: AtomicU64::new(0),
+            registrations: AtomicU64::new(0),
+            is_down: AtomicBool::new(false),
+        })
+    }
+
+    /// Registers memory, which stays mapped as long as the registration lives.
+    pub(super) fn register(self: &Arc<Self>, region: Region) -> Result<Registration> {
+        // SAFETY: our protection domain; the caller keeps the memory.
+        let mr =
+            unsafe { (self.calls.ibv_reg_mr)(self.pd, region.addr().ptr(), region.len(), ACCESS as c_int) };
+        if mr.is_null() {
+            return Err(last_failed("ibv_reg_mr").within(&format!(
+                "{} bytes on {}",
+                region.len(),
+                self.name
+            )));
+        }
+        let bytes = region.len() as u64;
+        let now = self.registered.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.most.fetch_max(now, Ordering::Relaxed);
+        self.registrations.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: a registration that was made now, and nobody changes it.
+        let made = unsafe { &*mr };
+        let (lkey, rkey) = (made.lkey, made.rkey);
+        Ok(Registration { rail: Arc::clone(self), mr, lkey, rkey, bytes })
+    }
+
+    /// Makes a queue for completions.
+    pub(super) fn completions(self: &Arc<Self>, entries: usize) -> Result<Completions> {
+        let entries = c_int::try_from(entries).unwrap_or(c_int::MAX).min(self.limits.max_cqe);
+        // SAFETY: an opened device; its channel, or none.
+        let cq = unsafe {
+            (self.calls.ibv_create_cq)(self.context, entries, std::ptr::null_mut(), self.channel, 0)
+        };
+        if cq.is_null() {
+            return Err(last_failed("ibv_create_cq").within(&self.name));
+        }
+        Ok(Completions { rail: Arc::clone(self), cq })
+    }
+
+    /// Its protection domain, for what `queue` makes.
+    pub(super) fn pd(&self) -> PdIn {
+        self.pd
+    }
+
+    /// Bytes registered now, at most at once, and how often.
+    pub(super) fn memory(&self) -> [u64; 3] {
+        [&self.registered, &self.most, &self.registrations].map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Rail {
+    fn drop(&mut self) {
+        if !self.channel.is_null() {
+            // SAFETY: its queues hold shares of this, so they are gone.
+            unsafe { (self.calls.ibv_destroy_comp_channel)(self.channel) };
+        }
+        // SAFETY: everything that was made in it holds a share of this, so nothing is left.
+        unsafe { (self.calls.ibv_dealloc_pd)(self.pd) };
+        // SAFETY: as above.
+        unsafe { (self.calls.ibv_close_device)(self.context) };
+    }
+}
+
+/// Closes the device unless forgotten.
+struct Opened {
+    calls: &'static Functions,
+    context: *mut Context,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: opened, and nothing was made in it.
+        unsafe { (self.calls.ibv_close_device)(self.context) };
+    }
+}
+
+fn check(what: &str, code: c_int) -> Result<()> {
+    match code {
+        0 => Ok(()),
+        // Some give the error's number, some -1 and errno.
+        -1 => Err(last_failed(what)),
+        code => Err(call_failed(what, code)),
+    }
+}
+
+fn mtu_code(bytes: Option<u32>) -> Option<u32> {
+    bytes.map(|bytes| (bytes.max(256) / 256).ilog2() + MTU_256)
+}
+
+/// Registered memory.
+pub(super) struct Registration {
+    rail: Arc<Rail>,
+    mr: *mut Mr,
+    pub(super) lkey: u32,
+    pub(super) rkey: u32,
+    bytes: u64,
+}
+
+// SAFETY: verbs are thread safe.
+unsafe impl Send for Registration {}
+// SAFETY: as above.
+unsafe impl Sync for Registration {}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // SAFETY: made by this rail, and not yet ended.
+        unsafe { (self.rail.calls.ibv_dereg_mr)(self.mr) };
+        self.rail.registered.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Where a rail's queue pairs tell what is over.
+pub(super) struct Completions {
+    pub(super) rail: Arc<Rail>,
+    pub(super) cq: CqIn,
+}
+
+// SAFETY: verbs are thread safe.
+unsafe impl Send for Completions {}
+// SAFETY: as above.
+unsafe impl Sync for Completions {}
+
+impl Completions {
+    /// Takes what is over; how many.
+    #[inline]
+    pub(super) fn poll(&self, into: &mut [Wc]) -> Result<usize> {
+        let room = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
+        // SAFETY: our completion queue, and room for so many.
+        let got = unsafe { (self.rail.poll_cq)(self.cq, room, into.as_mut_ptr()) };
+        match usize::try_from(got) {
+            Ok(got) => Ok(got.min(into.len())),
+            Err(_) => Err(call_failed("ibv_poll_cq", libc::EIO).within(&self.rail.name)),
+        }
+    }
+}
+
+impl Drop for Completions {
+    fn drop(&mut self) {
+        // SAFETY: ours; the queue pairs that used it hold shares of it, so they are gone.
+        unsafe { (self.rail.calls.ibv_destroy_cq)(self.cq) };
+    }
+}

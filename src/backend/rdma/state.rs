@@ -1,0 +1,442 @@
+//! What a communicator of this kind consists of, and what moves it on.
+
+use super::cache::Cache;
+use super::config::Config;
+use super::functions::*;
+use super::lane::WorkId;
+use super::oob::Oob;
+use super::operation::{Operation, part_over};
+use super::peer::{Peer, Stage, gone};
+use super::queue::SENDS;
+use super::rail::{Completions, Rail};
+use super::slots::{About, DATA, Kind, Message, Note};
+use super::verbs::{Wc, Zeroed};
+use super::{errors, events, window};
+use crate::abi::status::*;
+use crate::backend::frames::{FRAME_WORDS, eager_head};
+use crate::backend::operations::Operations;
+use crate::backend::sparse::Sparse;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{Done, OpId};
+use crate::sys::buf::Region;
+use crate::sys::net;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes of a frame's words.
+const HEAD: usize = 8 * FRAME_WORDS;
+/// Completions taken at a time.
+const BATCH: usize = 16;
+/// Batches of one queue in one round.
+const BATCHES: usize = 8;
+/// Rounds in which nothing happened until the sockets are looked at, a system call.
+const PATIENCE: u32 = 64;
+/// Bytes of one work request at most, whatever the device takes: beyond, one that is sent again costs more than several
+/// requests do (soft-RoCE is slower from 4 MiB on, and then also repeats what takes longer than its time limit).
+const LONGEST: usize = 1 << 20;
+/// Peers whose queue pairs share a completion queue.
+const SHARERS: usize = 32;
+
+/// A frame that has not been read yet.
+pub(super) struct Arrived {
+    pub(super) source: usize,
+    pub(super) slot: u32,
+    pub(super) head: [u64; FRAME_WORDS],
+    pub(super) bytes: Region,
+}
+
+struct Poller {
+    rail: usize,
+    completions: Arc<Completions>,
+    sharers: usize,
+}
+
+/// See the module's text. Called by one thread at a time.
+pub(super) struct State {
+    pub(super) rank: usize,
+    pub(super) config: Config,
+    pub(super) rails: Vec<Arc<Rail>>,
+    pollers: Vec<Poller>,
+    /// Where completions are taken to.
+    batch: Vec<Wc>,
+    pub(super) peers: Sparse<Peer>,
+    pub(super) operations: Operations<Operation>,
+    pub(super) arrived: VecDeque<Arrived>,
+    /// Ranks that are gone, of which nobody has been told yet.
+    pub(super) lost: VecDeque<usize>,
+    /// Peers with notes or numbers to tell.
+    pub(super) listed: Vec<usize>,
+    /// Operations of which more is to be started.
+    pub(super) unfinished: Vec<OpId>,
+    /// Peers to be given up.
+    failing: Vec<usize>,
+    pub(super) connecting: usize,
+    idle: u32,
+    /// Counts rounds in which something happened, from 1 on.
+    pub(super) happened: u64,
+    /// What waiting threads sleep on, if they do.
+    pub(super) bell: Option<Arc<net::Poller>>,
+    /// When the devices are asked next.
+    pub(super) hear_at: u64,
+    /// Why no connections are made any more.
+    pub(super) dead_device: Option<String>,
+    pub(super) oob: Oob,
+    pub(super) cache: Cache,
+    pub(super) windows: Vec<window::Window>,
+    pub(super) last_window: usize,
+    /// What was said of the last failure.
+    pub(super) said: Option<String>,
+}
+
+impl State {
+    pub(super) fn new(
+        rank: usize,
+        size: usize,
+        rails: Vec<Arc<Rail>>,
+        oob: Oob,
+        config: Config,
+    ) -> Result<State> {
+        let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
+        let cache = Cache::new(&rails, config.cache_bytes);
+        Ok(State {
+            rank,
+            config,
+            rails,
+            pollers: Vec::new(),
+            batch: vec![Wc::zeroed(); BATCH],
+            peers: Sparse::new(size),
+            operations: Operations::new(),
+            arrived: VecDeque::new(),
+            lost: VecDeque::new(),
+            listed: Vec::new(),
+            unfinished: Vec::new(),
+            failing: Vec::new(),
+            connecting: 0,
+            idle: 0,
+            happened: 1,
+            bell,
+            hear_at: 0,
+            dead_device: None,
+            oob,
+            cache,
+            windows: Vec::new(),
+            last_window: 0,
+            said: None,
+        })
+    }
+
+    /// A completion queue of a rail with room for one more peer's queue pair.
+    pub(super) fn completions(&mut self, rail: usize) -> Result<Arc<Completions>> {
+        let fits = |poller: &&mut Poller| poller.rail == rail && poller.sharers < SHARERS;
+        if let Some(poller) = self.pollers.iter_mut().find(fits) {
+            poller.sharers += 1;
+            return Ok(Arc::clone(&poller.completions));
+        }
+        let Some(of) = self.rails.get(rail) else {
+            return fail!(DTL_ERROR_INTERNAL, "there is no rail {rail}");
+        };
+        // Receives, and sends as `Queue::make` asks for.
+        let each = (self.config.depth + SENDS * self.config.depth) as usize;
+        let completions = Arc::new(of.completions(SHARERS.min(self.peers.ranks()) * each)?);
+        self.pollers.push(Poller { rail, completions: Arc::clone(&completions), sharers: 1 });
+        Ok(completions)
+    }
+
+    /// Bytes of one work request at most.
+    pub(super) fn longest(&self, rail: usize) -> usize {
+        self.rails.get(rail).map_or(LONGEST, |rail| rail.max_message.min(LONGEST))
+    }
+
+    pub(super) fn longest_of_all(&self) -> usize {
+        (0..self.rails.len()).map(|rail| self.longest(rail)).min().unwrap_or(LONGEST)
+    }
+
+    // ---- what is over ----
+
+    pub(super) fn finish(&mut self, op: OpId, done: Done) {
+        if let Some(operation) = self.operations.get_mut(op) {
+            *operation = Operation::Done(done);
+        }
+    }
+
+    /// Moves everything on that can move.
+    pub(super) fn progress(&mut self) -> Result<()> {
+        let something = self.poll()?;
+        if !self.unfinished.is_empty() {
+            self.go_on();
+        }
+        if !self.listed.is_empty() {
+            self.look_after();
+        }
+        self.idle = if something { 0 } else { self.idle.wrapping_add(1) };
+        self.happened += u64::from(something);
+        if self.idle % PATIENCE == PATIENCE - 1 || self.connecting > 0 {
+            self.look_around();
+        }
+        if !self.failing.is_empty() {
+            self.give_up_failing()?;
+        }
+        Ok(())
+    }
+
+    /// Takes completions; whether there were any.
+    fn poll(&mut self) -> Result<bool> {
+        let mut batch = std::mem::take(&mut self.batch);
+        let taken = self.poll_into(&mut batch);
+        self.batch = batch;
+        taken
+    }
+
+    fn poll_into(&mut self, batch: &mut [Wc]) -> Result<bool> {
+        let mut something = false;
+        for index in 0..self.pollers.len() {
+            for _ in 0..BATCHES {
+                let Some(poller) = self.pollers.get(index) else { break };
+                let count = poller.completions.poll(batch)?;
+                for entry in batch.iter().take(count) {
+                    self.completed(entry);
+                }
+                something |= count > 0;
+                if count < batch.len() {
+                    break;
+                }
+            }
+        }
+        Ok(something)
+    }
+
+    fn completed(&mut self, entry: &Wc) {
+        let id = WorkId::of(entry.wr_id);
+        if entry.status != WC_SUCCESS {
+            return self.failed(id, entry);
+        }
+        if !id.is_receive {
+            return self.sent(id);
+        }
+        let outcome = match entry.opcode {
+            WC_RECV_RDMA_WITH_IMM => self.notified(id, u32::from_be(entry.imm_data), entry.byte_len as usize),
+            _ if entry.wc_flags & WC_WITH_IMM != 0 => {
+                self.received_brief(id, u32::from_be(entry.imm_data), entry.byte_len as usize)
+            }
+            _ => self.received(id, entry.byte_len as usize),
+        };
+        if let Err(error) = outcome {
+            self.fail(id.rank, error.text());
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, id: WorkId, entry: &Wc) {
+        // What the device says of it is said, rather than what became of the work.
+        self.look_at_devices();
+        let is_known = self.peers.get(id.rank).is_some_and(|peer| peer.stage != Stage::Gone);
+        // What is flushed tells nothing new.
+        if let (true, Some(rail)) = (is_known, self.rails.first()) {
+            let text = errors::completion_text(rail.calls, entry.status, entry.vendor_err);
+            self.fail(id.rank, &text);
+        }
+    }
+
+    /// Notes that a peer cannot be reached: it is given up when everything that has arrived has been read.
+    pub(super) fn fail(&mut self, rank: usize, why: &str) {
+        let Some(peer) = self.peers.make(rank) else { return };
+        if peer.stage != Stage::Gone && peer.failing.is_none() {
+            peer.failing = Some(why.to_owned());
+            self.failing.push(rank);
+        }
+    }
+
+    fn sent(&mut self, id: WorkId) {
+        let Some(peer) = self.peers.get_mut(id.rank) else { return };
+        let operations = &mut self.operations;
+        let mut ended = Vec::new();
+        peer.over(id.lane, id.number, |op| {
+            if part_over(operations, op) {
+                ended.push(op);
+            }
+        });
+        let has_answers = !peer.results.heard.is_empty();
+        ended.into_iter().for_each(|op| self.all_parts_over(op));
+        if has_answers {
+            self.hear_answers(id.rank);
+        }
+    }
+
+    fn received(&mut self, id: WorkId, len: usize) -> Result<()> {
+        let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
+            return Ok(());
+        };
+        let slot = peer.slab.receive(id.number as usize);
+        let Some((message, bytes)) = Message::read(slot, len) else {
+            return fail!(DTL_ERROR_COMMUNICATION, "{len} bytes from it are no message of this library");
+        };
+        self.is_ready(id.rank);
+        let Some(peer) = self.peers.get_mut(id.rank) else { return Ok(()) };
+        peer.hear(0, message.consumed);
+        if let Some(note) = message.note {
+            self.noted(id.rank, note)?;
+        }
+        match message.kind {
+            Kind::Frame => {
+                let (head, bytes) = (bytes.first_words(), bytes.part(HEAD, DATA));
+                if let Some(peer) = self.peers.get_mut(id.rank) {
+                    peer.heads.learn(message.word, &head);
+                }
+                self.arrived.push_back(Arrived { source: id.rank, slot: id.number, head, bytes });
+                return Ok(());
+            }
+            Kind::Piece | Kind::LastPiece => self.piece(id.rank, message.word, bytes, message.kind),
+            Kind::Note => {}
+        }
+        self.consumed(id)
+    }
+
+    /// A message whose words the peer has sent before.
+    fn received_brief(&mut self, id: WorkId, number: u32, len: usize) -> Result<()> {
+        self.is_ready(id.rank);
+        let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
+            return Ok(());
+        };
+        peer.hear_brief(number as u16);
+        let Some(word) = peer.heads.known((number >> 16) as usize) else {
+            return fail!(DTL_ERROR_COMMUNICATION, "a message of it begins with words that it never sent");
+        };
+        let (head, bytes) = (eager_head(word, len), peer.slab.receive(id.number as usize).part(0, len));
+        self.arrived.push_back(Arrived { source: id.rank, slot: id.number, head, bytes });
+        Ok(())
+    }
+
+    /// What a peer sends says that it is connected.
+    #[inline]
+    fn is_ready(&mut self, rank: usize) {
+        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Connected) {
+            peer.stage = Stage::Ready;
+            self.connecting -= 1;
+        }
+    }
+
+    pub(super) fn consumed(&mut self, id: WorkId) -> Result<()> {
+        if let Some(peer) = self.peers.get_mut(id.rank) {
+            peer.consume(id.rank, id.lane, id.number)?;
+            if peer.owes() {
+                self.list(id.rank);
+            }
+        }
+        Ok(())
+    }
+
+    fn notified(&mut self, id: WorkId, word: u32, len: usize) -> Result<()> {
+        self.landed(id.rank, word, len);
+        self.consumed(id)
+    }
+
+    fn noted(&mut self, rank: usize, note: Note) -> Result<()> {
+        match note.about {
+            About::Landing => {
+                if let Some(peer) = self.peers.get_mut(rank) {
+                    peer.landings.push(note);
+                }
+                Ok(())
+            }
+            About::Offer => self.offered(rank, note),
+            About::Fetched => self.fetched(rank, note.word),
+            About::InPieces => self.in_pieces(rank, note.word),
+        }
+    }
+
+    pub(super) fn pollers(&self) -> impl Iterator<Item = &Completions> {
+        self.pollers.iter().map(|poller| poller.completions.as_ref())
+    }
+
+    // ---- what has to be said ----
+
+    pub(super) fn list(&mut self, rank: usize) {
+        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| !peer.is_listed) {
+            peer.is_listed = true;
+            self.listed.push(rank);
+        }
+    }
+
+    /// Sends notes and numbers that found no message to go with.
+    fn look_after(&mut self) {
+        let mut index = 0;
+        while let Some(&rank) = self.listed.get(index) {
+            let told = match self.peers.get_mut(rank) {
+                Some(peer) if peer.stage != Stage::Gone => {
+                    peer.send_notes(rank).and_then(|no_notes| Ok(peer.tell_consumed(rank)? && no_notes))
+                }
+                _ => Ok(true),
+            };
+            if let Err(error) = &told {
+                self.fail(rank, error.text());
+            }
+            if told.is_ok_and(|all| !all) {
+                index += 1;
+                continue;
+            }
+            self.listed.swap_remove(index);
+            if let Some(peer) = self.peers.get_mut(rank) {
+                peer.is_listed = false;
+            }
+        }
+    }
+
+    // ---- peers that are gone ----
+
+    fn give_up_failing(&mut self) -> Result<()> {
+        // What had arrived before is read first.
+        while self.poll()? {}
+        for rank in std::mem::take(&mut self.failing) {
+            let why = self.peers.get_mut(rank).and_then(|peer| peer.failing.take()).unwrap_or_default();
+            self.lose(rank, &why);
+        }
+        Ok(())
+    }
+
+    /// Ends everything that needs a peer.
+    fn lose(&mut self, rank: usize, why: &str) {
+        let Some(peer) = self.peers.get_mut(rank) else { return };
+        if matches!(peer.stage, Stage::Asked | Stage::Connected) && !peer.lanes.is_empty() {
+            self.connecting -= 1;
+        }
+        // First the devices let go of all memory.
+        let was_known = peer.stage != Stage::None;
+        peer.give_up();
+        peer.awaited.clear();
+        peer.offered.clear();
+        let source = i32::try_from(rank).unwrap_or(-1);
+        let done = Done { source, status: self.gone_status(rank), word: 0, size: 0 };
+        for (_, operation) in self.operations.iter_mut() {
+            let of = match operation {
+                Operation::Receive(receive) => receive.source,
+                Operation::Send(send) => send.dest,
+                Operation::OneSided(one_sided) => one_sided.target,
+                Operation::Atomic(atomic) => atomic.target,
+                Operation::Done(_) => continue,
+            };
+            if of == rank {
+                *operation = Operation::Done(done);
+            }
+        }
+        self.said = Some(gone(rank, why).text().to_owned());
+        if rank == self.rank {
+            return;
+        }
+        self.lost.push_back(rank);
+        self.happened += 1;
+        if was_known {
+            self.say_broken(rank);
+        }
+    }
+
+    /// What an operation on a peer that is gone answers.
+    pub(super) fn is_gone(&self, rank: usize) -> Error {
+        let text = self.said.clone().unwrap_or_else(|| format!("rank {rank} is gone"));
+        Error::new(self.gone_status(rank), text)
+    }
+
+    /// This rank lives, even if its own device does not reach it any more.
+    fn gone_status(&self, rank: usize) -> dtl_status_t {
+        if rank == self.rank { DTL_ERROR_CONNECTION_LOST } else { DTL_ERROR_RANK_FAILURE }
+    }
+}

@@ -1,0 +1,218 @@
+//! RDMA verbs as a wire: `frames` makes complete communication of it.
+
+use super::connect::busy;
+use super::lane::WorkId;
+use super::operation::Operation;
+use super::peer::Stage;
+use super::slots::DATA;
+use super::state::{Arrived, State};
+use crate::abi::status::*;
+use crate::backend::frames::{Doze, FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireFrames, WireWindows};
+use crate::error::{Result, fail};
+use crate::runtime::backend::{Done, OpId};
+use crate::sys::buf::Region;
+use crate::sys::clock::Deadline;
+use crate::sys::lock::Mutex;
+use crate::sys::park::Backoff;
+
+/// The operation of a send that was over at once.
+pub(super) const OVER: OpId = OpId(u64::MAX);
+/// How long what is under way may take at the end.
+const FLUSH_NS: u64 = 5_000_000_000;
+
+/// See the module's text.
+pub(super) struct RdmaWire {
+    pub(super) rank: i32,
+    pub(super) size: i32,
+    pub(super) description: String,
+    /// One thread at a time comes here, so nobody ever waits for the lock.
+    pub(super) state: Mutex<Option<State>>,
+}
+
+impl RdmaWire {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        match self.state.lock().as_mut() {
+            Some(state) => act(state),
+            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
+        }
+    }
+}
+
+const _: () = assert!(FRAME_BYTES <= DATA);
+
+fn rank_of(rank: usize) -> i32 {
+    i32::try_from(rank).unwrap_or(i32::MAX)
+}
+
+fn index(rank: i32) -> usize {
+    usize::try_from(rank).unwrap_or(usize::MAX)
+}
+
+impl Wire for RdmaWire {
+    fn rank(&self) -> i32 {
+        self.rank
+    }
+
+    fn size(&self) -> i32 {
+        self.size
+    }
+
+    fn frames(&self) -> Option<&dyn WireFrames> {
+        Some(self)
+    }
+
+    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+        self.with(|state| {
+            state.reach(index(dest))?;
+            state.send_payload(data, index(dest), word as u32)
+        })
+    }
+
+    fn irecv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
+        self.with(|state| {
+            state.reach(index(source))?;
+            state.receive_payload(data, index(source), word as u32)
+        })
+    }
+
+    #[inline]
+    fn test(&self, op: OpId) -> Result<Option<Done>> {
+        if op == OVER {
+            return Ok(Some(Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }));
+        }
+        self.with(|state| {
+            if let Some(done) = state.outcome(op)? {
+                return Ok(Some(done));
+            }
+            state.progress()?;
+            state.outcome(op)
+        })
+    }
+
+    fn can_cancel(&self) -> bool {
+        true
+    }
+
+    fn cancel(&self, _op: OpId) -> Result<()> {
+        // Payloads are withdrawn by messages, and frames are no operations.
+        Ok(())
+    }
+
+    fn doze(&self, seen: &mut u64) -> Doze {
+        self.with(|state| state.doze(seen)).unwrap_or(Doze::No)
+    }
+
+    fn memory(&self) -> Option<String> {
+        self.with(|state| Ok(state.memory())).ok()
+    }
+
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+
+    fn failure_text(&self) -> Option<String> {
+        self.with(|state| Ok(state.said.clone())).ok().flatten()
+    }
+
+    fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str> {
+        Ok(self)
+    }
+
+    fn close(&self) -> Result<()> {
+        let Some(mut state) = self.state.lock().take() else { return Ok(()) };
+        let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
+        while state.is_busy() && !deadline.passed() {
+            state.progress()?;
+            backoff.pause();
+        }
+        state.oob.leave();
+        crate::runtime::log::debug!("rdma: closed with {}", state.memory());
+        Ok(())
+    }
+}
+
+impl WireFrames for RdmaWire {
+    #[inline]
+    fn send(&self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()> {
+        self.with(|state| {
+            let dest = index(dest);
+            state.reach(dest)?;
+            match state.peers.get_mut(dest).map(|peer| peer.send_frame(dest, head, payload)) {
+                Some(Ok(true)) => Ok(()),
+                Some(Ok(false)) | None => Err(busy()),
+                Some(Err(error)) => {
+                    state.fail(dest, error.text());
+                    Err(busy())
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn next(&self) -> Result<Option<Lent>> {
+        self.with(|state| {
+            if state.arrived.is_empty() {
+                state.progress()?;
+            }
+            if let Some(Arrived { source, slot, head, bytes }) = state.arrived.pop_front() {
+                let id = WorkId { is_receive: true, rank: source, lane: 0, number: slot }.word();
+                return Ok(Some(Lent { source: rank_of(source), status: DTL_SUCCESS, head, bytes, id }));
+            }
+            let lost = state.lost.pop_front();
+            let lent = |rank| Lent {
+                source: rank_of(rank),
+                status: DTL_ERROR_RANK_FAILURE,
+                head: [0; FRAME_WORDS],
+                bytes: Region::EMPTY,
+                id: 0,
+            };
+            Ok(lost.map(lent))
+        })
+    }
+
+    #[inline]
+    fn give_back(&self, lent: &Lent) {
+        let id = WorkId::of(lent.id);
+        drop(self.with(|state| {
+            if let Err(error) = state.consumed(id) {
+                state.fail(id.rank, error.text());
+            }
+            Ok(())
+        }));
+    }
+}
+
+impl Drop for RdmaWire {
+    fn drop(&mut self) {
+        drop(self.close());
+    }
+}
+
+impl State {
+    #[inline]
+    fn outcome(&mut self, op: OpId) -> Result<Option<Done>> {
+        match self.operations.get(op) {
+            None => fail!(DTL_ERROR_INTERNAL, "operation {:#x} of the wire is over or never was", op.0),
+            Some(&Operation::Done(done)) => {
+                self.operations.remove(op);
+                Ok(Some(done))
+            }
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// Whether something that this rank has sent is still under way.
+    fn is_busy(&mut self) -> bool {
+        let mut is_busy = !self.unfinished.is_empty();
+        for rank in 0..self.peers.ranks() {
+            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Ready) else {
+                continue;
+            };
+            match peer.is_busy(rank) {
+                Ok(busy) => is_busy |= busy,
+                Err(error) => self.fail(rank, error.text()),
+            }
+        }
+        is_busy
+    }
+}

@@ -1,0 +1,173 @@
+//! Opening over another communicator a kind that moves messages itself: the ranks meet there, and then go their own way.
+//!
+//! Not here: kinds that stay beside the communicator that they are opened over (`on_device`).
+
+use super::group::{self, allgather_words};
+use super::recorder::Kind;
+use super::{Comm, open};
+use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
+use crate::error::{Result, fail, status_name};
+use crate::runtime::backend::{Exchange, OpenArgs};
+use crate::runtime::registry::Backend;
+use crate::sys::buf::Addr;
+use std::ffi::CString;
+use std::sync::Arc;
+
+/// A communicator of the library's own, of the same ranks, which nobody else uses.
+struct Meeting(Comm);
+
+impl Exchange for Meeting {
+    fn rank(&self) -> i32 {
+        self.0.rank
+    }
+
+    fn size(&self) -> i32 {
+        self.0.size
+    }
+
+    fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>> {
+        allgather_words(&self.0, Kind::Open, mine)
+    }
+}
+
+/// Opens one as described, on all ranks or on none; without a time limit it has that of `over`. Collective over the ranks of `over`, also for
+/// who cannot use the backend: the others are told.
+pub(super) fn make(backend: Arc<Backend>, over: &Arc<Comm>, raw: &dtl_comm_desc_t) -> Result<Comm> {
+    let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
+    let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
+    let limit_ns = timeout_ns.min(open::BOOTSTRAP_NS);
+    let mut twin = group::twin(over, Kind::Open)?;
+    twin.timeout_ns = limit_ns;
+    let meeting = Meeting(twin);
+    all_ready(&backend, &meeting)?;
+    let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || over.link.is_deterministic;
+    let args = OpenArgs {
+        flags: if is_deterministic { flags | DTL_COMM_DETERMINISTIC } else { flags },
+        named: Some((over.rank, over.size)),
+        launched: None,
+        job: CString::default(),
+        is_only_open: false,
+        timeout_ns: limit_ns,
+        native: Addr::new(native),
+        own_algorithms: timeout_ns != u64::MAX || is_deterministic,
+        over: Some(Arc::new(meeting)),
+    };
+    open::connect(backend, &args, timeout_ns)
+}
+
+fn all_ready(backend: &Backend, meeting: &Meeting) -> Result<()> {
+    let mine = backend.ready();
+    let status = mine.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
+    let all = meeting.allgather(&[status]);
+    mine?;
+    match (0..).zip(all?).find(|(_, status)| *status != 0) {
+        None => Ok(()),
+        Some((rank, status)) => fail!(
+            DTL_ERROR_UNAVAILABLE,
+            "rank {rank} cannot use kind \"{}\" ({}); see its own output",
+            backend.name(),
+            status_name(status as u32 as i32).to_string_lossy()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::handle::dtl_comm_t;
+    use crate::abi::status::DTL_ERROR_UNAVAILABLE;
+    use crate::runtime::backend::{self, Availability, Presence, Transport};
+    use crate::sys::lock::Mutex;
+
+    type Fabric = Vec<Option<Box<dyn Transport>>>;
+
+    /// Ranks that meet over another communicator, and then have a fabric of their own.
+    struct Meets(Mutex<Fabric>);
+
+    impl backend::Comm for Meets {
+        fn meets_over(&self) -> bool {
+            true
+        }
+
+        fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
+            let over = args.over.as_deref().expect("the communicator below");
+            let words = over.allgather(&[10 + over.rank() as u64]).expect("all say theirs");
+            assert_eq!(words, [10, 11, 12]);
+            assert_eq!((args.rank_size(), args.timeout_ns), (Some((over.rank(), 3)), 5_000_000_000));
+            Ok(self.0.lock()[over.rank() as usize].take().expect("not taken yet"))
+        }
+    }
+
+    struct Can(bool);
+
+    impl Presence for Can {
+        fn available(&self) -> Availability {
+            if self.0 { Ok(()) } else { Err("no device".to_owned()) }
+        }
+    }
+
+    fn fabric() -> (Arc<Backend>, Fabric) {
+        let [_, threads] = crate::backend::local::backends();
+        let ranks = threads.comm.as_ref().and_then(|comm| comm.open_ranks(3)).expect("ranks").expect("open");
+        (Arc::new(threads), ranks.into_iter().map(Some).collect())
+    }
+
+    fn within(timeout_ns: u64) -> dtl_comm_desc_t {
+        dtl_comm_desc_t {
+            struct_size: size_of::<dtl_comm_desc_t>() as u32,
+            flags: 0,
+            kind: std::ptr::null(),
+            rank: 0,
+            size: 0,
+            job: std::ptr::null(),
+            timeout_ns,
+            native: std::ptr::null_mut(),
+            over: dtl_comm_t::NULL,
+        }
+    }
+
+    /// What each of three ranks gets; `without`: a rank that cannot use the backend.
+    fn open_all(without: Option<usize>) -> Vec<Result<(i32, i32, u64)>> {
+        let (threads, below) = fabric();
+        let meets = Arc::new(Meets(Mutex::new(fabric().1)));
+        std::thread::scope(|scope| {
+            let open = |(rank, transport): (usize, Option<Box<dyn Transport>>)| {
+                let (threads, meets) = (Arc::clone(&threads), Arc::clone(&meets));
+                scope.spawn(move || {
+                    let transport = transport.expect("each rank has one");
+                    let below = Arc::new(open::assemble(threads, transport, 0, u64::MAX).expect("below"));
+                    let mut kind =
+                        Backend::new(c"meets", i32::MIN, true, Box::new(Can(without != Some(rank))));
+                    kind.comm = Some(Box::new(meets));
+                    make(Arc::new(kind), &below, &within(5_000_000_000))
+                        .map(|made| (made.rank, made.size, made.timeout_ns))
+                })
+            };
+            let ranks: Vec<_> = below.into_iter().enumerate().map(open).collect();
+            ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect()
+        })
+    }
+
+    impl backend::Comm for Arc<Meets> {
+        fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
+            self.as_ref().open(args)
+        }
+    }
+
+    #[test]
+    fn the_ranks_meet_over_the_one_below() {
+        for (rank, made) in (0..).zip(open_all(None)) {
+            assert_eq!(made.expect("open"), (rank, 3, 5_000_000_000));
+        }
+    }
+
+    #[test]
+    fn a_rank_that_cannot_is_told_of() {
+        for (rank, made) in open_all(Some(1)).into_iter().enumerate() {
+            let error = made.expect_err("rank 1 cannot");
+            assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE);
+            let text = if rank == 1 { "no device" } else { "rank 1 cannot use kind \"meets\"" };
+            assert!(error.text().contains(text), "{error}");
+        }
+    }
+}
