@@ -15,7 +15,8 @@ pub(super) enum Operation {
     Send(Send),
     OneSided(OneSided),
     Atomic(Atomic),
-    Done(Done),
+    /// Over; on this window, if it was on one.
+    Done(Done, Option<usize>),
 }
 
 /// The receive of a payload.
@@ -56,6 +57,11 @@ pub(super) enum Way {
 }
 
 impl Operation {
+    /// Ends it.
+    pub(super) fn end(&mut self, done: Done) {
+        *self = Operation::Done(done, self.on_window().map(|(window, _)| window));
+    }
+
     /// The window that it is on, and the target.
     pub(super) fn on_window(&self) -> Option<(usize, usize)> {
         match self {

@@ -34,6 +34,8 @@ const PATIENCE: u32 = 64;
 /// Bytes of one work request at most, whatever the device takes: beyond, one that is sent again costs more than several
 /// requests do (soft-RoCE is slower from 4 MiB on, and then also repeats what takes longer than its time limit).
 const LONGEST: usize = 1 << 20;
+/// Rounds in which what has arrived is read before a peer is given up: each takes more than one peer can have there.
+const DRAIN: usize = 64;
 /// Peers whose queue pairs share a completion queue.
 const SHARERS: usize = 32;
 
@@ -155,7 +157,7 @@ impl State {
 
     pub(super) fn finish(&mut self, op: OpId, done: Done) {
         if let Some(operation) = self.operations.get_mut(op) {
-            *operation = Operation::Done(done);
+            operation.end(done);
         }
     }
 
@@ -384,8 +386,12 @@ impl State {
     // ---- peers that are gone ----
 
     fn give_up_failing(&mut self) -> Result<()> {
-        // What had arrived before is read first.
-        while self.poll()? {}
+        // What had arrived before is read first; not for ever, as others go on sending.
+        for _ in 0..DRAIN {
+            if !self.poll()? {
+                break;
+            }
+        }
         for rank in std::mem::take(&mut self.failing) {
             let why = self.peers.get_mut(rank).and_then(|peer| peer.failing.take()).unwrap_or_default();
             self.lose(rank, &why);
@@ -412,10 +418,10 @@ impl State {
                 Operation::Send(send) => send.dest,
                 Operation::OneSided(one_sided) => one_sided.target,
                 Operation::Atomic(atomic) => atomic.target,
-                Operation::Done(_) => continue,
+                Operation::Done(..) => continue,
             };
             if of == rank {
-                *operation = Operation::Done(done);
+                operation.end(done);
             }
         }
         self.said = Some(gone(rank, why).text().to_owned());

@@ -149,6 +149,15 @@ impl State {
             self.progress()?;
             backoff.pause();
         }
+        // Nobody asks after those any more.
+        let is_over = |operation: &Operation| matches!(operation, Operation::Done(_, Some(window)) if *window == number);
+        let over: Vec<OpId> = self
+            .operations
+            .iter_mut()
+            .filter(|(_, operation)| is_over(operation))
+            .map(|(id, _)| id)
+            .collect();
+        over.into_iter().for_each(|id| drop(self.operations.remove(id)));
         self.windows.retain(|known| known.number != number);
         Ok(())
     }

@@ -193,7 +193,7 @@ impl State {
     fn outcome(&mut self, op: OpId) -> Result<Option<Done>> {
         match self.operations.get(op) {
             None => fail!(DTL_ERROR_INTERNAL, "operation {:#x} of the wire is over or never was", op.0),
-            Some(&Operation::Done(done)) => {
+            Some(&Operation::Done(done, _)) => {
                 self.operations.remove(op);
                 Ok(Some(done))
             }
