@@ -69,6 +69,10 @@ pub trait Wire: Send + Sync {
     fn may_be_served(&self) -> bool {
         true
     }
+    /// As [`Transport::is_crowded`].
+    fn is_crowded(&self) -> Option<bool> {
+        None
+    }
     /// Whether a thread that waits for something may sleep now. `seen` is kept for it from call to call, 0 at first.
     fn doze(&self, _seen: &mut u64) -> Doze {
         Doze::No
@@ -149,14 +153,22 @@ pub struct Lent {
 /// The whole trait over a wire. Closes the wire if that is not possible.
 pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     let (rank, size, description) = (wire.rank(), wire.size(), wire.describe());
-    let may_be_served = wire.may_be_served();
+    let (may_be_served, is_crowded) = (wire.may_be_served(), wire.is_crowded());
     let mut engine = Engine::new(wire);
     if let Err(error) = engine.post_receives() {
         engine.close()?;
         return Err(error);
     }
     let windows = engine.wire.windows().map_or_else(Windows::None, |_| Windows::OfGiven);
-    Ok(Box::new(Endpoint { engine: Shared::new(engine), rank, size, may_be_served, description, windows }))
+    Ok(Box::new(Endpoint {
+        engine: Shared::new(engine),
+        rank,
+        size,
+        may_be_served,
+        is_crowded,
+        description,
+        windows,
+    }))
 }
 
 /// Memory of a transport with no messages yet: its engine, and the frames that wait for what comes.
@@ -191,6 +203,7 @@ struct Endpoint {
     rank: i32,
     size: i32,
     may_be_served: bool,
+    is_crowded: Option<bool>,
     description: String,
     windows: Windows,
 }
@@ -213,6 +226,10 @@ impl Transport for Endpoint {
 
     fn may_be_served(&self) -> bool {
         self.may_be_served
+    }
+
+    fn is_crowded(&self) -> Option<bool> {
+        self.is_crowded
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {

@@ -15,8 +15,8 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
-use crate::sys::fd;
 use crate::sys::lock::Mutex;
+use crate::sys::{fd, machine};
 use std::sync::Arc;
 
 /// What it stands on.
@@ -78,7 +78,9 @@ struct Prepared {
 /// Words in which all ranks have to agree, before those of the sockets.
 const ALIKE: usize = 2;
 /// Words of a rank's record.
-const RECORD: usize = ALIKE + oob::WORDS;
+const RECORD: usize = ALIKE + NODE + oob::WORDS;
+/// Words behind those: the node, and the processors of it that the rank may run on, as bits.
+const NODE: usize = 5;
 /// Changes with what ranks say to each other.
 const PROTOCOL: u64 = 1;
 
@@ -104,7 +106,7 @@ impl Opener {
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
         let silent_ns = u64::from(config.silence_ms) * 1_000_000;
         let (oob, words) = Oob::listen(&oob::Options { listen, silent_ns, ..oob::Options::default() })?;
-        let record = alike(config, rails.len()).into_iter().chain(words).collect();
+        let record = alike(config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
         Ok(Prepared { rails, oob, record, passed_over: choice.passed_over })
     }
 }
@@ -129,7 +131,9 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
              kind \"rdma\" need the same (DTL_RDMA_*, dtl_rdma_config_t)"
         );
     }
-    let sockets = others.flat_map(|record| record.iter().skip(ALIKE)).copied().collect();
+    let nodes = others.clone().filter_map(|record| record.get(ALIKE..)?.first_chunk::<NODE>());
+    let is_crowded = is_crowded(&own_node(), nodes);
+    let sockets = others.flat_map(|record| record.iter().skip(ALIKE + NODE)).copied().collect();
     oob.know(met.rank, sockets, met.job_cookie);
     if !passed_over.is_empty() {
         crate::runtime::log::debug!("rdma: passed over {}", passed_over.join("; "));
@@ -138,7 +142,29 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
     let description = describe(&rails, &config);
     let state = State::new(usize::try_from(met.rank).unwrap_or(0), size, rails, oob, config)?;
     let (rank, size, state) = (met.rank, met.size, Mutex::new(Some(state)));
-    frames::open(Box::new(RdmaWire { rank, size, description, state }))
+    frames::open(Box::new(RdmaWire { rank, size, description, is_crowded, state }))
+}
+
+/// This rank's node and processors.
+fn own_node() -> [u64; NODE] {
+    let mut words = [machine::node_id().unwrap_or(0), 0, 0, 0, 0];
+    for processor in machine::affinity() {
+        if let Some(word) = words.get_mut(1 + processor / 64 % (NODE - 1)) {
+            *word |= 1 << (processor % 64);
+        }
+    }
+    words
+}
+
+/// Whether the ranks of this node are more than the processors that they may run on, all together.
+fn is_crowded<'a>(own: &[u64; NODE], ranks: impl Iterator<Item = &'a [u64; NODE]>) -> bool {
+    let (mut here, mut processors) = (0, [0; NODE]);
+    for rank in ranks.filter(|rank| rank.first() == own.first()) {
+        here += 1;
+        processors.iter_mut().zip(rank).for_each(|(all, its)| *all |= its);
+    }
+    let count: u32 = processors.iter().skip(1).map(|bits| bits.count_ones()).sum();
+    here > count
 }
 
 fn describe(rails: &[Arc<Rail>], config: &Config) -> String {
@@ -149,4 +175,18 @@ fn describe(rails: &[Arc<Rail>], config: &Config) -> String {
         ports.join(", "),
         rails.len() as u32 * config.queues
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_crowded;
+
+    #[test]
+    fn ranks_with_a_processor_each_are_not_crowded() {
+        let rank = |node, bits| [node, bits, 0, 0, 0];
+        let of = |ranks: &[[u64; 5]]| is_crowded(&rank(7, 0), ranks.iter());
+        assert!(!of(&[rank(7, 0b01), rank(7, 0b10), rank(8, 0b01)]), "bound to one each");
+        assert!(of(&[rank(7, 0b11), rank(7, 0b11), rank(7, 0b11)]));
+        assert!(!of(&[rank(7, 0b11), rank(7, 0b11), rank(9, 0b11)]), "the third is elsewhere");
+    }
 }

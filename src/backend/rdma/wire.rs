@@ -25,6 +25,7 @@ pub(super) struct RdmaWire {
     pub(super) rank: i32,
     pub(super) size: i32,
     pub(super) description: String,
+    pub(super) is_crowded: bool,
     /// One thread at a time comes here, so nobody ever waits for the lock.
     pub(super) state: Mutex<Option<State>>,
 }
@@ -96,6 +97,10 @@ impl Wire for RdmaWire {
     fn cancel(&self, _op: OpId) -> Result<()> {
         // Payloads are withdrawn by messages, and frames are no operations.
         Ok(())
+    }
+
+    fn is_crowded(&self) -> Option<bool> {
+        Some(self.is_crowded)
     }
 
     fn doze(&self, seen: &mut u64) -> Doze {
