@@ -98,7 +98,7 @@ static void sleep_both(dtl_comm_t comm) {
 /* Who waits sleeps, and is woken soon, small messages and large. */
 static void sleeps(void) {
     enum { TIMES = 3 };
-    unsigned char *large = malloc(MIB);
+    unsigned char *large = (unsigned char *)malloc(MIB);
     uint64_t sent, best = UINT64_MAX, before, events, calls;
     dtl_comm_t comm;
     int i;
@@ -146,15 +146,15 @@ static void sleeps(void) {
     free(large);
 }
 
-static void *take(uint64_t size) {
+static unsigned char *take(uint64_t size) {
     void *bytes;
     CHECK_OK(dtl_mem_alloc(host, DTL_MEMORY_HOST, size, 0, &bytes));
-    return bytes;
+    return (unsigned char *)bytes;
 }
 
 static void memory_of(dtl_comm_t comm, uint64_t setup) {
     enum { MESSAGES = 1000, SMALLER = 16 << 10, ROUNDS = 9, BUFFERS = 8, CACHE = 4 * MIB };
-    unsigned char *bytes = take(MIB), *own = malloc(MIB), *all[BUFFERS];
+    unsigned char *bytes = take(MIB), *own = (unsigned char *)malloc(MIB), *all[BUFFERS];
     uint64_t before = counter("reg_mr"), writes = counter("write_imm"), gone;
     char text[8192];
     int i, round;

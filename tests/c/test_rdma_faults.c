@@ -3,6 +3,9 @@
  * as DTL_FAKE_VERBS_FAULT says (tests/rdma/fake_verbs.c).
  *
  * Without arguments: the driver. With arguments (the fault, a mark): one of two ranks; faults are rank 1's. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "check.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -76,7 +79,7 @@ static void one_sided(dtl_comm_t comm, unsigned char *bytes) {
     dtl_win_t window;
     void *memory;
     if (!went_well(dtl_win_allocate(comm, LARGE, 1, &memory, &window), "win_allocate")) return;
-    base = memory;
+    base = (unsigned char *)memory;
     pattern(bytes, LARGE, 40 + me);
     if (went_well(dtl_win_fence(window), "fence") &&
         went_well(dtl_win_put(window, bytes, LARGE, DTL_DTYPE_BYTE, 1 - me, 0), "put") &&
