@@ -168,7 +168,7 @@ static void memory_of(dtl_comm_t comm, uint64_t setup) {
     if (me == 0) CHECK(counter("write_imm") - writes >= MESSAGES); /* by the device */
     CHECK(counter("reg_mr") - before <= 2);
     before = counter("reg_mr");
-    for (i = 0; i < MESSAGES; i++) move(comm, own, i % 500 ? SMALLER : MIB, i);
+    for (i = 0; i < MESSAGES; i++) move(comm, own, i % 500 ? (int)SMALLER : (int)MIB, i);
     CHECK(counter("reg_mr") == before);
     /* Freed, given back to the system and allocated again: what the device had is given up. */
     CHECK_OK(dtl_mem_free(host, bytes));
