@@ -37,7 +37,6 @@ static void case_way(side_t s, int has_limit) {
 
 /* Every operation on integers of 4 and 8 bytes, one element and many; in some the highest bit is set. */
 ORACLE(oracle_uint32, uint32_t)
-ORACLE(oracle_int64, int64_t)
 ORACLE(oracle_uint64, uint64_t)
 
 #define CASE_INTEGERS(name, type, dtype, top)                                                                   \
