@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* What a rank has for each peer that it has talked to, registered: docs/how-to/use-rdma.md, "Memory". */
-enum { SLOT = 8256, DEPTH = 16, PEER_REGISTERED = (DEPTH + DEPTH / 2) * SLOT + 128 };
+enum { SLOT = 8256, DEPTH = 16, PEER_REGISTERED = (DEPTH + DEPTH / 2) * SLOT + 128 + 512 };
 enum { MIB = 1 << 20 };
 
 static uint64_t (*counter)(const char *name);

@@ -12,7 +12,7 @@
  *     fake_verbs_faults.c   the variables, faults, counters
  *
  * Its variables:
- *     DTL_FAKE_VERBS_FABRIC=path   the file; else dtl-fake-verbs-UID-JOB in $TMPDIR or /dev/shm. JOB is DTL_JOB, or for a
+ *     DTL_FAKE_VERBS_FABRIC=path   the file; else dtl-fake-verbs-UID-JOB in $TMPDIR or /tmp. JOB is DTL_JOB, or for a
  *                                  process without one "none"
  *     DTL_FAKE_VERBS_DEVICES=n     fake0 … (2; at most 4). 0: no list, ENOSYS; "empty": a list of none
  *     DTL_FAKE_VERBS_INLINE=bytes  the inline size that is granted, however much is asked for (64; at most 256; 0 is legal)
@@ -165,7 +165,7 @@ static void name_fabric(void) {
         snprintf(own.path, sizeof own.path, "%s", path);
         return;
     }
-    int start = snprintf(own.path, sizeof own.path, "%s/", folder && *folder ? folder : "/dev/shm");
+    int start = snprintf(own.path, sizeof own.path, "%s/", folder && *folder ? folder : "/tmp");
     snprintf(own.path + start, sizeof own.path - (size_t)start, "dtl-fake-verbs-%u-%s", (unsigned)getuid(), job && *job ? job : "none");
     for (char* c = own.path + start; *c; c++)
         if (*c == '/') *c = '_';

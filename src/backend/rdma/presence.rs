@@ -132,7 +132,8 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
         );
     }
     let nodes = others.clone().filter_map(|record| record.get(ALIKE..)?.first_chunk::<NODE>());
-    let is_crowded = is_crowded(&own_node(), nodes);
+    // Who sleeps until it is woken does not spin long before, either.
+    let is_crowded = (!config.sleeps).then(|| is_crowded(&own_node(), nodes));
     let sockets = others.flat_map(|record| record.iter().skip(ALIKE + NODE)).copied().collect();
     oob.know(met.rank, sockets, met.job_cookie);
     if !passed_over.is_empty() {

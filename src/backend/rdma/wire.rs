@@ -25,7 +25,7 @@ pub(super) struct RdmaWire {
     pub(super) rank: i32,
     pub(super) size: i32,
     pub(super) description: String,
-    pub(super) is_crowded: bool,
+    pub(super) is_crowded: Option<bool>,
     /// One thread at a time comes here, so nobody ever waits for the lock.
     pub(super) state: Mutex<Option<State>>,
 }
@@ -100,7 +100,7 @@ impl Wire for RdmaWire {
     }
 
     fn is_crowded(&self) -> Option<bool> {
-        Some(self.is_crowded)
+        self.is_crowded
     }
 
     fn doze(&self, seen: &mut u64) -> Doze {
