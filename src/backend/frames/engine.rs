@@ -322,6 +322,26 @@ impl Engine {
         Ok(id)
     }
 
+    /// The same, for who does not ask after a send that is over at once.
+    #[inline]
+    pub(super) fn begin_send(
+        &mut self,
+        data: Region,
+        dest: i32,
+        word: u64,
+        mode: SendMode,
+    ) -> Result<Option<OpId>> {
+        let rank = index_of(dest);
+        let is_free = |link: &Link| !link.is_dead && link.starts.is_empty() && link.answers.is_empty();
+        let is_quick = mode != SendMode::Synchronous && data.len() <= INLINE && self.broken.is_none();
+        if is_quick && self.links.get(rank).is_some_and(is_free) {
+            if let Sent::Yes = self.send_message(rank, word, data) {
+                return Ok(None);
+            }
+        }
+        self.isend(data, dest, word, mode).map(Some)
+    }
+
     fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {
         let over = done(self.rank, DTL_SUCCESS, word, data.len() as u64);
         if let Some(posted) = self.matcher.take_posted(rank_of(self.rank), word) {

@@ -236,6 +236,10 @@ impl Transport for Endpoint {
         self.with(|engine| engine.isend(data, dest, word, mode))
     }
 
+    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
+        self.with(|engine| engine.begin_send(data, dest, word, mode))
+    }
+
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
         self.with(|engine| engine.irecv(data, select))
     }

@@ -87,6 +87,13 @@ impl Engine {
         }
     }
 
+    /// Sends a whole message.
+    #[inline]
+    pub(super) fn send_message(&mut self, dest: usize, word: u64, data: Region) -> Sent {
+        let header = Header { kind: Kind::Eager, payload: 0, word, size: data.len() as u64, id: 0 };
+        self.send_frame(dest, &header, data)
+    }
+
     fn not_sent(&mut self, error: Error, dest: usize) -> Sent {
         if error.status() == DTL_ERROR_BUSY {
             return Sent::NoRoom;

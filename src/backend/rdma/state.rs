@@ -64,6 +64,8 @@ pub(super) struct State {
     pub(super) peers: Sparse<Peer>,
     pub(super) operations: Operations<Operation>,
     pub(super) arrived: VecDeque<Arrived>,
+    /// Receives whose messages were read.
+    spent: Vec<WorkId>,
     /// Ranks that are gone, of which nobody has been told yet.
     pub(super) lost: VecDeque<usize>,
     /// Peers with notes or numbers to tell.
@@ -109,6 +111,7 @@ impl State {
             peers: Sparse::new(size),
             operations: Operations::new(),
             arrived: VecDeque::new(),
+            spent: Vec::new(),
             lost: VecDeque::new(),
             listed: Vec::new(),
             unfinished: Vec::new(),
@@ -164,6 +167,9 @@ impl State {
     /// Moves everything on that can move.
     pub(super) fn progress(&mut self) -> Result<()> {
         let something = self.poll()?;
+        if !something && !self.spent.is_empty() {
+            self.post_again();
+        }
         if !self.unfinished.is_empty() {
             self.go_on();
         }
@@ -290,7 +296,8 @@ impl State {
             Kind::Piece | Kind::LastPiece => self.piece(id.rank, message.word, bytes, message.kind),
             Kind::Note => {}
         }
-        self.consumed(id)
+        self.consumed(id);
+        Ok(())
     }
 
     /// A message whose words the peer has sent before.
@@ -317,19 +324,36 @@ impl State {
         }
     }
 
-    pub(super) fn consumed(&mut self, id: WorkId) -> Result<()> {
-        if let Some(peer) = self.peers.get_mut(id.rank) {
-            peer.consume(id.rank, id.lane, id.number)?;
+    /// A message was read: its receive is posted again when there is nothing else to do, or when a quarter of a peer's wait
+    /// for that.
+    #[inline]
+    pub(super) fn consumed(&mut self, id: WorkId) {
+        self.spent.push(id);
+        if self.spent.len() >= (self.config.depth / 4) as usize {
+            self.post_again();
+        }
+    }
+
+    /// Posts the receives of messages that were read.
+    pub(super) fn post_again(&mut self) {
+        let mut spent = std::mem::take(&mut self.spent);
+        for id in spent.drain(..) {
+            let Some(peer) = self.peers.get_mut(id.rank) else { continue };
+            let posted = peer.consume(id.rank, id.lane, id.number);
             if peer.owes() {
                 self.list(id.rank);
             }
+            if let Err(error) = posted {
+                self.fail(id.rank, error.text());
+            }
         }
-        Ok(())
+        self.spent = spent;
     }
 
     fn notified(&mut self, id: WorkId, word: u32, len: usize) -> Result<()> {
         self.landed(id.rank, word, len);
-        self.consumed(id)
+        self.consumed(id);
+        Ok(())
     }
 
     fn noted(&mut self, rank: usize, note: Note) -> Result<()> {
