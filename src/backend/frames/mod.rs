@@ -100,8 +100,9 @@ pub trait Wire: Send + Sync {
 pub trait WireFrames {
     /// Sends words and payload as one frame, and needs neither when it returns. BUSY: no room now.
     fn send(&self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
-    /// Makes progress; the next frame that has arrived, or who is gone: each rank once, after all that it had sent.
-    fn next(&self) -> Result<Option<Lent>>;
+    /// The next frame that has arrived, or who is gone: each rank once, after all that it had sent. Makes progress before
+    /// that if `looks` and none is there.
+    fn next(&self, looks: bool) -> Result<Option<Lent>>;
     /// A frame has been read.
     fn give_back(&self, lent: &Lent);
 }

@@ -103,9 +103,10 @@ impl Engine {
 
     /// Reads frames in the wire's memory; whether there are no more.
     fn read_lent(&mut self) -> Result<bool> {
-        for _ in 0..FRAMES {
+        for round in 0..FRAMES {
             let Some(frames) = self.wire.frames() else { return Ok(true) };
-            let Some(lent) = frames.next()? else { return Ok(true) };
+            // Who waits for what came first does not wait for a look at what comes next.
+            let Some(lent) = frames.next(round == 0)? else { return Ok(true) };
             let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
             if lent.status != DTL_SUCCESS {
                 self.receive_failed(&Done { source, status: lent.status, word: 0, size: 0 });

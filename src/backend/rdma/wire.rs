@@ -154,9 +154,9 @@ impl WireFrames for RdmaWire {
     }
 
     #[inline]
-    fn next(&self) -> Result<Option<Lent>> {
+    fn next(&self, looks: bool) -> Result<Option<Lent>> {
         self.with(|state| {
-            if state.arrived.is_empty() {
+            if looks && state.arrived.is_empty() {
                 state.progress()?;
             }
             if let Some(Arrived { source, slot, head, bytes }) = state.arrived.pop_front() {
