@@ -286,11 +286,20 @@ impl Peer {
         if self.stage != Stage::Ready || !self.has_room(0, true) {
             return Ok(false);
         }
+        let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
+        let number = (place as u32) << 16 | consumed & 0xFFFF;
+        if payload.len() <= self.inline() {
+            // The work request takes the bytes with it, from any memory.
+            let local = Piece { region: payload, lkey: 0 };
+            let sent = self.start(rank, 0, Work::SendNotify(number), local, What::Nothing)?;
+            if let (true, Some(lane)) = (sent, self.lanes.first_mut()) {
+                lane.said = consumed;
+            }
+            return Ok(sent);
+        }
         let Some(slot) = self.free.pop() else { return Ok(false) };
         let region = self.slab.send(slot).part(0, payload.len());
         region.copy_from(payload);
-        let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
-        let number = (place as u32) << 16 | consumed & 0xFFFF;
         self.post_slot(rank, slot, Work::SendNotify(number), region, consumed)
     }
 
