@@ -151,7 +151,7 @@ sys.exit(1)
 PY
     # --- initramfs: busybox, the boot modules in load order, /init
     local r=$w/initrd m list
-    mkdir -p "$r"/{bin,mod,lower,ram,root,proc,sys,dev}
+    mkdir -p "$r"/{bin,mod,lower,ram,guest,proc,sys,dev}
     cp /bin/busybox "$r/bin/busybox"
     list=
     for m in $boot_modules; do
@@ -177,14 +177,14 @@ o=trans=virtio,version=9p2000.L,msize=512000
 mount -t 9p -o "ro,$o,cache=loose" hostroot /lower || die 'no 9p root'
 mount -t tmpfs -o mode=755 ram /ram
 mkdir /ram/up /ram/work
-mount -t overlay -o lowerdir=/lower,upperdir=/ram/up,workdir=/ram/work overlay /root || die 'no overlay'
+mount -t overlay -o lowerdir=/lower,upperdir=/ram/up,workdir=/ram/work overlay /guest || die 'no overlay'
 umount /sys /proc
-mkdir -p /root/run /root/proc /root/sys /root/dev
-mount --move /dev /root/dev
-mount -t tmpfs -o mode=755 run /root/run
-mkdir /root/run/rdma-vm
-mount -t 9p -o "rw,$o,cache=none" ctl /root/run/rdma-vm || die 'no control share'
-exec switch_root /root /bin/sh /run/rdma-vm/guest.sh
+mkdir -p /guest/run /guest/proc /guest/sys /guest/dev
+mount --move /dev /guest/dev
+mount -t tmpfs -o mode=755 run /guest/run
+mkdir /guest/run/rdma-vm
+mount -t 9p -o "rw,$o,cache=none" ctl /guest/run/rdma-vm || die 'no control share'
+exec switch_root /guest /bin/sh /run/rdma-vm/guest.sh
 die 'switch_root failed'
 INIT
     chmod 755 "$r/init"
