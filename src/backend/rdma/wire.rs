@@ -208,7 +208,7 @@ impl State {
     fn is_busy(&mut self) -> bool {
         let mut is_busy = !self.unfinished.is_empty();
         for rank in 0..self.peers.ranks() {
-            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Ready) else {
+            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != Stage::Gone) else {
                 continue;
             };
             match peer.is_busy(rank) {

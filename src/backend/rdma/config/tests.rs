@@ -27,6 +27,7 @@ const OPEN: dtl_rdma_config_t = dtl_rdma_config_t {
     device_memory: 0,
     silence_ms: -1,
     cache_bytes: -1,
+    reconnect_ms: -1,
 };
 
 fn resolve(raw: &dtl_rdma_config_t, variables: &[(&'static str, &str)]) -> Result<Config> {
@@ -42,7 +43,7 @@ fn refused(raw: &dtl_rdma_config_t, variables: &[(&'static str, &str)]) -> Strin
     error.text().to_owned()
 }
 
-const ALL: [(&str, &str); 20] = [
+const ALL: [(&str, &str); 21] = [
     ("DTL_RDMA_DEVICES", "mlx5_0:1, mlx5_1"),
     ("DTL_RDMA_RAILS", "2"),
     ("DTL_RDMA_QUEUES", "4"),
@@ -63,6 +64,7 @@ const ALL: [(&str, &str); 20] = [
     ("DTL_RDMA_MEETING", "tcp:[fe80::1]:7000"),
     ("DTL_RDMA_ADDRESS", "ib0"),
     ("DTL_RDMA_SILENCE_MS", "800"),
+    ("DTL_RDMA_RECONNECT_MS", "0"),
 ];
 
 fn of_all() -> Config {
@@ -86,6 +88,7 @@ fn of_all() -> Config {
         meeting: "tcp:[fe80::1]:7000".into(),
         address: "ib0".into(),
         silence_ms: 800,
+        reconnect_ms: 0,
     }
 }
 
