@@ -387,6 +387,11 @@ pub trait Transport: Send + Sync {
     fn needs_progress(&self) -> bool {
         true
     }
+    /// Whether another rank may wait for this one although everything that was started here is over: because the connection broke, say,
+    /// and is made anew by both.
+    fn answers_late(&self) -> bool {
+        false
+    }
     /// Whether a thread of the library may call it while the program does something else, whatever that calls.
     fn may_be_served(&self) -> bool {
         true

@@ -207,10 +207,10 @@ impl State {
                     return Err(error);
                 }
             }
-            Stage::Connected | Stage::Ready => self.broke(rank, "it says that it has broken"),
+            Stage::Connected | Stage::Ready => self.broke_there(rank),
             // It was connected before this side was, and that has broken.
             Stage::Asked if self.generation(rank).wrapping_add(1) == generation => {
-                self.broke(rank, "it says that it has broken");
+                self.broke_there(rank);
             }
             _ => {}
         }

@@ -67,6 +67,15 @@ impl State {
     /// A peer's queue pairs are of no use any more, for a reason that may pass.
     #[cold]
     pub(super) fn broke(&mut self, rank: usize, why: &str) {
+        self.make_anew(rank, why, false);
+    }
+
+    /// The peer says so. What comes through to it is not seen here if it reads and writes by itself: the peer counts.
+    pub(super) fn broke_there(&mut self, rank: usize) {
+        self.make_anew(rank, "it says so", true);
+    }
+
+    fn make_anew(&mut self, rank: usize, why: &str, is_told: bool) {
         let limit = self.config.reconnect_ns();
         let Some(peer) = self.peers.get_mut(rank) else { return };
         if !matches!(peer.stage, Stage::Asked | Stage::Connected | Stage::Ready) || peer.failing.is_some() {
@@ -75,7 +84,7 @@ impl State {
         if limit == 0 {
             return self.fail(rank, why);
         }
-        if !peer.may_be_repaired(limit) {
+        if !peer.may_be_repaired(limit, is_told) {
             let ms = self.config.reconnect_ms;
             let text = format!(
                 "{why}; its connection was made anew, and for {ms} ms (DTL_RDMA_RECONNECT_MS) nothing has come through"
@@ -117,7 +126,7 @@ impl State {
                 if !has_stopped || now < peer.repair.at {
                     return Ok(false);
                 }
-                peer.make_anew(rank, &self.config)?;
+                peer.make_queues(rank, &self.config)?;
                 self.say_ends(rank)?;
                 self.connect(rank).map(|()| true)
             }
@@ -159,13 +168,22 @@ impl State {
 
 impl Peer {
     /// Whether something has come through since it was made last, or it has not been tried for long.
-    fn may_be_repaired(&mut self, limit: u64) -> bool {
+    fn may_be_repaired(&mut self, limit: u64, is_told: bool) -> bool {
         let now = now_ns();
-        let moved = |of: &Lane| (of.received, of.over()) != (of.mending.before.0, of.mending.before.1);
-        let is_stuck = |of: &Lane| of.mending.before.2 && of.over() == of.mending.before.1;
+        let is_on = |of: &Lane| of.over() != of.mending.before.1;
+        let has_come = |of: &Lane| of.received != of.mending.before.0;
+        let mut again = self.lanes.iter().filter(|of| of.mending.before.2).peekable();
         let repair = &mut self.repair;
-        let stood = self.lanes.iter().any(moved) || now.saturating_sub(repair.ready_at) >= limit;
-        if repair.stuck_since == 0 || (stood && !self.lanes.iter().any(is_stuck)) {
+        // What was sent again has to come through, if something was; else that the connection stood is enough.
+        let is_sound = match again.peek() {
+            _ if is_told => true,
+            Some(_) => again.any(is_on),
+            None => {
+                let stood = now.saturating_sub(repair.ready_at) >= limit;
+                stood || self.lanes.iter().any(|of| is_on(of) || has_come(of))
+            }
+        };
+        if repair.stuck_since == 0 || is_sound {
             (repair.stuck_since, repair.pause) = (now, 0);
         } else if now.saturating_sub(repair.stuck_since) >= limit {
             return false;
@@ -217,7 +235,7 @@ impl Peer {
     }
 
     /// Makes new queue pairs, with the receives whose slots are free.
-    fn make_anew(&mut self, rank: usize, config: &Config) -> Result<()> {
+    fn make_queues(&mut self, rank: usize, config: &Config) -> Result<()> {
         let config = Config { depth: self.depth, ..config.clone() };
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };

@@ -99,6 +99,10 @@ impl Wire for RdmaWire {
         Ok(())
     }
 
+    fn answers_late(&self) -> bool {
+        true // a connection that has broken is made anew by both ranks
+    }
+
     fn is_crowded(&self) -> Option<bool> {
         self.is_crowded
     }

@@ -352,7 +352,7 @@ fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<(
 pub(super) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     progress::before_open();
-    let transport = provider.open(args)?;
+    let transport = progress::while_opening(|| provider.open(args))?;
     assemble(backend, transport, args.flags, timeout_ns)
 }
 
