@@ -205,6 +205,11 @@ pub trait Comm: Send + Sync {
     }
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
+    /// Whether `open` is called also where the backend cannot run: it fails then, and tells the other ranks, which would wait for
+    /// this one.
+    fn tells_others(&self) -> bool {
+        false
+    }
     /// Whether its ranks can meet over another communicator: `OpenArgs::over`.
     fn meets_over(&self) -> bool {
         false

@@ -132,9 +132,10 @@ static int be_a_rank(void) {
     unsigned char *out, *in;
     dtl_backend_t host;
     dtl_comm_t comm;
-    CHECK_OK(dtl_init(NULL));
     CHECK(getenv("DTL_RANK") != NULL);
     me = atoi(getenv("DTL_RANK"));
+    if (getenv("HIDDEN_FROM") != NULL && atoi(getenv("HIDDEN_FROM")) == me) setenv("DTL_FAKE_VERBS_DEVICES", "0", 1);
+    CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_backend_get("host", &host));
     CHECK_OK(dtl_mem_alloc(host, DTL_MEMORY_HOST, LARGE, 0, (void **)&out));
     CHECK_OK(dtl_mem_alloc(host, DTL_MEMORY_HOST, LARGE, 0, (void **)&in));
@@ -170,7 +171,7 @@ enum outcome { WELL, FAILS, EITHER, DIES, MENDED, LOSES };
 static const struct {
     const char *fault;
     enum outcome outcome;
-    const char *with;
+    const char *with, *says; /* variables, and what is in the output */
 } cases[] = {
     {"none", WELL},
     /* opening */
@@ -180,6 +181,9 @@ static const struct {
     {"query_port:3@1", EITHER},
     {"query_gid:1@1", EITHER},
     {"alloc_pd:1@1", FAILS},
+    {"none", FAILS, "HIDDEN_FROM=1",
+     "rank 0: open: DTL_ERROR_UNAVAILABLE: meeting over kind \"shm\": rank 1 could not prepare its part (DTL_ERROR_UNAVAILABLE: "
+     "backend rdma cannot run here: no RDMA device"},
     /* connecting */
     {"create_cq:1@1", FAILS},
     {"create_qp:0@1", FAILS},
@@ -226,10 +230,10 @@ static const struct {
     {"create_qp:2+:12@1;qp_fatal:10@1", FAILS},
     {"modify_qp:4@1;qp_fatal:10@1", FAILS},
     {"modify_qp:6@1;qp_fatal:10@1", WELL},
-    {"send:5+:RETRY_EXC_ERR@1", FAILS}, /* nothing comes through for DTL_RDMA_RECONNECT_MS */
+    {"send:5+:RETRY_EXC_ERR@1", FAILS, NULL, "for 400 ms (DTL_RDMA_RECONNECT_MS) nothing has come through"},
     {"qp_fatal:20;death:21@1", DIES},
-    {"cut:2:700@1", FAILS, "LIMIT_MS=300 DTL_RDMA_RECONNECT_MS=5000"}, /* who waits has his time limit */
-    {"cut:30:700@1", FAILS, "DTL_RDMA_RECONNECT_MS=0"},
+    {"cut:2:700@1", FAILS, "LIMIT_MS=300 DTL_RDMA_RECONNECT_MS=5000", "DTL_ERROR_TIMEOUT"},
+    {"cut:30:700@1", FAILS, "DTL_RDMA_RECONNECT_MS=0", "DTL_ERROR_RANK_FAILURE"},
     /* leaving */
     {"dereg_mr:1@1", WELL},
     {"destroy_qp:1@1", WELL},
@@ -259,7 +263,8 @@ static int is_as_expected(enum outcome outcome, int failed, int changes) {
     }
 }
 
-static void drive(const char *program, const char *fault, enum outcome outcome, const char *with) {
+static void drive(const char *program, const char *fault, enum outcome outcome, const char *with,
+                  const char *says) {
     const uint64_t started = now_ms();
     char command[2048], output[16384];
     int status, first, second, changes[2] = {0, 0};
@@ -278,7 +283,7 @@ static void drive(const char *program, const char *fault, enum outcome outcome, 
     fflush(stdout);
     if (first >= 0 && (second >= 0 || outcome == DIES) && WIFEXITED(status) &&
         WEXITSTATUS(status) == (outcome == DIES ? 128 + SIGKILL : 0) && now_ms() - started < 20000 &&
-        is_as_expected(outcome, first + (second > 0 ? second : 0), changes[0] + changes[1])) {
+        (says == NULL || strstr(output, says) != NULL) && is_as_expected(outcome, first + (second > 0 ? second : 0), changes[0] + changes[1])) {
         return;
     }
     fprintf(stderr, "%s: status %#x:\n%s\n", fault, (unsigned)status, output);
@@ -290,6 +295,6 @@ int main(int argc, char **argv) {
     if (argc > 1) return be_a_rank();
     if (getenv("DTL_TEST_DTLRUN") == NULL) SKIP("DTL_TEST_DTLRUN does not say where dtlrun is");
     if (getenv("DTL_RDMA_LIBRARY") == NULL) SKIP("DTL_RDMA_LIBRARY does not name the verbs that are none");
-    for (i = 0; i < CASES; i++) drive(argv[0], cases[i].fault, cases[i].outcome, cases[i].with);
+    for (i = 0; i < CASES; i++) drive(argv[0], cases[i].fault, cases[i].outcome, cases[i].with, cases[i].says);
     return 0;
 }

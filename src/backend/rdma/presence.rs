@@ -48,6 +48,10 @@ impl Comm for Arc<Opener> {
         true
     }
 
+    fn tells_others(&self) -> bool {
+        true
+    }
+
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let prepared = Config::resolve(args.native).and_then(|config| {
             let how = How::parse(&config.meeting)?;
@@ -93,7 +97,7 @@ fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
 
 impl Opener {
     fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
-        let verbs = self.verbs.get()?;
+        let verbs = self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
         // What libibverbs opens is not to be a standard stream.
         let _places = fd::occupy_standard();
         let unavailable = |why| Error::new(DTL_ERROR_UNAVAILABLE, why);
