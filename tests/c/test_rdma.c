@@ -1,7 +1,7 @@
 /* Kind rdma, where it is unlike other kinds: sleeping until the completion queue wakes, events of the device, what is registered
  * and how often, forks. Over the verbs provider that is none (tests/rdma/fake_verbs.c), whose counters and faults it uses.
  *
- *     program sleep | memory | locked | port | device | queue | fork (under dtlrun) */
+ *     program sleep | memory | locked | port | device | queue | gone | fork (under dtlrun) */
 #include "comm_kinds.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -319,6 +319,25 @@ static void lose(const char *what, const char *says, int one) {
     CHECK_OK(dtl_comm_destroy(comm));
 }
 
+/* Ranks that are gone before anybody has talked to them: each failure says of its own rank why. */
+static void gone(void) {
+    static const char *const why[] = {"(died or left): rank 2: ", "(died or left): rank 3: "};
+    dtl_comm_t comm = open_rdma();
+    unsigned char byte = 1;
+    int i;
+    CHECK_OK(dtl_comm_barrier(DTL_COMM_WORLD));
+    if (me == 2) _exit(0);
+    if (me == 3) pause_ms(20);
+    for (i = 0; i < 4 && me < 2; i++) {
+        const int rank = 2 + i % 2;
+        CHECK_STATUS(dtl_comm_recv(comm, &byte, 1, DTL_DTYPE_BYTE, rank, 1, NULL), DTL_ERROR_RANK_FAILURE);
+        CHECK_TEXT(why[i % 2]);
+        CHECK_STATUS(dtl_comm_send(comm, &byte, 1, DTL_DTYPE_BYTE, rank, 1), DTL_ERROR_RANK_FAILURE);
+        CHECK_TEXT(why[i % 2]);
+    }
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
 static void wait_for(pid_t child) {
     int how = -1;
     CHECK(child > 0 && waitpid(child, &how, 0) == child);
@@ -378,6 +397,7 @@ int main(int argc, char **argv) {
     else if (strcmp(what, "port") == 0) port();
     else if (strcmp(what, "device") == 0) lose("device_fatal:1", "device fake", 0);
     else if (strcmp(what, "queue") == 0) lose("qp_fatal:1", "queue pair", 1);
+    else if (strcmp(what, "gone") == 0) gone();
     else if (strcmp(what, "fork") == 0) forked();
     else CHECK(!"known");
     CHECK_OK(dtl_finalize());

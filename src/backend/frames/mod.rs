@@ -89,6 +89,10 @@ pub trait Wire: Send + Sync {
     }
     /// What it says of the operation that has just failed in this thread.
     fn failure_text(&self) -> Option<String>;
+    /// Why a rank is gone, if it knows of each.
+    fn why_gone(&self, _rank: i32) -> Option<String> {
+        None
+    }
     /// Frames in its own memory, if it has such.
     fn frames(&self) -> Option<&dyn WireFrames> {
         None

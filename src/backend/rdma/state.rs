@@ -471,8 +471,14 @@ impl State {
 
     /// What an operation on a peer that is gone answers.
     pub(super) fn is_gone(&self, rank: usize) -> Error {
-        let why = self.peers.get(rank).and_then(|peer| peer.failing.as_deref()).unwrap_or("it is gone");
-        Error::new(self.gone_status(rank), gone(rank, why).text())
+        let text = self.why_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
+        Error::new(self.gone_status(rank), text)
+    }
+
+    /// Why a rank is gone.
+    pub(super) fn why_gone(&self, rank: usize) -> Option<String> {
+        let peer = self.peers.get(rank).filter(|peer| peer.stage == Stage::Gone);
+        peer.and_then(|peer| peer.failing.as_deref()).map(|why| format!("rank {rank}: {why}"))
     }
 
     /// This rank lives, even if its own device does not reach it any more.

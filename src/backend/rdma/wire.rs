@@ -123,6 +123,10 @@ impl Wire for RdmaWire {
         self.with(|state| Ok(state.said.clone())).ok().flatten()
     }
 
+    fn why_gone(&self, rank: i32) -> Option<String> {
+        self.with(|state| Ok(state.why_gone(index(rank)))).ok().flatten()
+    }
+
     fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str> {
         Ok(self)
     }
