@@ -86,7 +86,7 @@ const RECORD: usize = ALIKE + NODE + oob::WORDS;
 /// Words behind those: the node, and the processors of it that the rank may run on, as bits.
 const NODE: usize = 5;
 /// Changes with what ranks say to each other.
-const PROTOCOL: u64 = 1;
+const PROTOCOL: u64 = 2;
 
 /// What all ranks need alike: protocol and byte order; rails, queue pairs, depth and who moves payloads.
 fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
