@@ -116,12 +116,16 @@ static void change(dtl_comm_t comm) {
         went_well(dtl_win_unlock_all(window), "unlock_all");
     }
     /* A rank may have lost the way to itself only: both go on alike. */
-    all = failures + lost;
-    if (went_well(dtl_comm_allreduce(comm, DTL_IN_PLACE, &all, 1, DTL_DTYPE_INT32, DTL_OP_SUM), "allreduce") && all == 0 &&
-        went_well(dtl_win_fence(window), "fence")) {
+    all = failures;
+    if (went_well(dtl_comm_allreduce(comm, DTL_IN_PLACE, &all, 1, DTL_DTYPE_INT32, DTL_OP_SUM), "allreduce") && all == 0) {
+        all = lost;
+        went_well(dtl_comm_allreduce(comm, DTL_IN_PLACE, &all, 1, DTL_DTYPE_INT32, DTL_OP_SUM), "allreduce");
+        went_well(dtl_win_fence(window), "fence");
         memcpy(&sum, &cells[1], sizeof sum);
-        CHECK(cells[0] == MANY && sum == 0.5 * MANY && cells[2] == 0);
-        for (i = 2; i < MANY; i++) CHECK(old[i] > old[i - 2]);
+        /* What is lost was made once or not at all; what is not, once. */
+        CHECK(cells[0] <= MANY && sum <= 0.5 * MANY && cells[2] == 0);
+        if (all == 0) CHECK(cells[0] == MANY && sum == 0.5 * MANY);
+        for (i = 2; i < MANY && all == 0; i++) CHECK(old[i] > old[i - 2]);
     }
     went_well(dtl_win_destroy(window), "win_destroy");
 }
