@@ -172,7 +172,8 @@ impl Results {
     fn forget(&mut self, op: OpId) {
         self.again.retain(|slot| self.tries.get(*slot).is_none_or(|one| one.op != op));
         let slots = (0..self.tries.len()).filter(|slot| !self.free.contains(slot));
-        let its: Vec<_> = slots.filter(|slot| self.tries.get(*slot).is_some_and(|one| one.op == op)).collect();
+        let its: Vec<_> =
+            slots.filter(|slot| self.tries.get(*slot).is_some_and(|one| one.op == op)).collect();
         self.free.extend(its);
         self.release(op);
     }

@@ -268,7 +268,9 @@ impl Talk {
             Err(error) => (u64::from(error.status() as u32), text_words(error.text(), self.words)),
         };
         let mut says = vec![0; BEFORE + self.words];
-        says.iter_mut().zip([status, self.cookie].into_iter().chain(record)).for_each(|(to, word)| *to = word);
+        says.iter_mut()
+            .zip([status, self.cookie].into_iter().chain(record))
+            .for_each(|(to, word)| *to = word);
         says
     }
 

@@ -190,7 +190,8 @@ impl Peer {
         } else {
             repair.pause = (2 * repair.pause).clamp(PAUSE_NS, LONGEST_PAUSE_NS);
         }
-        (repair.at, repair.until) = (now.saturating_add(repair.pause), now.saturating_add(STOP_NS + repair.pause));
+        (repair.at, repair.until) =
+            (now.saturating_add(repair.pause), now.saturating_add(STOP_NS + repair.pause));
         (repair.heard, repair.is_other_ready) = (None, false);
         repair.generation = repair.generation.wrapping_add(1);
         true
@@ -211,7 +212,8 @@ impl Peer {
             if lane.mending.last.is_none() {
                 let number = lane.number.wrapping_add(1);
                 let id = WorkId { is_receive: false, rank, lane: index, number };
-                let (nothing, nowhere) = (Piece { region: Region::EMPTY, lkey: 0 }, Remote { addr: 0, rkey: 0 });
+                let (nothing, nowhere) =
+                    (Piece { region: Region::EMPTY, lkey: 0 }, Remote { addr: 0, rkey: 0 });
                 match lane.queue.start(id.word(), Work::Write(nowhere), nothing, true) {
                     Ok(_) => lane.mending.last = Some((number, false)),
                     Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}
@@ -219,7 +221,8 @@ impl Peer {
                 }
             }
             let held = lane.received.wrapping_sub(lane.consumed) as usize;
-            all &= matches!(lane.mending.last, Some((_, true))) && lane.mending.idle.len() + held >= depth as usize;
+            all &= matches!(lane.mending.last, Some((_, true)))
+                && lane.mending.idle.len() + held >= depth as usize;
         }
         Ok(all)
     }
@@ -274,7 +277,12 @@ impl Lane {
         let notifying = flying.iter().filter(|flying| flying.work.notifies()).count() as u32;
         let arrived = self.mending.arrived.wrapping_sub(self.sent.wrapping_sub(notifying));
         if arrived > notifying {
-            return fail!(DTL_ERROR_COMMUNICATION, "it has received {} messages of {}", self.mending.arrived, self.sent);
+            return fail!(
+                DTL_ERROR_COMMUNICATION,
+                "it has received {} messages of {}",
+                self.mending.arrived,
+                self.sent
+            );
         }
         self.sent = self.mending.arrived;
         let mut left = arrived;

@@ -241,7 +241,10 @@ pub fn choose(
 fn find(kind: &str) -> Result<Arc<Backend>> {
     if let Some(backend) = registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
         let tells_others = backend.comm.as_deref().is_some_and(|comm| comm.tells_others());
-        return backend.ready().or_else(|error| if tells_others { Ok(()) } else { Err(error) }).map(|()| backend);
+        return backend
+            .ready()
+            .or_else(|error| if tells_others { Ok(()) } else { Err(error) })
+            .map(|()| backend);
     }
     let mut known = registry::all();
     known.retain(|backend| backend.comm.is_some());

@@ -176,8 +176,7 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
 /// Runs a backend's `open`, in which this thread moves nothing on. Where others may wait for an answer of this rank before they come,
 /// a thread gives it meanwhile.
 pub(super) fn while_opening<T>(open: impl FnOnce() -> T) -> T {
-    let answers =
-        |comm: &Comm| comm.link.transport.answers_late() && comm.link.transport.may_be_served();
+    let answers = |comm: &Comm| comm.link.transport.answers_late() && comm.link.transport.may_be_served();
     if !OPEN.all.lock().iter().filter_map(Weak::upgrade).any(|comm| answers(&comm)) {
         return open();
     }

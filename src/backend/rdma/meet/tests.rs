@@ -228,7 +228,8 @@ fn check_told(met: &[Result<Meeting>]) {
         } else {
             assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE);
             let why = no_device().text().to_owned();
-            let text = format!("rank 1 could not prepare its part (DTL_ERROR_BACKEND: {why}); see its own output");
+            let text =
+                format!("rank 1 could not prepare its part (DTL_ERROR_BACKEND: {why}); see its own output");
             assert!(error.text().contains(&text), "{error}");
         }
     }
