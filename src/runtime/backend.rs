@@ -210,6 +210,10 @@ pub trait Comm: Send + Sync {
     fn tells_others(&self) -> bool {
         false
     }
+    /// Why one would not be opened as the environment asks for it, as far as can be told without opening it.
+    fn check_environment(&self) -> Result<()> {
+        Ok(())
+    }
     /// Whether its ranks can meet over another communicator: `OpenArgs::over`.
     fn meets_over(&self) -> bool {
         false

@@ -68,7 +68,10 @@ static void bad_fields(void) {
     BAD(flags, 4, "flags is 0x4: no flag is known");
     BAD(struct_size, 16, "struct_size is 16: start from DTL_RDMA_CONFIG_INIT");
     BAD(devices, "mlx5_0:0", "devices is mlx5_0:0: use names of devices");
+    BAD(devices, "fake0,fake0:1", "devices is fake0,fake0:1: use names of devices, each once");
+    BAD(devices, "fake0:1,fake1,fake0:1", "devices is fake0:1,fake1,fake0:1: use names of devices, each once");
     BAD(meeting, "udp:here:7", "meeting is udp:here:7: use auto, over, mpi, shm or the name of a registered kind, file:PATH or");
+    BAD(meeting, "tcp:::1:1000", "meeting is tcp:::1:1000: use auto");
     BAD(address, "10.0.0.300:1", "address is 10.0.0.300:1: use an IP address or the name of a network interface");
     BAD(rails, 0, "rails is 0: use 1 to 4");
     BAD(queues, 5, "queues is 5: use 1 to 4");
@@ -104,6 +107,93 @@ static void bad_fields(void) {
         longer.newer = 0;
         opens(&longer.config, "fake0:1");
     }
+}
+
+/* Exit status of the installed dtl-info, where the world communicator is to be of this kind. */
+static void dtl_info(int status) {
+    const char *dtlrun = getenv("DTL_TEST_DTLRUN"), *end;
+    char command[1024];
+    int code;
+    if (dtlrun == NULL || (end = strrchr(dtlrun, '/')) == NULL) return;
+    snprintf(command, sizeof command, "DTL_COMM=rdma '%.*s/dtl-info' >/dev/null 2>&1", (int)(end - dtlrun), dtlrun);
+    code = system(command);
+    CHECK(WIFEXITED(code) && WEXITSTATUS(code) == status);
+}
+
+/* What only the devices, the machine or other backends can tell, also where one rank meets nobody. */
+static void bad_here(void) {
+    static const struct {
+        const char *variable, *value, *text;
+    } bad[] = {
+        {"DTL_RDMA_ADDRESS", "192.0.2.77", "address (DTL_RDMA_ADDRESS) is \"192.0.2.77\", which is no address or interface of this machine"},
+        {"DTL_RDMA_GID_INDEX", "200", "fake0: gid_index (DTL_RDMA_GID_INDEX) is 200, where port 1 has no address (GID): it has some at 0"},
+        {"DTL_RDMA_GID_INDEX", "3", "gid_index (DTL_RDMA_GID_INDEX) is 3"}, /* in the table, and empty */
+        {"DTL_RDMA_PKEY_INDEX", "1", "fake0: pkey_index (DTL_RDMA_PKEY_INDEX) is 1: use 0 to 0, which is what port 1 has"},
+        {"DTL_RDMA_DEPTH", "4096", "fake0: depth (DTL_RDMA_DEPTH) is 4096: use 4 to 2048, which is what this device's queue pairs have"},
+        {"DTL_RDMA_MEETING", "foo", "no kind \"foo\" is there for the ranks to meet over (meeting, DTL_RDMA_MEETING): use auto"},
+        {"DTL_RDMA_MEETING", "over", "over the communicator that \"over\" names (meeting, DTL_RDMA_MEETING), but it names none"},
+        {"DTL_RDMA_RAILS", "9", "DTL_RDMA_RAILS=9: use 1 to 4"}};
+    dtl_rdma_config_t config = DTL_RDMA_CONFIG_INIT;
+    size_t i;
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        restart_with(bad[i].variable, bad[i].value);
+        refused(NULL, DTL_ERROR_INVALID_ARGUMENT, bad[i].text);
+        if (strcmp(bad[i].variable, "DTL_RDMA_MEETING") == 0 || strcmp(bad[i].variable, "DTL_RDMA_RAILS") == 0) dtl_info(1);
+        restart_without(bad[i].variable);
+    }
+    dtl_info(0);
+    restart_with("DTL_RDMA_DEVICES", "nope");
+    dtl_info(1);
+    restart_without("DTL_RDMA_DEVICES");
+    /* Fewer ports than rails: told, and refused where nothing less will do. */
+    config.rails = 3;
+    opens(&config, "fake0:1, fake1:1");
+    restart_with("DTL_STRICT", "1");
+    refused(&config, DTL_ERROR_NOT_SUPPORTED,
+            "rails (DTL_RDMA_RAILS) is 3, and the active ports are no more than fake0:1, fake1:1 (refused because DTL_STRICT=1)");
+    config.rails = 2;
+    opens(&config, "fake0:1, fake1:1");
+    restart_without("DTL_STRICT");
+}
+
+static dtl_status_t has_no_native(void* self, const dtl_comm_open_t* args, void** comm, int32_t* rank, int32_t* size) {
+    CHECK(args->native == NULL);
+    ++*(int*)self;
+    (void)comm, (void)rank, (void)size;
+    return DTL_ERROR_COMMUNICATION;
+}
+
+static dtl_status_t no_close(void* self, void* comm) { return (void)self, (void)comm, DTL_SUCCESS; }
+
+static dtl_status_t no_isend(void* self, void* comm, const void* data, uint64_t size, int32_t to, uint64_t word, uint64_t* op) {
+    return (void)self, (void)comm, (void)data, (void)size, (void)to, (void)word, (void)op, DTL_ERROR_BUSY;
+}
+
+static dtl_status_t no_irecv(void* self, void* comm, void* data, uint64_t size, int32_t from, uint64_t word, uint64_t ignore,
+                             uint64_t* op) {
+    return (void)self, (void)comm, (void)data, (void)size, (void)from, (void)word, (void)ignore, (void)op, DTL_ERROR_BUSY;
+}
+
+static dtl_status_t no_test(void* self, void* comm, uint64_t op, int32_t* done, dtl_comm_done_t* result) {
+    return (void)self, (void)comm, (void)op, (void)result, *done = 0, DTL_SUCCESS;
+}
+
+/* native is kind rdma's: the kind by which the ranks meet does not see it. */
+static void over_a_kind(void) {
+    dtl_comm_vtable_t slots = DTL_COMM_VTABLE_INIT;
+    dtl_backend_vtable_t tables = DTL_BACKEND_VTABLE_INIT;
+    dtl_rdma_config_t config = DTL_RDMA_CONFIG_INIT;
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    dtl_backend_t mine;
+    dtl_comm_t comm;
+    int opened = 0;
+    slots.open = has_no_native, slots.close = no_close, slots.isend = no_isend, slots.irecv = no_irecv, slots.test = no_test;
+    tables.comm = &slots;
+    CHECK_OK(dtl_backend_register("mine", &tables, &opened, 0, &mine));
+    config.meeting = "mine";
+    desc.kind = "rdma", desc.native = &config, desc.size = 2;
+    CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_COMMUNICATION);
+    CHECK(opened == 1);
 }
 
 static void variables(void) {
@@ -163,10 +253,6 @@ static void over_another(void) {
 
 static void infiniband(void) { opens(NULL, "fake0:1"); }
 
-static void ports_down(void) {
-    refused(NULL, DTL_ERROR_UNAVAILABLE, "no active RDMA port: fake0:1 is down; fake1:1 is down");
-}
-
 static void unavailable(const char* reason) {
     dtl_backend_t rdma;
     int32_t yes = 7;
@@ -180,10 +266,14 @@ static void unavailable(const char* reason) {
 static void empty_list(void) { unavailable("no RDMA device: the kernel knows of none"); }
 static void no_support(void) { unavailable("no RDMA device: the kernel has no RDMA support"); }
 
+static void ports_down(void) { unavailable("no active RDMA port: fake0:1 is down; fake1:1 is down"); }
+
 static const struct scene {
     const char *name, *variable, *value;
     void (*play)(void);
 } scenes[] = {{"bad fields", "DTL_FAKE_VERBS_DEVICES", "2", bad_fields},
+              {"bad here", "DTL_FAKE_VERBS_DEVICES", "2", bad_here},
+              {"over a kind", "DTL_FAKE_VERBS_DEVICES", "2", over_a_kind},
               {"variables", "DTL_FAKE_VERBS_DEVICES", "2", variables},
               {"devices", "DTL_FAKE_VERBS_DEVICES", "2", devices},
               {"over another", "DTL_FAKE_VERBS_DEVICES", "2", over_another},

@@ -94,6 +94,13 @@ impl Comm for Hier {
         self.across().is_ok_and(tells)
     }
 
+    fn check_environment(&self) -> Result<()> {
+        match self.across() {
+            Ok(between) => between.comm.as_deref().map_or(Ok(()), Comm::check_environment),
+            Err(why) => fail!(DTL_ERROR_UNAVAILABLE, "kind \"hier\": {why}"),
+        }
+    }
+
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let between = match self.across() {
             Ok(between) => between,

@@ -123,16 +123,16 @@ fn named_ones(all: &[Interface], name: &str) -> Result<Vec<IpAddr>> {
             false => Ok(found),
             true => fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
-                "interface \"{name}\" has only link-local addresses, which other nodes cannot use: name another one"
+                "address (DTL_RDMA_ADDRESS) is \"{name}\", which has only link-local addresses, which other nodes cannot use: name \
+                 another one"
             ),
         });
     }
-    let mut names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-    names.dedup();
+    let there: Vec<String> = all.iter().map(|one| format!("{} ({})", one.address, one.name)).collect();
     fail!(
         DTL_ERROR_INVALID_ARGUMENT,
-        "\"{name}\" is no address or interface of this machine that is up; it has {}",
-        names.join(", ")
+        "address (DTL_RDMA_ADDRESS) is \"{name}\", which is no address or interface of this machine that is up: it has {}",
+        there.join(", ")
     )
 }
 
@@ -164,7 +164,8 @@ mod tests {
         assert_eq!(named_ones(&all, "ib0").expect("there").len(), 2);
         let error = named_ones(&all, "ib1").expect_err("not there");
         assert!(
-            error.text().contains("\"ib1\"") && error.text().contains("lo, docker0, eth0, ib0"),
+            error.text().starts_with("address (DTL_RDMA_ADDRESS) is \"ib1\"")
+                && error.text().contains("172.17.0.1 (docker0), fe80::1 (eth0), 10.0.0.7 (eth0)"),
             "{error}"
         );
         assert!(named_ones(&all, "fe80::1").expect_err("link-local").text().contains("link-local"));

@@ -289,8 +289,12 @@ fn devices(text: &str) -> Option<Vec<(String, Option<u8>)>> {
             None => (one, None),
         };
         let one = (name.to_owned(), port);
+        // A device without a port is all its ports.
+        let is_twice = all.iter().any(|(other, of): &(String, Option<u8>)| {
+            *other == one.0 && (of.is_none() || port.is_none() || *of == port)
+        });
         // Also the name of a folder below /sys.
-        if name.is_empty() || name.contains(['/', ' ']) || name.starts_with('.') || all.contains(&one) {
+        if name.is_empty() || name.contains(['/', ' ']) || name.starts_with('.') || is_twice {
             return None;
         }
         all.push(one);
@@ -306,7 +310,8 @@ fn bytes(text: &str) -> Option<u64> {
     settings::bytes("", text).ok()
 }
 
-const MEETING: &str = "auto, over, mpi, shm or the name of a registered kind, file:PATH or tcp:HOST:PORT";
+const MEETING: &str =
+    "auto, over, mpi, shm or the name of a registered kind, file:PATH or tcp:HOST:PORT (IPv6 in brackets)";
 
 fn meeting(text: &str) -> Option<String> {
     let text = if text.is_empty() { "auto" } else { text };

@@ -12,13 +12,15 @@ mod tests;
 use super::channel;
 use crate::backend::meet::exchange;
 use crate::error::{Error, Result, fail, status_name};
-use crate::runtime::backend::{OpenArgs, Transport};
+use crate::runtime::backend::{Exchange, OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
+use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;
 use crate::sys::{hash, process};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Where the ranks meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +73,12 @@ fn is_name(text: &str) -> bool {
 
 fn parse_place(text: &str) -> Option<How> {
     let (host, port) = text.rsplit_once(':')?;
-    let host = host.strip_prefix('[').map_or(Some(host), |host| host.strip_suffix(']'))?;
+    let host = match host.strip_prefix('[') {
+        Some(host) => host.strip_suffix(']')?,
+        // An IPv6 address, of which the port cannot be told.
+        None if host.contains(':') => return None,
+        None => host,
+    };
     match port.parse::<u16>() {
         Ok(port) if port > 0 && !host.is_empty() => Some(How::Tcp(host.to_owned(), port)),
         _ => None,
@@ -118,17 +125,14 @@ pub fn meet(how: &How, args: &OpenArgs, words: usize, mine: Result<Vec<u64>>) ->
     let (rank, size) = place.unwrap_or((0, 1));
     let talk = Talk { words, cookie: process::random_u64().unwrap_or(0), mine };
     if size == 1 {
+        check(&chosen, args.over.as_ref())?;
         return talk.end((0, 1), &talk.says());
     }
     match &chosen {
-        How::Auto | How::Over => match &args.over {
-            Some(over) => talk.twice((rank, size), &mut |_, mine| over.allgather(mine)),
-            None => fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "the ranks are to meet over the communicator that \"over\" names, but it names none: set it, or another \
-                 way to meet"
-            ),
-        },
+        How::Auto | How::Over => {
+            let over = below(args.over.as_ref())?;
+            talk.twice((rank, size), &mut |_, mine| over.allgather(mine))
+        }
         How::Kind(name) => over_kind(find(name)?.as_ref(), args, limit_ns, &talk),
         How::Folder(path) => {
             let job = Job { number: count(args, rank), name: args.job.to_bytes(), rank, size, limit_ns };
@@ -147,19 +151,42 @@ fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> How {
     How::Kind(if is_one_node { "shm" } else { "mpi" }.to_owned())
 }
 
-fn find(name: &str) -> Result<std::sync::Arc<Backend>> {
-    let meets = |backend: &std::sync::Arc<Backend>| {
-        backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_none())
-    };
-    let Some(backend) = registry::lookup(name).filter(meets) else {
-        return fail!(
+/// Whether there is what a way names, and the communicator that a description does; nothing is opened.
+pub fn check(how: &How, over: Option<&Arc<dyn Exchange>>) -> Result<()> {
+    match how {
+        How::Over => below(over).map(drop),
+        How::Kind(name) => known(name).map(drop),
+        How::Auto | How::Folder(_) | How::Tcp(..) => Ok(()),
+    }
+}
+
+fn below(over: Option<&Arc<dyn Exchange>>) -> Result<&Arc<dyn Exchange>> {
+    match over {
+        Some(over) => Ok(over),
+        None => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "no kind \"{name}\" is there for the ranks to meet over: use auto, mpi, shm or the name of a registered kind, \
-             file:PATH or tcp:HOST:PORT"
-        );
-    };
-    let ready = backend.ready();
-    match ready {
+            "the ranks are to meet over the communicator that \"over\" names (meeting, DTL_RDMA_MEETING), but it names none: \
+             set it, or another way to meet"
+        ),
+    }
+}
+
+fn known(name: &str) -> Result<Arc<Backend>> {
+    let meets =
+        |backend: &Arc<Backend>| backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_none());
+    match registry::lookup(name).filter(meets) {
+        Some(backend) => Ok(backend),
+        None => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "no kind \"{name}\" is there for the ranks to meet over (meeting, DTL_RDMA_MEETING): use auto, over, mpi, shm or \
+             the name of a registered kind, file:PATH or tcp:HOST:PORT"
+        ),
+    }
+}
+
+fn find(name: &str) -> Result<Arc<Backend>> {
+    let backend = known(name)?;
+    match backend.ready() {
         Ok(()) => Ok(backend),
         Err(error) => fail!(
             DTL_ERROR_UNAVAILABLE,
@@ -173,7 +200,9 @@ fn find(name: &str) -> Result<std::sync::Arc<Backend>> {
 /// Opens a communicator of a kind, meets over it and closes it.
 fn over_kind(backend: &Backend, args: &OpenArgs, limit_ns: u64, talk: &Talk) -> Result<Meeting> {
     let Some(comm) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
-    let args = OpenArgs { job: args.job.clone(), own_algorithms: true, over: None, ..*args };
+    // What the description's native is of concerns this kind only.
+    let args =
+        OpenArgs { job: args.job.clone(), native: Addr::NULL, own_algorithms: true, over: None, ..*args };
     let within = |error: Error| error.within(&format!("meeting over kind \"{}\"", backend.name()));
     let over = comm.open(&args).map_err(within)?;
     let met = over_transport(over.as_ref(), limit_ns, talk);

@@ -116,10 +116,8 @@ fn named<'a>(seen: &'a [PortSeen], wanted: &[(String, Option<u8>)]) -> Result<Ve
         let before = all.len();
         let is_it =
             |port: &&PortSeen| port.device == *name && number.is_none_or(|number| number == port.port);
-        let is_there = seen.iter().any(|port| is_it(&port));
-        let new: Vec<_> = seen.iter().filter(is_it).filter(|port| !all.contains(port)).collect();
-        all.extend(new);
-        if all.len() == before && !is_there {
+        all.extend(seen.iter().filter(is_it));
+        if all.len() == before {
             let number = number.map_or(String::new(), |number| format!(":{number}"));
             let there: Vec<_> = seen.iter().map(PortSeen::text).collect();
             return Err(format!(

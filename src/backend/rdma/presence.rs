@@ -4,7 +4,7 @@ use super::config::Config;
 use super::find::{self, Verbs};
 use super::meet::{self, How, Meeting};
 use super::oob::{self, Oob};
-use super::places;
+use super::places::{self, Choice, PortSeen};
 use super::rail::Rail;
 use super::state::State;
 use super::wire::RdmaWire;
@@ -13,8 +13,10 @@ use crate::backend::frames;
 use crate::backend::library::Found;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
+use crate::runtime::explain;
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
+use crate::sys::buf::Addr;
 use crate::sys::lock::Mutex;
 use crate::sys::{fd, machine};
 use std::sync::Arc;
@@ -35,7 +37,8 @@ pub fn backend() -> Backend {
 
 impl Presence for Arc<Opener> {
     fn available(&self) -> Availability {
-        self.verbs.look().map(drop)
+        let verbs = self.verbs.look()?;
+        places::choose_ports(&look(&verbs)?, &[], 1, 0).map(drop)
     }
 }
 
@@ -50,6 +53,12 @@ impl Comm for Arc<Opener> {
 
     fn tells_others(&self) -> bool {
         true
+    }
+
+    fn check_environment(&self) -> Result<()> {
+        let config = Config::resolve(Addr::NULL)?;
+        meet::check(&How::parse(&config.meeting)?, None)?;
+        self.choose(&*self.verbs.get()?, &config, 0).map(drop)
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
@@ -96,15 +105,30 @@ fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
 }
 
 impl Opener {
+    /// The ports of the rank that is number `local` on its node.
+    fn choose(&self, verbs: &Verbs, config: &Config, local: u32) -> Result<Choice> {
+        let chosen =
+            look(verbs).and_then(|seen| places::choose_ports(&seen, &config.devices, config.rails, local));
+        let choice = chosen.map_err(|why| Error::new(DTL_ERROR_UNAVAILABLE, why))?;
+        if choice.ports.len() < config.rails as usize {
+            let names: Vec<_> = choice.ports.iter().map(|(name, port)| format!("{name}:{port}")).collect();
+            explain::degraded(
+                "rdma",
+                &format!(
+                    "rails (DTL_RDMA_RAILS) is {}, and the active ports are no more than {}",
+                    config.rails,
+                    names.join(", ")
+                ),
+            )?;
+        }
+        Ok(choice)
+    }
+
     fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
         let verbs = self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
         // What libibverbs opens is not to be a standard stream.
         let _places = fd::occupy_standard();
-        let unavailable = |why| Error::new(DTL_ERROR_UNAVAILABLE, why);
-        let seen = places::look(&verbs).map_err(unavailable)?;
-        let local = u32::try_from(local_rank(args)?).unwrap_or(0);
-        let choice =
-            places::choose_ports(&seen, &config.devices, config.rails, local).map_err(unavailable)?;
+        let choice = self.choose(&verbs, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
         let open = |(device, port): &(String, u8)| Rail::open(&verbs, device, *port, config);
         let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());
@@ -113,6 +137,13 @@ impl Opener {
         let record = alike(config, rails.len()).into_iter().chain(own_node()).chain(words).collect();
         Ok(Prepared { rails, oob, record, passed_over: choice.passed_over })
     }
+}
+
+/// Every port that there is.
+fn look(verbs: &Verbs) -> std::result::Result<Vec<PortSeen>, String> {
+    // What libibverbs opens is not to be a standard stream.
+    let _places = fd::occupy_standard();
+    places::look(verbs)
 }
 
 /// This rank's number among those of its node, as far as somebody says.

@@ -4,7 +4,7 @@ use super::config::Config;
 use super::errors::{call_failed, last_failed};
 use super::find::{DeviceList, Verbs};
 use super::functions::*;
-use super::places;
+use super::places::{self, GidSeen};
 use super::verbs::*;
 use crate::error::{Result, fail};
 use crate::sys::buf::Region;
@@ -98,15 +98,9 @@ impl Rail {
                 attr.state
             );
         }
-        let chosen = || {
-            places::choose_gid(&places::gids(calls, context, name, port, attr.gid_tbl_len), attr.link_layer)
-        };
-        let Some(gid_index) = config.gid_index.or_else(chosen) else {
-            return fail!(
-                DTL_ERROR_UNAVAILABLE,
-                "port {port} has no address (GID): give its network interface an IP address"
-            );
-        };
+        check_limits(config, port, &limits, &attr)?;
+        let gids = places::gids(calls, context, name, port, attr.gid_tbl_len);
+        let gid_index = gid_index(config, port, &gids, attr.link_layer)?;
         let mut gid: Gid = [0; 16];
         // SAFETY: as above.
         check("ibv_query_gid", unsafe {
@@ -222,6 +216,50 @@ fn check(what: &str, code: c_int) -> Result<()> {
         // Some give the error's number, some -1 and errno.
         -1 => Err(last_failed(what)),
         code => Err(call_failed(what, code)),
+    }
+}
+
+/// What the configuration asks for and the device does not have.
+fn check_limits(config: &Config, port: u8, limits: &DeviceAttr, attr: &PortAttr) -> Result<()> {
+    let receives = limits.max_qp_wr.unsigned_abs();
+    if config.depth > receives {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "depth (DTL_RDMA_DEPTH) is {}: use 4 to {receives}, which is what this device's queue pairs have",
+            config.depth
+        );
+    }
+    // Over Ethernet some tell of none, and have that at 0.
+    let last = attr.pkey_tbl_len.saturating_sub(1);
+    if config.pkey_index > last {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "pkey_index (DTL_RDMA_PKEY_INDEX) is {}: use 0 to {last}, which is what port {port} has",
+            config.pkey_index
+        );
+    }
+    Ok(())
+}
+
+/// The address that is named, else the one that is chosen.
+fn gid_index(config: &Config, port: u8, gids: &[GidSeen], layer: u8) -> Result<u8> {
+    if let Some(named) = config.gid_index {
+        if gids.iter().any(|gid| gid.index == named) {
+            return Ok(named);
+        }
+        let there: Vec<_> = gids.iter().map(|gid| gid.index.to_string()).collect();
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "gid_index (DTL_RDMA_GID_INDEX) is {named}, where port {port} has no address (GID): it has some at {}",
+            there.join(", ")
+        );
+    }
+    match places::choose_gid(gids, layer) {
+        Some(index) => Ok(index),
+        None => fail!(
+            DTL_ERROR_UNAVAILABLE,
+            "port {port} has no address (GID): give its network interface an IP address"
+        ),
     }
 }
 

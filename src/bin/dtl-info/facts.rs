@@ -6,6 +6,7 @@ use dtl::abi::enums::DTL_ENUM_MEMORY;
 use dtl::abi::environment::*;
 use dtl::abi::word::*;
 use dtl::error::Result;
+use dtl::runtime::backend::Comm;
 use dtl::runtime::comm::open;
 use dtl::runtime::environment::{self, Need};
 use dtl::runtime::launch::{self, Launch};
@@ -214,7 +215,9 @@ fn default_backend() -> Result<Choice> {
 /// The kind that the world communicator would have. Opens nothing, so no other rank is needed.
 fn communicator(launch: Option<&Launch>) -> Result<Choice> {
     let named = settings::current().comm.filter(|kind| kind != "auto");
-    let name = open::choose(named.as_deref(), None, launch)?.name().to_owned();
+    let chosen = open::choose(named.as_deref(), None, launch)?;
+    chosen.comm.as_deref().map_or(Ok(()), Comm::check_environment)?;
+    let name = chosen.name().to_owned();
     let why = if named.is_some() { "DTL_COMM names it".to_owned() } else { recorded("communicator", &name) };
     Ok(Choice { name, why })
 }

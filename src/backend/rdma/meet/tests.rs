@@ -131,6 +131,7 @@ fn texts_say_how() {
         "tcp:host:0",
         "tcp:host:65536",
         "tcp::1",
+        "tcp:::1:4711",
         "tcp:[::1:5",
         "udp:host:5",
         "two words",

@@ -50,7 +50,7 @@ fn named_devices_are_taken_in_their_order_and_must_be_there() {
         choose_ports(&seen, &wanted, rails, 0)
     };
     assert_eq!(names(of(&[("b", Some(2)), ("a", None)], 2)), ["b:2", "a:1"]);
-    assert_eq!(names(of(&[("b", Some(2)), ("b", None)], 3)), ["b:2", "b:1"]);
+    assert_eq!(names(of(&[("b", Some(2)), ("b", Some(1))], 3)), ["b:2", "b:1"]);
     let why = of(&[("a", None), ("d", None)], 1).unwrap_err();
     assert!(
         why.starts_with("no RDMA port d, which devices (DTL_RDMA_DEVICES) names; there are a:1 (Eth"),
