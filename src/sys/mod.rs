@@ -35,3 +35,4 @@ pub mod team;
 pub mod thread;
 pub mod tls;
 pub mod trust;
+pub mod unforked;

@@ -345,6 +345,26 @@ static void wait_for(pid_t child) {
     CHECK(how == 0);
 }
 
+/* A rank whose child lives on has died for the others all the same. */
+static void survived(void) {
+    unsigned char byte = 1;
+    dtl_comm_t comm = open_rdma();
+    uint64_t start;
+    CHECK_OK(dtl_comm_barrier(comm));
+    if (me == 1) {
+        fflush(NULL);
+        if (fork() == 0) {
+            for (int fd = 0; fd < 3; fd++) close(fd);
+            sleep(3);
+        }
+        _exit(0);
+    }
+    start = now_us();
+    CHECK_STATUS(dtl_comm_recv(comm, &byte, 1, DTL_DTYPE_BYTE, 1, 1, NULL), DTL_ERROR_RANK_FAILURE);
+    CHECK(now_us() - start < 2000000);
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
 /* Children end in each way that there is; the parent's connections do not notice. */
 static void forked(void) {
     unsigned char *bytes;
@@ -382,6 +402,7 @@ static void forked(void) {
     CHECK_OK(dtl_mem_free(host, bytes));
     CHECK_OK(dtl_comm_destroy(comm));
     CHECK(counter("qps") == 0 && counter("mrs") == 0 && counter("contexts") == 0);
+    survived();
 }
 
 int main(int argc, char **argv) {

@@ -1,6 +1,7 @@
 //! A TCP connection that carries short frames and never waits: {length and kind, bytes}. What arrives is not trusted: a
 //! frame longer than the reader allows ends the connection.
 
+use crate::sys::unforked::Unforked;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +15,7 @@ const MOST_AT_ONCE: usize = 64 << 10;
 
 /// One side of a connection.
 pub(super) struct Channel {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Unforked<TcpStream>,
     /// What came, up to `read` taken out already.
     inbox: Vec<u8>,
     read: usize,
@@ -33,7 +34,7 @@ pub(super) enum State {
 
 impl Channel {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Channel { stream, inbox: Vec::new(), read: 0, outbox: Vec::new(), written: 0 }
+        Channel { stream: Unforked::new(stream), inbox: Vec::new(), read: 0, outbox: Vec::new(), written: 0 }
     }
 
     /// Puts a frame behind those that go. Longer ones than `LONGEST` are not made here.
@@ -46,7 +47,7 @@ impl Channel {
     /// Writes what the socket takes; whether anything is left.
     pub(super) fn flush(&mut self) -> std::io::Result<bool> {
         while let Some(rest) = self.outbox.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match (&self.stream).write(rest) {
+            match (&*self.stream).write(rest) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
@@ -66,7 +67,7 @@ impl Channel {
     pub(super) fn fill(&mut self) -> State {
         let mut room = [0_u8; 4096];
         for _ in 0..MOST_AT_ONCE / room.len() {
-            match (&self.stream).read(&mut room) {
+            match (&*self.stream).read(&mut room) {
                 Ok(0) => return State::Ended("it ended its connection".to_owned()),
                 Ok(count) => {
                     self.inbox.extend_from_slice(room.get(..count).unwrap_or_default());

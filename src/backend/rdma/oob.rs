@@ -4,9 +4,8 @@
 //! A connection begins with a hello that names both ranks and the job's cookie; whoever says anything else is sent away.
 //! Two ranks that connect to each other at once have two connections: each sends on one of them, for good.
 //!
-//! A process that ends closes its sockets, which is how its death is heard of. A child that it has forked, and that runs no
-//! other program, holds them open: then its death is heard of when the child ends. A machine that falls silent is given up
-//! after `Options::silent_ns`.
+//! A process that ends closes its sockets, which is how its death is heard of; children that it has forked do not have them
+//! (`sys::unforked`). A machine that falls silent is given up after `Options::silent_ns`.
 //!
 //! Here: what the owner calls. `connection` has how one begins and ends, `frames` what is said on it, `ring` who watches whom and who is told.
 //! One thread at a time.
@@ -22,6 +21,7 @@ use crate::backend::shortage::os_error;
 use crate::error::{Result, fail};
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::net::{Poller, Wanted};
+use crate::sys::unforked::Unforked;
 use connection::{Connection, Frame, Stage, kind};
 use ring::Ring;
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ enum Life {
 /// One rank's control sockets. Dropped without `leave`, it has died for the others.
 pub struct Oob {
     poller: Poller,
-    listener: Option<TcpListener>,
+    listener: Option<Unforked<TcpListener>>,
     own: Address,
     silent: Duration,
     rank: i32,
@@ -127,7 +127,7 @@ impl Oob {
         let words = own.words();
         let oob = Oob {
             poller,
-            listener: Some(listener),
+            listener: Some(Unforked::new(listener)),
             own,
             silent: Duration::from_nanos(options.silent_ns.max(1_000_000)),
             rank: 0,
