@@ -5,10 +5,16 @@ use crate::error::Error;
 use crate::sys::{fd, machine};
 use std::io;
 
-/// `what` failed: DTL_ERROR_LIMIT with what to do if there are no descriptors left, else `status`.
+/// `what` failed: DTL_ERROR_LIMIT with what to do if a limit of this process is the reason, else `status`.
 pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> Error {
     match fd::shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, format!("{what}: {text}")),
+        None if error.raw_os_error() == Some(libc::EFBIG) => Error::new(
+            DTL_ERROR_LIMIT,
+            format!(
+                "{what}: more than the largest file that this process may make; raise that limit (ulimit -f)"
+            ),
+        ),
         None => Error::new(status, format!("{what}: {error}")),
     }
 }
@@ -19,12 +25,6 @@ pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
         Some(libc::ENOMEM | libc::ENOSPC) => {
             Error::new(DTL_ERROR_OUT_OF_MEMORY, format!("{what}: {error}; {}", machine::memory_advice()))
         }
-        Some(libc::EFBIG) => Error::new(
-            DTL_ERROR_LIMIT,
-            format!(
-                "{what}: more than the largest file that this process may make; raise that limit (ulimit -f)"
-            ),
-        ),
         _ => os_error(DTL_ERROR_BACKEND, what, error),
     }
 }

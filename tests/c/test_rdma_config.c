@@ -2,6 +2,7 @@
  * rank, over verbs that are none (tests/rdma), which DTL_RDMA_LIBRARY names. Each scene is a process: those verbs read their
  * variables once. */
 #include "comm_kinds.h"
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -196,6 +197,30 @@ static void over_a_kind(void) {
     CHECK(opened == 1);
 }
 
+/* A process that may write no files meets nobody in a folder, but lives, and leaves nothing there. */
+static void no_file(void) {
+    char folder[] = "/tmp/dtl-rdma-config-XXXXXX", meeting[64];
+    dtl_rdma_config_t config = DTL_RDMA_CONFIG_INIT;
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    struct rlimit before, none;
+    dtl_comm_t comm;
+    opens(NULL, "fake0:1"); /* those verbs have their files */
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(meeting, sizeof meeting, "file:%s", folder);
+    config.meeting = meeting;
+    desc.kind = "rdma", desc.native = &config, desc.size = 2, desc.timeout_ns = MILLISECONDS(10000);
+    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    none = before, none.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
+    CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_LIMIT);
+    CHECK_TEXT("ulimit -f");
+    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK(rmdir(folder) == 0);
+    config.meeting = strcat(meeting, "/none"); /* one that is made on each node by itself would be no place to meet */
+    CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_UNAVAILABLE);
+    CHECK_TEXT("make it, where all ranks see it");
+}
+
 static void variables(void) {
     static const char* const bad[][3] = {
         {"DTL_RDMA_TIMEOUT", "soon", "DTL_RDMA_TIMEOUT=soon: use 1 to 31"},
@@ -273,6 +298,7 @@ static const struct scene {
     void (*play)(void);
 } scenes[] = {{"bad fields", "DTL_FAKE_VERBS_DEVICES", "2", bad_fields},
               {"bad here", "DTL_FAKE_VERBS_DEVICES", "2", bad_here},
+              {"no file", "DTL_FAKE_VERBS_DEVICES", "2", no_file},
               {"over a kind", "DTL_FAKE_VERBS_DEVICES", "2", over_a_kind},
               {"variables", "DTL_FAKE_VERBS_DEVICES", "2", variables},
               {"devices", "DTL_FAKE_VERBS_DEVICES", "2", devices},

@@ -125,7 +125,7 @@ pub fn meet(how: &How, args: &OpenArgs, words: usize, mine: Result<Vec<u64>>) ->
     let (rank, size) = place.unwrap_or((0, 1));
     let talk = Talk { words, cookie: process::random_u64().unwrap_or(0), mine };
     if size == 1 {
-        check(&chosen, args.over.as_ref())?;
+        check(how, args.over.as_ref())?;
         return talk.end((0, 1), &talk.says());
     }
     match &chosen {

@@ -52,6 +52,17 @@ pub(super) fn meet(path: &Path, job: &Job<'_>, talk: &Talk) -> Result<Meeting> {
     })
 }
 
+/// What becomes of a rank's words.
+#[derive(PartialEq, Eq)]
+enum Seat {
+    /// They are there.
+    Own,
+    /// Those of another process that is this rank are there.
+    Anothers,
+    /// They were taken away under our hands.
+    Gone,
+}
+
 struct Place<'a> {
     /// Of this one opening.
     folder: PathBuf,
@@ -78,14 +89,50 @@ impl Place<'_> {
         (*head == [MAGIC, rest.len() as u64]).then(|| rest.to_vec())
     }
 
+    /// In the place of one of that name.
     fn write(&self, name: &str, words: &[u64]) -> io::Result<()> {
+        self.write_as(name, words, |hidden, shown| fs::rename(hidden, shown))
+    }
+
+    /// Unless there is one of that name.
+    fn write_first(&self, name: &str, words: &[u64]) -> io::Result<()> {
+        self.write_as(name, words, |hidden, shown| match fs::hard_link(hidden, shown) {
+            Err(error) if !matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {
+                // Where files have one name only: in its place.
+                fs::rename(hidden, shown)
+            }
+            linked => linked,
+        })
+    }
+
+    fn write_as(
+        &self,
+        name: &str,
+        words: &[u64],
+        show: impl Fn(&Path, &Path) -> io::Result<()>,
+    ) -> io::Result<()> {
         let hidden = self.folder.join(format!(".{:016x}-{name}", self.own));
         let bytes = channel::bytes_of(&[&[MAGIC, words.len() as u64], words].concat());
-        let written = fs::write(&hidden, bytes).and_then(|()| fs::rename(&hidden, self.folder.join(name)));
-        if written.is_err() {
-            drop(fs::remove_file(&hidden));
+        if bytes.len() as u64 > process::file_size_limit() {
+            // Writing it would be SIGXFSZ, which ends the process.
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
+        let written = fs::write(&hidden, bytes).and_then(|()| show(&hidden, &self.folder.join(name)));
+        // Not there if it has got another name.
+        drop(fs::remove_file(&hidden));
         written
+    }
+
+    fn is_taken(&self) -> Error {
+        Error::new(
+            DTL_ERROR_ALREADY_EXISTS,
+            format!(
+                "another process is rank {} of this job in {}; start each rank once, give each job a name of its own, or another \
+                 folder",
+                self.job.rank,
+                self.shown()
+            ),
+        )
     }
 
     fn remove(&self, name: &str) {
@@ -96,29 +143,35 @@ impl Place<'_> {
     /// A rank other than 0.
     fn visit(&self) -> Result<Meeting> {
         let (deadline, mut pause) = (Deadline::after(self.job.limit_ns), Pause::new());
-        let (mut invited, mut late) = (None, Deadline::NEVER);
+        let (mut invited, mut is_double, mut late) = (None, false, Deadline::NEVER);
         let answer = loop {
             let invitation = self.read(INVITATION).and_then(|words| words.first().copied());
             if invitation.is_some() && invitation != invited {
                 // Not taken: rank 0 has just cleaned up.
-                invited = if self.accept(invitation, deadline)? { invitation } else { None };
+                let seat = self.accept(invitation, deadline)?;
+                (invited, is_double) = (invitation.filter(|_| seat != Seat::Gone), seat == Seat::Anothers);
+            }
+            if is_double && invitation.is_none() {
+                // Rank 0 was there, and has ended without this process. (Or else an earlier job has left all that behind.)
+                break Err(self.is_taken());
             }
             if let Some(answer) = invited.and_then(|number| self.answer(number)) {
                 break Ok(answer);
             }
             if !late.is_finite() && deadline.passed() {
                 // Rank 0 may be there, and then says who is missing.
-                if let Some(number) = invited {
+                let own = invited.filter(|_| !is_double);
+                if let Some(number) = own {
                     drop(self.write(&of_rank(number, self.job.rank(), LATE), &[]));
                 }
-                late = Deadline::after(if invited.is_some() { GRACE_NS } else { 0 });
+                late = Deadline::after(if own.is_some() { GRACE_NS } else { 0 });
             }
             if late.passed() {
                 break Err(self.in_vain(invited));
             }
             pause.pause();
         };
-        if let Some(number) = invited {
+        if let Some(number) = invited.filter(|_| !is_double) {
             self.remove(&of_rank(number, self.job.rank(), LATE));
             self.remove(&of_rank(number, self.job.rank(), ""));
             // Unless somebody else has something there.
@@ -127,18 +180,23 @@ impl Place<'_> {
         self.talk.end((self.job.rank, self.job.size), &outcome(&answer?)?)
     }
 
-    /// Puts this rank's words there. False: they were taken away under our hands.
-    fn accept(&self, invitation: Option<u64>, deadline: Deadline) -> Result<bool> {
+    /// Puts this rank's words there.
+    fn accept(&self, invitation: Option<u64>, deadline: Deadline) -> Result<Seat> {
         let refused = |refusal| Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {refusal}"));
         let name = of_rank(invitation.unwrap_or(0), self.job.rank(), "");
         let head = [self.own, self.job.size() as u64, deadline.left_ns()];
         let words = [&head[..], &self.talk.says()].concat();
         let checked = trust::check_folder(&self.folder);
-        match checked.map_err(refused).map(|()| self.write(&name, &words)) {
-            Ok(Ok(())) => Ok(true),
+        match checked.map_err(refused).map(|()| self.write_first(&name, &words)) {
+            Ok(Ok(())) => Ok(Seat::Own),
+            Ok(Err(error)) if error.kind() == ErrorKind::AlreadyExists => {
+                // Over NFS it may be this process' own: a request was sent again.
+                let is_own = self.read(&name).is_some_and(|words| words.first() == Some(&self.own));
+                Ok(if is_own { Seat::Own } else { Seat::Anothers })
+            }
             Ok(Err(error)) if error.kind() != ErrorKind::NotFound => Err(self.failed(&name, &error)),
             Err(error) if self.folder.exists() => Err(error),
-            _ => Ok(false),
+            _ => Ok(Seat::Gone),
         }
     }
 
@@ -210,7 +268,7 @@ struct Root<'a> {
 
 impl<'a> Root<'a> {
     fn open(place: &'a Place<'a>) -> Result<Self> {
-        invite(place)?;
+        invite(place).inspect_err(|_| drop(fs::remove_dir(&place.folder)))?;
         let root = Root {
             place,
             deadline: Deadline::after(place.job.limit_ns),

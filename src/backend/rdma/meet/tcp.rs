@@ -39,7 +39,7 @@ const TRY_NS: u64 = 2_000_000_000;
 /// Meets the other ranks there.
 pub(super) fn meet(host: &str, port: u16, job: &Job<'_>, talk: &Talk) -> Result<Meeting> {
     let deadline = Deadline::after(job.limit_ns);
-    let place = Place { host, port, job, talk, deadline };
+    let place = Place { host, port, job, talk, begun_ns: now_ns(), deadline };
     let said = if job.rank == 0 { place.host() } else { place.visit() };
     talk.mine.as_ref().map_err(Clone::clone)?;
     talk.end((job.rank, job.size), &said?)
@@ -50,6 +50,7 @@ struct Place<'a> {
     port: u16,
     job: &'a Job<'a>,
     talk: &'a Talk,
+    begun_ns: u64,
     deadline: Deadline,
 }
 
@@ -111,7 +112,8 @@ impl Place<'_> {
                 let text = format!(
                     "rank 0 is missing after {} at {}: {why}; start all {} ranks with the same address, see rank 0's own \
                      output, or raise the time limit",
-                    seconds(self.job.limit_ns),
+                    // Looking up a name takes as long as the system likes.
+                    seconds(now_ns().saturating_sub(self.begun_ns)),
                     self.shown(),
                     self.job.size
                 );

@@ -4,6 +4,7 @@ use super::super::channel::{Channel, bytes_of};
 use super::connection::{Stage, kind};
 use super::{Event, LONGEST, Oob, Options, WORDS};
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
+use crate::sys::unforked::Unforked;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -318,12 +319,12 @@ fn strangers_are_sent_away() {
     for text in ["GET / HTTP/1.0\r\n\r\n", "\0\0\0\0", "\u{1}\0\0\u{3}x"] {
         let mut stream = knock(&job);
         stream.write_all(text.as_bytes()).expect("sent");
-        guests.push(stream);
+        guests.push(Unforked::new(stream));
     }
     job.pass(30);
     for (number, guest) in guests.iter().enumerate() {
         guest.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
-        let end = std::io::Read::read(&mut &*guest, &mut [0; 8]);
+        let end = std::io::Read::read(&mut &**guest, &mut [0; 8]);
         assert!(
             matches!(end, Ok(0)) || end.is_err_and(|e| e.raw_os_error() == Some(libc::ECONNRESET)),
             "{number}"
