@@ -1933,24 +1933,26 @@ typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *us
 /// One rule for all fields: what is set here is taken, else what the environment variable DTL_RDMA_<NAME> says (the field's
 /// name in capital letters), else the default. Not set are a number of -1, a constant of 0 and a text of NULL; an empty text is set, and
 /// means the default. A value that cannot be is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the
-/// value and what is allowed. Ranks may differ in devices, gid_index, pkey_index and address, which are of their nodes; everything
+/// value and what is allowed; also one that this device or machine does not have, which is known when the communicator is opened. Ranks may differ in devices, gid_index, pkey_index and address, which are of their nodes; everything
 /// else is the same on all.
 typedef struct dtl_rdma_config_t {
     /// sizeof(dtl_rdma_config_t), set by DTL_RDMA_CONFIG_INIT.
     uint32_t struct_size;
     /// 0: no flag is known.
     uint32_t flags;
-    /// Devices that may be used, each with a port if that matters: "mlx5_0:1,mlx5_1". Default: all whose port is active; the ranks
+    /// Devices that may be used, each once, with a port if that matters: "mlx5_0:1,mlx5_1". Default: all whose port is active; the ranks
     /// of a node share them out, the near ones first.
     const char *devices;
     /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi", "shm" (all ranks on one node) or the name of a
-    /// registered kind, "file:PATH" (a folder that all nodes share), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or "auto".
+    /// registered kind, "file:PATH" (a folder that all nodes share, and that is there), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets; looking up a
+    /// name may take longer than the time limit) or "auto". A kind that is opened for that is opened as if native was NULL.
     /// Default "auto": "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else "mpi".
     const char *meeting;
     /// IP address or network interface of this rank's control sockets, by which connections are made and deaths are heard of:
     /// "10.0.0.5", "ib0". Default: the address by which this node reaches the others.
     const char *address;
-    /// Ports that a rank uses at once, 1 … 4; large messages are split over them. Default 1: one port for each rank, as
+    /// Ports that a rank uses at once, 1 … 4; large messages are split over them. Fewer if there are no more, which dtl_explain tells;
+    /// with DTL_STRICT=1 that is DTL_ERROR_NOT_SUPPORTED. Default 1: one port for each rank, as
     /// most nodes have no more ports than ranks.
     int32_t rails;
     /// Queue pairs for each peer and rail, 1 … 4. Default 1: more help only where a network spreads its load by queue pair, and
