@@ -1944,8 +1944,8 @@ typedef struct dtl_rdma_config_t {
     /// of a node share them out, the near ones first.
     const char *devices;
     /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi", "shm" (all ranks on one node) or the name of a
-    /// registered kind, "file:PATH" (a folder that all nodes share, and that is there), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets; looking up a
-    /// name may take longer than the time limit) or "auto". A kind that is opened for that is opened as if native was NULL.
+    /// registered kind, "file:PATH" (a folder that all nodes share, and that is there), "tcp:HOST:PORT" (rank 0 listens
+    /// there; IPv6 in brackets) or "auto". A kind that is opened for that is opened as if native was NULL.
     /// Default "auto": "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else "mpi".
     const char *meeting;
     /// IP address or network interface of this rank's control sockets, by which connections are made and deaths are heard of:

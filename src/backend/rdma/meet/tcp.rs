@@ -10,10 +10,11 @@ use crate::abi::status::*;
 use crate::backend::shortage::os_error;
 use crate::error::{Error, Result, is_status};
 use crate::sys::clock::{Deadline, now_ns};
-use crate::sys::{fd, net, socket};
+use crate::sys::{fd, net, socket, thread};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// Changes with everything that the ranks must agree on.
@@ -39,7 +40,7 @@ const TRY_NS: u64 = 2_000_000_000;
 /// Meets the other ranks there.
 pub(super) fn meet(host: &str, port: u16, job: &Job<'_>, talk: &Talk) -> Result<Meeting> {
     let deadline = Deadline::after(job.limit_ns);
-    let place = Place { host, port, job, talk, begun_ns: now_ns(), deadline };
+    let place = Place { host, port, job, talk, deadline };
     let said = if job.rank == 0 { place.host() } else { place.visit() };
     talk.mine.as_ref().map_err(Clone::clone)?;
     talk.end((job.rank, job.size), &said?)
@@ -50,7 +51,6 @@ struct Place<'a> {
     port: u16,
     job: &'a Job<'a>,
     talk: &'a Talk,
-    begun_ns: u64,
     deadline: Deadline,
 }
 
@@ -112,8 +112,7 @@ impl Place<'_> {
                 let text = format!(
                     "rank 0 is missing after {} at {}: {why}; start all {} ranks with the same address, see rank 0's own \
                      output, or raise the time limit",
-                    // Looking up a name takes as long as the system likes.
-                    seconds(now_ns().saturating_sub(self.begun_ns)),
+                    seconds(self.job.limit_ns),
                     self.shown(),
                     self.job.size
                 );
@@ -172,7 +171,7 @@ impl Place<'_> {
 
     fn connect(&self) -> io::Result<TcpStream> {
         let mut last = ErrorKind::AddrNotAvailable.into();
-        for address in (self.host, self.port).to_socket_addrs()? {
+        for address in self.addresses()? {
             let limit = Duration::from_nanos(self.deadline.left_ns().clamp(1_000_000, TRY_NS));
             match TcpStream::connect_timeout(&address, limit) {
                 // The system may connect a socket to itself where nobody listens.
@@ -188,6 +187,26 @@ impl Place<'_> {
             }
         }
         Err(last)
+    }
+
+    /// What the host's name means, looked up by a thread, as the system knows no limit for that.
+    fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = self.host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, self.port)]);
+        }
+        let (answer, found) = mpsc::channel();
+        let place = (self.host.to_owned(), self.port);
+        thread::spawn("dtl-lookup", move || {
+            // Nobody hears it any more if the time was up.
+            drop(answer.send(place.to_socket_addrs().map(Iterator::collect)));
+        })?;
+        let limit = Duration::from_nanos(self.deadline.left_ns().max(1_000_000));
+        found.recv_timeout(limit).unwrap_or_else(|_| {
+            Err(io::Error::new(
+                ErrorKind::TimedOut,
+                "its name is still being looked up; an address needs no lookup",
+            ))
+        })
     }
 
     fn hello(&self) -> Vec<u64> {

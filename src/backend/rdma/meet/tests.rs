@@ -451,9 +451,13 @@ fn who_is_missing_at_an_address_is_named() {
         error.text().to_owned()
     };
     let refused = text(port);
-    assert!(refused.starts_with("rank 0 is missing after 1"), "{refused}");
-    assert!(refused.contains(&format!(" at 127.0.0.1:{port}")), "{refused}");
+    assert!(refused.starts_with(&format!("rank 0 is missing after 100 ms at 127.0.0.1:{port}")), "{refused}");
     assert!(refused.contains("refused"), "{refused}");
+    // A name that is none, however long it takes to find out.
+    let (start, how) = (Instant::now(), How::Tcp("nosuch.invalid".to_owned(), port));
+    let error = meet(&how, &args("nobody", 1, 2, 100), WORDS, Ok(record(1))).expect_err("no such name");
+    assert!(error.status() == DTL_ERROR_TIMEOUT && error.text().contains("nosuch.invalid"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(2));
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent_port = silent.local_addr().expect("bound").port();
     assert!(text(silent_port).contains("says nothing"));
