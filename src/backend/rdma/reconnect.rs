@@ -72,7 +72,7 @@ impl State {
 
     /// The peer says so. What comes through to it is not seen here if it reads and writes by itself: the peer counts.
     pub(super) fn broke_there(&mut self, rank: usize) {
-        self.make_anew(rank, "it says so", true);
+        self.make_anew(rank, "it says that its end has broken", true);
     }
 
     fn make_anew(&mut self, rank: usize, why: &str, is_told: bool) {
