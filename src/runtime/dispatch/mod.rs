@@ -27,7 +27,8 @@ use sieve::{Slots, template};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tables::Tables;
+
+pub use tables::{Quick, Tables};
 
 /// Type bytes of the handles.
 pub const TAG: u8 = 14;
@@ -250,12 +251,11 @@ impl Dispatcher {
         Dispatcher { is_strict, tables: Published::new(Tables::new(&[])), writer: Mutex::default() }
     }
 
-    /// The handler of a query, if no predicate has to be asked and it does not say no. Does not fail and calls nobody.
+    /// What is registered, for who only looks.
     #[inline(always)]
     #[must_use]
-    pub fn look_quickly(&self, inside: &Guard, query: &Query) -> Option<dtl_registration_t> {
-        let id = self.tables.get(inside).quickly_of(query.operation)?.quick_handle(&slots(query));
-        (id != 0).then_some(dtl_registration_t { id })
+    pub fn tables<'g>(&'g self, inside: &'g Guard) -> &'g Tables {
+        self.tables.get(inside)
     }
 
     /// Whether a query of these slots may find a handler of the program's; predicates are not asked.
