@@ -28,7 +28,7 @@ pub(super) struct List<T: ?Sized> {
 }
 
 static OPEN: List<Comm> = List::new();
-/// Collectives (and messages whose parts are copied by calls) that were started, by handle, the oldest first: those of one communicator may have to end in that order.
+/// Collectives that the library runs (and messages that calls begin, or whose parts they copy) that were started, by handle, the oldest first: those of one communicator may have to end in that order.
 static RUNNING: Mutex<Running> = Mutex::new(Running { all: VecDeque::new(), swept_at: LEAST_SWEPT });
 static RUNNING_COUNT: AtomicUsize = AtomicUsize::new(0);
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
@@ -158,7 +158,14 @@ pub(super) fn count(link: &Link, comes: bool) {
 /// Whether a call may stay in a transport that moves by itself until it is done.
 #[inline(always)]
 pub(super) fn may_block() -> bool {
-    NEEDY.load(Ordering::Relaxed) == 0
+    NEEDY.load(Ordering::Relaxed) == 0 && (!has_running() || has_settled())
+}
+
+/// Whether all that was started is over once it has been moved on: else the peer may wait for just that.
+#[cold]
+fn has_settled() -> bool {
+    move_running();
+    !has_running()
 }
 
 /// Runs a call that stays in its transport until it is done. If there are others that move only while
@@ -173,6 +180,7 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
             let mut backoff = Backoff::new();
             while !is_over.load(Ordering::Acquire) {
                 move_needy();
+                move_running();
                 window::progress::serve_some();
                 backoff.pause();
             }

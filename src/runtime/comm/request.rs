@@ -55,7 +55,7 @@ struct Request {
 struct Again {
     plan: Plan,
     /// Whether the buffer was such that the host cannot reach: each start stages it anew.
-    was_staged: bool,
+    was_hidden: bool,
     /// The same in the transport's hands, if that has such.
     made: Option<Persistent>,
 }
@@ -153,7 +153,7 @@ pub fn irecv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_reque
 /// Starts the receive of a probed message.
 pub fn imrecv(message: &Message, data: Data) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: message.source(), tag: 0, kind: Kind::Recv };
-    if hidden::may_be(data.bytes) && staging::is_staged(message.comm(), data.bytes)? {
+    if hidden::may_be(data.bytes) && staging::is_hidden(message.comm(), data.bytes)? {
         return other::insert_staged(message.comm(), &plan, message::start_staged(message, data)?);
     }
     let operation = message::start(message, data.bytes)?;
@@ -173,13 +173,13 @@ pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_r
 fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     plan.check(comm)?;
     let (bytes, kind, peer) = (plan.data.bytes, plan.kind, plan.peer);
-    let was_staged = hidden::may_be(bytes) && staging::is_staged(comm, bytes)?;
+    let was_hidden = hidden::may_be(bytes) && staging::is_hidden(comm, bytes)?;
     let made = match kind {
-        _ if was_staged => None,
+        _ if was_hidden && staging::is_staged(comm, bytes)? => None,
         Kind::Recv => comm.make_recv(bytes, peer, plan.tag)?,
         _ => comm.make_send(bytes, peer, plan.tag)?,
     };
-    let again = Some(Box::new(Again { plan, was_staged, made }));
+    let again = Some(Box::new(Again { plan, was_hidden, made }));
     insert(comm, || Request { comm: Owner::of(comm), kind, peer, again, life: Life::AtRest })
 }
 
@@ -200,7 +200,10 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
     let kind = begun.kind();
     let (life, runs) = match begun.start(comm)? {
         None => (Life::Over(at_rest()), false),
-        Some(run) => (Life::Active(Operation::Other(Box::new(Other::Collective(run)))), true),
+        Some(run) => {
+            let moves_itself = run.is_irrevocable() && !comm.link.transport.needs_progress();
+            (Life::Active(Operation::Other(Box::new(Other::Collective(run)))), !moves_itself)
+        }
     };
     let handle = insert(comm, || Request { comm: Owner::of(comm), kind, peer: -1, again: None, life })?;
     if runs {
@@ -296,7 +299,7 @@ pub(super) fn stale(handle: dtl_request_t) -> Error {
 
 impl Request {
     fn start(&mut self, comm: &Comm) -> Result<()> {
-        let Some(Again { plan, was_staged, made }) = self.again.as_deref() else {
+        let Some(Again { plan, was_hidden, made }) = self.again.as_deref() else {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
                 "the request ({}) is not persistent: it runs already",
@@ -307,8 +310,8 @@ impl Request {
             plan.check(comm)?;
             let operation = match made {
                 Some(made) => made.start()?,
-                None if (*was_staged || hidden::may_be(plan.data.bytes))
-                    && staging::is_still_staged(comm, plan.data.bytes, *was_staged)? =>
+                None if (*was_hidden || hidden::may_be(plan.data.bytes))
+                    && staging::is_still_hidden(comm, plan.data.bytes, *was_hidden)? =>
                 {
                     return other::begin_staged(comm, plan);
                 }
