@@ -1,4 +1,4 @@
-/* Device memory over an MPI that takes it: messages pass the pointers on, all else is staged. No MPI here takes such memory,
+/* Device memory over an MPI that takes it: messages pass the pointers on, all else is staged. No MPI here does,
  * so this program puts itself before MPI: it answers for it, counts the device pointers that reach it (memory of the CUDA driver
  * that is none, which nobody can read at its addresses), and gives MPI the host's that is behind them.
  *     aware says DRIVER    MPI says that it takes device memory
@@ -125,6 +125,7 @@ static void messages(int is_direct)
     dtl_event_t event;
     dtl_request_t sending, receiving;
     dtl_recv_info_t info;
+    int32_t number = 100 + me, other = 0;
     int turn;
 
     put(1); /* MPI_Irecv, MPI_Isend */
@@ -164,6 +165,11 @@ static void messages(int is_direct)
     CHECK_OK(dtl_comm_isend_on(comm, out, SIZE, DTL_DTYPE_BYTE, to, 6, event, &sending));
     CHECK_OK(dtl_comm_recv(comm, in, ROOM, DTL_DTYPE_BYTE, from, 6, &info));
     complete(sending);
+    /* The host's memory, too: a receive that would wait inside MPI moves on what only calls begin. */
+    CHECK_OK(dtl_comm_isend_on(comm, &number, 1, DTL_DTYPE_INT32, to, 6, event, &sending));
+    CHECK_OK(dtl_comm_recv(comm, &other, 1, DTL_DTYPE_INT32, from, 6, &info));
+    complete(sending);
+    CHECK(other == 100 + from);
     CHECK_OK(dtl_event_destroy(event));
     CHECK_OK(dtl_stream_destroy(stream));
     got(6, both);
