@@ -4727,7 +4727,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out)
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
 ///
 /// Of all messages and collectives: a buffer may be memory of any backend that this library allocated. What the host cannot
-/// reach is staged through host memory (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
+/// reach is staged through host memory, or is an MPI's to reach that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
 /// call's or request's failure, with the backend's status. The work that writes a buffer must be done before it is sent:
 /// dtl_event_sync, or dtl_comm_isend_on.
 ///
