@@ -1,11 +1,14 @@
 /* Device memory over an MPI that takes it: messages pass the pointers on, all else is staged. No MPI here does,
  * so this program puts itself before MPI: it answers for it, counts the device pointers that reach it (memory of the CUDA driver
  * that is none, which nobody can read at its addresses), and gives MPI the host's that is behind them.
+ * And what goes on while a call waits inside MPI.
  *     aware says DRIVER    MPI says that it takes device memory
  *     aware own DRIVER     MPI says what it says by itself: it does not */
 #include "mpi_check.h"
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static int says_aware, direct;
 static void *driver;
@@ -113,6 +116,8 @@ static void got(int number, int pointers)
     direct = 0;
 }
 
+static dtl_status_t a_while(void *unused) { return (void)unused, usleep(20000), DTL_SUCCESS; }
+
 static void complete(dtl_request_t request) { CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL)); }
 
 /* Each call that takes a message's buffer, round the ring; `is_direct`: their pointers are MPI's. */
@@ -170,6 +175,12 @@ static void messages(int is_direct)
     CHECK_OK(dtl_comm_recv(comm, &other, 1, DTL_DTYPE_INT32, from, 6, &info));
     complete(sending);
     CHECK(other == 100 + from);
+    CHECK_OK(dtl_stream_host_callback(stream, a_while, NULL));
+    CHECK_OK(dtl_event_record(event, stream));
+    if (me == 0) CHECK_OK(dtl_comm_isend_on(comm, &other, 1, DTL_DTYPE_INT32, to, 7, event, &sending));
+    if (me == 1) CHECK_OK(dtl_comm_recv(comm, &number, 1, DTL_DTYPE_INT32, 0, 7, &info));
+    CHECK_OK(dtl_comm_barrier(comm)); /* and so does a collective */
+    if (me == 0) complete(sending);
     CHECK_OK(dtl_event_destroy(event));
     CHECK_OK(dtl_stream_destroy(stream));
     got(6, both);
@@ -196,6 +207,44 @@ static void messages(int is_direct)
     put(10);
     CHECK_OK(dtl_comm_bcast(comm, me == 0 ? out : in, SIZE, DTL_DTYPE_BYTE, 0));
     CHECK(direct == 0);
+}
+
+static pthread_t program;
+
+static void fold(const void *left, void *right, uint64_t count, dtl_dtype_t dtype, void *user)
+{
+    uint64_t i;
+    (void)dtype, (void)user;
+    CHECK(pthread_equal(pthread_self(), program));
+    for (i = 0; i < count; i++) ((int32_t *)right)[i] += ((const int32_t *)left)[i];
+}
+
+/* A collective on another communicator goes on while this rank waits inside MPI for one who needs it; but not with an operation of
+ * the program's, which runs in no thread of the library's. */
+static void reductions(void)
+{
+    static int32_t mine[SIZE], sum[SIZE];
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    dtl_comm_t near;
+    dtl_reduce_op_t own;
+    dtl_request_t request;
+    int i, is_own;
+    desc.kind = "shm";
+    CHECK_OK(dtl_comm_open(&desc, &near));
+    program = pthread_self();
+    CHECK_OK(dtl_op_create(fold, NULL, DTL_OP_COMMUTES, "fold", &own));
+    for (is_own = 0; is_own < 2; is_own++) {
+        for (i = 0; i < SIZE; i++) mine[i] = me + i;
+        CHECK_OK(dtl_comm_barrier(comm));
+        if (me == 1) usleep(20000); /* the other one waits inside MPI by then */
+        CHECK_OK(dtl_comm_iallreduce(near, mine, sum, SIZE, DTL_DTYPE_INT32, is_own ? own : DTL_OP_SUM, &request));
+        if (me == 1 && !is_own) complete(request);
+        CHECK_OK(dtl_comm_barrier(comm));
+        if (me == 0 || is_own) complete(request);
+        for (i = 0; i < SIZE; i++) CHECK(sum[i] == 1 + 2 * i);
+    }
+    CHECK_OK(dtl_op_destroy(own));
+    CHECK_OK(dtl_comm_destroy(near));
 }
 
 static void begin(uint64_t kind)
@@ -244,6 +293,8 @@ int main(int argc, char **argv)
     begin(DTL_MEMORY_SHARED);
     messages(says_aware);
     if (says_aware) check_explained("takes memory of CUDA's devices; collectives are staged");
+
+    reductions();
 
     /* Communicators that are made of it do the same. */
     {

@@ -100,8 +100,13 @@ pub(super) fn has_running() -> bool {
     RUNNING_COUNT.load(Ordering::Relaxed) > 0
 }
 
+/// Moves one on; who waits for it hears of a failure.
+fn move_on(handle: dtl_request_t) {
+    drop(request::standing(handle));
+}
+
 /// Moves some collectives on that were started: the oldest, as long as they end, and a few of the others in turn.
-fn move_running() {
+fn move_running(move_on: fn(dtl_request_t)) {
     for _ in 0..BURST {
         let mut next = [dtl_request_t::NULL; 2 * TURNS];
         {
@@ -114,8 +119,7 @@ fn move_running() {
             }
         }
         for handle in next.iter().filter(|handle| handle.id != 0) {
-            // Who waits for it hears of a failure.
-            drop(request::standing(*handle));
+            move_on(*handle);
         }
         if !forget_oldest() {
             return;
@@ -164,7 +168,7 @@ pub(super) fn may_block() -> bool {
 /// Whether all that was started is over once it has been moved on: else the peer may wait for just that.
 #[cold]
 fn has_settled() -> bool {
-    move_running();
+    move_running(move_on);
     !has_running()
 }
 
@@ -180,7 +184,7 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
             let mut backoff = Backoff::new();
             while !is_over.load(Ordering::Acquire) {
                 move_needy();
-                move_running();
+                move_running(request::serve);
                 window::progress::serve_some();
                 backoff.pause();
             }
@@ -210,7 +214,7 @@ pub(super) fn before_open() {
     let mut comms: Vec<Arc<Comm>> = OPEN.all.lock().iter().filter_map(Weak::upgrade).collect();
     let running: Vec<dtl_request_t> = RUNNING.lock().all.iter().copied().collect();
     comms.iter().for_each(|comm| report::serve(comm));
-    running.iter().for_each(|handle| drop(request::standing(*handle)));
+    running.iter().for_each(|handle| move_on(*handle));
     // Those made from one another share their transport.
     comms.sort_by_key(|comm| Arc::as_ptr(&comm.link));
     comms.dedup_by(|one, other| Arc::ptr_eq(&one.link, &other.link));
@@ -233,7 +237,7 @@ pub(super) fn others(waiting: &Comm) {
         }
     }
     if has_running() {
-        move_running();
+        move_running(move_on);
     }
     window::progress::serve_some();
 }

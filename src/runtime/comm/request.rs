@@ -237,10 +237,25 @@ pub(super) fn at_rest() -> Outcome {
 
 /// Moves a request on and tells how it stands; its outcome stays.
 pub(super) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
+    standing_if(handle, |_, _| true)
+}
+
+/// Moves a request on from a thread of the library's own, unless its transport wants none of those or the program's own
+/// operation would run there.
+pub(super) fn serve(handle: dtl_request_t) {
+    let may = |request: &Request, comm: &Comm| {
+        comm.link.transport.may_be_served()
+            && !matches!(&request.life, Life::Active(Operation::Other(other)) if other.calls_program())
+    };
+    // Who waits for it hears of a failure.
+    drop(standing_if(handle, may));
+}
+
+fn standing_if(handle: dtl_request_t, may: impl Fn(&Request, &Comm) -> bool) -> Result<Option<Standing>> {
     let inside = epoch::enter();
     let settle = |request: &mut Request| match request.comm.get(&inside) {
-        Some(comm) => request.settle(comm),
-        None => Ok(Standing::Active),
+        Some(comm) if may(request, comm) => request.settle(comm),
+        _ => Ok(Standing::Active),
     };
     match TABLE.try_with(handle.id, |request| Then::Keep(settle(request))) {
         Tried::Stale => Ok(None),

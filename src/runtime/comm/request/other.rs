@@ -7,7 +7,7 @@ use super::super::run::Run;
 use super::super::schedule::Advance;
 use super::super::staging::{self, Staged};
 use super::super::window::way;
-use super::super::{Comm, p2p, progress};
+use super::super::{Comm, numbered, p2p, progress};
 use super::{Data, Life, Operation, Outcome, Owner, Plan, Request, at_rest, failed, insert, outcome};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_CANCELED;
@@ -210,6 +210,11 @@ impl Other {
     /// Whether it can be withdrawn as messages can.
     pub(super) fn is_message(&self) -> bool {
         matches!(self, Other::Staged(_) | Other::Gated(_))
+    }
+
+    /// Whether moving it on may call a function of the program's.
+    pub(super) fn calls_program(&self) -> bool {
+        self.call().is_some_and(|call| call.op >= numbered::FIRST)
     }
 
     pub(super) fn is_irrevocable(&self) -> bool {
