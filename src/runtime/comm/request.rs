@@ -94,9 +94,12 @@ fn refuse(comm: &Comm, mut request: Request) -> Result<dtl_request_t> {
     fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
+/// Starts what a plan says under a handle. Recorded before: else the other rank may have it before this one has sent it, as far as
+/// a trace tells.
 #[inline(always)]
-fn started(comm: &Comm, plan: &Plan, started: Started) -> Result<dtl_request_t> {
+fn started(comm: &Comm, plan: &Plan, start: impl FnOnce() -> Result<Started>) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
+    let started = start().inspect_err(|_| comm.recorder.end(ticket))?;
     let (owner, kind, peer) = (Owner::of(comm), plan.kind, plan.peer);
     insert(comm, || {
         let life = Life::Active(Operation::Started(started, ticket));
@@ -134,8 +137,7 @@ pub fn isend(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Re
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return other::staged(comm, &plan);
     }
-    let operation = plan.start(comm)?;
-    started(comm, &plan, operation)
+    started(comm, &plan, || plan.start(comm))
 }
 
 /// Starts a receive.
@@ -146,8 +148,7 @@ pub fn irecv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_reque
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return other::staged(comm, &plan);
     }
-    let operation = plan.start(comm)?;
-    started(comm, &plan, operation)
+    started(comm, &plan, || plan.start(comm))
 }
 
 /// Starts the receive of a probed message.
@@ -156,8 +157,7 @@ pub fn imrecv(message: &Message, data: Data) -> Result<dtl_request_t> {
     if hidden::may_be(data.bytes) && staging::is_hidden(message.comm(), data.bytes)? {
         return other::insert_staged(message.comm(), &plan, message::start_staged(message, data)?);
     }
-    let operation = message::start(message, data.bytes)?;
-    started(message.comm(), &plan, operation)
+    started(message.comm(), &plan, || message::start(message, data.bytes))
 }
 
 /// Makes a persistent send (standard) at rest.
