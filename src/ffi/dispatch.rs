@@ -357,7 +357,9 @@ pub unsafe extern "C" fn dtl_dispatch_find(
 /// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
 /// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to be destroyed with
 ///                   dtl_event_destroy; null if all is done.
-/// @return as dtl_dispatch_find; else what the handler failed with.
+/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers run within each other on this
+///         thread, so one asks for what it does itself; the handler is not called. (What the library itself asks, as in dtl_mem_copy, never
+///         leads to a handler that the thread is in.)
 /// Threads: any; takes no lock. May block as the handler does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_invoke(
