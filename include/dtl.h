@@ -1998,12 +1998,18 @@ typedef struct dtl_rdma_config_t {
     /// Bytes of memory that stay registered for later messages, beside what always is; 0 = none. Variable: also 512M, 2G. Default
     /// 1 GiB: registering costs more than sending what is registered, and registered memory cannot be swapped out.
     int64_t cache_bytes;
+    /// A connection that breaks although the peer lives (retries used up, a queue pair in error) is made anew, and what the peer has not
+    /// received is sent again; over and over, with pauses, until for so many milliseconds nothing has come through: then it is
+    /// DTL_ERROR_RANK_FAILURE on both sides. 0 … 600000; 0: a connection that breaks is not made anew. Default 5000: a cable
+    /// that is plugged again, a switch that starts a port. Changes of elements that were under way (dtl_win_accumulate and its like) end with
+    /// DTL_ERROR_CONNECTION_LOST: whether they were made is not known, everything else goes on.
+    int64_t reconnect_ms;
 } dtl_rdma_config_t;
 
 /// Initial value of a dtl_rdma_config_t.
 #define DTL_RDMA_CONFIG_INIT \
     {sizeof(dtl_rdma_config_t), 0, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, \
-     -1, -1, 0, 0, 0, -1, -1}
+     -1, -1, 0, 0, 0, -1, -1, -1}
 
 /* -----------------------------------------------------------------------------------------------
  * Where ranks and threads run: the node, its cores, the ranks on it.

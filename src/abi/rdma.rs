@@ -105,4 +105,11 @@ pub struct dtl_rdma_config_t {
     /// 1 GiB: registering costs more than sending what is registered, and registered memory cannot be swapped out.
     /// cbindgen:init=-1
     pub cache_bytes: i64,
+    /// A connection that breaks although the peer lives (retries used up, a queue pair in error) is made anew, and what the peer has not
+    /// received is sent again; over and over, with pauses, until for so many milliseconds nothing has come through: then it is
+    /// DTL_ERROR_RANK_FAILURE on both sides. 0 … 600000; 0: a connection that breaks is not made anew. Default 5000: a cable
+    /// that is plugged again, a switch that starts a port. Changes of elements that were under way (dtl_win_accumulate and its like) end with
+    /// DTL_ERROR_CONNECTION_LOST: whether they were made is not known, everything else goes on.
+    /// cbindgen:init=-1
+    pub reconnect_ms: i64,
 }

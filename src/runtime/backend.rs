@@ -205,6 +205,11 @@ pub trait Comm: Send + Sync {
     }
     /// Opens one; collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
+    /// Whether `open` is called also where the backend cannot run: it fails then, and tells the other ranks, which would wait for
+    /// this one.
+    fn tells_others(&self) -> bool {
+        false
+    }
     /// Whether its ranks can meet over another communicator: `OpenArgs::over`.
     fn meets_over(&self) -> bool {
         false
@@ -390,6 +395,11 @@ pub trait Transport: Send + Sync {
     /// transport move all of the kind, and nobody else waits for them.
     fn needs_progress(&self) -> bool {
         true
+    }
+    /// Whether another rank may wait for this one although everything that was started here is over: because the connection broke, say,
+    /// and is made anew by both.
+    fn answers_late(&self) -> bool {
+        false
     }
     /// Whether a thread of the library may call it while the program does something else, whatever that calls.
     fn may_be_served(&self) -> bool {

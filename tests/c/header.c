@@ -17,7 +17,7 @@ static void initial_values(void)
     const dtl_rdma_config_t rdma = DTL_RDMA_CONFIG_INIT; /* nothing is set */
     CHECK(rdma.struct_size == sizeof rdma && rdma.flags == 0 && rdma.devices == NULL && rdma.address == NULL);
     CHECK(rdma.rails == -1 && rdma.depth == -1 && rdma.completion == 0 && rdma.device_memory == 0);
-    CHECK(rdma.silence_ms == -1 && rdma.cache_bytes == -1);
+    CHECK(rdma.silence_ms == -1 && rdma.cache_bytes == -1 && rdma.reconnect_ms == -1);
     const dtl_launch_t launch = DTL_LAUNCH_INIT;
     CHECK(launch.struct_size == sizeof launch);
     for (int i = 0; i < 3; i++) {

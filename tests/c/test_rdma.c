@@ -1,7 +1,7 @@
 /* Kind rdma, where it is unlike other kinds: sleeping until the completion queue wakes, events of the device, what is registered
  * and how often, forks. Over the verbs provider that is none (tests/rdma/fake_verbs.c), whose counters and faults it uses.
  *
- *     program sleep | memory | locked | port | device | queue | fork (under dtlrun) */
+ *     program sleep | memory | locked | port | device | queue | gone | fork (under dtlrun) */
 #include "comm_kinds.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -282,10 +282,12 @@ static void port(void) {
 /* What rank 2 loses, the others go on without. `one`: only its connection to rank 0. */
 static void lose(const char *what, const char *says, int one) {
     unsigned char bytes[100], in[100];
-    dtl_comm_t comm = open_rdma();
+    dtl_comm_t comm;
     uint64_t start;
     dtl_status_t status;
     int i;
+    config.reconnect_ms = 0; /* what breaks stays so */
+    comm = open_rdma();
     for (i = 0; me < 3 && i < 3; i++) { /* these are connected, and rank 3 to nobody */
         CHECK_OK(dtl_comm_sendrecv(comm, bytes, 100, (me + 1) % 3, 1, in, 100, (me + 2) % 3, 1, DTL_DTYPE_BYTE, NULL));
     }
@@ -313,6 +315,25 @@ static void lose(const char *what, const char *says, int one) {
     if (one && (me == 1 || me == 2)) { /* these go on, too */
         if (me == 1) send_to(comm, bytes, 100, 2);
         else recv_from(comm, bytes, 100, 1);
+    }
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
+/* Ranks that are gone before anybody has talked to them: each failure says of its own rank why. */
+static void gone(void) {
+    static const char *const why[] = {"(died or left): rank 2: ", "(died or left): rank 3: "};
+    dtl_comm_t comm = open_rdma();
+    unsigned char byte = 1;
+    int i;
+    CHECK_OK(dtl_comm_barrier(DTL_COMM_WORLD));
+    if (me == 2) _exit(0);
+    if (me == 3) pause_ms(20);
+    for (i = 0; i < 4 && me < 2; i++) {
+        const int rank = 2 + i % 2;
+        CHECK_STATUS(dtl_comm_recv(comm, &byte, 1, DTL_DTYPE_BYTE, rank, 1, NULL), DTL_ERROR_RANK_FAILURE);
+        CHECK_TEXT(why[i % 2]);
+        CHECK_STATUS(dtl_comm_send(comm, &byte, 1, DTL_DTYPE_BYTE, rank, 1), DTL_ERROR_RANK_FAILURE);
+        CHECK_TEXT(why[i % 2]);
     }
     CHECK_OK(dtl_comm_destroy(comm));
 }
@@ -376,6 +397,7 @@ int main(int argc, char **argv) {
     else if (strcmp(what, "port") == 0) port();
     else if (strcmp(what, "device") == 0) lose("device_fatal:1", "device fake", 0);
     else if (strcmp(what, "queue") == 0) lose("qp_fatal:1", "queue pair", 1);
+    else if (strcmp(what, "gone") == 0) gone();
     else if (strcmp(what, "fork") == 0) forked();
     else CHECK(!"known");
     CHECK_OK(dtl_finalize());

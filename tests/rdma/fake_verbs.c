@@ -15,6 +15,7 @@
  *     DTL_FAKE_VERBS_FABRIC=path   the file; else dtl-fake-verbs-UID-JOB in $TMPDIR or /tmp. JOB is DTL_JOB, or for a
  *                                  process without one "none"
  *     DTL_FAKE_VERBS_DEVICES=n     fake0 … (2; at most 4). 0: no list, ENOSYS; "empty": a list of none
+ *     DTL_FAKE_VERBS_WR=n          work requests that a queue of a queue pair takes at most (2048)
  *     DTL_FAKE_VERBS_INLINE=bytes  the inline size that is granted, however much is asked for (64; at most 256; 0 is legal)
  *     DTL_FAKE_VERBS_LINK=ib       InfiniBand: LIDs and one GID, rather than RoCE
  *     DTL_FAKE_VERBS_PORT=down     ports are down from the start
@@ -26,11 +27,13 @@
  *     DTL_FAKE_VERBS_SEED=n        reordering within the rules, by chance: work is executed later than posted, completions are
  *                                  seen later, polling gives some of what there is, writes overtake reads and atomics
  *     DTL_FAKE_VERBS_FAULT=fault,… what is to go wrong in this process, or with "@R" or "@rankR" behind it in the one with
- *                                  DTL_RANK R (0 without it). n counts from 1; 0: each; "n+": that and all later
+ *                                  DTL_RANK R (0 without it). n counts from 1; 0: each; "n+": that and all later;
+ *                                  "n%": every n-th
  *         FUNCTION:n[:errno]       the n-th call fails (EIO): reg_mr, create_qp, post_send, req_notify, poll_cq, …: the name
  *                                  without ibv_ (ibv_req_notify_cq is req_notify too)
  *         send|write|read|atomic|recv:n[:status]  the n-th of them, counted as they are executed, completes with it
  *                                  (GENERAL_ERR); a name with or without IBV_WC_, or a number
+ *         answer:n[:status]       the n-th that is executed, of any kind, completes with it although it was executed
  *         cut:n[:ms]               when n work requests have been posted, nothing comes from or to this process, silently; for
  *                                  so long
  *         port_down:n[:ms]         the same, and the port of the device is down, with its event (PORT_ERR); back with

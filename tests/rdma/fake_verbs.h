@@ -42,10 +42,10 @@ enum {
 enum { AT_ONCE = 64 << 10 }; /* bytes that one call moves of one queue pair */
 
 /* What can fail by DTL_FAKE_VERBS_FAULT as a completion. */
-enum { FAULT_SEND, FAULT_WRITE, FAULT_READ, FAULT_ATOMIC, FAULT_RECV, COMPLETION_FAULTS };
+enum { FAULT_SEND, FAULT_WRITE, FAULT_READ, FAULT_ATOMIC, FAULT_RECV, FAULT_ANSWER, COMPLETION_FAULTS };
 typedef struct completion_fault {
     uint64_t at, count; /* at: the how many-th; 0: none */
-    bool each;          /* from then on */
+    bool each, every;   /* from then on; all those that it divides */
     uint32_t status;
 } completion_fault_t;
 
@@ -194,7 +194,7 @@ extern own_t own;
 /* The variables. */
 typedef struct settings {
     int devices; /* -1: an empty list */
-    uint32_t inline_bytes, retry_ms;
+    uint32_t inline_bytes, retry_ms, most_wr;
     uint64_t memlock; /* bytes; 0: no limit */
     uint64_t seed;
     bool is_infiniband, starts_down, has_dmabuf, has_no_atomics;

@@ -141,7 +141,7 @@ API int ibv_query_device(struct ibv_context* context, struct ibv_device_attr* at
     attr->page_size_cap = 0xfffff000;
     attr->vendor_id = 0xfa4e;
     attr->max_qp = MOST_QPS - 2;
-    attr->max_qp_wr = MOST_WR;
+    attr->max_qp_wr = (int)settings.most_wr;
     attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID;
     attr->max_sge = attr->max_sge_rd = MOST_SGE;
     attr->max_cq = MOST_CQS;

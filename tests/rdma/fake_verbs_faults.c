@@ -13,6 +13,7 @@ typedef struct planned {
     char name[32];
     uint64_t at; /* 0: each */
     bool each;   /* from then on */
+    bool every;  /* all those that it divides */
     bool has_value;
     long value; /* errno, status or milliseconds */
     _Atomic uint64_t count;
@@ -49,7 +50,7 @@ static long value_of(const char* text) {
     return value;
 }
 
-/* FUNCTION:n[+][:value][@R] */
+/* FUNCTION:n[+|%][:value][@R] */
 static void plan(char* text) {
     char* rank = strchr(text, '@');
     const char* own_rank = getenv("DTL_RANK");
@@ -68,7 +69,8 @@ static void plan(char* text) {
     memset(p, 0, sizeof *p);
     p->at = strtoull(at, &end, 10);
     p->each = p->at == 0 || *end == '+';
-    if (end == at || (*end && strcmp(end, "+"))) wrong(at);
+    p->every = p->at > 0 && *end == '%';
+    if (end == at || (*end && strcmp(end, "+") && strcmp(end, "%"))) wrong(at);
     snprintf(p->name, sizeof p->name, "%s", !strcmp(text, "req_notify_cq") ? "req_notify" : text);
     p->has_value = value != NULL;
     p->value = value ? value_of(value) : 0;
@@ -97,6 +99,7 @@ static void read_all(void) {
     settings.inline_bytes = (uint32_t)(bytes < MOST_INLINE ? bytes : MOST_INLINE);
     settings.retry_ms = (uint32_t)number("DTL_FAKE_VERBS_RETRY_MS", 20);
     settings.memlock = number("DTL_FAKE_VERBS_MEMLOCK", 0);
+    settings.most_wr = (uint32_t)number("DTL_FAKE_VERBS_WR", MOST_WR);
     settings.seed = number("DTL_FAKE_VERBS_SEED", 0);
     settings.has_dmabuf = number("DTL_FAKE_VERBS_DMABUF", 0);
     settings.has_no_atomics = number("DTL_FAKE_VERBS_ATOMICS", 1) == 0;
@@ -112,7 +115,7 @@ void read_settings(void) {
 
 static bool is_now(planned_t* p) {
     uint64_t count = ++p->count;
-    return count == p->at || (p->each && count >= p->at);
+    return count == p->at || (p->each && count >= p->at) || (p->every && count % p->at == 0);
 }
 
 int fault(const char* function) {
@@ -122,13 +125,13 @@ int fault(const char* function) {
 }
 
 void install_faults(void) {
-    static const char* const kinds[COMPLETION_FAULTS] = {"send", "write", "read", "atomic", "recv"};
+    static const char* const kinds[COMPLETION_FAULTS] = {"send", "write", "read", "atomic", "recv", "answer"};
     for (int kind = 0; kind < COMPLETION_FAULTS; kind++) {
         completion_fault_t* f = &own.fabric->processes[own.me].faults[kind];
         memset(f, 0, sizeof *f);
         for (int i = 0; i < plans; i++) {
             if (strcmp(planned[i].name, kinds[kind])) continue;
-            *f = (completion_fault_t){.at = planned[i].at, .each = planned[i].each,
+            *f = (completion_fault_t){.at = planned[i].at, .each = planned[i].each, .every = planned[i].every,
                                       .status = planned[i].has_value ? (uint32_t)planned[i].value : IBV_WC_GENERAL_ERR};
         }
     }

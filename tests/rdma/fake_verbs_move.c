@@ -240,7 +240,8 @@ static uint32_t completion_fault(uint32_t process, int kind) {
     completion_fault_t* f = &own.fabric->processes[process].faults[kind];
     if (!f->status) return 0;
     f->count++;
-    return f->count == f->at || (f->each && f->count > f->at) ? f->status : 0;
+    bool is_now = f->count == f->at || (f->each && f->count > f->at) || (f->every && f->count % f->at == 0);
+    return is_now ? f->status : 0;
 }
 
 static int kind_of(const send_work_t* w) {
@@ -276,5 +277,5 @@ int execute(uint32_t index, send_work_t* w, size_t* budget) {
     q->stall = STALL_NONE;
     int code = kind_of(w) == FAULT_ATOMIC ? do_atomic(q, w, peer) : move_message(q, w, peer, budget);
     if (code == 0 && needs_recv(w)) code = receive(q, w, (uint32_t)peer);
-    return code;
+    return code == 0 ? (int)completion_fault(q->owner, FAULT_ANSWER) : code;
 }

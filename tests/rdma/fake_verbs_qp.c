@@ -40,7 +40,7 @@ static int check_init(const struct ibv_qp_init_attr* init) {
     const struct ibv_qp_cap* cap = &init->cap;
     if (init->qp_type != IBV_QPT_RC || init->srq) return EOPNOTSUPP;
     if (!init->send_cq || !init->recv_cq) return EINVAL;
-    if (cap->max_send_wr > MOST_WR || cap->max_recv_wr > MOST_WR) return EINVAL;
+    if (cap->max_send_wr > settings.most_wr || cap->max_recv_wr > settings.most_wr) return EINVAL;
     if (cap->max_send_sge > MOST_SGE || cap->max_recv_sge > MOST_SGE) return EINVAL;
     return 0;
 }

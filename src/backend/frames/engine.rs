@@ -270,6 +270,9 @@ impl Engine {
             None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0),
             Some(&Operation::Done(done)) => {
                 self.operations.remove(id);
+                if done.status == DTL_ERROR_RANK_FAILURE {
+                    self.say_of(done.source);
+                }
                 Ok(Some(done))
             }
             Some(_) => Ok(None),
@@ -492,9 +495,4 @@ impl Engine {
         }
         true
     }
-}
-
-/// How much of a message a receive asks for. Never nothing, which would say that it was withdrawn.
-pub(super) fn wanted(size: u64, room: usize) -> usize {
-    usize::try_from(size).unwrap_or(usize::MAX).min(room).max(1)
 }

@@ -46,6 +46,12 @@ impl Engine {
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
     }
 
+    /// What failed because of a rank says why that one is gone, whoever else is by now.
+    #[cold]
+    pub(super) fn say_of(&mut self, rank: i32) {
+        self.said = self.wire.why_gone(rank).or_else(|| self.said.take());
+    }
+
     pub(super) fn is_dead(&self, rank: usize) -> bool {
         self.links.get(rank).is_some_and(|link| link.is_dead)
     }

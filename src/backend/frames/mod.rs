@@ -69,6 +69,10 @@ pub trait Wire: Send + Sync {
     fn may_be_served(&self) -> bool {
         true
     }
+    /// As [`Transport::answers_late`].
+    fn answers_late(&self) -> bool {
+        false
+    }
     /// As [`Transport::is_crowded`].
     fn is_crowded(&self) -> Option<bool> {
         None
@@ -85,6 +89,10 @@ pub trait Wire: Send + Sync {
     }
     /// What it says of the operation that has just failed in this thread.
     fn failure_text(&self) -> Option<String>;
+    /// Why a rank is gone, if it knows of each.
+    fn why_gone(&self, _rank: i32) -> Option<String> {
+        None
+    }
     /// Frames in its own memory, if it has such.
     fn frames(&self) -> Option<&dyn WireFrames> {
         None
@@ -155,6 +163,7 @@ pub struct Lent {
 pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     let (rank, size, description) = (wire.rank(), wire.size(), wire.describe());
     let (may_be_served, is_crowded) = (wire.may_be_served(), wire.is_crowded());
+    let answers_late = wire.answers_late();
     let mut engine = Engine::new(wire);
     if let Err(error) = engine.post_receives() {
         engine.close()?;
@@ -166,6 +175,7 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
         rank,
         size,
         may_be_served,
+        answers_late,
         is_crowded,
         description,
         windows,
@@ -204,6 +214,7 @@ struct Endpoint {
     rank: i32,
     size: i32,
     may_be_served: bool,
+    answers_late: bool,
     is_crowded: Option<bool>,
     description: String,
     windows: Windows,
@@ -227,6 +238,10 @@ impl Transport for Endpoint {
 
     fn may_be_served(&self) -> bool {
         self.may_be_served
+    }
+
+    fn answers_late(&self) -> bool {
+        self.answers_late
     }
 
     fn is_crowded(&self) -> Option<bool> {

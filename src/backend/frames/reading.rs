@@ -3,7 +3,7 @@
 use super::engine::{Answer, Arrival, Bytes, Engine, Mover, Offer, Operation, Payload, Receive};
 use super::engine::{Send, SendStage, Taken, done, fitting, index_of, rank_of};
 use super::frame::{FRAME, Frame, HEADER, Header, Kind};
-use super::{FRAME_WORD, engine};
+use super::{FRAME_WORD, writing};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
@@ -278,7 +278,7 @@ impl Engine {
 
 /// What a receive tells that has got its payload; `None`: it got nothing, the offer was withdrawn.
 fn received(room: usize, taken: &Taken, got: &Done, status: dtl_status_t) -> Option<Done> {
-    let wanted = engine::wanted(taken.offer.size, room) as u64;
+    let wanted = writing::wanted(taken.offer.size, room) as u64;
     match got.size {
         0 => None,
         size if size == wanted => Some(done(taken.source, status, taken.word, taken.offer.size)),

@@ -2,7 +2,7 @@
 
 use super::FRAME_WORD;
 use super::engine::{Answer, Engine, Mover, Operation, Payload, Receive, Send, SendStage, Sent};
-use super::engine::{done, rank_of, wanted};
+use super::engine::{done, rank_of};
 use super::frame::{Frame, Header, INLINE, Kind};
 use crate::abi::status::*;
 use crate::error::{Error, Result};
@@ -224,4 +224,9 @@ impl Engine {
             },
         }
     }
+}
+
+/// How much of a message a receive asks for. Never nothing, which would say that it was withdrawn.
+pub(super) fn wanted(size: u64, room: usize) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX).min(room).max(1)
 }

@@ -81,14 +81,19 @@ impl Presence for Hier {
 }
 
 fn opened(backend: &Backend, args: &OpenArgs) -> Result<Box<dyn Transport>> {
-    backend.ready()?;
     match backend.comm.as_deref() {
-        Some(comm) => comm.open(args),
+        Some(comm) if comm.tells_others() => comm.open(args),
+        Some(comm) => backend.ready().and_then(|()| comm.open(args)),
         None => fail!(DTL_ERROR_INTERNAL, "kind \"{}\" opens no communicator", backend.name()),
     }
 }
 
 impl Comm for Hier {
+    fn tells_others(&self) -> bool {
+        let tells = |between: Arc<Backend>| between.comm.as_deref().is_some_and(|comm| comm.tells_others());
+        self.across().is_ok_and(tells)
+    }
+
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let between = match self.across() {
             Ok(between) => between,

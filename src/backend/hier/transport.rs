@@ -18,6 +18,7 @@ pub(super) struct Endpoint {
     size: i32,
     /// Of the transport between the nodes.
     may_be_served: bool,
+    answers_late: bool,
     description: String,
     /// Shares, which keep a registered one registered.
     _kinds: [Arc<Backend>; 2],
@@ -32,6 +33,7 @@ impl Endpoint {
         kinds: [Arc<Backend>; 2],
     ) -> Self {
         let (rank, size, may_be_served) = (across.rank(), across.size(), across.may_be_served());
+        let answers_late = across.answers_late();
         // What matters first: a C program gets the beginning.
         let description = format!(
             "{}: {} inside, {} between ({}; {})",
@@ -43,7 +45,7 @@ impl Endpoint {
         );
         let nodes = Arc::new(nodes);
         let router = Mutex::new(Some(Router::new(node, across, Arc::clone(&nodes))));
-        Endpoint { router, nodes, rank, size, may_be_served, description, _kinds: kinds }
+        Endpoint { router, nodes, rank, size, may_be_served, answers_late, description, _kinds: kinds }
     }
 
     #[inline]
@@ -70,6 +72,10 @@ impl Transport for Endpoint {
 
     fn may_be_served(&self) -> bool {
         self.may_be_served
+    }
+
+    fn answers_late(&self) -> bool {
+        self.answers_late
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {

@@ -15,17 +15,19 @@
 
 use super::connect::busy;
 use super::functions::ATOMIC_NONE;
-use super::lane::What;
+use super::lane::{Flying, What};
 use super::operation::Operation;
 use super::payload::done;
 use super::peer::Peer;
 use super::queue::{Piece, Remote, Work};
 use super::slots::RESULTS;
 use super::state::State;
+use crate::abi::status::DTL_ERROR_CONNECTION_LOST;
 use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t};
 use crate::backend::frames::Change;
+use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{OpId, Spot, Swap};
+use crate::runtime::backend::{Done, OpId, Spot, Swap};
 use crate::sys::buf::{Addr, Region};
 use crate::sys::reduce;
 use crate::sys::rmw::{self, Update};
@@ -166,6 +168,16 @@ impl Results {
         }
     }
 
+    /// Nothing of an operation is under way any more, and nothing of it is tried again.
+    fn forget(&mut self, op: OpId) {
+        self.again.retain(|slot| self.tries.get(*slot).is_none_or(|one| one.op != op));
+        let slots = (0..self.tries.len()).filter(|slot| !self.free.contains(slot));
+        let its: Vec<_> =
+            slots.filter(|slot| self.tries.get(*slot).is_some_and(|one| one.op == op)).collect();
+        self.free.extend(its);
+        self.release(op);
+    }
+
     /// An element is done, and was found to be this.
     fn end(&mut self, slot: usize, is_loop: bool, tried: Work, found: u64) {
         self.free.push(slot);
@@ -176,6 +188,15 @@ impl Results {
 }
 
 impl Peer {
+    /// The operation that waits for the answer to a work request which may have changed an element; `None`: it does not, or
+    /// only looks.
+    pub(super) fn answer_of(&self, flying: &Flying, operations: &Operations<Operation>) -> Option<OpId> {
+        let What::Answer(slot) = flying.what else { return None };
+        let op = self.results.tries.get(slot)?.op;
+        let looks = matches!(operations.get(op), Some(Operation::Atomic(Atomic { how: How::Look, .. })));
+        (!looks).then_some(op)
+    }
+
     /// Starts what a place is used for; false: there is no room.
     fn start_try(&mut self, rank: usize, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
@@ -251,6 +272,21 @@ impl State {
             peer.results.release(op);
         }
         Ok(true)
+    }
+
+    /// Ends operations of which changes were under way when the connection broke.
+    #[cold]
+    pub(super) fn end_doubtful(&mut self, rank: usize, ops: &[OpId]) {
+        let source = i32::try_from(rank).unwrap_or(-1);
+        for op in ops {
+            let Some(peer) = self.peers.get_mut(rank) else { return };
+            let Some(Operation::Atomic(_)) = self.operations.get(*op) else { continue };
+            peer.results.forget(*op);
+            self.said = Some(format!(
+                "rank {rank}: the connection broke while an element there was being changed: whether it was is not known (it is                  not changed any more); look at it, and change it again if it was not"
+            ));
+            self.finish(*op, Done { source, status: DTL_ERROR_CONNECTION_LOST, word: 0, size: 0 });
+        }
     }
 
     /// Looks at what a peer's card has answered.

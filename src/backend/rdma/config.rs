@@ -59,10 +59,14 @@ pub struct Config {
     pub address: String,
     /// Silence in milliseconds after which a peer's machine counts as dead.
     pub silence_ms: u32,
+    /// How long a connection that breaks over and over is made again, in milliseconds; 0: not at all.
+    pub reconnect_ms: u32,
 }
 
 /// The default of `Config::depth`.
 pub const DEPTH: u32 = 16;
+/// The default of `Config::inline`.
+pub const INLINE: u32 = 64;
 
 impl Default for Config {
     fn default() -> Self {
@@ -79,13 +83,14 @@ impl Default for Config {
             mtu: None,
             pkey_index: 0,
             depth: DEPTH,
-            inline: 64,
+            inline: INLINE,
             sleeps: false,
             reads: false,
             cache_bytes: 1 << 30,
             meeting: String::from("auto"),
             address: String::new(),
             silence_ms: 5000,
+            reconnect_ms: 5000,
         }
     }
 }
@@ -95,6 +100,11 @@ impl Config {
     pub fn resolve(native: Addr) -> Result<Config> {
         let given = if native.is_null() { Texts::new() } else { take(native)? };
         Sources { given, variables: settings::current().fabric }.config()
+    }
+
+    /// `reconnect_ms` in nanoseconds.
+    pub fn reconnect_ns(&self) -> u64 {
+        u64::from(self.reconnect_ms) * 1_000_000
     }
 }
 
@@ -151,7 +161,11 @@ fn take(native: Addr) -> Result<Texts> {
         ("silence_ms", raw.silence_ms),
     ];
     let numbers = numbers.map(|(name, value)| (name, i64::from(value)));
-    let numbers = numbers.into_iter().chain([("cache_bytes", raw.cache_bytes)]);
+    // Where the program was made with the first version there is none.
+    let has_more = raw.struct_size as usize > FIRST_SIZE;
+    let reconnect_ms = if has_more { raw.reconnect_ms } else { -1 };
+    let numbers =
+        numbers.into_iter().chain([("cache_bytes", raw.cache_bytes), ("reconnect_ms", reconnect_ms)]);
     given.extend(numbers.filter(|(_, value)| *value != -1).map(|(name, value)| (name, value.to_string())));
     let words = [
         ("completion", raw.completion, COMPLETION),
@@ -213,6 +227,7 @@ impl Sources {
                 .text("address", address, "an IP address or the name of a network interface")?
                 .unwrap_or(usual.address),
             silence_ms: self.number("silence_ms", 100..=600_000)?.unwrap_or(usual.silence_ms),
+            reconnect_ms: self.number("reconnect_ms", 0..=600_000)?.unwrap_or(usual.reconnect_ms),
         })
     }
 

@@ -1,5 +1,6 @@
-//! Connections, made when two ranks first have something to say to each other. Over the sockets each tells its ends once; who is
+//! Connections, made when two ranks first have something to say to each other. Over the sockets each tells its ends; who is
 //! connected says so, and only then the other sends: a message that comes too early would be tried again for a long time.
+//! So it is again when a connection has broken: `reconnect`.
 
 use super::config::Config;
 use super::oob::Event;
@@ -8,14 +9,16 @@ use super::queue::{End, Remote};
 use super::state::State;
 use crate::abi::status::DTL_ERROR_BUSY;
 use crate::error::{Error, Result, fail};
+use crate::runtime::log;
 
-/// Words of a telling: what it is; where its words are and their key; then for each lane its end in five words.
+/// Words of a telling: what it is; the how-manieth connection; where its words are and their key; then for each lane how many messages
+/// were received and consumed, and its end in five words.
 const ENDS: u64 = 1;
 const READY: u64 = 2;
 const REFUSED: u64 = 3;
 /// The other side has given the connection up.
 const BROKEN: u64 = 4;
-const END: usize = 5;
+const END: usize = 6;
 /// Depth of the queue pair that a rank has with itself, with room for four times as many changes.
 const OWN_DEPTH: u32 = 4;
 
@@ -31,21 +34,23 @@ fn index(rank: i32) -> usize {
     usize::try_from(rank).unwrap_or(usize::MAX)
 }
 
-fn ends_of(peer: &Peer, is_connected: bool) -> Vec<u64> {
-    let mut all = vec![ENDS, u64::from(is_connected), peer.told_at(), u64::from(peer.slab_key())];
+fn ends_of(peer: &Peer) -> Vec<u64> {
+    let generation = u64::from(peer.repair.generation);
+    let mut all = vec![ENDS, generation, peer.told_at(), u64::from(peer.slab_key())];
     for lane in &peer.lanes {
         let end = lane.queue.end();
         let (high, low) = end.gid.split_at(8);
         let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
         let numbers = u64::from(end.number) | u64::from(end.first_packet) << 32;
         let limits = u64::from(end.lid) | u64::from(end.reads) << 32;
-        all.extend([numbers, limits, u64::from(end.mtu), word(high), word(low)]);
+        let messages = u64::from(lane.received) | u64::from(lane.consumed) << 32;
+        all.extend([messages, numbers, limits, u64::from(end.mtu), word(high), word(low)]);
     }
     all
 }
 
 fn end_of(words: &[u64]) -> Option<End> {
-    let [numbers, limits, mtu, high, low] = *words.first_chunk::<END>()?;
+    let [_, numbers, limits, mtu, high, low] = *words.first_chunk::<END>()?;
     let mut gid = [0; 16];
     gid.iter_mut()
         .zip(high.to_le_bytes().into_iter().chain(low.to_le_bytes()))
@@ -61,12 +66,11 @@ impl State {
         match self.stage(rank) {
             Stage::Ready => Ok(()),
             Stage::Gone => Err(self.is_gone(rank)),
-            Stage::Asked | Stage::Connected => Err(busy()),
+            Stage::Asked | Stage::Connected | Stage::Broken => Err(busy()),
             Stage::None if rank == self.rank => self.connect_self(),
             Stage::None => {
                 self.make_peer(rank)?;
-                let words = self.peers.get(rank).map(|peer| ends_of(peer, false)).unwrap_or_default();
-                self.say_over_socket(rank, &words)?;
+                self.say_ends(rank)?;
                 Err(busy())
             }
         }
@@ -76,12 +80,28 @@ impl State {
         self.peers.get(rank).map_or(Stage::None, |peer| peer.stage)
     }
 
+    fn generation(&self, rank: usize) -> u32 {
+        self.peers.get(rank).map_or(0, |peer| peer.repair.generation)
+    }
+
     /// Tells a peer, which may be alive, that this side of the connection is gone.
     pub(super) fn say_broken(&mut self, rank: usize) {
         drop(self.say_over_socket(rank, &[BROKEN]));
     }
 
+    /// Tells a peer this side's ends.
+    pub(super) fn say_ends(&mut self, rank: usize) -> Result<()> {
+        let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
+        let words = ends_of(peer);
+        peer.lanes.iter_mut().for_each(|lane| lane.said = lane.consumed);
+        self.say_over_socket(rank, &words)
+    }
+
     fn say_over_socket(&mut self, rank: usize, words: &[u64]) -> Result<()> {
+        if rank == self.rank {
+            self.told(rank, words);
+            return Ok(());
+        }
         self.oob.send(i32::try_from(rank).unwrap_or(-1), &bytes(words))
     }
 
@@ -132,16 +152,19 @@ impl State {
                 Event::Gone(rank, _, why) => self.fail(index(rank), &why),
             }
         }
+        if !self.mending.is_empty() {
+            self.mend();
+        }
     }
 
     fn told(&mut self, rank: usize, words: &[u64]) {
         let outcome = match words {
-            [ENDS, is_connected, told_at, key, ends @ ..] => {
-                let tell = Remote { addr: *told_at, rkey: *key as u32 };
-                self.connect(rank, *is_connected != 0, tell, ends)
-            }
-            [READY] => {
-                self.ready(rank);
+            [ENDS, generation, ends @ ..] => self.hear_ends(rank, *generation as u32, ends),
+            [READY, generation] => {
+                // Of one that has broken meanwhile it says nothing.
+                if *generation as u32 == self.generation(rank) {
+                    self.ready(rank);
+                }
                 Ok(())
             }
             [BROKEN] => fail!(
@@ -159,47 +182,98 @@ impl State {
         }
     }
 
-    fn ready(&mut self, rank: usize) {
-        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Connected) {
-            peer.stage = Stage::Ready;
-            self.connecting -= 1;
+    /// The peer is connected.
+    #[cold]
+    pub(super) fn ready(&mut self, rank: usize) {
+        let Some(peer) = self.peers.get_mut(rank) else { return };
+        peer.repair.is_other_ready = true;
+        if peer.stage != Stage::Connected {
+            return;
+        }
+        peer.stage = Stage::Ready;
+        self.connecting -= 1;
+        let is_again = peer.repair.generation > 0;
+        if let (true, Err(error)) = (is_again, self.resume(rank)) {
+            self.fail(rank, error.text());
         }
     }
 
     /// The peer has told its ends.
-    fn connect(&mut self, rank: usize, is_connected: bool, tell: Remote, ends: &[u64]) -> Result<()> {
-        let is_first = match self.stage(rank) {
-            Stage::None => true,
-            Stage::Asked => false,
-            Stage::Connected | Stage::Ready | Stage::Gone => return Ok(()),
-        };
-        if is_first {
-            if let Err(error) = self.make_peer(rank) {
-                crate::runtime::log::warning!("a connection that rank {rank} wants: {error}");
-                self.say_over_socket(rank, &[REFUSED])?;
-                return Err(error);
+    fn hear_ends(&mut self, rank: usize, generation: u32, ends: &[u64]) -> Result<()> {
+        match self.stage(rank) {
+            Stage::Gone => return Ok(()),
+            Stage::None if rank != self.rank => {
+                let made = self.make_peer(rank).and_then(|()| self.say_ends(rank));
+                if let Err(error) = made {
+                    log::warning!("a connection that rank {rank} wants: {error}");
+                    self.say_over_socket(rank, &[REFUSED])?;
+                    return Err(error);
+                }
             }
+            Stage::Connected | Stage::Ready => self.broke_there(rank),
+            // It was connected before this side was, and that has broken.
+            Stage::Asked if self.generation(rank).wrapping_add(1) == generation => {
+                self.broke_there(rank);
+            }
+            _ => {}
         }
-        let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
-        if ends.len() != END * peer.lanes.len() {
+        let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.failing.is_none()) else {
+            return Ok(());
+        };
+        if (generation.wrapping_sub(peer.repair.generation) as i32) < 0 {
+            return Ok(()); // it does not know yet that it has broken
+        }
+        if generation != peer.repair.generation || ends.len() != 2 + END * peer.lanes.len() {
             return fail!(
                 DTL_ERROR_COMMUNICATION,
-                "it has {} queue pairs, this rank {}: all need the same configuration",
-                ends.len() / END,
-                peer.lanes.len()
+                "it tells {} words of connection {generation}, this rank has {} queue pairs of connection {}: all need the same \
+                 configuration",
+                ends.len(),
+                peer.lanes.len(),
+                peer.repair.generation
             );
         }
-        for (lane, words) in peer.lanes.iter().zip(ends.chunks_exact(END)) {
-            let Some(end) = end_of(words) else { continue };
-            lane.queue.connect(&end, &self.config)?;
+        peer.repair.heard = Some(ends.to_vec());
+        if peer.stage == Stage::Asked { self.connect(rank) } else { Ok(()) }
+    }
+
+    /// Connects this side if the peer has told its ends. What fails is tried again, for as long as a broken connection would be.
+    pub(super) fn connect(&mut self, rank: usize) -> Result<()> {
+        let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
+        let Some(ends) = peer.repair.heard.take() else { return Ok(()) };
+        if let Err(error) = peer.connect(&ends, &self.config) {
+            if !peer.repair.tries_again(self.config.reconnect_ns()) {
+                return Err(error);
+            }
+            log::debug!("rdma: rank {rank} is not connected yet: {error}");
+            peer.repair.heard = Some(ends);
+            self.mending.push(rank);
+            return Ok(());
         }
-        peer.tell = Some(tell);
-        peer.stage = Stage::Connected;
-        let answer = if is_first { ends_of(peer, true) } else { vec![READY] };
-        self.say_over_socket(rank, &answer)?;
-        if is_connected {
+        let is_other_ready = peer.repair.is_other_ready;
+        let generation = u64::from(peer.repair.generation);
+        self.say_over_socket(rank, &[READY, generation])?;
+        if is_other_ready {
             self.ready(rank);
         }
+        Ok(())
+    }
+}
+
+impl Peer {
+    /// Connects its queue pairs to the other side's ends.
+    fn connect(&mut self, told: &[u64], config: &Config) -> Result<()> {
+        let [told_at, key, ends @ ..] = told else { return Ok(()) };
+        for (lane, words) in self.lanes.iter_mut().zip(ends.chunks_exact(END)) {
+            let (Some(end), Some(messages)) = (end_of(words), words.first()) else { continue };
+            if !lane.mending.is_connected {
+                lane.queue.connect(&end, config)?;
+            }
+            (lane.mending.is_connected, lane.mending.arrived) = (true, *messages as u32);
+            lane.hear((*messages >> 32) as u32);
+        }
+        self.tell = Some(Remote { addr: *told_at, rkey: *key as u32 });
+        self.stage = Stage::Connected;
         Ok(())
     }
 }

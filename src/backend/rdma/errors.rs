@@ -37,6 +37,21 @@ pub(super) fn last_failed(what: &str) -> Error {
     call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
+/// Whether a work request that failed so says nothing against the next: the way to the peer was interrupted, or a queue pair ended.
+#[cold]
+pub(super) fn may_pass(status: u32) -> bool {
+    matches!(
+        status,
+        WC_RETRY_EXC_ERR
+            | WC_RNR_RETRY_EXC_ERR
+            | WC_WR_FLUSH_ERR
+            | WC_REM_OP_ERR
+            | WC_REM_ABORT_ERR
+            | WC_RESP_TIMEOUT_ERR
+            | WC_GENERAL_ERR
+    )
+}
+
 /// What a completion's status says, in the library's words and ours.
 #[cold]
 pub(super) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> String {

@@ -31,7 +31,8 @@ const LOOK_NS: u64 = 10_000_000;
 enum News {
     /// It is of no use any more, or a completion queue of it.
     Device,
-    Queue(QpIn),
+    /// A queue pair has failed, by itself or because of what was asked of it.
+    Queue(QpIn, bool),
     PortDown,
     PortUp,
     /// Nothing that anything is done about.
@@ -108,7 +109,8 @@ impl Rail {
         let port = unsafe { (&raw const event.element).cast::<c_int>().read() };
         let news = match event.event_type {
             EVENT_DEVICE_FATAL | EVENT_CQ_ERR => News::Device,
-            EVENT_QP_FATAL | EVENT_QP_REQ_ERR | EVENT_QP_ACCESS_ERR => News::Queue(event.element.cast()),
+            EVENT_QP_FATAL => News::Queue(event.element.cast(), true),
+            EVENT_QP_REQ_ERR | EVENT_QP_ACCESS_ERR => News::Queue(event.element.cast(), false),
             EVENT_PORT_ERR if port == c_int::from(self.port) => News::PortDown,
             EVENT_PORT_ACTIVE if port == c_int::from(self.port) => News::PortUp,
             _ => News::Other,
@@ -142,10 +144,10 @@ pub(super) fn bell(rails: &[Arc<Rail>], oob: &Oob) -> Result<Arc<Poller>> {
 }
 
 impl State {
-    /// See the module's text. Not while something waits for room, of which nothing is told.
+    /// See the module's text. Not while something waits for room, of which nothing is told, or for a time.
     pub(super) fn doze(&mut self, seen: &mut u64) -> Result<Doze> {
         let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(Doze::No) };
-        if !self.unfinished.is_empty() || !self.listed.is_empty() {
+        if !self.unfinished.is_empty() || !self.listed.is_empty() || !self.mending.is_empty() {
             return Ok(Doze::No);
         }
         if *seen == self.happened {
@@ -196,11 +198,14 @@ impl State {
                 }
                 self.dead_device = Some(why);
             }
-            News::Queue(qp) => {
+            News::Queue(qp, by_itself) => {
                 let is_its = |peer: &super::peer::Peer| peer.lanes.iter().any(|lane| lane.queue.is(*qp));
                 let of = (0..self.peers.ranks()).find(|rank| self.peers.get(*rank).is_some_and(is_its));
-                if let Some(rank) = of {
-                    self.fail(rank, &format!("its queue pair on {name} has failed ({said})"));
+                let why = format!("its queue pair on {name} has failed ({said})");
+                match of {
+                    Some(rank) if *by_itself => self.broke(rank, &why),
+                    Some(rank) => self.fail(rank, &why),
+                    None => {}
                 }
             }
             News::PortDown if !rail.is_down.swap(true, Ordering::Relaxed) => log::warning!(

@@ -1,6 +1,6 @@
 //! A queue pair of a peer's, what is under way on it, and how its work requests are named.
 
-use super::queue::Queue;
+use super::queue::{Piece, Queue, Work};
 use super::slots::LANES;
 use crate::runtime::backend::OpId;
 use crate::sys::buf::Region;
@@ -17,15 +17,90 @@ pub(super) struct Lane {
     /// Messages of the peer's that were consumed here, and what it was last told.
     pub(super) consumed: u32,
     pub(super) said: u32,
+    /// Messages of the peer's that have arrived here.
+    pub(super) received: u32,
     /// The number of the last work request.
     pub(super) number: u32,
+    /// Of the work requests that nobody has to be told of, those whose number has none of these bits are told anyway.
+    quiet: u32,
     pub(super) flying: VecDeque<Flying>,
+    pub(super) mending: Mending,
 }
 
-/// A work request that is not known to be over.
+/// Sends without bytes of ours to wait for of which one is asked to be told.
+const SIGNALS: u32 = 8;
+
+/// What is kept of a lane while its queue pair is made anew.
+#[derive(Default)]
+pub(super) struct Mending {
+    /// Receives that are not posted.
+    pub(super) idle: Vec<u32>,
+    /// The number of the work request that ends last, and whether it has.
+    pub(super) last: Option<(u32, bool)>,
+    /// Whether the new one is connected.
+    pub(super) is_connected: bool,
+    /// Messages that the peer has received.
+    pub(super) arrived: u32,
+    /// What had been received and was over when the last one was new, and whether something was sent again then.
+    pub(super) before: (u32, u32, bool),
+}
+
+impl Lane {
+    pub(super) fn new(queue: Queue, rail: usize) -> Lane {
+        // A power of two, and at most half of those that may be under way.
+        let every = SIGNALS.min(1 << (queue.room / 2).max(1).ilog2());
+        Lane {
+            rail,
+            sent: 0,
+            told: 0,
+            consumed: 0,
+            said: 0,
+            received: 0,
+            number: 0,
+            quiet: every - 1,
+            flying: VecDeque::with_capacity(queue.room),
+            mending: Mending::default(),
+            queue,
+        }
+    }
+
+    /// Whether the end of a work request is told.
+    #[inline]
+    pub(super) fn is_told_of(&self, what: What, local: Piece, number: u32) -> bool {
+        match what {
+            What::Part(_) | What::Mark | What::Sent(..) | What::Got(..) | What::Answer(_) => true,
+            What::Slot(_) => local.region.len() > self.queue.inline || number & self.quiet == 0,
+            What::Nothing => number & self.quiet == 0,
+        }
+    }
+
+    /// What the peer says that it has consumed, which never becomes less.
+    #[inline]
+    pub(super) fn hear(&mut self, consumed: u32) {
+        if (consumed.wrapping_sub(self.told) as i32) > 0 {
+            self.told = consumed;
+        }
+    }
+
+    /// The number of the last work request that is over.
+    pub(super) fn over(&self) -> u32 {
+        self.number.wrapping_sub(self.flying.len() as u32)
+    }
+}
+
+/// A work request that is not known to be over, with all that is needed to start it again.
 pub(super) struct Flying {
     pub(super) number: u32,
     pub(super) what: What,
+    pub(super) work: Work,
+    pub(super) local: Piece,
+}
+
+impl Flying {
+    /// It only told a number, which is told with each connection, or when all before it is over.
+    pub(super) fn is_of_no_use_again(&self) -> bool {
+        matches!((self.what, self.work), (What::Nothing | What::Mark, Work::Write(_)))
+    }
 }
 
 /// What to do when a work request is over.

@@ -9,6 +9,7 @@ mod tcp;
 #[cfg(test)]
 mod tests;
 
+use super::channel;
 use crate::backend::meet::exchange;
 use crate::error::{Error, Result, fail, status_name};
 use crate::runtime::backend::{OpenArgs, Transport};
@@ -261,10 +262,15 @@ const BEFORE: usize = 2;
 impl Talk {
     /// As many words on every rank.
     fn says(&self) -> Vec<u64> {
-        let status = self.mine.as_ref().err().map_or(0, |error| u64::from(error.status() as u32));
-        let record = self.mine.as_ref().map_or(&[][..], Vec::as_slice);
+        let (status, record) = match &self.mine {
+            Ok(record) => (0, record.clone()),
+            // As much of the text as there is room for.
+            Err(error) => (u64::from(error.status() as u32), text_words(error.text(), self.words)),
+        };
         let mut says = vec![0; BEFORE + self.words];
-        says.iter_mut().zip([status, self.cookie].iter().chain(record)).for_each(|(to, word)| *to = *word);
+        says.iter_mut()
+            .zip([status, self.cookie].into_iter().chain(record))
+            .for_each(|(to, word)| *to = word);
         says
     }
 
@@ -288,9 +294,9 @@ impl Talk {
 
     /// The first rank that cannot go on.
     fn failure(&self, all: &[u64]) -> Option<Error> {
-        let mut states = (0..).zip(all.chunks_exact(BEFORE + self.words).map(|words| words.first().copied()));
-        let (rank, status) = states.find(|(_, status)| *status != Some(0))?;
-        Some(cannot(rank, status.unwrap_or(0)))
+        let mut each = (0..).zip(all.chunks_exact(BEFORE + self.words));
+        let (rank, says) = each.find(|(_, says)| says.first() != Some(&0))?;
+        Some(cannot(rank, says))
     }
 
     /// Over what tells everybody's words to all: once what they say, and once that they have heard it.
@@ -305,12 +311,25 @@ impl Talk {
     }
 }
 
-fn cannot(rank: usize, status: u64) -> Error {
+/// The beginning of a text in so many words.
+fn text_words(text: &str, words: usize) -> Vec<u64> {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize(8 * words, 0);
+    channel::words_of(&bytes)
+}
+
+/// A rank that says that it cannot go on.
+fn cannot(rank: usize, says: &[u64]) -> Error {
+    let status = says.first().map_or(0, |status| *status as u32 as i32);
+    let bytes = channel::bytes_of(says.get(BEFORE..).unwrap_or_default());
+    let text = String::from_utf8_lossy(&bytes);
+    let more = if bytes.last().is_some_and(|last| *last != 0) { " …" } else { "" };
     Error::new(
         crate::abi::status::DTL_ERROR_UNAVAILABLE,
         format!(
-            "rank {rank} could not prepare its part ({}); see its own output",
-            status_name(status as u32 as i32).to_string_lossy()
+            "rank {rank} could not prepare its part ({}: {}{more}); see its own output",
+            status_name(status).to_string_lossy(),
+            text.trim_end_matches(['\0', '\u{FFFD}'])
         ),
     )
 }

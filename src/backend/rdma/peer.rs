@@ -10,16 +10,14 @@ use super::heads::Heads;
 use super::lane::{Flying, Lane, What, WorkId};
 use super::queue::{Piece, Queue, Remote, SENDS, Work};
 use super::rail::{Completions, Registration};
+use super::reconnect::Repair;
 use super::slots::{Kind, Message, Note, Slab};
 use crate::backend::frames::{FRAME_WORDS, eager_word};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::OpId;
-use crate::sys::buf::Region;
+use crate::sys::buf::{Region, Scratch};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Sends without bytes of ours to wait for of which one is asked to be told.
-const SIGNALS: u32 = 8;
 
 /// How far the connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,6 +31,8 @@ pub(super) enum Stage {
     Connected,
     /// Messages may be sent.
     Ready,
+    /// It was made and has broken: its queue pairs end, and then are made anew.
+    Broken,
     /// The peer is gone, or nothing reaches it.
     Gone,
 }
@@ -47,9 +47,13 @@ pub(super) struct Peer {
     slab_keys: Option<Registration>,
     pub(super) slab: Slab,
     free: Vec<usize>,
+    /// Copies of what work requests took with them, for as many as the peer has receives.
+    kept: Scratch,
+    /// Bytes of each, and where the next one is.
+    keep: (usize, usize),
     /// Where the peer wants to be told of what was consumed.
     pub(super) tell: Option<Remote>,
-    depth: u32,
+    pub(super) depth: u32,
     /// Words of messages that both ends remember.
     pub(super) heads: Heads,
     /// Each goes with one of the next messages.
@@ -64,8 +68,9 @@ pub(super) struct Peer {
     pub(super) results: Results,
     /// Whether it is in the list of those that are looked after.
     pub(super) is_listed: bool,
-    /// Why it is to be given up when everything that has arrived has been read.
+    /// Why it is to be given up when everything that has arrived has been read, or was.
     pub(super) failing: Option<String>,
+    pub(super) repair: Repair,
 }
 
 /// Slots for sends, with so many for receives.
@@ -81,7 +86,8 @@ pub(super) const fn registered(depth: u32) -> usize {
 /// Bytes beside those, with so many queue pairs.
 pub(super) const fn bytes(depth: u32, lanes: usize) -> usize {
     let lane = size_of::<Lane>() + (SENDS * depth) as usize * size_of::<Flying>();
-    size_of::<Peer>() + sends(depth) * size_of::<usize>() + lanes * lane
+    let kept = depth * super::config::INLINE;
+    size_of::<Peer>() + kept as usize + sends(depth) * size_of::<usize>() + lanes * lane
 }
 
 impl Peer {
@@ -98,28 +104,22 @@ impl Peer {
         let slab_keys = first.rail.register(slab.region())?;
         let mut lanes = Vec::with_capacity(on.len());
         for (rail, completions) in on {
-            let queue = Queue::make(completions, config, depth)?;
-            let flying = VecDeque::with_capacity(queue.room);
-            let (sent, told, consumed, said, number) = (0, 0, 0, 0, 0);
-            lanes.push(Lane { queue, rail: *rail, sent, told, consumed, said, number, flying });
+            lanes.push(Lane::new(Queue::make(completions, config, depth)?, *rail));
         }
-        let free = (0..sends).collect();
+        let inline = lanes.first().map_or(0, |lane| lane.queue.inline);
+        let Some(kept) = Scratch::new(depth as usize * inline) else {
+            return fail!(DTL_ERROR_OUT_OF_MEMORY, "no memory for the small messages to rank {rank}");
+        };
         let peer = Peer {
             stage: Stage::Asked,
             lanes,
             slab,
             slab_keys: Some(slab_keys),
-            free,
-            tell: None,
+            free: (0..sends).collect(),
+            kept,
+            keep: (inline, 0),
             depth,
-            heads: Heads::default(),
-            notes: VecDeque::new(),
-            landings: Vec::new(),
-            awaited: Vec::new(),
-            offered: Vec::new(),
-            results: Results::default(),
-            is_listed: false,
-            failing: None,
+            ..Peer::default()
         };
         for lane in 0..peer.lanes.len() {
             (0..depth).try_for_each(|slot| peer.post(rank, lane, slot))?;
@@ -137,7 +137,7 @@ impl Peer {
     }
 
     /// Posts a receive again.
-    fn post(&self, rank: usize, lane: usize, slot: u32) -> Result<()> {
+    pub(super) fn post(&self, rank: usize, lane: usize, slot: u32) -> Result<()> {
         let Some(of) = self.lanes.get(lane) else { return Ok(()) };
         let id = WorkId { is_receive: true, rank, lane, number: slot };
         let into = (lane == 0).then(|| Piece { region: self.slab.receive(slot as usize), lkey: self.lkey() });
@@ -146,26 +146,24 @@ impl Peer {
 
     /// A message was consumed: its receive is posted again.
     pub(super) fn consume(&mut self, rank: usize, lane: usize, slot: u32) -> Result<()> {
-        if self.lanes.is_empty() {
+        let is_broken = self.stage == Stage::Broken;
+        let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
+        of.consumed = of.consumed.wrapping_add(1);
+        if is_broken {
+            of.mending.idle.push(slot);
             return Ok(());
         }
-        self.post(rank, lane, slot)?;
-        if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.consumed = lane.consumed.wrapping_add(1);
-        }
-        Ok(())
+        self.post(rank, lane, slot)
     }
 
     /// What the peer says that it has consumed, which never becomes less.
     pub(super) fn hear(&mut self, lane: usize, consumed: u32) {
         if let Some(lane) = self.lanes.get_mut(lane) {
-            if (consumed.wrapping_sub(lane.told) as i32) > 0 {
-                lane.told = consumed;
-            }
+            lane.hear(consumed);
         }
     }
 
-    /// Whether a lane takes one more work request and, if it `notifies`, the peer has a receive for it.
+    /// Whether the connection stands, a lane takes one more work request and, if it `notifies`, the peer has a receive for it.
     fn has_room(&mut self, lane: usize, notifies: bool) -> bool {
         let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.told) >= depth;
         let depth = self.depth;
@@ -173,7 +171,7 @@ impl Peer {
             self.hear(lane, self.slab.heard(lane));
         }
         let Some(of) = self.lanes.get(lane) else { return false };
-        of.flying.len() < of.queue.room && !(notifies && is_out(of, depth))
+        self.stage == Stage::Ready && of.flying.len() < of.queue.room && !(notifies && is_out(of, depth))
     }
 
     /// Starts work on a lane; false: there is no room.
@@ -185,20 +183,14 @@ impl Peer {
         local: Piece,
         what: What,
     ) -> Result<bool> {
-        let notifies = matches!(work, Work::Send | Work::SendNotify(_) | Work::WriteNotify(..));
+        let notifies = work.notifies();
         if !self.has_room(lane, notifies) {
             return Ok(false);
         }
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(false) };
         let number = of.number.wrapping_add(1);
-        let takes_bytes = local.region.len() <= of.queue.inline;
-        let is_told = match what {
-            What::Part(_) | What::Mark | What::Sent(..) | What::Got(..) | What::Answer(_) => true,
-            What::Slot(_) => !takes_bytes || number % SIGNALS == 0,
-            What::Nothing => number % SIGNALS == 0,
-        };
         let id = WorkId { is_receive: false, rank, lane, number };
-        let taken = match of.queue.start(id.word(), work, local, is_told) {
+        let taken = match of.queue.start(id.word(), work, local, of.is_told_of(what, local, number)) {
             Ok(taken) => taken,
             Err(error)
                 if error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY && !of.flying.is_empty() =>
@@ -209,17 +201,30 @@ impl Peer {
         };
         of.number = number;
         of.sent = of.sent.wrapping_add(u32::from(notifies));
-        let what = match what {
+        let (what, local) = match what {
             What::Slot(slot) if taken => {
                 self.free.push(slot);
-                What::Nothing
+                (What::Nothing, self.keep(local))
             }
-            what => what,
+            What::Nothing if notifies => (what, self.keep(local)),
+            what => (what, local),
         };
         if let Some(of) = self.lanes.get_mut(lane) {
-            of.flying.push_back(Flying { number, what });
+            of.flying.push_back(Flying { number, what, work, local });
         }
         Ok(true)
+    }
+
+    /// Copies what a work request has taken with it: if it does not arrive it is sent again. The copy that is written over is
+    /// of a message that the peer has consumed, as there are as many as the peer has receives.
+    #[inline]
+    fn keep(&mut self, local: Piece) -> Piece {
+        let (each, at) = self.keep;
+        let all = self.kept.region();
+        let copy = all.part(at, local.region.len());
+        copy.copy_from(local.region);
+        self.keep.1 = if at + each < all.len() { at + each } else { 0 };
+        Piece { region: copy, lkey: 0 }
     }
 
     /// Sends a message; false: there is no room.
@@ -237,7 +242,7 @@ impl Peer {
                 return Ok(false);
             }
         }
-        if self.stage != Stage::Ready || !self.has_room(0, true) {
+        if !self.has_room(0, true) {
             return Ok(false);
         }
         let Some(slot) = self.free.pop() else { return Ok(false) };
@@ -283,7 +288,7 @@ impl Peer {
             }
             return Ok(sent);
         }
-        if self.stage != Stage::Ready || !self.has_room(0, true) {
+        if !self.has_room(0, true) {
             return Ok(false);
         }
         let consumed = self.lanes.first().map_or(0, |lane| lane.consumed);
@@ -406,36 +411,42 @@ impl Peer {
 
     /// Takes what is over up to a work request; its operations' parts are given to `part`.
     pub(super) fn over(&mut self, lane: usize, number: u32, mut part: impl FnMut(OpId)) {
-        let Some(of) = self.lanes.get_mut(lane) else { return };
-        while let Some(flying) = of.flying.front() {
-            if (number.wrapping_sub(flying.number) as i32) < 0 {
-                break;
+        loop {
+            let Some(of) = self.lanes.get_mut(lane) else { return };
+            let is_over = |next: &Flying| (number.wrapping_sub(next.number) as i32) >= 0;
+            if !of.flying.front().is_some_and(is_over) {
+                return;
             }
-            match flying.what {
-                What::Nothing | What::Mark => {}
-                What::Slot(slot) => self.free.push(slot),
-                What::Part(op) => part(op),
-                What::Answer(slot) => self.results.heard.push(slot),
-                What::Sent(op, slot) => {
-                    self.free.push(slot);
-                    part(op);
-                }
-                What::Got(op, slot, into) => {
-                    into.copy_from(self.slab.send(slot));
-                    self.free.push(slot);
-                    part(op);
-                }
+            let Some(flying) = of.flying.pop_front() else { return };
+            self.settle(flying.what, &mut part);
+        }
+    }
+
+    /// What follows when a work request is over.
+    #[inline]
+    pub(super) fn settle(&mut self, what: What, part: &mut impl FnMut(OpId)) {
+        match what {
+            What::Nothing | What::Mark => {}
+            What::Slot(slot) => self.free.push(slot),
+            What::Part(op) => part(op),
+            What::Answer(slot) => self.results.heard.push(slot),
+            What::Sent(op, slot) => {
+                self.free.push(slot);
+                part(op);
             }
-            of.flying.pop_front();
+            What::Got(op, slot, into) => {
+                into.copy_from(self.slab.send(slot));
+                self.free.push(slot);
+                part(op);
+            }
         }
     }
 
     /// Whether work is under way. Asks to be told of the end of all that nobody else asks after.
     pub(super) fn is_busy(&mut self, rank: usize) -> Result<bool> {
-        if self.stage != Stage::Ready {
-            return Ok(false);
+        if self.stage == Stage::Ready {
+            self.send_notes(rank)?;
         }
-        self.send_notes(rank)?;
         let Some(to) = self.tell else { return Ok(false) };
         for index in 0..self.lanes.len() {
             let last = self.lanes.get(index).and_then(|lane| lane.flying.back());
@@ -455,6 +466,7 @@ impl Peer {
         self.notes.clear();
         self.landings.clear();
         self.results = Results::default();
+        self.repair = Repair::default();
     }
 
     /// The first bytes under its own words: for the peer, where it tells us what it consumed.

@@ -48,6 +48,10 @@ impl Comm for Arc<Opener> {
         true
     }
 
+    fn tells_others(&self) -> bool {
+        true
+    }
+
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let prepared = Config::resolve(args.native).and_then(|config| {
             let how = How::parse(&config.meeting)?;
@@ -82,7 +86,7 @@ const RECORD: usize = ALIKE + NODE + oob::WORDS;
 /// Words behind those: the node, and the processors of it that the rank may run on, as bits.
 const NODE: usize = 5;
 /// Changes with what ranks say to each other.
-const PROTOCOL: u64 = 1;
+const PROTOCOL: u64 = 2;
 
 /// What all ranks need alike: protocol and byte order; rails, queue pairs, depth and who moves payloads.
 fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
@@ -93,7 +97,7 @@ fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
 
 impl Opener {
     fn prepare(&self, args: &OpenArgs, config: &Config) -> Result<Prepared> {
-        let verbs = self.verbs.get()?;
+        let verbs = self.verbs.get().map_err(|error| error.within("backend rdma cannot run here"))?;
         // What libibverbs opens is not to be a standard stream.
         let _places = fd::occupy_standard();
         let unavailable = |why| Error::new(DTL_ERROR_UNAVAILABLE, why);

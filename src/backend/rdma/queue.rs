@@ -76,6 +76,19 @@ pub(super) enum Work {
     CompareSwap(Remote, u64, u64),
 }
 
+impl Work {
+    /// Whether it uses a receive of the peer's.
+    #[inline]
+    pub(super) fn notifies(&self) -> bool {
+        matches!(self, Work::Send | Work::SendNotify(_) | Work::WriteNotify(..))
+    }
+
+    /// Whether the peer's answer has bytes.
+    pub(super) fn asks(&self) -> bool {
+        matches!(self, Work::Read(_) | Work::FetchAdd(..) | Work::CompareSwap(..))
+    }
+}
+
 impl Queue {
     /// Makes one, ready for receives.
     pub(super) fn make(completions: &Arc<Completions>, config: &Config, receives: u32) -> Result<Queue> {
@@ -135,6 +148,18 @@ impl Queue {
 
     fn rail(&self) -> &Arc<Rail> {
         &self.completions.rail
+    }
+
+    /// Where it tells what is over.
+    pub(super) fn completions(&self) -> &Arc<Completions> {
+        &self.completions
+    }
+
+    /// Ends all that is under way on it: everything that was posted and is not over is told to have failed.
+    pub(super) fn stop(&self) -> Result<()> {
+        let mut attr = QpAttr::zeroed();
+        attr.qp_state = STATE_ERR;
+        self.modify(&mut attr, QP_STATE, "its end")
     }
 
     /// This end, for the peer.
@@ -226,8 +251,15 @@ impl Queue {
         }
     }
 
+    /// As `start`, where it is not on the way of a message.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn start_rarely(&self, id: u64, work: Work, local: Piece, signaled: bool) -> Result<bool> {
+        self.start(id, work, local, signaled)
+    }
+
     /// Starts work; `true`: it took the bytes with it, which may change at once.
-    #[inline]
+    #[inline(always)]
     pub(super) fn start(&self, id: u64, work: Work, local: Piece, signaled: bool) -> Result<bool> {
         let mut sge = sge_of(local);
         let mut wr = SendWr::zeroed();

@@ -75,6 +75,8 @@ pub(super) struct State {
     /// Peers to be given up.
     failing: Vec<usize>,
     pub(super) connecting: usize,
+    /// Those whose connections are made anew, or whose making is tried again.
+    pub(super) mending: Vec<usize>,
     idle: u32,
     /// Counts rounds in which something happened, from 1 on.
     pub(super) happened: u64,
@@ -117,6 +119,7 @@ impl State {
             unfinished: Vec::new(),
             failing: Vec::new(),
             connecting: 0,
+            mending: Vec::new(),
             idle: 0,
             happened: 1,
             bell,
@@ -221,6 +224,7 @@ impl State {
         if !id.is_receive {
             return self.sent(id);
         }
+        self.has_come(id);
         let outcome = match entry.opcode {
             WC_RECV_RDMA_WITH_IMM => self.notified(id, u32::from_be(entry.imm_data), entry.byte_len as usize),
             _ if entry.wc_flags & WC_WITH_IMM != 0 => {
@@ -235,13 +239,19 @@ impl State {
 
     #[cold]
     fn failed(&mut self, id: WorkId, entry: &Wc) {
+        if let Some(peer) = self.peers.get_mut(id.rank) {
+            peer.has_failed(id);
+        }
         // What the device says of it is said, rather than what became of the work.
         self.look_at_devices();
-        let is_known = self.peers.get(id.rank).is_some_and(|peer| peer.stage != Stage::Gone);
+        let stage = self.peers.get(id.rank).map(|peer| peer.stage);
         // What is flushed tells nothing new.
-        if let (true, Some(rail)) = (is_known, self.rails.first()) {
+        if let (Some(Stage::Connected | Stage::Ready), Some(rail)) = (stage, self.rails.first()) {
             let text = errors::completion_text(rail.calls, entry.status, entry.vendor_err);
-            self.fail(id.rank, &text);
+            match errors::may_pass(entry.status) {
+                true => self.broke(id.rank, &text),
+                false => self.fail(id.rank, &text),
+            }
         }
     }
 
@@ -278,8 +288,6 @@ impl State {
         let Some((message, bytes)) = Message::read(slot, len) else {
             return fail!(DTL_ERROR_COMMUNICATION, "{len} bytes from it are no message of this library");
         };
-        self.is_ready(id.rank);
-        let Some(peer) = self.peers.get_mut(id.rank) else { return Ok(()) };
         peer.hear(0, message.consumed);
         if let Some(note) = message.note {
             self.noted(id.rank, note)?;
@@ -302,7 +310,6 @@ impl State {
 
     /// A message whose words the peer has sent before.
     fn received_brief(&mut self, id: WorkId, number: u32, len: usize) -> Result<()> {
-        self.is_ready(id.rank);
         let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
             return Ok(());
         };
@@ -315,12 +322,15 @@ impl State {
         Ok(())
     }
 
-    /// What a peer sends says that it is connected.
+    /// A message of a peer's has arrived, which says that it is connected.
     #[inline]
-    fn is_ready(&mut self, rank: usize) {
-        if let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Connected) {
-            peer.stage = Stage::Ready;
-            self.connecting -= 1;
+    fn has_come(&mut self, id: WorkId) {
+        let Some(peer) = self.peers.get_mut(id.rank) else { return };
+        if let Some(lane) = peer.lanes.get_mut(id.lane) {
+            lane.received = lane.received.wrapping_add(1);
+        }
+        if peer.stage == Stage::Connected {
+            self.ready(id.rank);
         }
     }
 
@@ -417,7 +427,7 @@ impl State {
             }
         }
         for rank in std::mem::take(&mut self.failing) {
-            let why = self.peers.get_mut(rank).and_then(|peer| peer.failing.take()).unwrap_or_default();
+            let why = self.peers.get_mut(rank).and_then(|peer| peer.failing.clone()).unwrap_or_default();
             self.lose(rank, &why);
         }
         Ok(())
@@ -426,7 +436,7 @@ impl State {
     /// Ends everything that needs a peer.
     fn lose(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
-        if matches!(peer.stage, Stage::Asked | Stage::Connected) && !peer.lanes.is_empty() {
+        if matches!(peer.stage, Stage::Asked | Stage::Connected | Stage::Broken) && !peer.lanes.is_empty() {
             self.connecting -= 1;
         }
         // First the devices let go of all memory.
@@ -461,8 +471,14 @@ impl State {
 
     /// What an operation on a peer that is gone answers.
     pub(super) fn is_gone(&self, rank: usize) -> Error {
-        let text = self.said.clone().unwrap_or_else(|| format!("rank {rank} is gone"));
+        let text = self.why_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
         Error::new(self.gone_status(rank), text)
+    }
+
+    /// Why a rank is gone.
+    pub(super) fn why_gone(&self, rank: usize) -> Option<String> {
+        let peer = self.peers.get(rank).filter(|peer| peer.stage == Stage::Gone);
+        peer.and_then(|peer| peer.failing.as_deref()).map(|why| format!("rank {rank}: {why}"))
     }
 
     /// This rank lives, even if its own device does not reach it any more.

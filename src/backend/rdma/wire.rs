@@ -99,6 +99,10 @@ impl Wire for RdmaWire {
         Ok(())
     }
 
+    fn answers_late(&self) -> bool {
+        true // a connection that has broken is made anew by both ranks
+    }
+
     fn is_crowded(&self) -> Option<bool> {
         self.is_crowded
     }
@@ -117,6 +121,10 @@ impl Wire for RdmaWire {
 
     fn failure_text(&self) -> Option<String> {
         self.with(|state| Ok(state.said.clone())).ok().flatten()
+    }
+
+    fn why_gone(&self, rank: i32) -> Option<String> {
+        self.with(|state| Ok(state.why_gone(index(rank)))).ok().flatten()
     }
 
     fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str> {
@@ -208,7 +216,7 @@ impl State {
     fn is_busy(&mut self) -> bool {
         let mut is_busy = !self.unfinished.is_empty();
         for rank in 0..self.peers.ranks() {
-            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage == Stage::Ready) else {
+            let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.stage != Stage::Gone) else {
                 continue;
             };
             match peer.is_busy(rank) {

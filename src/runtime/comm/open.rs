@@ -85,7 +85,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     if size > MOST_RANKS {
         return fail!(DTL_ERROR_LIMIT, "size {size}: kind \"threads\" has at most {MOST_RANKS} ranks");
     }
-    let backend = find("threads")?;
+    let backend = choose(Some("threads"), None, None)?;
     let ranks = backend.comm.as_deref().and_then(|comm| comm.open_ranks(size));
     let transports = ranks.unwrap_or_else(|| Err(backend.lacks("ranks of one process")))?;
     let timeout_ns = time_limit(timeout_ns);
@@ -198,7 +198,7 @@ fn make(description: &Description) -> Result<Comm> {
     if kind == "auto" {
         check_native(kind, None, native)?;
     }
-    let backend = choose(Some(kind), named, launch.as_ref())?;
+    let backend = choose_to_open(kind, named, launch.as_ref())?;
     check_flags(&backend, raw.flags)?;
     check_native(kind, Some(&backend), native)?;
     let timeout_ns = time_limit(raw.timeout_ns);
@@ -232,15 +232,25 @@ pub fn choose(
     named: Option<(i32, i32)>,
     launch: Option<&Launch>,
 ) -> Result<Arc<Backend>> {
-    match kind {
+    let backend = match kind {
         None | Some("auto") => find(&automatic(named, launch)?),
         Some(kind) => find(kind),
-    }
+    }?;
+    backend.ready().map(|()| backend)
 }
 
+/// The same, to open one: also where that cannot be, if the other ranks are told so.
+fn choose_to_open(kind: &str, named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<Arc<Backend>> {
+    choose(Some(kind), named, launch).or_else(|error| {
+        let backend =
+            find(kind).ok().filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.tells_others()));
+        backend.ok_or(error)
+    })
+}
+
+/// The backend of a kind, which may be unable to run here.
 fn find(kind: &str) -> Result<Arc<Backend>> {
     if let Some(backend) = registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
-        backend.ready()?;
         return Ok(backend);
     }
     let mut known = registry::all();
@@ -352,7 +362,7 @@ fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<(
 pub(super) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
     let Some(provider) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     progress::before_open();
-    let transport = provider.open(args)?;
+    let transport = progress::while_opening(|| provider.open(args))?;
     assemble(backend, transport, args.flags, timeout_ns)
 }
 

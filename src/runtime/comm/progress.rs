@@ -178,14 +178,34 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     if may_block() {
         return call();
     }
+    meanwhile(call, || {
+        move_needy();
+        move_running(request::serve);
+        window::progress::serve_some();
+    })
+}
+
+/// Runs a backend's `open`, in which this thread moves nothing on. Where others may wait for an answer of this rank before they come,
+/// a thread gives it meanwhile.
+pub(super) fn while_opening<T>(open: impl FnOnce() -> T) -> T {
+    let answers = |comm: &Comm| comm.link.transport.answers_late() && comm.link.transport.may_be_served();
+    if !OPEN.all.lock().iter().filter_map(Weak::upgrade).any(|comm| answers(&comm)) {
+        return open();
+    }
+    meanwhile(open, || {
+        let turns = OPEN.turns();
+        turns.iter().flatten().filter(|comm| answers(comm)).for_each(|comm| comm.link.transport.progress());
+    })
+}
+
+/// Has a thread do something over and over until a call is over.
+fn meanwhile<T>(call: impl FnOnce() -> T, moves: impl Fn() + Sync) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let moving = spawn_scoped(scope, "dtl-progress", || {
             let mut backoff = Backoff::new();
             while !is_over.load(Ordering::Acquire) {
-                move_needy();
-                move_running(request::serve);
-                window::progress::serve_some();
+                moves();
                 backoff.pause();
             }
         });

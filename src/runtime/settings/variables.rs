@@ -127,6 +127,10 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "kind rdma: silence in milliseconds after which a machine counts as dead (default 5000)",
     },
     Variable {
+        name: "DTL_RDMA_RECONNECT_MS",
+        meaning: "kind rdma: how long a connection that breaks over and over is made anew, in milliseconds; 0: not at all (default 5000)",
+    },
+    Variable {
         name: "DTL_PLUGIN_PROBE",
         meaning: "1: try a plugin in a process of its own before it is loaded; 30s: that, with a time limit",
     },

@@ -27,6 +27,7 @@ const OPEN: dtl_rdma_config_t = dtl_rdma_config_t {
     device_memory: 0,
     silence_ms: -1,
     cache_bytes: -1,
+    reconnect_ms: -1,
 };
 
 fn resolve(raw: &dtl_rdma_config_t, variables: &[(&'static str, &str)]) -> Result<Config> {
@@ -42,7 +43,7 @@ fn refused(raw: &dtl_rdma_config_t, variables: &[(&'static str, &str)]) -> Strin
     error.text().to_owned()
 }
 
-const ALL: [(&str, &str); 20] = [
+const ALL: [(&str, &str); 21] = [
     ("DTL_RDMA_DEVICES", "mlx5_0:1, mlx5_1"),
     ("DTL_RDMA_RAILS", "2"),
     ("DTL_RDMA_QUEUES", "4"),
@@ -63,6 +64,7 @@ const ALL: [(&str, &str); 20] = [
     ("DTL_RDMA_MEETING", "tcp:[fe80::1]:7000"),
     ("DTL_RDMA_ADDRESS", "ib0"),
     ("DTL_RDMA_SILENCE_MS", "800"),
+    ("DTL_RDMA_RECONNECT_MS", "0"),
 ];
 
 fn of_all() -> Config {
@@ -86,6 +88,7 @@ fn of_all() -> Config {
         meeting: "tcp:[fe80::1]:7000".into(),
         address: "ib0".into(),
         silence_ms: 800,
+        reconnect_ms: 0,
     }
 }
 
@@ -114,6 +117,7 @@ fn what_the_struct_sets_wins() {
         completion: DTL_RDMA_POLL,
         rendezvous: DTL_RDMA_WRITE,
         cache_bytes: 0,
+        reconnect_ms: 700,
         ..OPEN
     };
     let wanted = Config {
@@ -128,6 +132,7 @@ fn what_the_struct_sets_wins() {
         sleeps: false,
         reads: false,
         cache_bytes: 0,
+        reconnect_ms: 700,
         ..of_all()
     };
     assert_eq!(resolve(&given, &ALL).unwrap(), wanted);
@@ -138,7 +143,7 @@ fn what_the_struct_sets_wins() {
 #[test]
 fn bad_numbers_are_refused_with_name_value_and_range() {
     type Set = fn(&mut dtl_rdma_config_t, i32);
-    let fields: [(&str, Set, &[i32], &str); 16] = [
+    let fields: [(&str, Set, &[i32], &str); 17] = [
         ("rails", |raw, to| raw.rails = to, &[0, 5, -2], "1 to 4"),
         ("queues", |raw, to| raw.queues = to, &[0, 5], "1 to 4"),
         ("gid_index", |raw, to| raw.gid_index = to, &[256, -2], "0 to 255"),
@@ -152,6 +157,7 @@ fn bad_numbers_are_refused_with_name_value_and_range() {
         ("depth", |raw, to| raw.depth = to, &[3, 4097], "4 to 4096"),
         ("inline_bytes", |raw, to| raw.inline_bytes = to, &[1025], "0 to 1024"),
         ("silence_ms", |raw, to| raw.silence_ms = to, &[99, 600_001], "100 to 600000"),
+        ("reconnect_ms", |raw, to| raw.reconnect_ms = to.into(), &[-2, 600_001], "0 to 600000"),
         ("completion", |raw, to| raw.completion = to, &[3, -1], "DTL_RDMA_POLL (poll)"),
         ("rendezvous", |raw, to| raw.rendezvous = to, &[3, -1], "DTL_RDMA_READ (read)"),
         ("device_memory", |raw, to| raw.device_memory = to, &[4, -1], "DTL_RDMA_STAGED (staged)"),

@@ -222,9 +222,9 @@ impl<'a> Root<'a> {
         root.names()
             .filter(|name| !root.is_of_this(name) && name != INVITATION)
             .for_each(|name| place.remove(&name));
-        if let Err(own) = &place.talk.mine {
+        if place.talk.mine.is_err() {
             let mut root = root;
-            root.give_up(cannot(0, u64::from(own.status() as u32)));
+            root.give_up(cannot(0, &place.talk.says()));
             return Ok(root);
         }
         Ok(root)
@@ -310,8 +310,8 @@ impl<'a> Root<'a> {
         if size != job.size() as u64 || says.len() != BEFORE + talk.words {
             let own = (job.size(), BEFORE + talk.words);
             self.give_up(super::disagreement(rank, (size, says.len()), own));
-        } else if let Some(status) = says.first().filter(|status| **status != 0) {
-            self.give_up(cannot(rank, *status));
+        } else if says.first() != Some(&0) {
+            self.give_up(cannot(rank, says));
         }
     }
 

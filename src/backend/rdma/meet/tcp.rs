@@ -71,8 +71,8 @@ impl Place<'_> {
             seats: (0..self.job.size()).map(|_| None).collect(),
             failure: None,
         };
-        if let Err(own) = &self.talk.mine {
-            root.give_up(cannot(0, u64::from(own.status() as u32)));
+        if self.talk.mine.is_err() {
+            root.give_up(cannot(0, &self.talk.says()));
         }
         root.gather()
     }
@@ -343,8 +343,8 @@ impl Root<'_> {
             let text = format!("another process is rank {rank} of this job already; start each rank once");
             let error = Error::new(DTL_ERROR_ALREADY_EXISTS, text);
             return self.say(channel, ANSWER, &answer(&Err(error)));
-        } else if let Some(status) = says.first().filter(|status| **status != 0) {
-            self.give_up(cannot(rank, *status));
+        } else if says.first() != Some(&0) {
+            self.give_up(cannot(rank, says));
         }
         channel.queue(SEAT, &[]);
         drop(channel.flush());

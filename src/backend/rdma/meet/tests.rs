@@ -227,8 +227,10 @@ fn check_told(met: &[Result<Meeting>]) {
             assert_eq!(error, &no_device());
         } else {
             assert_eq!(error.status(), DTL_ERROR_UNAVAILABLE);
-            let text = "rank 1 could not prepare its part (DTL_ERROR_BACKEND); see its own output";
-            assert!(error.text().contains(text), "{error}");
+            let why = no_device().text().to_owned();
+            let text =
+                format!("rank 1 could not prepare its part (DTL_ERROR_BACKEND: {why}); see its own output");
+            assert!(error.text().contains(&text), "{error}");
         }
     }
 }
