@@ -92,11 +92,10 @@ mod tests {
         // SAFETY: the child makes system calls only.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: ends this process, after being killed at the latest.
-            unsafe {
-                libc::pause();
-                libc::_exit(0)
-            }
+            // SAFETY: waits to be killed.
+            unsafe { libc::pause() };
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(0) };
         }
         drop((ours, kept));
         assert!(!is_noted(fd));
