@@ -4,6 +4,9 @@
  * And what goes on while a call waits inside MPI.
  *     aware says DRIVER    MPI says that it takes device memory
  *     aware own DRIVER     MPI says what it says by itself: it does not */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* usleep, setenv, RTLD_NEXT */
+#endif
 #include "mpi_check.h"
 #include <dlfcn.h>
 #include <pthread.h>
