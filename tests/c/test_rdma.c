@@ -1,10 +1,11 @@
 /* Kind rdma, where it is unlike other kinds: sleeping until the completion queue wakes, events of the device, what is registered
  * and how often, forks. Over the verbs provider that is none (tests/rdma/fake_verbs.c), whose counters and faults it uses.
  *
- *     program sleep | memory | locked | port | device | queue | gone | fork (under dtlrun) */
+ *     program sleep | memory | locked | port | device | queue | gone | unwatched | fork (under dtlrun) */
 #include "comm_kinds.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -338,6 +339,64 @@ static void gone(void) {
     CHECK_OK(dtl_comm_destroy(comm));
 }
 
+/* A large message to a rank that is stopped is given up: the end does not wait for that rank. */
+static void end_without(dtl_comm_t comm, int stopped) {
+    unsigned char *bytes = (unsigned char *)calloc(1, 20000);
+    dtl_status_t status = DTL_ERROR_TIMEOUT;
+    dtl_request_t request;
+    uint64_t start;
+    int i;
+    CHECK(bytes != NULL);
+    CHECK_OK(dtl_comm_isend(comm, bytes, 20000, DTL_DTYPE_BYTE, stopped, 5, &request));
+    for (i = 0; i < 3 && status == DTL_ERROR_TIMEOUT; i++) status = dtl_request_wait(request, MILLISECONDS(1), NULL);
+    CHECK_STATUS(status, DTL_ERROR_TIMEOUT);
+    CHECK_OK(dtl_request_cancel(request));
+    CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(1000), NULL), DTL_ERROR_CANCELED);
+    start = now_us();
+    CHECK_OK(dtl_comm_destroy(comm));
+    CHECK(now_us() - start < 2000000);
+    free(bytes);
+}
+
+/* Rank 1 is gone, in one way and in another, before anybody has talked to it, and who watches it makes no call: who waits for it,
+ * or for any, hears of it all the same. */
+static void unwatched(int dies) {
+    dtl_comm_t comm = open_rdma();
+    dtl_comm_info_t info = DTL_COMM_INFO_INIT;
+    unsigned char byte = 1;
+    uint64_t start;
+    pid_t stopped = getpid(), all[4];
+    CHECK_OK(dtl_comm_allgather(DTL_COMM_WORLD, &stopped, 1, all, DTL_DTYPE_INT32));
+    if (me == 3) send_to(comm, &byte, 1, 2);
+    if (me == 2) recv_from(comm, &byte, 1, 3);
+    start = now_us();
+    if (me == 1) {
+        if (dies) _exit(0);
+        CHECK_OK(dtl_comm_destroy(comm));
+        return;
+    }
+    if (me == 2) kill(stopped, SIGSTOP); /* until rank 0 has seen everything */
+    if (me == 3) pause_ms(50);
+    if (me != 2) {
+        const int from = me == 0 ? 1 : DTL_ANY_SOURCE;
+        CHECK_STATUS(dtl_comm_recv(comm, &byte, 1, DTL_DTYPE_BYTE, from, 1, NULL), DTL_ERROR_RANK_FAILURE);
+        CHECK_TEXT("rank 1");
+        CHECK(now_us() - start < 3000000);
+        CHECK_OK(dtl_comm_info(comm, &info));
+        CHECK(info.failed_count == 1);
+    }
+    if (me == 3) {
+        end_without(comm, 2);
+        CHECK_OK(dtl_comm_send(DTL_COMM_WORLD, &byte, 1, DTL_DTYPE_BYTE, 0, 2 + dies));
+        return;
+    }
+    if (me == 0) {
+        CHECK_OK(dtl_comm_recv(DTL_COMM_WORLD, &byte, 1, DTL_DTYPE_BYTE, 3, 2 + dies, NULL));
+        CHECK(kill(all[2], SIGCONT) == 0);
+    }
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
 static void wait_for(pid_t child) {
     int how = -1;
     CHECK(child > 0 && waitpid(child, &how, 0) == child);
@@ -398,6 +457,7 @@ int main(int argc, char **argv) {
     else if (strcmp(what, "device") == 0) lose("device_fatal:1", "device fake", 0);
     else if (strcmp(what, "queue") == 0) lose("qp_fatal:1", "queue pair", 1);
     else if (strcmp(what, "gone") == 0) gone();
+    else if (strcmp(what, "unwatched") == 0) unwatched(0), unwatched(1);
     else if (strcmp(what, "fork") == 0) forked();
     else CHECK(!"known");
     CHECK_OK(dtl_finalize());

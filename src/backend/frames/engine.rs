@@ -281,6 +281,9 @@ impl Engine {
 
     /// Whether who waits may sleep: not while something is queued here, for which room is only found by asking.
     pub(super) fn doze(&mut self, seen: &mut u64) -> Doze {
+        if self.matcher.waits_for_any() {
+            self.wire.awaits(DTL_ANY_SOURCE);
+        }
         if self.broken.is_some() || !self.listed.is_empty() || !self.dying.is_empty() {
             return Doze::No;
         }
@@ -392,7 +395,12 @@ impl Engine {
         } else if let Some(rank) = self.gone(place.select.source) {
             self.finish_failed(id, rank, DTL_ERROR_RANK_FAILURE);
         } else {
+            let source = place.select.source;
             self.matcher.put(place);
+            // Who was sent to is known to the wire.
+            if source != DTL_ANY_SOURCE && self.links.get(index_of(source)).is_none() {
+                self.wire.awaits(source);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use super::oob::Event;
 use super::peer::{Peer, Stage};
 use super::queue::{End, Remote};
 use super::state::State;
+use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_BUSY;
 use crate::error::{Error, Result, fail};
 use crate::runtime::log;
@@ -73,6 +74,15 @@ impl State {
                 self.say_ends(rank)?;
                 Err(busy())
             }
+        }
+    }
+
+    /// A message of a rank is waited for, or of any: its death is to be heard of.
+    pub(super) fn awaits(&mut self, source: i32) {
+        if source == DTL_ANY_SOURCE {
+            self.oob.awaits_any(self.happened);
+        } else if self.stage(index(source)) == Stage::None {
+            self.oob.awaits(source);
         }
     }
 

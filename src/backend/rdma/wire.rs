@@ -111,6 +111,17 @@ impl Wire for RdmaWire {
         self.with(|state| state.doze(seen)).unwrap_or(Doze::No)
     }
 
+    fn says_when_it_leaves(&self) -> bool {
+        true
+    }
+
+    fn awaits(&self, source: i32) {
+        drop(self.with(|state| {
+            state.awaits(source);
+            Ok(())
+        }));
+    }
+
     fn memory(&self) -> Option<String> {
         self.with(|state| Ok(state.memory())).ok()
     }

@@ -440,6 +440,32 @@ fn who_is_not_there_has_died_and_a_silent_machine_too() {
 }
 
 #[test]
+fn of_who_is_awaited_only_a_refusal_says_that_it_is_gone() {
+    // Whoever connects there is accepted and sent away, as where a process has too many that connect.
+    let busy = TcpListener::bind("127.0.0.1:0").expect("a port");
+    busy.set_nonblocking(true).expect("set");
+    let at = busy.local_addr().expect("bound");
+    let (mut zero, of_zero) = Oob::listen(&Options::default()).expect("listens");
+    // The ring has rank 0 watch the last, which lives and says nothing.
+    let last = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let of = |at: SocketAddr| said_to_be(&[[127, 0, 0, 1]], at.port());
+    zero.know(0, [of_zero, of(at), of(last.local_addr().expect("bound"))].concat(), COOKIE);
+    zero.awaits(1);
+    let (mut told, mut met, start) = (Vec::new(), 0, Instant::now());
+    while start.elapsed() < Duration::from_millis(700) {
+        zero.poll(&mut |event| told.push(event));
+        met += usize::from(busy.accept().is_ok());
+    }
+    assert!(met >= 3 && told.is_empty(), "{met} {told:?}");
+    drop(busy);
+    while told.is_empty() {
+        zero.poll(&mut |event| told.push(event));
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+    assert!(matches!(&told[..], [Event::Gone(1, false, text)] if text.contains("refused")), "{told:?}");
+}
+
+#[test]
 fn who_was_slow_to_say_hello_comes_again() {
     for is_brief in [false, true] {
         let mut job = Job::of(2);
