@@ -195,11 +195,12 @@ static const struct {
     {"reg_mr:1@1", FAILS},
     {"modify_qp:1@1", FAILS},
     {"modify_qp:2@1", WELL}, /* tried again */
-    {"modify_qp:3@1", FAILS},
+    {"modify_qp:3@1", FAILS, NULL, "(died, left or cut off): rank 0: on this rank: fake"},
     {"post_recv:3@1", FAILS},
+    {"none", FAILS, "DTL_FAKE_VERBS_MEMLOCK=100000", "(ulimit -l); these are the slots of one peer: fewer with a lower DTL_RDMA_DEPTH"},
     /* messages */
     {"reg_mr:2@1", WELL}, /* what cannot be registered goes through slots */
-    {"post_recv:30@1", FAILS},
+    {"post_recv:30@1", FAILS, NULL, "rank 1: it has given up the connection to this rank; it says: on this rank: fake"},
     {"post_send:1@1", FAILS},
     {"post_send:12@1", FAILS},
     {"post_send:12:12@1", EITHER}, /* ENOMEM: no room now */

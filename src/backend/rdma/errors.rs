@@ -13,7 +13,7 @@ pub(super) fn call_failed(what: &str, code: i32) -> Error {
     let (status, advice) = match code {
         libc::ENOMEM if what == "ibv_reg_mr" => (
             DTL_ERROR_OUT_OF_MEMORY,
-            "; registered memory is locked: raise the limit of locked memory (ulimit -l), or lower DTL_RDMA_CACHE_BYTES",
+            "; registered memory is locked: raise the limit of locked memory (ulimit -l)",
         ),
         libc::ENOMEM => (
             DTL_ERROR_OUT_OF_MEMORY,

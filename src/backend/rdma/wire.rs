@@ -165,7 +165,7 @@ impl WireFrames for RdmaWire {
                 Some(Ok(true)) => Ok(()),
                 Some(Ok(false)) | None => Err(busy()),
                 Some(Err(error)) => {
-                    state.fail(dest, error.text());
+                    state.fail_here(dest, error);
                     Err(busy())
                 }
             }
@@ -232,7 +232,7 @@ impl State {
             };
             match peer.is_busy(rank) {
                 Ok(busy) => is_busy |= busy,
-                Err(error) => self.fail(rank, error.text()),
+                Err(error) => self.fail_here(rank, error),
             }
         }
         is_busy

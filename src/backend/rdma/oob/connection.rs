@@ -93,6 +93,11 @@ impl Connection {
     fn number(&self) -> u64 {
         u64::from(self.serial) << 32 | u64::from(self.index)
     }
+
+    /// What was found at the address that is tried.
+    pub(super) fn on_its_way(&self, what: &str) -> String {
+        self.way.map_or_else(|| what.to_owned(), |way| format!("{way}: {what}"))
+    }
 }
 
 impl Oob {
@@ -259,7 +264,10 @@ impl Oob {
             } else if let Some(one) = self.take_out(index) {
                 match stage {
                     Stage::Guest => self.send_away(one, "it says nothing"),
-                    _ => self.try_on(one, unreached("no answer", ErrorKind::TimedOut)),
+                    _ => {
+                        let why = unreached(&one.on_its_way("no answer"), ErrorKind::TimedOut);
+                        self.try_on(one, why);
+                    }
                 }
             }
         }
@@ -270,7 +278,7 @@ impl Oob {
         let Some(mut one) = self.take_out(index) else { return };
         if one.stage == Stage::Connecting {
             if let Err(error) = has_connected(&one.channel.stream) {
-                let why = unreached(&error.to_string(), error.kind());
+                let why = unreached(&one.on_its_way(&error.to_string()), error.kind());
                 return self.try_on(one, why);
             }
             self.say_hello(&mut one);
@@ -347,7 +355,7 @@ impl Oob {
                 let is_last = one.in_vain == CHANCES;
                 one.in_vain = if is_last { 0 } else { one.in_vain + 1 };
                 one.ways.extend(one.way.filter(|_| !is_last));
-                let is_refused = !self.is_idle(peer, &one.waiting);
+                let (is_refused, why) = (!self.is_idle(peer, &one.waiting), one.on_its_way(&why));
                 self.try_on(one, Unreached { why, is_refused });
             }
         }
