@@ -15,7 +15,7 @@
 
 use super::frame::{Frame, INLINE, Kind};
 use super::window::Open;
-use super::{Doze, Lent, Wire};
+use super::{Lent, Wire};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message, Posted};
@@ -277,17 +277,6 @@ impl Engine {
             }
             Some(_) => Ok(None),
         }
-    }
-
-    /// Whether who waits may sleep: not while something is queued here, for which room is only found by asking.
-    pub(super) fn doze(&mut self, seen: &mut u64) -> Doze {
-        if self.matcher.waits_for_any() {
-            self.wire.awaits(DTL_ANY_SOURCE);
-        }
-        if self.broken.is_some() || !self.listed.is_empty() || !self.dying.is_empty() {
-            return Doze::No;
-        }
-        self.wire.doze(seen)
     }
 
     // ---- starting ----

@@ -3,10 +3,11 @@
 //! So it is again when a connection has broken: `reconnect`.
 
 use super::config::Config;
+use super::errors::here;
 use super::oob::Event;
 use super::peer::{Peer, Stage};
 use super::queue::{End, Remote};
-use super::state::{State, here};
+use super::state::State;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_BUSY;
 use crate::error::{Error, Result, fail};

@@ -73,3 +73,9 @@ pub(super) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
     };
     format!("{said} (status {status}, vendor's {vendor:#x}){advice}")
 }
+
+/// What fails here, as it is told of the peer that is lost by it.
+#[cold]
+pub(super) fn here(error: Error) -> Error {
+    error.within("on this rank")
+}

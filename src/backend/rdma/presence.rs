@@ -105,7 +105,9 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
         );
     }
     let value = |of: &[u64], shift: u32, bits: u64| word(of, 1) >> shift & bits;
-    for (name, shift, bits) in [("rails", 0, 0xFF), ("queues", 8, 0xFF), ("rendezvous", 16, 1), ("depth", 32, u64::MAX)] {
+    for (name, shift, bits) in
+        [("rails", 0, 0xFF), ("queues", 8, 0xFF), ("rendezvous", 16, 1), ("depth", 32, u64::MAX)]
+    {
         let (its, own) = (value(its, shift, bits), value(own, shift, bits));
         if its == own {
             continue;

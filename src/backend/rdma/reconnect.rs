@@ -11,11 +11,12 @@
 //! what it has received.
 
 use super::config::Config;
+use super::errors::here;
 use super::lane::{Flying, Lane, WorkId};
 use super::operation::part_over;
 use super::peer::{Peer, Stage};
 use super::queue::{Piece, Queue, Remote, Work};
-use super::state::{State, here};
+use super::state::State;
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::error::{Result, fail};
 use crate::runtime::backend::OpId;

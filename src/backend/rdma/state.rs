@@ -267,7 +267,7 @@ impl State {
     /// The same, because of what this rank's own device says.
     #[cold]
     pub(super) fn fail_here(&mut self, rank: usize, error: Error) {
-        self.fail(rank, here(error).text());
+        self.fail(rank, errors::here(error).text());
     }
 
     fn sent(&mut self, id: WorkId) {
@@ -492,10 +492,4 @@ impl State {
     fn gone_status(&self, rank: usize) -> dtl_status_t {
         if rank == self.rank { DTL_ERROR_CONNECTION_LOST } else { DTL_ERROR_RANK_FAILURE }
     }
-}
-
-/// What fails here, as it is told of the peer that is lost by it.
-#[cold]
-pub(super) fn here(error: Error) -> Error {
-    error.within("on this rank")
 }

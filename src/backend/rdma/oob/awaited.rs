@@ -63,7 +63,8 @@ impl Oob {
         }
         self.awaited.any = (happened, now, 2 * count.min(MOST));
         let room = MOST.saturating_sub(self.connections.len() - self.free.len());
-        let next: Vec<i32> = self.before().filter(|rank| self.is_unknown(*rank)).take(count.min(room)).collect();
+        let next: Vec<i32> =
+            self.before().filter(|rank| self.is_unknown(*rank)).take(count.min(room)).collect();
         for rank in next {
             if let Some(of) = self.rank_mut(rank) {
                 of.is_awaited = true;
