@@ -45,6 +45,9 @@ static void faults(void) {
         {"read:1", IBV_WR_RDMA_READ, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR},
         {"atomic:1:11", IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WC_REM_OP_ERR, IBV_WC_WR_FLUSH_ERR},
         {"recv:1:LOC_ACCESS_ERR", IBV_WR_SEND, IBV_WC_REM_OP_ERR, IBV_WC_LOC_ACCESS_ERR},
+        {"answer:1:RETRY_EXC_ERR", IBV_WR_SEND, IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS}, /* it has arrived */
+        {"send:1%", IBV_WR_SEND, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR},
+        {"send:2%", IBV_WR_SEND, IBV_WC_SUCCESS, IBV_WC_SUCCESS},
     };
     for (size_t i = 0; i < sizeof completions / sizeof *completions; i++) {
         fake_verbs_fault("");

@@ -187,8 +187,11 @@ impl State {
     fn told(&mut self, rank: usize, words: &[u64]) {
         let outcome = match words {
             [ENDS, generation, ends @ ..] => self.hear_ends(rank, *generation as u32, ends),
-            [READY] => {
-                self.ready(rank);
+            [READY, generation] => {
+                // Of one that has broken meanwhile it says nothing.
+                if *generation as u32 == self.generation(rank) {
+                    self.ready(rank);
+                }
                 Ok(())
             }
             [BROKEN, why @ ..] => fail!(
@@ -246,6 +249,9 @@ impl State {
         let Some(peer) = self.peers.get_mut(rank).filter(|peer| peer.failing.is_none()) else {
             return Ok(());
         };
+        if (generation.wrapping_sub(peer.repair.generation) as i32) < 0 {
+            return Ok(()); // it does not know yet that it has broken
+        }
         if generation != peer.repair.generation || ends.len() != 2 + END * peer.lanes.len() {
             return fail!(
                 DTL_ERROR_COMMUNICATION,
@@ -274,7 +280,8 @@ impl State {
             return Ok(());
         }
         let is_other_ready = peer.repair.is_other_ready;
-        self.say_over_socket(rank, &[READY])?;
+        let generation = u64::from(peer.repair.generation);
+        self.say_over_socket(rank, &[READY, generation])?;
         if is_other_ready {
             self.ready(rank);
         }

@@ -49,8 +49,8 @@ pub(super) struct Peer {
     free: Vec<usize>,
     /// Copies of what work requests took with them, for as many as the peer has receives.
     kept: Scratch,
-    /// Which of them is the next.
-    keep: u32,
+    /// Bytes of each, and where the next one is.
+    keep: (usize, usize),
     /// Where the peer wants to be told of what was consumed.
     pub(super) tell: Option<Remote>,
     pub(super) depth: u32,
@@ -120,6 +120,7 @@ impl Peer {
             slab_keys: Some(slab_keys),
             free: (0..sends).collect(),
             kept,
+            keep: (inline, 0),
             depth,
             ..Peer::default()
         };
@@ -221,9 +222,11 @@ impl Peer {
     /// of a message that the peer has consumed, as there are as many as the peer has receives.
     #[inline]
     fn keep(&mut self, local: Piece) -> Piece {
-        let copy = self.kept.region().part(self.keep as usize * self.inline(), local.region.len());
+        let (each, at) = self.keep;
+        let all = self.kept.region();
+        let copy = all.part(at, local.region.len());
         copy.copy_from(local.region);
-        self.keep = if self.keep + 1 < self.depth { self.keep + 1 } else { 0 };
+        self.keep.1 = if at + each < all.len() { at + each } else { 0 };
         Piece { region: copy, lkey: 0 }
     }
 

@@ -251,8 +251,15 @@ impl Queue {
         }
     }
 
+    /// As `start`, where it is not on the way of a message.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn start_rarely(&self, id: u64, work: Work, local: Piece, signaled: bool) -> Result<bool> {
+        self.start(id, work, local, signaled)
+    }
+
     /// Starts work; `true`: it took the bytes with it, which may change at once.
-    #[inline]
+    #[inline(always)]
     pub(super) fn start(&self, id: u64, work: Work, local: Piece, signaled: bool) -> Result<bool> {
         let mut sge = sge_of(local);
         let mut wr = SendWr::zeroed();

@@ -73,7 +73,7 @@ impl State {
 
     /// The peer says so. What comes through to it is not seen here if it reads and writes by itself: the peer counts.
     pub(super) fn broke_there(&mut self, rank: usize) {
-        self.make_anew(rank, "it says so", true);
+        self.make_anew(rank, "it says that its end has broken", true);
     }
 
     fn make_anew(&mut self, rank: usize, why: &str, is_told: bool) {
@@ -215,7 +215,7 @@ impl Peer {
                 let id = WorkId { is_receive: false, rank, lane: index, number };
                 let (nothing, nowhere) =
                     (Piece { region: Region::EMPTY, lkey: 0 }, Remote { addr: 0, rkey: 0 });
-                match lane.queue.start(id.word(), Work::Write(nowhere), nothing, true) {
+                match lane.queue.start_rarely(id.word(), Work::Write(nowhere), nothing, true) {
                     Ok(_) => lane.mending.last = Some((number, false)),
                     Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}
                     Err(error) => return Err(error),
@@ -265,7 +265,7 @@ impl Peer {
         let is_told = of.is_told_of(flying.what, flying.local, number);
         of.number = number;
         of.sent = of.sent.wrapping_add(u32::from(flying.work.notifies()));
-        of.queue.start(id.word(), flying.work, flying.local, is_told)?;
+        of.queue.start_rarely(id.word(), flying.work, flying.local, is_told)?;
         of.flying.push_back(Flying { number, ..flying });
         Ok(())
     }
