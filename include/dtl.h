@@ -1808,7 +1808,7 @@ typedef struct dtl_recv_info_t {
 typedef struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     uint32_t struct_size;
-    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kind "nccl" only), or 0.
+    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi" and "nccl"), or 0.
     uint32_t flags;
     /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them), "nccl" (see
     /// `over`), "rdma" (InfiniBand and RoCE, see `native`; docs/how-to/use-rdma.md) or the name of a registered backend with a
@@ -1864,6 +1864,8 @@ typedef struct dtl_comm_desc_t {
 
 /// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have (DTL_ERROR_NOT_SUPPORTED else) are
 /// staged through host memory, over the communicator below. dtl_explain tells of the first. All ranks set it or none.
+/// Kind "mpi": messages of device memory are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md);
+/// each rank as it likes.
 #define DTL_COMM_STAGE 4u
 
 /// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
@@ -4518,7 +4520,9 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_find(dtl_dispatcher_t dispatcher,
 /// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
 /// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to be destroyed with
 ///                   dtl_event_destroy; null if all is done.
-/// @return as dtl_dispatch_find; else what the handler failed with.
+/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers run within each other on this
+///         thread, so one asks for what it does itself; the handler is not called. (What the library itself asks, as in dtl_mem_copy, never
+///         leads to a handler that the thread is in.)
 /// Threads: any; takes no lock. May block as the handler does.
 DTL_NODISCARD dtl_status_t dtl_dispatch_invoke(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_event_t *out_event);
@@ -4732,7 +4736,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out)
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
 ///
 /// Of all messages and collectives: a buffer may be memory of any backend that this library allocated. What the host cannot
-/// reach is staged through host memory (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
+/// reach is staged through host memory, or is an MPI's to reach that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
 /// call's or request's failure, with the backend's status. The work that writes a buffer must be done before it is sent:
 /// dtl_event_sync, or dtl_comm_isend_on.
 ///

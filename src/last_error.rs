@@ -82,6 +82,8 @@ impl Mark {
     #[must_use]
     pub fn explain(self, error: Error) -> Error {
         match self.said(error.status()) {
+            // Of functions within each other that pass it on, once is enough.
+            Some(said) if said.starts_with(error.text()) => Error::new(error.status(), said),
             Some(said) => Error::new(error.status(), format!("{}: {said}", error.text())),
             None => error,
         }

@@ -131,7 +131,7 @@ fn tests_are_listed_and_explained() {
     let list = out(&run(&["list"]));
     assert!(list.lines().count() >= 250, "{} tests", list.lines().count());
     let some = out(&run(&["list", "--component", "memory", "--only", "*.aligned_*"]));
-    assert!(some.lines().count() == 11 && some.lines().all(|line| line.starts_with("memory.")), "{some}");
+    assert!(some.lines().count() == 12 && some.lines().all(|line| line.starts_with("memory.")), "{some}");
     let text = out(&run(&["explain", "exec.event.not_complete_early"]));
     for part in ["checks", "slot", "exec.event_record", "the rule", "usually means"] {
         assert!(text.contains(part), "{part} is not in {text}");

@@ -29,7 +29,7 @@ if(DTL_TEST_GCC)
 endif()
 
 # The runs of a program under one MPI's launcher (the rest of the arguments). @MPI@ in a line is the MPI's name, @PART@
-# the library that is none.
+# the library that is none, @CUDA@ the driver that is none.
 function(mpi_runs folder name output mpi)
   set(lines "")
   if(EXISTS "${top}/${folder}/runs.txt")
@@ -40,10 +40,11 @@ function(mpi_runs folder name output mpi)
     set(lines "${name} 2")
   endif()
   foreach(line IN LISTS lines)
-    string(REPLACE " @PART@" "" suffix "${line}")
+    string(REGEX REPLACE " @(PART|CUDA)@" "" suffix "${line}")
     string(REPLACE "@MPI@" "${mpi}" suffix "${suffix}")
     string(REPLACE "@MPI@" "${mpi}" line "${line}")
     string(REPLACE "@PART@" "${mpi_part}" line "${line}")
+    string(REPLACE "@CUDA@" "${fake_cuda}" line "${line}")
     separate_arguments(suffix UNIX_COMMAND "${suffix}")
     list(REMOVE_AT suffix 0)
     string(REPLACE ";" "-" suffix "${suffix}")

@@ -1,21 +1,24 @@
 //! Dispatchers: who does an operation.
 
 use super::args::{self, Out, sized};
+use super::dispatch_query::{at_hand, take_query};
 use super::{dispatch_own as own, guard};
 use crate::abi::dispatch::*;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::*;
 use crate::backend::native::NativeHandler;
 use crate::error::{Result, fail};
-use crate::runtime::dispatch::{self, Action, Dispatcher, Query, Registration, Wanted, sieve, tables, text};
+use crate::runtime::dispatch::{
+    self, Action, Dispatcher, Query, Quick, Registration, Tables, Wanted, sieve, tables, text,
+};
 use crate::runtime::exec::objects;
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
 use std::cell::Cell;
 use std::ffi::c_char;
 
-sized!(dtl_dispatch_query_t, dtl_dispatch_handler_t);
+sized!(dtl_dispatch_handler_t);
 
 const ALL_FLAGS: u64 = DTL_DISPATCH_REPLACE | DTL_DISPATCH_ILLEGAL | DTL_DISPATCH_DEFAULT;
 const LONGEST_NAME: usize = 127;
@@ -148,14 +151,14 @@ fn check_key(key: &dtl_dispatch_key_t) -> Result<()> {
     Ok(())
 }
 
-fn check_operation(operation: dtl_enum_word_t) -> Result<()> {
+pub(super) fn check_operation(operation: dtl_enum_word_t) -> Result<()> {
     if operation == DTL_DISPATCH_ANY {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "operation is 0: pass DTL_OPERATION_… or a registered one");
     }
     check_word("operation", operation)
 }
 
-fn check_slots(slots: sieve::Slots) -> Result<()> {
+pub(super) fn check_slots(slots: sieve::Slots) -> Result<()> {
     let named = ["source", "destination", "schedule"].into_iter().zip(slots);
     let mut named = named.filter(|(_, word)| *word != DTL_DISPATCH_ANY);
     named.try_for_each(|(name, word)| check_word(name, word))
@@ -325,57 +328,27 @@ pub unsafe extern "C" fn dtl_dispatch_find(
         })
     }
 
-    guard::quick_or(
-        |inside| {
-            if out.is_null() || !out.is_aligned() {
-                return None;
-            }
-            // SAFETY: the caller's contract: what is not null can be read as far as its struct_size says.
-            let query = unsafe { whole(query) }?;
-            let found = dispatch::find_quickly(inside, dispatcher)?.look_quickly(inside, query)?;
-            // SAFETY: not null, so writable by the contract.
-            unsafe { out.write(found) };
-            Some(())
-        },
-        move || find(dispatcher, query, out),
-    )
-}
+    /// The same: what is called here must not be in the way of what needs no call.
+    #[cold]
+    #[inline(never)]
+    extern "C" fn search(
+        dispatcher: dtl_dispatcher_t,
+        query: *const dtl_dispatch_query_t,
+        out: *mut dtl_registration_t,
+    ) -> dtl_status_t {
+        let look = Tables::search_quickly;
+        match guard::visit(|inside| at_hand(inside, dispatcher, query, out, look)) {
+            Some(Quick::Found(_)) => DTL_SUCCESS,
+            _ => find(dispatcher, query, out),
+        }
+    }
 
-/// A query that has this library's size.
-///
-/// # Safety
-/// `query` is null, misaligned, or can be read as far as its struct_size says.
-#[inline(always)]
-unsafe fn whole<'a>(query: *const dtl_dispatch_query_t) -> Option<&'a dtl_dispatch_query_t> {
-    if query.is_null() || !query.is_aligned() {
-        return None;
+    let look = Tables::look_quickly;
+    match guard::visit(|inside| at_hand(inside, dispatcher, query, out, look)) {
+        Some(Quick::Found(_)) => DTL_SUCCESS,
+        Some(Quick::Search) => search(dispatcher, query, out),
+        _ => find(dispatcher, query, out),
     }
-    // SAFETY: every struct of the interface begins with this field.
-    let size = unsafe { query.cast::<u32>().read() };
-    if size as usize != size_of::<dtl_dispatch_query_t>() {
-        return None;
-    }
-    // SAFETY: all of it can be read by the contract.
-    unsafe { query.as_ref() }
-}
-
-/// Copies and checks a query.
-///
-/// # Safety
-/// `query` is null or a struct of the size it says.
-unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Query> {
-    // SAFETY: passed on.
-    let query = match unsafe { whole(query) } {
-        Some(query) => *query,
-        // SAFETY: passed on.
-        None => unsafe { args::take(query) }?,
-    };
-    if query.reserved != 0 {
-        return fail!(DTL_ERROR_INVALID_ARGUMENT, "query.reserved is {}; set it to 0", query.reserved);
-    }
-    check_operation(query.operation)?;
-    check_slots([query.source, query.destination, query.schedule])?;
-    Ok(Query { struct_size: size_of::<Query>() as u32, ..query })
 }
 
 /// Finds the handler of a query and has it do what is asked for. What the library does by itself can be invoked like any
@@ -384,7 +357,9 @@ unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Query> {
 /// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
 /// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to be destroyed with
 ///                   dtl_event_destroy; null if all is done.
-/// @return as dtl_dispatch_find; else what the handler failed with.
+/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers run within each other on this
+///         thread, so one asks for what it does itself; the handler is not called. (What the library itself asks, as in dtl_mem_copy, never
+///         leads to a handler that the thread is in.)
 /// Threads: any; takes no lock. May block as the handler does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_invoke(

@@ -23,13 +23,19 @@ pub(super) fn step_in() -> Option<epoch::Visit> {
     epoch::step_in().filter(|_| lifecycle::is_open_for_quick())
 }
 
-/// The same for entries that use objects: `whole` is the entry for all other cases.
+/// The same for entries that use objects. `None`: it is not that case, or `body` says so.
+#[inline(always)]
+pub(super) fn visit<T>(body: impl FnOnce(&Guard) -> Option<T>) -> Option<T> {
+    epoch::visit(|inside| if lifecycle::is_open_for_quick() { body(inside) } else { None })
+}
+
+/// The same: `whole` is the entry for all other cases.
 #[inline(always)]
 pub(super) fn quick_or(
     body: impl FnOnce(&Guard) -> Option<()>,
     whole: impl FnOnce() -> dtl_status_t,
 ) -> dtl_status_t {
-    match epoch::visit(|inside| if lifecycle::is_open_for_quick() { body(inside) } else { None }) {
+    match visit(body) {
         Some(()) => DTL_SUCCESS,
         None => out_of_line(whole),
     }

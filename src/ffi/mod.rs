@@ -53,6 +53,7 @@ pub mod policy_submit;
 
 pub mod dispatch;
 mod dispatch_own;
+mod dispatch_query;
 
 mod collective_args;
 

@@ -61,7 +61,7 @@ fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Re
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
 ///
 /// Of all messages and collectives: a buffer may be memory of any backend that this library allocated. What the host cannot
-/// reach is staged through host memory (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
+/// reach is staged through host memory, or is an MPI's to reach that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
 /// call's or request's failure, with the backend's status. The work that writes a buffer must be done before it is sent:
 /// dtl_event_sync, or dtl_comm_isend_on.
 ///

@@ -9,10 +9,11 @@ use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothing};
-use crate::runtime::policy::{self, Picked, Policy};
+use crate::runtime::policy::{self, End, Given, Picked, Policy, Quick, Run};
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::Guard;
+use crate::sys::stopwatch::Stopwatch;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -238,16 +239,6 @@ pub unsafe extern "C" fn dtl_selection_end(
 }
 
 impl Call {
-    /// With its own address for a key, if the caller gave none.
-    #[inline(always)]
-    fn key(&self, function: TaskFn) -> dtl_task_key_t {
-        if self.key.task == 0 && self.key.variant == 0 {
-            dtl_task_key_t { task: function as usize as u64, variant: 0 }
-        } else {
-            self.key
-        }
-    }
-
     fn task(&self) -> Result<Task> {
         let Some(function) = self.function else {
             return fail!(DTL_ERROR_NULL_POINTER, "task is NULL; pass the function to call");
@@ -256,7 +247,7 @@ impl Call {
         if is_kept {
             Out::new(self.out, "out")?;
         }
-        Ok(Task { key: self.key(function), function, arg: Addr::new(self.arg), is_kept })
+        Ok(Task { key: key_of(self.key, function), function, arg: Addr::new(self.arg), is_kept })
     }
 
     #[cold]
@@ -267,16 +258,17 @@ impl Call {
     /// The way of everything that is not quick.
     #[cold]
     fn submit(&self, (task, policy): &(Task, Arc<Policy>), patience: Option<Deadline>) -> Result<()> {
-        self.give(policy.submit(task, patience)?);
+        give(self.out, policy.submit(task, patience)?);
         Ok(())
     }
+}
 
-    #[inline(always)]
-    fn give(&self, submission: dtl_submission_t) {
-        if !self.out.is_null() {
-            // SAFETY: the caller's contract: an output, and both ways here have seen that it is aligned.
-            unsafe { self.out.write(submission) }
-        }
+/// Writes a submission where it is wanted.
+#[inline(always)]
+fn give(out: *mut dtl_submission_t, submission: dtl_submission_t) {
+    if !out.is_null() {
+        // SAFETY: the caller's contract: an output, and both ways here have seen that it is aligned.
+        unsafe { out.write(submission) }
     }
 }
 
@@ -284,26 +276,71 @@ impl Call {
 #[inline(always)]
 fn quick(call: Call) -> Option<dtl_status_t> {
     let function = call.function.filter(|_| call.out.is_aligned())?;
-    let key = call.key(function);
-    let inside = guard::step_in()?;
-    let picked = policy::quick(&inside, call.policy.id, key)?;
-    drop(inside);
-    let (index, has_end) = (picked.index, picked.has_end());
-    let (resource, mut left, before) = (picked.resource.plain(), NOTHING_LEFT, Mark::now());
-    let status = function(&raw const resource, call.arg, &raw mut left);
-    let is_over = status == DTL_SUCCESS && is_nothing(&left) && (!has_end || is_told(call.policy.id, picked));
-    if !is_over {
-        return Some(returned(call, picked, (status, before), left));
-    }
-    call.give(dtl_submission_t { policy: call.policy, ticket: 0, resource: index, status });
-    Some(DTL_SUCCESS)
+    let policy = policy::quick(guard::step_in()?, call.policy.id)?;
+    let Some((picked, given)) = policy.at_hand() else {
+        return searched((call.policy, call.out), (function, call.arg), policy, call.key);
+    };
+    drop(policy);
+    Some(run((call.policy, call.out), (function, call.arg), picked, given))
 }
 
-/// The policy has been told that the task has ended well.
+/// The same by a policy that has to look for one: apart, so that who has one at hand needs nothing in memory.
+#[inline(never)]
+fn searched(
+    (id, out): (dtl_policy_t, *mut dtl_submission_t),
+    (function, arg): (TaskFn, *mut c_void),
+    policy: Quick,
+    key: dtl_task_key_t,
+) -> Option<dtl_status_t> {
+    let (picked, given) = policy.choose(key_of(key, function))?;
+    drop(policy);
+    Some(run((id, out), (function, arg), picked, given))
+}
+
+/// Outside: the task, and what is to be done at its end.
 #[inline(always)]
-fn is_told(policy: u64, picked: Picked) -> bool {
-    let Some(inside) = guard::step_in() else { return false };
-    policy::quick_end(&inside, policy, picked).is_some()
+fn run(
+    (policy, out): (dtl_policy_t, *mut dtl_submission_t),
+    (function, arg): (TaskFn, *mut c_void),
+    Picked { index, end, started }: Picked,
+    given: Given,
+) -> dtl_status_t {
+    let (resource, mut left, before) = (given.plain(), NOTHING_LEFT, Mark::now());
+    let status = function(&raw const resource, arg, &raw mut left);
+    let is_over = status == DTL_SUCCESS
+        && is_nothing(&left)
+        && match end {
+            End::Nothing => true,
+            End::Place => is_given_back(policy, index),
+            End::Timed(run) => is_timed(policy, index, run, started),
+            End::Told(_) => false,
+        };
+    if !is_over {
+        return returned((policy, out), Picked { index, end, started }, (status, before), left);
+    }
+    give(out, dtl_submission_t { policy, ticket: 0, resource: index, status });
+    DTL_SUCCESS
+}
+
+/// The policy has been told that a task has ended well.
+#[inline(never)]
+fn is_given_back(policy: dtl_policy_t, index: u32) -> bool {
+    let quick = guard::step_in().and_then(|stay| policy::quick(stay, policy.id));
+    quick.map(|policy| policy.give_back(index)).is_some()
+}
+
+/// The same, and how long it took.
+#[inline(never)]
+fn is_timed(policy: dtl_policy_t, index: u32, run: Run, started: Option<Stopwatch>) -> bool {
+    let quick = guard::step_in().and_then(|stay| policy::quick(stay, policy.id));
+    quick.map(|policy| policy.timed(index, run, started)).is_some()
+}
+
+/// A task's key: its function's address, if the caller gave none.
+#[inline(always)]
+fn key_of(key: dtl_task_key_t, function: TaskFn) -> dtl_task_key_t {
+    let is_given = key.task != 0 || key.variant != 0;
+    if is_given { key } else { dtl_task_key_t { task: function as usize as u64, variant: 0 } }
 }
 
 /// The task has failed, or left something running, or its end cannot be told in the quick way. All by value: in memory only
@@ -311,23 +348,26 @@ fn is_told(policy: u64, picked: Picked) -> bool {
 #[cold]
 #[inline(never)]
 fn returned(
-    call: Call,
+    (policy, out): (dtl_policy_t, *mut dtl_submission_t),
     picked: Picked,
     (status, before): (dtl_status_t, Mark),
     left: dtl_waitable_t,
 ) -> dtl_status_t {
     guard::wait(
-        |inside| match policy::pin(inside, call.policy.id) {
+        |inside| match policy::pin(inside, policy.id) {
             Ok(policy) => Ok(Some(policy)),
             // Released by the task itself, or meanwhile: nobody is left to be told.
             Err(_) if status != DTL_SUCCESS || is_nothing(&left) => Ok(None),
             Err(gone) => Err(gone),
         },
-        |policy| {
-            call.give(match policy {
-                Some(policy) => policy.returned(&picked, (status, before), &left, !call.out.is_null())?,
-                None => dtl_submission_t { policy: call.policy, ticket: 0, resource: picked.index, status },
-            });
+        |found| {
+            give(
+                out,
+                match found {
+                    Some(found) => found.returned(&picked, (status, before), &left, !out.is_null())?,
+                    None => dtl_submission_t { policy, ticket: 0, resource: picked.index, status },
+                },
+            );
             Ok(())
         },
     )

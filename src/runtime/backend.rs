@@ -326,6 +326,10 @@ pub trait Transport: Send + Sync {
     fn arrived(&self, _op: OpId) -> usize {
         0
     }
+    /// The backend whose device memory messages may lie in as it is, if other processes can open it; `None`: no backend's.
+    fn takes_memory_of(&self) -> Option<&'static str> {
+        None
+    }
     /// Starts a receive into the region.
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
     /// Makes progress and looks for the message that a receive would take now; it stays.

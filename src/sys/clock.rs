@@ -1,38 +1,39 @@
 //! Time: nanoseconds of the monotonic clock, and deadlines.
 
-use std::sync::OnceLock;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Nanoseconds since the first call in this process.
 #[must_use]
 pub fn now_ns() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let elapsed = START.get_or_init(Instant::now).elapsed();
-    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
+    static START: AtomicU64 = AtomicU64::new(0);
+    let now = node_ns();
+    let start = match START.load(Ordering::Relaxed) {
+        0 => START.fetch_max(now, Ordering::Relaxed).max(now),
+        start => start,
+    };
+    now.saturating_sub(start)
 }
 
 /// Nanoseconds of the monotonic clock as the system has it: the same for every process of the node.
 #[must_use]
+#[inline]
 pub fn node_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes the value that the pointer is to, which lives through the call.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    if failed != 0 {
-        return now_ns();
-    }
-    now.tv_sec.unsigned_abs().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.unsigned_abs())
+    read(libc::CLOCK_MONOTONIC)
 }
 
 /// Nanoseconds of a clock that moves every few milliseconds, and is read in a few nanoseconds.
 #[must_use]
 #[inline]
 pub fn coarse_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+/// Every Linux has these clocks; 0 if it had not.
+#[inline]
+fn read(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes the value that the pointer is to, which lives through the call.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
-    if failed != 0 {
-        return now_ns();
-    }
+    let _ = unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec.unsigned_abs().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.unsigned_abs())
 }
 

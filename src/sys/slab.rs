@@ -5,7 +5,7 @@
 //! one with a bit of its index turned: that is nobody's handle, as whoever brings it is led to another slot. So one compare
 //! tells whether a handle is of this type, of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see that module for why it is safe.
 
-use super::epoch::{self, Blocking, Guard};
+use super::epoch::{self, Blocking, Guard, Visit};
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
 use std::ptr;
@@ -141,6 +141,14 @@ impl<T: Send + Sync + 'static> Table<T> {
         unsafe { object.as_ref() }
     }
 
+    /// The object, for a short stay.
+    #[must_use]
+    #[inline(always)]
+    pub fn visit(&self, stay: Visit, handle: u64) -> Option<Visited<T>> {
+        let object = ptr::from_ref(self.get(&stay, handle)?);
+        Some(Visited { object, stay })
+    }
+
     /// Whether a handle names an object, at this moment.
     #[must_use]
     pub fn is_live(&self, handle: u64) -> bool {
@@ -214,6 +222,39 @@ impl<T: Send + Sync + 'static> Table<T> {
                 (index_of(word) == index).then_some(word)
             })
             .collect()
+    }
+}
+
+/// An object for a short stay, which ends with this.
+pub struct Visited<T> {
+    object: *const T,
+    stay: Visit,
+}
+
+impl<T> Visited<T> {
+    /// The stay.
+    #[must_use]
+    #[inline(always)]
+    pub fn inside(&self) -> &Guard {
+        &self.stay
+    }
+
+    /// A part of it.
+    #[must_use]
+    #[inline(always)]
+    pub fn part<U>(self, of: impl FnOnce(&T) -> Option<&U>) -> Option<Visited<U>> {
+        let object = ptr::from_ref(of(&self)?);
+        Some(Visited { object, stay: self.stay })
+    }
+}
+
+impl<T> std::ops::Deref for Visited<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: `Table::visit` had a reference that lives as long as the stay, and `part` one that lives as long as that.
+        unsafe { &*self.object }
     }
 }
 

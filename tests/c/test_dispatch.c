@@ -513,11 +513,65 @@ static void test_events(void) {
     CHECK_OK(dtl_dispatcher_destroy(d));
 }
 
+/* A handler that asks again for what it does itself, `depth` times. */
+struct nest {
+    dtl_dispatcher_t dispatcher;
+    int depth, deepest;
+};
+
+static dtl_status_t asks_for_itself(const dtl_dispatch_query_t* query, dtl_event_t* event, void* user) {
+    struct nest* nest = (struct nest*)user;
+    (void)event;
+    nest->deepest++;
+    if (nest->deepest == nest->depth) return DTL_SUCCESS;
+    return dtl_dispatch_invoke(nest->dispatcher, query, NULL);
+}
+
+static void* nest_elsewhere(void* user) {
+    struct nest* nest = (struct nest*)user;
+    const dtl_dispatch_query_t query = query_of(DO(0), MEM(1), MEM(2), HOW(3));
+    nest->depth = 64, nest->deepest = 0;
+    CHECK_OK(dtl_dispatch_invoke(nest->dispatcher, &query, NULL));
+    return NULL;
+}
+
+static void test_nested(void) {
+    int of_default;
+    for (of_default = 0; of_default < 2; of_default++) {
+        const dtl_dispatch_key_t key = key_of(DO(0), ANY, ANY, ANY);
+        const dtl_dispatch_query_t query = query_of(DO(0), MEM(1), MEM(2), HOW(3));
+        dtl_dispatch_handler_t handler = handler_of("asks for itself", NULL);
+        dtl_registration_t registration;
+        pthread_t thread;
+        struct nest nest;
+        int round;
+        memset(&nest, 0, sizeof nest);
+        nest.dispatcher = of_default ? dtl_dispatch_default() : make(0);
+        handler.invoke = asks_for_itself, handler.user = &nest;
+        CHECK_OK(dtl_dispatch_register(nest.dispatcher, &key, 1, &handler, &registration));
+        for (round = 0; round < 3; round++) { /* it counts back, also after a failure */
+            nest.depth = 64, nest.deepest = 0;
+            CHECK_OK(dtl_dispatch_invoke(nest.dispatcher, &query, NULL));
+            CHECK(nest.deepest == 64);
+            nest.depth = -1, nest.deepest = 0;
+            CHECK_STATUS(dtl_dispatch_invoke(nest.dispatcher, &query, NULL), DTL_ERROR_LIMIT);
+            CHECK(nest.deepest == 64);
+            CHECK_TEXT("handler \"asks for itself\": a fixed limit is reached: operation M0, source M1, destination M2, schedule M3: ");
+            CHECK_TEXT("handler \"asks for itself\" was not called, as 64 handlers run within each other on this thread");
+            CHECK(strlen(dtl_last_error()) < 400);
+        }
+        CHECK(pthread_create(&thread, NULL, nest_elsewhere, &nest) == 0); /* each thread counts its own */
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK_OK(dtl_dispatch_unregister(nest.dispatcher, registration));
+        if (!of_default) CHECK_OK(dtl_dispatcher_destroy(nest.dispatcher));
+    }
+}
+
 int main(void) {
     struct spy spy = spy_of(0);
     CHECK_OK(dtl_init(NULL));
     test_rule_1(), test_rule_2(), test_rule_3(), test_rule_4(), test_rule_5(), test_rule_6(), test_rule_7(), test_rule_8();
-    test_rule_9(), test_rule_10(), test_defects_of_dace(), test_bad_input(), test_events();
+    test_rule_9(), test_rule_10(), test_defects_of_dace(), test_bad_input(), test_events(), test_nested();
     add(make(0), "left", form(0), &spy);
     CHECK_OK(dtl_finalize());
     CHECK(spy.destroyed == 1);

@@ -2,11 +2,14 @@
 # Collects what tests and measures backend cuda on a machine that has NVIDIA's driver and nothing else: the library, the
 # programs, NVRTC, the kernels, and run.sh, which runs it all.
 #
-#     pack.sh BUILD OUT      BUILD: CMake's build folder, with tests; OUT: a folder, or a file that ends with .tar or .tar.gz
+#     pack.sh [--nccl] BUILD OUT      BUILD: CMake's build folder, with tests; OUT: a folder, or a file that ends with .tar or .tar.gz
 #
+# --nccl: with NVIDIA's NCCL, which is 270 MB; else that of the machine is tested, if it has one.
 # NVRTC is that of BUILD/wheels (tests/gpu_wheels.sh BUILD/wheels fetches it). Where next: run.sh; docs/how-to/test-on-a-gpu.md.
 set -euo pipefail
-[ $# = 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+nccl=
+if [ "${1:-}" = --nccl ]; then nccl=1; shift; fi
+[ $# = 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
 out=$2
@@ -35,8 +38,10 @@ put() { # FILE TARGET
 put "$build/stage/lib/libdtl.so.0" lib/libdtl.so.0
 put "$nvrtc/libnvrtc.so.12" lib/libnvrtc.so.12
 for file in "$nvrtc"/libnvrtc-builtins.so.*; do put "$file" "lib/${file##*/}"; done
+[ -z "$nccl" ] || put "$build/wheels/nvidia/nccl/lib/libnccl.so.2" lib/libnccl.so.2
 for program in dtl-ctk dtl-info dtlrun; do put "$build/stage/bin/$program" "bin/$program"; done
 put "$bin/tests/c/test_cuda.gcc-c11" bin/test_cuda
+put "$bin/tests/c/test_nccl.gcc-c11" bin/test_nccl
 put "$bin/tests/gpu/kernels" bin/kernels
 put "$bin/tests/gpu/bench" bin/bench
 [ ! -e "$bin/examples-c/heat_gpu.gcc" ] || put "$bin/examples-c/heat_gpu.gcc" bin/heat_gpu

@@ -53,6 +53,11 @@ if [ $there = 1 ]; then
     if [ ! -e "$here/bin/heat_gpu" ]; then say "skipped heat_gpu: it was not built"
     elif [ $quick = 1 ]; then say "skipped heat_gpu: --quick"
     else check heat_gpu env DTL_BACKEND=cuda "$here/bin/dtlrun" -n 4 "$here/bin/heat_gpu"; fi
+    # One rank, and two where there are as many GPUs.
+    if [ -e "$here/lib/libnccl.so.2" ]; then export DTL_NCCL_LIBRARY=${DTL_NCCL_LIBRARY:-$here/lib/libnccl.so.2}; fi
+    for ranks in 1 2; do check "nccl-$ranks" "$here/bin/dtlrun" -n $ranks "$here/bin/test_nccl" device; done
+    say "skipped test_nccl faults, death, absent: they need the NCCL that fails as it is told (tests/nccl)"
+    say "skipped test_nccl_collectives: it has ranks disagree, which a real NCCL does not notice"
     say "skipped test_cuda faults, optional, absent: they need the driver that fails as it is told (tests/cuda)"
     say "skipped test_cuda_modules: what it counts and damages needs that driver; kernel-log is what is left of it"
     if [ $quick = 1 ]; then check bench "$here/bin/bench" "$here/kernels" most 65536 seconds 0.01

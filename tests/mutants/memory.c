@@ -1,5 +1,5 @@
 /* An arena of host memory for each device, carved into blocks: first fit, in the order of addresses. */
-#include "whole.h"
+#include "exports.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -32,6 +32,7 @@ static const kind_t kinds[] = {
     {DTL_MEMORY_PINNED, ON_BOTH_SIDES, 4096, "host (page-locked, so to say)"},
     {DTL_MEMORY_DEVICE, DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE, 256, "device"},
     {DTL_MEMORY_MANAGED, ON_BOTH_SIDES | DTL_MEMORY_UNIFIED, 4096, "managed"},
+    {DTL_MEMORY_SHARED, ON_BOTH_SIDES | DTL_MEMORY_EXPORTABLE, 4096, "for several processes"},
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -217,8 +218,7 @@ static void *answer(arena_t *arena, unsigned char *carved, uint64_t size_bytes)
     return carved;
 }
 
-static dtl_status_t whole_alloc(void *self, uint64_t size_bytes, uint64_t alignment, dtl_enum_word_t word,
-                                void **out_ptr)
+dtl_status_t whole_alloc(void *self, uint64_t size_bytes, uint64_t alignment, dtl_enum_word_t word, void **out_ptr)
 {
     const kind_t *kind = find_kind(word);
     int32_t device = current_device();
@@ -242,6 +242,9 @@ static dtl_status_t whole_alloc(void *self, uint64_t size_bytes, uint64_t alignm
     if (size_bytes > DEVICE_BYTES || is_fault("memory.alloc.always_out_of_memory")) {
         return failed(is_fault("memory.alloc.wrong_refusal") ? DTL_ERROR_NOT_SUPPORTED : DTL_ERROR_OUT_OF_MEMORY,
                       "more than the device has");
+    }
+    if (kind->word == DTL_MEMORY_SHARED) {
+        return shared_alloc(size_bytes, alignment, out_ptr);
     }
     uint64_t size = size_bytes, align = alignment > kind->alignment ? alignment : kind->alignment;
     misread(&size, &align);
@@ -293,7 +296,7 @@ static dtl_status_t release(arena_t *arena, const void *ptr)
     return DTL_SUCCESS;
 }
 
-static dtl_status_t whole_free(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment, dtl_enum_word_t kind)
+dtl_status_t whole_free(void *self, void *ptr, uint64_t size_bytes, uint64_t alignment, dtl_enum_word_t kind)
 {
     static unsigned calls;
     (void)self;
@@ -304,6 +307,9 @@ static dtl_status_t whole_free(void *self, void *ptr, uint64_t size_bytes, uint6
     }
     if (is_fault("memory.free.one_kind_only") && kind != DTL_MEMORY_HOST) {
         return failed(DTL_ERROR_NOT_SUPPORTED, "only HOST is freed");
+    }
+    if (kind == DTL_MEMORY_SHARED && shared_free(ptr)) {
+        return DTL_SUCCESS;
     }
     arena_t *arena = arena_of(ptr);
     if (is_fault("memory.free.own_device_only") && arena != &arenas[current_device()]) {
@@ -343,6 +349,12 @@ static dtl_status_t whole_kind_info(void *self, dtl_enum_word_t word, dtl_mem_ki
     }
     if (is_fault("memory.kind_info.all_pageable")) {
         out_info->properties |= DTL_MEMORY_PAGEABLE;
+    }
+    if (is_fault("memory.kind_info.not_exportable")) {
+        out_info->properties &= ~DTL_MEMORY_EXPORTABLE;
+    }
+    if (is_fault("memory.kind_info.all_exportable")) {
+        out_info->properties |= DTL_MEMORY_EXPORTABLE;
     }
     if (is_fault("memory.kind_info.unknown_bits")) {
         out_info->properties |= UINT64_C(1) << 40;
@@ -401,5 +413,7 @@ dtl_memory_vtable_t memory_table(void)
     table.free = slot_free;
     table.kind_info = slot_kind_info;
     table.memory_info = slot_memory_info;
+    add_exports(&table);
+    add_ordered(&table);
     return table;
 }

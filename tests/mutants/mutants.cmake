@@ -20,9 +20,9 @@ if(NOT (DTL_TEST_GCC AND TARGET plugin_gcc_tcp))
   skipped(mutants "gcc or the example plugins are not there")
   return()
 endif()
-mutant(whole plugin.c device.c memory.c transfer.c streams.c queued.c events.c launch.c loops.c fault.c)
+mutant(whole plugin.c device.c memory.c exports.c ordered.c transfer.c streams.c queued.c events.c launch.c modules.c loops.c fault.c)
 mutant(wire wire.c meeting.c window.c fault.c)
 
-# Every fifteenth of the list: the choice depends on nothing else.
-add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 24)
+# Some eighteen of the list: the choice depends on nothing else.
+add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 28)
 set_tests_properties(mutants PROPERTIES TIMEOUT 300 PROCESSORS 2 COST 100)

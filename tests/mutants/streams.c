@@ -343,5 +343,6 @@ dtl_exec_vtable_t exec_table(void)
     table.launch = slot_launch;
     add_events(&table);
     add_loops(&table);
+    add_modules(&table);
     return table;
 }

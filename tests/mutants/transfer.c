@@ -289,5 +289,6 @@ dtl_transfer_vtable_t transfer_table(void)
     table.copy_async = slot_copy_async;
     table.copy_2d = slot_copy_2d;
     table.fill = slot_fill;
+    add_prefetch(&table);
     return table;
 }

@@ -1,7 +1,8 @@
 /* whole: a backend with everything but a communicator, in host memory. What its files share.
  *
- * plugin.c is the entry and the main table, device.c the two devices, memory.c their arenas, transfer.c copies and
- * fills, streams.c streams and events with a thread for each stream, launch.c grids, loops.c host execution.
+ * plugin.c is the entry and the main table, device.c the two devices, memory.c their arenas, exports.c memory for several
+ * processes, ordered.c memory in streams' order and of the program, transfer.c copies and fills, streams.c streams and events
+ * with a thread for each stream, launch.c grids, modules.c kernels from source, loops.c host execution.
  * Not a template for a backend: its use is to be broken, see fault.h. */
 #ifndef WHOLE_H
 #define WHOLE_H
@@ -22,7 +23,9 @@ dtl_device_vtable_t device_table(void);
 dtl_memory_vtable_t memory_table(void);
 dtl_transfer_vtable_t transfer_table(void);
 dtl_exec_vtable_t exec_table(void);
+void add_prefetch(dtl_transfer_vtable_t *table);
 void add_loops(dtl_exec_vtable_t *table);
+void add_modules(dtl_exec_vtable_t *table);
 
 /* device.c: the calling thread's current device. */
 int32_t current_device(void);

@@ -241,6 +241,8 @@ function_table! {
         MPI_Abi_get_version(IntOut, IntOut) -> Int;
         MPI_Get_elements_x(StatusIn, Datatype, CountOut) -> Int;
         MPI_Get_elements_c(StatusIn, Datatype, CountOut) -> Int;
+        // what only some have: whether memory of CUDA's devices may be passed
+        MPIX_Query_cuda_support() -> Int;
         MPI_Status_set_elements_x(StatusOut, Datatype, Count) -> Int;
         MPI_Status_set_elements_c(StatusOut, Datatype, Count) -> Int;
 

@@ -29,7 +29,7 @@ mod wire;
 
 pub use adopt::place_of;
 
-use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP};
+use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE};
 use crate::abi::word::DTL_OP_MAX;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Availability, Comm, OpenArgs, Presence, Transport};
@@ -70,7 +70,7 @@ impl Presence for Mpi {
 
 impl Comm for Opener {
     fn flags(&self) -> u32 {
-        DTL_COMM_DETERMINISTIC | DTL_COMM_NO_DUP
+        DTL_COMM_DETERMINISTIC | DTL_COMM_NO_DUP | DTL_COMM_STAGE
     }
 
     fn takes_native(&self) -> bool {

@@ -49,6 +49,8 @@ pub(super) struct Endpoint {
     /// Whether `user` is ours to free.
     owns_user: bool,
     node: Node,
+    /// Whether MPI takes pointers to memory of CUDA's devices.
+    takes_cuda: bool,
     is_intel: bool,
     /// Probed messages that were taken, with their sizes.
     taken: Mutex<Vec<(Handle, u64)>>,
@@ -80,6 +82,7 @@ impl Endpoint {
             reader: Reader::of(mpi),
             tag_limit: tag_limit(mpi)?,
             node: Node::of(mpi, inner, rank, size)?,
+            takes_cuda: takes_cuda(mpi),
             is_intel: mpi.version.starts_with("Intel"),
             odd: Oddities::default(),
             taken: Mutex::new(Vec::new()),
@@ -198,6 +201,13 @@ pub(super) fn or_free<T>(mpi: &Mpi, comms: &[Handle], outcome: Result<T>) -> Res
             let _ = free(mpi, *comm);
         }
     })
+}
+
+/// Whether MPI takes pointers to memory of CUDA's devices, as it says (Open MPI, the MPICH family). In a turn, as only an MPI
+/// that runs knows.
+fn takes_cuda(mpi: &Mpi) -> bool {
+    // SAFETY: MPI runs; the function takes nothing.
+    mpi.call.MPIX_Query_cuda_support.is_some_and(|query| unsafe { query() } == 1)
 }
 
 /// This process' rank in a communicator of MPI's, and its size.
@@ -388,8 +398,13 @@ impl Transport for Endpoint {
         Some(self.node.is_crowded)
     }
 
+    fn takes_memory_of(&self) -> Option<&'static str> {
+        self.takes_cuda.then_some("cuda")
+    }
+
     fn describe(&self) -> String {
-        format!("{}; MPI's own messages and collectives; {}", self.mpi.name, self.mpi.level().text())
+        let device = if self.takes_cuda { "; takes memory of CUDA's devices" } else { "" };
+        format!("{}; MPI's own messages and collectives; {}{device}", self.mpi.name, self.mpi.level().text())
     }
 
     fn failure_text(&self) -> Option<String> {

@@ -5,9 +5,10 @@
 
 use super::progress;
 use crate::abi::comm::DTL_TAG_MAX;
+use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId, Transport};
-use crate::runtime::registry::Backend;
+use crate::runtime::registry::{self, Backend};
 use crate::sys::park::{self, Backoff};
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub(super) struct Link {
     pub(super) kind: &'static CStr,
     /// Whether reductions are to be bitwise the same as on other kinds.
     pub(super) is_deterministic: bool,
+    /// The backend whose device memory the transport takes as it is; `None`: all is staged.
+    pub(super) direct: Option<dtl_backend_t>,
     /// Polls that spin before the first yield.
     spins: u32,
     /// Contexts that this rank has given to communicators whose first rank it was.
@@ -53,16 +56,26 @@ impl Link {
     pub(super) fn new(transport: Box<dyn Transport>, backend: Arc<Backend>, is_deterministic: bool) -> Self {
         let kind = crate::runtime::for_ever(&backend.name);
         let spins = park::spins(transport.is_crowded());
-        let link = Link { transport, backend, kind, is_deterministic, spins, contexts: AtomicU32::new(0) };
+        let (direct, contexts) = (None, AtomicU32::new(0));
+        let link = Link { transport, backend, kind, is_deterministic, direct, spins, contexts };
         progress::count(&link, true);
         link
+    }
+
+    /// The same where device memory need not be staged, if the transport takes some.
+    pub(super) fn with_direct(mut self) -> Self {
+        let named = self.transport.takes_memory_of().and_then(registry::lookup);
+        self.direct = named.map(|backend| backend.handle());
+        self
     }
 
     /// The link of a communicator of some of the ranks, with the context in it: a transport of its own
     /// if there is such, else this one.
     pub(super) fn subset(self: &Arc<Self>, ranks: &[i32], context: u32) -> Result<Option<Arc<Self>>> {
         let Some(transport) = self.transport.subset(ranks, context) else { return Ok(None) };
-        Ok(Some(Arc::new(Link::new(transport?, Arc::clone(&self.backend), self.is_deterministic))))
+        let mut link = Link::new(transport?, Arc::clone(&self.backend), self.is_deterministic);
+        link.direct = self.direct;
+        Ok(Some(Arc::new(link)))
     }
 
     /// A context that no other communicator on this transport has or had: numbers of different ranks

@@ -4,7 +4,7 @@ use super::Comm;
 use super::link::Class;
 use super::p2p::{self, Data, Started};
 use super::recorder::Kind;
-use super::staging::Staged;
+use super::staging::{self, Staged};
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::handle::dtl_message_t;
 use crate::error::{Result, fail};
@@ -98,7 +98,8 @@ pub(super) fn start(message: &Message, into: Region) -> Result<Started> {
 /// The same into memory that the host may not reach.
 #[cold]
 pub(super) fn start_staged(message: &Message, data: Data) -> Result<Staged> {
-    Staged::recv(&message.comm, data.bytes, |into| start(message, into))
+    let is_staged = staging::is_hidden(&message.comm, data.bytes)?;
+    Staged::recv(data.bytes, is_staged, |into| start(message, into))
 }
 
 impl Message {

@@ -336,7 +336,7 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
         ),
         DTL_COMM_STAGE => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "flags: DTL_COMM_STAGE is for kinds that stand beside another; kind \"{}\" stages all device memory",
+            "flags: DTL_COMM_STAGE is for kinds \"mpi\" and \"nccl\"; kind \"{}\" stages all device memory as it is",
             backend.name()
         ),
         _ => fail!(
@@ -375,8 +375,9 @@ pub(super) fn assemble(
 ) -> Result<Comm> {
     let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || settings::current().deterministic;
     let place = (transport.rank(), transport.size());
-    let link = Arc::new(Link::new(transport, backend, is_deterministic));
-    Comm::new(link, 0, None, place, timeout_ns).with_board(0)
+    let link = Link::new(transport, backend, is_deterministic);
+    let link = if flags & DTL_COMM_STAGE == 0 { link.with_direct() } else { link };
+    Comm::new(Arc::new(link), 0, None, place, timeout_ns).with_board(0)
 }
 
 #[cfg(test)]

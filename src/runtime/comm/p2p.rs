@@ -324,7 +324,7 @@ pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
 #[cold]
 fn recv_staged(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     let ticket = comm.recorder.begin(&data.call(Kind::Recv, source, tag));
-    let done = Staged::recv(comm, data.bytes, |into| comm.start_recv(Class::User, into, source, tag))
+    let done = Staged::recv(data.bytes, true, |into| comm.start_recv(Class::User, into, source, tag))
         .and_then(|mut receiving| receiving.complete(comm, comm.deadline()));
     comm.recorder.end(ticket);
     done
@@ -347,8 +347,8 @@ pub fn sendrecv(comm: &Comm, out: Side, into: Side) -> Result<Done> {
 pub fn sendrecv_replace(comm: &Comm, data: Data, to: (i32, i32), from: (i32, i32)) -> Result<Done> {
     check_send(comm, to.0, to.1)?;
     check_recv(comm, from.0, from.1)?;
-    let is_staged = hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)?;
-    let copy = if is_staged { Some(staging::copy_out(data.bytes)?) } else { Scratch::copy_of(data.bytes) };
+    let is_hidden = hidden::may_be(data.bytes) && staging::is_hidden(comm, data.bytes)?;
+    let copy = if is_hidden { Some(staging::copy_out(data.bytes)?) } else { Scratch::copy_of(data.bytes) };
     let Some(copy) = copy else {
         return fail!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a copy of the message", data.bytes.len());
     };
@@ -386,15 +386,17 @@ fn exchange_staged(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): S
     let deadline = comm.deadline();
     let ticket = comm.recorder.begin(&out.call(Kind::Sendrecv, dest, stag));
     let receive = |into| comm.start_recv(Class::User, into, source, rtag);
-    let received = Staged::recv(comm, into.bytes, receive).and_then(|mut receiving| {
-        let sent = Staged::send(comm, out.bytes, dest, stag, SendMode::Standard)
-            .and_then(|mut sending| sending.complete(comm, deadline))
-            .and_then(|done| comm.check_done(&done, "send to", dest));
-        match sent {
-            Ok(()) => receiving.complete(comm, deadline),
-            Err(error) => receiving.take_back(comm).and(Err(error)),
-        }
-    });
+    let received = staging::is_staged(comm, into.bytes)
+        .and_then(|is_staged| Staged::recv(into.bytes, is_staged, receive))
+        .and_then(|mut receiving| {
+            let sent = Staged::send(comm, out.bytes, dest, stag, SendMode::Standard)
+                .and_then(|mut sending| sending.complete(comm, deadline))
+                .and_then(|done| comm.check_done(&done, "send to", dest));
+            match sent {
+                Ok(()) => receiving.complete(comm, deadline),
+                Err(error) => receiving.take_back(comm).and(Err(error)),
+            }
+        });
     comm.recorder.end(ticket);
     received
 }

@@ -28,7 +28,7 @@ pub(super) struct List<T: ?Sized> {
 }
 
 static OPEN: List<Comm> = List::new();
-/// Collectives (and messages whose parts are copied by calls) that were started, by handle, the oldest first: those of one communicator may have to end in that order.
+/// Collectives that the library runs (and messages that calls begin, or whose parts they copy) that were started, by handle, the oldest first: those of one communicator may have to end in that order.
 static RUNNING: Mutex<Running> = Mutex::new(Running { all: VecDeque::new(), swept_at: LEAST_SWEPT });
 static RUNNING_COUNT: AtomicUsize = AtomicUsize::new(0);
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
@@ -100,8 +100,13 @@ pub(super) fn has_running() -> bool {
     RUNNING_COUNT.load(Ordering::Relaxed) > 0
 }
 
+/// Moves one on; who waits for it hears of a failure.
+fn move_on(handle: dtl_request_t) {
+    drop(request::standing(handle));
+}
+
 /// Moves some collectives on that were started: the oldest, as long as they end, and a few of the others in turn.
-fn move_running() {
+fn move_running(move_on: fn(dtl_request_t)) {
     for _ in 0..BURST {
         let mut next = [dtl_request_t::NULL; 2 * TURNS];
         {
@@ -114,8 +119,7 @@ fn move_running() {
             }
         }
         for handle in next.iter().filter(|handle| handle.id != 0) {
-            // Who waits for it hears of a failure.
-            drop(request::standing(*handle));
+            move_on(*handle);
         }
         if !forget_oldest() {
             return;
@@ -158,7 +162,14 @@ pub(super) fn count(link: &Link, comes: bool) {
 /// Whether a call may stay in a transport that moves by itself until it is done.
 #[inline(always)]
 pub(super) fn may_block() -> bool {
-    NEEDY.load(Ordering::Relaxed) == 0
+    NEEDY.load(Ordering::Relaxed) == 0 && (!has_running() || has_settled())
+}
+
+/// Whether all that was started is over once it has been moved on: else the peer may wait for just that.
+#[cold]
+fn has_settled() -> bool {
+    move_running(move_on);
+    !has_running()
 }
 
 /// Runs a call that stays in its transport until it is done. If there are others that move only while
@@ -169,6 +180,7 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     }
     meanwhile(call, || {
         move_needy();
+        move_running(request::serve);
         window::progress::serve_some();
     })
 }
@@ -222,7 +234,7 @@ pub(super) fn before_open() {
     let mut comms: Vec<Arc<Comm>> = OPEN.all.lock().iter().filter_map(Weak::upgrade).collect();
     let running: Vec<dtl_request_t> = RUNNING.lock().all.iter().copied().collect();
     comms.iter().for_each(|comm| report::serve(comm));
-    running.iter().for_each(|handle| drop(request::standing(*handle)));
+    running.iter().for_each(|handle| move_on(*handle));
     // Those made from one another share their transport.
     comms.sort_by_key(|comm| Arc::as_ptr(&comm.link));
     comms.dedup_by(|one, other| Arc::ptr_eq(&one.link, &other.link));
@@ -245,7 +257,7 @@ pub(super) fn others(waiting: &Comm) {
         }
     }
     if has_running() {
-        move_running();
+        move_running(move_on);
     }
     window::progress::serve_some();
 }

@@ -55,7 +55,7 @@ struct Request {
 struct Again {
     plan: Plan,
     /// Whether the buffer was such that the host cannot reach: each start stages it anew.
-    was_staged: bool,
+    was_hidden: bool,
     /// The same in the transport's hands, if that has such.
     made: Option<Persistent>,
 }
@@ -94,9 +94,12 @@ fn refuse(comm: &Comm, mut request: Request) -> Result<dtl_request_t> {
     fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
+/// Starts what a plan says under a handle. Recorded before: else the other rank may have it before this one has sent it, as far as
+/// a trace tells.
 #[inline(always)]
-fn started(comm: &Comm, plan: &Plan, started: Started) -> Result<dtl_request_t> {
+fn started(comm: &Comm, plan: &Plan, start: impl FnOnce() -> Result<Started>) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
+    let started = start().inspect_err(|_| comm.recorder.end(ticket))?;
     let (owner, kind, peer) = (Owner::of(comm), plan.kind, plan.peer);
     insert(comm, || {
         let life = Life::Active(Operation::Started(started, ticket));
@@ -134,8 +137,7 @@ pub fn isend(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Re
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return other::staged(comm, &plan);
     }
-    let operation = plan.start(comm)?;
-    started(comm, &plan, operation)
+    started(comm, &plan, || plan.start(comm))
 }
 
 /// Starts a receive.
@@ -146,18 +148,16 @@ pub fn irecv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_reque
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return other::staged(comm, &plan);
     }
-    let operation = plan.start(comm)?;
-    started(comm, &plan, operation)
+    started(comm, &plan, || plan.start(comm))
 }
 
 /// Starts the receive of a probed message.
 pub fn imrecv(message: &Message, data: Data) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: message.source(), tag: 0, kind: Kind::Recv };
-    if hidden::may_be(data.bytes) && staging::is_staged(message.comm(), data.bytes)? {
+    if hidden::may_be(data.bytes) && staging::is_hidden(message.comm(), data.bytes)? {
         return other::insert_staged(message.comm(), &plan, message::start_staged(message, data)?);
     }
-    let operation = message::start(message, data.bytes)?;
-    started(message.comm(), &plan, operation)
+    started(message.comm(), &plan, || message::start(message, data.bytes))
 }
 
 /// Makes a persistent send (standard) at rest.
@@ -173,13 +173,13 @@ pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_r
 fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     plan.check(comm)?;
     let (bytes, kind, peer) = (plan.data.bytes, plan.kind, plan.peer);
-    let was_staged = hidden::may_be(bytes) && staging::is_staged(comm, bytes)?;
+    let was_hidden = hidden::may_be(bytes) && staging::is_hidden(comm, bytes)?;
     let made = match kind {
-        _ if was_staged => None,
+        _ if was_hidden && staging::is_staged(comm, bytes)? => None,
         Kind::Recv => comm.make_recv(bytes, peer, plan.tag)?,
         _ => comm.make_send(bytes, peer, plan.tag)?,
     };
-    let again = Some(Box::new(Again { plan, was_staged, made }));
+    let again = Some(Box::new(Again { plan, was_hidden, made }));
     insert(comm, || Request { comm: Owner::of(comm), kind, peer, again, life: Life::AtRest })
 }
 
@@ -200,7 +200,10 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
     let kind = begun.kind();
     let (life, runs) = match begun.start(comm)? {
         None => (Life::Over(at_rest()), false),
-        Some(run) => (Life::Active(Operation::Other(Box::new(Other::Collective(run)))), true),
+        Some(run) => {
+            let moves_itself = run.is_irrevocable() && !comm.link.transport.needs_progress();
+            (Life::Active(Operation::Other(Box::new(Other::Collective(run)))), !moves_itself)
+        }
     };
     let handle = insert(comm, || Request { comm: Owner::of(comm), kind, peer: -1, again: None, life })?;
     if runs {
@@ -234,10 +237,25 @@ pub(super) fn at_rest() -> Outcome {
 
 /// Moves a request on and tells how it stands; its outcome stays.
 pub(super) fn standing(handle: dtl_request_t) -> Result<Option<Standing>> {
+    standing_if(handle, |_, _| true)
+}
+
+/// Moves a request on from a thread of the library's own, unless its transport wants none of those or the program's own
+/// operation would run there.
+pub(super) fn serve(handle: dtl_request_t) {
+    let may = |request: &Request, comm: &Comm| {
+        comm.link.transport.may_be_served()
+            && !matches!(&request.life, Life::Active(Operation::Other(other)) if other.calls_program())
+    };
+    // Who waits for it hears of a failure.
+    drop(standing_if(handle, may));
+}
+
+fn standing_if(handle: dtl_request_t, may: impl Fn(&Request, &Comm) -> bool) -> Result<Option<Standing>> {
     let inside = epoch::enter();
     let settle = |request: &mut Request| match request.comm.get(&inside) {
-        Some(comm) => request.settle(comm),
-        None => Ok(Standing::Active),
+        Some(comm) if may(request, comm) => request.settle(comm),
+        _ => Ok(Standing::Active),
     };
     match TABLE.try_with(handle.id, |request| Then::Keep(settle(request))) {
         Tried::Stale => Ok(None),
@@ -296,7 +314,7 @@ pub(super) fn stale(handle: dtl_request_t) -> Error {
 
 impl Request {
     fn start(&mut self, comm: &Comm) -> Result<()> {
-        let Some(Again { plan, was_staged, made }) = self.again.as_deref() else {
+        let Some(Again { plan, was_hidden, made }) = self.again.as_deref() else {
             return fail!(
                 DTL_ERROR_INVALID_STATE,
                 "the request ({}) is not persistent: it runs already",
@@ -307,8 +325,8 @@ impl Request {
             plan.check(comm)?;
             let operation = match made {
                 Some(made) => made.start()?,
-                None if (*was_staged || hidden::may_be(plan.data.bytes))
-                    && staging::is_still_staged(comm, plan.data.bytes, *was_staged)? =>
+                None if (*was_hidden || hidden::may_be(plan.data.bytes))
+                    && staging::is_still_hidden(comm, plan.data.bytes, *was_hidden)? =>
                 {
                     return other::begin_staged(comm, plan);
                 }

@@ -9,7 +9,7 @@ use super::collective::{self, BlockKind, By, Neighbors, Of, OnHost, Sent};
 use super::on_device::{self, OnDevice};
 use super::p2p::Data;
 use super::run::Begun;
-use super::staging::{copy_out, host_memory, is_staged};
+use super::staging::{copy_out, host_memory, is_hidden};
 use crate::error::Result;
 use crate::runtime::memory::hidden;
 use crate::runtime::transfer;
@@ -39,12 +39,12 @@ impl Stage {
 
     /// A buffer that is only read.
     fn out(&mut self, comm: &Comm, buffer: Region) -> Result<Region> {
-        if is_staged(comm, buffer)? { Ok(self.keep(copy_out(buffer)?)) } else { Ok(buffer) }
+        if is_hidden(comm, buffer)? { Ok(self.keep(copy_out(buffer)?)) } else { Ok(buffer) }
     }
 
     /// One that is only written.
     fn into(&mut self, comm: &Comm, buffer: Region) -> Result<Region> {
-        if !is_staged(comm, buffer)? {
+        if !is_hidden(comm, buffer)? {
             return Ok(buffer);
         }
         let host = self.keep(host_memory(buffer.len())?);
@@ -54,7 +54,7 @@ impl Stage {
 
     /// One that is read, then written.
     fn both(&mut self, comm: &Comm, buffer: Region) -> Result<Region> {
-        if !is_staged(comm, buffer)? {
+        if !is_hidden(comm, buffer)? {
             return Ok(buffer);
         }
         let host = self.keep(copy_out(buffer)?);
@@ -98,7 +98,7 @@ impl Stage {
         let first = used().map(|block| block.addr()).min();
         let end = used().map(|block| block.addr().get() + block.len()).max();
         let (Some(first), Some(end)) = (first, end) else { return Ok(blocks.to_vec()) };
-        if !is_staged(comm, Region::allocated(first, end - first.get()))? {
+        if !is_hidden(comm, Region::allocated(first, end - first.get()))? {
             return Ok(blocks.to_vec());
         }
         let all = self.keep(host_memory(end - first.get())?);

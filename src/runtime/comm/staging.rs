@@ -13,6 +13,7 @@ use super::recorder::Ticket;
 use super::{Comm, progress};
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::status::*;
+use crate::abi::word::DTL_MEMORY_SHARED;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, Filling, SendMode};
 use crate::runtime::enums::describe;
@@ -39,21 +40,34 @@ pub(super) fn host_memory(len: usize) -> Result<Scratch> {
     }
 }
 
-/// Whether a buffer has to be staged. Only asked while there is memory that the host cannot reach.
-#[cold]
-pub(super) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
-    if !hidden::may_be(buffer) {
-        return Ok(false);
-    }
-    let Some(allocation) = hidden::allocation_of(buffer)? else { return Ok(false) };
-    explain_once(comm, &allocation);
-    Ok(allocation.hidden)
+/// How the bytes of a buffer go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// The host reaches it.
+    Plain,
+    /// It does not; the transport takes it as it is, in messages.
+    Direct,
+    /// Neither.
+    Staged,
 }
 
-/// The same where a message begins later than its buffer was named: what `was` staged then must be so still.
+/// Whether a message's buffer has to be staged. Only asked while there is memory that the host cannot reach.
 #[cold]
-pub(super) fn is_still_staged(comm: &Comm, buffer: Region, was: bool) -> Result<bool> {
-    let is_so = is_staged(comm, buffer)?;
+pub(super) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
+    Ok(reach_of(comm, buffer)? == Reach::Staged)
+}
+
+/// Whether the host cannot reach it, which is all that counts where the library itself has to do with the bytes: those of
+/// collectives and of messages that were probed.
+#[cold]
+pub(super) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
+    Ok(reach_of(comm, buffer)? != Reach::Plain)
+}
+
+/// The same where a message begins later than its buffer was named: what `was` hidden then must be so still.
+#[cold]
+pub(super) fn is_still_hidden(comm: &Comm, buffer: Region, was: bool) -> Result<bool> {
+    let is_so = is_hidden(comm, buffer)?;
     if was && !is_so {
         return fail!(
             DTL_ERROR_INVALID_STATE,
@@ -63,9 +77,32 @@ pub(super) fn is_still_staged(comm: &Comm, buffer: Region, was: bool) -> Result<
     Ok(is_so)
 }
 
+fn reach_of(comm: &Comm, buffer: Region) -> Result<Reach> {
+    if !hidden::may_be(buffer) {
+        return Ok(Reach::Plain);
+    }
+    let Some(allocation) = hidden::allocation_of(buffer)? else { return Ok(Reach::Plain) };
+    let reach = match allocation.hidden {
+        false => Reach::Plain,
+        true if is_direct(comm, &allocation) => Reach::Direct,
+        true => Reach::Staged,
+    };
+    explain_once(comm, &allocation, reach);
+    Ok(reach)
+}
+
+/// Whether the transport takes memory that the host cannot reach: of the right backend, and such that other processes can
+/// open it. It would have its receiver do so, which of a driver's pool is an error at best, and of what another process
+/// gave cannot be.
+fn is_direct(comm: &Comm, allocation: &Allocation) -> bool {
+    comm.link.direct == Some(allocation.backend)
+        && allocation.kind == DTL_MEMORY_SHARED
+        && !allocation.imported
+}
+
 /// Tells `dtl_explain` once for each communicator how buffers go.
-fn explain_once(comm: &Comm, allocation: &Allocation) {
-    let bit = 1 << u8::from(allocation.hidden);
+fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
+    let bit = 1 << reach as u8;
     if allocation.backend == plain::home() || comm.explained.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
         return;
     }
@@ -77,12 +114,20 @@ fn explain_once(comm: &Comm, allocation: &Allocation) {
         Err(_) => describe(allocation.kind),
     };
     let topic = format!("messages of {} memory \"{kind}\" over {}", backend.name(), comm.kind_name());
-    let text = if !allocation.hidden {
-        "direct, as the host reaches it".to_owned()
-    } else if comm.link.transport.sends_parts() {
-        format!("staged through host memory, more than {} KiB in parts of that (pipelined)", PART >> 10)
-    } else {
-        "staged through host memory, each message as a whole: this kind cannot send one in parts".to_owned()
+    let text = match reach {
+        Reach::Plain => "direct, as the host reaches it".to_owned(),
+        Reach::Direct => format!("direct: {}; collectives are staged", comm.link.transport.describe()),
+        Reach::Staged if comm.link.direct == Some(allocation.backend) => {
+            "staged through host memory, each message as a whole: only memory of kind SHARED that was allocated here goes \
+             directly"
+                .to_owned()
+        }
+        Reach::Staged if comm.link.transport.sends_parts() => {
+            format!("staged through host memory, more than {} KiB in parts of that (pipelined)", PART >> 10)
+        }
+        Reach::Staged => {
+            "staged through host memory, each message as a whole: this kind cannot send one in parts".to_owned()
+        }
     };
     explain::chose(&topic, &text);
 }
@@ -147,13 +192,13 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Starts a receive by `start`, which is given the memory to receive into.
+    /// Starts a receive by `start`, which is given the memory to receive into: other than `into` if that `is_staged`.
     pub(super) fn recv(
-        comm: &Comm,
         into: Region,
+        is_staged: bool,
         start: impl FnOnce(Region) -> Result<Started>,
     ) -> Result<Staged> {
-        if !is_staged(comm, into)? {
+        if !is_staged {
             return Ok(Staged::new(start(into)?, Way::Direct, into, Scratch::empty()));
         }
         let host = host_memory(into.len())?;

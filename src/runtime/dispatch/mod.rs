@@ -4,17 +4,17 @@
 //! anew when a handler comes or goes and published as a whole: they take no lock, and predicates run without one.
 //!
 //! Where next: [`sieve`] for how a key is found, [`tables`] for the rules, [`route`] for how the library asks the default
-//! dispatcher, [`text`] for what people are told.
+//! dispatcher, [`running`] for the handlers that a thread is in, [`text`] for what people are told.
 
 mod own;
 pub mod route;
+mod running;
 pub mod sieve;
 pub mod tables;
 pub mod text;
 
 use super::invalid_handle;
 use super::registry::Backend;
-use super::trace::{self, Args};
 use crate::abi::dispatch::*;
 use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::word::*;
@@ -24,10 +24,10 @@ use crate::sys::lock::Mutex;
 use crate::sys::published::Published;
 use crate::sys::slab::{Held, Table};
 use sieve::{Slots, template};
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tables::Tables;
+
+pub use tables::{Quick, Tables};
 
 /// Type bytes of the handles.
 pub const TAG: u8 = 14;
@@ -94,20 +94,6 @@ pub struct Registration {
     id: AtomicU64,
 }
 
-thread_local! {
-    /// The handlers that the calling thread is in.
-    static RUNNING: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-}
-
-/// While it lives, the calling thread is in a handler.
-struct Running;
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = RUNNING.try_with(|running| running.borrow_mut().pop());
-    }
-}
-
 impl Registration {
     /// Its handle.
     #[must_use]
@@ -134,27 +120,6 @@ impl Registration {
             ),
             _ => Ok(()),
         }
-    }
-
-    /// Calls its function.
-    pub fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()> {
-        let Some(functions) = &self.functions else {
-            return fail!(DTL_ERROR_INTERNAL, "handler \"{}\" has no function", self.name);
-        };
-        // Only the default dispatcher's are looked for there.
-        let _running = (self.dispatcher == DEFAULT).then(|| self.run());
-        let _span = trace::span("dispatch", "handler", || Args::NONE.what(&self.name));
-        functions.invoke(query, event)
-    }
-
-    fn run(&self) -> Running {
-        let _ = RUNNING.try_with(|running| running.borrow_mut().push(self.handle().id));
-        Running
-    }
-
-    /// Whether the calling thread is in it.
-    fn is_running(&self) -> bool {
-        RUNNING.try_with(|running| running.borrow().contains(&self.handle().id)).unwrap_or(true)
     }
 }
 
@@ -250,12 +215,11 @@ impl Dispatcher {
         Dispatcher { is_strict, tables: Published::new(Tables::new(&[])), writer: Mutex::default() }
     }
 
-    /// The handler of a query, if no predicate has to be asked and it does not say no. Does not fail and calls nobody.
+    /// What is registered, for who only looks.
     #[inline(always)]
     #[must_use]
-    pub fn look_quickly(&self, inside: &Guard, query: &Query) -> Option<dtl_registration_t> {
-        let id = self.tables.get(inside).quickly_of(query.operation)?.quick_handle(&slots(query));
-        (id != 0).then_some(dtl_registration_t { id })
+    pub fn tables<'g>(&'g self, inside: &'g Guard) -> &'g Tables {
+        self.tables.get(inside)
     }
 
     /// Whether a query of these slots may find a handler of the program's; predicates are not asked.

@@ -61,8 +61,6 @@ pub struct Map<V> {
     /// Half of them at least are empty (word 0), and have the value of all other words. As many as a power of two.
     cells: Box<[(dtl_enum_word_t, V)]>,
     factor: u64,
-    /// Bits of a hash that are not used.
-    shift: u32,
 }
 
 impl<V: Copy> Map<V> {
@@ -71,12 +69,12 @@ impl<V: Copy> Map<V> {
     pub fn new(words: impl ExactSizeIterator<Item = (dtl_enum_word_t, V)>, other: V) -> Self {
         let words: Vec<_> = words.collect();
         let tries = if words.len() <= 64 { 64_u64 } else { 1 };
-        let bits = (4 * words.len()).max(4).next_power_of_two().ilog2();
+        let count = (4 * words.len()).max(4).next_power_of_two();
         // Odd numbers far apart: multiples of 2^64 divided by the golden ratio (Knuth, TAOCP vol. 3, 6.4).
         let factors = (1..=tries).map(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let mut made = Map { cells: Box::new([]), factor: 1, shift: 64 - bits };
+        let mut made = Map::closed();
         for factor in factors {
-            made = Map { cells: vec![(0, other); 1 << bits].into_boxed_slice(), factor, shift: 64 - bits };
+            made = Map { cells: vec![(0, other); count].into_boxed_slice(), factor };
             // The cell of word 0 stays empty: it is asked for most, as "any".
             let moved =
                 words.iter().filter(|(word, value)| !made.put(*word, *value) || made.begin(*word) == 0);
@@ -85,6 +83,11 @@ impl<V: Copy> Map<V> {
             }
         }
         made
+    }
+
+    /// Without cells, so that nothing is found at once.
+    fn closed() -> Self {
+        Map { cells: Box::new([]), factor: 1 }
     }
 
     /// Whether it is in its first cell.
@@ -100,14 +103,15 @@ impl<V: Copy> Map<V> {
         at == first
     }
 
+    /// From the product's middle, where what tells words apart (bits 32 to 47, the instance's from 0 on) has come to.
     #[inline(always)]
     fn begin(&self, word: dtl_enum_word_t) -> usize {
-        word.wrapping_mul(self.factor).wrapping_shr(self.shift) as usize
+        (word.wrapping_mul(self.factor) >> 32) as usize & self.cells.len().wrapping_sub(1)
     }
 
     #[inline(always)]
     fn next(&self, at: usize) -> usize {
-        (at + 1) & (self.cells.len() - 1)
+        (at + 1) & self.cells.len().wrapping_sub(1)
     }
 
     /// A word's value: `Ok`, or `Err` with that of all words that are not there.
@@ -184,8 +188,11 @@ impl Slot {
 /// Keys in their order, ready to be asked.
 pub struct Sieve {
     width: usize,
-    /// Rows of up to 64 keys, where they are looked up: all that most dispatchers need.
+    /// Rows of up to 64 keys, where they are looked up: all that most dispatchers need. With more keys nothing is found in
+    /// one look here.
     narrow: [Map<u64>; 3],
+    /// Whether any key names a schedule.
+    by_schedule: bool,
     slots: [Slot; 3],
 }
 
@@ -197,25 +204,23 @@ impl Sieve {
         let column =
             |slot: usize| -> Vec<_> { keys.iter().filter_map(|key| key.get(slot).copied()).collect() };
         let [s, d, h] = [0, 1, 2].map(|slot| Slot::new(&column(slot), width));
-        Sieve { width, narrow: [s.1, d.1, h.1], slots: [s.0, d.0, h.0] }
+        let first = if width > 1 { Map::closed() } else { s.1 };
+        let by_schedule = keys.iter().any(|key| key[2] != DTL_DISPATCH_ANY);
+        Sieve { width, narrow: [first, d.1, h.1], by_schedule, slots: [s.0, d.0, h.0] }
+    }
+
+    /// The first key that fits, if one comparison for each slot tells; `None`: ask [`Sieve::first`].
+    #[inline(always)]
+    #[must_use]
+    pub fn first_at_once(&self, &[s, d, h]: &Slots) -> Option<Option<usize>> {
+        let bits = self.bits_at_once(s, d, h)?;
+        Some((bits != 0).then_some(bits.trailing_zeros() as usize))
     }
 
     /// The first key that fits.
-    #[inline(always)]
     #[must_use]
-    pub fn first(&self, &[s, d, h]: &Slots) -> Option<usize> {
-        if self.width > 1 {
-            return self.first_of_many(s, d, h);
-        }
-        let bits = self.bits(s, d, h);
-        (bits != 0).then_some(bits.trailing_zeros() as usize)
-    }
-
-    /// What is out of line gets the words one by one, so that the usual case keeps them in registers.
-    #[cold]
-    #[inline(never)]
-    fn first_of_many(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> Option<usize> {
-        self.all_of_many(&[s, d, h]).next()
+    pub fn first(&self, slots: &Slots) -> Option<usize> {
+        self.all(slots).next()
     }
 
     /// Which of up to 64 keys fit.
@@ -230,7 +235,8 @@ impl Sieve {
     #[inline(always)]
     fn bits_at_once(&self, s: dtl_enum_word_t, d: dtl_enum_word_t, h: dtl_enum_word_t) -> Option<u64> {
         let [of_s, of_d, of_h] = &self.narrow;
-        Some(of_s.at_once(s)? & of_d.at_once(d)? & of_h.at_once(h)?)
+        let bits = of_s.at_once(s)? & of_d.at_once(d)?;
+        if self.by_schedule { Some(bits & of_h.at_once(h)?) } else { Some(bits) }
     }
 
     #[cold]
@@ -367,6 +373,7 @@ mod tests {
                 let walk: Vec<usize> = (0..keys.len()).filter(|&at| fits(&keys[at], &query)).collect();
                 assert_eq!(sieve.all(&query).collect::<Vec<_>>(), walk);
                 assert_eq!(sieve.first(&query), walk.first().copied());
+                assert!(sieve.first_at_once(&query).is_none_or(|first| first == walk.first().copied()));
             }
         }
         assert_eq!(Sieve::new(&[]).first(&[A, A, A]), None);

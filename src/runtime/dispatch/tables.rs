@@ -87,6 +87,16 @@ fn quick_handle(registration: &Registration) -> u64 {
     if matches!(registration.action, Action::Illegal(_)) { 0 } else { registration.handle().id }
 }
 
+/// What a look at an operation's handlers tells.
+pub enum Quick {
+    /// The handler's handle.
+    Found(u64),
+    /// There are many, or an instance's template counts: a search tells, which calls nobody.
+    Search,
+    /// Predicates are to be asked, or the answer is no.
+    Ask,
+}
+
 /// The handlers of one operation.
 pub struct Operation {
     asks: bool,
@@ -132,17 +142,30 @@ impl Operation {
         self.asks
     }
 
-    /// The handle of the handler, if no predicate has to be asked and it does not say no; else 0.
+    /// The handle of the handler, if a look tells.
     #[inline(always)]
-    #[must_use]
-    pub fn quick_handle(&self, slots: &Slots) -> u64 {
+    fn quick_handle(&self, slots: &Slots) -> Quick {
         if self.asks {
-            return 0;
+            return Quick::Ask;
         }
-        match self.plain.sieve.first(slots) {
+        match self.plain.sieve.first_at_once(slots) {
+            Some(first) => self.handle_at(first),
+            None => Quick::Search,
+        }
+    }
+
+    /// The same after a search: no longer `Search`.
+    fn searched_handle(&self, slots: &Slots) -> Quick {
+        if self.asks { Quick::Ask } else { self.handle_at(self.plain.sieve.first(slots)) }
+    }
+
+    #[inline(always)]
+    fn handle_at(&self, first: Option<usize>) -> Quick {
+        let id = match first {
             Some(at) => self.plain.handles.get(at).copied().unwrap_or(0),
             None => self.default_handle,
-        }
+        };
+        if id == 0 { Quick::Ask } else { Quick::Found(id) }
     }
 
     /// The handler, if no predicate has to be asked: rules 3 and 4.
@@ -235,11 +258,24 @@ impl Tables {
         self.operations.get(self.places.get(operation)? as usize)
     }
 
-    /// The same, if it is clear at once.
+    /// The handle of a query's handler, if a look tells. Does not fail and calls nobody.
     #[inline(always)]
     #[must_use]
-    pub fn quickly_of(&self, operation: dtl_enum_word_t) -> Option<&Operation> {
-        self.operations.get(self.places.at_once(operation)? as usize)
+    pub fn look_quickly(&self, query: &Query) -> Quick {
+        let place = self.places.at_once(query.operation);
+        match place.and_then(|place| self.operations.get(place as usize)) {
+            Some(operation) => operation.quick_handle(&super::slots(query)),
+            None => Quick::Search,
+        }
+    }
+
+    /// The same after a search: no longer `Search`.
+    #[must_use]
+    pub fn search_quickly(&self, query: &Query) -> Quick {
+        match self.of(sieve::template(query.operation)) {
+            Some(operation) => operation.searched_handle(&super::slots(query)),
+            None => Quick::Ask,
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use crate::error::{Result, fail};
 use crate::last_error::Mark;
 use crate::runtime::exec::event::{Event, Gate};
 use crate::sys::buf::Addr;
-use crate::sys::clock::now_ns;
 use crate::sys::lock::Mutex;
+use crate::sys::stopwatch::Stopwatch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -332,5 +332,5 @@ impl Watch {
 /// Time since a task was picked; `None` if it is not timed.
 #[must_use]
 pub(super) fn time_since(picked: &Picked) -> Option<u64> {
-    (picked.started_ns != 0).then(|| now_ns().saturating_sub(picked.started_ns))
+    picked.started.map(Stopwatch::elapsed_ns)
 }

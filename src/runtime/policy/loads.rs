@@ -9,14 +9,60 @@
 //! elsewhere meanwhile could just as well have ended a moment later. So as long as no task ends, counts never differ by
 //! more than one, whoever selects (`tests/models` tries it).
 //!
-//! Memory ordering: taking a place is an acquire, giving it back a release, so a task sees all that the one did whose
-//! place it got: a capacity of one is mutual exclusion. The search itself reads relaxed, as the swap checks it.
+//! A count is two numbers, `taken` less `ended`. The thread whose number a resource has is the only one that writes its
+//! `ended`, so the end of a task there is a plain store, half of what two atomic steps cost. Everybody else takes a task back from
+//! `taken`. Of each task that `ended` counts, and of each that is taken back, `taken` was told before: so who reads
+//! `ended` first never finds it greater, and a count can only come out too large, by what ended in between.
+//!
+//! Memory ordering: taking a place is an acquire, giving it back a release, in either number, so a task sees all that the
+//! one did whose place it got: a capacity of one is mutual exclusion. The search itself reads `taken` relaxed, as the
+//! swap checks it.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
 /// One resource's count.
 #[repr(align(128))]
-struct Count(AtomicU64);
+struct Count {
+    /// Tasks given to it, less those that others than its own thread have ended.
+    taken: AtomicU64,
+    /// Tasks that its own thread has ended.
+    ended: AtomicU64,
+}
+
+/// What was seen of a count.
+#[derive(Clone, Copy)]
+struct Seen {
+    taken: u64,
+    tasks: u64,
+}
+
+impl Count {
+    #[inline(always)]
+    fn see(&self) -> Seen {
+        let ended = self.ended.load(Ordering::Acquire);
+        let taken = self.taken.load(Ordering::Relaxed);
+        Seen { taken, tasks: taken.saturating_sub(ended) }
+    }
+
+    /// One task more, if none was given to it since.
+    #[inline(always)]
+    fn take(&self, seen: u64) -> bool {
+        self.taken.compare_exchange(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes a place if there are less than `most` tasks.
+    fn take_one_of(&self, most: u64) -> bool {
+        loop {
+            let seen = self.see();
+            if seen.tasks >= most {
+                return false;
+            }
+            if self.take(seen.taken) {
+                return true;
+            }
+        }
+    }
+}
 
 /// See the module's text.
 pub(super) struct Loads(Box<[Count]>);
@@ -25,95 +71,81 @@ impl Loads {
     /// No tasks on so many resources.
     #[must_use]
     pub(super) fn new(resources: usize) -> Self {
-        Loads((0..resources).map(|_| Count(AtomicU64::new(0))).collect())
+        let none = |_| Count { taken: AtomicU64::new(0), ended: AtomicU64::new(0) };
+        Loads((0..resources).map(none).collect())
     }
 
-    /// Indices with their counts, from `first` on and round.
-    #[inline(always)]
-    fn from(&self, first: usize) -> impl Iterator<Item = (usize, &AtomicU64)> {
-        let later = self.0.iter().enumerate().skip(first);
-        later.chain(self.0.iter().enumerate().take(first)).map(|(index, count)| (index, &count.0))
+    /// Counts with their indices, from `first` on and round.
+    fn from(&self, first: usize) -> impl Iterator<Item = (usize, &Count)> {
+        let counts = || self.0.iter().enumerate();
+        counts().skip(first).chain(counts().take(first))
     }
 
     /// Where a thread looks first.
-    #[inline(always)]
-    #[must_use]
-    pub(super) fn first_of(&self, thread: usize) -> usize {
-        if thread < self.0.len() { thread } else { thread % self.0.len().max(1) }
+    fn first_of(&self, thread: usize) -> usize {
+        thread % self.0.len().max(1)
     }
 
-    /// Takes a place on the resource with the fewest tasks; of equals the first one from `first` on.
+    /// Takes a place on the thread's own resource if that is idle: nothing is less.
     #[inline(always)]
     #[must_use]
-    pub(super) fn take_least(&self, first: usize) -> usize {
-        // The usual case first: nothing is less than an idle resource.
-        if let Some(count) = self.0.get(first) {
-            if count.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return first;
-            }
-        }
-        self.search_least(first)
+    pub(super) fn take_own(&self, thread: usize) -> Option<usize> {
+        let own = self.0.get(thread)?;
+        own.take(own.ended.load(Ordering::Acquire)).then_some(thread)
     }
 
+    /// Takes a place on the resource with the fewest tasks; of equals the first one from the thread's own on.
     #[inline(never)]
-    fn search_least(&self, first: usize) -> usize {
+    #[must_use]
+    pub(super) fn take_least(&self, thread: usize) -> usize {
+        let first = self.first_of(thread);
         loop {
-            let mut least = (u64::MAX, 0, None);
+            let mut least = (Seen { taken: 0, tasks: u64::MAX }, first, None);
             for (index, count) in self.from(first) {
-                let tasks = count.load(Ordering::Relaxed);
-                if tasks < least.0 {
-                    least = (tasks, index, Some(count));
+                let seen = count.see();
+                if seen.tasks < least.0.tasks {
+                    least = (seen, index, Some(count));
                 }
-                if tasks == 0 {
+                if seen.tasks == 0 {
                     break;
                 }
             }
-            let (tasks, index, Some(count)) = least else { return first };
-            if count.compare_exchange(tasks, tasks + 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            let (seen, index, Some(count)) = least else { return first };
+            if count.take(seen.taken) {
                 return index;
             }
         }
     }
 
-    /// Takes a place on the first resource from `first` on that has less than `most` tasks.
-    #[inline(always)]
+    /// Takes a place on the first resource from the thread's own on that has less than `most` tasks.
+    #[inline(never)]
     #[must_use]
-    pub(super) fn take_free(&self, first: usize, most: u64) -> Option<usize> {
-        if self.0.get(first).is_some_and(|count| take(&count.0, most)) {
-            return Some(first);
-        }
-        self.search_free(first, most)
+    pub(super) fn take_free(&self, thread: usize, most: u64) -> Option<usize> {
+        self.from(self.first_of(thread)).find(|(_, count)| count.take_one_of(most)).map(|(index, _)| index)
     }
 
-    #[inline(never)]
-    fn search_free(&self, first: usize, most: u64) -> Option<usize> {
-        self.from(first).find(|(_, count)| take(count, most)).map(|(index, _)| index)
+    /// A task on it has ended, for this thread.
+    #[inline(always)]
+    pub(super) fn give_back_in(&self, thread: usize, index: usize) {
+        if thread != index {
+            return self.give_back(index);
+        }
+        if let Some(Count { ended, .. }) = self.0.get(index) {
+            ended.store(ended.load(Ordering::Relaxed) + 1, Ordering::Release);
+        }
     }
 
     /// A task on it has ended.
     #[inline(always)]
     pub(super) fn give_back(&self, index: usize) {
         if let Some(count) = self.0.get(index) {
-            count.0.fetch_sub(1, Ordering::Release);
+            count.taken.fetch_sub(1, Ordering::Release);
         }
     }
 
     /// Tasks on a resource now.
     #[must_use]
     pub(super) fn of(&self, index: usize) -> u64 {
-        self.0.get(index).map_or(0, |count| count.0.load(Ordering::Relaxed))
+        self.0.get(index).map_or(0, |count| count.see().tasks)
     }
-}
-
-/// Takes a place if there are less than `most` tasks.
-#[inline(always)]
-fn take(count: &AtomicU64, most: u64) -> bool {
-    let mut tasks = count.load(Ordering::Relaxed);
-    while tasks < most {
-        match count.compare_exchange(tasks, tasks + 1, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => return true,
-            Err(now) => tasks = now,
-        }
-    }
-    false
 }

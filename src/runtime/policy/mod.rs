@@ -20,20 +20,20 @@ mod tune;
 use crate::abi::policy::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::invalid_handle;
-use crate::sys::clock::now_ns;
-use crate::sys::epoch::{self, Guard};
+use crate::sys::epoch::{self, Guard, Visit};
 use crate::sys::lock::Mutex;
-use crate::sys::slab::Table;
+use crate::sys::slab::{Table, Visited};
+use crate::sys::stopwatch::Stopwatch;
 use counts::Counts;
 use flight::Flights;
-use resources::{Given, Resource, close_streams, info_names};
-use rule::{Chooser, CustomRule, End};
+use resources::{Resource, close_streams, info_names};
+use rule::{Chooser, CustomRule};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use tune::Run;
 
-pub use resources::{ALL_INFO, Adapter, CustomKind, Kind, List, check_count};
-pub use rule::Rule;
+pub use resources::{ALL_INFO, Adapter, CustomKind, Given, Kind, List, check_count};
+pub use rule::{End, Rule};
+pub use tune::Run;
 
 /// Type byte of policy handles.
 const TAG: u8 = 13;
@@ -79,57 +79,76 @@ struct Ready {
 /// A resource chosen for a task.
 #[derive(Clone, Copy)]
 pub struct Picked {
-    /// As in the program's list.
-    pub resource: Given,
-    /// Its index.
+    /// The resource's.
     pub index: u32,
-    end: End,
-    /// The task's.
-    key: dtl_task_key_t,
-    /// If it is one of a task that is tuned.
-    run: Run,
-    /// When, if the task is timed; else 0.
-    started_ns: u64,
+    /// What is to be told when the task has ended.
+    pub end: End,
+    /// When, if the task is timed.
+    pub started: Option<Stopwatch>,
 }
 
 impl Picked {
     /// Whether something is to be done when the task has ended.
+    #[must_use]
+    fn has_end(&self) -> bool {
+        !matches!(self.end, End::Nothing)
+    }
+}
+
+/// A policy that can choose for a task that the submitting thread runs, for a short stay.
+pub struct Quick(Visited<Ready>);
+
+/// The policy of a handle, if it is one. `None`: it is not that simple, see `submit`.
+#[inline(always)]
+#[must_use]
+pub fn quick(stay: Visit, id: u64) -> Option<Quick> {
+    POLICIES.visit(stay, id)?.part(|policy| policy.ready.get().filter(|ready| ready.is_quick)).map(Quick)
+}
+
+impl Quick {
+    /// A resource that is known without a search, whatever the task, and the program's own name of it.
     #[inline(always)]
     #[must_use]
-    pub fn has_end(&self) -> bool {
-        self.end != End::Nothing
+    pub fn at_hand(&self) -> Option<(Picked, Given)> {
+        let (index, end) = self.0.chooser.at_hand(&self.0.counts, self.thread())?;
+        self.picked(index, end)
     }
-}
 
-/// Chooses for a task that the submitting thread runs. `None`: it is not that simple, see `submit`.
-#[inline(always)]
-#[must_use]
-pub fn quick(inside: &Guard, id: u64, key: dtl_task_key_t) -> Option<Picked> {
-    let ready = POLICIES.get(inside, id)?.ready.get()?;
-    if !ready.is_quick {
-        return None;
+    /// A resource, and the program's own name of it. `None`: it is not that simple, see `submit`.
+    #[inline(always)]
+    #[must_use]
+    pub fn choose(&self, key: dtl_task_key_t) -> Option<(Picked, Given)> {
+        let (index, end) = self.0.chooser.quick(&self.0.counts, key, self.thread())?;
+        self.picked(index, end)
     }
-    let thread = inside.thread_number();
-    let (index, end, run) = ready.chooser.quick(&ready.counts, key, thread)?;
-    let resource = ready.resources.get(index)?.given;
-    ready.counts.add(thread, index);
-    let started_ns = if end == End::Timed { now_ns() } else { 0 };
-    Some(Picked { resource, index: index as u32, end, key, run, started_ns })
-}
 
-/// The task of `quick` has ended well. `None`: the policy is gone.
-#[inline(always)]
-#[must_use]
-pub fn quick_end(inside: &Guard, id: u64, picked: Picked) -> Option<()> {
-    let ready = POLICIES.get(inside, id)?.ready.get()?;
-    match &ready.chooser {
-        Chooser::Least(loads) | Chooser::Free(loads, _) => loads.give_back(picked.index as usize),
-        Chooser::Fastest(tuner) => {
-            tuner.ended(picked.run, picked.index as usize, Some(now_ns().saturating_sub(picked.started_ns)));
+    #[inline(always)]
+    fn thread(&self) -> usize {
+        self.0.inside().thread_number()
+    }
+
+    #[inline(always)]
+    fn picked(&self, index: usize, end: End) -> Option<(Picked, Given)> {
+        let given = self.0.resources.get(index)?.given;
+        let started = matches!(end, End::Timed(_)).then(Stopwatch::start);
+        Some((Picked { index: index as u32, end, started }, given))
+    }
+
+    /// The task of a picked resource has ended well; its place is free.
+    #[inline(always)]
+    pub fn give_back(&self, index: u32) {
+        if let Chooser::Least(loads) | Chooser::Free(loads, _) = &self.0.chooser {
+            loads.give_back_in(self.thread(), index as usize);
         }
-        _ => {}
     }
-    Some(())
+
+    /// The task of a picked resource has ended well; how long it took.
+    #[inline(always)]
+    pub fn timed(&self, index: u32, run: Run, started: Option<Stopwatch>) {
+        if let Chooser::Fastest(tuner) = &self.0.chooser {
+            tuner.ended(run, index as usize, started.map(Stopwatch::elapsed_ns));
+        }
+    }
 }
 
 /// How a policy is made.
@@ -204,6 +223,9 @@ impl Policy {
                 return Err(error);
             }
         };
+        if self.needed_info & DTL_INFO_TASK_TIME != 0 {
+            let _ = Stopwatch::start(); // not the first one in a submit
+        }
         let resources = usable.resources;
         let count = resources.len();
         let scratch_bytes = self.kind.scratch_bytes(self.needed_info);

@@ -54,15 +54,16 @@ pub(super) enum Chooser {
 }
 
 /// What is to be told when a task has ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+#[derive(Clone, Copy)]
+pub enum End {
+    /// Nothing.
     Nothing,
     /// There is a task less on its resource.
     Place,
-    /// How long it took.
-    Timed,
-    /// What the program's own policy wants to know.
-    Told,
+    /// How long this run took.
+    Timed(Run),
+    /// What the program's own policy wants to know of the task of this key.
+    Told(dtl_task_key_t),
 }
 
 impl Rule {
@@ -143,37 +144,39 @@ impl Rule {
 }
 
 impl Chooser {
-    /// A resource, if that takes no more than a look: its index, what its end is for, and the run if it is timed.
+    /// Selects a resource, if it is known without a search, whatever the task: its index, and what its end is for.
     /// `thread` is the calling one's number.
     #[inline(always)]
-    pub(super) fn quick(
-        &self,
-        counts: &Counts,
-        key: dtl_task_key_t,
-        thread: usize,
-    ) -> Option<(usize, End, Run)> {
-        match self {
-            Chooser::Fixed(index) => Some((*index, End::Nothing, Run::NONE)),
-            Chooser::RoundRobin => Some((counts.turn(thread), End::Nothing, Run::NONE)),
-            Chooser::Least(loads) => Some((loads.take_least(loads.first_of(thread)), End::Place, Run::NONE)),
-            Chooser::Free(loads, most) => {
-                Some((loads.take_free(loads.first_of(thread), *most)?, End::Place, Run::NONE))
-            }
-            Chooser::Fastest(tuner) => {
-                let (index, run) = tuner.select(key, thread)?;
-                Some((index, if run == Run::NONE { End::Nothing } else { End::Timed }, run))
-            }
-            Chooser::Custom(..) => None,
-        }
+    pub(super) fn at_hand(&self, counts: &Counts, thread: usize) -> Option<(usize, End)> {
+        let (index, end) = match self {
+            Chooser::Fixed(index) => (*index, End::Nothing),
+            Chooser::RoundRobin => return Some((counts.take_turn(thread), End::Nothing)),
+            Chooser::Least(loads) | Chooser::Free(loads, _) => (loads.take_own(thread)?, End::Place),
+            Chooser::Fastest(_) | Chooser::Custom(..) => return None,
+        };
+        counts.add(thread, index);
+        Some((index, end))
     }
 
-    /// A resource. BUSY: none is free now.
-    pub(super) fn choose(
-        &self,
-        counts: &Counts,
-        key: dtl_task_key_t,
-        thread: usize,
-    ) -> Result<(usize, End, Run)> {
+    /// Selects a resource, if nobody else is to be asked.
+    #[inline(always)]
+    pub(super) fn quick(&self, counts: &Counts, key: dtl_task_key_t, thread: usize) -> Option<(usize, End)> {
+        let (index, end) = match self {
+            Chooser::Fixed(_) | Chooser::RoundRobin => return self.at_hand(counts, thread),
+            Chooser::Least(loads) => (loads.take_least(thread), End::Place),
+            Chooser::Free(loads, most) => (loads.take_free(thread, *most)?, End::Place),
+            Chooser::Fastest(tuner) => {
+                let (index, run) = tuner.select(key, thread)?;
+                (index, run.map_or(End::Nothing, End::Timed))
+            }
+            Chooser::Custom(..) => return None,
+        };
+        counts.add(thread, index);
+        Some((index, end))
+    }
+
+    /// Selects a resource. BUSY: none is free now. Not counted: an index that is none.
+    pub(super) fn choose(&self, counts: &Counts, key: dtl_task_key_t, thread: usize) -> Result<(usize, End)> {
         if let Some(found) = self.quick(counts, key, thread) {
             return Ok(found);
         }
@@ -193,8 +196,9 @@ impl Chooser {
                     DTL_ERROR_BUSY => return busy(),
                     status => return Err(slot_failed(status, "select", before)),
                 }
-                let end = if ops.needed_info == 0 { End::Nothing } else { End::Told };
-                Ok((index as usize, end, Run::NONE))
+                let index = index as usize;
+                counts.add(thread, index);
+                Ok((index, if ops.needed_info == 0 { End::Nothing } else { End::Told(key) }))
             }
             _ => busy(),
         }
@@ -202,7 +206,9 @@ impl Chooser {
 
     /// A task is on its way.
     pub(super) fn submitted(&self, picked: &Picked) {
-        self.report(picked, DTL_INFO_TASK_SUBMISSION, 0);
+        if let End::Told(key) = picked.end {
+            self.report(picked.index, key, DTL_INFO_TASK_SUBMISSION, 0);
+        }
     }
 
     /// A task has ended, or was not taken; its time if it succeeded and was timed.
@@ -212,28 +218,28 @@ impl Chooser {
             (Chooser::Least(loads) | Chooser::Free(loads, _), End::Place) => {
                 loads.give_back(picked.index as usize);
             }
-            (Chooser::Fastest(tuner), End::Timed) => tuner.ended(picked.run, picked.index as usize, time_ns),
-            (Chooser::Custom(..), End::Told) => {
-                self.report(picked, DTL_INFO_TASK_COMPLETION, i64::from(status));
+            (Chooser::Fastest(tuner), End::Timed(run)) => tuner.ended(run, picked.index as usize, time_ns),
+            (Chooser::Custom(..), End::Told(key)) => {
+                self.report(picked.index, key, DTL_INFO_TASK_COMPLETION, i64::from(status));
                 let time = time_ns.map_or(-1, |time| i64::try_from(time).unwrap_or(i64::MAX));
-                self.report(picked, DTL_INFO_TASK_TIME, time);
+                self.report(picked.index, key, DTL_INFO_TASK_TIME, time);
             }
             _ => {}
         }
     }
 
-    fn report(&self, picked: &Picked, info: u64, value: i64) {
+    fn report(&self, index: u32, key: dtl_task_key_t, info: u64, value: i64) {
         let Chooser::Custom(ops, own) = self else { return };
         if let Some(report) = ops.report.filter(|_| ops.needed_info & info != 0) {
-            report(own.ptr(), picked.index, picked.key, info, value);
+            report(own.ptr(), index, key, info, value);
         }
     }
 
     /// Whether a task of this end is to be timed.
     pub(super) fn times(&self, end: End) -> bool {
         match (self, end) {
-            (_, End::Timed) => true,
-            (Chooser::Custom(ops, _), End::Told) => ops.needed_info & DTL_INFO_TASK_TIME != 0,
+            (_, End::Timed(_)) => true,
+            (Chooser::Custom(ops, _), End::Told(_)) => ops.needed_info & DTL_INFO_TASK_TIME != 0,
             _ => false,
         }
     }

@@ -4,7 +4,7 @@
 //! No lock is held while foreign code runs.
 
 use super::flight::{Ended, Landed, Watch, time_since};
-use super::resources::{CustomKind, Kind, Resource, slot_failed};
+use super::resources::{CustomKind, Given, Kind, Resource, slot_failed};
 use super::{Picked, Policy, Ready};
 use crate::abi::handle::{dtl_event_t, dtl_policy_t};
 use crate::abi::policy::*;
@@ -16,9 +16,10 @@ use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
 use crate::runtime::trace::{self, Args};
 use crate::sys::buf::Addr;
-use crate::sys::clock::{Deadline, now_ns};
+use crate::sys::clock::Deadline;
 use crate::sys::epoch;
 use crate::sys::park::Backoff;
+use crate::sys::stopwatch::Stopwatch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -88,7 +89,7 @@ impl Policy {
                 self.returned(&picked, (status, before), &left, task.is_kept)
             }
             Kind::Streams(_) => match &resource.stream {
-                Some(stream) => self.on_stream(ready, &picked, stream, task),
+                Some(stream) => self.on_stream(ready, &picked, (resource.given, stream), task),
                 None => self.no_resource(&picked),
             },
             Kind::Custom(custom) => self.by_table(ready, &picked, resource, custom, task),
@@ -102,7 +103,7 @@ impl Policy {
             if ready.chooser.needs_reports() || self.is_due(ready) {
                 self.look(ready)?;
             }
-            let (index, end, run) = match ready.chooser.choose(&ready.counts, task.key, thread) {
+            let (index, end) = match ready.chooser.choose(&ready.counts, task.key, thread) {
                 Err(error) if error.status() == DTL_ERROR_BUSY => {
                     let Some(deadline) = patience else { return Err(error) };
                     self.is_closed()?;
@@ -114,17 +115,15 @@ impl Policy {
                 }
                 found => found?,
             };
-            let Some(resource) = ready.resources.get(index) else {
-                let count = ready.resources.len();
+            let count = ready.resources.len();
+            if index >= count {
                 return fail!(
                     DTL_ERROR_OUT_OF_BOUNDS,
                     "select of the program's policy gave resource {index}, and there are {count} (counted from 0)"
                 );
-            };
-            ready.counts.add(thread, index);
-            let started_ns = if ready.chooser.times(end) { now_ns() } else { 0 };
-            let (resource, key) = (resource.given, task.key);
-            return Ok(Picked { resource, index: index as u32, end, key, run, started_ns });
+            }
+            let started = ready.chooser.times(end).then(Stopwatch::start);
+            return Ok(Picked { index: index as u32, end, started });
         }
     }
 
@@ -197,7 +196,7 @@ impl Policy {
         &self,
         ready: &Ready,
         picked: &Picked,
-        stream: &Stream,
+        (given, stream): (Given, &Stream),
         task: &Task,
     ) -> Result<dtl_submission_t> {
         let Some(events) = ready.events.get(picked.index as usize) else { return self.no_resource(picked) };
@@ -205,11 +204,11 @@ impl Policy {
             self.not_taken(ready, picked, error.status());
             error
         };
-        let start = match picked.started_ns {
-            0 => None,
-            _ => Some(events.recorded(stream).map_err(give_up)?),
+        let start = match picked.started {
+            None => None,
+            Some(_) => Some(events.recorded(stream).map_err(give_up)?),
         };
-        let (given, mut left, before) = (picked.resource.plain(), NOTHING_LEFT, Mark::now());
+        let (given, mut left, before) = (given.plain(), NOTHING_LEFT, Mark::now());
         let status = (task.function)(&raw const given, task.arg.ptr(), &raw mut left);
         if status != DTL_SUCCESS {
             start.into_iter().for_each(|event| events.keep(event));

@@ -20,13 +20,10 @@ const MOST_TASKS: usize = 1024;
 const STRIPES: usize = 8;
 
 /// A timed run on its way, in one word: the place of its task << 1 | is it a warm-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run(u64);
+#[derive(Clone, Copy)]
+pub struct Run(u64);
 
 impl Run {
-    /// A run that is not timed.
-    pub(super) const NONE: Run = Run(u64::MAX);
-
     fn new(place: usize, is_warmup: bool) -> Run {
         Run((place as u64) << 1 | u64::from(is_warmup))
     }
@@ -84,7 +81,7 @@ impl Tuner {
     /// Which resource the task gets, and the run if it is timed. `None`: the task is new, see [`Tuner::enter`].
     #[inline(always)]
     #[must_use]
-    pub(super) fn select(&self, key: dtl_task_key_t, thread: usize) -> Option<(usize, Run)> {
+    pub(super) fn select(&self, key: dtl_task_key_t, thread: usize) -> Option<(usize, Option<Run>)> {
         let first = place_of(key);
         let mut places = first..first + MOST_TASKS;
         let (place, entry) = loop {
@@ -96,7 +93,7 @@ impl Tuner {
         };
         if let Some(best) = entry.trial.best() {
             if !self.is_due(entry, thread) {
-                return Some((best as usize, Run::NONE));
+                return Some((best as usize, None));
             }
         }
         Some(self.next_run(entry, place))
@@ -119,12 +116,12 @@ impl Tuner {
     }
 
     #[inline(never)]
-    fn next_run(&self, entry: &Entry, place: usize) -> (usize, Run) {
+    fn next_run(&self, entry: &Entry, place: usize) -> (usize, Option<Run>) {
         let Some(number) = entry.trial.take_run(self.runs_in_all()) else {
-            return (entry.trial.leader() as usize, Run::NONE);
+            return (entry.trial.leader() as usize, None);
         };
-        let run = Run::new(place, number / self.resources < self.warmups);
-        ((number % self.resources) as usize, run)
+        let run = Run::new(place, number < self.warmups * self.resources);
+        ((number % self.resources) as usize, Some(run))
     }
 
     fn runs_in_all(&self) -> u64 {

@@ -12,6 +12,7 @@ use dtl::abi::word::{DTL_MEMORY_DEVICE, DTL_MEMORY_HOST};
 use dtl::ffi::module::*;
 use std::ffi::CStr;
 use std::ptr;
+use std::time::Duration;
 
 pub(crate) const GROUPS: &[Group] = &[Group {
     slot: "exec.module_compile, module_destroy, kernel_get, kernel_destroy, kernel_launch",
@@ -75,8 +76,8 @@ fn needed(s: &Subject) -> Outcome {
     }
 }
 
-/// Adds 5 to 1000 numbers, behind what is in the stream.
-fn add(s: &Subject, stream: &Stream, then: impl FnOnce() -> Outcome) -> Outcome<Vec<u8>> {
+/// Adds 5 to 1000 numbers, behind what is in the stream; what they are after a while, before `then`.
+fn add(s: &Subject, stream: &Stream, wait: Duration, then: impl FnOnce() -> Outcome) -> Outcome<Vec<u8>> {
     let kind = [DTL_MEMORY_DEVICE, DTL_MEMORY_HOST].into_iter().find(|kind| s.kind(*kind).is_some());
     let Some(kind) = kind else { skip!("it has no memory") };
     let block = s.backend.alloc(kind, 4000, 0)?;
@@ -84,6 +85,7 @@ fn add(s: &Subject, stream: &Stream, then: impl FnOnce() -> Outcome) -> Outcome<
     let kernel = kernel(&compile(s, ADD)?, c"add")?;
     let args: [&[u8]; 2] = [&block.address().to_ne_bytes(), &5_i32.to_ne_bytes()];
     stream.launch(&kernel, &shape([10, 1, 1], [100, 1, 1], 0), &args)?;
+    std::thread::sleep(wait);
     let early = block.all()?;
     then()?;
     stream.synchronize()?;
@@ -95,7 +97,7 @@ fn add(s: &Subject, stream: &Stream, then: impl FnOnce() -> Outcome) -> Outcome<
 
 fn computes(s: &Subject) -> Outcome {
     needed(s)?;
-    add(s, &Stream::new(s.backend, 0)?, || Ok(())).map(drop)
+    add(s, &Stream::new(s.backend, 0)?, Duration::ZERO, || Ok(())).map(drop)
 }
 
 fn errors(s: &Subject) -> Outcome {
@@ -118,7 +120,7 @@ fn ordered(s: &Subject) -> Outcome {
     let stream = Stream::new(s.backend, 0)?;
     let hold = Hold::new();
     hold.on(&stream)?;
-    let early = add(s, &stream, || {
+    let early = add(s, &stream, Duration::from_millis(20), || {
         hold.release();
         Ok(())
     });

@@ -7,7 +7,7 @@ use super::super::run::Run;
 use super::super::schedule::Advance;
 use super::super::staging::{self, Staged};
 use super::super::window::way;
-use super::super::{Comm, p2p, progress};
+use super::super::{Comm, numbered, p2p, progress};
 use super::{Data, Life, Operation, Outcome, Owner, Plan, Request, at_rest, failed, insert, outcome};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_CANCELED;
@@ -33,7 +33,7 @@ pub(super) struct Gated {
     gate: Gate,
     plan: Plan,
     /// Whether the buffer was such that the host cannot reach.
-    was_staged: bool,
+    was_hidden: bool,
     ticket: Ticket,
     is_canceled: bool,
 }
@@ -53,7 +53,7 @@ impl Gated {
         }
         let begun = match self.gate.is_open() {
             Ok(false) => return None,
-            Ok(true) => staging::is_still_staged(comm, self.plan.data.bytes, self.was_staged)
+            Ok(true) => staging::is_still_hidden(comm, self.plan.data.bytes, self.was_hidden)
                 .and_then(|_| stage(comm, &self.plan)),
             Err(error) => Err(error.within("not sent: the event that it waits for")),
         };
@@ -80,7 +80,10 @@ enum Begun {
 fn stage(comm: &Comm, plan: &Plan) -> Result<Staged> {
     let (bytes, peer, tag) = (plan.data.bytes, plan.peer, plan.tag);
     match plan.kind {
-        Kind::Recv => Staged::recv(comm, bytes, |into| comm.start_recv(Class::User, into, peer, tag)),
+        Kind::Recv => {
+            let is_staged = staging::is_staged(comm, bytes)?;
+            Staged::recv(bytes, is_staged, |into| comm.start_recv(Class::User, into, peer, tag))
+        }
         Kind::Ssend => Staged::send(comm, bytes, peer, tag, SendMode::Synchronous),
         _ => Staged::send(comm, bytes, peer, tag, SendMode::Standard),
     }
@@ -126,12 +129,12 @@ fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> 
 pub fn isend_on(comm: &Comm, data: Data, dest: i32, tag: i32, event: &Arc<Event>) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: dest, tag, kind: Kind::Send };
     plan.check(comm)?;
-    let was_staged = hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)?;
-    if was_staged {
+    let was_hidden = hidden::may_be(data.bytes) && staging::is_hidden(comm, data.bytes)?;
+    if was_hidden {
         check_home(data, event)?;
     }
     let ticket = comm.recorder.begin(&data.call(plan.kind, dest, tag));
-    let gated = Gated { gate: event.gate(), plan, was_staged, ticket, is_canceled: false };
+    let gated = Gated { gate: event.gate(), plan, was_hidden, ticket, is_canceled: false };
     put(comm, &plan, Operation::Other(Box::new(Other::Gated(gated))))
 }
 
@@ -207,6 +210,11 @@ impl Other {
     /// Whether it can be withdrawn as messages can.
     pub(super) fn is_message(&self) -> bool {
         matches!(self, Other::Staged(_) | Other::Gated(_))
+    }
+
+    /// Whether moving it on may call a function of the program's.
+    pub(super) fn calls_program(&self) -> bool {
+        self.call().is_some_and(|call| call.op >= numbered::FIRST)
     }
 
     pub(super) fn is_irrevocable(&self) -> bool {

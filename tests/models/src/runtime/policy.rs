@@ -15,21 +15,27 @@ use trial::{Report, Trial};
 pub const ALL: &[Model] = &[
     ("loads: two that select stay even", two_stay_even),
     ("loads: one that selects against one that ends", select_against_end),
+    ("loads: one that selects against its own thread's end", select_against_own_end),
     ("loads: a place for one excludes", one_place_excludes),
     ("trial: the last report sees all times", last_sees_all),
     ("trial: a tuning begins with nothing", begins_with_nothing),
 ];
+
+/// As a submit does it.
+fn take(loads: &Loads, thread: usize) -> usize {
+    loads.take_own(thread).unwrap_or_else(|| loads.take_least(thread))
+}
 
 /// As long as no task ends, counts differ by at most one.
 fn two_stay_even() {
     let loads = Arc::new(Loads::new(2));
     let other = Arc::clone(&loads);
     let thread = thread::spawn(move || {
-        let _ = other.take_least(0);
-        let _ = other.take_least(1);
+        let _ = take(&other, 0);
+        let _ = take(&other, 1);
     });
-    let _ = loads.take_least(0);
-    let _ = loads.take_least(0);
+    let _ = take(&loads, 0);
+    let _ = take(&loads, 0);
     thread.join().unwrap();
     assert_eq!((loads.of(0), loads.of(1)), (2, 2));
 }
@@ -37,13 +43,30 @@ fn two_stay_even() {
 /// What is counted is never lost.
 fn select_against_end() {
     let loads = Arc::new(Loads::new(2));
-    let first = loads.take_least(0);
+    let first = take(&loads, 0);
     let other = Arc::clone(&loads);
     let thread = thread::spawn(move || other.give_back(first));
-    let taken = loads.take_least(0);
+    let taken = take(&loads, 0);
     thread.join().unwrap();
     assert_eq!(loads.of(0) + loads.of(1), 1);
     assert_eq!(loads.of(taken), 1);
+}
+
+/// The same where the resource's own thread ends tasks, and another one's are taken back.
+fn select_against_own_end() {
+    let loads = Arc::new(Loads::new(2));
+    let first = take(&loads, 0);
+    let other = Arc::clone(&loads);
+    let thread = thread::spawn(move || {
+        let taken = other.take_least(2);
+        other.give_back_in(1, taken);
+        other.take_least(2)
+    });
+    loads.give_back_in(0, first);
+    let again = take(&loads, 0);
+    loads.give_back_in(0, again);
+    let taken = thread.join().unwrap();
+    assert_eq!((loads.of(taken), loads.of(1 - taken)), (1, 0));
 }
 
 struct Shared {
@@ -57,11 +80,13 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl Shared {
-    fn try_add(&self) -> u64 {
-        let Some(index) = self.loads.take_free(0, 1) else { return 0 };
+    fn try_add(&self, thread: usize) -> u64 {
+        let Some(index) = self.loads.take_own(thread).or_else(|| self.loads.take_free(thread, 1)) else {
+            return 0;
+        };
         // SAFETY: loom fails the model if another thread is in here meanwhile.
         self.value.with_mut(|value| unsafe { *value += 1 });
-        self.loads.give_back(index);
+        self.loads.give_back_in(thread, index);
         1
     }
 }
@@ -70,8 +95,8 @@ impl Shared {
 fn one_place_excludes() {
     let shared = Arc::new(Shared { loads: Loads::new(1), value: UnsafeCell::new(0) });
     let other = Arc::clone(&shared);
-    let thread = thread::spawn(move || other.try_add() + other.try_add());
-    let mine = shared.try_add();
+    let thread = thread::spawn(move || other.try_add(1) + other.try_add(1));
+    let mine = shared.try_add(0);
     let all = mine + thread.join().unwrap();
     // SAFETY: the other thread is over.
     assert_eq!(shared.value.with(|value| unsafe { *value }), all);

@@ -1,0 +1,63 @@
+//! A handler that runs: which ones the calling thread is in, and how many.
+
+use super::{DEFAULT, Query, Registration, text};
+use crate::abi::handle::dtl_event_t;
+use crate::abi::status::DTL_ERROR_LIMIT;
+use crate::error::{Error, Result, fail};
+use crate::runtime::trace::{self, Args};
+use crate::sys::epoch;
+use std::cell::RefCell;
+
+/// Handlers within each other on one thread: one that asks for what it does itself would never end.
+const MOST_NESTED: u32 = 64;
+
+thread_local! {
+    /// The handlers that the calling thread is in.
+    static RUNNING: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives, the calling thread is in a handler.
+struct Running;
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = RUNNING.try_with(|running| running.borrow_mut().pop());
+    }
+}
+
+impl Registration {
+    /// Calls its function.
+    pub fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()> {
+        let Some(functions) = &self.functions else {
+            return fail!(DTL_ERROR_INTERNAL, "handler \"{}\" has no function", self.name);
+        };
+        let Some(_deeper) = epoch::go_deeper(MOST_NESTED) else { return Err(self.too_deep(query)) };
+        // Only the default dispatcher's are looked for there.
+        let _running = (self.dispatcher == DEFAULT).then(|| self.run());
+        let _span = trace::span("dispatch", "handler", || Args::NONE.what(&self.name));
+        functions.invoke(query, event)
+    }
+
+    #[cold]
+    fn too_deep(&self, query: &Query) -> Error {
+        Error::new(
+            DTL_ERROR_LIMIT,
+            format!(
+                "{}: handler \"{}\" was not called, as {MOST_NESTED} handlers run within each other on this thread: does one ask \
+                 for what it does itself?",
+                text::of_query(query),
+                self.name
+            ),
+        )
+    }
+
+    fn run(&self) -> Running {
+        let _ = RUNNING.try_with(|running| running.borrow_mut().push(self.handle().id));
+        Running
+    }
+
+    /// Whether the calling thread is in it.
+    pub(super) fn is_running(&self) -> bool {
+        RUNNING.try_with(|running| running.borrow().contains(&self.handle().id)).unwrap_or(true)
+    }
+}
