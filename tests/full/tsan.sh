@@ -65,7 +65,7 @@ printf '%s\n' '#include <pthread.h>' 'static int x;' \
 program racy "$target/racy.c" || exit 1
 "$target/racy" >"$target/logs/racy.log" 2>&1 && { echo "FAIL a race is not reported"; exit 1; }
 
-for name in test_race test_comm_threads test_exec test_loops test_comm_p2p test_registry; do
+for name in test_race test_comm_threads test_exec test_loops test_comm_p2p test_registry test_policy test_dispatch test_enums; do
     program $name tests/c/$name.c || { echo "FAIL $name does not compile"; failed=$((failed + 1)); }
 done
 for kind in events streams executors kernels requests communicators backends; do
@@ -74,7 +74,9 @@ done
 check "test_comm_threads few" "$target/test_comm_threads" few
 check "test_exec" "$target/test_exec"
 check "test_loops" env TSAN_OPTIONS=die_after_fork=0 "$target/test_loops" # its child makes threads of its own
-check "test_registry" "$target/test_registry"
+for name in test_registry test_policy test_dispatch test_enums; do
+    check $name "$target/$name"
+done
 check "test_comm_p2p self" "$target/test_comm_p2p" self
 check "test_comm_p2p mail 3" "$target/test_comm_p2p" mail 3
 if [ -n "$build" ]; then
