@@ -1935,8 +1935,11 @@ typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *us
 /// One rule for all fields: what is set here is taken, else what the environment variable DTL_RDMA_<NAME> says (the field's
 /// name in capital letters), else the default. Not set are a number of -1, a constant of 0 and a text of NULL; an empty text is set, and
 /// means the default. A value that cannot be is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the
-/// value and what is allowed; also one that this device or machine does not have, which is known when the communicator is opened. Ranks may differ in devices, gid_index, pkey_index and address, which are of their nodes; everything
-/// else is the same on all.
+/// value and what is allowed; also one that this device or machine does not have, which is known when the communicator is
+/// opened. rails, queues, depth, rendezvous and meeting are the same on all ranks. Of the first four
+/// opening compares what each rank has (rails: no more than it has active ports); one that differs is DTL_ERROR_INVALID_ARGUMENT, whose
+/// text names it and both values. Ranks with different meetings do not find each other: DTL_ERROR_TIMEOUT. Everything else may
+/// differ: of mtu the smaller is taken, the rest is each rank's own.
 typedef struct dtl_rdma_config_t {
     /// sizeof(dtl_rdma_config_t), set by DTL_RDMA_CONFIG_INIT.
     uint32_t struct_size;
@@ -4647,8 +4650,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t
 /// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a communicator with
 /// sends or collectives in flight is not destroyed: wait for them, then call again. Its receives may have
 /// been withdrawn by then. A call of another thread that waits inside MPI goes on until MPI ends it.
-/// Where the library has messages of its own in flight over an MPI (a time limit has passed, say), destroy gives them up
-/// to 5 s to end, whatever the time limit: their buffers are MPI's until then.
+/// Where the library has messages of its own in flight over an MPI, a registered kind or "rdma" (a time limit has passed,
+/// say), destroy gives them up to 5 s to end, whatever the time limit: their buffers are the transport's until then. Over "rdma"
+/// what was withdrawn is none of them.
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own collective is.
 /// Equivalent: MPI_Comm_disconnect, but not collective.

@@ -216,11 +216,22 @@ fn the_variables_with_value_and_origin() {
     let output = run(&["--env"], &set);
     assert!(output.status.success(), "a variable of another program is no failure: {output:?}");
     let text = out(&output);
-    for line in
-        ["DTL_TIMEOUT       \"30s\" (set)", "DTL_LOG           not set (empty)", "DTL_COMM          not set"]
+    let said = |name: &str| {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap_or_default();
+        line.trim_start_matches(name).to_owned()
+    };
+    for (name, value) in
+        [("DTL_TIMEOUT", "\"30s\" (set)"), ("DTL_LOG", "not set (empty)"), ("DTL_COMM", "not set")]
     {
-        assert!(text.contains(line), "no {line} in\n{text}");
+        assert!(said(name).ends_with(&format!("  {value}")), "{name} in\n{text}");
     }
+    for known in dtl::runtime::settings::VARIABLES {
+        assert!(said(known.name).starts_with("  "), "{} in\n{text}", known.name);
+    }
+    assert!(
+        text.contains("queue pairs for each peer and rail, 1 … 4 ") && !text.contains("1 … 8 "),
+        "{text}"
+    );
     assert!(text.contains("warning: unknown environment variable DTL_BAKEND: did you mean DTL_BACKEND?"));
     let all = json(&["--env", "--json"], &set);
     let variables = all["variables"].as_array().unwrap();

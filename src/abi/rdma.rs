@@ -26,8 +26,11 @@ pub const DTL_RDMA_PEERMEM: i32 = 3;
 /// One rule for all fields: what is set here is taken, else what the environment variable DTL_RDMA_<NAME> says (the field's
 /// name in capital letters), else the default. Not set are a number of -1, a constant of 0 and a text of NULL; an empty text is set, and
 /// means the default. A value that cannot be is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the
-/// value and what is allowed; also one that this device or machine does not have, which is known when the communicator is opened. Ranks may differ in devices, gid_index, pkey_index and address, which are of their nodes; everything
-/// else is the same on all.
+/// value and what is allowed; also one that this device or machine does not have, which is known when the communicator is
+/// opened. rails, queues, depth, rendezvous and meeting are the same on all ranks. Of the first four
+/// opening compares what each rank has (rails: no more than it has active ports); one that differs is DTL_ERROR_INVALID_ARGUMENT, whose
+/// text names it and both values. Ranks with different meetings do not find each other: DTL_ERROR_TIMEOUT. Everything else may
+/// differ: of mtu the smaller is taken, the rest is each rank's own.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_rdma_config_t {

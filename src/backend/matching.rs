@@ -143,6 +143,12 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
+    /// Whether there is a receive that takes a message of any source.
+    #[must_use]
+    pub fn waits_for_any(&self) -> bool {
+        !self.posted_any.is_empty()
+    }
+
     /// Whether there is neither a receive that a message of this source may belong to, nor a message of it.
     #[inline]
     #[must_use]

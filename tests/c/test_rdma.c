@@ -1,10 +1,11 @@
 /* Kind rdma, where it is unlike other kinds: sleeping until the completion queue wakes, events of the device, what is registered
  * and how often, forks. Over the verbs provider that is none (tests/rdma/fake_verbs.c), whose counters and faults it uses.
  *
- *     program sleep | memory | locked | port | device | queue | gone | fork (under dtlrun) */
+ *     program sleep | memory | locked | port | device | queue | gone | unwatched | fork (under dtlrun) */
 #include "comm_kinds.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,6 +145,42 @@ static void sleeps(void) {
     }
     fault("");
     free(large);
+}
+
+/* What all ranks need alike: what differs is named, with both values; after that they meet again. */
+static void differ(void) {
+    static const struct {
+        int32_t *field, values[2];
+        const char *texts[2], *also;
+    } cases[] = {{&config.depth, {16, 32}, {"depth 16", "32"}, "depth)"},
+                 {&config.queues, {1, 4}, {"queues 1", "4"}, "DTL_RDMA_QUEUES"},
+                 {&config.rails, {2, 1}, {"rails 2", "1"}, "(as many as there are active ports"},
+                 {&config.rendezvous, {DTL_RDMA_READ, DTL_RDMA_WRITE}, {"rendezvous read", "write"}, "DTL_RDMA_RENDEZVOUS"}};
+    const dtl_rdma_config_t fresh = DTL_RDMA_CONFIG_INIT;
+    static unsigned char bytes[100000];
+    dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
+    dtl_comm_t comm;
+    uint64_t size;
+    size_t i;
+    desc.kind = "rdma", desc.native = &config, desc.timeout_ns = MILLISECONDS(20000);
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        config = fresh;
+        config.meeting = "shm";
+        *cases[i].field = cases[i].values[me];
+        CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_ARGUMENT);
+        CHECK_TEXT(me == 0 ? "rank 1 has" : "rank 0 has");
+        if (me == 1) CHECK_TEXT(cases[i].texts[0]);
+        CHECK_TEXT(cases[i].texts[1]);
+        CHECK_TEXT(cases[i].also);
+    }
+    /* These may differ. */
+    config = fresh;
+    config.meeting = "shm", config.mtu = me ? 256 : 1024, config.timeout = 14 + me, config.retries = 6 + me, config.inline_bytes = 64 * me;
+    config.completion = 1 + me, config.cache_bytes = me, config.reconnect_ms = 1000 * me, config.silence_ms = 1000 + 1000 * me;
+    comm = open_rdma();
+    for (size = 10; size <= sizeof bytes; size *= 10) move(comm, bytes, size, (int)(size % 7));
+    CHECK_OK(dtl_comm_barrier(comm));
+    CHECK_OK(dtl_comm_destroy(comm));
 }
 
 static unsigned char *take(uint64_t size) {
@@ -321,7 +358,7 @@ static void lose(const char *what, const char *says, int one) {
 
 /* Ranks that are gone before anybody has talked to them: each failure says of its own rank why. */
 static void gone(void) {
-    static const char *const why[] = {"(died or left): rank 2: ", "(died or left): rank 3: "};
+    static const char *const why[] = {"(died, left or cut off): rank 2: ", "(died, left or cut off): rank 3: "};
     dtl_comm_t comm = open_rdma();
     unsigned char byte = 1;
     int i;
@@ -334,6 +371,65 @@ static void gone(void) {
         CHECK_TEXT(why[i % 2]);
         CHECK_STATUS(dtl_comm_send(comm, &byte, 1, DTL_DTYPE_BYTE, rank, 1), DTL_ERROR_RANK_FAILURE);
         CHECK_TEXT(why[i % 2]);
+    }
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
+/* A large message to a rank that is stopped is given up: the end does not wait for that rank. */
+static void end_without(dtl_comm_t comm, int stopped) {
+    unsigned char *bytes = (unsigned char *)calloc(1, 20000);
+    dtl_status_t status = DTL_ERROR_TIMEOUT;
+    dtl_request_t request;
+    uint64_t start;
+    int i;
+    CHECK(bytes != NULL);
+    CHECK_OK(dtl_comm_isend(comm, bytes, 20000, DTL_DTYPE_BYTE, stopped, 5, &request));
+    for (i = 0; i < 3 && status == DTL_ERROR_TIMEOUT; i++) status = dtl_request_wait(request, MILLISECONDS(1), NULL);
+    CHECK_STATUS(status, DTL_ERROR_TIMEOUT);
+    CHECK_OK(dtl_request_cancel(request));
+    CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(1000), NULL), DTL_ERROR_CANCELED);
+    start = now_us();
+    CHECK_OK(dtl_comm_destroy(comm));
+    CHECK(now_us() - start < 2000000);
+    free(bytes);
+}
+
+/* Rank 1 is gone, in one way and in another, before anybody has talked to it, and who watches it makes no call: who waits for it,
+ * or for any, hears of it all the same. */
+static void unwatched(int dies) {
+    dtl_comm_t comm = open_rdma();
+    dtl_comm_info_t info = DTL_COMM_INFO_INIT;
+    unsigned char byte = 1;
+    uint64_t start;
+    pid_t stopped = getpid(), all[4];
+    CHECK_OK(dtl_comm_allgather(DTL_COMM_WORLD, &stopped, 1, all, DTL_DTYPE_INT32));
+    if (me == 3) send_to(comm, &byte, 1, 2);
+    if (me == 2) recv_from(comm, &byte, 1, 3);
+    start = now_us();
+    if (me == 1) {
+        if (dies) _exit(0);
+        CHECK_OK(dtl_comm_destroy(comm));
+        return;
+    }
+    if (me == 2) kill(stopped, SIGSTOP); /* until rank 0 has seen everything */
+    if (me == 3) pause_ms(50);
+    if (me != 2) {
+        /* Rank 1 watches rank 0 and so has a connection with it; rank 3 has none before. */
+        const int from = (me == 3) == dies ? DTL_ANY_SOURCE : 1;
+        CHECK_STATUS(dtl_comm_recv(comm, &byte, 1, DTL_DTYPE_BYTE, from, 1, NULL), DTL_ERROR_RANK_FAILURE);
+        CHECK_TEXT(me == 3 ? ": rank 1: it cannot be reached: 1" : ": rank 1: it "); /* and the address */
+        CHECK(now_us() - start < 3000000);
+        CHECK_OK(dtl_comm_info(comm, &info));
+        CHECK(info.failed_count >= 1); /* rank 3 may have left, too */
+    }
+    if (me == 3) {
+        end_without(comm, 2);
+        CHECK_OK(dtl_comm_send(DTL_COMM_WORLD, &byte, 1, DTL_DTYPE_BYTE, 0, 2 + dies));
+        return;
+    }
+    if (me == 0) {
+        CHECK_OK(dtl_comm_recv(DTL_COMM_WORLD, &byte, 1, DTL_DTYPE_BYTE, 3, 2 + dies, NULL));
+        CHECK(kill(all[2], SIGCONT) == 0);
     }
     CHECK_OK(dtl_comm_destroy(comm));
 }
@@ -412,13 +508,14 @@ int main(int argc, char **argv) {
     me = atoi(getenv("DTL_RANK"));
     ranks = atoi(getenv("DTL_SIZE"));
     config.meeting = "shm";
-    if (strcmp(what, "sleep") == 0) sleeps();
+    if (strcmp(what, "sleep") == 0) sleeps(), differ();
     else if (strcmp(what, "memory") == 0) memory();
     else if (strcmp(what, "locked") == 0) locked();
     else if (strcmp(what, "port") == 0) port();
     else if (strcmp(what, "device") == 0) lose("device_fatal:1", "device fake", 0);
     else if (strcmp(what, "queue") == 0) lose("qp_fatal:1", "queue pair", 1);
     else if (strcmp(what, "gone") == 0) gone();
+    else if (strcmp(what, "unwatched") == 0) unwatched(0), unwatched(1);
     else if (strcmp(what, "fork") == 0) forked();
     else CHECK(!"known");
     CHECK_OK(dtl_finalize());

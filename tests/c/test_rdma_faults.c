@@ -196,11 +196,12 @@ static const struct {
     {"reg_mr:1@1", FAILS, NULL, NULL},
     {"modify_qp:1@1", FAILS, NULL, NULL},
     {"modify_qp:2@1", WELL, NULL, NULL}, /* tried again */
-    {"modify_qp:3@1", FAILS, BRIEF, NULL},
+    {"modify_qp:3@1", FAILS, BRIEF, "(died, left or cut off): rank 0: on this rank: fake"},
     {"post_recv:3@1", FAILS, NULL, NULL},
+    {"none", FAILS, "DTL_FAKE_VERBS_MEMLOCK=100000", "(ulimit -l); these are the slots of one peer: fewer with a lower DTL_RDMA_DEPTH"},
     /* messages */
     {"reg_mr:2@1", WELL, NULL, NULL}, /* what cannot be registered goes through slots */
-    {"post_recv:30@1", FAILS, NULL, NULL},
+    {"post_recv:30@1", FAILS, NULL, "rank 1: it has given up the connection to this rank; it says: on this rank: fake"},
     {"post_send:1@1", FAILS, NULL, NULL},
     {"post_send:12@1", FAILS, NULL, NULL},
     {"post_send:12:12@1", EITHER, NULL, NULL}, /* ENOMEM: no room now */

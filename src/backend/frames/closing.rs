@@ -31,9 +31,10 @@ impl Engine {
         closed
     }
 
-    /// A withdrawn offer counts: who says Clear to it waits for the answer.
+    /// A withdrawn offer counts where nobody would tell who says Clear to it that there is no answer.
     fn has_work(&self) -> bool {
-        let is_busy = |link: &Link| link.has_work() || link.withdrawn > 0;
+        let waits = !self.wire.says_when_it_leaves();
+        let is_busy = |link: &Link| link.has_work() || waits && link.withdrawn > 0;
         !self.payloads.is_empty() || self.links.values().any(is_busy)
     }
 

@@ -15,7 +15,7 @@
 
 use super::frame::{Frame, INLINE, Kind};
 use super::window::Open;
-use super::{Doze, Lent, Wire};
+use super::{Lent, Wire};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message, Posted};
@@ -279,14 +279,6 @@ impl Engine {
         }
     }
 
-    /// Whether who waits may sleep: not while something is queued here, for which room is only found by asking.
-    pub(super) fn doze(&mut self, seen: &mut u64) -> Doze {
-        if self.broken.is_some() || !self.listed.is_empty() || !self.dying.is_empty() {
-            return Doze::No;
-        }
-        self.wire.doze(seen)
-    }
-
     // ---- starting ----
 
     pub(super) fn isend(&mut self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
@@ -392,7 +384,12 @@ impl Engine {
         } else if let Some(rank) = self.gone(place.select.source) {
             self.finish_failed(id, rank, DTL_ERROR_RANK_FAILURE);
         } else {
+            let source = place.select.source;
             self.matcher.put(place);
+            // Who was sent to is known to the wire.
+            if source != DTL_ANY_SOURCE && self.links.get(index_of(source)).is_none() {
+                self.wire.awaits(source);
+            }
         }
     }
 

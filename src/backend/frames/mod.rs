@@ -81,6 +81,12 @@ pub trait Wire: Send + Sync {
     fn doze(&self, _seen: &mut u64) -> Doze {
         Doze::No
     }
+    /// Whether the others hear of it, as of a death, when it is closed.
+    fn says_when_it_leaves(&self) -> bool {
+        false
+    }
+    /// A message of this rank (or any, DTL_ANY_SOURCE: told again as long as a thread waits) is waited for, and is not there.
+    fn awaits(&self, _source: i32) {}
     /// How the data moves, for people.
     fn describe(&self) -> String;
     /// What memory it has and had, for people.

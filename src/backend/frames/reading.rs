@@ -3,7 +3,7 @@
 use super::engine::{Answer, Arrival, Bytes, Engine, Mover, Offer, Operation, Payload, Receive};
 use super::engine::{Send, SendStage, Taken, done, fitting, index_of, rank_of};
 use super::frame::{FRAME, Frame, HEADER, Header, Kind};
-use super::{FRAME_WORD, writing};
+use super::{Doze, FRAME_WORD, writing};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
@@ -41,6 +41,17 @@ impl Engine {
             self.settle_deaths();
         }
         Ok(())
+    }
+
+    /// Whether who waits may sleep: not while something is queued here, for which room is only found by asking.
+    pub(super) fn doze(&mut self, seen: &mut u64) -> Doze {
+        if self.matcher.waits_for_any() {
+            self.wire.awaits(DTL_ANY_SOURCE);
+        }
+        if self.broken.is_some() || !self.listed.is_empty() || !self.dying.is_empty() {
+            return Doze::No;
+        }
+        self.wire.doze(seen)
     }
 
     /// Posts receives of frames until there are as many as there should be, or no room for more.

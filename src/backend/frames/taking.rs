@@ -25,7 +25,10 @@ impl Engine {
             Some(rank) => {
                 fail!(DTL_ERROR_RANK_FAILURE, "no message is there and none can come: rank {rank} has died")
             }
-            None => Ok(None),
+            None => {
+                self.wire.awaits(select.source);
+                Ok(None)
+            }
         }
     }
 

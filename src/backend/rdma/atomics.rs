@@ -293,7 +293,7 @@ impl State {
     pub(super) fn hear_answers(&mut self, rank: usize) {
         while let Some(slot) = self.peers.get_mut(rank).and_then(|peer| peer.results.heard.pop()) {
             if let Err(error) = self.hear_answer(rank, slot) {
-                self.fail(rank, error.text());
+                self.fail_here(rank, error);
             }
         }
     }

@@ -3,10 +3,12 @@
 //! So it is again when a connection has broken: `reconnect`.
 
 use super::config::Config;
+use super::errors::here;
 use super::oob::Event;
 use super::peer::{Peer, Stage};
 use super::queue::{End, Remote};
 use super::state::State;
+use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::DTL_ERROR_BUSY;
 use crate::error::{Error, Result, fail};
 use crate::runtime::log;
@@ -15,8 +17,9 @@ use crate::runtime::log;
 /// were received and consumed, and its end in five words.
 const ENDS: u64 = 1;
 const READY: u64 = 2;
+/// The other side cannot make it; in words why.
 const REFUSED: u64 = 3;
-/// The other side has given the connection up.
+/// The other side has given the connection up; the same.
 const BROKEN: u64 = 4;
 const END: usize = 6;
 /// Depth of the queue pair that a rank has with itself, with room for four times as many changes.
@@ -28,6 +31,21 @@ fn bytes(words: &[u64]) -> Vec<u8> {
 
 fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes)).collect()
+}
+
+/// Why this side cannot go on, in as much as there is room for.
+fn with_text(what: u64, why: &str) -> Vec<u64> {
+    let bytes: Vec<u8> = why.bytes().take(super::oob::LONGEST - 16).collect();
+    let padded = bytes.chunks(8).map(|bytes| {
+        let mut word = [0; 8];
+        word.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+        u64::from_le_bytes(word)
+    });
+    [what].into_iter().chain(padded).collect()
+}
+
+fn text_of(why: &[u64]) -> String {
+    String::from_utf8_lossy(&bytes(why)).trim_end_matches('\0').to_owned()
 }
 
 fn index(rank: i32) -> usize {
@@ -76,6 +94,15 @@ impl State {
         }
     }
 
+    /// A message of a rank is waited for, or of any: its death is to be heard of.
+    pub(super) fn awaits(&mut self, source: i32) {
+        if source == DTL_ANY_SOURCE {
+            self.oob.awaits_any(self.happened);
+        } else if self.stage(index(source)) == Stage::None {
+            self.oob.awaits(source);
+        }
+    }
+
     fn stage(&self, rank: usize) -> Stage {
         self.peers.get(rank).map_or(Stage::None, |peer| peer.stage)
     }
@@ -85,8 +112,8 @@ impl State {
     }
 
     /// Tells a peer, which may be alive, that this side of the connection is gone.
-    pub(super) fn say_broken(&mut self, rank: usize) {
-        drop(self.say_over_socket(rank, &[BROKEN]));
+    pub(super) fn say_broken(&mut self, rank: usize, why: &str) {
+        drop(self.say_over_socket(rank, &with_text(BROKEN, why)));
     }
 
     /// Tells a peer this side's ends.
@@ -167,13 +194,15 @@ impl State {
                 }
                 Ok(())
             }
-            [BROKEN] => fail!(
+            [BROKEN, why @ ..] => fail!(
                 DTL_ERROR_CONNECTION_LOST,
-                "it has given up the connection to this rank; see its own output"
+                "it has given up the connection to this rank; it says: {}",
+                text_of(why)
             ),
-            [REFUSED] => fail!(
+            [REFUSED, why @ ..] => fail!(
                 DTL_ERROR_CONNECTION_LOST,
-                "it could not make its end of the connection; see its own output"
+                "it could not make its end of the connection; it says: {}",
+                text_of(why)
             ),
             _ => fail!(DTL_ERROR_COMMUNICATION, "what it says over the socket is nothing of this library"),
         };
@@ -206,8 +235,8 @@ impl State {
                 let made = self.make_peer(rank).and_then(|()| self.say_ends(rank));
                 if let Err(error) = made {
                     log::warning!("a connection that rank {rank} wants: {error}");
-                    self.say_over_socket(rank, &[REFUSED])?;
-                    return Err(error);
+                    self.say_over_socket(rank, &with_text(REFUSED, error.text()))?;
+                    return Err(here(error));
                 }
             }
             Stage::Connected | Stage::Ready => self.broke_there(rank),
@@ -243,7 +272,7 @@ impl State {
         let Some(ends) = peer.repair.heard.take() else { return Ok(()) };
         if let Err(error) = peer.connect(&ends, &self.config) {
             if !peer.repair.tries_again(self.config.reconnect_ns()) {
-                return Err(error);
+                return Err(here(error));
             }
             log::debug!("rdma: rank {rank} is not connected yet: {error}");
             peer.repair.heard = Some(ends);

@@ -13,7 +13,7 @@ pub(super) fn call_failed(what: &str, code: i32) -> Error {
     let (status, advice) = match code {
         libc::ENOMEM if what == "ibv_reg_mr" => (
             DTL_ERROR_OUT_OF_MEMORY,
-            "; registered memory is locked: raise the limit of locked memory (ulimit -l), or lower DTL_RDMA_CACHE_BYTES",
+            "; registered memory is locked: raise the limit of locked memory (ulimit -l)",
         ),
         libc::ENOMEM => (
             DTL_ERROR_OUT_OF_MEMORY,
@@ -72,4 +72,10 @@ pub(super) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
         _ => "",
     };
     format!("{said} (status {status}, vendor's {vendor:#x}){advice}")
+}
+
+/// What fails here, as it is told of the peer that is lost by it.
+#[cold]
+pub(super) fn here(error: Error) -> Error {
+    error.within("on this rank")
 }

@@ -7,9 +7,11 @@
 //! A process that ends closes its sockets, which is how its death is heard of; children that it has forked do not have them
 //! (`sys::unforked`). A machine that falls silent is given up after `Options::silent_ns`.
 //!
-//! Here: what the owner calls. `connection` has how one begins and ends, `frames` what is said on it, `ring` who watches whom and who is told.
+//! Here: what the owner calls. `connection` has how one begins and ends, `frames` what is said on it, `ring` who watches whom and who is told, `awaited` whom a rank
+//! looks after itself.
 //! One thread at a time.
 
+mod awaited;
 mod connection;
 mod frames;
 mod ring;
@@ -22,6 +24,7 @@ use crate::error::{Result, fail};
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::net::{Poller, Wanted};
 use crate::sys::unforked::Unforked;
+use awaited::Awaited;
 use connection::{Connection, Frame, Stage, kind};
 use ring::Ring;
 use std::collections::VecDeque;
@@ -82,6 +85,8 @@ struct Rank {
     /// The connection on which messages to it go.
     link: Option<u32>,
     life: Life,
+    /// As `awaited` has it.
+    is_awaited: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -110,6 +115,7 @@ pub struct Oob {
     serial: u32,
     events: VecDeque<Event>,
     ring: Ring,
+    awaited: Awaited,
     /// The next time at which there is something to do without an event.
     due_ns: u64,
     /// No connections are accepted before.
@@ -139,6 +145,7 @@ impl Oob {
             serial: 0,
             events: VecDeque::new(),
             ring: Ring::new(),
+            awaited: Awaited::new(),
             due_ns: NEVER,
             accept_at: NEVER,
             is_leaving: false,
@@ -244,7 +251,8 @@ impl Oob {
         if let Some(listener) = self.listener.take() {
             self.poller.remove(listener.as_fd());
         }
-        (self.ranks, self.due_ns, self.ring) = (Vec::new(), NEVER, Ring::new());
+        (self.ranks, self.due_ns) = (Vec::new(), NEVER);
+        (self.ring, self.awaited) = (Ring::new(), Awaited::new());
     }
 
     /// One look at all sockets.
@@ -283,6 +291,7 @@ impl Oob {
         self.accept_again(now);
         self.end_overdue(now);
         self.turn_ring(now);
+        self.turn_awaited(now);
     }
 
     /// Something is to be done at that time.

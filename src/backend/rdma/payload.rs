@@ -116,7 +116,7 @@ impl State {
         match started {
             Ok(true) => {}
             Ok(false) => self.unfinished.push(op),
-            Err(error) => self.fail(rank, error.text()),
+            Err(error) => self.fail_here(rank, error),
         }
     }
 

@@ -101,7 +101,10 @@ impl Peer {
         let Some((_, first)) = on.first() else {
             return fail!(DTL_ERROR_INTERNAL, "no rail to reach rank {rank}");
         };
-        let slab_keys = first.rail.register(slab.region())?;
+        let slab_keys = first.rail.register(slab.region()).map_err(|error| {
+            let advice = "; these are the slots of one peer: fewer with a lower DTL_RDMA_DEPTH; a lower DTL_RDMA_CACHE_BYTES leaves more";
+            Error::new(error.status(), format!("{}{advice}", error.text()))
+        })?;
         let mut lanes = Vec::with_capacity(on.len());
         for (rail, completions) in on {
             lanes.push(Lane::new(Queue::make(completions, config, depth)?, *rail));

@@ -104,6 +104,41 @@ fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
     [u64::from_ne_bytes(*b"dtl-rdma") ^ PROTOCOL, shape]
 }
 
+/// Names the first thing in which a rank is not like this one.
+fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
+    let word = |of: &[u64], at: usize| of.get(at).copied().unwrap_or(0);
+    if word(its, 0) != word(own, 0) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "rank {rank} has another version of the library, or the other byte order: all ranks of kind \"rdma\" need the same"
+        );
+    }
+    let value = |of: &[u64], shift: u32, bits: u64| word(of, 1) >> shift & bits;
+    for (name, shift, bits) in
+        [("rails", 0, 0xFF), ("queues", 8, 0xFF), ("rendezvous", 16, 1), ("depth", 32, u64::MAX)]
+    {
+        let (its, own) = (value(its, shift, bits), value(own, shift, bits));
+        if its == own {
+            continue;
+        }
+        let text = |value: u64| match (name, value) {
+            ("rendezvous", 0) => "write".to_owned(),
+            ("rendezvous", _) => "read".to_owned(),
+            _ => value.to_string(),
+        };
+        let more = if name == "rails" { " (as many as there are active ports, at most)" } else { "" };
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "rank {rank} has {name} {}, this rank {}{more}: all ranks of kind \"rdma\" need the same (DTL_RDMA_{}, \
+             dtl_rdma_config_t.{name})",
+            text(its),
+            text(own),
+            name.to_uppercase()
+        );
+    }
+    Ok(())
+}
+
 impl Opener {
     /// The ports of the rank that is number `local` on its node.
     fn choose(&self, verbs: &Verbs, config: &Config, local: u32) -> Result<Choice> {
@@ -159,12 +194,8 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
     let Prepared { rails, mut oob, record, passed_over } = prepared;
     let own = record.get(..ALIKE).unwrap_or_default();
     let others = met.records.chunks_exact(RECORD);
-    if let Some(rank) = others.clone().position(|record| record.get(..ALIKE) != Some(own)) {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "rank {rank} has other rails, queues, depth, rendezvous or another version of the library than this rank: all ranks of \
-             kind \"rdma\" need the same (DTL_RDMA_*, dtl_rdma_config_t)"
-        );
+    for (rank, record) in others.clone().enumerate() {
+        compare(rank, record, own)?;
     }
     let nodes = others.clone().filter_map(|record| record.get(ALIKE..)?.first_chunk::<NODE>());
     // Who sleeps until it is woken does not spin long before, either.

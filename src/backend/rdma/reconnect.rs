@@ -11,6 +11,7 @@
 //! what it has received.
 
 use super::config::Config;
+use super::errors::here;
 use super::lane::{Flying, Lane, WorkId};
 use super::operation::part_over;
 use super::peer::{Peer, Stage};
@@ -96,7 +97,7 @@ impl State {
         peer.stage = Stage::Broken;
         self.mending.push(rank);
         if let Err(error) = peer.stop() {
-            self.fail(rank, error.text());
+            self.fail_here(rank, error);
         }
     }
 
@@ -119,14 +120,14 @@ impl State {
             Stage::Asked if now >= peer.repair.at => self.connect(rank).map(|()| true),
             Stage::Asked => Ok(false),
             Stage::Broken => {
-                let has_stopped = peer.has_stopped(rank)?;
+                let has_stopped = peer.has_stopped(rank).map_err(here)?;
                 if !has_stopped && now >= peer.repair.until {
                     return fail!(DTL_ERROR_CONNECTION_LOST, "its queue pairs do not end what they have");
                 }
                 if !has_stopped || now < peer.repair.at {
                     return Ok(false);
                 }
-                peer.make_queues(rank, &self.config)?;
+                peer.make_queues(rank, &self.config).map_err(here)?;
                 self.say_ends(rank)?;
                 self.connect(rank).map(|()| true)
             }
@@ -151,7 +152,7 @@ impl State {
             for flying in again {
                 match peer.answer_of(&flying, operations) {
                     Some(op) => doubtful.push(op),
-                    None => peer.start_again(rank, lane, flying)?,
+                    None => peer.start_again(rank, lane, flying).map_err(here)?,
                 }
             }
             if let Some(of) = peer.lanes.get_mut(lane) {

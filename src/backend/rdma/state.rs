@@ -264,6 +264,12 @@ impl State {
         }
     }
 
+    /// The same, because of what this rank's own device says.
+    #[cold]
+    pub(super) fn fail_here(&mut self, rank: usize, error: Error) {
+        self.fail(rank, errors::here(error).text());
+    }
+
     fn sent(&mut self, id: WorkId) {
         let Some(peer) = self.peers.get_mut(id.rank) else { return };
         let operations = &mut self.operations;
@@ -354,7 +360,7 @@ impl State {
                 self.list(id.rank);
             }
             if let Err(error) = posted {
-                self.fail(id.rank, error.text());
+                self.fail_here(id.rank, error);
             }
         }
         self.spent = spent;
@@ -403,12 +409,13 @@ impl State {
                 }
                 _ => Ok(true),
             };
-            if let Err(error) = &told {
-                self.fail(rank, error.text());
-            }
-            if told.is_ok_and(|all| !all) {
-                index += 1;
-                continue;
+            match told {
+                Ok(true) => {}
+                Ok(false) => {
+                    index += 1;
+                    continue;
+                }
+                Err(error) => self.fail_here(rank, error),
             }
             self.listed.swap_remove(index);
             if let Some(peer) = self.peers.get_mut(rank) {
@@ -465,7 +472,7 @@ impl State {
         self.lost.push_back(rank);
         self.happened += 1;
         if was_known {
-            self.say_broken(rank);
+            self.say_broken(rank, why);
         }
     }
 

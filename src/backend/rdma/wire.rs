@@ -111,6 +111,17 @@ impl Wire for RdmaWire {
         self.with(|state| state.doze(seen)).unwrap_or(Doze::No)
     }
 
+    fn says_when_it_leaves(&self) -> bool {
+        true
+    }
+
+    fn awaits(&self, source: i32) {
+        drop(self.with(|state| {
+            state.awaits(source);
+            Ok(())
+        }));
+    }
+
     fn memory(&self) -> Option<String> {
         self.with(|state| Ok(state.memory())).ok()
     }
@@ -154,7 +165,7 @@ impl WireFrames for RdmaWire {
                 Some(Ok(true)) => Ok(()),
                 Some(Ok(false)) | None => Err(busy()),
                 Some(Err(error)) => {
-                    state.fail(dest, error.text());
+                    state.fail_here(dest, error);
                     Err(busy())
                 }
             }
@@ -221,7 +232,7 @@ impl State {
             };
             match peer.is_busy(rank) {
                 Ok(busy) => is_busy |= busy,
-                Err(error) => self.fail(rank, error.text()),
+                Err(error) => self.fail_here(rank, error),
             }
         }
         is_busy

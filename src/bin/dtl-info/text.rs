@@ -42,14 +42,16 @@ pub(crate) fn facts(facts: &Facts) -> String {
 /// `dtl-info --env`.
 pub(crate) fn environment(environment: &Environment) -> String {
     let mut out = String::new();
+    let longest = environment.variables.iter().map(|variable| width(variable.name)).max().unwrap_or(0);
+    let column = longest + 2;
     for variable in &environment.variables {
         let value = match (&variable.value, variable.origin()) {
             (Some(value), "set") => format!("\"{value}\" (set)"),
             (Some(_), origin) => format!("{origin} (empty)"),
             (None, origin) => origin.to_owned(),
         };
-        out += &wrapped(&format!("{:<18}", variable.name), &value);
-        out += &wrapped(&" ".repeat(18), variable.meaning);
+        out += &wrapped(&format!("{:<column$}", variable.name), &value);
+        out += &wrapped(&" ".repeat(column), variable.meaning);
     }
     for complaint in &environment.complaints {
         out += &wrapped("warning: ", complaint);

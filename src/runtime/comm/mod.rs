@@ -293,6 +293,12 @@ impl Comm {
         names.join(", ")
     }
 
+    /// What has become of them.
+    fn failed_how(&self) -> &'static str {
+        // What the transport says may be that it does not reach one that lives.
+        if self.link.transport.failure_text().is_some() { "died, left or cut off" } else { "died or left" }
+    }
+
     /// What the transport says of that, to go behind it.
     fn failed_why(&self) -> String {
         self.link.transport.failure_text().map_or(String::new(), |said| format!(": {said}"))

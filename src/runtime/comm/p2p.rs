@@ -201,8 +201,9 @@ impl Comm {
             }
             DTL_ERROR_RANK_FAILURE => {
                 format!(
-                    "{what} {peer}: it cannot complete because of rank(s) {} (died or left){}",
+                    "{what} {peer}: it cannot complete because of rank(s) {} ({}){}",
                     self.failed_text(),
+                    self.failed_how(),
                     self.failed_why()
                 )
             }
@@ -426,8 +427,9 @@ pub(super) fn check_alive(comm: &Comm, source: i32) -> Result<()> {
     if source == DTL_ANY_SOURCE && comm.has_died() {
         return fail!(
             DTL_ERROR_RANK_FAILURE,
-            "no message from any rank, and rank(s) {} died or left{}",
+            "no message from any rank, and rank(s) {} {}{}",
             comm.failed_text(),
+            comm.failed_how(),
             comm.failed_why()
         );
     }

@@ -447,9 +447,10 @@ impl Run {
     fn cannot_complete(&self, comm: &Comm) -> Result<()> {
         fail!(
             DTL_ERROR_RANK_FAILURE,
-            "{} cannot complete: rank(s) {} died or left{}",
+            "{} cannot complete: rank(s) {} {}{}",
             self.call,
             comm.failed_text(),
+            comm.failed_how(),
             comm.failed_why()
         )
     }

@@ -58,11 +58,11 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "DTL_RDMA_RAILS",
-        meaning: "kind rdma: ports that a rank uses at once, 1 … 8 (default 1)",
+        meaning: "kind rdma: ports that a rank uses at once, 1 … 4 (default 1)",
     },
     Variable {
         name: "DTL_RDMA_QUEUES",
-        meaning: "kind rdma: queue pairs for each peer and rail, 1 … 16 (default 1)",
+        meaning: "kind rdma: queue pairs for each peer and rail, 1 … 4 (default 1)",
     },
     Variable {
         name: "DTL_RDMA_GID_INDEX",

@@ -93,6 +93,11 @@ impl Connection {
     fn number(&self) -> u64 {
         u64::from(self.serial) << 32 | u64::from(self.index)
     }
+
+    /// What was found at the address that is tried.
+    pub(super) fn on_its_way(&self, what: &str) -> String {
+        self.way.map_or_else(|| what.to_owned(), |way| format!("{way}: {what}"))
+    }
 }
 
 impl Oob {
@@ -112,6 +117,7 @@ impl Oob {
                 }
                 self.alarm(now_ns().saturating_add(self.attempt_ns()));
             }
+            Err(none) if !none.is_refused && self.is_idle(rank, &waiting) => self.await_again(rank),
             Err(unreached) => self.is_unreached(rank, is_brief, &unreached),
         }
         Ok(())
@@ -258,7 +264,10 @@ impl Oob {
             } else if let Some(one) = self.take_out(index) {
                 match stage {
                     Stage::Guest => self.send_away(one, "it says nothing"),
-                    _ => self.try_on(one, unreached("no answer", ErrorKind::TimedOut)),
+                    _ => {
+                        let why = unreached(&one.on_its_way("no answer"), ErrorKind::TimedOut);
+                        self.try_on(one, why);
+                    }
                 }
             }
         }
@@ -269,7 +278,7 @@ impl Oob {
         let Some(mut one) = self.take_out(index) else { return };
         if one.stage == Stage::Connecting {
             if let Err(error) = has_connected(&one.channel.stream) {
-                let why = unreached(&error.to_string(), error.kind());
+                let why = unreached(&one.on_its_way(&error.to_string()), error.kind());
                 return self.try_on(one, why);
             }
             self.say_hello(&mut one);
@@ -346,7 +355,8 @@ impl Oob {
                 let is_last = one.in_vain == CHANCES;
                 one.in_vain = if is_last { 0 } else { one.in_vain + 1 };
                 one.ways.extend(one.way.filter(|_| !is_last));
-                self.try_on(one, unreached(&why, ErrorKind::ConnectionRefused));
+                let (is_refused, why) = (!self.is_idle(peer, &one.waiting), one.on_its_way(&why));
+                self.try_on(one, Unreached { why, is_refused });
             }
         }
     }
@@ -363,7 +373,7 @@ impl Oob {
     /// The way that was tried did not lead to the peer: the next.
     pub(super) fn try_on(&mut self, mut one: Connection, why: Unreached) {
         self.poller.remove(one.channel.as_fd());
-        let (peer, is_brief) = (one.peer, one.is_brief);
+        let (peer, is_brief, is_idle) = (one.peer, one.is_brief, self.is_idle(one.peer, &one.waiting));
         let why = match self.attempt(&mut one.ways, why) {
             Ok(Ok((stream, way))) => {
                 (one.channel, one.way) = (Channel::new(stream), Some(way));
@@ -373,9 +383,12 @@ impl Oob {
                 return self.put_back(one);
             }
             Ok(Err(why)) => why,
-            Err(error) => Unreached { why: error.text().to_owned(), is_refused: true },
+            Err(error) => Unreached { why: error.text().to_owned(), is_refused: !is_idle },
         };
         self.discard(one);
+        if is_idle && !why.is_refused {
+            return self.await_again(peer);
+        }
         self.is_unreached(peer, is_brief, &why);
         if is_brief {
             self.tell_on();

@@ -88,7 +88,10 @@ impl Oob {
                 self.discard(one);
                 self.is_gone(peer, Life::Dead, format!("it sent what makes no sense: {why}"));
             }
-            _ => self.try_on(one, unreached("somebody else is there", ErrorKind::ConnectionRefused)),
+            _ => {
+                let why = one.on_its_way("somebody else is there");
+                self.try_on(one, unreached(&why, ErrorKind::ConnectionRefused));
+            }
         }
     }
 }

@@ -67,13 +67,13 @@ impl Oob {
     }
 
     /// The ranks before this one, the nearest first.
-    fn before(&self) -> impl Iterator<Item = i32> + use<> {
+    pub(super) fn before(&self) -> impl Iterator<Item = i32> + use<> {
         let (rank, size) = (self.rank, self.size());
         (1..size).map(move |back| (rank - back).rem_euclid(size))
     }
 
     /// The living rank before this one.
-    fn watched(&self) -> Option<i32> {
+    pub(super) fn watched(&self) -> Option<i32> {
         self.before().find(|rank| self.life(*rank) == Life::Here)
     }
 

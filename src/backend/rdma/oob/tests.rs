@@ -436,8 +436,36 @@ fn who_is_not_there_has_died_and_a_silent_machine_too() {
             zero.wait(u64::MAX, &mut |event| told.push(event));
         }
         assert!(start.elapsed() >= Duration::from_millis(190), "{:?}", start.elapsed());
-        assert!(matches!(&told[..], [Event::Gone(1, false, text)] if text.contains(why)), "{told:?}");
+        let says = |text: &str| text.contains(why) && text.contains(&at.to_string());
+        assert!(matches!(&told[..], [Event::Gone(1, false, text)] if says(text)), "{told:?}");
     }
+}
+
+#[test]
+fn of_who_is_awaited_only_a_refusal_says_that_it_is_gone() {
+    // Whoever connects there is accepted and sent away, as where a process has too many that connect.
+    let busy = TcpListener::bind("127.0.0.1:0").expect("a port");
+    busy.set_nonblocking(true).expect("set");
+    let at = busy.local_addr().expect("bound");
+    let (mut zero, of_zero) = Oob::listen(&Options::default()).expect("listens");
+    // The ring has rank 0 watch the last, which lives and says nothing.
+    let last = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let of = |at: SocketAddr| said_to_be(&[[127, 0, 0, 1]], at.port());
+    zero.know(0, [of_zero, of(at), of(last.local_addr().expect("bound"))].concat(), COOKIE);
+    zero.awaits(1);
+    let (mut told, mut met, start) = (Vec::new(), 0, Instant::now());
+    while start.elapsed() < Duration::from_millis(700) {
+        zero.poll(&mut |event| told.push(event));
+        met += usize::from(busy.accept().is_ok());
+    }
+    assert!(met >= 3 && told.is_empty(), "{met} {told:?}");
+    drop(busy);
+    while told.is_empty() {
+        zero.poll(&mut |event| told.push(event));
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+    let says = format!("it cannot be reached: {at}: Connection refused");
+    assert!(matches!(&told[..], [Event::Gone(1, false, text)] if text.contains(&says)), "{told:?}");
 }
 
 #[test]

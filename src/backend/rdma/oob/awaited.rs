@@ -1,0 +1,117 @@
+//! Ranks of which a message is waited for. That one of them is gone says who watches it, but only when that one makes a call;
+//! so who waits for longer than a moment makes a connection of its own. With one that lives but makes no call it comes about
+//! later, and only that nobody listens at its address says that it is gone: a queue that is full says nothing.
+//!
+//! Who waits for any rank makes them one after the other, more and more at a time, as long as nothing arrives.
+
+use super::connection::Frame;
+use super::{Life, NEVER, Oob};
+use crate::runtime::log;
+use crate::sys::clock::now_ns;
+
+/// How long a message is waited for before.
+const MOMENT_NS: u64 = 100_000_000;
+/// When one that did not come about is tried again.
+const AGAIN_NS: u64 = 1_000_000_000;
+/// Who waits for any rank makes no more where there are so many: each takes a descriptor here and there.
+const MOST: usize = 256;
+
+/// See the module's text.
+pub(super) struct Awaited {
+    /// Those without a connection.
+    ranks: Vec<i32>,
+    /// When they get one.
+    at: u64,
+    /// Of who waits for any: what had happened, since when nothing has, how many are to be awaited then.
+    any: (u64, u64, usize),
+}
+
+impl Awaited {
+    pub(super) fn new() -> Self {
+        Awaited { ranks: Vec::new(), at: NEVER, any: (0, 0, 0) }
+    }
+}
+
+impl Oob {
+    /// A message of this rank is waited for.
+    pub fn awaits(&mut self, rank: i32) {
+        if self.is_unknown(rank) {
+            if let Some(of) = self.rank_mut(rank) {
+                of.is_awaited = true;
+            }
+            self.await_until(rank, MOMENT_NS);
+        }
+    }
+
+    fn await_until(&mut self, rank: i32, ns: u64) {
+        self.awaited.ranks.push(rank);
+        if self.awaited.at == NEVER {
+            self.awaited.at = now_ns().saturating_add(ns);
+        }
+        self.alarm(self.awaited.at);
+    }
+
+    /// A message of any rank is waited for. `happened` has changed if something has arrived since the last call.
+    pub fn awaits_any(&mut self, happened: u64) {
+        let now = now_ns();
+        let (before, since, count) = self.awaited.any;
+        if before != happened {
+            self.awaited.any = (happened, now, 1);
+        }
+        if before != happened || now < since.saturating_add(MOMENT_NS) {
+            return;
+        }
+        self.awaited.any = (happened, now, 2 * count.min(MOST));
+        let room = MOST.saturating_sub(self.connections.len() - self.free.len());
+        let next: Vec<i32> =
+            self.before().filter(|rank| self.is_unknown(*rank)).take(count.min(room)).collect();
+        for rank in next {
+            if let Some(of) = self.rank_mut(rank) {
+                of.is_awaited = true;
+            }
+            self.awaited.ranks.push(rank);
+            self.awaited.at = now;
+            self.alarm(now);
+        }
+    }
+
+    /// Whether nothing tells of this rank's end but who watches it.
+    fn is_unknown(&self, rank: i32) -> bool {
+        let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
+        rank != self.rank && of.is_some_and(|of| of.life == Life::Here && of.link.is_none() && !of.is_awaited)
+    }
+
+    /// Makes the connections that are due.
+    pub(super) fn turn_awaited(&mut self, now: u64) {
+        if now < self.awaited.at {
+            return self.alarm(self.awaited.at);
+        }
+        self.awaited.at = NEVER;
+        for rank in std::mem::take(&mut self.awaited.ranks) {
+            if let Some(of) = self.rank_mut(rank) {
+                of.is_awaited = false;
+            }
+            if self.is_leaving || !self.is_unknown(rank) || self.is_suspected(rank) {
+                continue;
+            }
+            if let Some(of) = self.rank_mut(rank) {
+                of.is_awaited = true;
+            }
+            if let Err(error) = self.connect(rank, Vec::new(), false) {
+                log::debug!("rank {rank} is not looked after for now: {}", error.text());
+                self.await_until(rank, AGAIN_NS);
+            }
+        }
+    }
+
+    /// Whether a connection is made for nothing but to hear its end.
+    pub(super) fn is_idle(&self, rank: i32, to_send: &[Frame]) -> bool {
+        let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
+        to_send.is_empty() && of.is_some_and(|of| of.is_awaited) && self.watched() != Some(rank)
+    }
+
+    /// A connection that was idle did not come about.
+    pub(super) fn await_again(&mut self, rank: i32) {
+        self.await_until(rank, AGAIN_NS);
+    }
+}
