@@ -120,6 +120,8 @@ pub struct Oob {
     due_ns: u64,
     /// No connections are accepted before.
     accept_at: u64,
+    /// It was said that nobody can be accepted now.
+    is_short: bool,
     is_leaving: bool,
 }
 
@@ -148,6 +150,7 @@ impl Oob {
             awaited: Awaited::new(),
             due_ns: NEVER,
             accept_at: NEVER,
+            is_short: false,
             is_leaving: false,
         };
         Ok((oob, words))

@@ -13,9 +13,13 @@ use crate::sys::sync::{AtomicU32, AtomicU64, Ordering};
 /// `best` while the task is tuned.
 const TUNING: u32 = u32::MAX;
 
-/// What threads that tune write, on a line of its own.
+/// What threads that tune write, on one line of its own: who has come for the end of one run has it for the beginning of the next.
 #[repr(align(64))]
-struct Line<T>(T);
+struct Numbers {
+    /// Number of the next run.
+    runs: AtomicU64,
+    ended: AtomicU64,
+}
 
 /// See the module's text.
 pub(super) struct Trial {
@@ -23,9 +27,7 @@ pub(super) struct Trial {
     best: AtomicU32,
     /// Fastest so far: for those that come while all runs are handed out and some are not over.
     leader: AtomicU32,
-    /// Number of the next run.
-    runs: Line<AtomicU64>,
-    ended: Line<AtomicU64>,
+    numbers: Numbers,
     /// Nanoseconds by resource; u64::MAX = no run has succeeded.
     least_ns: Box<[AtomicU64]>,
 }
@@ -48,8 +50,7 @@ impl Trial {
         Trial {
             best: AtomicU32::new(TUNING),
             leader: AtomicU32::new(0),
-            runs: Line(AtomicU64::new(0)),
-            ended: Line(AtomicU64::new(0)),
+            numbers: Numbers { runs: AtomicU64::new(0), ended: AtomicU64::new(0) },
             least_ns: (0..resources).map(|_| AtomicU64::new(u64::MAX)).collect(),
         }
     }
@@ -71,10 +72,10 @@ impl Trial {
     /// Number of a run of the tuning, of `in_all`; `None` = all are handed out.
     #[must_use]
     pub(super) fn take_run(&self, in_all: u64) -> Option<u64> {
-        if self.runs.0.load(Ordering::Relaxed) >= in_all {
+        if self.numbers.runs.load(Ordering::Relaxed) >= in_all {
             return None;
         }
-        let run = self.runs.0.fetch_add(1, Ordering::Acquire);
+        let run = self.numbers.runs.fetch_add(1, Ordering::Acquire);
         (run < in_all).then_some(run)
     }
 
@@ -86,7 +87,7 @@ impl Trial {
                 self.leader.store(self.least().0, Ordering::Relaxed);
             }
         }
-        if self.ended.0.fetch_add(1, Ordering::AcqRel) + 1 != in_all {
+        if self.numbers.ended.fetch_add(1, Ordering::AcqRel) + 1 != in_all {
             return Report::OneOfMany;
         }
         let (best, least) = self.least();
@@ -112,9 +113,9 @@ impl Trial {
 
     /// All runs are over, and no other thread is here.
     fn restart(&self) {
-        self.ended.0.store(0, Ordering::Relaxed);
+        self.numbers.ended.store(0, Ordering::Relaxed);
         self.least_ns.iter().for_each(|least| least.store(u64::MAX, Ordering::Relaxed));
-        self.runs.0.store(0, Ordering::Release);
+        self.numbers.runs.store(0, Ordering::Release);
     }
 
     /// The fastest resource and its time; of equals the first.

@@ -190,6 +190,7 @@ impl Oob {
             match net::accept(listener) {
                 Ok(None) => return,
                 Ok(Some((stream, _))) => {
+                    self.is_short = false;
                     // Without it only a silent machine is noticed later.
                     drop(net::end_if_silent(&stream, self.silent));
                     self.make_room_for_guest();
@@ -198,7 +199,12 @@ impl Oob {
                     self.step(index);
                 }
                 Err(error) => {
-                    log::warning!("control connections wait to be accepted: {error}");
+                    if !std::mem::replace(&mut self.is_short, true) {
+                        log::warning!(
+                            "rdma: other ranks' control connections wait to be accepted, and their messages with them: {error}; if \
+                             descriptors are short raise the limit (ulimit -n)"
+                        );
+                    }
                     self.poller.remove(listener.as_fd());
                     self.accept_at = now_ns().saturating_add(PAUSE_NS);
                     return self.alarm(self.accept_at);
