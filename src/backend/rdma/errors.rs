@@ -38,11 +38,13 @@ pub(super) fn last_failed(what: &str) -> Error {
 }
 
 /// Whether a work request that failed so says nothing against the next: the way to the peer was interrupted, or a queue pair ended.
+/// soft-RoCE calls it a local operation's error when the interface is down.
 #[cold]
 pub(super) fn may_pass(status: u32) -> bool {
     matches!(
         status,
-        WC_RETRY_EXC_ERR
+        WC_LOC_QP_OP_ERR
+            | WC_RETRY_EXC_ERR
             | WC_RNR_RETRY_EXC_ERR
             | WC_WR_FLUSH_ERR
             | WC_REM_OP_ERR
