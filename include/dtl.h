@@ -2566,7 +2566,7 @@ typedef struct dtl_exec_vtable_t {
     /// (events) Marks the present end of the stream; replaces an earlier record.
     dtl_status_t (*event_record)(void *self, void *event, void *stream);
     /// (events) Whether the work before the record is done. Never recorded = done. A failure of
-    /// that work is the status.
+    /// that work is the status; what callbacks answered, the library carries itself.
     dtl_status_t (*event_query)(void *self, void *event, int32_t *out_done);
     /// Waits for the event. NULL: event_query is polled.
     dtl_status_t (*event_sync)(void *self, void *event);
@@ -3964,7 +3964,8 @@ DTL_NODISCARD dtl_status_t dtl_array_destroy(dtl_array_t array);
 /// host thread, made by the first work that is queued, does the work in order.
 ///
 /// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_synchronize returns it, once.
+/// behind it carry it, and the next dtl_stream_synchronize returns it, once. On a backend's own stream, too, whatever the
+/// backend's events know: failures of callbacks, kernels from functions and copies that the library does there.
 ///
 /// @param device  0 … count-1; 0 for a backend without devices.
 /// @param flags   must be 0.
@@ -4033,7 +4034,7 @@ DTL_NODISCARD dtl_status_t dtl_stream_native(dtl_stream_t stream, void **out_nat
 /// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
 ///
 /// @param fn  Thread: the stream's. Locks held: none. It may block and may call dtl_ functions,
-///            except to wait for this stream; it must not throw. On a backend's stream the
+///            except to wait for this stream or an event behind itself; it must not throw. On a backend's stream the
 ///            backend's rules come on top (CUDA: no calls that reach CUDA).
 /// Equivalent: cudaLaunchHostFunc.
 DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_task_fn_t fn,
@@ -4099,7 +4100,8 @@ DTL_NODISCARD dtl_status_t dtl_event_record(dtl_event_t event, dtl_stream_t stre
 /// Waits until the work before the record is done. An event never recorded is done.
 ///
 /// @return the first failure of that work that nobody had asked for before the record.
-///         DTL_ERROR_CANCELED: another thread destroyed the event.
+///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task
+///         that the event is recorded behind, for which it would wait for ever.
 /// Equivalent: cudaEventSynchronize.
 DTL_NODISCARD dtl_status_t dtl_event_sync(dtl_event_t event);
 

@@ -313,7 +313,7 @@ pub struct dtl_exec_vtable_t {
         unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void, stream: *mut c_void) -> dtl_status_t,
     >,
     /// (events) Whether the work before the record is done. Never recorded = done. A failure of
-    /// that work is the status.
+    /// that work is the status; what callbacks answered, the library carries itself.
     pub event_query: Option<
         unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void, out_done: *mut i32) -> dtl_status_t,
     >,

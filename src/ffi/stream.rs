@@ -33,7 +33,8 @@ fn pin(inside: &Guard, stream: dtl_stream_t) -> Result<Arc<Stream>> {
 /// host thread, made by the first work that is queued, does the work in order.
 ///
 /// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_synchronize returns it, once.
+/// behind it carry it, and the next dtl_stream_synchronize returns it, once. On a backend's own stream, too, whatever the
+/// backend's events know: failures of callbacks, kernels from functions and copies that the library does there.
 ///
 /// @param device  0 … count-1; 0 for a backend without devices.
 /// @param flags   must be 0.
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn dtl_stream_native(
 /// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
 ///
 /// @param fn  Thread: the stream's. Locks held: none. It may block and may call dtl_ functions,
-///            except to wait for this stream; it must not throw. On a backend's stream the
+///            except to wait for this stream or an event behind itself; it must not throw. On a backend's stream the
 ///            backend's rules come on top (CUDA: no calls that reach CUDA).
 /// Equivalent: cudaLaunchHostFunc.
 #[unsafe(no_mangle)]

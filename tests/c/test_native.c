@@ -3,6 +3,7 @@
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 #endif
+#include "carried_cases.h"
 #include "native_parts.h"
 #include "said_cases.h"
 #include <stddef.h>
@@ -308,6 +309,7 @@ static void test_streams_only(void) {
     work.failure = DTL_ERROR_BUSY;
     DTL_IGNORE(dtl_event_record(second, stream));
     CHECK_STATUS(dtl_event_sync(second), DTL_ERROR_BUSY); /* a failure travels with the event */
+    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_BUSY); /* and stays the stream's until that tells it */
     CHECK_OK(dtl_stream_host_callback(stream, fail_call, NULL));
     CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_MEMORY);
     CHECK_OK(dtl_event_destroy(event));
@@ -479,6 +481,7 @@ int main(void) {
     test_device_only();
     test_transfer();
     test_exec();
+    test_carried();
     test_streams_only();
     test_host_execution();
     test_slot_failures();

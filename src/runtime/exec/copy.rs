@@ -43,8 +43,7 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
             return result;
         }
     }
-    stream.synchronize()?;
-    transfer::copy(inside, dst, src)
+    stream.run_here(|| transfer::copy(inside, dst, src))
 }
 
 /// The backend's own asynchronous copy, if both sides are its memory or plain host memory.
@@ -80,8 +79,7 @@ pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<(
             return result;
         }
     }
-    stream.synchronize()?;
-    transfer::fill(inside, dst, value)
+    stream.run_here(|| transfer::fill(inside, dst, value))
 }
 
 /// Queues moving memory near a device; what cannot move stays.

@@ -6,10 +6,11 @@
 //! Not here: recording on a stream (`stream`), which knows both sides.
 
 use super::fence::{Fence, Waited};
-use super::{exec_of, same_home};
+use super::trail::{Mark, Trail};
+use super::{current, exec_of, same_home};
 use crate::abi::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::Token;
+use crate::runtime::backend::{Exec, Token};
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::sys::clock::Deadline;
@@ -28,7 +29,15 @@ pub struct Event {
 
 pub(super) enum Body {
     Own(Own),
-    Backend(Token),
+    Backend(Foreign),
+}
+
+/// A backend's own event, and what the library did before its record.
+pub(super) struct Foreign {
+    pub(super) token: Token,
+    /// Whether there is a mark: looked at wherever the event is.
+    is_marked: AtomicBool,
+    mark: Mutex<Option<Mark>>,
 }
 
 /// The library's own event.
@@ -51,7 +60,7 @@ impl Event {
             );
         }
         let body = match home.exec.as_deref().filter(|exec| exec.groups().events) {
-            Some(exec) => Body::Backend(exec.event_create(flags)?),
+            Some(exec) => Body::Backend(Foreign::new(exec.event_create(flags)?)),
             None => Body::Own(Own::new()),
         };
         let timing = flags & DTL_EVENT_NO_TIMING == 0;
@@ -74,18 +83,24 @@ impl Event {
                 }
                 fence.failure().map_or(Ok(true), Err)
             }
-            Body::Backend(token) => exec_of(&self.home)?.event_query(*token),
+            Body::Backend(foreign) => {
+                let done = exec_of(&self.home)?.event_query(foreign.token)?;
+                if done { foreign.result().map(|()| true) } else { Ok(false) }
+            }
         }
     }
 
-    /// Waits for the latest record. CANCELED if the event is destroyed meanwhile.
+    /// Waits for the latest record. CANCELED if the event is destroyed meanwhile; INVALID_STATE if the calling thread does
+    /// work before the record.
     pub fn sync(&self) -> Result<()> {
         match &self.body {
             Body::Own(own) => self.wait_own(own, Deadline::NEVER),
-            Body::Backend(token) => match exec_of(&self.home)?.event_sync(*token) {
-                Some(result) => result,
-                None => self.poll(*token, Deadline::NEVER),
-            },
+            Body::Backend(foreign) => {
+                let exec = exec_of(&self.home)?;
+                foreign.check_caller(exec)?;
+                exec.event_sync(foreign.token).unwrap_or_else(|| self.poll(foreign, Deadline::NEVER))?;
+                foreign.result()
+            }
         }
     }
 
@@ -97,7 +112,11 @@ impl Event {
         let deadline = Deadline::after(timeout_ns);
         match &self.body {
             Body::Own(own) => self.wait_own(own, deadline),
-            Body::Backend(token) => self.poll(*token, deadline),
+            Body::Backend(foreign) => {
+                foreign.check_caller(exec_of(&self.home)?)?;
+                self.poll(foreign, deadline)?;
+                foreign.result()
+            }
         }
     }
 
@@ -114,10 +133,10 @@ impl Event {
         fence.failure().map_or(Ok(()), Err)
     }
 
-    fn poll(&self, token: Token, deadline: Deadline) -> Result<()> {
+    fn poll(&self, foreign: &Foreign, deadline: Deadline) -> Result<()> {
         let exec = exec_of(&self.home)?;
         let mut backoff = Backoff::new();
-        while !exec.event_query(token)? {
+        while !exec.event_query(foreign.token)? {
             if self.destroyed.load(Ordering::Acquire) {
                 return self.canceled();
             }
@@ -161,7 +180,7 @@ impl Event {
                 )
             }
             (Body::Backend(start), Body::Backend(end)) if same_home(&self.home, &stop.home) => {
-                exec_of(&self.home)?.event_elapsed(*start, *end).unwrap_or_else(|| {
+                exec_of(&self.home)?.event_elapsed(start.token, end.token).unwrap_or_else(|| {
                     let name = self.home.name();
                     fail!(DTL_ERROR_NOT_SUPPORTED, "backend '{name}' does not time its events")
                 })
@@ -206,10 +225,50 @@ impl Gate {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if let (Body::Backend(token), Some(exec)) = (&self.body, self.home.exec.as_deref()) {
-            if let Err(error) = exec.event_destroy(*token) {
+        if let (Body::Backend(foreign), Some(exec)) = (&self.body, self.home.exec.as_deref()) {
+            if let Err(error) = exec.event_destroy(foreign.token) {
                 log::warning!("destroying an event: {error}"); // no caller is left to be told
             }
+        }
+    }
+}
+
+impl Foreign {
+    fn new(token: Token) -> Self {
+        Foreign { token, is_marked: AtomicBool::new(false), mark: Mutex::new(None) }
+    }
+
+    /// It was recorded behind what a trail has now.
+    #[inline]
+    pub(super) fn follow(&self, trail: &Arc<Trail>) {
+        if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {
+            self.put(trail.mark());
+        }
+    }
+
+    #[cold]
+    fn put(&self, mark: Option<Mark>) {
+        let mut place = self.mark.lock();
+        self.is_marked.store(mark.is_some(), Ordering::Release);
+        *place = mark;
+    }
+
+    /// What the library did before the latest record.
+    #[inline]
+    pub(super) fn mark(&self) -> Option<Mark> {
+        if self.is_marked.load(Ordering::Acquire) { self.mark.lock().clone() } else { None }
+    }
+
+    /// How that ended, of a record that was reached.
+    fn result(&self) -> Result<()> {
+        self.mark().map_or(Ok(()), |mark| mark.result())
+    }
+
+    /// Refuses to wait where that would never end.
+    fn check_caller(&self, exec: &dyn Exec) -> Result<()> {
+        match self.mark() {
+            Some(mark) if mark.is_behind_caller() && !exec.event_query(self.token)? => current::refused(),
+            _ => Ok(()),
         }
     }
 }

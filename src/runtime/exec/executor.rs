@@ -117,12 +117,14 @@ impl Executor {
                 }
                 Ok(())
             }
-            Kind::Sequential(queue) => queue.push_with(|| marked(fence(), move || call(function, user))),
+            Kind::Sequential(queue) => {
+                queue.push_with(|| marked(queue.own(fence()), move || call(function, user)))
+            }
             Kind::Pool(pool) => pool.spawn_marked(move || call(function, user), fence),
             Kind::Backend(queue) => {
                 let home = Arc::clone(&self.home);
                 let work = move || exec_of(&home)?.execute(Some(function), user);
-                queue.push_with(|| marked(fence(), work))
+                queue.push_with(|| marked(queue.own(fence()), work))
             }
         }
     }

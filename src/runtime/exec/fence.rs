@@ -6,7 +6,7 @@
 use crate::error::{Error, Result, fail};
 use crate::sys::clock::{Deadline, now_ns};
 use crate::sys::lock::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Polls before a waiting thread parks: a few microseconds.
@@ -15,6 +15,8 @@ const SPINS: u32 = 200;
 /// See the module's text.
 pub struct Fence {
     done: AtomicBool,
+    /// The queue whose work completes it, as `current` knows it; 0: none.
+    queue: AtomicUsize,
     end: Mutex<End>,
     changed: Condvar,
 }
@@ -39,7 +41,12 @@ impl Fence {
     /// A fence of work still to be done.
     #[must_use]
     pub fn pending() -> Self {
-        Fence { done: AtomicBool::new(false), end: Mutex::new(End::default()), changed: Condvar::new() }
+        Fence {
+            done: AtomicBool::new(false),
+            queue: AtomicUsize::new(0),
+            end: Mutex::new(End::default()),
+            changed: Condvar::new(),
+        }
     }
 
     /// A fence of work that never was: done, without a failure.
@@ -53,7 +60,13 @@ impl Fence {
     /// Makes it pending again; possible only while nobody else holds it.
     pub fn reset(&mut self) {
         self.done = AtomicBool::new(false);
+        self.queue = AtomicUsize::new(0);
         *self.end.get_mut() = End::default();
+    }
+
+    /// The work is a queue's; said before anybody else has the fence.
+    pub(super) fn belongs_to(&self, queue: usize) {
+        self.queue.store(queue, Ordering::Relaxed);
     }
 
     /// The work has ended.
@@ -87,8 +100,11 @@ impl Fence {
     }
 
     /// Waits until it is done, the deadline passes (TIMEOUT) or `canceled` is set and
-    /// [`Fence::nudge`] called.
+    /// [`Fence::nudge`] called. INVALID_STATE: the calling thread does the work before it.
     pub fn wait(&self, deadline: Deadline, canceled: &AtomicBool) -> Result<Waited> {
+        if !self.is_done() && super::current::is(self.queue.load(Ordering::Relaxed)) {
+            return super::current::refused();
+        }
         for _ in 0..SPINS {
             if self.is_done() {
                 return Ok(Waited::Done);

@@ -8,6 +8,7 @@
 //! Where next: [`stream`] for the life of a piece of work, [`executor`] for host loops.
 
 pub mod copy;
+mod current;
 pub mod event;
 pub mod executor;
 pub mod fence;
@@ -20,6 +21,7 @@ pub mod reduce;
 pub mod signature;
 pub mod stream;
 mod ticket;
+mod trail;
 
 #[cfg(test)]
 mod mock;

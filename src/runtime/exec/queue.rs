@@ -9,7 +9,7 @@
 
 use super::fence::{Fence, Waited};
 use super::kernel::Grid;
-use super::outcome;
+use super::{current, outcome};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
 use crate::runtime::lifecycle;
@@ -135,7 +135,8 @@ impl Queue {
 
     fn start_worker(&self, state: &mut State) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        match spawn("dtl-stream", move || shared.work_off()) {
+        let id = self.id();
+        match spawn("dtl-stream", move || current::during(id, || shared.work_off())) {
             Ok(worker) => {
                 state.worker_id = Some(worker.thread().id());
                 state.worker = Some(worker);
@@ -186,7 +187,18 @@ impl Queue {
             now(failure);
             return Ok(());
         }
-        self.append(&mut state, || Task::Mark(later()))
+        self.append(&mut state, || Task::Mark(self.own(later())))
+    }
+
+    /// Makes a fence one of this queue's work.
+    pub(super) fn own(&self, fence: Arc<Fence>) -> Arc<Fence> {
+        fence.belongs_to(self.id());
+        fence
+    }
+
+    /// What `current` tells it by.
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.shared).addr()
     }
 
     /// Waits for all tasks queued so far; reports and clears the failure. `whose` queue this is, for the text.

@@ -15,7 +15,8 @@ use super::event::{Body as EventBody, Event};
 use super::fence::{Fence, Waited};
 use super::kernel::{Code, Grid, Kernel, check_shape};
 use super::queue::{Queue, Work};
-use super::{Limits, exec_of, outcome, same_home, ticket};
+use super::trail::{Mark, Trail};
+use super::{Limits, current, exec_of, outcome, same_home, ticket};
 use crate::abi::exec::dtl_launch_t;
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
@@ -49,8 +50,8 @@ struct Foreign {
     token: Token,
     /// Made by us, so destroyed by us.
     owned: bool,
-    /// Failure of work that the library ran for the backend; reported once by synchronize.
-    stuck: Arc<Stuck>,
+    /// Work that the library does for the backend; its first failure is reported once by synchronize.
+    trail: Arc<Trail>,
     /// Pieces of work queued through the library, for `probe`.
     queued: AtomicU64,
     /// An event for backends without stream_query, and `queued` when it was last recorded.
@@ -140,8 +141,8 @@ impl Stream {
             Body::Own(queue) => queue.synchronize("a stream"),
             Body::Backend(foreign) => {
                 let result = exec_of(&self.home)?.stream_synchronize(foreign.token);
-                let stuck = foreign.stuck.take();
-                result.and(stuck.map_or(Ok(()), Err))
+                let failure = foreign.trail.take();
+                result.and(failure.map_or(Ok(()), Err))
             }
         }
     }
@@ -157,16 +158,17 @@ impl Stream {
             Some(result) => result?,
             None => foreign.query_by_event(&self.home)?,
         };
-        let stuck = foreign.stuck.peek();
-        if done { stuck.map_or(Ok(true), Err) } else { Ok(false) }
+        if done { foreign.trail.peek().map_or(Ok(true), Err) } else { Ok(false) }
     }
 
     /// Marks the stream's present end with an event.
     #[inline]
     pub fn record(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
-            (Body::Backend(foreign), EventBody::Backend(token)) if same_home(&self.home, event.home()) => {
-                exec_of(&self.home)?.event_record(*token, foreign.token)
+            (Body::Backend(foreign), EventBody::Backend(mark)) if same_home(&self.home, event.home()) => {
+                exec_of(&self.home)?.event_record(mark.token, foreign.token)?;
+                mark.follow(&foreign.trail);
+                Ok(())
             }
             _ => self.record_own(event),
         }
@@ -179,8 +181,9 @@ impl Stream {
             (Body::Own(queue), EventBody::Own(own)) => {
                 queue.mark(|failure| own.complete(failure), || own.begin())
             }
-            (Body::Backend(_), EventBody::Own(own)) if same_home(&self.home, event.home()) => {
-                own.complete(self.synchronize().err());
+            (Body::Backend(foreign), EventBody::Own(own)) if same_home(&self.home, event.home()) => {
+                self.finish(foreign)?;
+                own.complete(foreign.trail.peek());
                 Ok(())
             }
             _ => Err(self.not_recordable(event)),
@@ -210,9 +213,15 @@ impl Stream {
                 }
                 queue.push(Work::Await(fence))
             }
-            (Body::Backend(foreign), EventBody::Backend(token)) if same_home(&self.home, event.home()) => {
+            (Body::Backend(foreign), EventBody::Backend(of)) if same_home(&self.home, event.home()) => {
                 self.note_work();
-                exec_of(&self.home)?.stream_wait_event(foreign.token, *token).unwrap_or_else(|| event.sync())
+                match exec_of(&self.home)?.stream_wait_event(foreign.token, of.token) {
+                    Some(result) => result.and_then(|()| self.carry(foreign, event, of.mark())),
+                    None => {
+                        foreign.trail.note(event.sync());
+                        Ok(())
+                    }
+                }
             }
             (_, EventBody::Own(own)) => {
                 let fence = own.fence();
@@ -223,6 +232,36 @@ impl Stream {
                 self.run(move || event.sync())
             }
         }
+    }
+
+    /// What failed before an event that the stream waits for becomes its own failure.
+    fn carry(&self, foreign: &Foreign, event: &Event, mark: Option<Mark>) -> Result<()> {
+        let Some(mark) = mark else { return Ok(()) };
+        match mark.result().and_then(|()| event.query()) {
+            Ok(true) => {}
+            Ok(false) => return self.run(move || mark.result()),
+            failed => foreign.trail.note(failed.map(drop)),
+        }
+        Ok(())
+    }
+
+    /// Waits for the stream; a failure stays with it. INVALID_STATE: its own work asks.
+    fn finish(&self, foreign: &Foreign) -> Result<()> {
+        match exec_of(&self.home)?.stream_synchronize(foreign.token) {
+            Err(error) if error.status() == DTL_ERROR_INVALID_STATE => Err(error),
+            result => {
+                foreign.trail.note(result);
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for the stream and does what its backend cannot queue. A failure is the stream's.
+    pub fn run_here(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        let Body::Backend(foreign) = &self.body else { return work() };
+        self.finish(foreign)?;
+        foreign.trail.note(work());
+        Ok(())
     }
 
     /// Calls a function on a host thread in the stream's order.
@@ -243,27 +282,26 @@ impl Stream {
             Body::Backend(foreign) => foreign,
         };
         self.note_work();
-        let stuck = Arc::clone(&foreign.stuck);
-        let (function, user) = ticket::issue(Box::new(move || match work() {
-            Ok(()) => DTL_SUCCESS,
-            Err(error) => {
-                let status = error.status();
-                stuck.keep(error);
-                status
-            }
+        let exec = exec_of(&self.home)?;
+        let (trail, number) = (Arc::clone(&foreign.trail), foreign.trail.begin());
+        let (function, user) = ticket::issue(Box::new(move || {
+            let result = current::during(trail.id(), work);
+            let status = result.as_ref().map_or_else(Error::status, |()| DTL_SUCCESS);
+            trail.end(number, result);
+            status
         }));
-        match exec_of(&self.home)?.stream_host_callback(foreign.token, function, user) {
-            Some(result) => result.inspect_err(|_| ticket::withdraw(user)),
-            None => {
-                if let Err(earlier) = self.synchronize() {
-                    foreign.stuck.keep(earlier); // it is the stream's, not this call's: the function runs
-                }
-                if let Some(function) = function {
-                    function(user.ptr()); // its failure has stuck to the stream
-                }
-                Ok(())
+        let queued = exec.stream_host_callback(foreign.token, function, user).unwrap_or_else(|| {
+            self.finish(foreign)?;
+            if let Some(function) = function {
+                function(user.ptr()); // its failure is the stream's
             }
-        }
+            Ok(())
+        });
+        queued.inspect_err(|_| {
+            if ticket::withdraw(user) {
+                foreign.trail.end(number, Ok(()));
+            }
+        })
     }
 
     /// Queues a kernel over a grid. The arguments are the launch's own copies.
@@ -340,10 +378,8 @@ impl Stream {
             Body::Own(queue) => queue.close(),
             // The backend's own waits, but only when the last of those who are in a call with the stream has left.
             Body::Backend(foreign) if foreign.owned && Arc::strong_count(self) > 1 => {
-                let finished = exec_of(&self.home).and_then(|exec| exec.stream_synchronize(foreign.token));
-                if let Err(error) = finished {
-                    log::warning!("destroying a stream: {error}"); // no caller is left to be told
-                }
+                // A failure nobody has asked for is dropped.
+                let _ = exec_of(&self.home).and_then(|exec| exec.stream_synchronize(foreign.token));
             }
             Body::Backend(_) => {}
         }
@@ -375,37 +411,9 @@ fn await_fence(fence: &Fence) -> Result<()> {
     }
 }
 
-/// The first failure nobody has been told of. Asked at every query, so asking costs one load.
-#[derive(Default)]
-struct Stuck {
-    any: AtomicBool,
-    first: Mutex<Option<Error>>,
-}
-
-impl Stuck {
-    fn keep(&self, error: Error) {
-        let mut first = self.first.lock();
-        first.get_or_insert(error);
-        self.any.store(true, Ordering::Release);
-    }
-
-    fn peek(&self) -> Option<Error> {
-        if self.any.load(Ordering::Acquire) { self.first.lock().clone() } else { None }
-    }
-
-    fn take(&self) -> Option<Error> {
-        if !self.any.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut first = self.first.lock();
-        self.any.store(false, Ordering::Release);
-        first.take()
-    }
-}
-
 impl Foreign {
     fn new(token: Token, owned: bool) -> Self {
-        Foreign { token, owned, stuck: Arc::default(), queued: AtomicU64::new(0), probe: Mutex::new(None) }
+        Foreign { token, owned, trail: Arc::default(), queued: AtomicU64::new(0), probe: Mutex::new(None) }
     }
 
     /// An event is recorded once for the work queued so far and asked until it is reached.

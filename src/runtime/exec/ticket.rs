@@ -40,9 +40,10 @@ pub(super) fn issue(task: Once) -> (dtl_task_fn_t, Addr) {
     (Some(redeem), Addr::new(without_provenance_mut(number)))
 }
 
-/// Takes back a task that will not be run.
-pub(super) fn withdraw(user: Addr) {
-    drop(ONCE.lock().waiting.remove(&user.get()));
+/// Takes back a task that will not be run; whether it was still there.
+pub(super) fn withdraw(user: Addr) -> bool {
+    let task = ONCE.lock().waiting.remove(&user.get());
+    task.is_some()
 }
 
 extern "C" fn redeem(user: *mut c_void) -> dtl_status_t {

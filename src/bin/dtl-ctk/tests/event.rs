@@ -1,7 +1,7 @@
 //! Tests of events: when they are complete, what they carry, what time they tell.
 
 use crate::kit::catalog::{Group, Need, tests_alone};
-use crate::kit::exec_calls::{Event, Hold, Job, Stream};
+use crate::kit::exec_calls::{Event, Hold, Job, Kernel, Stream, shape};
 use crate::kit::outcome::{Outcome, ensure, optional, refused, skip};
 use crate::kit::subject::{Subject, becomes, open_files, resident_bytes};
 use crate::tests::device::in_threads;
@@ -358,37 +358,40 @@ fn wait_long(s: &Subject) -> Outcome {
     Ok(())
 }
 
-/// A stream whose work has failed.
-fn failed(s: &Subject) -> Outcome<Stream> {
+/// A stream whose work has failed: a kernel's, which the backend does itself if it launches. What callbacks answer is the
+/// library's to carry.
+pub(crate) fn failed(s: &Subject) -> Outcome<(Stream, Kernel)> {
     if !s.computes {
         skip!("the backend computes nothing, so nothing fails in it");
     }
-    let stream = stream(s)?;
-    stream.callback(Job::new(|| DTL_ERROR_OUT_OF_BOUNDS))?;
-    Ok(stream)
+    let (stream, kernel) = (stream(s)?, Kernel::new(s.backend, |_| DTL_ERROR_OUT_OF_BOUNDS)?);
+    stream.launch(&kernel, &shape([1; 3], [1; 3], 0), &[])?;
+    Ok((stream, kernel))
 }
 
 fn failure_sync(s: &Subject) -> Outcome {
-    let event = Event::on(s.backend, &failed(s)?)?;
+    let (stream, _kernel) = failed(s)?;
+    let event = Event::on(s.backend, &stream)?;
     refused(event.sync(), DTL_ERROR_OUT_OF_BOUNDS, "sync of an event behind failed work")
 }
 
 fn failure_query(s: &Subject) -> Outcome {
-    let event = Event::on(s.backend, &failed(s)?)?;
+    let (stream, _kernel) = failed(s)?;
+    let event = Event::on(s.backend, &stream)?;
     let told = becomes(LIMIT, || !matches!(event.is_complete(), Ok(false)));
     ensure!(told, "the event never becomes complete");
     refused(event.is_complete(), DTL_ERROR_OUT_OF_BOUNDS, "query of an event behind failed work")
 }
 
 fn failure_cleared(s: &Subject) -> Outcome {
-    let stream = failed(s)?;
+    let (stream, _kernel) = failed(s)?;
     ensure!(stream.synchronize().is_err(), "the failure was not reported at all");
     let event = Event::on(s.backend, &stream)?;
     Ok(event.sync()?)
 }
 
 fn failure_elsewhere(s: &Subject) -> Outcome {
-    let (sick, well) = (failed(s)?, stream(s)?);
+    let ((sick, _kernel), well) = (failed(s)?, stream(s)?);
     well.callback(slow(1))?;
     let event = Event::on(s.backend, &well)?;
     event.sync()?;
