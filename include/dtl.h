@@ -177,7 +177,7 @@ typedef int32_t dtl_status_t;
 
 /// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
 /// calling thread's current backend: the last one given to `dtl_backend_set_device`, else
-/// `dtl_backend_get(NULL)`.
+/// `dtl_backend_get(NULL)`; that again once the current one is unregistered.
 typedef struct dtl_backend_t {
     /// Opaque. 0 = null.
     uint64_t id;

@@ -182,7 +182,9 @@ inline std::vector<dtl_plugin_info_t> plugins()
     return all;
 }
 
-/// A backend of the program's own, registered as long as this lives.
+/// A backend of the program's own, registered as long as this lives. Destroy its allocations, streams, events, executors
+/// and communicators before: while one lives the backend stays (DTL_ERROR_BUSY, which a destructor cannot tell), and the
+/// library still calls its slots.
 class registered_backend {
   public:
     registered_backend(const char *name, const dtl_backend_vtable_t &table, void *self, uint64_t flags = 0)

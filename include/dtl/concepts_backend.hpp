@@ -79,11 +79,16 @@ struct pieces {
     void *user;
     std::atomic<uint64_t> ran{0};
     std::atomic<dtl_status_t> failure{DTL_SUCCESS};
+    std::atomic<bool> is_beyond{false}; // called with an index that is none of its pieces
 
     uint64_t count() const noexcept { return (end - begin) / grain + ((end - begin) % grain != 0 ? 1 : 0); }
 
     void run(uint64_t index) noexcept
     {
+        if (index >= count()) {
+            is_beyond = true;
+            return;
+        }
         const uint64_t first = begin + index * grain;
         if (failure.load(std::memory_order_relaxed) == DTL_SUCCESS) {
             const dtl_status_t status = body(first, first + std::min(grain, end - first), user);
@@ -180,6 +185,11 @@ template <class... Parts> class assembled {
             if (first == nullptr) {
                 return slot_failure(DTL_ERROR_OUT_OF_MEMORY, "allocate gave nullptr");
             }
+            if (reinterpret_cast<uintptr_t>(first) % alignment != 0) {
+                of<memory_at>(self).deallocate(first, size);
+                const std::string text = "allocate gave memory that is not aligned to " + std::to_string(alignment) + " bytes";
+                return slot_failure(DTL_ERROR_BACKEND, text.c_str());
+            }
             *out = first;
             return DTL_SUCCESS;
         });
@@ -198,6 +208,10 @@ template <class... Parts> class assembled {
             }
             const auto &space = of<memory_at>(self);
             const memory_space_properties has = space.properties();
+            if (has.alignment == 0 || (has.alignment & (has.alignment - 1)) != 0) {
+                const std::string text = "properties().alignment is " + std::to_string(has.alignment) + ", no power of two";
+                return slot_failure(DTL_ERROR_BACKEND, text.c_str());
+            }
             out->properties = (has.host_accessible ? DTL_MEMORY_HOST_ACCESSIBLE : 0) |
                               (has.device_accessible ? DTL_MEMORY_DEVICE_ACCESSIBLE : 0) |
                               (has.unified ? DTL_MEMORY_UNIFIED : 0) |
@@ -239,6 +253,11 @@ template <class... Parts> class assembled {
             const dtl_status_t status = slot([&] {
                 const std::function<void(std::size_t)> piece = [&loop](std::size_t index) { loop.run(index); };
                 of<exec_at>(self).parallel_for(loop.count(), piece);
+                if (loop.is_beyond) {
+                    const std::string text = "parallel_for called its function with an index that is not below the " +
+                                             std::to_string(loop.count()) + " asked for";
+                    return slot_failure(DTL_ERROR_BACKEND, text.c_str());
+                }
                 if (loop.ran == loop.count()) {
                     return DTL_SUCCESS;
                 }

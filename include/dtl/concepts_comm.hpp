@@ -4,10 +4,10 @@
 // The library asks a transport for more than such a class has: receives from any rank, and the size of what came. So
 // each message goes as two, under one tag: 8 bytes that say its size, then, unless that is 0, its bytes. A receive from
 // any rank waits for the first of the two from every rank. What a rank sends to itself stays here.
+#include "concepts.hpp" // before the guard: it includes this header at its end
+
 #ifndef DTL_CONCEPTS_COMM_HPP
 #define DTL_CONCEPTS_COMM_HPP
-
-#include "concepts.hpp"
 
 #include <cstring>
 #include <deque>

@@ -28,7 +28,7 @@ handle_traits!(
 
 /// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
 /// calling thread's current backend: the last one given to `dtl_backend_set_device`, else
-/// `dtl_backend_get(NULL)`.
+/// `dtl_backend_get(NULL)`; that again once the current one is unregistered.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_backend_t {

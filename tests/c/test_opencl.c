@@ -318,6 +318,9 @@ static void test_destroy(void) {
     stream = new_stream(1);
     CHECK_OK(dtl_stream_native(stream, &native));
     CHECK_OK(dtl_backend_set_device(cl, 1));
+    CHECK_STATUS(dtl_stream_wrap(cl, NULL, &wrapped), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "NULL is no cl_command_queue") != NULL);
+    CHECK_OK(dtl_device_synchronize(cl, 1));
     CHECK_OK(dtl_stream_wrap(cl, native, &wrapped));
     CHECK_OK(dtl_stream_destroy(wrapped));
     CHECK_OK(dtl_stream_host_callback(stream, sleep_then_count, &runs));

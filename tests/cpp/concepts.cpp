@@ -46,6 +46,7 @@ struct Space {
     using size_type = std::size_t;
     token counter;
     bool host = true;
+    std::size_t shift = 0, promised = 64;
 
     void *allocate(size_type size) { return allocate(size, alignof(std::max_align_t)); }
     void *allocate(size_type size, size_type alignment)
@@ -57,17 +58,17 @@ struct Space {
             return nullptr;
         }
         counted.live++;
-        return ::operator new(size, std::align_val_t{alignment < 64 ? 64 : alignment});
+        return static_cast<char *>(::operator new(size + shift, std::align_val_t{alignment < 64 ? 64 : alignment})) + shift;
     }
     void deallocate(void *first, size_type)
     {
         counted.live--;
-        ::operator delete(first, std::align_val_t{64});
+        ::operator delete(static_cast<char *>(first) - shift, std::align_val_t{64});
     }
     dtl::memory_space_properties properties() const
     {
         dtl::memory_space_properties has;
-        has.host_accessible = host, has.device_accessible = true, has.alignment = 64;
+        has.host_accessible = host, has.device_accessible = true, has.alignment = promised;
         return has;
     }
     const char *name() const { return "arena"; }
@@ -80,7 +81,7 @@ struct Runner { // no loops
 
 struct Loops : Runner {
     token counter;
-    std::size_t stop_after = SIZE_MAX;
+    std::size_t stop_after = SIZE_MAX, beyond = 0;
 
     template <class F> void parallel_for(std::size_t count, F &&function)
     {
@@ -93,6 +94,9 @@ struct Loops : Runner {
             function(i);
         }
         half.join();
+        for (std::size_t i = count; i < count + beyond; i++) {
+            function(i);
+        }
         if (count == 13) {
             throw std::runtime_error("unlucky");
         }
@@ -294,6 +298,15 @@ static void memory_of_a_class()
     CHECK(std::string(info.name) == "arena" && info.alignment == 64);
     CHECK(info.properties == (DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_ATOMICS |
                               DTL_MEMORY_PAGEABLE));
+    {
+        Space bent;
+        bent.shift = 1, bent.promised = 3;
+        const auto odd = dtl::register_backend("odd", std::move(bent));
+        CHECK_STATUS(dtl_mem_alloc(odd.get(), DTL_MEMORY_DEVICE, 100, 64, &first), DTL_ERROR_BACKEND);
+        CHECK(told("not aligned to 64") && counted.live == 0);
+        CHECK_STATUS(dtl_mem_kind_info(odd.get(), DTL_MEMORY_DEVICE, &info), DTL_ERROR_BACKEND);
+        CHECK(told("alignment is 3"));
+    }
     use_memory(dtl::memory_space(DTL_MEMORY_HOST, backend.ref())); // and back through the concept
     bool refused = false;
     try {
@@ -343,6 +356,15 @@ static void loops_of_a_class()
     const dtl_task_fn_t task = [](void *) -> dtl_status_t { return DTL_ERROR_LIMIT; };
     CHECK_STATUS(dtl_executor_run(executor.get(), task, NULL), DTL_ERROR_LIMIT);
 
+    Loops wild;
+    wild.beyond = 1;
+    const auto third = dtl::register_backend("wild", std::move(wild));
+    const dtl::executor excess(DTL_EXECUTOR_BACKEND, 0, third.ref());
+    const dtl_range_fn_t within = [](uint64_t begin, uint64_t end, void *) -> dtl_status_t {
+        return begin < end && end <= 10 ? DTL_SUCCESS : DTL_ERROR_OUT_OF_BOUNDS;
+    };
+    CHECK_STATUS(dtl_executor_parallel_for(excess.get(), 0, 10, 1, within, NULL), DTL_ERROR_BACKEND);
+    CHECK(told("not below the 10"));
     Loops lazy;
     lazy.stop_after = 7;
     const auto other = dtl::register_backend("lazy", std::move(lazy));

@@ -55,6 +55,10 @@ impl Exec for Arc<OpenCl> {
         Ok(token)
     }
 
+    fn stream_wrap(&self, _device: i32, native: Token) -> Result<Token> {
+        self.lane(native).map(|_| native)
+    }
+
     fn stream_destroy(&self, stream: Token) -> Result<()> {
         if let Some(lane) = self.forget(stream, false) {
             lane.close();
