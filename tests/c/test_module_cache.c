@@ -241,7 +241,9 @@ static void test_compilers(void) {
     CHECK_OK(dtl_module_log(DTL_MODULE_NULL, log, sizeof log, &length));
     CHECK(length > 900000 && strcmp(log + length - 21, "last words, an error\n") == 0);
     become("kill -9 $$");
-    m_refused(m_source(GIVES("9")), DTL_ERROR_COMPILE_FAILED, "signal");
+    m_refused(m_source(GIVES("9")), DTL_ERROR_COMPILE_FAILED, "killed by signal 9");
+    write_file(compiler, "#!/no/such/shell\n", 0700);
+    m_refused(m_source(GIVES("9")), DTL_ERROR_UNAVAILABLE, "cannot be run");
     become("echo junk >\"$TMPDIR/kernels.so\"; echo 'x: ' >\"$TMPDIR/needs.d\"; exit 0");
     m_refused(m_source(GIVES("9")), DTL_ERROR_UNAVAILABLE, "cannot be loaded");
     become("sleep 1000 & sleep 1000");
@@ -271,6 +273,26 @@ static void test_compilers(void) {
     CHECK(!children() && files() == open_files);
     become("exec cc \"$@\"");
     CHECK(m_result(GIVES("9")) == 9);
+}
+
+static void *take_children(void *stop) {
+    while (!__atomic_load_n((int *)stop, __ATOMIC_ACQUIRE)) DTL_IGNORE(waitpid(-1, NULL, 0) > 0);
+    return NULL;
+}
+
+/* A program that ignores SIGCHLD, and one that takes every child: what the compiler ended with is still known. */
+static void test_reaped(void) {
+    pthread_t thread;
+    int stop = 0;
+    CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+    CHECK(m_result(GIVES("15")) == 15);
+    m_refused(m_source("not C"), DTL_ERROR_COMPILE_FAILED, "ended with 1");
+    CHECK(signal(SIGCHLD, SIG_DFL) != SIG_ERR);
+    CHECK(pthread_create(&thread, NULL, take_children, &stop) == 0);
+    CHECK(m_result(GIVES("16")) == 16);
+    m_refused(m_source("not C"), DTL_ERROR_COMPILE_FAILED, "ended with 1");
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    CHECK(pthread_join(thread, NULL) == 0);
 }
 
 static void *compile_many(void *of) {
@@ -353,6 +375,7 @@ int main(int argc, char **argv) {
     test_damage();
     test_folders();
     test_compilers();
+    test_reaped();
     test_threads();
     test_disk();
     CHECK_OK(dtl_finalize());

@@ -29,6 +29,9 @@ const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 const FLAGS: [&str; 5] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC"];
 /// Behind them.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
+/// What runs the compiler and says what it ended with: the program may take that from the kernel before us.
+const SHELL: [&str; 4] = ["/bin/sh", "-c", "\"$@\"; printf '\\n%s%d\\n' 'dtl: ended with ' $?", "sh"];
+const ENDED: &str = "\ndtl: ended with ";
 const USUAL: [&str; 3] = ["cc", "gcc", "clang"];
 /// What compilers of the machine read.
 const VARIABLES: [&str; 8] = [
@@ -148,7 +151,9 @@ impl Compiler {
             fs::write(&path, named(&file.name, file.text.as_bytes()))
                 .map_err(|error| unwritten(&path, &error))?;
         }
-        let mut command = Command::new(&self.program);
+        let [shell, script @ ..] = SHELL;
+        let mut command = Command::new(shell);
+        command.args(script).arg(&self.program);
         command.args(FLAGS).arg("-I").arg(folder).arg("-I").arg(files);
         command.args(source.options.iter().map(|option| OsStr::from_bytes(option.as_bytes())));
         command.args(LAST_FLAGS).arg("-MF").arg(folder.join(NEEDS)).arg("-o").arg(folder.join(OBJECT));
@@ -168,19 +173,20 @@ impl Compiler {
             }
         };
         log.push_str(&String::from_utf8_lossy(&answer.said));
-        self.judge(&answer, &folder.join(OBJECT), log)
+        let code = taken_code(log);
+        self.judge(answer.in_time, code, &folder.join(OBJECT), log)
     }
 
-    fn judge(&self, answer: &child::Answer, object: &Path, log: &str) -> Result<()> {
+    fn judge(&self, in_time: bool, code: Option<i32>, object: &Path, log: &str) -> Result<()> {
         let program = self.program.display();
-        if !answer.in_time {
+        if !in_time {
             return fail!(
                 DTL_ERROR_TIMEOUT,
                 "the C compiler {program} was ended after {:?}: raise DTL_COMPILE_TIMEOUT, or set DTL_CC to another",
                 self.limit
             );
         }
-        if answer.code == Some(0) && object.is_file() {
+        if code == Some(0) && object.is_file() {
             return Ok(());
         }
         if log.contains("No space left on device") || log.contains("Disk quota exceeded") {
@@ -190,13 +196,35 @@ impl Compiler {
                 object.display()
             );
         }
-        let how = match answer.code {
+        let how = match code {
             Some(0) => "made no shared object (an option that takes the place of -o or -shared?)".to_owned(),
+            Some(UNFOUND | NO_PROGRAM) => {
+                let why = log.lines().last().unwrap_or_default();
+                return fail!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "the C compiler {program} cannot be run: {why}; set DTL_CC to another"
+                );
+            }
+            Some(code) if code > KILLED => format!("was killed by signal {}", code - KILLED),
             Some(code) => format!("ended with {code}"),
             None => "was killed by a signal".to_owned(),
         };
         Err(Error::new(DTL_ERROR_COMPILE_FAILED, format!("{program} {how}")))
     }
+}
+
+/// What a shell calls the end of what could not be run, and of what a signal ended (and its number).
+const NO_PROGRAM: i32 = 126;
+const UNFOUND: i32 = 127;
+const KILLED: i32 = 128;
+
+/// Takes the shell's word out of the log. `None`: the shell itself was killed.
+fn taken_code(log: &mut String) -> Option<i32> {
+    let at = log.rfind(ENDED)?;
+    let rest = log.split_off(at);
+    let (code, behind) = rest.strip_prefix(ENDED)?.split_once('\n')?;
+    log.push_str(behind); // of a program that the compiler has left behind
+    code.parse().ok()
 }
 
 /// A text as the compiler sees it: messages and __FILE__ have the name that the caller gave.
