@@ -1188,7 +1188,7 @@ typedef struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     uint32_t struct_size;
     /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`. More than the device has
-    /// for a block: DTL_ERROR_INVALID_ARGUMENT.
+    /// for a block (host code: 64 MiB): DTL_ERROR_INVALID_ARGUMENT.
     uint32_t shared_bytes;
     /// Blocks in x, y, z; each at least 1.
     uint32_t grid[3];
@@ -1225,7 +1225,7 @@ typedef struct dtl_kernel_context_t {
 /// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
 /// the i-th argument, made at the launch.
 /// Thread: a worker of the stream; the threads of a block one after another. Locks held: none.
-/// It may block; it must not throw and must not wait for the stream that it runs on.
+/// It may block; it must not throw and must not wait for the stream that it runs on. That thread's stack has 2 MiB.
 typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
     const void *const *args);
 

@@ -159,15 +159,15 @@ impl Cache {
         let at = begun.0.as_path();
         DirBuilder::new().mode(0o700).create(at).map_err(|error| unwritten(at, &error))?;
         let Made { needs, log } = compile(at)?;
-        let put = |from: io::Result<()>, name: &str| from.map_err(|error| unwritten(&at.join(name), &error));
         let bytes =
             fs::read(at.join(self.object)).map_err(|error| unwritten(&at.join(self.object), &error))?;
         let needs = needs_of(&bytes, &needs).map_err(|error| unwritten(&at.join("needs"), &error))?;
         let name = self.name_of(needs.as_bytes());
-        put(fs::rename(at.join(self.object), at.join(&name)), self.object)?;
-        put(fs::write(at.join("needs"), &needs), "needs")?;
-        put(fs::write(at.join("log"), &log), "log")?;
-        put(fs::write(at.join("inputs"), inputs), "inputs")?;
+        fs::rename(at.join(self.object), at.join(&name))
+            .map_err(|error| unwritten(&at.join(self.object), &error))?;
+        write(&at.join("needs"), needs.as_bytes())?;
+        write(&at.join("log"), log.as_bytes())?;
+        write(&at.join("inputs"), inputs)?;
         let place = self.place(inputs);
         for _ in 0..TRIES {
             match fs::rename(at, &place) {
@@ -227,6 +227,7 @@ fn refused(path: &Path, why: &str) -> Error {
 #[cold]
 pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     let status = match error.raw_os_error() {
+        Some(libc::EFBIG) => return too_large(path),
         Some(libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE) => DTL_ERROR_LIMIT,
         _ => DTL_ERROR_UNAVAILABLE,
     };
@@ -235,6 +236,26 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
         path.display()
     );
     Error::new(status, text)
+}
+
+/// The error for a file that this process may not make so large.
+#[cold]
+pub(super) fn too_large(path: &Path) -> Error {
+    let text = format!(
+        "what kernels are compiled to cannot be kept: {} would be more than the largest file that this process may make \
+         ({} bytes); raise that limit (ulimit -f)",
+        path.display(),
+        process::file_size_limit()
+    );
+    Error::new(DTL_ERROR_LIMIT, text)
+}
+
+/// Writes a file of the cache.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    if bytes.len() as u64 > process::file_size_limit() {
+        return Err(too_large(path)); // the kernel would end the process (SIGXFSZ)
+    }
+    fs::write(path, bytes).map_err(|error| unwritten(path, &error))
 }
 
 fn is_taken(error: &io::Error) -> bool {

@@ -399,7 +399,8 @@ pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
 ///                   the sizes (host and cuda do; OpenCL knows those of its own types).
 /// @param out        the kernel; destroy it with dtl_kernel_destroy.
 /// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
-///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments.
+///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments;
+///         or the kernel has more memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has for one.
 /// Equivalent: cuModuleGetFunction, clCreateKernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_get(

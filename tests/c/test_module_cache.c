@@ -342,6 +342,29 @@ static void test_disk(void) {
     else CHECK(status == 0);
 }
 
+/* A limit on the size of files: of what the library writes, and of what the compiler does. */
+static void test_file_size(void) {
+    const struct rlimit limits[2] = {{100, 100}, {30000, 30000}};
+    static char log[40000];
+    char folder[600];
+    int status, i;
+    for (i = 0; i < 2; i++) {
+        pid_t pid;
+        snprintf(folder, sizeof folder, "%s/limit%d", m_folder, i);
+        pid = fork();
+        if (pid == 0) {
+            CHECK_OK(dtl_init_after_fork());
+            use("DTL_CACHE_DIR", folder);
+            use("DTL_CC", NULL);
+            CHECK(setrlimit(RLIMIT_FSIZE, &limits[i]) == 0);
+            snprintf(log, sizeof log, "static char big[100000] = {1}; char *of(void) { return big; }\n%s", GIVES("14"));
+            m_refused(m_source(log), DTL_ERROR_LIMIT, "ulimit -f");
+            _exit(each(folder, 0, NULL) == 0 ? 0 : 1);
+        }
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    }
+}
+
 /* All ranks compile the same into one folder at once. */
 static int ranks(void) {
     char folder[256];
@@ -378,6 +401,7 @@ int main(int argc, char **argv) {
     test_reaped();
     test_threads();
     test_disk();
+    test_file_size();
     CHECK_OK(dtl_finalize());
     m_remove(m_folder);
     return 0;

@@ -229,6 +229,18 @@ static void no_kernel(dtl_module_t module, const char *name, const char *signatu
     CHECK(strstr(dtl_last_error(), words) != NULL && kernel.id == 77);
 }
 
+/* Memory of a block that its source takes: the driver would launch it, and end the program. */
+static void test_much(void) {
+    const dtl_module_t module = compiled(
+        "#include \"dtl_kernel.h\"\n"
+        "DTL_BLOCK_KERNEL(much, (DTL_GLOBAL int*, out)) {\n"
+        "    DTL_SHARED(int, a, 1 << 26);\n"
+        "    DTL_THREADS { a[out[0]] = out[1]; }\n    DTL_THREADS { out[0] = a[out[1]]; }\n}\n");
+    no_kernel(module, "much", NULL, DTL_ERROR_INVALID_ARGUMENT, "'much' has 268435456 bytes");
+    CHECK(strstr(dtl_last_error(), "device 0 has ") != NULL);
+    CHECK_OK(dtl_module_destroy(module));
+}
+
 static void test_arguments(void) {
     dtl_module_t module = compiled(
         "typedef struct { double a; int b; } pair;\n"
@@ -567,6 +579,7 @@ int main(int argc, char **argv) {
             test_portable(argv[1]);
             test_places();
             test_compiling();
+            test_much();
             test_arguments();
             test_threads();
             test_order();

@@ -7,13 +7,12 @@ use super::includes;
 use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};
 use super::ptx::{self, Entries};
 use crate::abi::status::DTL_ERROR_COMPILE_FAILED;
-use crate::backend::cache::{Cache, Inputs, Made, unwritten};
+use crate::backend::cache::{Cache, Inputs, Made, write};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Source;
 use crate::runtime::{log, settings};
 use std::ffi::{CStr, CString};
 use std::fmt::Write as _;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 const OBJECT: &str = "kernels.cuda";
@@ -59,7 +58,7 @@ pub(super) fn compile(source: &Source, capability: i32, driver: i32, log: &mut S
     }
     let kept = cache.make(inputs.bytes(), |folder| {
         let file = folder.join(OBJECT);
-        fs::write(&file, &packed).map_err(|error| unwritten(&file, &error))?;
+        write(&file, &packed)?;
         Ok(Made { needs: Vec::new(), log: log.clone() })
     });
     if let Err(error) = kept {

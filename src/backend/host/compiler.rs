@@ -1,7 +1,7 @@
 //! The C compiler of the machine: which one, everything that its result depends on, and a run of it.
 
 use crate::abi::status::*;
-use crate::backend::cache::{Inputs, Made, unwritten};
+use crate::backend::cache::{Inputs, Made, too_large, unwritten, write};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Source;
 use crate::runtime::settings;
@@ -26,7 +26,7 @@ const FILES: &str = "files";
 
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 /// Before the caller's options, so that those win.
-const FLAGS: [&str; 5] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC"];
+const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larger-than=1048576"];
 /// Behind them.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
 /// What runs the compiler and says what it ended with: the program may take that from the kernel before us.
@@ -138,18 +138,14 @@ impl Compiler {
 
     /// What the compiler says goes to `log`.
     fn run(&self, source: &Source, folder: &Path, log: &mut String) -> Result<()> {
-        let write = |name: &str, bytes: &[u8]| {
-            fs::write(folder.join(name), bytes).map_err(|error| unwritten(&folder.join(name), &error))
-        };
-        write(SOURCE, &named(&source.name.to_string_lossy(), source.bytes()))?;
-        write(HEADER, HEADER_TEXT.as_bytes())?;
+        write(&folder.join(SOURCE), &named(&source.name.to_string_lossy(), source.bytes()))?;
+        write(&folder.join(HEADER), HEADER_TEXT.as_bytes())?;
         let files = folder.join(FILES);
         for file in &source.files {
             let path = files.join(&file.name);
             let above = path.parent().unwrap_or(&files);
             fs::create_dir_all(above).map_err(|error| unwritten(above, &error))?;
-            fs::write(&path, named(&file.name, file.text.as_bytes()))
-                .map_err(|error| unwritten(&path, &error))?;
+            write(&path, &named(&file.name, file.text.as_bytes()))?;
         }
         let [shell, script @ ..] = SHELL;
         let mut command = Command::new(shell);
@@ -188,6 +184,10 @@ impl Compiler {
         }
         if code == Some(0) && object.is_file() {
             return Ok(());
+        }
+        // What the kernel ends, and what does not hear of that.
+        if log.contains("File size limit exceeded") || log.contains("File too large") {
+            return Err(too_large(object));
         }
         if log.contains("No space left on device") || log.contains("Disk quota exceeded") {
             return fail!(
