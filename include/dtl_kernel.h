@@ -222,12 +222,21 @@ static inline __attribute__((unused)) void dtl_free_(void *of)
 
 /* f(0, first), f(1, second), … of up to 16 arguments. */
 #define DTL_PARAMETER__(type, name) type name
-#define DTL_PARAMETER_(i, argument) DTL_PARAMETER__ argument
+/* What is not written (type, name) becomes two words that no compiler takes, and each shows. */
+#define DTL_each_is_type_name(type, name) 1
+#define DTL_KERNEL_takes_1_to_16_arguments_1
+#define DTL_PARAMETER_(i, argument)                                                                                    \
+    DTL_CAT_(DTL_KERNEL_takes_1_to_16_arguments_, DTL_each_is_type_name argument) DTL_PARAMETER__ argument
 #define DTL_CAT__(a, b) a##b
 #define DTL_CAT_(a, b) DTL_CAT__(a, b)
-#define DTL_COUNT__(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, count, ...) count
-#define DTL_COUNT_(...) DTL_COUNT__(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+#define DTL_COUNT__(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P,     \
+                    count, ...)                                                                                        \
+    count
+#define DTL_COUNT_(...)                                                                                                \
+    DTL_COUNT__(__VA_ARGS__, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 16, 15, 14, 13, 12, 11, 10, \
+                9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 #define DTL_MAP_(f, ...) DTL_CAT_(DTL_MAP_, DTL_COUNT_(__VA_ARGS__))(f, __VA_ARGS__)
+#define DTL_MAP_17(...) DTL_KERNEL_takes_1_to_16_arguments_ DTL_not_more
 #define DTL_MAP_1(f, a0) f(0, a0)
 #define DTL_MAP_2(f, a0, a1) DTL_MAP_1(f, a0), f(1, a1)
 #define DTL_MAP_3(f, a0, a1, a2) DTL_MAP_2(f, a0, a1), f(2, a2)

@@ -143,7 +143,7 @@ pub struct dtl_source_t {
     pub language: dtl_enum_word_t,
     /// The text, or the bytes of a binary.
     pub text: *const c_void,
-    /// Bytes of it; 0 = up to its NUL.
+    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL: DTL_ERROR_INVALID_ARGUMENT.
     pub size_bytes: u64,
     /// Options for the compiler, each one word of its command line, after the library's own; NULL if there are none.
     pub options: *const *const c_char,

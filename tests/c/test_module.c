@@ -212,6 +212,8 @@ static void log_of(dtl_module_t module, char *text, uint64_t room) {
     CHECK(strlen(text) == length);
 }
 
+#define EIGHT "(int, a), (int, b), (int, c), (int, d), (int, e), (int, f), (int, g), (int, h)"
+
 static void test_logs(void) {
     static char text[1 << 16];
     dtl_source_t source = m_source("#include \"dtl_kernel.h\"\n#warning \"be warned\"\n" GIVES("3"));
@@ -236,6 +238,10 @@ static void test_logs(void) {
     source.name = NULL;
     m_refused(source, DTL_ERROR_COMPILE_FAILED, "source:1");
     m_refused(m_source("#include \"dtl_kernel.h\"\nDTL_KERNEL(k, (int, a)) { DTL_BARRIER; }\n"), DTL_ERROR_COMPILE_FAILED, "DTL_BARRIER");
+    m_refused(m_source("#include \"dtl_kernel.h\"\nDTL_KERNEL(k) {}\n"), DTL_ERROR_COMPILE_FAILED, "takes_1_to_16_arguments");
+    m_refused(m_source("#include \"dtl_kernel.h\"\nDTL_BLOCK_KERNEL(k, int a) {}\n"), DTL_ERROR_COMPILE_FAILED, "each_is_type_name");
+    m_refused(m_source("#include \"dtl_kernel.h\"\nDTL_KERNEL(k, " EIGHT "," EIGHT ", (int, more)) {}\n"),
+              DTL_ERROR_COMPILE_FAILED, "takes_1_to_16_arguments");
     m_refused(m_source("extern int nowhere; int *here = &nowhere; void f(void) { nowhere_at_all(); }\n"), DTL_ERROR_COMPILE_FAILED, "nowhere");
 }
 
@@ -259,9 +265,11 @@ static void test_refusals(void) {
     options[0] = "-lno_such_library", options[1] = "-lnor_this"; /* what the linker says, not that it failed */
     m_refused(source, DTL_ERROR_COMPILE_FAILED, "no_such_library");
     CHECK(strstr(dtl_last_error(), "nor_this") != NULL);
-    options[0] = "-c";
     source.option_count = 1;
-    m_refused(source, DTL_ERROR_UNAVAILABLE, "cannot be loaded");
+    options[0] = "-c";
+    m_refused(source, DTL_ERROR_COMPILE_FAILED, "no shared object");
+    options[0] = "-E";
+    m_refused(source, DTL_ERROR_COMPILE_FAILED, "such as -c or -E");
     source.options = NULL;
     m_refused(source, DTL_ERROR_NULL_POINTER, "options is NULL");
     source.options = options;
@@ -277,6 +285,9 @@ static void test_refusals(void) {
     source.size_bytes = 6; /* the rest is not read */
     CHECK_OK(dtl_module_compile(host, 0, &source, &module));
     CHECK_OK(dtl_module_destroy(module));
+    source.text = "int a;\0int b;", source.size_bytes = 13;
+    m_refused(source, DTL_ERROR_INVALID_ARGUMENT, "a NUL at 6 of its 13 size_bytes");
+    source.size_bytes = 6;
     source.name = "two\nlines";
     m_refused(source, DTL_ERROR_INVALID_ARGUMENT, "name");
     source = m_source("x");

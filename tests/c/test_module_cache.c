@@ -154,15 +154,24 @@ static void in_child(const char *folder, int expected_starts) {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+/* What would keep a reader waiting for ever. */
+static void block(const char *path) { CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0); }
+
+/* A file where a folder was. */
+static void flatten(const char *path) {
+    m_remove(path);
+    write_file(path, "", 0600);
+}
+
 static void test_damage(void) {
     char folder[600];
-    void (*const harm[3])(const char *) = {cut, spoil, lose};
+    void (*const harm[4])(const char *) = {cut, spoil, lose, block};
     int i;
     snprintf(folder, sizeof folder, "%s/damaged", m_folder);
     in_child(folder, 1);
     in_child(folder, 0);
-    for (i = 0; i < 3; i++) {
-        CHECK(each(folder, 1, harm[i]) == 4);
+    for (i = 0; i < 5; i++) {
+        CHECK(i == 4 ? each(folder, 0, flatten) == 1 : each(folder, 1, harm[i]) == 4);
         in_child(folder, 1);
         in_child(folder, 0);
         CHECK(each(folder, 0, NULL) == 1); /* the damaged one is gone */
@@ -206,8 +215,10 @@ static void test_folders(void) {
     CHECK(m_result(GIVES("8")) == 8);
     snprintf(folder, sizeof folder, "%s/.cache/dtl", m_folder);
     CHECK(access(folder, F_OK) == 0);
+    use("HOME", "not/from/the/root");
+    m_refused(m_source(GIVES("8")), DTL_ERROR_UNAVAILABLE, "(HOME is not set, or no path from /)");
     use("HOME", NULL);
-    m_refused(m_source(GIVES("8")), DTL_ERROR_UNAVAILABLE, "HOME");
+    m_refused(m_source(GIVES("8")), DTL_ERROR_UNAVAILABLE, "(HOME is not set, or no path from /)");
     use("DTL_CACHE_DIR", m_folder);
 }
 
@@ -245,6 +256,8 @@ static void test_compilers(void) {
     write_file(compiler, "#!/no/such/shell\n", 0700);
     m_refused(m_source(GIVES("9")), DTL_ERROR_UNAVAILABLE, "cannot be run");
     become("echo junk >\"$TMPDIR/kernels.so\"; echo 'x: ' >\"$TMPDIR/needs.d\"; exit 0");
+    m_refused(m_source(GIVES("9")), DTL_ERROR_COMPILE_FAILED, "no shared object");
+    become("gone=$TMPDIR/gone.so; cc -shared -x c /dev/null -o $gone; cc \"$@\" -Wl,--no-as-needed $gone; rm $gone");
     m_refused(m_source(GIVES("9")), DTL_ERROR_UNAVAILABLE, "cannot be loaded");
     become("sleep 1000 & sleep 1000");
     use("DTL_COMPILE_TIMEOUT", "300ms");

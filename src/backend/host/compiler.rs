@@ -9,6 +9,7 @@ use crate::sys::child::{self, Hear};
 use crate::sys::trust;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -139,7 +140,7 @@ impl Compiler {
     /// What the compiler says goes to `log`.
     fn run(&self, source: &Source, folder: &Path, log: &mut String) -> Result<()> {
         write(&folder.join(SOURCE), &named(&source.name.to_string_lossy(), source.bytes()))?;
-        write(&folder.join(HEADER), HEADER_TEXT.as_bytes())?;
+        write(&folder.join(HEADER), &named(HEADER, HEADER_TEXT.as_bytes()))?;
         let files = folder.join(FILES);
         for file in &source.files {
             let path = files.join(&file.name);
@@ -182,7 +183,7 @@ impl Compiler {
                 self.limit
             );
         }
-        if code == Some(0) && object.is_file() {
+        if code == Some(0) && is_shared_object(object) {
             return Ok(());
         }
         // What the kernel ends, and what does not hear of that.
@@ -197,7 +198,10 @@ impl Compiler {
             );
         }
         let how = match code {
-            Some(0) => "made no shared object (an option that takes the place of -o or -shared?)".to_owned(),
+            Some(0) => {
+                "made no shared object (an option that takes the place of -o or -shared, such as -c or -E?)"
+                    .to_owned()
+            }
             Some(UNFOUND | NO_PROGRAM) => {
                 let why = log.lines().last().unwrap_or_default();
                 return fail!(
@@ -211,6 +215,15 @@ impl Compiler {
         };
         Err(Error::new(DTL_ERROR_COMPILE_FAILED, format!("{program} {how}")))
     }
+}
+
+/// Whether there is one, and not the object or text that some options have compilers make.
+fn is_shared_object(path: &Path) -> bool {
+    const MAGIC: &[u8] = b"\x7fELF";
+    const SHARED: [u8; 2] = 3u16.to_ne_bytes(); // ET_DYN
+    let mut first = [0; 18];
+    let is_read = fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut first).is_ok());
+    is_read && first.starts_with(MAGIC) && first.ends_with(&SHARED)
 }
 
 /// What a shell calls the end of what could not be run, and of what a signal ended (and its number).
