@@ -283,7 +283,8 @@ impl State {
             let Some(Operation::Atomic(_)) = self.operations.get(*op) else { continue };
             peer.results.forget(*op);
             self.said = Some(format!(
-                "rank {rank}: the connection broke while an element there was being changed: whether it was is not known (it is                  not changed any more); look at it, and change it again if it was not"
+                "rank {rank}: the connection broke while an element there was being changed: whether it was is not known (it is not changed \
+                 any more); look at it, and change it again if it was not"
             ));
             self.finish(*op, Done { source, status: DTL_ERROR_CONNECTION_LOST, word: 0, size: 0 });
         }

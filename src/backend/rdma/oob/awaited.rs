@@ -35,19 +35,18 @@ impl Awaited {
 impl Oob {
     /// A message of this rank is waited for.
     pub fn awaits(&mut self, rank: i32) {
-        if self.is_unknown(rank) {
-            if let Some(of) = self.rank_mut(rank) {
-                of.is_awaited = true;
-            }
-            self.await_until(rank, MOMENT_NS);
+        if self.is_to_be_awaited(rank) {
+            self.await_from(rank, now_ns().saturating_add(MOMENT_NS));
         }
     }
 
-    fn await_until(&mut self, rank: i32, ns: u64) {
-        self.awaited.ranks.push(rank);
-        if self.awaited.at == NEVER {
-            self.awaited.at = now_ns().saturating_add(ns);
+    /// It gets a connection then.
+    fn await_from(&mut self, rank: i32, at: u64) {
+        if let Some(of) = self.rank_mut(rank) {
+            of.is_awaited = true;
         }
+        self.awaited.ranks.push(rank);
+        self.awaited.at = self.awaited.at.min(at);
         self.alarm(self.awaited.at);
     }
 
@@ -64,21 +63,21 @@ impl Oob {
         self.awaited.any = (happened, now, 2 * count.min(MOST));
         let room = MOST.saturating_sub(self.connections.len() - self.free.len());
         let next: Vec<i32> =
-            self.before().filter(|rank| self.is_unknown(*rank)).take(count.min(room)).collect();
+            self.before().filter(|rank| self.is_to_be_awaited(*rank)).take(count.min(room)).collect();
         for rank in next {
-            if let Some(of) = self.rank_mut(rank) {
-                of.is_awaited = true;
-            }
-            self.awaited.ranks.push(rank);
-            self.awaited.at = now;
-            self.alarm(now);
+            self.await_from(rank, now);
         }
     }
 
     /// Whether nothing tells of this rank's end but who watches it.
     fn is_unknown(&self, rank: i32) -> bool {
         let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
-        rank != self.rank && of.is_some_and(|of| of.life == Life::Here && of.link.is_none() && !of.is_awaited)
+        rank != self.rank && of.is_some_and(|of| of.life == Life::Here && of.link.is_none())
+    }
+
+    fn is_to_be_awaited(&self, rank: i32) -> bool {
+        let of = usize::try_from(rank).ok().and_then(|rank| self.ranks.get(rank));
+        self.is_unknown(rank) && of.is_some_and(|of| !of.is_awaited)
     }
 
     /// Makes the connections that are due.
@@ -88,18 +87,16 @@ impl Oob {
         }
         self.awaited.at = NEVER;
         for rank in std::mem::take(&mut self.awaited.ranks) {
+            let is_awaited = !self.is_leaving && self.is_unknown(rank) && !self.is_suspected(rank);
             if let Some(of) = self.rank_mut(rank) {
-                of.is_awaited = false;
+                of.is_awaited = is_awaited;
             }
-            if self.is_leaving || !self.is_unknown(rank) || self.is_suspected(rank) {
+            if !is_awaited {
                 continue;
-            }
-            if let Some(of) = self.rank_mut(rank) {
-                of.is_awaited = true;
             }
             if let Err(error) = self.connect(rank, Vec::new(), false) {
                 log::debug!("rank {rank} is not looked after for now: {}", error.text());
-                self.await_until(rank, AGAIN_NS);
+                self.await_from(rank, now.saturating_add(AGAIN_NS));
             }
         }
     }
@@ -112,6 +109,6 @@ impl Oob {
 
     /// A connection that was idle did not come about.
     pub(super) fn await_again(&mut self, rank: i32) {
-        self.await_until(rank, AGAIN_NS);
+        self.await_from(rank, now_ns().saturating_add(AGAIN_NS));
     }
 }
