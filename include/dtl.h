@@ -1225,7 +1225,7 @@ typedef struct dtl_kernel_context_t {
 /// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
 /// the i-th argument, made at the launch.
 /// Thread: a worker of the stream; the threads of a block one after another. Locks held: none.
-/// It may block; it must not throw and must not wait for the stream that it runs on. That thread's stack has 2 MiB.
+/// It may block; it must not throw and must not wait for the stream that it runs on. The library's own threads have a stack of 2 MiB.
 typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
     const void *const *args);
 

@@ -111,7 +111,7 @@ pub struct dtl_kernel_context_t {
 /// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
 /// the i-th argument, made at the launch.
 /// Thread: a worker of the stream; the threads of a block one after another. Locks held: none.
-/// It may block; it must not throw and must not wait for the stream that it runs on. That thread's stack has 2 MiB.
+/// It may block; it must not throw and must not wait for the stream that it runs on. The library's own threads have a stack of 2 MiB.
 pub type dtl_kernel_fn_t =
     Option<extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t>;
 

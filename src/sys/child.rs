@@ -224,7 +224,7 @@ pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Ans
         if held.is_none() && matches!(heard, Ok((_, true))) {
             wait_by_looking(child.id(), begin, limit);
         }
-        kill_group(child.id()); // not taken from the kernel's list yet, so the number is its own
+        kill_group(child.id()); // its number is its own: not taken from the kernel's list yet, or just now by the program
     }
     match held {
         Some(held) => {

@@ -197,7 +197,7 @@ static void test_compiling(void) {
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_module_destroy(module));
     refused(m_source("#include \"dtl_kernel.h\"\nDTL_KERNEL(k) {}\n"), DTL_ERROR_COMPILE_FAILED, "takes_1_to_16_arguments");
-    refused(m_source("int far(int);\nkernel void k(global int *x) { *x = far(1); }\n"), DTL_ERROR_COMPILE_FAILED, "symbol far");
+    refused(m_source("int far(int);\nkernel void k(global int *x) { *x = far(1); }\n"), DTL_ERROR_COMPILE_FAILED, " far");
     options[0] = "-DA -DB";
     refused(source, DTL_ERROR_INVALID_ARGUMENT, "option 0 (\"-DA -DB\")");
     options[0] = "-no-such-option";
