@@ -1188,7 +1188,7 @@ typedef struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     uint32_t struct_size;
     /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`. More than the device has
-    /// for a block: DTL_ERROR_INVALID_ARGUMENT.
+    /// for a block (host code: 64 MiB): DTL_ERROR_INVALID_ARGUMENT.
     uint32_t shared_bytes;
     /// Blocks in x, y, z; each at least 1.
     uint32_t grid[3];
@@ -1225,7 +1225,7 @@ typedef struct dtl_kernel_context_t {
 /// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
 /// the i-th argument, made at the launch.
 /// Thread: a worker of the stream; the threads of a block one after another. Locks held: none.
-/// It may block; it must not throw and must not wait for the stream that it runs on.
+/// It may block; it must not throw and must not wait for the stream that it runs on. The library's own threads have a stack of 2 MiB.
 typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
     const void *const *args);
 
@@ -1253,7 +1253,7 @@ typedef struct dtl_source_t {
     dtl_enum_word_t language;
     /// The text, or the bytes of a binary.
     const void *text;
-    /// Bytes of it; 0 = up to its NUL.
+    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL: DTL_ERROR_INVALID_ARGUMENT.
     uint64_t size_bytes;
     /// Options for the compiler, each one word of its command line, after the library's own; NULL if there are none.
     const char *const *options;
@@ -4231,7 +4231,8 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
 ///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of an environment: as dtl_environment_require.
-///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk, or a limit on the
+///         size of files (ulimit -f).
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
 DTL_NODISCARD dtl_status_t dtl_module_compile(dtl_backend_t backend, int32_t device,
@@ -4265,7 +4266,8 @@ DTL_NODISCARD dtl_status_t dtl_module_destroy(dtl_module_t module);
 ///                   the sizes (host and cuda do; OpenCL knows those of its own types).
 /// @param out        the kernel; destroy it with dtl_kernel_destroy.
 /// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
-///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments.
+///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments;
+///         or the kernel has more memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has for one.
 /// Equivalent: cuModuleGetFunction, clCreateKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_get(dtl_module_t module, const char *name,
     const char *signature, dtl_kernel_t *out);

@@ -35,6 +35,13 @@
  *   - A variable that each thread keeps from one phase to the next is DTL_PRIVATE(type, name), used as DTL_MINE(name).
  *   - Within a phase threads do not see each other's writes in any order, but through DTL_ATOMIC_ADD.
  *
+ * How much: DTL_SHARED and DTL_PRIVATE of a kernel that runs everywhere are some KiB. A device refuses what it has not
+ * (dtl_module_compile, dtl_kernel_get or the launch). On the host a kernel has 1 MiB of a stack of 2 MiB for the variables of a
+ * function, all its DTL_SHARED among them: with more it does not compile (the error names the frame and 1048576; gcc and clang.
+ * The option -w silences that too, and then the kernel crashes). What functions that call each other have is not added up:
+ * recursion is not seen. DTL_PRIVATE is allocated for each block: if there is no memory the launch fails with
+ * DTL_ERROR_OUT_OF_MEMORY.
+ *
  * DTL_BARRIER there is none: it could not be kept everywhere, so source that uses it does not compile.
  */
 #ifndef DTL_KERNEL_H
@@ -106,6 +113,14 @@
 #define DTL_ATOMIC_ADD(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
 #define DTL_SHARED(type, name, count) type name[count]
 
+/* All of a kernel's DTL_SHARED is on the stack of the thread that runs the block: what does not fit there does not compile
+ * (the size for clang is in the library's options). */
+#ifdef __clang__
+#pragma clang diagnostic error "-Wframe-larger-than"
+#else
+#pragma GCC diagnostic error "-Wframe-larger-than=1048576"
+#endif
+
 /* What the library hands over for each block: dtl_kernel_context_t of dtl.h. */
 struct dtl_context_ {
     unsigned struct_size, shared_bytes, grid[3], block[3], block_index[3], thread_index[3];
@@ -122,15 +137,26 @@ struct dtl_kernel_entry_ {
 /* Where a thread is. A value of its own for each block, so that compilers keep it in registers. */
 struct dtl_at_ {
     unsigned block[3], blocks[3], threads[3], thread[3];
+    int *status; /* of the block, where it ends early */
 };
 
-static inline __attribute__((unused)) struct dtl_at_ dtl_at_begin_(const struct dtl_context_ *c)
+static inline __attribute__((unused)) struct dtl_at_ dtl_at_begin_(const struct dtl_context_ *c, int *status)
 {
     struct dtl_at_ at = {{c->block_index[0], c->block_index[1], c->block_index[2]},
                          {c->grid[0], c->grid[1], c->grid[2]},
                          {c->block[0], c->block[1], c->block[2]},
-                         {0, 0, 0}};
+                         {0, 0, 0},
+                         status};
     return at;
+}
+
+#define DTL_OUT_OF_MEMORY_ 202
+__attribute__((malloc)) void *dtl_alloc_(unsigned long align, unsigned long size) __asm__("aligned_alloc");
+static inline __attribute__((unused)) void dtl_free_(void *of)
+{
+    void *memory;
+    __builtin_memcpy(&memory, of, sizeof memory); /* of a pointer to another type */
+    __builtin_free(memory);
 }
 
 #define DTL_EACH_(at)                                                                                                   \
@@ -148,8 +174,9 @@ static inline __attribute__((unused)) struct dtl_at_ dtl_at_begin_(const struct 
 #define DTL_ENTRY_(name, ...)                                                                                           \
     static int name##_dtl_run_(const struct dtl_context_ *context, const void *const *args)                           \
     {                                                                                                                  \
-        name##_dtl_block_(dtl_at_begin_(context), DTL_MAP_(DTL_LOAD_, __VA_ARGS__));                                   \
-        return 0;                                                                                                      \
+        int status = 0;                                                                                                \
+        name##_dtl_block_(dtl_at_begin_(context, &status), DTL_MAP_(DTL_LOAD_, __VA_ARGS__));                          \
+        return status;                                                                                                 \
     }                                                                                                                  \
     extern __attribute__((visibility("default"))) const struct dtl_kernel_entry_ dtl_kernel_1_##name;                 \
     const struct dtl_kernel_entry_ dtl_kernel_1_##name = {                                                             \
@@ -170,8 +197,15 @@ static inline __attribute__((unused)) struct dtl_at_ dtl_at_begin_(const struct 
     DTL_INLINE_ void name##_dtl_block_(struct dtl_at_ dtl_at_, DTL_MAP_(DTL_PARAMETER_, __VA_ARGS__))
 
 #define DTL_THREADS DTL_EACH_(dtl_at_)
-#define DTL_PRIVATE(type, name)                                                                                         \
-    type name[(unsigned long)dtl_at_.threads[0] * dtl_at_.threads[1] * dtl_at_.threads[2]]
+/* For all threads of the block at once, given back where the name ends. */
+#define DTL_PRIVATE(type, name)                                                                                        \
+    __attribute__((cleanup(dtl_free_))) type *name = (type *)dtl_alloc_(                                               \
+        __alignof__(type), sizeof(type) * dtl_at_.threads[0] * dtl_at_.threads[1] * dtl_at_.threads[2]);               \
+    if (name == 0) {                                                                                                   \
+        *dtl_at_.status = DTL_OUT_OF_MEMORY_;                                                                          \
+        return;                                                                                                        \
+    }                                                                                                                  \
+    (void)name
 #define DTL_MINE(name)                                                                                                  \
     name[(dtl_at_.thread[2] * (unsigned long)dtl_at_.threads[1] + dtl_at_.thread[1]) * dtl_at_.threads[0] +            \
          dtl_at_.thread[0]]
@@ -188,12 +222,21 @@ static inline __attribute__((unused)) struct dtl_at_ dtl_at_begin_(const struct 
 
 /* f(0, first), f(1, second), … of up to 16 arguments. */
 #define DTL_PARAMETER__(type, name) type name
-#define DTL_PARAMETER_(i, argument) DTL_PARAMETER__ argument
+/* What is not written (type, name) becomes two words that no compiler takes, and each shows. */
+#define DTL_each_is_type_name(type, name) 1
+#define DTL_KERNEL_takes_1_to_16_arguments_1
+#define DTL_PARAMETER_(i, argument)                                                                                    \
+    DTL_CAT_(DTL_KERNEL_takes_1_to_16_arguments_, DTL_each_is_type_name argument) DTL_PARAMETER__ argument
 #define DTL_CAT__(a, b) a##b
 #define DTL_CAT_(a, b) DTL_CAT__(a, b)
-#define DTL_COUNT__(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, count, ...) count
-#define DTL_COUNT_(...) DTL_COUNT__(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+#define DTL_COUNT__(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, A, B, C, D, E, F, G, H, I, J, K, L, M, N, O, P,     \
+                    count, ...)                                                                                        \
+    count
+#define DTL_COUNT_(...)                                                                                                \
+    DTL_COUNT__(__VA_ARGS__, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 16, 15, 14, 13, 12, 11, 10, \
+                9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 #define DTL_MAP_(f, ...) DTL_CAT_(DTL_MAP_, DTL_COUNT_(__VA_ARGS__))(f, __VA_ARGS__)
+#define DTL_MAP_17(...) DTL_KERNEL_takes_1_to_16_arguments_ DTL_not_more
 #define DTL_MAP_1(f, a0) f(0, a0)
 #define DTL_MAP_2(f, a0, a1) DTL_MAP_1(f, a0), f(1, a1)
 #define DTL_MAP_3(f, a0, a1, a2) DTL_MAP_2(f, a0, a1), f(2, a2)

@@ -73,7 +73,7 @@ pub struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     pub struct_size: u32,
     /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is `__local`. More than the device has
-    /// for a block: DTL_ERROR_INVALID_ARGUMENT.
+    /// for a block (host code: 64 MiB): DTL_ERROR_INVALID_ARGUMENT.
     pub shared_bytes: u32,
     /// Blocks in x, y, z; each at least 1.
     /// cbindgen:init={1, 1, 1}
@@ -111,7 +111,7 @@ pub struct dtl_kernel_context_t {
 /// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
 /// the i-th argument, made at the launch.
 /// Thread: a worker of the stream; the threads of a block one after another. Locks held: none.
-/// It may block; it must not throw and must not wait for the stream that it runs on.
+/// It may block; it must not throw and must not wait for the stream that it runs on. The library's own threads have a stack of 2 MiB.
 pub type dtl_kernel_fn_t =
     Option<extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t>;
 
@@ -143,7 +143,7 @@ pub struct dtl_source_t {
     pub language: dtl_enum_word_t,
     /// The text, or the bytes of a binary.
     pub text: *const c_void,
-    /// Bytes of it; 0 = up to its NUL.
+    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL: DTL_ERROR_INVALID_ARGUMENT.
     pub size_bytes: u64,
     /// Options for the compiler, each one word of its command line, after the library's own; NULL if there are none.
     pub options: *const *const c_char,

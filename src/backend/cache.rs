@@ -14,10 +14,10 @@ use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
 use crate::error::{Error, Result, fail};
 use crate::sys::{hash, process, trust};
-use std::fs::{self, DirBuilder};
-use std::io;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -94,7 +94,14 @@ struct Passing(PathBuf);
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // what is left is taken for abandoned later
+        remove(&self.0); // what is left is taken for abandoned later
+    }
+}
+
+/// A folder, or whatever somebody else has put in its place.
+fn remove(path: &Path) {
+    if fs::remove_dir_all(path).is_err() {
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -104,7 +111,7 @@ impl Cache {
         let Some(folder) = folder else {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
-                "there is no folder to keep compiled kernels in: set DTL_CACHE_DIR (HOME is not set)"
+                "there is no folder to keep compiled kernels in: set DTL_CACHE_DIR (HOME is not set, or no path from /)"
             );
         };
         if !folder.is_absolute() {
@@ -131,7 +138,7 @@ impl Cache {
     /// What was made of these inputs before, if it is whole and nothing has changed.
     pub(super) fn find(&self, inputs: &[u8]) -> Result<Option<Entry>> {
         let folder = self.place(inputs);
-        let read = |name: &str| fs::read(folder.join(name)).ok();
+        let read = |name: &str| read(&folder.join(name)).ok();
         if read("inputs").as_deref() != Some(inputs) {
             return Ok(None);
         }
@@ -159,15 +166,15 @@ impl Cache {
         let at = begun.0.as_path();
         DirBuilder::new().mode(0o700).create(at).map_err(|error| unwritten(at, &error))?;
         let Made { needs, log } = compile(at)?;
-        let put = |from: io::Result<()>, name: &str| from.map_err(|error| unwritten(&at.join(name), &error));
         let bytes =
             fs::read(at.join(self.object)).map_err(|error| unwritten(&at.join(self.object), &error))?;
         let needs = needs_of(&bytes, &needs).map_err(|error| unwritten(&at.join("needs"), &error))?;
         let name = self.name_of(needs.as_bytes());
-        put(fs::rename(at.join(self.object), at.join(&name)), self.object)?;
-        put(fs::write(at.join("needs"), &needs), "needs")?;
-        put(fs::write(at.join("log"), &log), "log")?;
-        put(fs::write(at.join("inputs"), inputs), "inputs")?;
+        fs::rename(at.join(self.object), at.join(&name))
+            .map_err(|error| unwritten(&at.join(self.object), &error))?;
+        write(&at.join("needs"), needs.as_bytes())?;
+        write(&at.join("log"), log.as_bytes())?;
+        write(&at.join("inputs"), inputs)?;
         let place = self.place(inputs);
         for _ in 0..TRIES {
             match fs::rename(at, &place) {
@@ -208,7 +215,7 @@ impl Cache {
             let age = entry.metadata().and_then(|about| about.modified()).map(|time| time.elapsed());
             let is_old = age.is_ok_and(|age| age.is_ok_and(|age| age > ABANDONED));
             if is_old && (name.starts_with(BEGUN) || name.starts_with(ENDED)) {
-                let _ = fs::remove_dir_all(entry.path());
+                remove(&entry.path());
             }
         }
     }
@@ -227,6 +234,7 @@ fn refused(path: &Path, why: &str) -> Error {
 #[cold]
 pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     let status = match error.raw_os_error() {
+        Some(libc::EFBIG) => return too_large(path),
         Some(libc::ENOSPC | libc::EDQUOT | libc::EMFILE | libc::ENFILE) => DTL_ERROR_LIMIT,
         _ => DTL_ERROR_UNAVAILABLE,
     };
@@ -237,8 +245,40 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     Error::new(status, text)
 }
 
+/// The error for a file that this process may not make so large.
+#[cold]
+pub(super) fn too_large(path: &Path) -> Error {
+    let text = format!(
+        "what kernels are compiled to cannot be kept: {} would be more than the largest file that this process may make \
+         ({} bytes); raise that limit (ulimit -f)",
+        path.display(),
+        process::file_size_limit()
+    );
+    Error::new(DTL_ERROR_LIMIT, text)
+}
+
+/// Writes a file of the cache.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    if bytes.len() as u64 > process::file_size_limit() {
+        return Err(too_large(path)); // the kernel would end the process (SIGXFSZ)
+    }
+    fs::write(path, bytes).map_err(|error| unwritten(path, &error))
+}
+
+/// Reads a file. Whatever else is there (a FIFO, a device) might never end.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// By another folder, or by a file.
 fn is_taken(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOTEMPTY))
+    matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOTEMPTY | libc::ENOTDIR))
 }
 
 /// A line of `needs`.
@@ -250,8 +290,9 @@ fn line(bytes: &[u8], path: &str) -> String {
 fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
     let mut lines = line(object, "");
     for path in paths {
-        let Some(text) = path.to_str().filter(|text| !text.contains('\n')) else { continue };
-        lines.push_str(&line(&fs::read(path)?, text));
+        let text = path.to_str().filter(|text| !text.contains('\n') && path.is_file()); // not /dev/null
+        let Some(text) = text else { continue };
+        lines.push_str(&line(&read(path)?, text));
     }
     Ok(lines)
 }
@@ -260,7 +301,7 @@ fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
 fn are_met(needs: &str, object: &[u8]) -> bool {
     let is_same = |wanted: &str| {
         let path = wanted.splitn(3, ' ').nth(2)?;
-        let now = if path.is_empty() { line(object, path) } else { line(&fs::read(path).ok()?, path) };
+        let now = if path.is_empty() { line(object, path) } else { line(&read(Path::new(path)).ok()?, path) };
         (now.trim_end_matches('\n') == wanted).then_some(())
     };
     !needs.is_empty() && needs.lines().all(|wanted| is_same(wanted).is_some())

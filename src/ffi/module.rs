@@ -6,7 +6,7 @@ use crate::abi::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_compile_t};
 use crate::abi::exec::{dtl_source_file_t, dtl_source_t};
 use crate::abi::handle::{dtl_backend_t, dtl_kernel_t, dtl_module_t};
 use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, dtl_status_t};
-use crate::abi::word::{DTL_OPERATION_COMPILE, dtl_enum_word_t};
+use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Source, SourceFile, Wanted};
 use crate::runtime::dispatch::{self, Action, Query, Registration, route};
@@ -48,7 +48,8 @@ thread_local! {
 ///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text has those that it takes.
 ///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text says what to do.
 ///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of an environment: as dtl_environment_require.
-///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT: no space on disk, or a limit on the
+///         size of files (ulimit -f).
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
 #[unsafe(no_mangle)]
@@ -172,7 +173,7 @@ fn failed(source: &Source, error: Error, log: String) -> Error {
 fn first_errors(log: &str) -> String {
     const MOST: usize = 3;
     // Linkers do not always say "error", and the compiler that called one says nothing but that it failed.
-    const SIGNS: [&str; 4] = ["error", "undefined reference", "cannot find", "ld: "];
+    const SIGNS: [&str; 4] = ["error", "undefined reference", "annot find", "ld: "];
     const NO_NEWS: [&str; 2] = ["ld returned", "linker command failed"];
     let has = |line: &str, signs: &[&str]| signs.iter().any(|sign| line.contains(sign));
     let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -204,6 +205,13 @@ unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
     }
     // SAFETY: `size` bytes by the contract.
     let bytes = unsafe { std::slice::from_raw_parts(source.text.cast::<u8>(), size as usize) };
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0).filter(|_| is_text(source.language)) {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "dtl_source_t.text has a NUL at {at} of its {size} size_bytes, where some compilers would end it; give the bytes \
+             before it, or 0"
+        );
+    }
     // SAFETY: a NUL-terminated text or null.
     let name = unsafe { args::text_or_null(source.name, "dtl_source_t.name") }?.unwrap_or("source");
     if name.chars().any(char::is_control) {
@@ -218,6 +226,11 @@ unsafe fn take_over(source: &dtl_source_t) -> Result<Source> {
     // SAFETY: `file_count` files.
     taken.files = unsafe { take_files(source) }?;
     Ok(taken)
+}
+
+/// Whether what is written in a language is text; of those of other backends nobody knows.
+fn is_text(language: dtl_enum_word_t) -> bool {
+    [0, DTL_LANGUAGE_C, DTL_LANGUAGE_CUDA, DTL_LANGUAGE_OPENCL].contains(&language)
 }
 
 /// Reads the environments.
@@ -399,7 +412,8 @@ pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
 ///                   the sizes (host and cuda do; OpenCL knows those of its own types).
 /// @param out        the kernel; destroy it with dtl_kernel_destroy.
 /// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the signature cannot be read, or
-///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments.
+///         does not fit the source (the text names the argument), or is needed because the module tells nothing of the arguments;
+///         or the kernel has more memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has for one.
 /// Equivalent: cuModuleGetFunction, clCreateKernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_get(

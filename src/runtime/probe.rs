@@ -30,7 +30,7 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     // Nor does it take the place of this process' own trace.
     command.env_remove("DTL_TRACE");
     let limit = Duration::from_nanos(limit_ns) + GRACE;
-    let Answer { said, in_time, .. } = match child::ask(&mut command, Hear::Output, limit) {
+    let Answer { said, in_time } = match child::ask(&mut command, Hear::Output, limit) {
         Ok(answer) => answer,
         Err(error) => {
             return fail!(

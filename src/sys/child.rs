@@ -197,8 +197,6 @@ pub struct Answer {
     pub said: Vec<u8>,
     /// Whether it ended by itself; else it was killed at the time limit.
     pub in_time: bool,
-    /// What it ended with; `None`: a signal, or nobody can tell any more.
-    pub code: Option<i32>,
 }
 
 /// What [`ask`] listens to.
@@ -212,7 +210,8 @@ pub enum Hear {
 
 /// Runs a program until its end or the time limit. Its input is empty. Works in a process with threads (no
 /// code of ours or of fork handlers runs in between: a command without hooks is `posix_spawn`), and whatever
-/// that does with SIGCHLD or its children: the end is seen at a descriptor.
+/// that does with SIGCHLD or its children: the end is seen at a descriptor. What it ended with is not told, for the program may
+/// have taken that: it has to be in what is said.
 pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Answer> {
     let begin = Instant::now();
     let streams = fd::occupy_standard()?;
@@ -225,18 +224,18 @@ pub fn ask(command: &mut Command, hear: Hear, limit: Duration) -> io::Result<Ans
         if held.is_none() && matches!(heard, Ok((_, true))) {
             wait_by_looking(child.id(), begin, limit);
         }
-        kill_group(child.id()); // not taken from the kernel's list yet, so the number is its own
+        kill_group(child.id()); // its number is its own: not taken from the kernel's list yet, or just now by the program
     }
-    let code = match held {
+    match held {
         Some(held) => {
             held.kill();
             // By the descriptor: its number may mean another child by now, if the program has reaped this one.
-            held.reap()
+            held.reap();
         }
-        None => child.try_wait()?.and_then(|status| status.code()),
-    };
+        None => drop(child.try_wait()), // it may be taken already
+    }
     let (said, in_time) = heard?;
-    Ok(Answer { said, in_time, code })
+    Ok(Answer { said, in_time })
 }
 
 /// Waits for a child whose output has ended, where the kernel has no descriptor for it; it stays to be reaped.

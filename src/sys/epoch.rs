@@ -41,8 +41,6 @@ struct Record {
     nested: AtomicU32,
     /// Blocking calls that this thread is in, outside the epoch but holding pins.
     blocked: AtomicU32,
-    /// Functions of the program's within each other that calls of this thread are in, of those that are counted.
-    depth: AtomicU32,
     /// The object that a call of this thread goes on using while it waits outside the epoch.
     held: AtomicPtr<()>,
     /// Whether a thread owns the record.
@@ -163,7 +161,6 @@ fn adopt_record() -> &'static Record {
             seq: AtomicU64::new(0),
             nested: AtomicU32::new(0),
             blocked: AtomicU32::new(0),
-            depth: AtomicU32::new(0),
             held: AtomicPtr::new(ptr::null_mut()),
             owned: AtomicBool::new(true),
             borrowed: AtomicBool::new(false),
@@ -335,32 +332,6 @@ fn give_back(record: &Record) {
         tls::set(ptr::null());
         ERRANDS.fetch_sub(1, Ordering::Relaxed);
         record.owned.store(false, Ordering::Release);
-    }
-}
-
-/// Notes that a call of this thread calls a function of the program's, which may call the library again. `None`: so many
-/// are within each other already. Whoever calls it is inside or blocking, so the thread keeps its record.
-#[inline]
-#[must_use]
-pub fn go_deeper(most: u32) -> Option<Deeper> {
-    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
-    let record = unsafe { mine().as_ref() }.unwrap_or_else(adopt_record);
-    let depth = record.depth.load(Ordering::Relaxed);
-    (depth < most).then(|| {
-        record.depth.store(depth + 1, Ordering::Relaxed);
-        Deeper { record }
-    })
-}
-
-/// See [`go_deeper`].
-pub struct Deeper {
-    record: &'static Record,
-}
-
-impl Drop for Deeper {
-    #[inline]
-    fn drop(&mut self) {
-        self.record.depth.store(self.record.depth.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 }
 

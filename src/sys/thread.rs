@@ -10,13 +10,20 @@ use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 /// Of these the kernel ends a thread that blocks them, or a debugger and seccomp need them.
 const OWN: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
+/// Bytes of a thread's stack; Linux gives them as they are used. Kernels of programs run there: dtl_kernel.h tells how much is theirs.
+const STACK: usize = 2 << 20;
+
+fn builder(name: &str) -> Builder {
+    Builder::new().name(name.to_owned()).stack_size(STACK)
+}
+
 /// Starts a thread.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     let _quiet = Quiet::new();
-    Builder::new().name(name.to_owned()).spawn(work)
+    builder(name).spawn(work)
 }
 
 /// Starts one that ends within `scope`.
@@ -26,7 +33,7 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
     let _quiet = Quiet::new();
-    Builder::new().name(name.to_owned()).spawn_scoped(scope, work)
+    builder(name).spawn_scoped(scope, work)
 }
 
 /// While it lives the calling thread, and whoever it starts, hears no signal.

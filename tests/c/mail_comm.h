@@ -65,7 +65,7 @@ typedef struct mail_comm {
 } mail_comm;
 
 static mail_ring *mail_area;
-static int mail_rank, mail_size, mail_contexts, mail_children, mail_refuses_windows;
+static int mail_rank, mail_size, mail_contexts, mail_children, mail_refuses_windows, mail_fails;
 
 static inline void *mail_new(size_t size) {
     void *memory = calloc(1, size ? size : 1);
@@ -281,6 +281,7 @@ static inline dtl_status_t mail_test(void *self, void *comm, uint64_t id, int32_
     mail_op *op = (mail_op *)(uintptr_t)id;
     int rank;
     (void)self;
+    if (mail_fails) return DTL_ERROR_BACKEND;
     if (vm_is_word(id)) {
         *done = 1;
         out->status = vm_status(id);

@@ -210,6 +210,26 @@ static void test_dump(void) {
     CHECK_OK(dtl_comm_destroy(comm));
 }
 
+/* What cannot be begun is over. */
+static void test_not_begun(void) {
+    dtl_comm_t comm;
+    int32_t value = 1, got;
+    uint64_t length;
+    if (strcmp(kind, "mail") != 0) return;
+    CHECK_OK(dtl_comm_dup(meet, &comm));
+    mail_fails = me == 0;
+    if (me == 0) {
+        CHECK_STATUS(dtl_comm_recv(comm, &got, 1, DTL_DTYPE_INT32, 1, 7, NULL), DTL_ERROR_BACKEND);
+        CHECK_STATUS(dtl_comm_sendrecv(comm, &value, 1, 1, 7, &got, 1, 1, 7, DTL_DTYPE_INT32, NULL), DTL_ERROR_BACKEND);
+        mail_fails = 0;
+        CHECK_OK(dtl_comm_dump(comm, report, sizeof report, &length));
+        CHECK(strstr(report, " recv (count 1, INT32, from rank 1, tag 7)") != NULL && strstr(report, " sendrecv (") != NULL);
+        CHECK(strstr(report, "*recv") == NULL && strstr(report, "*sendrecv") == NULL);
+    }
+    CHECK_OK(dtl_comm_barrier(comm));
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
 int main(int argc, char **argv) {
     static const char *const all[] = {"collective", "root", "count", "dtype", "operation", "missing"};
     size_t i;
@@ -227,6 +247,7 @@ int main(int argc, char **argv) {
     test_silent();
     test_dump();
     CHECK_OK(dtl_comm_barrier(meet));
+    test_not_begun();
     CHECK_OK(dtl_comm_destroy(meet));
     finish();
     return 0;

@@ -292,6 +292,9 @@ static void test_kernels(void) {
     bad = launch, bad.struct_size = 8;
     CHECK_STATUS(dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(dtl_last_error(), "dtl_launch_t.struct_size is 8") != NULL);
+    bad = launch, bad.shared_bytes = UINT32_MAX;
+    CHECK_STATUS(dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK(strstr(dtl_last_error(), "shared_bytes of the launch is 4294967295") && strstr(dtl_last_error(), "at most 67108864"));
     bad = launch, bad.grid[2] = 0;
     CHECK_STATUS(dtl_kernel_launch(stream, kernel, &bad, NULL, NULL, 0), DTL_ERROR_INVALID_ARGUMENT);
     bad = launch, bad.block[1] = 0;

@@ -24,6 +24,7 @@ static void test_layout(void) {
     SAME(thread_index, thread_index);
     SAME(shared, shared);
     SAME(user, user);
+    CHECK(DTL_OUT_OF_MEMORY_ == DTL_ERROR_OUT_OF_MEMORY);
 }
 
 /* A kernel of a file of tests/kernels. */
@@ -153,6 +154,52 @@ static void test_places(void) {
     CHECK_OK(dtl_module_destroy(module));
 }
 
+/* Memory of a block and of its threads: what does not fit is refused, by the compiler or by the launch. */
+static void test_much(void) {
+    static const char shared[] =
+        "#include \"dtl_kernel.h\"\n"
+        "DTL_BLOCK_KERNEL(most, (DTL_GLOBAL int*, out)) {\n"
+        "    DTL_SHARED(int, a, COUNT);\n    DTL_SHARED(int, b, COUNT);\n"
+        "    DTL_THREADS { int i; for (i = 0; i < COUNT; i++) a[i] = i, b[COUNT - 1 - i] = out[0]; }\n"
+        "    DTL_THREADS { out[0] = a[b[out[0]]]; }\n}\n";
+    static const char own[] =
+        "#include \"dtl_kernel.h\"\n"
+        "struct own { int words[1024]; };\nstruct huge { char bytes[1ul << 52]; };\n"
+        "DTL_BLOCK_KERNEL(fits, (DTL_GLOBAL int*, out)) {\n"
+        "    DTL_PRIVATE(struct own, mine);\n"
+        "    DTL_THREADS { int i; for (i = 0; i < 1024; i++) DTL_MINE(mine).words[i] = i + (int)DTL_LOCAL_ID(0); }\n"
+        "    DTL_THREADS { DTL_ATOMIC_ADD(out, DTL_MINE(mine).words[1000]); }\n}\n"
+        "DTL_BLOCK_KERNEL(cannot, (DTL_GLOBAL int*, out)) {\n"
+        "    DTL_PRIVATE(struct huge, mine);\n    DTL_THREADS { DTL_MINE(mine).bytes[out[1]] = 1; }\n"
+        "    DTL_THREADS { out[0] = DTL_MINE(mine).bytes[out[1]]; }\n}\n";
+    const char *fits[1] = {"-DCOUNT=130000"}, *more[1] = {"-DCOUNT=132000"};
+    dtl_source_t source = m_source(shared);
+    dtl_module_t module;
+    dtl_kernel_t kernel;
+    dtl_launch_t launch = DTL_LAUNCH_INIT;
+    int out[2] = {7, 0}, *to = out;
+    const void *args[1] = {&to};
+    const uint64_t sizes[1] = {sizeof to};
+    source.option_count = 1, source.options = more;
+    m_refused(source, DTL_ERROR_COMPILE_FAILED, "1048576");
+    source.options = fits;
+    CHECK_OK(dtl_module_compile(host, 0, &source, &module));
+    run(m_kernel(module, "most", "p"), 1, 1, 1, 1, args, sizes, 1);
+    CHECK(out[0] == 7);
+    CHECK_OK(dtl_module_destroy(module));
+    module = m_compile(own);
+    out[0] = 0;
+    run(m_kernel(module, "fits", "p"), 1, 1, 1024, 1, args, sizes, 1);
+    CHECK(out[0] == 1000 * 1024 + 1023 * 512);
+    kernel = m_kernel(module, "cannot", "p");
+    launch.block[0] = 1024;
+    CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 1));
+    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_OUT_OF_MEMORY);
+    CHECK(out[0] == 1000 * 1024 + 1023 * 512);
+    CHECK_OK(dtl_kernel_destroy(kernel));
+    CHECK_OK(dtl_module_destroy(module));
+}
+
 static void log_of(dtl_module_t module, char *text, uint64_t room) {
     uint64_t length = 0, again = 0;
     CHECK_OK(dtl_module_log(module, NULL, 0, &length));
@@ -164,6 +211,8 @@ static void log_of(dtl_module_t module, char *text, uint64_t room) {
     CHECK_OK(dtl_module_log(module, text, length + 1, NULL));
     CHECK(strlen(text) == length);
 }
+
+#define EIGHT "(int, a), (int, b), (int, c), (int, d), (int, e), (int, f), (int, g), (int, h)"
 
 static void test_logs(void) {
     static char text[1 << 16];
@@ -189,6 +238,10 @@ static void test_logs(void) {
     source.name = NULL;
     m_refused(source, DTL_ERROR_COMPILE_FAILED, "source:1");
     m_refused(m_source("#include \"dtl_kernel.h\"\nDTL_KERNEL(k, (int, a)) { DTL_BARRIER; }\n"), DTL_ERROR_COMPILE_FAILED, "DTL_BARRIER");
+    m_refused(m_source("#include \"dtl_kernel.h\"\nDTL_KERNEL(k) {}\n"), DTL_ERROR_COMPILE_FAILED, "takes_1_to_16_arguments");
+    m_refused(m_source("#include \"dtl_kernel.h\"\nDTL_BLOCK_KERNEL(k, int a) {}\n"), DTL_ERROR_COMPILE_FAILED, "each_is_type_name");
+    m_refused(m_source("#include \"dtl_kernel.h\"\nDTL_KERNEL(k, " EIGHT "," EIGHT ", (int, more)) {}\n"),
+              DTL_ERROR_COMPILE_FAILED, "takes_1_to_16_arguments");
     m_refused(m_source("extern int nowhere; int *here = &nowhere; void f(void) { nowhere_at_all(); }\n"), DTL_ERROR_COMPILE_FAILED, "nowhere");
 }
 
@@ -212,9 +265,11 @@ static void test_refusals(void) {
     options[0] = "-lno_such_library", options[1] = "-lnor_this"; /* what the linker says, not that it failed */
     m_refused(source, DTL_ERROR_COMPILE_FAILED, "no_such_library");
     CHECK(strstr(dtl_last_error(), "nor_this") != NULL);
-    options[0] = "-c";
     source.option_count = 1;
-    m_refused(source, DTL_ERROR_UNAVAILABLE, "cannot be loaded");
+    options[0] = "-c";
+    m_refused(source, DTL_ERROR_COMPILE_FAILED, "no shared object");
+    options[0] = "-E";
+    m_refused(source, DTL_ERROR_COMPILE_FAILED, "such as -c or -E");
     source.options = NULL;
     m_refused(source, DTL_ERROR_NULL_POINTER, "options is NULL");
     source.options = options;
@@ -230,6 +285,9 @@ static void test_refusals(void) {
     source.size_bytes = 6; /* the rest is not read */
     CHECK_OK(dtl_module_compile(host, 0, &source, &module));
     CHECK_OK(dtl_module_destroy(module));
+    source.text = "int a;\0int b;", source.size_bytes = 13;
+    m_refused(source, DTL_ERROR_INVALID_ARGUMENT, "a NUL at 6 of its 13 size_bytes");
+    source.size_bytes = 6;
     source.name = "two\nlines";
     m_refused(source, DTL_ERROR_INVALID_ARGUMENT, "name");
     source = m_source("x");
@@ -321,6 +379,7 @@ int main(int argc, char **argv) {
     test_histogram(argv[1]);
     test_places();
     test_logs();
+    test_much();
     test_refusals();
     test_kernels();
     left = m_compile(GIVES("1")); /* the end takes it along */

@@ -154,15 +154,24 @@ static void in_child(const char *folder, int expected_starts) {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+/* What would keep a reader waiting for ever. */
+static void block(const char *path) { CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0); }
+
+/* A file where a folder was. */
+static void flatten(const char *path) {
+    m_remove(path);
+    write_file(path, "", 0600);
+}
+
 static void test_damage(void) {
     char folder[600];
-    void (*const harm[3])(const char *) = {cut, spoil, lose};
+    void (*const harm[4])(const char *) = {cut, spoil, lose, block};
     int i;
     snprintf(folder, sizeof folder, "%s/damaged", m_folder);
     in_child(folder, 1);
     in_child(folder, 0);
-    for (i = 0; i < 3; i++) {
-        CHECK(each(folder, 1, harm[i]) == 4);
+    for (i = 0; i < 5; i++) {
+        CHECK(i == 4 ? each(folder, 0, flatten) == 1 : each(folder, 1, harm[i]) == 4);
         in_child(folder, 1);
         in_child(folder, 0);
         CHECK(each(folder, 0, NULL) == 1); /* the damaged one is gone */
@@ -206,8 +215,10 @@ static void test_folders(void) {
     CHECK(m_result(GIVES("8")) == 8);
     snprintf(folder, sizeof folder, "%s/.cache/dtl", m_folder);
     CHECK(access(folder, F_OK) == 0);
+    use("HOME", "not/from/the/root");
+    m_refused(m_source(GIVES("8")), DTL_ERROR_UNAVAILABLE, "(HOME is not set, or no path from /)");
     use("HOME", NULL);
-    m_refused(m_source(GIVES("8")), DTL_ERROR_UNAVAILABLE, "HOME");
+    m_refused(m_source(GIVES("8")), DTL_ERROR_UNAVAILABLE, "(HOME is not set, or no path from /)");
     use("DTL_CACHE_DIR", m_folder);
 }
 
@@ -241,8 +252,12 @@ static void test_compilers(void) {
     CHECK_OK(dtl_module_log(DTL_MODULE_NULL, log, sizeof log, &length));
     CHECK(length > 900000 && strcmp(log + length - 21, "last words, an error\n") == 0);
     become("kill -9 $$");
-    m_refused(m_source(GIVES("9")), DTL_ERROR_COMPILE_FAILED, "signal");
+    m_refused(m_source(GIVES("9")), DTL_ERROR_COMPILE_FAILED, "killed by signal 9");
+    write_file(compiler, "#!/no/such/shell\n", 0700);
+    m_refused(m_source(GIVES("9")), DTL_ERROR_UNAVAILABLE, "cannot be run");
     become("echo junk >\"$TMPDIR/kernels.so\"; echo 'x: ' >\"$TMPDIR/needs.d\"; exit 0");
+    m_refused(m_source(GIVES("9")), DTL_ERROR_COMPILE_FAILED, "no shared object");
+    become("gone=$TMPDIR/gone.so; cc -shared -x c /dev/null -o $gone; cc \"$@\" -Wl,--no-as-needed $gone; rm $gone");
     m_refused(m_source(GIVES("9")), DTL_ERROR_UNAVAILABLE, "cannot be loaded");
     become("sleep 1000 & sleep 1000");
     use("DTL_COMPILE_TIMEOUT", "300ms");
@@ -271,6 +286,26 @@ static void test_compilers(void) {
     CHECK(!children() && files() == open_files);
     become("exec cc \"$@\"");
     CHECK(m_result(GIVES("9")) == 9);
+}
+
+static void *take_children(void *stop) {
+    while (!__atomic_load_n((int *)stop, __ATOMIC_ACQUIRE)) DTL_IGNORE(waitpid(-1, NULL, 0) > 0);
+    return NULL;
+}
+
+/* A program that ignores SIGCHLD, and one that takes every child: what the compiler ended with is still known. */
+static void test_reaped(void) {
+    pthread_t thread;
+    int stop = 0;
+    CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+    CHECK(m_result(GIVES("15")) == 15);
+    m_refused(m_source("not C"), DTL_ERROR_COMPILE_FAILED, "ended with 1");
+    CHECK(signal(SIGCHLD, SIG_DFL) != SIG_ERR);
+    CHECK(pthread_create(&thread, NULL, take_children, &stop) == 0);
+    CHECK(m_result(GIVES("16")) == 16);
+    m_refused(m_source("not C"), DTL_ERROR_COMPILE_FAILED, "ended with 1");
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    CHECK(pthread_join(thread, NULL) == 0);
 }
 
 static void *compile_many(void *of) {
@@ -320,6 +355,29 @@ static void test_disk(void) {
     else CHECK(status == 0);
 }
 
+/* A limit on the size of files: of what the library writes, and of what the compiler does. */
+static void test_file_size(void) {
+    const struct rlimit limits[2] = {{100, 100}, {30000, 30000}};
+    static char log[40000];
+    char folder[600];
+    int status, i;
+    for (i = 0; i < 2; i++) {
+        pid_t pid;
+        snprintf(folder, sizeof folder, "%s/limit%d", m_folder, i);
+        pid = fork();
+        if (pid == 0) {
+            CHECK_OK(dtl_init_after_fork());
+            use("DTL_CACHE_DIR", folder);
+            use("DTL_CC", NULL);
+            CHECK(setrlimit(RLIMIT_FSIZE, &limits[i]) == 0);
+            snprintf(log, sizeof log, "static char big[100000] = {1}; char *of(void) { return big; }\n%s", GIVES("14"));
+            m_refused(m_source(log), DTL_ERROR_LIMIT, "ulimit -f");
+            _exit(each(folder, 0, NULL) == 0 ? 0 : 1);
+        }
+        CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    }
+}
+
 /* All ranks compile the same into one folder at once. */
 static int ranks(void) {
     char folder[256];
@@ -353,8 +411,10 @@ int main(int argc, char **argv) {
     test_damage();
     test_folders();
     test_compilers();
+    test_reaped();
     test_threads();
     test_disk();
+    test_file_size();
     CHECK_OK(dtl_finalize());
     m_remove(m_folder);
     return 0;

@@ -196,6 +196,8 @@ static void test_compiling(void) {
     CHECK(*out == 42);
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_module_destroy(module));
+    refused(m_source("#include \"dtl_kernel.h\"\nDTL_KERNEL(k) {}\n"), DTL_ERROR_COMPILE_FAILED, "takes_1_to_16_arguments");
+    refused(m_source("int far(int);\nkernel void k(global int *x) { *x = far(1); }\n"), DTL_ERROR_COMPILE_FAILED, " far");
     options[0] = "-DA -DB";
     refused(source, DTL_ERROR_INVALID_ARGUMENT, "option 0 (\"-DA -DB\")");
     options[0] = "-no-such-option";
@@ -227,6 +229,18 @@ static void no_kernel(dtl_module_t module, const char *name, const char *signatu
     CHECK_STATUS(dtl_kernel_get(module, name, signature, &kernel), status);
     if (strstr(dtl_last_error(), words) == NULL) fprintf(stderr, "wanted \"%s\": %s\n", words, dtl_last_error());
     CHECK(strstr(dtl_last_error(), words) != NULL && kernel.id == 77);
+}
+
+/* Memory of a block that its source takes: the driver would launch it, and end the program. */
+static void test_much(void) {
+    const dtl_module_t module = compiled(
+        "#include \"dtl_kernel.h\"\n"
+        "DTL_BLOCK_KERNEL(much, (DTL_GLOBAL int*, out)) {\n"
+        "    DTL_SHARED(int, a, 1 << 26);\n"
+        "    DTL_THREADS { a[out[0]] = out[1]; }\n    DTL_THREADS { out[0] = a[out[1]]; }\n}\n");
+    no_kernel(module, "much", NULL, DTL_ERROR_INVALID_ARGUMENT, "'much' has 268435456 bytes");
+    CHECK(strstr(dtl_last_error(), "device 0 has ") != NULL);
+    CHECK_OK(dtl_module_destroy(module));
 }
 
 static void test_arguments(void) {
@@ -567,6 +581,7 @@ int main(int argc, char **argv) {
             test_portable(argv[1]);
             test_places();
             test_compiling();
+            test_much();
             test_arguments();
             test_threads();
             test_order();

@@ -274,6 +274,41 @@ static void test_threads(void) {
     CHECK_OK(dtl_policy_release(shared_policy));
 }
 
+/* However many threads tune a task, each resource gets exactly its runs, once more in each tuning: all but the first one
+ * fail here, so nothing else ever goes there. */
+enum { KEYS = 200, AGAIN = 100, RUNS = 4 };
+static dtl_status_t only_on_first(const dtl_resource_t* resource, void* arg, dtl_waitable_t* wait) {
+    (void)arg, (void)wait;
+    return resource->value == 0 ? DTL_SUCCESS : DTL_ERROR_TYPE;
+}
+static void submit_key(uint64_t number, int count) {
+    dtl_task_key_t key = {11, 0};
+    key.variant = number;
+    while (count-- > 0) CHECK_OK(dtl_policy_submit(shared_policy, key, only_on_first, NULL, 0, NULL));
+}
+static void check_runs(uint64_t tunings) {
+    dtl_policy_stats_t stats[N];
+    int i;
+    CHECK_OK(dtl_policy_stats(shared_policy, stats, N, NULL));
+    for (i = 1; i < N; i++) CHECK(stats[i].submitted == tunings * KEYS * RUNS && stats[i].failed == stats[i].submitted);
+}
+static void* tunes_keys(void* unused) {
+    uint64_t i;
+    for (i = 0; i < KEYS; i++) submit_key(i, N * RUNS); /* enough for a tuning by one alone, too little for the next */
+    return unused;
+}
+static void test_exact_runs(void) {
+    pthread_t threads[4];
+    uint64_t i;
+    shared_policy = policy_of("auto_tune", RUNS - 1, 1, AGAIN);
+    for (i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, tunes_keys, NULL) == 0);
+    for (i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    check_runs(1);
+    for (i = 0; i < KEYS; i++) submit_key(i, AGAIN + N * RUNS); /* had one not ended, it would not begin anew */
+    check_runs(2);
+    CHECK_OK(dtl_policy_release(shared_policy));
+}
+
 /* dynamic_load: tasks keep away from where a long one runs, and from its place only until it ends. */
 static int is_inside, may_leave;
 static dtl_status_t stays(const dtl_resource_t* resource, void* arg, dtl_waitable_t* wait) {
@@ -326,6 +361,7 @@ int main(void) {
     test_tuning_costs();
     CHECK(!COUNTS || (allocations > 0 && clock_reads > 0)); /* they were counted at all */
     test_threads();
+    test_exact_runs();
     test_load();
     CHECK_OK(dtl_finalize());
     printf("ok\n");

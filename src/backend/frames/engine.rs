@@ -15,7 +15,7 @@
 
 use super::frame::{Frame, INLINE, Kind};
 use super::window::Open;
-use super::{Lent, Wire};
+use super::{Lent, Wire, prompt};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message, Posted};
@@ -32,6 +32,8 @@ pub(super) const RECEIVES: usize = 8;
 /// See the module's text. Nothing here waits.
 pub(super) struct Engine {
     pub(super) wire: Box<dyn Wire>,
+    /// As `prompt` has it; 0: the wire keeps no memory for frames.
+    pub(super) rounds: u32,
     pub(super) rank: usize,
     pub(super) operations: Operations<Operation>,
     pub(super) matcher: Matcher<OpId, Arrival>,
@@ -213,12 +215,13 @@ pub(super) enum Sent {
 }
 
 impl Engine {
-    pub(super) fn new(wire: Box<dyn Wire>) -> Engine {
+    pub(super) fn new(mut wire: Box<dyn Wire>) -> Engine {
         let ranks = usize::try_from(wire.size()).unwrap_or(0);
-        let lends = wire.frames().is_some();
+        let rounds = prompt::rounds(&mut *wire);
         Engine {
             rank: index_of(wire.rank()),
             wire,
+            rounds,
             operations: Operations::new(),
             matcher: Matcher::new(ranks),
             links: Sparse::new(ranks),
@@ -226,7 +229,7 @@ impl Engine {
             incoming: VecDeque::with_capacity(RECEIVES),
             unposted: Vec::with_capacity(RECEIVES),
             // A rank alone sends nothing over the wire.
-            frameless: if ranks > 1 && !lends { RECEIVES } else { 0 },
+            frameless: if ranks > 1 && rounds == 0 { RECEIVES } else { 0 },
             pool: Vec::new(),
             payloads: VecDeque::new(),
             last_payload: 0,
@@ -411,10 +414,10 @@ impl Engine {
         match message.what {
             Arrival::Held(mut bytes) => {
                 self.deliver(id, source, message.word, bytes.region());
-                match (bytes, self.wire.frames()) {
-                    (Bytes::Framed(frame, _), _) => self.pool.push(frame),
-                    (Bytes::Lent(lent), Some(frames)) => frames.give_back(&lent),
-                    _ => {}
+                match bytes {
+                    Bytes::Copied(_) => {}
+                    Bytes::Framed(frame, _) => self.pool.push(frame),
+                    Bytes::Lent(lent) => self.give_back(&lent),
                 }
             }
             Arrival::Own(send) => self.deliver_own(id, send),

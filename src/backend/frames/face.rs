@@ -84,8 +84,9 @@ impl Window for Face {
         for (rank, words) in (0..).zip(said.chunks_exact(WORDS)) {
             let [atomics, bytes, key @ ..] = words else { continue };
             common &= atomics;
-            let attach =
-                |windows: &dyn super::WireWindows, window| windows.attach(window, rank, key, *bytes as usize);
+            let attach = |windows: &mut dyn super::WireWindows, window| {
+                windows.attach(window, rank, key, *bytes as usize)
+            };
             self.engine.with(|engine| engine.ask_windows(self.number, attach))?;
         }
         self.atomics.store(common, Ordering::Relaxed);

@@ -166,7 +166,7 @@ struct MockWire {
 }
 
 impl Wire for MockWire {
-    fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str> {
+    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
         Err("a mock has none")
     }
 
@@ -178,7 +178,7 @@ impl Wire for MockWire {
         self.size as i32
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+    fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         assert!(word < 1 << 28);
         let mut net = self.net.lock();
         if let Some(status) = net.refuse {
@@ -202,7 +202,7 @@ impl Wire for MockWire {
         Ok(OpId(op))
     }
 
-    fn irecv(&self, into: Region, source: i32, word: u64) -> Result<OpId> {
+    fn irecv(&mut self, into: Region, source: i32, word: u64) -> Result<OpId> {
         let mut net = self.net.lock();
         if net.is_slow && net.below(4) == 0 {
             return fail!(DTL_ERROR_BUSY, "full");
@@ -224,7 +224,7 @@ impl Wire for MockWire {
         Ok(OpId(op))
     }
 
-    fn test(&self, op: OpId) -> Result<Option<Done>> {
+    fn test(&mut self, op: OpId) -> Result<Option<Done>> {
         let mut net = self.net.lock();
         if net.sides[self.rank].is_dead {
             return fail!(DTL_ERROR_INVALID_STATE, "the dead do not ask");
@@ -242,7 +242,7 @@ impl Wire for MockWire {
         self.net.lock().can_cancel
     }
 
-    fn cancel(&self, op: OpId) -> Result<()> {
+    fn cancel(&mut self, op: OpId) -> Result<()> {
         let mut net = self.net.lock();
         let posted = &mut net.sides[self.rank].posted;
         if let Some(index) = posted.iter().position(|posted| posted.op == op.0) {
@@ -260,7 +260,7 @@ impl Wire for MockWire {
         Some("the mock says why".to_owned())
     }
 
-    fn close(&self) -> Result<()> {
+    fn close(&mut self) -> Result<()> {
         self.net.lock().closed.push(self.rank as i32);
         Ok(())
     }

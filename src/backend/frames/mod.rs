@@ -3,7 +3,7 @@
 //!
 //! `Wire` is what such a transport must do; `frame` is what travels on it. `engine` has the operations
 //! and how they start and are withdrawn, `taking` messages that a program looks at before it receives
-//! them, `reading` what comes in, `writing` what goes out, `failing` ranks and wires that are gone,
+//! them, `prompt` receives without an operation, `reading` what comes in, `writing` what goes out, `failing` ranks and wires that are gone,
 //! `closing` the end, `window` one-sided operations that the wire does itself, `face` how the library sees those. The lock is here. The library uses it for registered communicators.
 
 mod closing;
@@ -13,6 +13,7 @@ mod failing;
 mod frame;
 #[cfg(test)]
 mod mock;
+mod prompt;
 mod reading;
 mod taking;
 #[cfg(test)]
@@ -50,21 +51,21 @@ const FRAME_WORD: u64 = 0;
 /// and receives from it, and at least one receive from any source (one that is pending, else the next),
 /// `source` telling who died.
 /// Receives from any source that are posted afterwards take messages of the living.
-pub trait Wire: Send + Sync {
+pub trait Wire: Send {
     /// This process' rank.
     fn rank(&self) -> i32;
     /// Number of ranks.
     fn size(&self) -> i32;
     /// Starts a send; the region stays valid until it is done.
-    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId>;
+    fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId>;
     /// Starts a receive from a rank or DTL_ANY_SOURCE, of exactly this word.
-    fn irecv(&self, data: Region, source: i32, word: u64) -> Result<OpId>;
+    fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId>;
     /// Makes progress and asks after one operation; `Some` = over.
-    fn test(&self, op: OpId) -> Result<Option<Done>>;
+    fn test(&mut self, op: OpId) -> Result<Option<Done>>;
     /// Whether `cancel` withdraws receives.
     fn can_cancel(&self) -> bool;
     /// Tries to withdraw an operation, which then completes through `test`.
-    fn cancel(&self, op: OpId) -> Result<()>;
+    fn cancel(&mut self, op: OpId) -> Result<()>;
     /// Whether a thread of the library may call it while the program does something else, whatever that calls.
     fn may_be_served(&self) -> bool {
         true
@@ -78,7 +79,7 @@ pub trait Wire: Send + Sync {
         None
     }
     /// Whether a thread that waits for something may sleep now. `seen` is kept for it from call to call, 0 at first.
-    fn doze(&self, _seen: &mut u64) -> Doze {
+    fn doze(&mut self, _seen: &mut u64) -> Doze {
         Doze::No
     }
     /// Whether the others hear of it, as of a death, when it is closed.
@@ -86,7 +87,7 @@ pub trait Wire: Send + Sync {
         false
     }
     /// A message of this rank (or any, DTL_ANY_SOURCE: told again as long as a thread waits) is waited for, and is not there.
-    fn awaits(&self, _source: i32) {}
+    fn awaits(&mut self, _source: i32) {}
     /// How the data moves, for people.
     fn describe(&self) -> String;
     /// What memory it has and had, for people.
@@ -100,25 +101,25 @@ pub trait Wire: Send + Sync {
         None
     }
     /// Frames in its own memory, if it has such.
-    fn frames(&self) -> Option<&dyn WireFrames> {
+    fn frames(&mut self) -> Option<&mut dyn WireFrames> {
         None
     }
     /// What it does of one-sided communication, or why it does nothing.
-    fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str>;
+    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str>;
     /// Closes it.
-    fn close(&self) -> Result<()>;
+    fn close(&mut self) -> Result<()>;
 }
 
 /// What a wire has besides that keeps memory for frames itself: they are written where they leave from, and read where they
 /// arrive. Such a wire gets payloads only through `isend` and `irecv`.
 pub trait WireFrames {
     /// Sends words and payload as one frame, and needs neither when it returns. BUSY: no room now.
-    fn send(&self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
+    fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
     /// The next frame that has arrived, or who is gone: each rank once, after all that it had sent. Makes progress before
     /// that if `looks` and none is there.
-    fn next(&self, looks: bool) -> Result<Option<Lent>>;
+    fn next(&mut self, looks: bool) -> Result<Option<Lent>>;
     /// A frame has been read.
-    fn give_back(&self, lent: &Lent);
+    fn give_back(&mut self, lent: &Lent);
 }
 
 /// Whether a waiting thread may sleep.
@@ -260,6 +261,11 @@ impl Transport for Endpoint {
 
     fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
         self.with(|engine| engine.begin_send(data, dest, word, mode))
+    }
+
+    #[inline]
+    fn recv_at_once(&self, data: Region, select: Selector) -> Result<Option<Done>> {
+        self.with(|engine| engine.receive_at_once(data, &select))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {

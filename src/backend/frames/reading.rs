@@ -3,7 +3,7 @@
 use super::engine::{Answer, Arrival, Bytes, Engine, Mover, Offer, Operation, Payload, Receive};
 use super::engine::{Send, SendStage, Taken, done, fitting, index_of, rank_of};
 use super::frame::{FRAME, Frame, HEADER, Header, Kind};
-use super::{Doze, FRAME_WORD, writing};
+use super::{Doze, FRAME_WORD, Lent, writing};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
@@ -24,10 +24,7 @@ impl Engine {
         if self.broken.is_some() {
             return Ok(());
         }
-        let all_read = match self.wire.frames() {
-            None => self.read_frames()?,
-            Some(_) => self.read_lent()?,
-        };
+        let all_read = if self.rounds > 0 { self.read_lent()? } else { self.read_frames()? };
         if self.frameless > 0 || !self.unposted.is_empty() {
             if let Err(error) = self.post_receives() {
                 self.break_down(error.status(), Some(error.text().to_owned()));
@@ -118,21 +115,33 @@ impl Engine {
             let Some(frames) = self.wire.frames() else { return Ok(true) };
             // Who waits for what came first does not wait for a look at what comes next.
             let Some(lent) = frames.next(round == 0)? else { return Ok(true) };
-            let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
-            if lent.status != DTL_SUCCESS {
-                self.receive_failed(&Done { source, status: lent.status, word: 0, size: 0 });
-            } else {
-                let header = Header::of(lent.head, len);
-                match self.accept(source, header, len, lent.bytes) {
-                    None => self.wire.frames().into_iter().for_each(|frames| frames.give_back(&lent)),
-                    Some(word) => self.matcher.arrive(source, word, Arrival::Held(Bytes::Lent(lent))),
-                }
-            }
+            self.take_in(lent);
             if self.broken.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Handles a frame in the wire's memory, or the news that a rank is gone.
+    pub(super) fn take_in(&mut self, lent: Lent) {
+        let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
+        if lent.status != DTL_SUCCESS {
+            self.receive_failed(&Done { source, status: lent.status, word: 0, size: 0 });
+        } else {
+            let header = Header::of(lent.head, len);
+            match self.accept(source, header, len, lent.bytes) {
+                None => self.give_back(&lent),
+                Some(word) => self.matcher.arrive(source, word, Arrival::Held(Bytes::Lent(lent))),
+            }
+        }
+    }
+
+    /// A frame in the wire's memory has been read.
+    pub(super) fn give_back(&mut self, lent: &Lent) {
+        if let Some(frames) = self.wire.frames() {
+            frames.give_back(lent);
+        }
     }
 
     /// Handles a frame of `len` bytes. `Some`: it is a message under this word that nobody waits for, and there is no memory

@@ -17,23 +17,23 @@ use std::collections::VecDeque;
 /// operations: one thread at a time, BUSY means "again later", `Wire::test` asks. No call but `destroy` waits.
 pub trait WireWindows {
     /// Makes this rank's side of a window; the bytes are what the others find its memory by.
-    fn create(&self, memory: Region) -> Result<(Addr, Vec<u8>)>;
+    fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)>;
     /// Tells it how a rank's memory is found: by the first `bytes` of the words.
-    fn attach(&self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()>;
+    fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()>;
     /// Ends it: nobody touches its memory any more, nor this rank's operations their buffers.
-    fn destroy(&self, window: Addr) -> Result<()>;
+    fn destroy(&mut self, window: Addr) -> Result<()>;
     /// Starts a copy to a target.
-    fn put(&self, window: Addr, from: Region, to: Spot) -> Result<OpId>;
+    fn put(&mut self, window: Addr, from: Region, to: Spot) -> Result<OpId>;
     /// Starts a copy from a target.
-    fn get(&self, window: Addr, into: Region, from: Spot) -> Result<OpId>;
+    fn get(&mut self, window: Addr, into: Region, from: Spot) -> Result<OpId>;
     /// Starts what is over when all that began before on a target is done there.
-    fn flush(&self, window: Addr, target: i32) -> Result<OpId>;
+    fn flush(&mut self, window: Addr, target: i32) -> Result<OpId>;
     /// Whether the next two do all operations on a dtype.
-    fn has_atomics(&self, window: Addr, dtype: dtl_dtype_t) -> Result<bool>;
+    fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool>;
     /// Starts an accumulation.
-    fn accumulate(&self, window: Addr, change: Change) -> Result<OpId>;
+    fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId>;
     /// Starts a comparison and swap.
-    fn compare_and_swap(&self, window: Addr, swap: Swap, to: Spot) -> Result<OpId>;
+    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: Spot) -> Result<OpId>;
 }
 
 /// An accumulation.
@@ -72,7 +72,8 @@ impl Begin {
         }
     }
 
-    fn start(&self, wire: &dyn WireWindows, window: Addr) -> Result<OpId> {
+    fn start(&self, wire: &mut dyn Wire, window: Addr) -> Result<OpId> {
+        let wire = wire.windows().map_err(|_| none())?;
         match *self {
             Begin::Put(from, to) => wire.put(window, from, to),
             Begin::Get(into, from) => wire.get(window, into, from),
@@ -134,8 +135,7 @@ pub(super) struct Open {
 
 /// What a call on a window may use of the engine besides it.
 struct Hand<'a> {
-    wire: &'a dyn Wire,
-    windows: &'a dyn WireWindows,
+    wire: &'a mut dyn Wire,
     /// Ranks that an operation has found dead.
     dead: Vec<usize>,
 }
@@ -177,7 +177,7 @@ impl Open {
             end(lane, &mut self.ended, number, asked, outcome);
         }
         while let Some(&Under { number, asked, what }) = lane.waiting.front() {
-            match what.start(hand.windows, self.wire) {
+            match what.start(hand.wire, self.wire) {
                 Ok(op) => lane.flying.push_back(Under { number, asked, what: op }),
                 Err(error) if error.status() == DTL_ERROR_BUSY => break,
                 Err(error) => {
@@ -205,7 +205,7 @@ impl Open {
             return fail!(DTL_ERROR_INVALID_RANK, "target {} is no rank", begin.target());
         };
         let started = match lane.waiting.is_empty() {
-            true => begin.start(hand.windows, self.wire),
+            true => begin.start(hand.wire, self.wire),
             false => Err(Error::new(DTL_ERROR_BUSY, "others wait before it")),
         };
         self.last += 1;
@@ -323,9 +323,9 @@ impl Engine {
 
     /// What it needs of the wire before its first operation.
     pub(super) fn ask_windows<T>(
-        &self,
+        &mut self,
         number: u64,
-        ask: impl FnOnce(&dyn WireWindows, Addr) -> Result<T>,
+        ask: impl FnOnce(&mut dyn WireWindows, Addr) -> Result<T>,
     ) -> Result<T> {
         let Some((_, open)) = self.windows.iter().find(|(known, _)| *known == number) else {
             return Err(none());
@@ -342,8 +342,7 @@ impl Engine {
         let Some((_, open)) = self.windows.iter_mut().find(|(known, _)| *known == number) else {
             return Err(none());
         };
-        let windows = self.wire.windows().map_err(|_| none())?;
-        let mut hand = Hand { wire: &*self.wire, windows, dead: Vec::new() };
+        let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
         let acted = act(open, &mut hand);
         let dead = hand.dead;
         self.note_dead(dead);
@@ -385,8 +384,7 @@ impl Engine {
 
     /// Moves everything on all windows on.
     pub(super) fn move_windows(&mut self) -> Result<()> {
-        let Ok(windows) = self.wire.windows() else { return Ok(()) };
-        let mut hand = Hand { wire: &*self.wire, windows, dead: Vec::new() };
+        let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
         let moved = self.windows.iter_mut().try_for_each(|(_, open)| open.move_on(&mut hand));
         let dead = hand.dead;
         self.note_dead(dead);

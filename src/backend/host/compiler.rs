@@ -1,7 +1,7 @@
 //! The C compiler of the machine: which one, everything that its result depends on, and a run of it.
 
 use crate::abi::status::*;
-use crate::backend::cache::{Inputs, Made, unwritten};
+use crate::backend::cache::{Inputs, Made, too_large, unwritten, write};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Source;
 use crate::runtime::settings;
@@ -9,6 +9,7 @@ use crate::sys::child::{self, Hear};
 use crate::sys::trust;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,9 +27,12 @@ const FILES: &str = "files";
 
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 /// Before the caller's options, so that those win.
-const FLAGS: [&str; 5] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC"];
+const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larger-than=1048576"];
 /// Behind them.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
+/// What runs the compiler and says what it ended with: the program may take that from the kernel before us.
+const SHELL: [&str; 4] = ["/bin/sh", "-c", "\"$@\"; printf '\\n%s%d\\n' 'dtl: ended with ' $?", "sh"];
+const ENDED: &str = "\ndtl: ended with ";
 const USUAL: [&str; 3] = ["cc", "gcc", "clang"];
 /// What compilers of the machine read.
 const VARIABLES: [&str; 8] = [
@@ -135,20 +139,18 @@ impl Compiler {
 
     /// What the compiler says goes to `log`.
     fn run(&self, source: &Source, folder: &Path, log: &mut String) -> Result<()> {
-        let write = |name: &str, bytes: &[u8]| {
-            fs::write(folder.join(name), bytes).map_err(|error| unwritten(&folder.join(name), &error))
-        };
-        write(SOURCE, &named(&source.name.to_string_lossy(), source.bytes()))?;
-        write(HEADER, HEADER_TEXT.as_bytes())?;
+        write(&folder.join(SOURCE), &named(&source.name.to_string_lossy(), source.bytes()))?;
+        write(&folder.join(HEADER), &named(HEADER, HEADER_TEXT.as_bytes()))?;
         let files = folder.join(FILES);
         for file in &source.files {
             let path = files.join(&file.name);
             let above = path.parent().unwrap_or(&files);
             fs::create_dir_all(above).map_err(|error| unwritten(above, &error))?;
-            fs::write(&path, named(&file.name, file.text.as_bytes()))
-                .map_err(|error| unwritten(&path, &error))?;
+            write(&path, &named(&file.name, file.text.as_bytes()))?;
         }
-        let mut command = Command::new(&self.program);
+        let [shell, script @ ..] = SHELL;
+        let mut command = Command::new(shell);
+        command.args(script).arg(&self.program);
         command.args(FLAGS).arg("-I").arg(folder).arg("-I").arg(files);
         command.args(source.options.iter().map(|option| OsStr::from_bytes(option.as_bytes())));
         command.args(LAST_FLAGS).arg("-MF").arg(folder.join(NEEDS)).arg("-o").arg(folder.join(OBJECT));
@@ -168,20 +170,25 @@ impl Compiler {
             }
         };
         log.push_str(&String::from_utf8_lossy(&answer.said));
-        self.judge(&answer, &folder.join(OBJECT), log)
+        let code = taken_code(log);
+        self.judge(answer.in_time, code, &folder.join(OBJECT), log)
     }
 
-    fn judge(&self, answer: &child::Answer, object: &Path, log: &str) -> Result<()> {
+    fn judge(&self, in_time: bool, code: Option<i32>, object: &Path, log: &str) -> Result<()> {
         let program = self.program.display();
-        if !answer.in_time {
+        if !in_time {
             return fail!(
                 DTL_ERROR_TIMEOUT,
                 "the C compiler {program} was ended after {:?}: raise DTL_COMPILE_TIMEOUT, or set DTL_CC to another",
                 self.limit
             );
         }
-        if answer.code == Some(0) && object.is_file() {
+        if code == Some(0) && is_shared_object(object) {
             return Ok(());
+        }
+        // What the kernel ends, and what does not hear of that.
+        if log.contains("File size limit exceeded") || log.contains("File too large") {
+            return Err(too_large(object));
         }
         if log.contains("No space left on device") || log.contains("Disk quota exceeded") {
             return fail!(
@@ -190,13 +197,47 @@ impl Compiler {
                 object.display()
             );
         }
-        let how = match answer.code {
-            Some(0) => "made no shared object (an option that takes the place of -o or -shared?)".to_owned(),
+        let how = match code {
+            Some(0) => {
+                "made no shared object (an option that takes the place of -o or -shared, such as -c or -E?)"
+                    .to_owned()
+            }
+            Some(UNFOUND | NO_PROGRAM) => {
+                let why = log.lines().last().unwrap_or_default();
+                return fail!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "the C compiler {program} cannot be run: {why}; set DTL_CC to another"
+                );
+            }
+            Some(code) if code > KILLED => format!("was killed by signal {}", code - KILLED),
             Some(code) => format!("ended with {code}"),
             None => "was killed by a signal".to_owned(),
         };
         Err(Error::new(DTL_ERROR_COMPILE_FAILED, format!("{program} {how}")))
     }
+}
+
+/// Whether there is one, and not the object or text that some options have compilers make.
+fn is_shared_object(path: &Path) -> bool {
+    const MAGIC: &[u8] = b"\x7fELF";
+    const SHARED: [u8; 2] = 3u16.to_ne_bytes(); // ET_DYN
+    let mut first = [0; 18];
+    let is_read = fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut first).is_ok());
+    is_read && first.starts_with(MAGIC) && first.ends_with(&SHARED)
+}
+
+/// What a shell calls the end of what could not be run, and of what a signal ended (and its number).
+const NO_PROGRAM: i32 = 126;
+const UNFOUND: i32 = 127;
+const KILLED: i32 = 128;
+
+/// Takes the shell's word out of the log. `None`: the shell itself was killed.
+fn taken_code(log: &mut String) -> Option<i32> {
+    let at = log.rfind(ENDED)?;
+    let rest = log.split_off(at);
+    let (code, behind) = rest.strip_prefix(ENDED)?.split_once('\n')?;
+    log.push_str(behind); // of a program that the compiler has left behind
+    code.parse().ok()
 }
 
 /// A text as the compiler sees it: messages and __FILE__ have the name that the caller gave.

@@ -64,19 +64,19 @@ impl Wire for MpiWire {
         self.mpi.is_multiple()
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+    fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
         let (tag, mode) = (tag_of(word), SendMode::Standard);
         message::start_send(self.mpi, self.comm, data, dest, tag, mode).map(OpId)
     }
 
-    fn irecv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
+    fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
         let source = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };
         message::start_recv(self.mpi, self.comm, data, source, tag_of(word)).map(OpId)
     }
 
-    fn test(&self, op: OpId) -> Result<Option<Done>> {
+    fn test(&mut self, op: OpId) -> Result<Option<Done>> {
         let Some(_turn) = self.mpi.enter_unless_over()? else {
             *self.said.lock() = Some(OVER_TEXT.to_owned());
             return Ok(Some(Done { source: 0, status: DTL_ERROR_INVALID_STATE, word: 0, size: 0 }));
@@ -107,7 +107,7 @@ impl Wire for MpiWire {
         true
     }
 
-    fn cancel(&self, op: OpId) -> Result<()> {
+    fn cancel(&mut self, op: OpId) -> Result<()> {
         let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(()) };
         self.canceled.lock().push(op.0);
         let mut request = op.0;
@@ -125,14 +125,14 @@ impl Wire for MpiWire {
         self.said.lock().take()
     }
 
-    fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str> {
+    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
         Err(
             "MPI's windows are used without a time limit, determinism and MPI_THREAD_SERIALIZED, on all ranks: they may wait \
              for ever inside MPI",
         )
     }
 
-    fn close(&self) -> Result<()> {
+    fn close(&mut self) -> Result<()> {
         self.mpi.free(self.comm)
     }
 }

@@ -90,7 +90,7 @@ impl Comm for NativeComm {
         let (owner, comm) = (Arc::clone(&self.owner), Addr::new(comm));
         let windows =
             self.slots.windows.map(|slots| NativeWindows { owner: Arc::clone(&owner), slots, comm });
-        let wire = NativeWire { owner, slots: self.slots, comm, rank, size, windows };
+        let mut wire = NativeWire { owner, slots: self.slots, comm, rank, size, windows };
         if !(0..size).contains(&rank) {
             wire.close()?;
             return fail!(
@@ -125,7 +125,7 @@ impl Wire for NativeWire {
         self.slots.table.flags & DTL_COMM_ONLY_IN_CALLS == 0
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+    fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         let (buf, size) = (data.addr().ptr().cast_const(), data.len() as u64);
         let mut op = 0;
         call!(
@@ -142,7 +142,7 @@ impl Wire for NativeWire {
         Ok(OpId(op))
     }
 
-    fn irecv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
+    fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
         let (buf, size) = (data.addr().ptr(), data.len() as u64);
         let mut op = 0;
         call!(
@@ -160,7 +160,7 @@ impl Wire for NativeWire {
         Ok(OpId(op))
     }
 
-    fn test(&self, op: OpId) -> Result<Option<Done>> {
+    fn test(&mut self, op: OpId) -> Result<Option<Done>> {
         let mut done = 0;
         let mut result = dtl_comm_done_t { source: 0, status: DTL_SUCCESS, match_word: 0, size_bytes: 0 };
         let before = Mark::now();
@@ -196,7 +196,7 @@ impl Wire for NativeWire {
         self.slots.table.cancel.is_some()
     }
 
-    fn cancel(&self, op: OpId) -> Result<()> {
+    fn cancel(&mut self, op: OpId) -> Result<()> {
         let Some(slot) = self.slots.table.cancel else { return Ok(()) };
         call!(self.owner, "comm.cancel", slot, self.comm.ptr(), op.0)
     }
@@ -209,12 +209,12 @@ impl Wire for NativeWire {
         Some(take_error_text()).filter(|said| !said.is_empty())
     }
 
-    fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str> {
-        let windows = self.windows.as_ref().ok_or("the backend's table has no slots for windows")?;
+    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
+        let windows = self.windows.as_mut().ok_or("the backend's table has no slots for windows")?;
         Ok(windows)
     }
 
-    fn close(&self) -> Result<()> {
+    fn close(&mut self) -> Result<()> {
         call!(self.owner, "comm.close", self.slots.close, self.comm.ptr())
     }
 }

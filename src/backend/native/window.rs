@@ -157,7 +157,7 @@ impl NativeWindows {
     }
 
     /// A window whose key or pointer makes no sense ends at once.
-    fn checked(&self, window: Addr, bytes: u32) -> Result<()> {
+    fn checked(&mut self, window: Addr, bytes: u32) -> Result<()> {
         self.owner.not_null("comm.win_create", window.ptr())?;
         if bytes > DTL_WIN_KEY_BYTES {
             self.destroy(window)?;
@@ -172,7 +172,7 @@ impl NativeWindows {
 }
 
 impl WireWindows for NativeWindows {
-    fn create(&self, memory: Region) -> Result<(Addr, Vec<u8>)> {
+    fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
         let base = if memory.is_empty() { std::ptr::null_mut() } else { memory.addr().ptr() };
         let (mut window, mut key, mut bytes) = (std::ptr::null_mut(), Key([0; _]), 0);
         call!(
@@ -191,7 +191,7 @@ impl WireWindows for NativeWindows {
         Ok((window, key.0.iter().copied().take(bytes as usize).collect()))
     }
 
-    fn attach(&self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
+    fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
         call!(
             self.owner,
             "comm.win_attach",
@@ -204,11 +204,11 @@ impl WireWindows for NativeWindows {
         )
     }
 
-    fn destroy(&self, window: Addr) -> Result<()> {
+    fn destroy(&mut self, window: Addr) -> Result<()> {
         call!(self.owner, "comm.win_destroy", self.slots.destroy, self.comm.ptr(), window.ptr())
     }
 
-    fn put(&self, window: Addr, from: Region, to: Spot) -> Result<OpId> {
+    fn put(&mut self, window: Addr, from: Region, to: Spot) -> Result<OpId> {
         let mut op = 0;
         call!(
             self.owner,
@@ -225,7 +225,7 @@ impl WireWindows for NativeWindows {
         Ok(OpId(op))
     }
 
-    fn get(&self, window: Addr, into: Region, from: Spot) -> Result<OpId> {
+    fn get(&mut self, window: Addr, into: Region, from: Spot) -> Result<OpId> {
         let mut op = 0;
         call!(
             self.owner,
@@ -242,7 +242,7 @@ impl WireWindows for NativeWindows {
         Ok(OpId(op))
     }
 
-    fn flush(&self, window: Addr, target: i32) -> Result<OpId> {
+    fn flush(&mut self, window: Addr, target: i32) -> Result<OpId> {
         let mut op = 0;
         call!(
             self.owner,
@@ -256,7 +256,7 @@ impl WireWindows for NativeWindows {
         Ok(OpId(op))
     }
 
-    fn has_atomics(&self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
+    fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
         let Some(slots) = &self.slots.atomics else { return Ok(false) };
         let mut yes = 0;
         call!(
@@ -271,7 +271,7 @@ impl WireWindows for NativeWindows {
         Ok(yes != 0)
     }
 
-    fn accumulate(&self, window: Addr, change: Change) -> Result<OpId> {
+    fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId> {
         let mut op = 0;
         call!(
             self.owner,
@@ -291,7 +291,7 @@ impl WireWindows for NativeWindows {
         Ok(OpId(op))
     }
 
-    fn compare_and_swap(&self, window: Addr, swap: Swap, to: Spot) -> Result<OpId> {
+    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: Spot) -> Result<OpId> {
         let mut op = 0;
         call!(
             self.owner,

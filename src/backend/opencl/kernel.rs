@@ -134,6 +134,7 @@ impl Kernel {
         let first = program.instance(&name)?;
         let count = first.argument_count()?;
         let shared_own: u64 = first.group_info(program.card, CL_KERNEL_LOCAL_MEM_SIZE)?;
+        let shared_room = shared_room(program, &shown, shared_own)?;
         let told: Result<Vec<_>> = (0..count).map(|index| first.argument(index)).collect();
         let (arguments, sizes) = match (told, pointers) {
             (Ok(told), pointers) => {
@@ -158,7 +159,7 @@ impl Kernel {
             name,
             shown,
             arguments,
-            shared_room: program.shared_most.saturating_sub(shared_own),
+            shared_room,
             idle: Default::default(),
         };
         kernel.put(first);
@@ -329,6 +330,19 @@ impl Drop for Ready<'_> {
         if let Some(instance) = self.instance.take() {
             self.kernel.put(instance);
         }
+    }
+}
+
+/// What a kernel that takes so much memory of the block leaves of it. Drivers launch one that takes more, and end the program.
+fn shared_room(program: &Program, kernel: &str, own: u64) -> Result<u64> {
+    match program.shared_most.checked_sub(own) {
+        Some(room) => Ok(room),
+        None => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "kernel '{kernel}' has {own} bytes of __local memory (DTL_SHARED) in its source, and device {} has {} for a block",
+            program.device,
+            program.shared_most
+        ),
     }
 }
 

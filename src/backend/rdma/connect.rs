@@ -80,7 +80,13 @@ fn end_of(words: &[u64]) -> Option<End> {
 
 impl State {
     /// Whether something may be sent to a rank now: BUSY while its connection is being made.
+    #[inline]
     pub(super) fn reach(&mut self, rank: usize) -> Result<()> {
+        if self.stage(rank) == Stage::Ready { Ok(()) } else { self.reach_first(rank) }
+    }
+
+    #[cold]
+    fn reach_first(&mut self, rank: usize) -> Result<()> {
         match self.stage(rank) {
             Stage::Ready => Ok(()),
             Stage::Gone => Err(self.is_gone(rank)),

@@ -154,7 +154,7 @@ impl State {
             self.look_at_devices();
             self.look_around();
             self.rails.iter().for_each(|rail| rail.take_told());
-            self.pollers().try_for_each(Completions::arm)?;
+            self.polling.queues().try_for_each(Completions::arm)?;
             self.progress()?;
         }
         if *seen != self.happened || !self.arrived.is_empty() || !self.lost.is_empty() {

@@ -27,7 +27,7 @@ pub(super) struct Lane {
     pub(super) mending: Mending,
 }
 
-/// Sends without bytes of ours to wait for of which one is asked to be told.
+/// Small messages of which one is asked to be told.
 const SIGNALS: u32 = 8;
 
 /// What is kept of a lane while its queue pair is made anew.
@@ -46,9 +46,10 @@ pub(super) struct Mending {
 }
 
 impl Lane {
-    pub(super) fn new(queue: Queue, rail: usize) -> Lane {
-        // A power of two, and at most half of those that may be under way.
-        let every = SIGNALS.min(1 << (queue.room / 2).max(1).ilog2());
+    /// With so many slots for what is sent.
+    pub(super) fn new(queue: Queue, rail: usize, slots: usize) -> Lane {
+        // A power of two, and at most half of the slots and of the work requests that may be under way.
+        let every = SIGNALS.min(1 << (queue.room.min(slots) / 2).max(1).ilog2());
         Lane {
             rail,
             sent: 0,
@@ -66,11 +67,10 @@ impl Lane {
 
     /// Whether the end of a work request is told.
     #[inline]
-    pub(super) fn is_told_of(&self, what: What, local: Piece, number: u32) -> bool {
+    pub(super) fn is_told_of(&self, what: What, number: u32) -> bool {
         match what {
             What::Part(_) | What::Mark | What::Sent(..) | What::Got(..) | What::Answer(_) => true,
-            What::Slot(_) => local.region.len() > self.queue.inline || number & self.quiet == 0,
-            What::Nothing => number & self.quiet == 0,
+            What::Slot(_) | What::Nothing => number & self.quiet == 0,
         }
     }
 

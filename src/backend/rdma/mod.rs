@@ -5,7 +5,7 @@
 //! `errors` what its failures mean; `config` how a communicator is made, `places` on which ports, `presence` makes it, `meet` how its ranks learn of each other; `rail` an
 //! opened port, `queue` a queue pair, `slots` what travels in slots, `heads` what is left out of it, `lane` what is under way on a queue pair, `peer` all that there is for a peer, `oob` the sockets by
 //! which connections are made and deaths are heard of (`address` where they listen, `channel` what goes through them), `connect`
-//! how a connection is made, `reconnect` made anew when it has broken; `operation` and `state` are what a communicator consists of and what moves it on, with `payload` for large messages,
+//! how a connection is made, `reconnect` made anew when it has broken; `operation` and `state` are what a communicator consists of and what moves it on, with `polling` for what completion queues tell, `payload` for large messages,
 //! `window` for one-sided ones and `atomics` for those that change what is there, `cache` for registrations, `events` for what devices tell by
 //! themselves; `wire` is how `frames` sees it.
 
@@ -27,6 +27,7 @@ mod operation;
 mod payload;
 mod peer;
 pub mod places;
+mod polling;
 mod presence;
 mod queue;
 mod rail;

@@ -107,7 +107,7 @@ impl Peer {
         })?;
         let mut lanes = Vec::with_capacity(on.len());
         for (rail, completions) in on {
-            lanes.push(Lane::new(Queue::make(completions, config, depth)?, *rail));
+            lanes.push(Lane::new(Queue::make(completions, config, depth)?, *rail, sends));
         }
         let inline = lanes.first().map_or(0, |lane| lane.queue.inline);
         let Some(kept) = Scratch::new(depth as usize * inline) else {
@@ -186,6 +186,19 @@ impl Peer {
         local: Piece,
         what: What,
     ) -> Result<bool> {
+        self.start_inline(rank, lane, work, local, what)
+    }
+
+    /// The same for small messages, each of which is made for its own kind of work.
+    #[inline(always)]
+    fn start_inline(
+        &mut self,
+        rank: usize,
+        lane: usize,
+        work: Work,
+        local: Piece,
+        what: What,
+    ) -> Result<bool> {
         let notifies = work.notifies();
         if !self.has_room(lane, notifies) {
             return Ok(false);
@@ -193,7 +206,7 @@ impl Peer {
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(false) };
         let number = of.number.wrapping_add(1);
         let id = WorkId { is_receive: false, rank, lane, number };
-        let taken = match of.queue.start(id.word(), work, local, of.is_told_of(what, local, number)) {
+        let taken = match of.queue.start(id.word(), work, local, of.is_told_of(what, number)) {
             Ok(taken) => taken,
             Err(error)
                 if error.status() == crate::abi::status::DTL_ERROR_OUT_OF_MEMORY && !of.flying.is_empty() =>
@@ -299,7 +312,7 @@ impl Peer {
         if payload.len() <= self.inline() {
             // The work request takes the bytes with it, from any memory.
             let local = Piece { region: payload, lkey: 0 };
-            let sent = self.start(rank, 0, Work::SendNotify(number), local, What::Nothing)?;
+            let sent = self.start_inline(rank, 0, Work::SendNotify(number), local, What::Nothing)?;
             if let (true, Some(lane)) = (sent, self.lanes.first_mut()) {
                 lane.said = consumed;
             }
@@ -453,7 +466,7 @@ impl Peer {
         let Some(to) = self.tell else { return Ok(false) };
         for index in 0..self.lanes.len() {
             let last = self.lanes.get(index).and_then(|lane| lane.flying.back());
-            if let Some(Flying { what: What::Nothing, .. }) = last {
+            if let Some(Flying { what: What::Nothing | What::Slot(_), .. }) = last {
                 let local = Piece { region: Region::EMPTY, lkey: 0 };
                 self.start(rank, index, Work::Write(to), local, What::Mark)?;
             }

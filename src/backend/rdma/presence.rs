@@ -17,7 +17,6 @@ use crate::runtime::explain;
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Addr;
-use crate::sys::lock::Mutex;
 use crate::sys::{fd, machine};
 use std::sync::Arc;
 
@@ -207,8 +206,9 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
     }
     let size = usize::try_from(met.size).unwrap_or(1);
     let description = describe(&rails, &config);
-    let state = State::new(usize::try_from(met.rank).unwrap_or(0), size, rails, oob, config)?;
-    let (rank, size, state) = (met.rank, met.size, Mutex::new(Some(state)));
+    let rank = usize::try_from(met.rank).unwrap_or(0);
+    let state = State::new(rank, size, rails, oob, config, is_crowded != Some(false))?;
+    let (rank, size, state) = (met.rank, met.size, Some(state));
     frames::open(Box::new(RdmaWire { rank, size, description, is_crowded, state }))
 }
 

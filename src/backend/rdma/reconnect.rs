@@ -262,7 +262,7 @@ impl Peer {
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
         let number = of.number.wrapping_add(1);
         let id = WorkId { is_receive: false, rank, lane, number };
-        let is_told = of.is_told_of(flying.what, flying.local, number);
+        let is_told = of.is_told_of(flying.what, number);
         of.number = number;
         of.sent = of.sent.wrapping_add(u32::from(flying.work.notifies()));
         of.queue.start_rarely(id.word(), flying.work, flying.local, is_told)?;

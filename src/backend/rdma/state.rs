@@ -7,10 +7,10 @@ use super::lane::WorkId;
 use super::oob::Oob;
 use super::operation::{Operation, part_over};
 use super::peer::{Peer, Stage, gone};
-use super::queue::SENDS;
-use super::rail::{Completions, Rail};
+use super::polling::Polling;
+use super::rail::Rail;
 use super::slots::{About, DATA, Kind, Message, Note};
-use super::verbs::{Wc, Zeroed};
+use super::verbs::Wc;
 use super::{errors, events, window};
 use crate::abi::status::*;
 use crate::backend::frames::{FRAME_WORDS, eager_head};
@@ -25,10 +25,6 @@ use std::sync::Arc;
 
 /// Bytes of a frame's words.
 const HEAD: usize = 8 * FRAME_WORDS;
-/// Completions taken at a time.
-const BATCH: usize = 16;
-/// Batches of one queue in one round.
-const BATCHES: usize = 8;
 /// Rounds in which nothing happened until the sockets are looked at, a system call.
 const PATIENCE: u32 = 64;
 /// Bytes of one work request at most, whatever the device takes: beyond, one that is sent again costs more than several
@@ -36,9 +32,6 @@ const PATIENCE: u32 = 64;
 const LONGEST: usize = 1 << 20;
 /// Rounds in which what has arrived is read before a peer is given up: each takes more than one peer can have there.
 const DRAIN: usize = 64;
-/// Peers whose queue pairs share a completion queue.
-const SHARERS: usize = 32;
-
 /// A frame that has not been read yet.
 pub(super) struct Arrived {
     pub(super) source: usize,
@@ -47,20 +40,12 @@ pub(super) struct Arrived {
     pub(super) bytes: Region,
 }
 
-struct Poller {
-    rail: usize,
-    completions: Arc<Completions>,
-    sharers: usize,
-}
-
 /// See the module's text. Called by one thread at a time.
 pub(super) struct State {
     pub(super) rank: usize,
     pub(super) config: Config,
     pub(super) rails: Vec<Arc<Rail>>,
-    pollers: Vec<Poller>,
-    /// Where completions are taken to.
-    batch: Vec<Wc>,
+    pub(super) polling: Polling,
     pub(super) peers: Sparse<Peer>,
     pub(super) operations: Operations<Operation>,
     pub(super) arrived: VecDeque<Arrived>,
@@ -101,6 +86,7 @@ impl State {
         rails: Vec<Arc<Rail>>,
         oob: Oob,
         config: Config,
+        is_crowded: bool,
     ) -> Result<State> {
         let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
         let cache = Cache::new(&rails, config.cache_bytes);
@@ -108,8 +94,7 @@ impl State {
             rank,
             config,
             rails,
-            pollers: Vec::new(),
-            batch: vec![Wc::zeroed(); BATCH],
+            polling: Polling::new(is_crowded),
             peers: Sparse::new(size),
             operations: Operations::new(),
             arrived: VecDeque::new(),
@@ -133,23 +118,6 @@ impl State {
         })
     }
 
-    /// A completion queue of a rail with room for one more peer's queue pair.
-    pub(super) fn completions(&mut self, rail: usize) -> Result<Arc<Completions>> {
-        let fits = |poller: &&mut Poller| poller.rail == rail && poller.sharers < SHARERS;
-        if let Some(poller) = self.pollers.iter_mut().find(fits) {
-            poller.sharers += 1;
-            return Ok(Arc::clone(&poller.completions));
-        }
-        let Some(of) = self.rails.get(rail) else {
-            return fail!(DTL_ERROR_INTERNAL, "there is no rail {rail}");
-        };
-        // Receives, and sends as `Queue::make` asks for.
-        let each = (self.config.depth + SENDS * self.config.depth) as usize;
-        let completions = Arc::new(of.completions(SHARERS.min(self.peers.ranks()) * each)?);
-        self.pollers.push(Poller { rail, completions: Arc::clone(&completions), sharers: 1 });
-        Ok(completions)
-    }
-
     /// Bytes of one work request at most.
     pub(super) fn longest(&self, rail: usize) -> usize {
         self.rails.get(rail).map_or(LONGEST, |rail| rail.max_message.min(LONGEST))
@@ -170,9 +138,6 @@ impl State {
     /// Moves everything on that can move.
     pub(super) fn progress(&mut self) -> Result<()> {
         let something = self.poll()?;
-        if !something && !self.spent.is_empty() {
-            self.post_again();
-        }
         if !self.unfinished.is_empty() {
             self.go_on();
         }
@@ -190,33 +155,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes completions; whether there were any.
-    fn poll(&mut self) -> Result<bool> {
-        let mut batch = std::mem::take(&mut self.batch);
-        let taken = self.poll_into(&mut batch);
-        self.batch = batch;
-        taken
-    }
-
-    fn poll_into(&mut self, batch: &mut [Wc]) -> Result<bool> {
-        let mut something = false;
-        for index in 0..self.pollers.len() {
-            for _ in 0..BATCHES {
-                let Some(poller) = self.pollers.get(index) else { break };
-                let count = poller.completions.poll(batch)?;
-                for entry in batch.iter().take(count) {
-                    self.completed(entry);
-                }
-                something |= count > 0;
-                if count < batch.len() {
-                    break;
-                }
-            }
-        }
-        Ok(something)
-    }
-
-    fn completed(&mut self, entry: &Wc) {
+    pub(super) fn completed(&mut self, entry: &Wc) {
         let id = WorkId::of(entry.wr_id);
         if entry.status != WC_SUCCESS {
             return self.failed(id, entry);
@@ -352,6 +291,9 @@ impl State {
 
     /// Posts the receives of messages that were read.
     pub(super) fn post_again(&mut self) {
+        if self.spent.is_empty() {
+            return;
+        }
         let mut spent = std::mem::take(&mut self.spent);
         for id in spent.drain(..) {
             let Some(peer) = self.peers.get_mut(id.rank) else { continue };
@@ -384,10 +326,6 @@ impl State {
             About::Fetched => self.fetched(rank, note.word),
             About::InPieces => self.in_pieces(rank, note.word),
         }
-    }
-
-    pub(super) fn pollers(&self) -> impl Iterator<Item = &Completions> {
-        self.pollers.iter().map(|poller| poller.completions.as_ref())
     }
 
     // ---- what has to be said ----

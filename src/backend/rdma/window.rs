@@ -164,11 +164,11 @@ impl State {
 }
 
 impl WireWindows for RdmaWire {
-    fn create(&self, memory: Region) -> Result<(Addr, Vec<u8>)> {
+    fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)> {
         self.with(|state| state.open_window(memory))
     }
 
-    fn attach(&self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
+    fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()> {
         let (Ok(rank), Some(&[addr, low, high])) = (usize::try_from(rank), key.first_chunk::<KEY>()) else {
             return fail!(DTL_ERROR_INTERNAL, "a key of {bytes} bytes for rank {rank}");
         };
@@ -183,31 +183,31 @@ impl WireWindows for RdmaWire {
         })
     }
 
-    fn destroy(&self, window: Addr) -> Result<()> {
+    fn destroy(&mut self, window: Addr) -> Result<()> {
         self.with(|state| state.close_window(window))
     }
 
-    fn put(&self, window: Addr, from: Region, to: Spot) -> Result<OpId> {
+    fn put(&mut self, window: Addr, from: Region, to: Spot) -> Result<OpId> {
         self.with(|state| state.copy(window, from, to, Way::Put))
     }
 
-    fn get(&self, window: Addr, into: Region, from: Spot) -> Result<OpId> {
+    fn get(&mut self, window: Addr, into: Region, from: Spot) -> Result<OpId> {
         self.with(|state| state.copy(window, into, from, Way::Get))
     }
 
-    fn flush(&self, _window: Addr, _target: i32) -> Result<OpId> {
+    fn flush(&mut self, _window: Addr, _target: i32) -> Result<OpId> {
         Ok(OVER)
     }
 
-    fn has_atomics(&self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
+    fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
         self.with(|state| state.has_atomics(window, dtype))
     }
 
-    fn accumulate(&self, window: Addr, change: Change) -> Result<OpId> {
+    fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId> {
         self.with(|state| state.accumulate(window, &change))
     }
 
-    fn compare_and_swap(&self, window: Addr, swap: Swap, to: Spot) -> Result<OpId> {
+    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: Spot) -> Result<OpId> {
         self.with(|state| state.compare_and_swap(window, swap, to))
     }
 }

@@ -12,7 +12,6 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, OpId};
 use crate::sys::buf::Region;
 use crate::sys::clock::Deadline;
-use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 
 /// The operation of a send that was over at once.
@@ -26,13 +25,14 @@ pub(super) struct RdmaWire {
     pub(super) size: i32,
     pub(super) description: String,
     pub(super) is_crowded: Option<bool>,
-    /// One thread at a time comes here, so nobody ever waits for the lock.
-    pub(super) state: Mutex<Option<State>>,
+    /// `None`: closed.
+    pub(super) state: Option<State>,
 }
 
 impl RdmaWire {
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
-        match self.state.lock().as_mut() {
+    #[inline]
+    pub(super) fn with<T>(&mut self, act: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        match &mut self.state {
             Some(state) => act(state),
             None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
         }
@@ -58,18 +58,18 @@ impl Wire for RdmaWire {
         self.size
     }
 
-    fn frames(&self) -> Option<&dyn WireFrames> {
+    fn frames(&mut self) -> Option<&mut dyn WireFrames> {
         Some(self)
     }
 
-    fn isend(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+    fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         self.with(|state| {
             state.reach(index(dest))?;
             state.send_payload(data, index(dest), word as u32)
         })
     }
 
-    fn irecv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
+    fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
         self.with(|state| {
             state.reach(index(source))?;
             state.receive_payload(data, index(source), word as u32)
@@ -77,7 +77,7 @@ impl Wire for RdmaWire {
     }
 
     #[inline]
-    fn test(&self, op: OpId) -> Result<Option<Done>> {
+    fn test(&mut self, op: OpId) -> Result<Option<Done>> {
         if op == OVER {
             return Ok(Some(Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }));
         }
@@ -94,7 +94,7 @@ impl Wire for RdmaWire {
         true
     }
 
-    fn cancel(&self, _op: OpId) -> Result<()> {
+    fn cancel(&mut self, _op: OpId) -> Result<()> {
         // Payloads are withdrawn by messages, and frames are no operations.
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Wire for RdmaWire {
         self.is_crowded
     }
 
-    fn doze(&self, seen: &mut u64) -> Doze {
+    fn doze(&mut self, seen: &mut u64) -> Doze {
         self.with(|state| state.doze(seen)).unwrap_or(Doze::No)
     }
 
@@ -115,7 +115,7 @@ impl Wire for RdmaWire {
         true
     }
 
-    fn awaits(&self, source: i32) {
+    fn awaits(&mut self, source: i32) {
         drop(self.with(|state| {
             state.awaits(source);
             Ok(())
@@ -123,7 +123,7 @@ impl Wire for RdmaWire {
     }
 
     fn memory(&self) -> Option<String> {
-        self.with(|state| Ok(state.memory())).ok()
+        self.state.as_ref().map(State::memory)
     }
 
     fn describe(&self) -> String {
@@ -131,19 +131,19 @@ impl Wire for RdmaWire {
     }
 
     fn failure_text(&self) -> Option<String> {
-        self.with(|state| Ok(state.said.clone())).ok().flatten()
+        self.state.as_ref().and_then(|state| state.said.clone())
     }
 
     fn why_gone(&self, rank: i32) -> Option<String> {
-        self.with(|state| Ok(state.why_gone(index(rank)))).ok().flatten()
+        self.state.as_ref().and_then(|state| state.why_gone(index(rank)))
     }
 
-    fn windows(&self) -> std::result::Result<&dyn WireWindows, &'static str> {
+    fn windows(&mut self) -> std::result::Result<&mut dyn WireWindows, &'static str> {
         Ok(self)
     }
 
-    fn close(&self) -> Result<()> {
-        let Some(mut state) = self.state.lock().take() else { return Ok(()) };
+    fn close(&mut self) -> Result<()> {
+        let Some(mut state) = self.state.take() else { return Ok(()) };
         let (deadline, mut backoff) = (Deadline::after(FLUSH_NS), Backoff::new());
         while state.is_busy() && !deadline.passed() {
             state.progress()?;
@@ -157,7 +157,7 @@ impl Wire for RdmaWire {
 
 impl WireFrames for RdmaWire {
     #[inline]
-    fn send(&self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()> {
+    fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()> {
         self.with(|state| {
             let dest = index(dest);
             state.reach(dest)?;
@@ -173,7 +173,7 @@ impl WireFrames for RdmaWire {
     }
 
     #[inline]
-    fn next(&self, looks: bool) -> Result<Option<Lent>> {
+    fn next(&mut self, looks: bool) -> Result<Option<Lent>> {
         self.with(|state| {
             if looks && state.arrived.is_empty() {
                 state.progress()?;
@@ -195,7 +195,7 @@ impl WireFrames for RdmaWire {
     }
 
     #[inline]
-    fn give_back(&self, lent: &Lent) {
+    fn give_back(&mut self, lent: &Lent) {
         let id = WorkId::of(lent.id);
         drop(self.with(|state| {
             state.consumed(id);

@@ -76,13 +76,13 @@ pub fn claim(inside: &Guard, handle: dtl_message_t, data: &Data) -> Result<Arc<M
 /// Receives it; `Ok(done)` may say TRUNCATED.
 pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
     let comm = &message.comm;
-    let ticket = comm.recorder.begin(&data.call(Kind::Recv, message.source, message.tag));
-    let done = if hidden::is_any() {
-        start_staged(message, data)?.complete(comm, comm.deadline())?
-    } else {
-        comm.complete(start(message, data.bytes)?, comm.deadline())?
-    };
-    comm.recorder.end(ticket);
+    let done = comm.recorder.during(&data.call(Kind::Recv, message.source, message.tag), || {
+        if hidden::is_any() {
+            start_staged(message, data)?.complete(comm, comm.deadline())
+        } else {
+            comm.complete(start(message, data.bytes)?, comm.deadline())
+        }
+    })?;
     Ok((done, Arc::clone(comm)))
 }
 

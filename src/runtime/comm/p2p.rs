@@ -275,28 +275,25 @@ pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Res
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return send_staged(comm, data, dest, tag, mode);
     }
-    let ticket = comm.recorder.begin(&data.call(send_kind(mode), dest, tag));
-    if let Some(sent) = comm.send_whole(data.bytes, dest, tag, mode) {
-        comm.recorder.end(ticket);
-        return sent;
-    }
-    let started = comm.start_send(Class::User, data.bytes, dest, tag, mode)?;
-    if started.op().is_none() {
-        comm.recorder.end(ticket);
-        return Ok(());
-    }
-    let done = comm.complete(started, comm.deadline());
-    comm.recorder.end(ticket);
-    comm.check_done(&done?, "send to", dest)
+    comm.recorder.during(&data.call(send_kind(mode), dest, tag), || {
+        if let Some(sent) = comm.send_whole(data.bytes, dest, tag, mode) {
+            return sent;
+        }
+        let started = comm.start_send(Class::User, data.bytes, dest, tag, mode)?;
+        if started.op().is_none() {
+            return Ok(());
+        }
+        let done = comm.complete(started, comm.deadline())?;
+        comm.check_done(&done, "send to", dest)
+    })
 }
 
 #[cold]
 fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
-    let ticket = comm.recorder.begin(&data.call(send_kind(mode), dest, tag));
-    let sent = Staged::send(comm, data.bytes, dest, tag, mode)
-        .and_then(|mut sending| sending.complete(comm, comm.deadline()));
-    comm.recorder.end(ticket);
-    comm.check_done(&sent?, "send to", dest)
+    comm.recorder.during(&data.call(send_kind(mode), dest, tag), || {
+        let done = Staged::send(comm, data.bytes, dest, tag, mode)?.complete(comm, comm.deadline())?;
+        comm.check_done(&done, "send to", dest)
+    })
 }
 
 /// Receives; `Ok(done)` may say TRUNCATED or RANK_FAILURE.
@@ -306,28 +303,24 @@ pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return recv_staged(comm, data, source, tag);
     }
-    let ticket = comm.recorder.begin(&data.call(Kind::Recv, source, tag));
-    if let Some(received) = comm.recv_whole(data.bytes, source, tag) {
-        comm.recorder.end(ticket);
-        return received;
-    }
-    if let Some(done) = comm.recv_at_once(data.bytes, source, tag)? {
-        comm.recorder.end(ticket);
-        return Ok(done);
-    }
-    let started = comm.start_recv(Class::User, data.bytes, source, tag)?;
-    let done = comm.complete(started, comm.deadline());
-    comm.recorder.end(ticket);
-    done
+    comm.recorder.during(&data.call(Kind::Recv, source, tag), || {
+        if let Some(received) = comm.recv_whole(data.bytes, source, tag) {
+            return received;
+        }
+        if let Some(done) = comm.recv_at_once(data.bytes, source, tag)? {
+            return Ok(done);
+        }
+        let started = comm.start_recv(Class::User, data.bytes, source, tag)?;
+        comm.complete(started, comm.deadline())
+    })
 }
 
 #[cold]
 fn recv_staged(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
-    let ticket = comm.recorder.begin(&data.call(Kind::Recv, source, tag));
-    let done = Staged::recv(data.bytes, true, |into| comm.start_recv(Class::User, into, source, tag))
-        .and_then(|mut receiving| receiving.complete(comm, comm.deadline()));
-    comm.recorder.end(ticket);
-    done
+    comm.recorder.during(&data.call(Kind::Recv, source, tag), || {
+        Staged::recv(data.bytes, true, |into| comm.start_recv(Class::User, into, source, tag))?
+            .complete(comm, comm.deadline())
+    })
 }
 
 /// A message's buffer, peer and tag.
@@ -361,52 +354,45 @@ fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) ->
         return exchange_staged(comm, (out, dest, stag), (into, source, rtag));
     }
     let deadline = comm.deadline();
-    let ticket = comm.recorder.begin(&out.call(Kind::Sendrecv, dest, stag));
-    let receiving = comm.start_recv(Class::User, into.bytes, source, rtag)?;
-    let sent = comm
-        .start_send(Class::User, out.bytes, dest, stag, SendMode::Standard)
-        .and_then(|sending| comm.complete(sending, deadline))
-        .and_then(|done| comm.check_done(&done, "send to", dest));
-    let received = match sent {
-        Ok(()) => comm.complete(receiving, deadline),
-        Err(error) => {
-            if let Some(op) = receiving.op() {
-                comm.link.withdraw(op)?;
+    comm.recorder.during(&out.call(Kind::Sendrecv, dest, stag), || {
+        let receiving = comm.start_recv(Class::User, into.bytes, source, rtag)?;
+        let sent = comm
+            .start_send(Class::User, out.bytes, dest, stag, SendMode::Standard)
+            .and_then(|sending| comm.complete(sending, deadline))
+            .and_then(|done| comm.check_done(&done, "send to", dest));
+        match sent {
+            Ok(()) => comm.complete(receiving, deadline),
+            Err(error) => {
+                if let Some(op) = receiving.op() {
+                    comm.link.withdraw(op)?;
+                }
+                Err(error)
             }
-            Err(error)
         }
-    };
-    comm.recorder.end(ticket);
-    received
+    })
 }
 
 /// The same of buffers that the host may not reach: the send's parts and the receive's are copied in turn.
 #[cold]
 fn exchange_staged(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) -> Result<Done> {
     let deadline = comm.deadline();
-    let ticket = comm.recorder.begin(&out.call(Kind::Sendrecv, dest, stag));
-    let receive = |into| comm.start_recv(Class::User, into, source, rtag);
-    let received = staging::is_staged(comm, into.bytes)
-        .and_then(|is_staged| Staged::recv(into.bytes, is_staged, receive))
-        .and_then(|mut receiving| {
-            let sent = Staged::send(comm, out.bytes, dest, stag, SendMode::Standard)
-                .and_then(|mut sending| sending.complete(comm, deadline))
-                .and_then(|done| comm.check_done(&done, "send to", dest));
-            match sent {
-                Ok(()) => receiving.complete(comm, deadline),
-                Err(error) => receiving.take_back(comm).and(Err(error)),
-            }
-        });
-    comm.recorder.end(ticket);
-    received
+    comm.recorder.during(&out.call(Kind::Sendrecv, dest, stag), || {
+        let receive = |into| comm.start_recv(Class::User, into, source, rtag);
+        let mut receiving = Staged::recv(into.bytes, staging::is_staged(comm, into.bytes)?, receive)?;
+        let sent = Staged::send(comm, out.bytes, dest, stag, SendMode::Standard)
+            .and_then(|mut sending| sending.complete(comm, deadline))
+            .and_then(|done| comm.check_done(&done, "send to", dest));
+        match sent {
+            Ok(()) => receiving.complete(comm, deadline),
+            Err(error) => receiving.take_back(comm).and(Err(error)),
+        }
+    })
 }
 
 /// Waits for a message that a receive would take; it stays.
 pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Done> {
-    let ticket = comm.recorder.begin(&Call { peer: source, tag, ..Call::new(Kind::Probe) });
-    let found = until(comm, || iprobe(comm, source, tag));
-    comm.recorder.end(ticket);
-    found
+    let call = Call { peer: source, tag, ..Call::new(Kind::Probe) };
+    comm.recorder.during(&call, || until(comm, || iprobe(comm, source, tag)))
 }
 
 /// Looks for a message that a receive would take; it stays.

@@ -363,6 +363,15 @@ impl Recorder {
         Ticket(number << 2 | SHARED)
     }
 
+    /// Notes an operation for as long as `act` takes.
+    #[inline(always)]
+    pub(super) fn during<T>(&self, call: &Call, act: impl FnOnce() -> T) -> T {
+        let ticket = self.begin(call);
+        let done = act();
+        self.end(ticket);
+        done
+    }
+
     /// Notes that it is over.
     #[inline(always)]
     pub(super) fn end(&self, ticket: Ticket) {

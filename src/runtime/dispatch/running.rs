@@ -1,15 +1,14 @@
 //! A handler that runs: which ones the calling thread is in, and how many.
 
-use super::{DEFAULT, Query, Registration, text};
+use super::{Query, Registration, text};
 use crate::abi::handle::dtl_event_t;
 use crate::abi::status::DTL_ERROR_LIMIT;
 use crate::error::{Error, Result, fail};
 use crate::runtime::trace::{self, Args};
-use crate::sys::epoch;
 use std::cell::RefCell;
 
 /// Handlers within each other on one thread: one that asks for what it does itself would never end.
-const MOST_NESTED: u32 = 64;
+const MOST_NESTED: usize = 64;
 
 thread_local! {
     /// The handlers that the calling thread is in.
@@ -31,9 +30,7 @@ impl Registration {
         let Some(functions) = &self.functions else {
             return fail!(DTL_ERROR_INTERNAL, "handler \"{}\" has no function", self.name);
         };
-        let Some(_deeper) = epoch::go_deeper(MOST_NESTED) else { return Err(self.too_deep(query)) };
-        // Only the default dispatcher's are looked for there.
-        let _running = (self.dispatcher == DEFAULT).then(|| self.run());
+        let Some(_running) = self.run() else { return Err(self.too_deep(query)) };
         let _span = trace::span("dispatch", "handler", || Args::NONE.what(&self.name));
         functions.invoke(query, event)
     }
@@ -51,9 +48,14 @@ impl Registration {
         )
     }
 
-    fn run(&self) -> Running {
-        let _ = RUNNING.try_with(|running| running.borrow_mut().push(self.handle().id));
-        Running
+    /// `None`: the thread is in too many. (One that ends keeps no list any more.)
+    fn run(&self) -> Option<Running> {
+        let id = self.handle().id;
+        let note = |running: &RefCell<Vec<u64>>| {
+            let mut running = running.borrow_mut();
+            (running.len() < MOST_NESTED).then(|| running.push(id))
+        };
+        RUNNING.try_with(note).unwrap_or(Some(())).map(|()| Running)
     }
 
     /// Whether the calling thread is in it.

@@ -27,6 +27,9 @@ const WORTH_WAKING_NS: u64 = 20_000;
 /// A kernel's function, never NULL.
 pub type KernelFn = extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t;
 
+/// Most bytes that the threads of a block share here.
+const SHARED_MOST: u32 = 64 << 20;
+
 /// A function that streams of its backend can launch.
 pub struct Kernel {
     home: Arc<Backend>,
@@ -153,9 +156,15 @@ pub struct Grid {
 
 impl Grid {
     /// Host code over a grid.
-    #[must_use]
-    pub fn new(code: Code, shape: dtl_launch_t, args: ArgPack) -> Self {
-        Grid { shape, code, args }
+    pub fn new(code: Code, shape: dtl_launch_t, args: ArgPack) -> Result<Self> {
+        if shape.shared_bytes > SHARED_MOST {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "shared_bytes of the launch is {}; the host gives a block at most {SHARED_MOST}",
+                shape.shared_bytes
+            );
+        }
+        Ok(Grid { shape, code, args })
     }
 
     /// Runs every block; the first thread that fails stops it.

@@ -309,7 +309,7 @@ impl Stream {
         trace::about(|| Args::NONE.what(format_args!("{} on {}", kernel.name(), self.home.name())));
         self.check_launch(kernel, shape, args.sizes())?;
         match (&self.body, kernel.code()) {
-            (Body::Own(queue), Some(code)) => queue.push(Work::Launch(Grid::new(code, *shape, args))),
+            (Body::Own(queue), Some(code)) => queue.push(Work::Launch(Grid::new(code, *shape, args)?)),
             (Body::Backend(foreign), code) => self.launch_foreign(foreign, kernel, code, shape, args),
             (Body::Own(_), None) => fail!(
                 DTL_ERROR_NOT_SUPPORTED,
@@ -368,7 +368,7 @@ impl Stream {
                 return result;
             }
         }
-        let grid = Grid::new(code, *shape, args);
+        let grid = Grid::new(code, *shape, args)?;
         self.run(move || grid.run())
     }
 

@@ -1,24 +1,54 @@
 //! One task's tunings, one after another: who runs where, how long that took, and who is last.
 //!
-//! Without a lock, as every run of a tuning ends exactly once, and the next one begins only behind the last of them: so
-//! whoever reports a time reports it to the tuning that is on. `runs` hands runs out, `ended` counts the reports.
+//! The runs of a tuning are in parts: the warm-ups, which come first, and shares of the samples, in whole rounds over the
+//! resources. A thread begins with its own share; when all runs of that one are handed out it goes on with others, in an
+//! order that keeps two as fast apart (0 1 2 3 and 1 0 3 2). So few runs write a line that threads share, and none is left
+//! behind if one of them submits no more.
 //!
-//! Memory ordering: a time is reported before its `ended` is counted (release), and who counts the last sees them all
-//! (acquire). It publishes `best` (release); who takes that away to tune anew (acquire, and one alone can) sees the whole
-//! tuning before, clears it and hands runs out by `runs` (release), which who gets one acquires: no time comes before
-//! the clearing. A thread that finds no run left reads `leader`, which is only a hint. `tests/models` tries it.
+//! Without a lock, as every run of a tuning ends exactly once, and the next one begins only behind the last of them: so
+//! whoever reports a time reports it to the tuning that is on. Of each part `runs` hands runs out and `ended` counts the
+//! reports; the last of a part is counted as one end of the tuning's.
+//!
+//! Memory ordering: a time is reported before its run's end is counted, and a part's last end before the part's (release), and
+//! who counts the last sees them all (acquire, in both). It publishes `best` (release); who takes that away to tune anew
+//! (acquire, and one alone can) sees the whole tuning before, clears it and hands runs out by each part's `runs` (release),
+//! which who gets one acquires: no time comes before the clearing. A thread that finds no run left reads `leader`, which is
+//! only a hint. `tests/models` tries it.
 
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// `best` while the task is tuned.
 const TUNING: u32 = u32::MAX;
 
-/// What threads that tune write, on one line of its own: who has come for the end of one run has it for the beginning of the next.
-#[repr(align(64))]
-struct Numbers {
+/// The part of the warm-ups.
+const WARMUPS: usize = 0;
+/// Parts of the samples, a power of two; threads so far apart begin with the same one.
+const SHARES: usize = 4;
+
+/// Some of a tuning's runs. What threads write is on lines of its own: two, as a prefetcher takes pairs.
+#[repr(align(128))]
+struct Part {
+    /// How many runs it has.
+    most: u64,
     /// Number of the next run.
     runs: AtomicU64,
     ended: AtomicU64,
+}
+
+impl Part {
+    fn new(most: usize) -> Self {
+        Part { most: most as u64, runs: AtomicU64::new(0), ended: AtomicU64::new(0) }
+    }
+
+    /// Number of a run; `None` = all are handed out.
+    #[inline(always)]
+    fn take_run(&self) -> Option<u64> {
+        if self.runs.load(Ordering::Relaxed) >= self.most {
+            return None;
+        }
+        let run = self.runs.fetch_add(1, Ordering::Acquire);
+        (run < self.most).then_some(run)
+    }
 }
 
 /// See the module's text.
@@ -27,9 +57,19 @@ pub(super) struct Trial {
     best: AtomicU32,
     /// Fastest so far: for those that come while all runs are handed out and some are not over.
     leader: AtomicU32,
-    numbers: Numbers,
+    parts: [Part; 1 + SHARES],
+    /// Parts that have ended.
+    ended: AtomicU32,
     /// Nanoseconds by resource; u64::MAX = no run has succeeded.
     least_ns: Box<[AtomicU64]>,
+}
+
+/// A run that is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    pub(super) resource: usize,
+    /// To be told at its end.
+    pub(super) part: usize,
 }
 
 /// What a report was to its tuning.
@@ -44,13 +84,15 @@ pub(super) enum Report {
 }
 
 impl Trial {
-    /// A task that is tuned on so many resources.
+    /// A task that is tuned on so many resources, with so many runs on each.
     #[must_use]
-    pub(super) fn new(resources: usize) -> Self {
+    pub(super) fn new(resources: usize, warmups: usize, samples: usize) -> Self {
+        let rounds = |part| if part == WARMUPS { warmups } else { (samples + SHARES - part) / SHARES };
         Trial {
             best: AtomicU32::new(TUNING),
             leader: AtomicU32::new(0),
-            numbers: Numbers { runs: AtomicU64::new(0), ended: AtomicU64::new(0) },
+            parts: std::array::from_fn(|part| Part::new(rounds(part) * resources)),
+            ended: AtomicU32::new(0),
             least_ns: (0..resources).map(|_| AtomicU64::new(u64::MAX)).collect(),
         }
     }
@@ -69,25 +111,27 @@ impl Trial {
         self.leader.load(Ordering::Relaxed)
     }
 
-    /// Number of a run of the tuning, of `in_all`; `None` = all are handed out.
+    /// A run of the tuning for this thread; `None` = all are handed out.
     #[must_use]
-    pub(super) fn take_run(&self, in_all: u64) -> Option<u64> {
-        if self.numbers.runs.load(Ordering::Relaxed) >= in_all {
-            return None;
-        }
-        let run = self.numbers.runs.fetch_add(1, Ordering::Acquire);
-        (run < in_all).then_some(run)
+    pub(super) fn take_run(&self, thread: usize) -> Option<Turn> {
+        let of = |part: usize| {
+            let run = self.parts.get(part)?.take_run()?;
+            Some(Turn { resource: run as usize % self.least_ns.len(), part })
+        };
+        of(WARMUPS).or_else(|| (0..SHARES).find_map(|next| of(1 + (thread ^ next) % SHARES)))
     }
 
-    /// A run has ended, one of `in_all`; `None` = its time does not count.
-    pub(super) fn report(&self, resource: usize, time_ns: Option<u64>, in_all: u64) -> Report {
-        if let (Some(time), Some(least)) = (time_ns, self.least_ns.get(resource)) {
+    /// A run of a part has ended; `None` = its time does not count.
+    pub(super) fn report(&self, Turn { resource, part }: Turn, time_ns: Option<u64>) -> Report {
+        if let (Some(time), Some(least)) = (time_ns.filter(|_| part != WARMUPS), self.least_ns.get(resource))
+        {
             if time < least.load(Ordering::Relaxed) {
                 least.fetch_min(time, Ordering::Relaxed);
                 self.leader.store(self.least().0, Ordering::Relaxed);
             }
         }
-        if self.numbers.ended.fetch_add(1, Ordering::AcqRel) + 1 != in_all {
+        let Some(Part { most, ended, .. }) = self.parts.get(part) else { return Report::OneOfMany };
+        if ended.fetch_add(1, Ordering::AcqRel) + 1 != *most || !self.is_last_part() {
             return Report::OneOfMany;
         }
         let (best, least) = self.least();
@@ -98,6 +142,13 @@ impl Trial {
         self.leader.store(best, Ordering::Relaxed);
         self.best.store(best, Ordering::Release);
         Report::Last(best, least)
+    }
+
+    /// All runs of a part are over.
+    #[cold]
+    fn is_last_part(&self) -> bool {
+        let parts = self.parts.iter().filter(|part| part.most > 0).count();
+        self.ended.fetch_add(1, Ordering::AcqRel) as usize + 1 == parts
     }
 
     /// Begins a tuning, unless one is on: whether it did.
@@ -113,9 +164,10 @@ impl Trial {
 
     /// All runs are over, and no other thread is here.
     fn restart(&self) {
-        self.numbers.ended.store(0, Ordering::Relaxed);
+        self.ended.store(0, Ordering::Relaxed);
+        self.parts.iter().for_each(|part| part.ended.store(0, Ordering::Relaxed));
         self.least_ns.iter().for_each(|least| least.store(u64::MAX, Ordering::Relaxed));
-        self.numbers.runs.store(0, Ordering::Release);
+        self.parts.iter().for_each(|part| part.runs.store(0, Ordering::Release));
     }
 
     /// The fastest resource and its time; of equals the first.

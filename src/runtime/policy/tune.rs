@@ -1,13 +1,13 @@
 //! `auto_tune`: times a task on every resource, then gives it the fastest one.
 //!
-//! Runs of a task are numbered while it is tuned: run i goes to resource i modulo their number. The first
-//! warmups × resources runs are thrown away, the next samples × resources are timed, and the resource with the least
-//! time wins (noise only ever adds). All that is kept of one tuning goes with it: the next one begins with nothing, so a
+//! While a task is tuned a thread's runs go to the resources in turn. The first warmups × resources runs are thrown away,
+//! the next samples × resources, which threads share, are timed, and the resource with the least time wins (noise only
+//! ever adds). All that is kept of one tuning goes with it: the next one begins with nothing, so a
 //! resource that has got slow is left.
 //!
 //! A tuned task costs a look at one word that nobody writes. Tuning takes no lock: `trial`.
 
-use super::trial::{Report, Trial};
+use super::trial::{Report, Trial, Turn};
 use crate::abi::policy::dtl_task_key_t;
 use crate::error::{Result, fail};
 use crate::runtime::log;
@@ -19,21 +19,21 @@ const MOST_TASKS: usize = 1024;
 /// Counters of runs for each task; threads so far apart share one, and may then lose counts.
 const STRIPES: usize = 8;
 
-/// A timed run on its way, in one word: the place of its task << 1 | is it a warm-up.
+/// A timed run on its way, in one word: the place of its task << 8 | its part of the tuning.
 #[derive(Clone, Copy)]
 pub struct Run(u64);
 
 impl Run {
-    fn new(place: usize, is_warmup: bool) -> Run {
-        Run((place as u64) << 1 | u64::from(is_warmup))
+    fn new(place: usize, part: usize) -> Run {
+        Run((place << 8 | part) as u64)
     }
 
     fn place(self) -> usize {
-        (self.0 >> 1) as usize
+        (self.0 >> 8) as usize
     }
 
-    fn is_warmup(self) -> bool {
-        self.0 & 1 == 1
+    fn part(self) -> usize {
+        (self.0 & 0xff) as usize
     }
 }
 
@@ -50,9 +50,10 @@ struct Stripe(AtomicU64);
 /// See the module's text.
 pub(super) struct Tuner {
     entries: Box<[OnceLock<Box<Entry>>]>,
-    resources: u64,
-    warmups: u64,
-    samples: u64,
+    resources: usize,
+    /// On each resource.
+    warmups: usize,
+    samples: usize,
     resample: u64,
     /// Tasks that are tuned now.
     tuning: AtomicU32,
@@ -64,9 +65,9 @@ impl Tuner {
     pub(super) fn new(resources: usize, warmups: u32, samples: u32, resample: u64) -> Self {
         Tuner {
             entries: (0..MOST_TASKS).map(|_| OnceLock::new()).collect(),
-            resources: resources as u64,
-            warmups: u64::from(warmups),
-            samples: u64::from(samples),
+            resources,
+            warmups: warmups as usize,
+            samples: samples as usize,
             resample,
             tuning: AtomicU32::new(0),
         }
@@ -96,7 +97,7 @@ impl Tuner {
                 return Some((best as usize, None));
             }
         }
-        Some(self.next_run(entry, place))
+        Some(next_run(entry, place, thread))
     }
 
     /// Whether it is time to tune a tuned task anew.
@@ -113,19 +114,6 @@ impl Tuner {
             self.begin_anew(entry);
         }
         is_due
-    }
-
-    #[inline(never)]
-    fn next_run(&self, entry: &Entry, place: usize) -> (usize, Option<Run>) {
-        let Some(number) = entry.trial.take_run(self.runs_in_all()) else {
-            return (entry.trial.leader() as usize, None);
-        };
-        let run = Run::new(place, number < self.warmups * self.resources);
-        ((number % self.resources) as usize, Some(run))
-    }
-
-    fn runs_in_all(&self) -> u64 {
-        (self.warmups + self.samples) * self.resources
     }
 
     /// Makes room for a task.
@@ -154,7 +142,7 @@ impl Tuner {
     fn entry(&self, key: dtl_task_key_t) -> Entry {
         Entry {
             key,
-            trial: Trial::new(self.resources as usize),
+            trial: Trial::new(self.resources, self.warmups, self.samples),
             since: std::array::from_fn(|_| Stripe(AtomicU64::new(0))),
         }
     }
@@ -162,8 +150,8 @@ impl Tuner {
     /// A timed run has ended, on a resource; `None` = it failed, and its time says nothing.
     pub(super) fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
         let Some(entry) = self.entries.get(run.place()).and_then(OnceLock::get) else { return };
-        let time_ns = time_ns.filter(|_| !run.is_warmup());
-        if let Report::Last(best, least) = entry.trial.report(resource, time_ns, self.runs_in_all()) {
+        let turn = Turn { resource, part: run.part() };
+        if let Report::Last(best, least) = entry.trial.report(turn, time_ns) {
             self.tuning.fetch_sub(1, Ordering::Relaxed);
             log::info!(
                 "auto_tune: task {{{:#x}, {:#x}}} goes to resource {best} ({least} ns)",
@@ -179,6 +167,15 @@ impl Tuner {
         if entry.trial.begin_anew() {
             self.tuning.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// A task that is tuned now.
+#[inline(never)]
+fn next_run(entry: &Entry, place: usize, thread: usize) -> (usize, Option<Run>) {
+    match entry.trial.take_run(thread) {
+        Some(Turn { resource, part }) => (resource, Some(Run::new(place, part))),
+        None => (entry.trial.leader() as usize, None),
     }
 }
 

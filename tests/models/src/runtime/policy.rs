@@ -18,6 +18,7 @@ pub const ALL: &[Model] = &[
     ("loads: one that selects against its own thread's end", select_against_own_end),
     ("loads: a place for one excludes", one_place_excludes),
     ("trial: the last report sees all times", last_sees_all),
+    ("trial: the last part sees all times", last_part_sees_all),
     ("trial: a tuning begins with nothing", begins_with_nothing),
 ];
 
@@ -102,35 +103,47 @@ fn one_place_excludes() {
     assert_eq!(shared.value.with(|value| unsafe { *value }), all);
 }
 
-fn run_and_report(trial: &Trial, in_all: u64, times: [u64; 2]) -> Option<Report> {
-    let run = trial.take_run(in_all)? as usize;
-    Some(trial.report(run, Some(times[run]), in_all))
+/// The time of a run is that of its resource.
+fn run_and_report(trial: &Trial, thread: usize, times: [u64; 2]) -> Option<Report> {
+    let turn = trial.take_run(thread)?;
+    Some(trial.report(turn, Some(times[turn.resource])))
 }
 
 /// One report of a tuning is the last, whichever thread's, and it finds the least of all times.
 fn last_sees_all() {
-    let trial = Arc::new(Trial::new(2));
+    let trial = Arc::new(Trial::new(2, 0, 1));
     let other = Arc::clone(&trial);
-    let thread = thread::spawn(move || run_and_report(&other, 2, [5, 3]));
-    let mine = run_and_report(&trial, 2, [5, 3]).unwrap();
+    let thread = thread::spawn(move || run_and_report(&other, 0, [5, 3]));
+    let mine = run_and_report(&trial, 0, [5, 3]).unwrap();
     let reports = [mine, thread.join().unwrap().unwrap()];
     assert!(reports.contains(&Report::OneOfMany) && reports.contains(&Report::Last(1, 3)));
-    assert_eq!((trial.best(), trial.leader(), trial.take_run(2)), (Some(1), 1, None));
+    assert_eq!((trial.best(), trial.leader(), trial.take_run(0)), (Some(1), 1, None));
+}
+
+/// The same where each thread has a part of its own: both are run, and each once.
+fn last_part_sees_all() {
+    let trial = Arc::new(Trial::new(1, 0, 2));
+    let other = Arc::clone(&trial);
+    let thread = thread::spawn(move || run_and_report(&other, 0, [5, 0]));
+    let mine = run_and_report(&trial, 1, [3, 0]).unwrap();
+    let reports = [mine, thread.join().unwrap().unwrap()];
+    assert!(reports.contains(&Report::OneOfMany) && reports.contains(&Report::Last(0, 3)));
+    assert_eq!((trial.best(), trial.take_run(0), trial.take_run(1)), (Some(0), None, None));
 }
 
 /// Two threads tune anew: no time of the tuning before counts, and none of the one that is on is lost.
 fn begins_with_nothing() {
-    let trial = Arc::new(Trial::new(1));
-    assert_eq!(run_and_report(&trial, 1, [10, 0]), Some(Report::Last(0, 10)));
+    let trial = Arc::new(Trial::new(1, 0, 1));
+    assert_eq!(run_and_report(&trial, 0, [10, 0]), Some(Report::Last(0, 10)));
     let other = Arc::clone(&trial);
-    let again = |trial: &Trial| {
+    let again = |trial: &Trial, thread| {
         trial.begin_anew();
-        let report = run_and_report(trial, 1, [20, 0]);
+        let report = run_and_report(trial, thread, [20, 0]);
         assert!(matches!(report, None | Some(Report::Last(0, 20))), "{report:?}");
         usize::from(report.is_some())
     };
-    let thread = thread::spawn(move || again(&other));
-    let mine = again(&trial);
+    let thread = thread::spawn(move || again(&other, 1));
+    let mine = again(&trial, 0);
     assert!(mine + thread.join().unwrap() > 0);
     assert_eq!(trial.best(), Some(0));
 }

@@ -1,0 +1,106 @@
+//! Completion queues, which the queue pairs of several peers share, and taking what they tell.
+
+use super::queue::SENDS;
+use super::rail::Completions;
+use super::state::State;
+use super::verbs::{Wc, Zeroed};
+use crate::error::{Result, fail};
+use std::sync::Arc;
+
+/// Completions taken at a time.
+const BATCH: usize = 16;
+/// Batches of one queue in one round.
+const BATCHES: usize = 8;
+/// Peers whose queue pairs share a completion queue.
+const SHARERS: usize = 32;
+/// Looks for what has come in one round, if every rank has a processor: who waits does so where a message is seen first,
+/// not on the way there.
+const LOOKS: usize = 8;
+
+/// See the module's text.
+pub(super) struct Polling {
+    queues: Vec<Shared>,
+    /// Looks in a round in which nothing is there.
+    looks: usize,
+    /// Where completions are taken to.
+    batch: Vec<Wc>,
+}
+
+struct Shared {
+    rail: usize,
+    completions: Arc<Completions>,
+    sharers: usize,
+}
+
+impl Polling {
+    pub(super) fn new(is_crowded: bool) -> Self {
+        let looks = if is_crowded { 1 } else { LOOKS };
+        Polling { queues: Vec::new(), looks, batch: vec![Wc::zeroed(); BATCH] }
+    }
+
+    pub(super) fn queues(&self) -> impl Iterator<Item = &Completions> {
+        self.queues.iter().map(|queue| queue.completions.as_ref())
+    }
+
+    /// Takes a batch; how many there are.
+    #[inline]
+    fn take(&mut self, index: usize) -> Result<usize> {
+        match self.queues.get(index) {
+            Some(queue) => queue.completions.poll(&mut self.batch),
+            None => Ok(0),
+        }
+    }
+}
+
+impl State {
+    /// A completion queue of a rail with room for one more peer's queue pair.
+    pub(super) fn completions(&mut self, rail: usize) -> Result<Arc<Completions>> {
+        let fits = |queue: &&mut Shared| queue.rail == rail && queue.sharers < SHARERS;
+        if let Some(queue) = self.polling.queues.iter_mut().find(fits) {
+            queue.sharers += 1;
+            return Ok(Arc::clone(&queue.completions));
+        }
+        let Some(of) = self.rails.get(rail) else {
+            return fail!(DTL_ERROR_INTERNAL, "there is no rail {rail}");
+        };
+        // Receives, and sends as `Queue::make` asks for.
+        let each = (self.config.depth + SENDS * self.config.depth) as usize;
+        let completions = Arc::new(of.completions(SHARERS.min(self.peers.ranks()) * each)?);
+        self.polling.queues.push(Shared { rail, completions: Arc::clone(&completions), sharers: 1 });
+        Ok(completions)
+    }
+
+    /// Takes completions; whether there were any.
+    #[inline]
+    pub(super) fn poll(&mut self) -> Result<bool> {
+        for look in 0..self.polling.looks {
+            let mut something = false;
+            for index in 0..self.polling.queues.len() {
+                something |= self.take_from(index)?;
+            }
+            if something {
+                return Ok(true);
+            }
+            if look == 0 {
+                self.post_again(); // while nothing else is to be done
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes what a queue has, up to so many batches; whether there was anything.
+    #[inline]
+    fn take_from(&mut self, index: usize) -> Result<bool> {
+        for before in 0..BATCHES {
+            let count = self.polling.take(index)?;
+            for at in 0..count {
+                let Some(entry) = self.polling.batch.get(at).copied() else { break };
+                self.completed(&entry);
+            }
+            if count < BATCH {
+                return Ok(before + count > 0);
+            }
+        }
+        Ok(true)
+    }
+}
