@@ -368,11 +368,12 @@ fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enu
         let (known_type, known_id) = number(backend, device)?;
         let is_it = if is_of_one { known_id == wanted.device_id } else { device == current };
         if known_type == device_type && is_it {
-            let info = describe(backend, kind)?;
-            if device_type == dlpack::CPU && info.properties & DTL_MEMORY_HOST_ACCESSIBLE == 0 {
+            let info = describe(backend, kind);
+            let reaches = |info: &dtl_mem_kind_info_t| info.properties & DTL_MEMORY_HOST_ACCESSIBLE != 0;
+            if device_type == dlpack::CPU && !info.as_ref().is_ok_and(reaches) {
                 break;
             }
-            return Ok((device, kind));
+            return info.map(|_| (device, kind));
         }
         seen.push(format!("{} id {known_id}", dlpack::device_name(known_type)));
     }

@@ -394,6 +394,8 @@ static void test_opencl(void) {
     CHECK_OK(dtl_array_export(array, &tensor));
     CHECK_OK(dtl_array_destroy(array));
     CHECK(tensor->tensor.device.device_type == 1 && ((int32_t*)tensor->tensor.data)[2] == 0);
+    CHECK_STATUS(dtl_array_import(opencl, tensor, &array), DTL_ERROR_NOT_SUPPORTED); /* it is of a CPU, and plain memory is another's */
+    CHECK_TEXT("the tensor is on DLPack's kDLCPU (1) id 0; backend opencl has no such memory: name the backend of that device");
     tensor->deleter(tensor);
 }
 
