@@ -24,5 +24,5 @@ mutant(whole plugin.c device.c memory.c exports.c ordered.c transfer.c streams.c
 mutant(wire wire.c meeting.c window.c fault.c)
 
 # Some eighteen of the list: the choice depends on nothing else.
-add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 36)
+add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 48)
 set_tests_properties(mutants PROPERTIES TIMEOUT 300 PROCESSORS 2 COST 100)
