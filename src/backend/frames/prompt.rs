@@ -14,7 +14,7 @@ use crate::sys::buf::Region;
 
 /// Rounds in which the wire looks for what has come, with the engine locked: a microsecond or two, about as long as an answer takes
 /// to come.
-const ROUNDS: u32 = 12;
+const ROUNDS: u32 = 32;
 
 /// How many over this wire: who has no processor of its own lets others work instead.
 pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {

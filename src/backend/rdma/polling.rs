@@ -13,15 +13,10 @@ const BATCH: usize = 16;
 const BATCHES: usize = 8;
 /// Peers whose queue pairs share a completion queue.
 const SHARERS: usize = 32;
-/// Looks for what has come in one round, if every rank has a processor: who waits does so where a message is seen first,
-/// not on the way there.
-const LOOKS: usize = 8;
 
 /// See the module's text.
 pub(super) struct Polling {
     queues: Vec<Shared>,
-    /// Looks in a round in which nothing is there.
-    looks: usize,
     /// Where completions are taken to.
     batch: Vec<Wc>,
 }
@@ -33,9 +28,8 @@ struct Shared {
 }
 
 impl Polling {
-    pub(super) fn new(is_crowded: bool) -> Self {
-        let looks = if is_crowded { 1 } else { LOOKS };
-        Polling { queues: Vec::new(), looks, batch: vec![Wc::zeroed(); BATCH] }
+    pub(super) fn new() -> Self {
+        Polling { queues: Vec::new(), batch: vec![Wc::zeroed(); BATCH] }
     }
 
     pub(super) fn queues(&self) -> impl Iterator<Item = &Completions> {
@@ -73,19 +67,14 @@ impl State {
     /// Takes completions; whether there were any.
     #[inline]
     pub(super) fn poll(&mut self) -> Result<bool> {
-        for look in 0..self.polling.looks {
-            let mut something = false;
-            for index in 0..self.polling.queues.len() {
-                something |= self.take_from(index)?;
-            }
-            if something {
-                return Ok(true);
-            }
-            if look == 0 {
-                self.post_again(); // while nothing else is to be done
-            }
+        let mut something = false;
+        for index in 0..self.polling.queues.len() {
+            something |= self.take_from(index)?;
         }
-        Ok(false)
+        if !something {
+            self.post_again(); // while nothing else is to be done
+        }
+        Ok(something)
     }
 
     /// Takes what a queue has, up to so many batches; whether there was anything.

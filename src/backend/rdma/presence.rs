@@ -207,7 +207,7 @@ fn join(prepared: Prepared, met: Meeting, config: Config) -> Result<Box<dyn Tran
     let size = usize::try_from(met.size).unwrap_or(1);
     let description = describe(&rails, &config);
     let rank = usize::try_from(met.rank).unwrap_or(0);
-    let state = State::new(rank, size, rails, oob, config, is_crowded != Some(false))?;
+    let state = State::new(rank, size, rails, oob, config)?;
     let (rank, size, state) = (met.rank, met.size, Some(state));
     frames::open(Box::new(RdmaWire { rank, size, description, is_crowded, state }))
 }

@@ -86,7 +86,6 @@ impl State {
         rails: Vec<Arc<Rail>>,
         oob: Oob,
         config: Config,
-        is_crowded: bool,
     ) -> Result<State> {
         let bell = if config.sleeps { Some(events::bell(&rails, &oob)?) } else { None };
         let cache = Cache::new(&rails, config.cache_bytes);
@@ -94,7 +93,7 @@ impl State {
             rank,
             config,
             rails,
-            polling: Polling::new(is_crowded),
+            polling: Polling::new(),
             peers: Sparse::new(size),
             operations: Operations::new(),
             arrived: VecDeque::new(),
