@@ -31,7 +31,10 @@ const PATIENCE: u32 = 64;
 /// requests do (soft-RoCE is slower from 4 MiB on, and then also repeats what takes longer than its time limit).
 const LONGEST: usize = 1 << 20;
 /// Rounds in which what has arrived is read before a peer is given up: each takes more than one peer can have there.
-const DRAIN: usize = 64;
+const DRAIN: usize = 128;
+/// Rounds in a row in which nothing comes until nothing is to come: a device may tell of what has arrived a little after it has told the
+/// sender.
+const QUIET: usize = 24;
 /// A frame that has not been read yet.
 pub(super) struct Arrived {
     pub(super) source: usize,
@@ -365,8 +368,10 @@ impl State {
 
     fn give_up_failing(&mut self) -> Result<()> {
         // What had arrived before is read first; not for ever, as others go on sending.
+        let mut empty = 0;
         for _ in 0..DRAIN {
-            if !self.poll()? {
+            empty = if self.poll()? { 0 } else { empty + 1 };
+            if empty == QUIET {
                 break;
             }
         }
