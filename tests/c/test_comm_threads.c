@@ -389,6 +389,41 @@ static void destroy_in_flight(dtl_comm_t comm, int rank, int size) {
     free(data);
 }
 
+static void takes_its_time(dtl_comm_t comm, int32_t key, void* user, void* value) {
+    const struct timespec moment = {0, 100000};
+    (void)comm, (void)key, (void)user, (void)value;
+    nanosleep(&moment, NULL);
+}
+
+/* Rank 0 asks for a collective over and over, which moves on what else there is in the process, while rank 1 opens and destroys
+ * communicators of its own: the last share of one may be in the hands of who asks. An attribute keeps each in the air a little longer. */
+static void destroyed_while_moved_on(dtl_comm_t comm, int rank, int size) {
+    enum { OPENED = 3, LONG = 4 };
+    const uint64_t end = now_ms() + 500;
+    int32_t in[LONG] = {1}, out[2][LONG] = {{0}};
+    dtl_request_t first, second;
+    int32_t is_done = 0, key = 0;
+    if (rank == 1) {
+        CHECK_OK(dtl_comm_key_create(NULL, takes_its_time, NULL, &key));
+        while (now_ms() < end) {
+            dtl_comm_t own[OPENED];
+            int i;
+            for (i = 0; i < OPENED; i++) {
+                CHECK_OK(dtl_comm_dup(DTL_COMM_SELF, &own[i]));
+                CHECK_OK(dtl_comm_set_attr(own[i], key, own));
+            }
+            for (i = 0; i < OPENED; i++) CHECK_OK(dtl_comm_destroy(own[i]));
+        }
+        CHECK_OK(dtl_comm_key_destroy(key));
+    }
+    CHECK_OK(dtl_comm_iallreduce(comm, in, out[0], LONG, DTL_DTYPE_INT32, DTL_OP_SUM, &first));
+    CHECK_OK(dtl_comm_iallreduce(comm, in, out[1], LONG, DTL_DTYPE_INT32, DTL_OP_SUM, &second));
+    while (!is_done) CHECK_OK(dtl_request_test(second, &is_done, NULL)); /* it is not its turn */
+    CHECK_OK(dtl_request_wait(first, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK(out[0][0] == size && out[1][0] == size);
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
 /* ---- misuse ---- */
 
 static void test_misuse(void) {
@@ -449,6 +484,7 @@ int main(int argc, char** argv) {
     if (!few) {
         for (i = 0; i < 20; i++) on_ranks(8, MILLISECONDS(60000), destroy_in_flight);
         on_ranks(MANY, MILLISECONDS(60000), leave_when_done);
+        on_ranks(2, MILLISECONDS(60000), destroyed_while_moved_on);
         test_many();
     }
     CHECK_OK(dtl_finalize());

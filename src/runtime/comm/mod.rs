@@ -316,7 +316,7 @@ impl Comm {
 impl Drop for Comm {
     fn drop(&mut self) {
         // Nobody uses it any more. None is left, unless a call was starting one for longer than `destroy` waited.
-        drop(request::withdraw_all(self, true));
+        request::end_all(self);
         report::close(self);
     }
 }
@@ -417,7 +417,7 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     if !epoch::let_others_leave(LONGEST_START) {
         super::log::warning!("a communicator is destroyed while calls of other threads last");
     }
-    if let Err(error) = request::withdraw_all(comm, false) {
+    if let Err(error) = request::withdraw_all(comm) {
         // Something of it stays in flight, and so does the communicator.
         comm.state.store(OPEN, Ordering::Release);
         return Err(error);

@@ -30,7 +30,7 @@ use crate::runtime::memory::hidden;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::pool::{Pool, Then, Tried};
 pub(super) use ask::{Asked, ask, ask_here};
-pub(super) use ending::{check_revocable, withdraw_all};
+pub(super) use ending::{check_revocable, end_all, withdraw_all};
 pub use ending::{destroy_all, forget_all};
 use other::Other;
 pub use other::isend_on;

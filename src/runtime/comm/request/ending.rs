@@ -5,7 +5,7 @@ use super::super::owner::Owner;
 use super::{Life, Operation, TABLE};
 use crate::error::{Result, fail};
 use crate::sys::epoch;
-use crate::sys::pool::Then;
+use crate::sys::pool::{Then, Tried};
 
 /// Refuses while a collective of the communicator runs that nobody can take back.
 pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
@@ -30,8 +30,8 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
 }
 
 /// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of its
-/// requests become stale; with `all`, also of those that cannot be taken back.
-pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm, all: bool) -> Result<()> {
+/// requests become stale.
+pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<()> {
     let owner = Owner::of(comm);
     for id in TABLE.handles() {
         let withdrawn = TABLE.with(id, |request| {
@@ -39,13 +39,38 @@ pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm, all: bool) -> Result<(
                 return Then::Keep(Ok(()));
             }
             match request.take_back(comm) {
-                Err(error) if !all => Then::Keep(Err(error)),
-                _ => Then::End(Ok(())),
+                Err(error) => Then::Keep(Err(error)),
+                Ok(_) => Then::End(Ok(())),
             }
         });
         withdrawn.unwrap_or(Ok(()))?;
     }
     Ok(())
+}
+
+/// How often a request is asked for that somebody looks at.
+const PATIENCE: usize = 64;
+
+/// The same at a communicator's end, also of what cannot be taken back. It may come in the midst of a look at another's
+/// request, whose thread moved this one on and has its last share: so nobody who looks is waited for for ever. Who looks at a
+/// request of this one's finds no communicator, and is gone at once.
+pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
+    let owner = Owner::of(comm);
+    for id in TABLE.handles() {
+        for _ in 0..PATIENCE {
+            let tried = TABLE.try_with(id, |request| {
+                if request.comm != owner {
+                    return Then::Keep(());
+                }
+                drop(request.take_back(comm));
+                Then::End(())
+            });
+            if !matches!(tried, Tried::Busy) {
+                break;
+            }
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// At finalize: requests go with their communicators.
