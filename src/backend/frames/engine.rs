@@ -22,9 +22,10 @@ use crate::backend::matching::{Matcher, Message, Posted};
 use crate::backend::operations::Operations;
 use crate::backend::sparse::Sparse;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, OpId, Selector, SendMode};
+use crate::runtime::backend::{Done, OpId, Selector, SendMode, Twin};
 use crate::sys::buf::{Region, Scratch};
 use std::collections::VecDeque;
+use std::sync::Weak;
 
 /// Receives of frames that are always posted.
 pub(super) const RECEIVES: usize = 8;
@@ -50,6 +51,8 @@ pub(super) struct Engine {
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
+    /// Of messages of device memory: what stands beside their host memory, as long as somebody waits for them.
+    pub(super) twins: Vec<(OpId, Weak<Twin>)>,
     /// Ranks that died: what they had sent is read first.
     pub(super) dying: Vec<usize>,
     pub(super) deaths: usize,
@@ -233,6 +236,7 @@ impl Engine {
             pool: Vec::new(),
             payloads: VecDeque::new(),
             last_payload: 0,
+            twins: Vec::new(),
             dying: Vec::new(),
             deaths: 0,
             lost_receives: 0,
