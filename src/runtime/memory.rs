@@ -65,7 +65,18 @@ impl Allocation {
     #[must_use]
     pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
         let (hidden, backend) = (hidden::is_hidden(backend, kind), backend.handle());
-        Allocation { backend, device, kind, size, room: size, align: 1, pool: 0, imported: true, hidden, serial: 0 }
+        Allocation {
+            backend,
+            device,
+            kind,
+            size,
+            room: size,
+            align: 1,
+            pool: 0,
+            imported: true,
+            hidden,
+            serial: 0,
+        }
     }
 
     fn is_of_pool(&self) -> bool {

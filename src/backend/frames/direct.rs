@@ -3,9 +3,9 @@
 //!
 //! A twin belongs to who waits for the message. A wire that has its payload keeps a share.
 
+use super::Endpoint;
 use super::engine::Engine;
 use super::frame::INLINE;
-use super::Endpoint;
 use crate::error::Result;
 use crate::runtime::backend::{DeviceMemory, Direct, Hold, OpId, Selector, SendMode, Twin};
 use crate::sys::buf::Region;

@@ -163,6 +163,7 @@ impl Opener {
         // What libibverbs opens is not to be a standard stream.
         let _places = fd::occupy_standard();
         let choice = self.choose(&verbs, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
+        Rail::check_devices(&verbs, config)?;
         let open = |(device, port): &(String, u8)| Rail::open(&verbs, device, *port, config);
         let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());

@@ -36,10 +36,10 @@ pub(super) fn twin(comm: &Comm, buffer: Region) -> Result<Option<Arc<Twin>>> {
     let memory =
         DeviceMemory { backend: backend.name(), region: all, serial: allocation.serial, export: &export };
     let hold = direct.hold(&memory)?;
-    if direct.refusal().is_some() {
-        staging::explain_again(comm, &allocation);
-    }
-    let Some(hold) = hold else { return Ok(None) };
+    let Some(hold) = hold else {
+        staging::explain_staged(comm, &allocation, direct.refusal());
+        return Ok(None);
+    };
     check_is_there(buffer, &allocation)?;
     Ok(Some(Arc::new(Twin::new(buffer, hold))))
 }
@@ -50,7 +50,10 @@ fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
         Some(is) if is.serial == was.serial => Ok(()),
         _ => {
             hidden::tell_gone(was.serial);
-            fail!(DTL_ERROR_INVALID_STATE, "the device buffer of a message was freed before the message began")
+            fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the device buffer of a message was freed before the message began"
+            )
         }
     }
 }
@@ -65,18 +68,12 @@ fn export(all: Region) -> Result<(OwnedFd, u64)> {
 }
 
 /// How buffers go, for `dtl_explain`.
-pub(super) fn text(direct: &dyn Direct, allocation: &Allocation) -> String {
-    match direct.refusal() {
-        Some(why) => format!("staged through host memory, each message as a whole: {why}"),
-        None if allocation.imported => {
-            "staged through host memory, each message as a whole: only what was allocated here goes directly".to_owned()
-        }
-        None => format!(
-            "direct: messages of more than {} bytes, of allocations that the network's device can reach; others, and \
-             collectives, are staged through host memory",
-            direct.above()
-        ),
-    }
+pub(super) fn text(direct: &dyn Direct) -> String {
+    format!(
+        "direct: messages of more than {} bytes of memory that was allocated here; others, and collectives, are staged through \
+         host memory",
+        direct.above()
+    )
 }
 
 impl Comm {

@@ -108,27 +108,10 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     if allocation.backend == plain::home() || comm.explained.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
         return;
     }
-    explain_how(comm, allocation, reach);
-}
-
-/// The same when it has changed: what was direct is staged from now on.
-pub(super) fn explain_again(comm: &Comm, allocation: &Allocation) {
-    explain_how(comm, allocation, Reach::Staged);
-}
-
-fn explain_how(comm: &Comm, allocation: &Allocation, reach: Reach) {
-    let inside = epoch::enter();
-    let Ok(backend) = registry::find(&inside, allocation.backend) else { return };
-    let mut info = zeroed_kind_info();
-    let kind = match kind_info(backend, allocation.kind, &mut info) {
-        Ok(()) => String::from_utf8_lossy(&info.name.map(|letter| letter as u8)).replace('\0', ""),
-        Err(_) => describe(allocation.kind),
-    };
-    let topic = format!("messages of {} memory \"{kind}\" over {}", backend.name(), comm.kind_name());
     let text = match reach {
         Reach::Plain => "direct, as the host reaches it".to_owned(),
         Reach::Direct => format!("direct: {}; collectives are staged", comm.link.transport.describe()),
-        Reach::Staged if let Some(direct) = comm.link.direct() => direct::text(direct, allocation),
+        Reach::Staged if let Some(direct) = comm.link.direct() => direct::text(direct),
         Reach::Staged if comm.link.direct == Some(allocation.backend) => {
             "staged through host memory, each message as a whole: only memory of kind SHARED that was allocated here goes \
              directly"
@@ -141,7 +124,33 @@ fn explain_how(comm: &Comm, allocation: &Allocation, reach: Reach) {
             "staged through host memory, each message as a whole: this kind cannot send one in parts".to_owned()
         }
     };
-    explain::chose(&topic, &text);
+    explain_how(comm, allocation, &text);
+}
+
+/// What was to be direct and is not: all from now on, for this reason, or some allocations, once for each communicator.
+pub(super) fn explain_staged(comm: &Comm, allocation: &Allocation, refusal: Option<String>) {
+    const SOME: u8 = 1 << 7;
+    let is_new = || comm.explained.fetch_or(SOME, Ordering::Relaxed) & SOME == 0;
+    let text = match refusal {
+        Some(why) => format!("staged through host memory, each message as a whole: {why}"),
+        None if is_new() => "staged through host memory where an allocation cannot be registered, or not beside what is: each \
+                             message as a whole"
+            .to_owned(),
+        None => return,
+    };
+    explain_how(comm, allocation, &text);
+}
+
+fn explain_how(comm: &Comm, allocation: &Allocation, text: &str) {
+    let inside = epoch::enter();
+    let Ok(backend) = registry::find(&inside, allocation.backend) else { return };
+    let mut info = zeroed_kind_info();
+    let kind = match kind_info(backend, allocation.kind, &mut info) {
+        Ok(()) => String::from_utf8_lossy(&info.name.map(|letter| letter as u8)).replace('\0', ""),
+        Err(_) => describe(allocation.kind),
+    };
+    let topic = format!("messages of {} memory \"{kind}\" over {}", backend.name(), comm.kind_name());
+    explain::chose(&topic, text);
 }
 
 /// Copies a device buffer's bytes to host memory.
@@ -218,13 +227,7 @@ impl Staged {
     }
 
     /// Starts a receive, of a buffer that `is_staged` or not.
-    pub(super) fn recv(
-        comm: &Comm,
-        into: Region,
-        is_staged: bool,
-        source: i32,
-        tag: i32,
-    ) -> Result<Staged> {
+    pub(super) fn recv(comm: &Comm, into: Region, is_staged: bool, source: i32, tag: i32) -> Result<Staged> {
         let twin = if is_staged { direct::twin(comm, into)? } else { None };
         let Some(twin) = twin else {
             return Self::recv_by(into, is_staged, |into| comm.start_recv(Class::User, into, source, tag));
