@@ -219,6 +219,7 @@ static void cuts(void) {
     const uint64_t rooms[] = {5000, 300000};
     dtl_recv_info_t info;
     dtl_request_t request;
+    dtl_event_t event;
     int i;
     memset(&info, 0, sizeof info);
     for (i = 0; i < 2; i++) {
@@ -242,10 +243,16 @@ static void cuts(void) {
     CHECK_OK(dtl_comm_irecv(comm, ins[DIRECT], MIB, DTL_DTYPE_BYTE, other(), 3, &request));
     CHECK_OK(dtl_request_cancel(request));
     CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(20000), NULL), DTL_ERROR_CANCELED);
-    CHECK_OK(dtl_comm_isend(comm, outs[DIRECT], MIB, DTL_DTYPE_BYTE, other(), 3, &request));
+    CHECK_OK(dtl_comm_isend(comm, outs[DIRECT], MIB, DTL_DTYPE_BYTE, other(), 4, &request));
     CHECK_OK(dtl_request_cancel(request));
     CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(20000), NULL), DTL_ERROR_CANCELED);
     exchange(MIB, DIRECT, DIRECT, 0, 0); /* nothing is left of that */
+    CHECK(far_self.copies == 0);
+    CHECK_OK(dtl_event_create(away, 0, &event)); /* never recorded: it begins */
+    CHECK_OK(dtl_comm_isend_on(comm, outs[DIRECT], MIB, DTL_DTYPE_BYTE, other(), 5, event, &request));
+    CHECK_OK(dtl_comm_recv(comm, ins[DIRECT], MIB, DTL_DTYPE_BYTE, other(), 5, NULL));
+    CHECK_OK(dtl_request_wait(request, MILLISECONDS(20000), NULL));
+    CHECK_OK(dtl_event_destroy(event));
     CHECK(far_self.copies == 0);
 }
 

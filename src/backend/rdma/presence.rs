@@ -8,6 +8,7 @@ use super::places::{self, Choice, PortSeen};
 use super::rail::Rail;
 use super::state::State;
 use super::wire::RdmaWire;
+use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::backend::frames;
 use crate::backend::library::Found;
@@ -42,6 +43,10 @@ impl Presence for Arc<Opener> {
 }
 
 impl Comm for Arc<Opener> {
+    fn flags(&self) -> u32 {
+        DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
+    }
+
     fn takes_native(&self) -> bool {
         true
     }
