@@ -2,7 +2,7 @@
  * as dma-bufs, and that the host cannot touch at its pointers. Over the verbs provider that is none, whose registrations are
  * counted; the backend's copies are.
  *
- *     program direct | missing (under dtlrun, two ranks) */
+ *     program direct | cuda | missing (under dtlrun, two ranks) */
 #include "comm_kinds.h"
 #include "far.h"
 #include <dlfcn.h>
@@ -400,6 +400,44 @@ static void direct(void) {
     CHECK_OK(dtl_backend_unregister(blind));
 }
 
+/* CUDA's memory: of kind SHARED by dma-bufs; by address those verbs, which know of no GPU, refuse it, and of others none is asked. */
+static void cuda(void) {
+    unsigned char *kept;
+    void *memory[2];
+    uint64_t made;
+    int i;
+    begin();
+    make_buffers();
+    kept = ins[DIRECT];
+    CHECK_OK(dtl_mem_free(away, outs[DIRECT]));
+    CHECK_OK(dtl_backend_get("cuda", &host));
+    for (i = 0; i < 2; i++) CHECK_OK(dtl_mem_alloc(host, DTL_MEMORY_SHARED, ROOM, 0, &memory[i]));
+    outs[DIRECT] = (unsigned char *)memory[0], ins[DIRECT] = (unsigned char *)memory[1];
+    config.device_memory = DTL_RDMA_DMABUF;
+    comm = open_rdma(0);
+    exchange(MIB, OURS, OURS, 1, 0);
+    made = counter("reg_mr");
+    for (i = 0; i < 4; i++) exchange(MIB + 1, DIRECT, DIRECT, 3, i % 3);
+    CHECK(counter("reg_mr") == made + 2);
+    CHECK(explained("messages of cuda memory") && explained(" over rdma: direct: messages of more than 8160 bytes"));
+    CHECK_OK(dtl_comm_destroy(comm));
+    config.device_memory = DTL_RDMA_PEERMEM;
+    comm = open_rdma(0);
+    exchange(MIB, BLIND, BLIND, 1, 0);
+    ins[DIRECT] = kept;
+    made = counter("reg_mr"), exports = 0;
+    exchange(MIB, BLIND, DIRECT, 0, 0);
+    CHECK(counter("reg_mr") == made && exports == 0 && far_self.copies == 1);
+    exchange(MIB, DIRECT, DIRECT, 0, 0);
+    CHECK(explained("bytes of cuda memory cannot be registered: 1048640 bytes on fake"));
+    CHECK(explained("ibv_reg_mr: Bad address"));
+    CHECK_OK(dtl_comm_destroy(comm));
+    for (i = 0; i < 2; i++) CHECK_OK(dtl_mem_free(host, memory[i]));
+    CHECK_OK(dtl_backend_get("host", &host));
+    outs[DIRECT] = device(away, ROOM);
+    drop_buffers();
+}
+
 /* A library that is too old: refused when it is opened. */
 static void missing(void) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
@@ -418,6 +456,7 @@ int main(int argc, char **argv) {
     start(argc, argv);
     setenv("DTL_FAKE_VERBS_DMABUF", "1", 1);
     if (strcmp(kind, "missing") == 0) missing();
+    else if (strcmp(kind, "cuda") == 0) cuda();
     else direct();
     finish();
     return 0;

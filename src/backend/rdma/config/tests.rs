@@ -1,7 +1,7 @@
 //! What is taken from the struct and what from the environment, and what is refused.
 
 use super::*;
-use crate::abi::status::{DTL_ERROR_INCOMPATIBLE_ABI, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NOT_SUPPORTED};
+use crate::abi::status::{DTL_ERROR_INCOMPATIBLE_ABI, DTL_ERROR_INVALID_ARGUMENT};
 
 /// As DTL_RDMA_CONFIG_INIT.
 const OPEN: dtl_rdma_config_t = dtl_rdma_config_t {
@@ -84,6 +84,7 @@ fn of_all() -> Config {
         inline: 0,
         sleeps: true,
         reads: true,
+        device_memory: Devices::Dmabuf,
         cache_bytes: 512 << 20,
         meeting: "tcp:[fe80::1]:7000".into(),
         address: "ib0".into(),
