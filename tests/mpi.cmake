@@ -165,6 +165,18 @@ foreach(mpi openmpi mpich)
       ENVIRONMENT "DTL_FAKE_NODES=${nodes};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   endforeach()
 
+  # Kind rdma, whose ranks meet through this MPI, over the verbs that are none.
+  set(test "tests/ctk.kind-rdma-${mpi}")
+  if(NOT DTL_TEST_MPIRUN_${mpi} OR fake_verbs_missing)
+    skipped("${test}" "mpirun.${mpi} is not installed, or there are no verbs for tests")
+  else()
+    string(REPLACE ";" " " launcher "${mpirun}")
+    add_test(NAME "${test}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --kind rdma --ranks 3 --only "comm.match.*,comm.split.*"
+      --launcher "${launcher} -n {ranks}")
+    set_tests_properties("${test}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling
+      ENVIRONMENT "DTL_RDMA_MEETING=mpi;DTL_RDMA_LIBRARY=${fake_verbs};DTL_FAKE_VERBS_FABRIC=${bin}/rdma/fabric.${mpi};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+  endif()
+
   # The table itself, as a plugin, by the conformance kit.
   if(NOT DTL_TEST_MPICC_${mpi} OR NOT DTL_TEST_MPIRUN_${mpi})
     skipped("tests/ctk.mpi-${mpi}" "mpicc.${mpi} and mpirun.${mpi} are not installed")

@@ -190,12 +190,11 @@ fn admit(
     let addr = take().inspect_err(|_| backend.memory_use.give_up())?;
     let Extent { kind, size, align } = extent;
     let (home, hidden) = (backend.handle(), hidden::is_hidden(backend, kind));
-    let (pool, imported) = (owner.pool(), false);
+    let (pool, imported, room, serial) = (owner.pool(), false, size, 0);
     backend.memory_use.grew(size, plain::serves(home));
-    let room = size;
     enter(
         addr,
-        Allocation { backend: home, device, kind, size, room, align, pool, imported, hidden, serial: 0 },
+        Allocation { backend: home, device, kind, size, room, align, pool, imported, hidden, serial },
     );
     Ok(addr)
 }

@@ -224,6 +224,10 @@ static const struct {
     {"port_down:20@1", FAILS, BRIEF, NULL},
     {"device_fatal:25@1", FAILS, NULL, NULL},
     {"qp_fatal:10@1", WELL, NULL, NULL},
+    {"stuck:6@1;stuck:11@1;stuck:18@1;stuck:24@1;stuck:30@1", WELL, "DTL_RDMA_RECONNECT_MS=0", NULL},
+    {"stuck:6@1;stuck:11@1;stuck:12@1;stuck:18@1", WELL, "DTL_RDMA_COMPLETION=event DTL_RDMA_RECONNECT_MS=0", NULL},
+    {"stuck:20:1@1", WELL, "DTL_RDMA_TIMEOUT=10 DTL_RDMA_RETRIES=1 DTL_LOG=warning", "neither done nor given up anything for 1033 ms"},
+    {"stuck:20:1@1", FAILS, "DTL_RDMA_TIMEOUT=10 DTL_RDMA_RETRIES=1 DTL_RDMA_RECONNECT_MS=0", "neither done nor given up anything"},
     {"death:20@1", DIES, NULL, NULL},
     {"death_locked:30@1", DIES, NULL, NULL},
     /* a connection that breaks and is made anew */

@@ -40,6 +40,8 @@
  *                                  PORT_ACTIVE after ms
  *         device_fatal:n           the device is gone for this process: DEVICE_FATAL, all its work is flushed
  *         qp_fatal:n               the queue pair of that work request goes into error with QP_FATAL
+ *         stuck:n[:1]              the queue pair of that work request does nothing more until the next one is posted, as soft-RoCE
+ *                                  at times; with 1 for ever
  *         death:n, death_locked:n  the process is killed at the n-th work request; holding the fabric's lock
  *     DTL_FAKE_VERBS_LEAKS=1       what lives when the process ends is said on stderr, and the exit status is 66
  *     DTL_FAKE_VERBS_REPORT=file   one line of counters at the end of each process, behind what the file has

@@ -119,6 +119,7 @@ typedef struct qp {
     uint64_t sent, retired, sent_free; /* posted; completed; places given back by polling */
     uint64_t recvs, taken, recv_free;
     stall_t stall;
+    uint64_t stuck; /* does nothing until more than so many were posted; 0: it works */
     uint64_t stalled_since, look_at; /* nanoseconds */
 } qp_t;
 

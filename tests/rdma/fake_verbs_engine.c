@@ -168,6 +168,10 @@ static uint64_t next_work(uint32_t index, uint64_t at) {
 void run_qp(uint32_t index) {
     qp_t* q = &own.fabric->qps[index];
     size_t budget = AT_ONCE;
+    if (q->stuck) {
+        own.fabric->pending[index / 64] &= ~(1ull << index % 64);
+        return;
+    }
     while (q->state == IBV_QPS_RTS && q->retired < q->sent) {
         uint64_t at = q->retired;
         if (send_at(index, at)->is_executed) {

@@ -165,6 +165,8 @@ static void happen(const planned_t* p, uint32_t index) {
         f->port_up_at[q->device] = until;
         device_event(q->device, IBV_EVENT_PORT_ERR);
         wake_engine(own.me);
+    } else if (!strcmp(p->name, "stuck")) {
+        q->stuck = p->has_value ? UINT64_MAX : q->sent + 1;
     } else if (!strcmp(p->name, "device_fatal")) {
         kill_device(q->device);
     } else {
@@ -174,7 +176,7 @@ static void happen(const planned_t* p, uint32_t index) {
 }
 
 void work_requested(uint32_t qp) {
-    static const char* const kinds[] = {"death", "death_locked", "cut", "port_down", "device_fatal", "qp_fatal"};
+    static const char* const kinds[] = {"death", "death_locked", "cut", "port_down", "device_fatal", "qp_fatal", "stuck"};
     for (int i = 0; i < plans; i++) {
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             if (strcmp(planned[i].name, kinds[k]) || !is_now(&planned[i])) continue;

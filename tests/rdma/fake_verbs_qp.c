@@ -178,6 +178,7 @@ static void reset(qp_t* q, uint32_t index) {
     forget_completions(q->recv_cq, index);
     q->sent = q->retired = q->sent_free = q->recvs = q->taken = q->recv_free = 0;
     q->stall = STALL_NONE;
+    q->stuck = 0;
     memset(&q->attr, 0, sizeof q->attr);
     q->to_device = -1;
     own.fabric->pending[index / 64] &= ~(1ull << index % 64);
@@ -298,7 +299,7 @@ int fake_post_send(struct ibv_qp* ibv, struct ibv_send_wr* wr, struct ibv_send_w
             copy_work(send_at(index, q->sent), wr, length);
             count_send(wr, length);
             atomic_signal_fence(memory_order_seq_cst);
-            q->sent++;
+            if (++q->sent > q->stuck) q->stuck = 0;
             if (q->state == IBV_QPS_ERR) {
                 flush(index);
             } else {

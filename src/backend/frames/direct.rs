@@ -40,6 +40,9 @@ pub trait WireDevices {
     fn irecv(&mut self, host: Region, twin: &Arc<Twin>, source: i32, word: u64) -> Result<OpId>;
 }
 
+/// The twins of messages, which are somebody else's.
+pub(super) type Twins = Vec<(OpId, Weak<Twin>)>;
+
 impl Direct for Endpoint {
     fn above(&self) -> usize {
         INLINE

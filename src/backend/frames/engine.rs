@@ -1,9 +1,8 @@
 //! The operations, and how they start and are withdrawn.
 //!
-//! Up to `INLINE` bytes go in an Eager frame, and their send is over when they are in it. More, and what
-//! is sent synchronously, is offered: the receiver, when it has a
-//! receive for it, posts a receive of the wire for the payload in the user's own buffer and says Clear;
-//! the sender then sends as much as fits there. So nothing large is ever unexpected on the wire, and a
+//! Up to `INLINE` bytes go in an Eager frame, and their send is over when they are in it. More, and what is sent synchronously, is
+//! offered: the receiver, when it has a receive for it, posts a receive of the wire for the payload in the user's own buffer and
+//! says Clear; the sender then sends as much as fits there. So nothing large is ever unexpected on the wire, and a
 //! truncated message moves only what fits.
 //!
 //! A payload of no bytes says that the offer was withdrawn; for one of no bytes a byte is sent.
@@ -22,10 +21,9 @@ use crate::backend::matching::{Matcher, Message, Posted};
 use crate::backend::operations::Operations;
 use crate::backend::sparse::Sparse;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, OpId, Selector, SendMode, Twin};
+use crate::runtime::backend::{Done, OpId, Selector, SendMode};
 use crate::sys::buf::{Region, Scratch};
 use std::collections::VecDeque;
-use std::sync::Weak;
 
 /// Receives of frames that are always posted.
 pub(super) const RECEIVES: usize = 8;
@@ -52,7 +50,7 @@ pub(super) struct Engine {
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
     /// Of messages of device memory: what stands beside their host memory, as long as somebody waits for them.
-    pub(super) twins: Vec<(OpId, Weak<Twin>)>,
+    pub(super) twins: super::direct::Twins,
     /// Ranks that died: what they had sent is read first.
     pub(super) dying: Vec<usize>,
     pub(super) deaths: usize,

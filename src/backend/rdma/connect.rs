@@ -177,6 +177,7 @@ impl State {
     /// Looks at the sockets.
     pub(super) fn look_around(&mut self) {
         self.hear_devices();
+        self.watch();
         let mut events = Vec::new();
         self.oob.poll(&mut |event| events.push(event));
         for event in events {

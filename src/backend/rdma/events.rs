@@ -161,7 +161,7 @@ impl State {
             *seen = self.happened;
             return Ok(Doze::News);
         }
-        Ok(Doze::On(bell, self.oob.due_in_ns()))
+        Ok(Doze::On(bell, self.oob.due_in_ns().min(self.watch_due_ns())))
     }
 
     /// Hears now and then what the devices tell.

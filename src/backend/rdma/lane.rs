@@ -2,6 +2,7 @@
 
 use super::queue::{Piece, Queue, Work};
 use super::slots::LANES;
+use super::watch::Watched;
 use crate::runtime::backend::OpId;
 use crate::sys::buf::Region;
 use std::collections::VecDeque;
@@ -25,6 +26,7 @@ pub(super) struct Lane {
     quiet: u32,
     pub(super) flying: VecDeque<Flying>,
     pub(super) mending: Mending,
+    pub(super) watched: Watched,
 }
 
 /// Small messages of which one is asked to be told.
@@ -61,6 +63,7 @@ impl Lane {
             quiet: every - 1,
             flying: VecDeque::with_capacity(queue.room),
             mending: Mending::default(),
+            watched: Watched::default(),
             queue,
         }
     }

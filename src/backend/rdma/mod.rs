@@ -7,7 +7,7 @@
 //! which connections are made and deaths are heard of (`address` where they listen, `channel` what goes through them), `connect`
 //! how a connection is made, `reconnect` made anew when it has broken; `operation` and `state` are what a communicator consists of and what moves it on, with `polling` for what completion queues tell, `payload` for large messages,
 //! `window` for one-sided ones and `atomics` for those that change what is there, `cache` for registrations, `devices` for those of device memory, `events` for what devices tell by
-//! themselves; `wire` is how `frames` sees it.
+//! themselves, `watch` for what they forget to; `wire` is how `frames` sees it.
 
 mod address;
 mod atomics;
@@ -36,6 +36,7 @@ mod reconnect;
 mod slots;
 mod state;
 pub mod verbs;
+mod watch;
 mod window;
 mod wire;
 

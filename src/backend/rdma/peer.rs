@@ -473,22 +473,6 @@ impl Peer {
         }
     }
 
-    /// Whether work is under way. Asks to be told of the end of all that nobody else asks after.
-    pub(super) fn is_busy(&mut self, rank: usize) -> Result<bool> {
-        if self.stage == Stage::Ready {
-            self.send_notes(rank)?;
-        }
-        let Some(to) = self.tell else { return Ok(false) };
-        for index in 0..self.lanes.len() {
-            let last = self.lanes.get(index).and_then(|lane| lane.flying.back());
-            if let Some(Flying { what: What::Nothing | What::Slot(_), .. }) = last {
-                let local = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
-                self.start(rank, index, Work::Write(to), local, What::Mark)?;
-            }
-        }
-        Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.flying.is_empty()))
-    }
-
     /// Ends its queue pairs: afterwards no device touches memory for it. What has arrived stays to be read.
     pub(super) fn give_up(&mut self) {
         self.stage = Stage::Gone;

@@ -17,6 +17,7 @@ use super::operation::part_over;
 use super::peer::{Peer, Stage};
 use super::queue::{Piece, Queue, Remote, Work};
 use super::state::State;
+use super::watch::Watched;
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
 use crate::error::{Result, fail};
 use crate::runtime::backend::OpId;
@@ -157,6 +158,7 @@ impl State {
             }
             if let Some(of) = peer.lanes.get_mut(lane) {
                 of.mending.before = (of.received, before, !of.flying.is_empty());
+                of.watched = Watched::default();
             }
         }
         peer.repair.ready_at = now_ns();

@@ -72,6 +72,8 @@ pub(super) struct State {
     pub(super) bell: Option<Arc<net::Poller>>,
     /// When the devices are asked next.
     pub(super) hear_at: u64,
+    /// When it is looked after what they were asked to do.
+    pub(super) watch_at: u64,
     /// Why no connections are made any more.
     pub(super) dead_device: Option<String>,
     pub(super) oob: Oob,
@@ -111,6 +113,7 @@ impl State {
             happened: 1,
             bell,
             hear_at: 0,
+            watch_at: 0,
             dead_device: None,
             oob,
             cache,

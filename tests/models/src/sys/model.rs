@@ -45,6 +45,14 @@ struct Object {
 }
 
 impl Object {
+    /// Written, as loom takes a cell's first value for nobody's write: one that sees the object and not this has come too early.
+    fn new(number: u64, drops: &Arc<AtomicUsize>) -> Object {
+        let object = Object { number: UnsafeCell::new(0), drops: Arc::clone(drops) };
+        // SAFETY: nobody else has it yet.
+        object.number.with_mut(|cell| unsafe { *cell = number });
+        object
+    }
+
     fn number(&self) -> u64 {
         // SAFETY: loom fails the model if it is written meanwhile.
         self.number.with(|number| unsafe { *number })
@@ -75,7 +83,7 @@ impl World {
     }
 
     fn object(&self, number: u64) -> Share<Object> {
-        Share::new(Object { number: UnsafeCell::new(number), drops: Arc::clone(&self.drops) })
+        Share::new(Object::new(number, &self.drops))
     }
 
     fn insert(&self, number: u64) -> u64 {
@@ -126,7 +134,7 @@ fn used_against_remove(using: Use) {
 /// A reader sees a whole value, and it stays until the reader has left.
 fn read_against_replace() {
     let drops = Arc::<AtomicUsize>::default();
-    let object = |number| Object { number: UnsafeCell::new(number), drops: Arc::clone(&drops) };
+    let object = |number| Object::new(number, &drops);
     let published = Arc::new(Published::new(object(1)));
     let read = Arc::clone(&published);
     let user = thread::spawn(move || {
@@ -145,14 +153,16 @@ fn read_against_replace() {
 /// A later look never finds an earlier value.
 fn reads_go_forward() {
     let drops = Arc::<AtomicUsize>::default();
-    let object = |number| Object { number: UnsafeCell::new(number), drops: Arc::clone(&drops) };
+    let object = |number| Object::new(number, &drops);
     let published = Arc::new(Published::new(object(1)));
     let read = Arc::clone(&published);
     let user = thread::spawn(move || {
         let first = read.get(&epoch::enter()).number();
         assert!(first <= read.get(&epoch::enter()).number());
     });
-    published.replace(object(2), epoch::enter());
+    // The value is made behind the entry, whose fence would release it as well.
+    let inside = epoch::enter();
+    published.replace(object(2), inside);
     published.replace(object(3), epoch::enter());
     user.join().unwrap();
     epoch::collect();
@@ -282,7 +292,7 @@ unsafe impl Send for Watched {}
 
 /// An object in a pool: its end and its change are writes that loom sees.
 fn numbered(number: u64) -> Object {
-    Object { number: UnsafeCell::new(number), drops: Arc::default() }
+    Object::new(number, &Arc::default())
 }
 
 /// Runs two of them at the same time on one pool.
