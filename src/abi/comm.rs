@@ -48,7 +48,7 @@ pub struct dtl_recv_info_t {
 pub struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     pub struct_size: u32,
-    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi" and "nccl"), or 0.
+    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi", "nccl" and "rdma"), or 0.
     pub flags: u32,
     /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi" between them), "nccl" (see
     /// `over`), "rdma" (InfiniBand and RoCE, see `native`; docs/how-to/use-rdma.md) or the name of a registered backend with a
@@ -102,7 +102,7 @@ pub const DTL_COMM_NO_DUP: u32 = 2;
 /// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have (DTL_ERROR_NOT_SUPPORTED else) are
 /// staged through host memory, over the communicator below. dtl_explain tells of the first. All ranks set it or none.
 /// Kind "mpi": messages of device memory are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md);
-/// each rank as it likes.
+/// each rank as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones go directly.
 pub const DTL_COMM_STAGE: u32 = 4;
 
 /// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.

@@ -14,10 +14,11 @@ pub const DTL_RDMA_READ: i32 = 2;
 
 /// As `device_memory`: through host memory.
 pub const DTL_RDMA_STAGED: i32 = 1;
-/// As `device_memory`: registered as a dmabuf. Not there yet: DTL_ERROR_NOT_SUPPORTED.
+/// As `device_memory`: large messages go as they are, of memory of any backend that gives dma-bufs (dtl_mem_export_dmabuf), which the
+/// network's device registers (ibv_reg_dmabuf_mr: rdma-core 34, Linux 5.12, a driver that imports them: mlx5 does).
 pub const DTL_RDMA_DMABUF: i32 = 2;
-/// As `device_memory`: registered by its address, with a kernel module of the device's vendor. Not there yet:
-/// DTL_ERROR_NOT_SUPPORTED.
+/// As `device_memory`: the same of memory of backend "cuda" only, registered by its address: with nvidia_peermem, a kernel module of NVIDIA's
+/// driver. For what has no dma-bufs: those of CUDA need open kernel modules.
 pub const DTL_RDMA_PEERMEM: i32 = 3;
 
 /// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from DTL_RDMA_CONFIG_INIT, which
@@ -100,7 +101,14 @@ pub struct dtl_rdma_config_t {
     /// DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read. Default DTL_RDMA_WRITE: its last packet tells the receiver, a read has
     /// to be told of.
     pub rendezvous: i32,
-    /// DTL_RDMA_STAGED; variable: staged. Default that.
+    /// DTL_RDMA_STAGED, DTL_RDMA_DMABUF or DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem. Default DTL_RDMA_STAGED. With the others
+    /// messages of more than 8160 bytes of device memory that was allocated here (by dtl_mem_alloc, a pool, a dtl::buffer) are written and read
+    /// by the network's device, as far as the other side's memory can be: also device memory of such a rank, or the host's from
+    /// dtl_mem_alloc. Else one copy on the side of the device, as with what is staged. Collectives and probed messages are staged. Each
+    /// allocation is registered once (cache_bytes bounds all), until it is freed; the thread that sends or receives first calls
+    /// export_dmabuf, with no lock held. A library without ibv_reg_dmabuf_mr is DTL_ERROR_NOT_SUPPORTED when the communicator is opened (with
+    /// DTL_RDMA_DMABUF); a registration that is refused is a warning, and all is staged from then on, which dtl_explain
+    /// tells. Each rank as it likes. Tested over verbs that are none; not yet on a network card with a GPU.
     pub device_memory: i32,
     /// Milliseconds of silence after which a peer's machine counts as dead, 100 … 600000. Default 5000. (A process that dies on a machine that
     /// lives is heard of at once.)

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 mod collective;
 mod device_comm;
+mod direct;
 mod exports;
 mod filling;
 mod memory;
@@ -26,6 +27,7 @@ mod window;
 
 pub use collective::Collective;
 pub use device_comm::{DeviceComm, DeviceComms, Invitation};
+pub use direct::{Bytes, DeviceMemory, Direct, Hold, Twin};
 pub use exports::{Exports, Extent, Ticket};
 pub use filling::Filling;
 pub use memory::{Found, Memory, Place, Transfer};
@@ -317,13 +319,7 @@ pub trait Transport: Send + Sync {
     }
     /// Starts a standard send of bytes that are still being written to the region, from the front; `None`: not
     /// provided, or not for this rank.
-    fn isend_filling(
-        &self,
-        _data: Region,
-        _dest: i32,
-        _word: u64,
-        _by: &Arc<Filling>,
-    ) -> Option<Result<OpId>> {
+    fn isend_filling(&self, _: Region, _dest: i32, _word: u64, _by: &Arc<Filling>) -> Option<Result<OpId>> {
         None
     }
     /// Of a receive that is not over: bytes that are there, from the front, and stay as they are.
@@ -332,6 +328,10 @@ pub trait Transport: Send + Sync {
     }
     /// The backend whose device memory messages may lie in as it is, if other processes can open it; `None`: no backend's.
     fn takes_memory_of(&self) -> Option<&'static str> {
+        None
+    }
+    /// How large messages of memory of any device go as they are; `None`: not.
+    fn direct(&self) -> Option<&dyn Direct> {
         None
     }
     /// Starts a receive into the region.

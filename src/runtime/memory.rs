@@ -56,6 +56,8 @@ pub struct Allocation {
     pub imported: bool,
     /// Whether the host cannot read and write it (`hidden`).
     pub hidden: bool,
+    /// If so, its number, which no other has; else 0.
+    pub serial: u64,
 }
 
 impl Allocation {
@@ -63,7 +65,18 @@ impl Allocation {
     #[must_use]
     pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
         let (hidden, backend) = (hidden::is_hidden(backend, kind), backend.handle());
-        Allocation { backend, device, kind, size, room: size, align: 1, pool: 0, imported: true, hidden }
+        Allocation {
+            backend,
+            device,
+            kind,
+            size,
+            room: size,
+            align: 1,
+            pool: 0,
+            imported: true,
+            hidden,
+            serial: 0,
+        }
     }
 
     fn is_of_pool(&self) -> bool {
@@ -94,6 +107,7 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
             pool: 0,
             imported: false,
             hidden: false,
+            serial: 0,
         };
         return Some((found.base, allocation));
     }
@@ -176,9 +190,12 @@ fn admit(
     let addr = take().inspect_err(|_| backend.memory_use.give_up())?;
     let Extent { kind, size, align } = extent;
     let (home, hidden) = (backend.handle(), hidden::is_hidden(backend, kind));
-    let (pool, imported) = (owner.pool(), false);
+    let (pool, imported, room, serial) = (owner.pool(), false, size, 0);
     backend.memory_use.grew(size, plain::serves(home));
-    enter(addr, Allocation { backend: home, device, kind, size, room: size, align, pool, imported, hidden });
+    enter(
+        addr,
+        Allocation { backend: home, device, kind, size, room, align, pool, imported, hidden, serial },
+    );
     Ok(addr)
 }
 
@@ -257,8 +274,8 @@ fn settle(asked: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
 }
 
 /// Enters an allocation into the ledger.
-pub fn enter(addr: Addr, allocation: Allocation) {
-    hidden::comes(addr.get(), &allocation);
+pub fn enter(addr: Addr, mut allocation: Allocation) {
+    hidden::comes(addr.get(), &mut allocation);
     LEDGER.write().insert(addr.get(), allocation);
 }
 
@@ -269,6 +286,7 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     match found {
         Some(found) if asked::is_of(backend.handle(), addr, &found) && found.pool == pool => {
             ledger.remove(&addr.get());
+            drop(ledger);
             hidden::goes(&found);
             return Ok(found);
         }
@@ -302,11 +320,11 @@ pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
     LEDGER.write().retain(|base, allocation| {
         let stays = allocation.pool != pool;
         if !stays {
-            hidden::goes(allocation);
             left.push((Addr::new(std::ptr::with_exposed_provenance_mut(*base)), *allocation));
         }
         stays
     });
+    left.iter().for_each(|(_, allocation)| hidden::goes(allocation));
     left
 }
 

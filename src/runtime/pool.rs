@@ -213,6 +213,7 @@ impl Pool {
             pool,
             imported: false,
             hidden: self.hidden,
+            serial: 0,
         }
     }
 

@@ -92,9 +92,6 @@ static void bad_fields(void) {
     BAD(silence_ms, 99, "silence_ms is 99: use 100 to 600000");
     BAD(reconnect_ms, 600001, "reconnect_ms is 600001: use 0 to 600000");
     BAD(cache_bytes, -2, "cache_bytes is -2: use bytes: 0, 4096, 512M, 2G");
-    config.device_memory = DTL_RDMA_PEERMEM;
-    refused(&config, DTL_ERROR_NOT_SUPPORTED, "peermem");
-    config.device_memory = 0;
     config.struct_size = offsetof(dtl_rdma_config_t, reconnect_ms); /* of a program that knows no such field */
     config.reconnect_ms = 600001;
     opens(&config, "fake0:1");

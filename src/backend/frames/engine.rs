@@ -1,9 +1,8 @@
 //! The operations, and how they start and are withdrawn.
 //!
-//! Up to `INLINE` bytes go in an Eager frame, and their send is over when they are in it. More, and what
-//! is sent synchronously, is offered: the receiver, when it has a
-//! receive for it, posts a receive of the wire for the payload in the user's own buffer and says Clear;
-//! the sender then sends as much as fits there. So nothing large is ever unexpected on the wire, and a
+//! Up to `INLINE` bytes go in an Eager frame, and their send is over when they are in it. More, and what is sent synchronously, is
+//! offered: the receiver, when it has a receive for it, posts a receive of the wire for the payload in the user's own buffer and
+//! says Clear; the sender then sends as much as fits there. So nothing large is ever unexpected on the wire, and a
 //! truncated message moves only what fits.
 //!
 //! A payload of no bytes says that the offer was withdrawn; for one of no bytes a byte is sent.
@@ -50,6 +49,8 @@ pub(super) struct Engine {
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
+    /// Of messages of device memory: what stands beside their host memory, as long as somebody waits for them.
+    pub(super) twins: super::direct::Twins,
     /// Ranks that died: what they had sent is read first.
     pub(super) dying: Vec<usize>,
     pub(super) deaths: usize,
@@ -233,6 +234,7 @@ impl Engine {
             pool: Vec::new(),
             payloads: VecDeque::new(),
             last_payload: 0,
+            twins: Vec::new(),
             dying: Vec::new(),
             deaths: 0,
             lost_receives: 0,

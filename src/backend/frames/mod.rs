@@ -4,9 +4,10 @@
 //! `Wire` is what such a transport must do; `frame` is what travels on it. `engine` has the operations
 //! and how they start and are withdrawn, `taking` messages that a program looks at before it receives
 //! them, `prompt` receives without an operation, `reading` what comes in, `writing` what goes out, `failing` ranks and wires that are gone,
-//! `closing` the end, `window` one-sided operations that the wire does itself, `face` how the library sees those. The lock is here. The library uses it for registered communicators.
+//! `direct` device memory, `closing` the end, `window` one-sided operations that the wire does itself, `face` how the library sees those. The lock is here. The library uses it for registered communicators.
 
 mod closing;
+mod direct;
 mod engine;
 mod face;
 mod failing;
@@ -26,7 +27,7 @@ use super::sparse::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Done, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart, Windows,
+    Direct, Done, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart, Windows,
 };
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
@@ -35,6 +36,7 @@ use engine::Engine;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use direct::{Held, WireDevices};
 pub use window::{Change, WireWindows};
 
 /// The word of every frame. Payloads travel under other words, all below 2^28.
@@ -102,6 +104,10 @@ pub trait Wire: Send {
     }
     /// Frames in its own memory, if it has such.
     fn frames(&mut self) -> Option<&mut dyn WireFrames> {
+        None
+    }
+    /// Device memory in messages, if it moves such.
+    fn devices(&mut self) -> Option<&mut dyn WireDevices> {
         None
     }
     /// What it does of one-sided communication, or why it does nothing.
@@ -172,6 +178,7 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     let (may_be_served, is_crowded) = (wire.may_be_served(), wire.is_crowded());
     let answers_late = wire.answers_late();
     let mut engine = Engine::new(wire);
+    let is_direct = engine.wire.devices().is_some();
     if let Err(error) = engine.post_receives() {
         engine.close()?;
         return Err(error);
@@ -185,6 +192,7 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
         answers_late,
         is_crowded,
         description,
+        is_direct,
         windows,
     }))
 }
@@ -224,6 +232,8 @@ struct Endpoint {
     answers_late: bool,
     is_crowded: Option<bool>,
     description: String,
+    /// Whether the wire moves device memory.
+    is_direct: bool,
     windows: Windows,
 }
 
@@ -270,6 +280,10 @@ impl Transport for Endpoint {
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
         self.with(|engine| engine.irecv(data, select))
+    }
+
+    fn direct(&self) -> Option<&dyn Direct> {
+        self.is_direct.then_some(self)
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Done>> {

@@ -189,7 +189,11 @@ impl Engine {
         let room = stand_in.as_ref().map_or(into, Scratch::region).part(0, wanted(size, into.len()));
         self.last_payload = (self.last_payload + 1) & (PAYLOAD - 1);
         let word = self.last_payload | PAYLOAD;
-        let op = self.wire.irecv(room, rank_of(source), u64::from(word))?;
+        let twin = if stand_in.is_none() { self.twin_of(id) } else { None };
+        let op = match (&twin, twin.as_ref().and_then(|_| self.wire.devices())) {
+            (Some(twin), Some(devices)) => devices.irecv(room, twin, rank_of(source), u64::from(word))?,
+            _ => self.wire.irecv(room, rank_of(source), u64::from(word))?,
+        };
         self.payloads.push_back(Payload { op, of: Mover::Receive(id, stand_in) });
         if let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get_mut(id) {
             taken.payload = Some(word);
@@ -205,7 +209,12 @@ impl Engine {
         // No bytes would say that the offer was withdrawn.
         let stand_in = if send.is_some() && data.is_empty() { Scratch::new(1) } else { None };
         let data = stand_in.as_ref().map_or(data, Scratch::region);
-        match self.wire.isend(data, rank_of(dest), u64::from(word)) {
+        let twin = if stand_in.is_none() { send.and_then(|id| self.twin_of(id)) } else { None };
+        let sent = match (&twin, twin.as_ref().and_then(|_| self.wire.devices())) {
+            (Some(twin), Some(devices)) => devices.isend(data, twin, rank_of(dest), u64::from(word)),
+            _ => self.wire.isend(data, rank_of(dest), u64::from(word)),
+        };
+        match sent {
             Ok(op) => {
                 self.payloads.push_back(Payload { op, of: Mover::Send(send, stand_in) });
                 if let Some(Operation::Send(send)) = send.and_then(|id| self.operations.get_mut(id)) {

@@ -200,7 +200,7 @@ impl Peer {
     /// Starts what a place is used for; false: there is no room.
     fn start_try(&mut self, rank: usize, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
-        let local = Piece { region: self.slab.result(slot), lkey: self.lkey() };
+        let local = Piece { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
         self.start(rank, 0, work, local, What::Answer(slot))
     }
 }

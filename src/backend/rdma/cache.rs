@@ -4,6 +4,7 @@
 //! what was registered there is given up before anything new is looked up. Nothing tells when memory of the program's own is
 //! unmapped, and what is mapped there later would not be what the device has: that memory is moved through slots.
 
+use super::devices::Registrations;
 use super::rail::{Rail, Registration};
 use super::slots::RAILS;
 use super::state::State;
@@ -20,6 +21,11 @@ pub(super) struct Registered {
 }
 
 impl Registered {
+    /// On each rail with the key of that.
+    pub(super) fn new(region: Region, keys: Vec<Registration>) -> Registered {
+        Registered { region, keys }
+    }
+
     /// Our key on a rail.
     pub(super) fn lkey(&self, rail: usize) -> u32 {
         self.keys.get(rail).map_or(0, |keys| keys.lkey)
@@ -36,7 +42,7 @@ impl Registered {
 /// Registers a region on all rails, or on none.
 pub(super) fn register(rails: &[Arc<Rail>], region: Region) -> Result<Registered> {
     let keys = rails.iter().map(|rail| rail.register(region)).collect::<Result<Vec<_>>>()?;
-    Ok(Registered { region, keys })
+    Ok(Registered::new(region, keys))
 }
 
 struct Entry {
@@ -53,6 +59,8 @@ pub(super) struct Cache {
     limit: u64,
     clock: u64,
     returned: Returned,
+    /// Those of device memory, within the same limit.
+    pub(super) devices: Arc<Registrations>,
     /// Registering failed: not tried again until something is given up.
     is_full: bool,
 }
@@ -66,6 +74,7 @@ impl Cache {
             limit,
             clock: 0,
             returned: heap::watch_returned(),
+            devices: Registrations::new(),
             is_full: false,
         }
     }
@@ -87,19 +96,14 @@ impl Cache {
 
     fn add(&mut self, mapping: Region) -> Option<Arc<Registered>> {
         let bytes = mapping.len() as u64;
-        if bytes > self.limit || self.is_full {
+        if self.is_full || !self.make_room(bytes) {
             return None;
-        }
-        while self.bytes + bytes > self.limit {
-            if !self.drop_oldest() {
-                return None;
-            }
         }
         let made = loop {
             match register(&self.rails, mapping) {
                 Ok(made) => break Arc::new(made),
                 // The limits of the process or the device: with less of the others, perhaps.
-                Err(_) if self.drop_oldest() => {}
+                Err(_) if self.drop_any() => {}
                 Err(error) => {
                     crate::runtime::log::warning!(
                         "{} bytes cannot be registered, messages in them go through slots: {}",
@@ -115,6 +119,25 @@ impl Cache {
         let entry = Entry { registered: Arc::clone(&made), used: self.clock };
         self.entries.insert(mapping.addr().get(), entry);
         Some(made)
+    }
+
+    /// Drops what is in the way of so many bytes more; whether there is room for them.
+    pub(super) fn make_room(&mut self, bytes: u64) -> bool {
+        while bytes <= self.limit && self.bytes() + bytes > self.limit {
+            if !self.drop_any() {
+                return false;
+            }
+        }
+        bytes <= self.limit
+    }
+
+    /// Drops something that is not in use.
+    pub(super) fn drop_any(&mut self) -> bool {
+        self.drop_oldest() || self.devices.drop_oldest()
+    }
+
+    pub(super) fn rails(&self) -> &[Arc<Rail>] {
+        &self.rails
     }
 
     /// Drops what was not used for longest and is not in use now.
@@ -146,7 +169,7 @@ impl Cache {
 
     /// Bytes that it keeps registered.
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + self.devices.bytes()
     }
 }
 
@@ -165,9 +188,13 @@ impl State {
         let slabs: usize =
             peers.filter(|peer| !peer.lanes.is_empty()).map(|peer| peer.slab.region().len()).sum();
         format!(
-            "{}, of which {slabs} for slots and {} for large messages (DTL_RDMA_CACHE_BYTES={})",
+            "{}, of which {slabs} for slots and {} for large messages{} (DTL_RDMA_CACHE_BYTES={})",
             rails.join(", "),
             self.cache.bytes(),
+            match self.cache.devices.bytes() {
+                0 => String::new(),
+                bytes => format!(", {bytes} of them of devices"),
+            },
             self.config.cache_bytes
         )
     }

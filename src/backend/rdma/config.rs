@@ -18,6 +18,17 @@ use std::str::FromStr;
 
 sized!(dtl_rdma_config_t);
 
+/// How device memory goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// Through host memory.
+    Staged,
+    /// Large messages as they are, registered by dma-bufs.
+    Dmabuf,
+    /// The same, by addresses.
+    Peermem,
+}
+
 /// Everything decided that does not depend on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -51,6 +62,8 @@ pub struct Config {
     pub sleeps: bool,
     /// Whether a large message is read by its receiver, not written by its sender.
     pub reads: bool,
+    /// How device memory goes.
+    pub device_memory: Devices,
     /// Bytes registered at most beside what is always so.
     pub cache_bytes: u64,
     /// How the ranks meet, see `meet`.
@@ -86,6 +99,7 @@ impl Default for Config {
             inline: INLINE,
             sleeps: false,
             reads: false,
+            device_memory: Devices::Staged,
             cache_bytes: 1 << 30,
             meeting: String::from("auto"),
             address: String::new(),
@@ -196,13 +210,6 @@ struct Sources {
 impl Sources {
     fn config(&self) -> Result<Config> {
         let usual = Config::default();
-        if let Some(word) = self.word("device_memory", DEVICE_MEMORY)?.filter(|word| *word != "staged") {
-            return fail!(
-                DTL_ERROR_NOT_SUPPORTED,
-                "device_memory of dtl_rdma_config_t or DTL_RDMA_DEVICE_MEMORY is {word}, which is not there yet: use \
-                 DTL_RDMA_STAGED (staged), which goes through host memory"
-            );
-        }
         Ok(Config {
             devices: self.text("devices", devices, DEVICES)?.unwrap_or(usual.devices),
             rails: self.number("rails", 1..=RAILS as u32)?.unwrap_or(usual.rails),
@@ -219,6 +226,11 @@ impl Sources {
             inline: self.number("inline_bytes", 0..=1024)?.unwrap_or(usual.inline),
             sleeps: self.word("completion", COMPLETION)?.map_or(usual.sleeps, |word| word == "event"),
             reads: self.word("rendezvous", RENDEZVOUS)?.map_or(usual.reads, |word| word == "read"),
+            device_memory: match self.word("device_memory", DEVICE_MEMORY)? {
+                Some("dmabuf") => Devices::Dmabuf,
+                Some("peermem") => Devices::Peermem,
+                _ => Devices::Staged,
+            },
             cache_bytes: self
                 .text("cache_bytes", bytes, "bytes: 0, 4096, 512M, 2G …")?
                 .unwrap_or(usual.cache_bytes),

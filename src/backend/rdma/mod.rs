@@ -6,7 +6,7 @@
 //! opened port, `queue` a queue pair, `slots` what travels in slots, `heads` what is left out of it, `lane` what is under way on a queue pair, `peer` all that there is for a peer, `oob` the sockets by
 //! which connections are made and deaths are heard of (`address` where they listen, `channel` what goes through them), `connect`
 //! how a connection is made, `reconnect` made anew when it has broken; `operation` and `state` are what a communicator consists of and what moves it on, with `polling` for what completion queues tell, `payload` for large messages,
-//! `window` for one-sided ones and `atomics` for those that change what is there, `cache` for registrations, `events` for what devices tell by
+//! `window` for one-sided ones and `atomics` for those that change what is there, `cache` for registrations, `devices` for those of device memory, `events` for what devices tell by
 //! themselves, `watch` for what they forget to; `wire` is how `frames` sees it.
 
 mod address;
@@ -15,6 +15,7 @@ mod cache;
 mod channel;
 pub mod config;
 mod connect;
+mod devices;
 mod errors;
 mod events;
 pub mod find;

@@ -5,7 +5,7 @@ use super::cache::Registered;
 use super::slots::Note;
 use super::window;
 use crate::backend::operations::Operations;
-use crate::runtime::backend::{Done, OpId};
+use crate::runtime::backend::{Done, OpId, Twin};
 use crate::sys::buf::Region;
 use std::sync::Arc;
 
@@ -23,7 +23,11 @@ pub(super) enum Operation {
 pub(super) struct Receive {
     pub(super) source: usize,
     pub(super) word: u32,
+    /// The host's.
     pub(super) into: Region,
+    /// Where devices write: that, or device memory.
+    pub(super) place: Region,
+    pub(super) twin: Option<Arc<Twin>>,
     /// Bytes that are there, or whose reading has begun.
     pub(super) got: usize,
     /// What is read from the peer, and reads under way.
@@ -37,7 +41,11 @@ pub(super) struct Receive {
 pub(super) struct Send {
     pub(super) dest: usize,
     pub(super) word: u32,
+    /// The host's.
     pub(super) data: Region,
+    /// Where devices read: that, or device memory.
+    pub(super) place: Region,
+    pub(super) twin: Option<Arc<Twin>>,
     /// Bytes that were handed on.
     pub(super) begun: usize,
     pub(super) parts: u32,

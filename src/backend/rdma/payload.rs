@@ -1,9 +1,12 @@
 //! Payloads: large messages that both sides have agreed on, under words of their own.
 //!
 //! Memory that is registered on both sides is written by the sender's device, which notifies the receiver, or (if it is configured
-//! so) read by the receiver's. Everything else goes in pieces, through slots. A payload of no bytes, which says that there is
+//! so) read by the receiver's. Everything else goes in pieces, through slots: of device memory from and to the host memory beside it, which the
+//! sender's bytes are copied to first. A payload of no bytes, which says that there is
 //! none, is a last piece without bytes.
 
+use super::cache::Registered;
+use super::devices::registration;
 use super::lane::What;
 use super::operation::{Operation, Receive, Send, Way};
 use super::peer::Stage;
@@ -12,8 +15,9 @@ use super::slots::{About, DATA, Kind, Note, RAILS};
 use super::state::State;
 use crate::abi::status::*;
 use crate::error::Result;
-use crate::runtime::backend::{Done, OpId};
+use crate::runtime::backend::{Bytes, Done, OpId, Twin};
 use crate::sys::buf::Region;
+use std::sync::Arc;
 
 /// Bytes for which a second queue pair is worth while.
 const STRIPE: usize = 64 << 10;
@@ -37,16 +41,24 @@ impl State {
     // ---- starting ----
 
     /// Waits for a payload; its sender is told where it may be written.
-    pub(super) fn receive_payload(&mut self, into: Region, source: usize, word: u32) -> Result<OpId> {
-        let hold = if self.config.reads { None } else { self.cache.get(into) };
+    pub(super) fn receive_payload(
+        &mut self,
+        into: Region,
+        twin: Option<&Arc<Twin>>,
+        source: usize,
+        word: u32,
+    ) -> Result<OpId> {
+        let place = place_of(into, twin);
+        let hold = if self.config.reads { None } else { self.hold_of(into, twin) };
         let note = hold.as_ref().map(|hold| Note {
             about: About::Landing,
             word,
-            addr: into.addr().get() as u64,
+            addr: place.addr().get() as u64,
             len: into.len() as u64,
             keys: hold.rkeys(),
         });
-        let receive = Receive { source, word, into, got: 0, from: None, parts: 0, hold };
+        let twin = twin.cloned();
+        let receive = Receive { source, word, into, place, twin, got: 0, from: None, parts: 0, hold };
         let op = self.operations.add(Operation::Receive(receive))?;
         if let Some(peer) = self.peers.get_mut(source) {
             peer.awaited.push((word, op));
@@ -59,22 +71,30 @@ impl State {
     }
 
     /// Sends a payload whose receiver waits for it.
-    pub(super) fn send_payload(&mut self, data: Region, dest: usize, word: u32) -> Result<OpId> {
+    pub(super) fn send_payload(
+        &mut self,
+        data: Region,
+        twin: Option<&Arc<Twin>>,
+        dest: usize,
+        word: u32,
+    ) -> Result<OpId> {
+        let place = place_of(data, twin);
         let landing = self.peers.get_mut(dest).and_then(|peer| {
             let at = peer.landings.iter().position(|note| note.word == word)?;
             Some(peer.landings.swap_remove(at))
         });
         let wants = !data.is_empty() && (landing.is_some() || self.config.reads);
-        let hold = if wants { self.cache.get(data) } else { None };
+        let hold = if wants { self.hold_of(data, twin) } else { None };
         let (way, note) = match (&hold, landing) {
             (Some(_), Some(landing)) if landing.len == data.len() as u64 => (Way::Write(landing), None),
             (Some(hold), None) => {
-                let (addr, len) = (data.addr().get() as u64, data.len() as u64);
+                let (addr, len) = (place.addr().get() as u64, data.len() as u64);
                 (Way::Offered, Some(Note { about: About::Offer, word, addr, len, keys: hold.rkeys() }))
             }
             _ => (Way::Pieces, None),
         };
-        let send = Send { dest, word, data, begun: 0, parts: 0, way, hold };
+        let twin = twin.cloned();
+        let send = Send { dest, word, data, place, twin, begun: 0, parts: 0, way, hold };
         let op = self.operations.add(Operation::Send(send))?;
         if let Some(note) = note {
             if let Some(peer) = self.peers.get_mut(dest) {
@@ -86,6 +106,14 @@ impl State {
             self.start_more(op);
         }
         Ok(op)
+    }
+
+    /// What keeps its place registered; `None`: it is not.
+    fn hold_of(&mut self, host: Region, twin: Option<&Arc<Twin>>) -> Option<Arc<Registered>> {
+        match twin {
+            Some(twin) => registration(twin),
+            None => self.cache.get(host),
+        }
     }
 
     // ---- going on ----
@@ -125,8 +153,17 @@ impl State {
         loop {
             let Some(Operation::Send(send)) = self.operations.get_mut(op) else { return Ok(true) };
             let Some(peer) = self.peers.get_mut(send.dest) else { return Ok(true) };
-            let piece = send.data.part(send.begun, DATA);
-            let is_last = send.begun + piece.len() == send.data.len();
+            let (mut piece, mut status) = (send.data.part(send.begun, DATA), DTL_SUCCESS);
+            match send.twin.as_ref().map(|twin| twin.bytes()) {
+                None | Some(Bytes::Host) => {}
+                // Nothing of it has gone; a payload of no bytes withdraws the message.
+                Some(Bytes::Stuck) => (piece, status) = (Region::EMPTY, DTL_ERROR_BACKEND),
+                Some(_) => {
+                    send.twin.iter().for_each(|twin| twin.want());
+                    return Ok(false);
+                }
+            }
+            let is_last = status != DTL_SUCCESS || send.begun + piece.len() == send.data.len();
             let kind = if is_last { Kind::LastPiece } else { Kind::Piece };
             if !peer.send(send.dest, kind, send.word, &[], piece)? {
                 return Ok(false);
@@ -134,7 +171,7 @@ impl State {
             send.begun += piece.len();
             if is_last {
                 let over = done(send.dest, send.word, send.data.len());
-                self.finish(op, over);
+                self.finish(op, Done { status, ..over });
                 return Ok(true);
             }
         }
@@ -148,7 +185,8 @@ impl State {
         while send.begun < send.data.len() {
             let Some((lane, rail)) = quietest(peer) else { return Ok(true) };
             let len = part_len(send.data.len(), peer.lanes.len(), longest);
-            let local = Piece { region: send.data.part(send.begun, len), lkey: hold.lkey(rail) };
+            let is_device = send.twin.is_some();
+            let local = Piece { region: send.place.part(send.begun, len), lkey: hold.lkey(rail), is_device };
             let to = remote(&landing, send.begun, rail);
             if !peer.start(send.dest, lane, Work::WriteNotify(to, send.word), local, What::Part(op))? {
                 return Ok(false);
@@ -171,8 +209,9 @@ impl State {
             let Some((lane, rail)) = quietest(peer) else { return Ok(true) };
             let part = part_len(len, peer.lanes.len(), longest);
             let local = Piece {
-                region: receive.into.part(receive.got, part.min(len - receive.got)),
+                region: receive.place.part(receive.got, part.min(len - receive.got)),
                 lkey: hold.lkey(rail),
+                is_device: receive.twin.is_some(),
             };
             let from = remote(&offer, receive.got, rail);
             if !peer.start(receive.source, lane, Work::Read(from), local, What::Part(op))? {
@@ -198,6 +237,7 @@ impl State {
             Some(Operation::Receive(receive)) => {
                 let (rank, word, got) = (receive.source, receive.word, receive.got);
                 if receive.from.is_some_and(|offer| (offer.len as usize).min(receive.into.len()) == got) {
+                    receive.twin.iter().for_each(|twin| twin.land());
                     self.finish(op, done(rank, word, got));
                     self.say(rank, About::Fetched, word);
                 }
@@ -222,6 +262,7 @@ impl State {
         let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else { return };
         receive.got += len;
         if receive.got >= receive.into.len() {
+            receive.twin.iter().for_each(|twin| twin.land());
             let over = done(rank, word, receive.got);
             take(&mut peer.awaited, word);
             self.finish(op, over);
@@ -246,7 +287,11 @@ impl State {
         let awaited = self.peers.get(rank).map_or(&[][..], |peer| &peer.awaited);
         let Some(&(_, op)) = awaited.iter().find(|(known, _)| *known == offer.word) else { return Ok(()) };
         let Some(Operation::Receive(receive)) = self.operations.get_mut(op) else { return Ok(()) };
-        match self.cache.get(receive.into) {
+        let hold = match &receive.twin {
+            Some(twin) => registration(twin),
+            None => self.cache.get(receive.into),
+        };
+        match hold {
             None => self.say(rank, About::InPieces, offer.word),
             hold => {
                 (receive.hold, receive.from) = (hold, Some(offer));
@@ -279,6 +324,11 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// What a payload's bytes are read from or written to by devices.
+fn place_of(host: Region, twin: Option<&Arc<Twin>>) -> Region {
+    twin.map_or(host, |twin| twin.device().part(0, host.len()))
 }
 
 /// The lane with the fewest work requests under way, and its rail.

@@ -143,7 +143,11 @@ impl Peer {
     pub(super) fn post(&self, rank: usize, lane: usize, slot: u32) -> Result<()> {
         let Some(of) = self.lanes.get(lane) else { return Ok(()) };
         let id = WorkId { is_receive: true, rank, lane, number: slot };
-        let into = (lane == 0).then(|| Piece { region: self.slab.receive(slot as usize), lkey: self.lkey() });
+        let into = (lane == 0).then(|| Piece {
+            region: self.slab.receive(slot as usize),
+            lkey: self.lkey(),
+            is_device: false,
+        });
         of.queue.receive(id.word(), into)
     }
 
@@ -240,7 +244,7 @@ impl Peer {
         let copy = all.part(at, local.region.len());
         copy.copy_from(local.region);
         self.keep.1 = if at + each < all.len() { at + each } else { 0 };
-        Piece { region: copy, lkey: 0 }
+        Piece { region: copy, lkey: 0, is_device: false }
     }
 
     /// Sends a message; false: there is no room.
@@ -311,7 +315,7 @@ impl Peer {
         let number = (place as u32) << 16 | consumed & 0xFFFF;
         if payload.len() <= self.inline() {
             // The work request takes the bytes with it, from any memory.
-            let local = Piece { region: payload, lkey: 0 };
+            let local = Piece { region: payload, lkey: 0, is_device: false };
             let sent = self.start_inline(rank, 0, Work::SendNotify(number), local, What::Nothing)?;
             if let (true, Some(lane)) = (sent, self.lanes.first_mut()) {
                 lane.said = consumed;
@@ -334,7 +338,7 @@ impl Peer {
         region: Region,
         consumed: u32,
     ) -> Result<bool> {
-        let local = Piece { region, lkey: self.lkey() };
+        let local = Piece { region, lkey: self.lkey(), is_device: false };
         let started = self.start(rank, 0, work, local, What::Slot(slot));
         match (&started, self.lanes.first_mut()) {
             (Ok(true), Some(lane)) => lane.said = consumed,
@@ -359,8 +363,13 @@ impl Peer {
         let Some(slot) = self.free.pop() else { return Ok(None) };
         let region = self.slab.send(slot).part(0, from.len());
         region.copy_from(from);
-        let started =
-            self.start(rank, 0, Work::Write(to), Piece { region, lkey: self.lkey() }, What::Sent(op, slot));
+        let started = self.start(
+            rank,
+            0,
+            Work::Write(to),
+            Piece { region, lkey: self.lkey(), is_device: false },
+            What::Sent(op, slot),
+        );
         self.started_with(slot, started, from)
     }
 
@@ -375,7 +384,13 @@ impl Peer {
         let Some(slot) = self.free.pop() else { return Ok(None) };
         let region = self.slab.send(slot).part(0, into.len());
         let what = What::Got(op, slot, into);
-        let started = self.start(rank, 0, Work::Read(from), Piece { region, lkey: self.lkey() }, what);
+        let started = self.start(
+            rank,
+            0,
+            Work::Read(from),
+            Piece { region, lkey: self.lkey(), is_device: false },
+            what,
+        );
         self.started_with(slot, started, into)
     }
 
@@ -412,7 +427,7 @@ impl Peer {
                 continue;
             }
             let region = self.slab.tell(index, consumed);
-            let local = Piece { region, lkey: self.lkey() };
+            let local = Piece { region, lkey: self.lkey(), is_device: false };
             let to = Remote { addr: tell.addr + 4 * index as u64, rkey: tell.rkey };
             if self.start(rank, 0, Work::Write(to), local, What::Nothing)? {
                 if let Some(lane) = self.lanes.get_mut(index) {

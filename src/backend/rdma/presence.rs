@@ -8,6 +8,7 @@ use super::places::{self, Choice, PortSeen};
 use super::rail::Rail;
 use super::state::State;
 use super::wire::RdmaWire;
+use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_STAGE};
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
 use crate::backend::frames;
 use crate::backend::library::Found;
@@ -42,6 +43,10 @@ impl Presence for Arc<Opener> {
 }
 
 impl Comm for Arc<Opener> {
+    fn flags(&self) -> u32 {
+        DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
+    }
+
     fn takes_native(&self) -> bool {
         true
     }
@@ -163,6 +168,7 @@ impl Opener {
         // What libibverbs opens is not to be a standard stream.
         let _places = fd::occupy_standard();
         let choice = self.choose(&verbs, config, u32::try_from(local_rank(args)?).unwrap_or(0))?;
+        Rail::check_devices(&verbs, config)?;
         let open = |(device, port): &(String, u8)| Rail::open(&verbs, device, *port, config);
         let rails = choice.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         let listen = Some(config.address.as_str()).filter(|address| !address.is_empty());

@@ -54,6 +54,8 @@ pub(super) struct End {
 pub(super) struct Piece {
     pub(super) region: Region,
     pub(super) lkey: u32,
+    /// The processor cannot read it, so it does not travel inside of its work request.
+    pub(super) is_device: bool,
 }
 
 /// Memory of the peer's.
@@ -295,7 +297,7 @@ impl Queue {
                 _ => wr.rkey_or_compare = first_half(remote.rkey),
             }
         }
-        let inline = takes && local.region.len() <= self.inline;
+        let inline = takes && !local.is_device && local.region.len() <= self.inline;
         wr.send_flags = if inline && !local.region.is_empty() { SEND_INLINE } else { 0 };
         wr.send_flags |= if signaled { SEND_SIGNALED } else { 0 };
         let mut bad = std::ptr::null_mut();

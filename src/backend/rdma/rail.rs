@@ -1,12 +1,12 @@
 //! An opened device and port: where queue pairs and registrations are made, and how much memory is registered.
 
-use super::config::Config;
+use super::config::{Config, Devices};
 use super::errors::{call_failed, last_failed};
 use super::find::{DeviceList, Verbs};
 use super::functions::*;
 use super::places::{self, GidSeen};
 use super::verbs::*;
-use crate::error::{Result, fail};
+use crate::error::{Error, Result, fail};
 use crate::sys::buf::Region;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What the peers' network cards may do with registered memory, and ours.
 const ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+
+/// The same of device memory, which is no window's.
+const DEVICE_ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
 
 /// See the module's text.
 pub(super) struct Rail {
@@ -143,12 +146,27 @@ impl Rail {
         // SAFETY: our protection domain; the caller keeps the memory.
         let mr =
             unsafe { (self.calls.ibv_reg_mr)(self.pd, region.addr().ptr(), region.len(), ACCESS as c_int) };
+        self.registered("ibv_reg_mr", mr, region)
+    }
+
+    /// Registers a device's memory by a dma-buf, in which it begins at `offset`; remote addresses are its pointer's.
+    pub(super) fn register_dmabuf(
+        self: &Arc<Self>,
+        fd: c_int,
+        offset: u64,
+        region: Region,
+    ) -> Result<Registration> {
+        let Some(register) = self.calls.ibv_reg_dmabuf_mr else { return Err(no_dmabuf()) };
+        let (at, access) = (region.addr().get() as u64, DEVICE_ACCESS as c_int);
+        // SAFETY: our protection domain, an open descriptor; the registration keeps the memory itself.
+        let mr = unsafe { register(self.pd, offset, region.len(), at, fd, access) };
+        self.registered("ibv_reg_dmabuf_mr", mr, region)
+    }
+
+    /// What a call gave that registers.
+    fn registered(self: &Arc<Self>, call: &str, mr: *mut Mr, region: Region) -> Result<Registration> {
         if mr.is_null() {
-            return Err(last_failed("ibv_reg_mr").within(&format!(
-                "{} bytes on {}",
-                region.len(),
-                self.name
-            )));
+            return Err(last_failed(call).within(&format!("{} bytes on {}", region.len(), self.name)));
         }
         let bytes = region.len() as u64;
         let now = self.registered.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -158,6 +176,12 @@ impl Rail {
         let made = unsafe { &*mr };
         let (lkey, rkey) = (made.lkey, made.rkey);
         Ok(Registration { rail: Arc::clone(self), mr, lkey, rkey, bytes })
+    }
+
+    /// Whether device memory can be registered as the configuration has it.
+    pub(super) fn check_devices(verbs: &Verbs, config: &Config) -> Result<()> {
+        let is_there = config.device_memory != Devices::Dmabuf || verbs.calls.ibv_reg_dmabuf_mr.is_some();
+        if is_there { Ok(()) } else { Err(no_dmabuf()) }
     }
 
     /// Makes a queue for completions.
@@ -261,6 +285,15 @@ fn gid_index(config: &Config, port: u8, gids: &[GidSeen], layer: u8) -> Result<u
             "port {port} has no address (GID): give its network interface an IP address"
         ),
     }
+}
+
+#[cold]
+fn no_dmabuf() -> Error {
+    Error::new(
+        crate::abi::status::DTL_ERROR_NOT_SUPPORTED,
+        "device_memory (DTL_RDMA_DEVICE_MEMORY) is dmabuf, and this libibverbs.so.1 has no ibv_reg_dmabuf_mr: use rdma-core 34 or \
+         newer, or DTL_RDMA_STAGED (staged)",
+    )
 }
 
 fn mtu_code(bytes: Option<u32>) -> Option<u32> {

@@ -216,7 +216,7 @@ impl Peer {
                 let number = lane.number.wrapping_add(1);
                 let id = WorkId { is_receive: false, rank, lane: index, number };
                 let (nothing, nowhere) =
-                    (Piece { region: Region::EMPTY, lkey: 0 }, Remote { addr: 0, rkey: 0 });
+                    (Piece { region: Region::EMPTY, lkey: 0, is_device: false }, Remote { addr: 0, rkey: 0 });
                 match lane.queue.start_rarely(id.word(), Work::Write(nowhere), nothing, true) {
                     Ok(_) => lane.mending.last = Some((number, false)),
                     Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}

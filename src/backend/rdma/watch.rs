@@ -67,7 +67,7 @@ impl Peer {
     /// Writes nothing to the peer, whose end is told, and so that of all before it; false: there is no room.
     fn mark(&mut self, rank: usize, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
-        let nothing = Piece { region: Region::EMPTY, lkey: 0 };
+        let nothing = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
         self.start(rank, lane, Work::Write(to), nothing, What::Mark)
     }
 

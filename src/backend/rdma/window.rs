@@ -112,16 +112,16 @@ impl State {
             };
             let started = match (one.way, &one.hold) {
                 (Way::Put, Some(hold)) => {
-                    let local = Piece { region: rest.part(0, longest), lkey: hold.lkey(0) };
+                    let local = Piece { region: rest.part(0, longest), lkey: hold.lkey(0), is_device: false };
                     peer.start(one.target, 0, Work::Write(to), local, What::Part(op))?.then_some(local.region)
                 }
                 (Way::Get, Some(hold)) => {
-                    let local = Piece { region: rest.part(0, longest), lkey: hold.lkey(0) };
+                    let local = Piece { region: rest.part(0, longest), lkey: hold.lkey(0), is_device: false };
                     peer.start(one.target, 0, Work::Read(to), local, What::Part(op))?.then_some(local.region)
                 }
                 // Work requests take a few bytes with them, from any memory.
                 (Way::Put, None) if rest.len() <= peer.inline() => {
-                    let local = Piece { region: rest, lkey: 0 };
+                    let local = Piece { region: rest, lkey: 0, is_device: false };
                     peer.start(one.target, 0, Work::Write(to), local, What::Part(op))?.then_some(rest)
                 }
                 (Way::Put, None) => peer.start_from_slot(one.target, rest.part(0, SLOT), to, op)?,

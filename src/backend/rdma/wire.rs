@@ -1,5 +1,6 @@
 //! RDMA verbs as a wire: `frames` makes complete communication of it.
 
+use super::config::Devices;
 use super::connect::busy;
 use super::lane::WorkId;
 use super::operation::Operation;
@@ -7,12 +8,15 @@ use super::peer::Stage;
 use super::slots::DATA;
 use super::state::{Arrived, State};
 use crate::abi::status::*;
-use crate::backend::frames::{Doze, FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireFrames, WireWindows};
+use crate::backend::frames::{
+    Doze, FRAME_BYTES, FRAME_WORDS, Lent, Wire, WireDevices, WireFrames, WireWindows,
+};
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, OpId};
+use crate::runtime::backend::{Done, OpId, Twin};
 use crate::sys::buf::Region;
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
+use std::sync::Arc;
 
 /// The operation of a send that was over at once.
 pub(super) const OVER: OpId = OpId(u64::MAX);
@@ -36,6 +40,32 @@ impl RdmaWire {
             Some(state) => act(state),
             None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
         }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        data: Region,
+        twin: Option<&Arc<Twin>>,
+        dest: i32,
+        word: u64,
+    ) -> Result<OpId> {
+        self.with(|state| {
+            state.reach(index(dest))?;
+            state.send_payload(data, twin, index(dest), word as u32)
+        })
+    }
+
+    pub(super) fn receive(
+        &mut self,
+        into: Region,
+        twin: Option<&Arc<Twin>>,
+        source: i32,
+        word: u64,
+    ) -> Result<OpId> {
+        self.with(|state| {
+            state.reach(index(source))?;
+            state.receive_payload(into, twin, index(source), word as u32)
+        })
     }
 }
 
@@ -63,17 +93,11 @@ impl Wire for RdmaWire {
     }
 
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
-        self.with(|state| {
-            state.reach(index(dest))?;
-            state.send_payload(data, index(dest), word as u32)
-        })
+        self.send(data, None, dest, word)
     }
 
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId> {
-        self.with(|state| {
-            state.reach(index(source))?;
-            state.receive_payload(data, index(source), word as u32)
-        })
+        self.receive(data, None, source, word)
     }
 
     #[inline]
@@ -124,6 +148,11 @@ impl Wire for RdmaWire {
 
     fn memory(&self) -> Option<String> {
         self.state.as_ref().map(State::memory)
+    }
+
+    fn devices(&mut self) -> Option<&mut dyn WireDevices> {
+        let state = self.state.as_ref()?;
+        if state.config.device_memory == Devices::Staged { None } else { Some(self) }
     }
 
     fn describe(&self) -> String {

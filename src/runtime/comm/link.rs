@@ -7,7 +7,7 @@ use super::progress;
 use crate::abi::comm::DTL_TAG_MAX;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, OpId, Transport};
+use crate::runtime::backend::{Direct, Done, OpId, Transport};
 use crate::runtime::registry::{self, Backend};
 use crate::sys::park::{self, Backoff};
 use std::ffi::CStr;
@@ -46,6 +46,8 @@ pub(super) struct Link {
     pub(super) is_deterministic: bool,
     /// The backend whose device memory the transport takes as it is; `None`: all is staged.
     pub(super) direct: Option<dtl_backend_t>,
+    /// Whether it moves large messages of any device's memory as it is, if it can.
+    is_direct: bool,
     /// Polls that spin before the first yield.
     spins: u32,
     /// Contexts that this rank has given to communicators whose first rank it was.
@@ -56,8 +58,8 @@ impl Link {
     pub(super) fn new(transport: Box<dyn Transport>, backend: Arc<Backend>, is_deterministic: bool) -> Self {
         let kind = crate::runtime::for_ever(&backend.name);
         let spins = park::spins(transport.is_crowded());
-        let (direct, contexts) = (None, AtomicU32::new(0));
-        let link = Link { transport, backend, kind, is_deterministic, direct, spins, contexts };
+        let (direct, is_direct, contexts) = (None, false, AtomicU32::new(0));
+        let link = Link { transport, backend, kind, is_deterministic, direct, is_direct, spins, contexts };
         progress::count(&link, true);
         link
     }
@@ -66,7 +68,13 @@ impl Link {
     pub(super) fn with_direct(mut self) -> Self {
         let named = self.transport.takes_memory_of().and_then(registry::lookup);
         self.direct = named.map(|backend| backend.handle());
+        self.is_direct = self.transport.direct().is_some();
         self
+    }
+
+    /// How large messages of device memory go as they are.
+    pub(super) fn direct(&self) -> Option<&dyn Direct> {
+        if self.is_direct { self.transport.direct() } else { None }
     }
 
     /// The link of a communicator of some of the ranks, with the context in it: a transport of its own
@@ -74,7 +82,7 @@ impl Link {
     pub(super) fn subset(self: &Arc<Self>, ranks: &[i32], context: u32) -> Result<Option<Arc<Self>>> {
         let Some(transport) = self.transport.subset(ranks, context) else { return Ok(None) };
         let mut link = Link::new(transport?, Arc::clone(&self.backend), self.is_deterministic);
-        link.direct = self.direct;
+        (link.direct, link.is_direct) = (self.direct, self.is_direct);
         Ok(Some(Arc::new(link)))
     }
 

@@ -99,7 +99,7 @@ pub(super) fn start(message: &Message, into: Region) -> Result<Started> {
 #[cold]
 pub(super) fn start_staged(message: &Message, data: Data) -> Result<Staged> {
     let is_staged = staging::is_hidden(&message.comm, data.bytes)?;
-    Staged::recv(data.bytes, is_staged, |into| start(message, into))
+    Staged::recv_by(data.bytes, is_staged, |into| start(message, into))
 }
 
 impl Message {

@@ -15,6 +15,7 @@ pub mod agree;
 mod algorithms;
 pub mod attribute;
 pub mod collective;
+mod direct;
 mod flat;
 pub mod group;
 mod life;

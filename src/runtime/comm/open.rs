@@ -336,7 +336,7 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
         ),
         DTL_COMM_STAGE => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "flags: DTL_COMM_STAGE is for kinds \"mpi\" and \"nccl\"; kind \"{}\" stages all device memory as it is",
+            "flags: DTL_COMM_STAGE is for kinds \"mpi\", \"nccl\" and \"rdma\"; kind \"{}\" stages all device memory as it is",
             backend.name()
         ),
         _ => fail!(

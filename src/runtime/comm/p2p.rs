@@ -318,8 +318,7 @@ pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
 #[cold]
 fn recv_staged(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
     comm.recorder.during(&data.call(Kind::Recv, source, tag), || {
-        Staged::recv(data.bytes, true, |into| comm.start_recv(Class::User, into, source, tag))?
-            .complete(comm, comm.deadline())
+        Staged::recv(comm, data.bytes, true, source, tag)?.complete(comm, comm.deadline())
     })
 }
 
@@ -377,8 +376,8 @@ fn exchange(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) ->
 fn exchange_staged(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): Side) -> Result<Done> {
     let deadline = comm.deadline();
     comm.recorder.during(&out.call(Kind::Sendrecv, dest, stag), || {
-        let receive = |into| comm.start_recv(Class::User, into, source, rtag);
-        let mut receiving = Staged::recv(into.bytes, staging::is_staged(comm, into.bytes)?, receive)?;
+        let is_staged = staging::is_staged(comm, into.bytes)?;
+        let mut receiving = Staged::recv(comm, into.bytes, is_staged, source, rtag)?;
         let sent = Staged::send(comm, out.bytes, dest, stag, SendMode::Standard)
             .and_then(|mut sending| sending.complete(comm, deadline))
             .and_then(|done| comm.check_done(&done, "send to", dest));

@@ -5,17 +5,19 @@
 //! parts are nobody else's business: it is one message, and the other rank's buffer may be any memory.
 //! Otherwise all of it is copied before the send, and after the receive.
 //!
+//! Some transports move large ones as they are (`direct`): then nothing is copied, unless one of the sides cannot.
+//!
 //! Not here: which memory that is (`memory::hidden`), requests (`request`), collectives (`staged`).
 
 use super::link::Class;
 use super::p2p::Started;
 use super::recorder::Ticket;
-use super::{Comm, progress};
+use super::{Comm, direct, progress};
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::status::*;
 use crate::abi::word::DTL_MEMORY_SHARED;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, Filling, SendMode};
+use crate::runtime::backend::{Bytes, Done, Filling, SendMode, Twin};
 use crate::runtime::enums::describe;
 use crate::runtime::memory::hidden;
 use crate::runtime::memory::{Allocation, kind_info};
@@ -106,17 +108,10 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     if allocation.backend == plain::home() || comm.explained.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
         return;
     }
-    let inside = epoch::enter();
-    let Ok(backend) = registry::find(&inside, allocation.backend) else { return };
-    let mut info = zeroed_kind_info();
-    let kind = match kind_info(backend, allocation.kind, &mut info) {
-        Ok(()) => String::from_utf8_lossy(&info.name.map(|letter| letter as u8)).replace('\0', ""),
-        Err(_) => describe(allocation.kind),
-    };
-    let topic = format!("messages of {} memory \"{kind}\" over {}", backend.name(), comm.kind_name());
     let text = match reach {
         Reach::Plain => "direct, as the host reaches it".to_owned(),
         Reach::Direct => format!("direct: {}; collectives are staged", comm.link.transport.describe()),
+        Reach::Staged if let Some(direct) = comm.link.direct() => direct::text(direct),
         Reach::Staged if comm.link.direct == Some(allocation.backend) => {
             "staged through host memory, each message as a whole: only memory of kind SHARED that was allocated here goes \
              directly"
@@ -129,7 +124,33 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
             "staged through host memory, each message as a whole: this kind cannot send one in parts".to_owned()
         }
     };
-    explain::chose(&topic, &text);
+    explain_how(comm, allocation, &text);
+}
+
+/// What was to be direct and is not: all from now on, for this reason, or some allocations, once for each communicator.
+pub(super) fn explain_staged(comm: &Comm, allocation: &Allocation, refusal: Option<String>) {
+    const SOME: u8 = 1 << 7;
+    let is_new = || comm.explained.fetch_or(SOME, Ordering::Relaxed) & SOME == 0;
+    let text = match refusal {
+        Some(why) => format!("staged through host memory, each message as a whole: {why}"),
+        None if is_new() => "staged through host memory where an allocation cannot be registered, or not beside what is: each \
+                             message as a whole"
+            .to_owned(),
+        None => return,
+    };
+    explain_how(comm, allocation, &text);
+}
+
+fn explain_how(comm: &Comm, allocation: &Allocation, text: &str) {
+    let inside = epoch::enter();
+    let Ok(backend) = registry::find(&inside, allocation.backend) else { return };
+    let mut info = zeroed_kind_info();
+    let kind = match kind_info(backend, allocation.kind, &mut info) {
+        Ok(()) => String::from_utf8_lossy(&info.name.map(|letter| letter as u8)).replace('\0', ""),
+        Err(_) => describe(allocation.kind),
+    };
+    let topic = format!("messages of {} memory \"{kind}\" over {}", backend.name(), comm.kind_name());
+    explain::chose(&topic, text);
 }
 
 /// Copies a device buffer's bytes to host memory.
@@ -156,6 +177,8 @@ pub(super) struct Staged {
     /// Bytes copied between the two, from the front.
     copied: usize,
     filling: Option<Arc<Filling>>,
+    /// It goes as it is, if it can.
+    twin: Option<Arc<Twin>>,
     /// A copy failed.
     failed: Option<Error>,
     pub(super) ticket: Option<Ticket>,
@@ -164,8 +187,8 @@ pub(super) struct Staged {
 
 impl Staged {
     fn new(started: Started, way: Way, device: Region, host: Scratch) -> Self {
-        let (copied, filling, failed, ticket) = (0, None, None, None);
-        Staged { started, way, device, host, copied, filling, failed, ticket, is_over: false }
+        let (copied, filling, twin, failed, ticket) = (0, None, None, None, None);
+        Staged { started, way, device, host, copied, filling, twin, failed, ticket, is_over: false }
     }
 
     /// Starts a send. If the first copy fails, nothing is sent.
@@ -174,6 +197,12 @@ impl Staged {
         if dest == DTL_PROC_NULL || !is_staged(comm, data)? {
             let started = comm.start_send(class, data, dest, tag, mode)?;
             return Ok(Staged::new(started, Way::Direct, data, Scratch::empty()));
+        }
+        let twin = if comm.is_self(dest) { None } else { direct::twin(comm, data)? };
+        if let Some(twin) = twin {
+            let host = host_memory(data.len())?;
+            let started = comm.start_send_twin(host.region(), &twin, dest, tag, mode)?;
+            return Ok(Staged::new(started, Way::Out, data, host).with(twin));
         }
         if data.len() > PART && mode == SendMode::Standard && comm.link.transport.sends_parts() {
             let host = host_memory(data.len())?;
@@ -192,8 +221,24 @@ impl Staged {
         Ok(staged)
     }
 
+    fn with(mut self, twin: Arc<Twin>) -> Self {
+        self.twin = Some(twin);
+        self
+    }
+
+    /// Starts a receive, of a buffer that `is_staged` or not.
+    pub(super) fn recv(comm: &Comm, into: Region, is_staged: bool, source: i32, tag: i32) -> Result<Staged> {
+        let twin = if is_staged { direct::twin(comm, into)? } else { None };
+        let Some(twin) = twin else {
+            return Self::recv_by(into, is_staged, |into| comm.start_recv(Class::User, into, source, tag));
+        };
+        let host = host_memory(into.len())?;
+        let started = comm.start_recv_twin(host.region(), &twin, source, tag)?;
+        Ok(Staged::new(started, Way::Into, into, host).with(twin))
+    }
+
     /// Starts a receive by `start`, which is given the memory to receive into: other than `into` if that `is_staged`.
-    pub(super) fn recv(
+    pub(super) fn recv_by(
         into: Region,
         is_staged: bool,
         start: impl FnOnce(Region) -> Result<Started>,
@@ -223,6 +268,9 @@ impl Staged {
 
     /// Copies the next part, if it is its time.
     fn copy_some(&mut self, comm: &Comm) -> bool {
+        if self.twin.is_some() {
+            return self.copy_wanted();
+        }
         let end = self.copied + PART.min(self.device.len() - self.copied);
         let is_due = self.failed.is_none()
             && end > self.copied
@@ -245,6 +293,14 @@ impl Staged {
         is_due
     }
 
+    /// Copies all of a send that was to go as it is, if the transport needs that.
+    fn copy_wanted(&mut self) -> bool {
+        let Some(twin) = self.twin.clone().filter(|twin| twin.bytes() == Bytes::Wanted) else { return false };
+        self.copy_to(self.device.len());
+        twin.copied(self.failed.is_none());
+        true
+    }
+
     fn copy_to(&mut self, end: usize) {
         let (at, len) = (self.copied, end - self.copied);
         let (host, device) = (self.host.region().part(at, len), self.device.part(at, len));
@@ -261,7 +317,8 @@ impl Staged {
     fn end(&mut self, done: Done) -> (Done, Result<()>) {
         if self.way == Way::Into && matches!(done.status, DTL_SUCCESS | DTL_ERROR_TRUNCATED) {
             let end = usize::try_from(done.size).unwrap_or(usize::MAX).min(self.device.len());
-            if self.failed.is_none() && end > self.copied {
+            let is_there = self.twin.as_ref().is_some_and(|twin| twin.has_landed());
+            if self.failed.is_none() && end > self.copied && !is_there {
                 self.copy_to(end);
             }
         }
@@ -327,6 +384,9 @@ impl Drop for Staged {
     fn drop(&mut self) {
         let is_started = matches!(self.started, Started::Op(_) | Started::FromAny(_));
         if is_started && !self.is_over && self.way != Way::Direct {
+            if let Some(twin) = &self.twin {
+                twin.copied(false);
+            }
             // The transport could not let go of it: as with a program's own buffer, the memory has to stay.
             std::mem::forget(std::mem::take(&mut self.host));
         }

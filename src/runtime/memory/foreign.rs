@@ -18,12 +18,12 @@ pub struct Entry(usize, u64);
 
 /// Enters memory; it is in the list until [`leave`].
 #[must_use]
-pub fn enter(addr: Addr, allocation: Allocation) -> Entry {
+pub fn enter(addr: Addr, mut allocation: Allocation) -> Entry {
     let mut known = KNOWN.write();
     let last = known.range((addr.get(), 0)..=(addr.get(), u64::MAX)).next_back();
     let entry = Entry(addr.get(), last.map_or(0, |((_, number), _)| number + 1));
+    hidden::comes(addr.get(), &mut allocation);
     known.insert((entry.0, entry.1), allocation);
-    hidden::comes(addr.get(), &allocation);
     COUNT.store(known.len(), Ordering::Release);
     entry
 }
@@ -31,10 +31,12 @@ pub fn enter(addr: Addr, allocation: Allocation) -> Entry {
 /// Takes an entry out.
 pub fn leave(entry: Entry) {
     let mut known = KNOWN.write();
-    if let Some(allocation) = known.remove(&(entry.0, entry.1)) {
+    let gone = known.remove(&(entry.0, entry.1));
+    COUNT.store(known.len(), Ordering::Release);
+    drop(known);
+    if let Some(allocation) = gone {
         hidden::goes(&allocation);
     }
-    COUNT.store(known.len(), Ordering::Release);
 }
 
 /// What an address lies in, and its first byte.

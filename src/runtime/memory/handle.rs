@@ -150,9 +150,9 @@ pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64
     let made = map(backend, exports, &ticket, extent).and_then(|addr| {
         let Extent { kind, size, align } = extent;
         let (home, hidden) = (backend.handle(), hidden::is_hidden(backend, kind));
-        let imported = true;
+        let (imported, room, pool) = (true, size, 0);
         let new =
-            Allocation { backend: home, device, kind, size, room: size, align, pool: 0, imported, hidden };
+            Allocation { backend: home, device, kind, size, room, align, pool, imported, hidden, serial: 0 };
         if enter_new(addr, new) {
             return Ok(addr);
         }
@@ -237,11 +237,11 @@ fn read(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Extent, Ticket)
 }
 
 /// Enters what was imported, unless a backend gave an address that it had given before.
-fn enter_new(addr: Addr, allocation: Allocation) -> bool {
+fn enter_new(addr: Addr, mut allocation: Allocation) -> bool {
     let mut ledger = LEDGER.write();
     let is_new = !ledger.contains_key(&addr.get());
     if is_new {
-        hidden::comes(addr.get(), &allocation);
+        hidden::comes(addr.get(), &mut allocation);
         ledger.insert(addr.get(), allocation);
     }
     is_new

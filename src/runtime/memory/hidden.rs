@@ -1,8 +1,9 @@
 //! Memory that the host can neither read nor write: how much of it is alive, and whether a range lies in it.
 //!
 //! Nobody asks for a range while there is none, which costs one load; and for one that lies apart from all that ever was, two
-//! more: a program with device memory sends most of its messages from the host's. Not here: where such bytes go (`transfer` copies
-//! them, `comm::staging` on their way to other ranks).
+//! more: a program with device memory sends most of its messages from the host's. Each allocation has a number of its own, and who
+//! keeps something about one hears of its end. Not here: where such bytes go (`transfer` copies them, `comm::staging` on their way to
+//! other ranks).
 
 use super::{Allocation, find, kind_info};
 use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
@@ -10,8 +11,10 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::runtime::registry::Backend;
 use crate::runtime::zeroed_kind_info;
-use crate::sys::buf::Region;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::sys::buf::{Addr, Region};
+use crate::sys::lock::Mutex;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Live allocations that the host cannot reach. Whoever has such a pointer has got it from a thread that counted it, so
 /// relaxed loads see it, and the bounds that were written before.
@@ -19,6 +22,35 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// All that were counted lie within: the first byte, and the end. They only grow.
 static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGH: AtomicUsize = AtomicUsize::new(0);
+
+/// The last one's number.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+/// Who hears of those that go, and how many: one load is all where nobody does. Who frees an allocation that a watcher keeps something
+/// about has heard of the message that it was in, so relaxed loads see who was watching then.
+static WATCHERS: Mutex<Vec<Weak<dyn Watcher>>> = Mutex::new(Vec::new());
+static WATCHING: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps something about allocations that the host cannot reach.
+pub trait Watcher: Send + Sync {
+    /// The allocation of this number goes: its memory is given back when this returns. Called by the thread that frees it, with no
+    /// lock of the library's.
+    fn gone(&self, serial: u64);
+}
+
+/// Has it hear of each, as long as it lives.
+pub fn watch(watcher: Weak<dyn Watcher>) {
+    let mut watchers = WATCHERS.lock();
+    watchers.retain(|other| other.strong_count() > 0);
+    watchers.push(watcher);
+    WATCHING.store(watchers.len(), Ordering::Relaxed);
+}
+
+/// Tells them.
+#[cold]
+pub fn tell_gone(serial: u64) {
+    let watchers: Vec<_> = WATCHERS.lock().iter().filter_map(Weak::upgrade).collect();
+    watchers.iter().for_each(|watcher| watcher.gone(serial));
+}
 
 /// Whether there may be any.
 #[inline(always)]
@@ -48,9 +80,10 @@ pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     kind_info(backend, kind, &mut info).is_err() || info.properties & DTL_MEMORY_HOST_ACCESSIBLE == 0
 }
 
-/// Notes an allocation that comes, before its pointer is given out.
-pub(super) fn comes(base: usize, allocation: &Allocation) {
+/// Notes an allocation that comes, before its pointer is given out, and gives it its number.
+pub(super) fn comes(base: usize, allocation: &mut Allocation) {
     if allocation.hidden {
+        allocation.serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
         let end = base.saturating_add(usize::try_from(allocation.size).unwrap_or(usize::MAX));
         LOW.fetch_min(base, Ordering::Relaxed);
         HIGH.fetch_max(end, Ordering::Relaxed);
@@ -58,27 +91,39 @@ pub(super) fn comes(base: usize, allocation: &Allocation) {
     }
 }
 
-/// Notes one that goes.
+/// Notes one that goes, which is in no list any more. Not with a lock: watchers are called.
 pub(super) fn goes(allocation: &Allocation) {
     if allocation.hidden {
         COUNT.fetch_sub(1, Ordering::Relaxed);
+        if WATCHING.load(Ordering::Relaxed) != 0 {
+            tell_gone(allocation.serial);
+        }
     }
 }
 
-/// All are gone.
+/// In a forked child: all are gone, and what watchers keep is the parent's.
 pub(super) fn forget() {
     COUNT.store(0, Ordering::Relaxed);
+    WATCHING.store(0, Ordering::Relaxed);
+    WATCHERS.lock().clear();
 }
 
 /// The allocation that a range begins in, if there is one; OUT_OF_BOUNDS if it is hidden and the range runs over its end.
 pub fn allocation_of(region: Region) -> Result<Option<Allocation>> {
+    Ok(allocation_at(region)?.map(|(_, allocation)| allocation))
+}
+
+/// The same with all of its memory.
+pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
     if region.is_empty() {
         return Ok(None);
     }
     let Some((base, allocation)) = find(region.addr()) else { return Ok(None) };
+    let first = Addr::new(std::ptr::with_exposed_provenance_mut(base));
+    let all = Region::allocated(first, usize::try_from(allocation.size).unwrap_or(usize::MAX));
     let offset = (region.addr().get() - base) as u64;
     if !allocation.hidden || region.len() as u64 <= allocation.size - offset {
-        return Ok(Some(allocation));
+        return Ok(Some((all, allocation)));
     }
     fail!(
         DTL_ERROR_OUT_OF_BOUNDS,

@@ -112,7 +112,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "DTL_RDMA_DEVICE_MEMORY",
-        meaning: "kind rdma: how device memory travels: staged through the host's (the only way yet)",
+        meaning: "kind rdma: how large messages of device memory travel: staged (default), dmabuf, peermem",
     },
     Variable {
         name: "DTL_RDMA_MEETING",

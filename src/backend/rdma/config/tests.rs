@@ -1,7 +1,7 @@
 //! What is taken from the struct and what from the environment, and what is refused.
 
 use super::*;
-use crate::abi::status::{DTL_ERROR_INCOMPATIBLE_ABI, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NOT_SUPPORTED};
+use crate::abi::status::{DTL_ERROR_INCOMPATIBLE_ABI, DTL_ERROR_INVALID_ARGUMENT};
 
 /// As DTL_RDMA_CONFIG_INIT.
 const OPEN: dtl_rdma_config_t = dtl_rdma_config_t {
@@ -59,7 +59,7 @@ const ALL: [(&str, &str); 21] = [
     ("DTL_RDMA_INLINE_BYTES", "0"),
     ("DTL_RDMA_COMPLETION", "event"),
     ("DTL_RDMA_RENDEZVOUS", "read"),
-    ("DTL_RDMA_DEVICE_MEMORY", "staged"),
+    ("DTL_RDMA_DEVICE_MEMORY", "dmabuf"),
     ("DTL_RDMA_CACHE_BYTES", "512M"),
     ("DTL_RDMA_MEETING", "tcp:[fe80::1]:7000"),
     ("DTL_RDMA_ADDRESS", "ib0"),
@@ -84,6 +84,7 @@ fn of_all() -> Config {
         inline: 0,
         sleeps: true,
         reads: true,
+        device_memory: Devices::Dmabuf,
         cache_bytes: 512 << 20,
         meeting: "tcp:[fe80::1]:7000".into(),
         address: "ib0".into(),
@@ -181,16 +182,15 @@ fn bad_numbers_are_refused_with_name_value_and_range() {
 }
 
 #[test]
-fn the_ways_past_the_host_are_not_there_yet() {
-    for (constant, word) in [(DTL_RDMA_DMABUF, "dmabuf"), (DTL_RDMA_PEERMEM, "peermem")] {
-        let errors = [
-            resolve(&dtl_rdma_config_t { device_memory: constant, ..OPEN }, &[]).unwrap_err(),
-            resolve(&OPEN, &[("DTL_RDMA_DEVICE_MEMORY", word)]).unwrap_err(),
-        ];
-        for error in errors {
-            assert_eq!(error.status(), DTL_ERROR_NOT_SUPPORTED, "{error}");
-            assert!(error.text().contains(word) && error.text().contains("staged"), "{error}");
-        }
+fn device_memory_goes_as_it_is_said_to() {
+    for (constant, word, way) in [
+        (DTL_RDMA_STAGED, "staged", Devices::Staged),
+        (DTL_RDMA_DMABUF, "dmabuf", Devices::Dmabuf),
+        (DTL_RDMA_PEERMEM, "peermem", Devices::Peermem),
+    ] {
+        let raw = dtl_rdma_config_t { device_memory: constant, ..OPEN };
+        assert_eq!(resolve(&raw, &[]).unwrap().device_memory, way);
+        assert_eq!(resolve(&OPEN, &[("DTL_RDMA_DEVICE_MEMORY", word)]).unwrap().device_memory, way);
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a request may be besides a message from or to the host's memory: a collective that was started, an operation on a
 //! window, a message that is staged, a send that waits for an event.
 
-use super::super::link::Class;
 use super::super::recorder::{Call, Kind, Ticket};
 use super::super::run::Run;
 use super::super::schedule::Advance;
@@ -82,7 +81,7 @@ fn stage(comm: &Comm, plan: &Plan) -> Result<Staged> {
     match plan.kind {
         Kind::Recv => {
             let is_staged = staging::is_staged(comm, bytes)?;
-            Staged::recv(bytes, is_staged, |into| comm.start_recv(Class::User, into, peer, tag))
+            Staged::recv(comm, bytes, is_staged, peer, tag)
         }
         Kind::Ssend => Staged::send(comm, bytes, peer, tag, SendMode::Synchronous),
         _ => Staged::send(comm, bytes, peer, tag, SendMode::Standard),

@@ -1,0 +1,115 @@
+//! Large messages of device memory that go as they are over a transport that moves it (`backend::Direct`): each has host memory
+//! beside, which only becomes memory where its bytes have to go through it. So everything but the transport's device sees host
+//! memory: a message that is short, or whose other side cannot be reached, is staged in the middle of its way.
+//!
+//! The bytes are copied by the thread that waits for the message, or makes progress for it: with no lock but the request's, as
+//! all that is staged (`staging`). A backend is asked for a dma-buf by the thread that starts the message, with no lock.
+
+use super::link::Class;
+use super::p2p::Started;
+use super::{Comm, staging};
+use crate::abi::comm::{DTL_ANY_SOURCE, DTL_PROC_NULL};
+use crate::abi::status::*;
+use crate::error::{Error, Result, fail};
+use crate::runtime::backend::{DeviceMemory, Direct, SendMode, Twin};
+use crate::runtime::memory::{self, Allocation, hidden};
+use crate::runtime::registry;
+use crate::sys::buf::Region;
+use crate::sys::{epoch, fd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// How a message's buffer, which is staged otherwise, goes as it is; `None`: it does not.
+pub(super) fn twin(comm: &Comm, buffer: Region) -> Result<Option<Arc<Twin>>> {
+    let Some(direct) = comm.link.direct() else { return Ok(None) };
+    if buffer.len() <= direct.above() || direct.refusal().is_some() {
+        return Ok(None);
+    }
+    let Some((all, allocation)) = hidden::allocation_at(buffer)? else { return Ok(None) };
+    // What another process or library allocated goes without a word.
+    if !allocation.hidden || allocation.imported {
+        return Ok(None);
+    }
+    let inside = epoch::enter();
+    let backend = registry::find(&inside, allocation.backend)?;
+    let export = || export(all);
+    let memory =
+        DeviceMemory { backend: backend.name(), region: all, serial: allocation.serial, export: &export };
+    let hold = direct.hold(&memory)?;
+    let Some(hold) = hold else {
+        staging::explain_staged(comm, &allocation, direct.refusal());
+        return Ok(None);
+    };
+    check_is_there(buffer, &allocation)?;
+    Ok(Some(Arc::new(Twin::new(buffer, hold))))
+}
+
+/// What was freed meanwhile is not kept.
+fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
+    match hidden::allocation_of(buffer)? {
+        Some(is) if is.serial == was.serial => Ok(()),
+        _ => {
+            hidden::tell_gone(was.serial);
+            fail!(
+                DTL_ERROR_INVALID_STATE,
+                "the device buffer of a message was freed before the message began"
+            )
+        }
+    }
+}
+
+/// A dma-buf of an allocation.
+fn export(all: Region) -> Result<(OwnedFd, u64)> {
+    let (given, offset) = memory::dmabuf(&epoch::enter(), all)?;
+    match fd::new(given) {
+        Ok(fd) => Ok((fd, offset)),
+        Err(error) => Err(Error::new(DTL_ERROR_LIMIT, format!("a dma-buf's descriptor: {error}"))),
+    }
+}
+
+/// How buffers go, for `dtl_explain`.
+pub(super) fn text(direct: &dyn Direct) -> String {
+    format!(
+        "direct: messages of more than {} bytes of memory that was allocated here; others, and collectives, are staged through \
+         host memory",
+        direct.above()
+    )
+}
+
+impl Comm {
+    /// As `start_send`, of a twin whose host memory is `host`.
+    pub(super) fn start_send_twin(
+        &self,
+        host: Region,
+        twin: &Arc<Twin>,
+        dest: i32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<Started> {
+        let Some(direct) = self.link.direct() else {
+            return self.start_send(Class::User, host, dest, tag, mode);
+        };
+        let word = self.word(Class::User, tag);
+        direct.isend(host, twin, self.outer(dest), word, mode).map(Started::Op)
+    }
+
+    /// As `start_recv`.
+    pub(super) fn start_recv_twin(
+        &self,
+        host: Region,
+        twin: &Arc<Twin>,
+        source: i32,
+        tag: i32,
+    ) -> Result<Started> {
+        let Some(direct) = self.link.direct().filter(|_| source != DTL_PROC_NULL) else {
+            return self.start_recv(Class::User, host, source, tag);
+        };
+        let op = direct.irecv(host, twin, self.selector(Class::User, source, tag))?;
+        Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
+    }
+
+    /// Whether a rank is this process.
+    pub(super) fn is_self(&self, rank: i32) -> bool {
+        rank != DTL_PROC_NULL && self.outer(rank) == self.link.transport.rank()
+    }
+}
