@@ -181,6 +181,12 @@ static void exchange(uint64_t size, enum sort out, enum sort in, int shift, int 
     far_self.copies = turn;
 }
 
+/* When the other has all, too: a connection that breaks at the very end is made anew by both. */
+static void leave(void) {
+    CHECK_OK(dtl_comm_barrier(comm));
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
 static int is_reached(enum sort sort) { return sort == DIRECT || sort == OURS; }
 
 /* Every memory to every other: nothing of a large message is copied where the devices reach both sides. */
@@ -310,7 +316,7 @@ static void bound(void) {
     unsigned char *many[4], *kept = outs[DIRECT];
     const uint64_t before = counter("bytes");
     int i;
-    CHECK_OK(dtl_comm_destroy(comm));
+    leave();
     config.cache_bytes = 3 * MIB;
     comm = open_rdma(0);
     for (i = 0; i < 4; i++) many[i] = device(away, ROOM);
@@ -322,7 +328,7 @@ static void bound(void) {
     CHECK(counter("bytes") <= before + 2 * (3 * MIB + 4 * MIB));
     for (i = 0; i < 4; i++) CHECK_OK(dtl_mem_free(away, many[i]));
     outs[DIRECT] = kept;
-    CHECK_OK(dtl_comm_destroy(comm));
+    leave();
     config.cache_bytes = 0;
     comm = open_rdma(0);
     exchange(MIB, DIRECT, DIRECT, 0, 0);
@@ -341,7 +347,7 @@ static int explained(const char *part) {
 static void refusals(void) {
     unsigned char *kept = outs[DIRECT];
     int before;
-    CHECK_OK(dtl_comm_destroy(comm));
+    leave();
     comm = open_rdma(0);
     exchange(MIB, DIRECT, DIRECT, 0, 0);
     exchange(MIB, DIRECT, BLIND, 0, 0);
@@ -371,7 +377,7 @@ static void refusals(void) {
     fault("");
     CHECK_OK(dtl_mem_free(away, outs[DIRECT]));
     outs[DIRECT] = kept;
-    CHECK_OK(dtl_comm_destroy(comm));
+    leave();
     comm = open_rdma(DTL_COMM_STAGE);
     exchange(MIB, DIRECT, DIRECT, 0, 0);
     CHECK(far_self.copies == 2);
@@ -391,7 +397,7 @@ static void direct(void) {
     same_address();
     bound();
     refusals();
-    CHECK_OK(dtl_comm_destroy(comm));
+    leave();
     CHECK(counter("mrs") == 0);
     drop_buffers();
     CHECK_OK(dtl_mem_stats(away, &stats));
@@ -420,7 +426,7 @@ static void cuda(void) {
     for (i = 0; i < 4; i++) exchange(MIB + 1, DIRECT, DIRECT, 3, i % 3);
     CHECK(counter("reg_mr") == made + 2);
     CHECK(explained("messages of cuda memory") && explained(" over rdma: direct: messages of more than 8160 bytes"));
-    CHECK_OK(dtl_comm_destroy(comm));
+    leave();
     config.device_memory = DTL_RDMA_PEERMEM;
     comm = open_rdma(0);
     exchange(MIB, OURS, OURS, 1, 0);
@@ -428,7 +434,7 @@ static void cuda(void) {
     made = counter("reg_mr"), exports = 0;
     exchange(MIB, BLIND, DIRECT, 0, 0);
     CHECK(counter("reg_mr") == made && exports == 0 && far_self.copies == 1);
-    CHECK_OK(dtl_comm_destroy(comm));
+    leave();
     for (i = 0; i < 2; i++) CHECK_OK(dtl_mem_free(host, memory[i]));
     CHECK_OK(dtl_backend_get("host", &host));
     outs[DIRECT] = device(away, ROOM);
