@@ -106,7 +106,8 @@ pub struct dtl_rdma_config_t {
     /// by the network's device, as far as the other side's memory can be: also device memory of such a rank, or the host's from
     /// dtl_mem_alloc. Else one copy on the side of the device, as with what is staged. Collectives and probed messages are staged. Each
     /// allocation is registered once (cache_bytes bounds all), until it is freed; the thread that sends or receives first calls
-    /// export_dmabuf, with no lock held. A library without ibv_reg_dmabuf_mr is DTL_ERROR_NOT_SUPPORTED when the communicator is opened (with
+    /// export_dmabuf, with no lock held but, of a message that begins later than its call (dtl_comm_isend_on, a persistent one), that request's:
+    /// it must not wait for that. A library without ibv_reg_dmabuf_mr is DTL_ERROR_NOT_SUPPORTED when the communicator is opened (with
     /// DTL_RDMA_DMABUF); a registration that is refused is a warning, and all is staged from then on, which dtl_explain
     /// tells. Each rank as it likes. Tested over verbs that are none; not yet on a network card with a GPU.
     pub device_memory: i32,

@@ -98,6 +98,14 @@ impl Twin {
         *self.bytes.lock() = if is_well { Bytes::Host } else { Bytes::Stuck };
     }
 
+    /// Nobody copies any more: what is not in the host's memory never will be.
+    pub fn give_up(&self) {
+        let mut bytes = self.bytes.lock();
+        if matches!(*bytes, Bytes::Device | Bytes::Wanted) {
+            *bytes = Bytes::Stuck;
+        }
+    }
+
     /// The transport: all that was received is in the device's memory.
     pub fn land(&self) {
         *self.bytes.lock() = Bytes::Landed;

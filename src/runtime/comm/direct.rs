@@ -36,11 +36,11 @@ pub(super) fn twin(comm: &Comm, buffer: Region) -> Result<Option<Arc<Twin>>> {
     let memory =
         DeviceMemory { backend: backend.name(), region: all, serial: allocation.serial, export: &export };
     let hold = direct.hold(&memory)?;
+    check_is_there(buffer, &allocation)?;
     let Some(hold) = hold else {
         staging::explain_staged(comm, &allocation, direct.refusal());
         return Ok(None);
     };
-    check_is_there(buffer, &allocation)?;
     Ok(Some(Arc::new(Twin::new(buffer, hold))))
 }
 
@@ -69,11 +69,19 @@ fn export(all: Region) -> Result<(OwnedFd, u64)> {
 
 /// How buffers go, for `dtl_explain`.
 pub(super) fn text(direct: &dyn Direct) -> String {
+    if let Some(why) = direct.refusal() {
+        return refused(&why);
+    }
     format!(
         "direct: messages of more than {} bytes of memory that was allocated here; others, and collectives, are staged through \
          host memory",
         direct.above()
     )
+}
+
+/// The same where nothing goes directly any more.
+pub(super) fn refused(why: &str) -> String {
+    format!("staged through host memory, each message as a whole: {why}")
 }
 
 impl Comm {

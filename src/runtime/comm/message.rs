@@ -3,6 +3,7 @@
 use super::Comm;
 use super::link::Class;
 use super::p2p::{self, Data, Started};
+use super::progress;
 use super::recorder::Kind;
 use super::staging::{self, Staged};
 use crate::abi::comm::DTL_PROC_NULL;
@@ -41,6 +42,7 @@ pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>>
         return Ok(Some((insert(message)?, p2p::NOBODY)));
     }
     let Some(matched) = comm.link.transport.take(comm.selector(Class::User, source, tag))? else {
+        progress::running();
         p2p::check_alive(comm, source)?;
         return Ok(None);
     };

@@ -402,6 +402,7 @@ pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Done>> {
     }
     let found = comm.link.transport.probe(comm.selector(Class::User, source, tag))?;
     if found.is_none() {
+        progress::running();
         check_alive(comm, source)?;
     }
     Ok(found.map(|done| comm.inner(done)))

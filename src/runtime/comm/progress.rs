@@ -105,6 +105,14 @@ fn move_on(handle: dtl_request_t) {
     drop(request::standing(handle));
 }
 
+/// After a look that found nothing: what else was started gets on, the parts of messages among it, which calls copy.
+#[inline]
+pub(super) fn running() {
+    if has_running() {
+        move_running(move_on);
+    }
+}
+
 /// Moves some collectives on that were started: the oldest, as long as they end, and a few of the others in turn.
 fn move_running(move_on: fn(dtl_request_t)) {
     for _ in 0..BURST {
@@ -256,8 +264,6 @@ pub(super) fn others(waiting: &Comm) {
             }
         }
     }
-    if has_running() {
-        move_running(move_on);
-    }
+    running();
     window::progress::serve_some();
 }

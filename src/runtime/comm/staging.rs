@@ -132,7 +132,7 @@ pub(super) fn explain_staged(comm: &Comm, allocation: &Allocation, refusal: Opti
     const SOME: u8 = 1 << 7;
     let is_new = || comm.explained.fetch_or(SOME, Ordering::Relaxed) & SOME == 0;
     let text = match refusal {
-        Some(why) => format!("staged through host memory, each message as a whole: {why}"),
+        Some(why) => direct::refused(&why),
         None if is_new() => "staged through host memory where an allocation cannot be registered, or not beside what is: each \
                              message as a whole"
             .to_owned(),
@@ -385,7 +385,7 @@ impl Drop for Staged {
         let is_started = matches!(self.started, Started::Op(_) | Started::FromAny(_));
         if is_started && !self.is_over && self.way != Way::Direct {
             if let Some(twin) = &self.twin {
-                twin.copied(false);
+                twin.give_up();
             }
             // The transport could not let go of it: as with a program's own buffer, the memory has to stay.
             std::mem::forget(std::mem::take(&mut self.host));

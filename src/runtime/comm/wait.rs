@@ -27,7 +27,10 @@ pub fn untold() -> Outcome {
 pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
     match request::ask_here(inside, handle, told)? {
         Asked::Over | Asked::AtRest => Ok(true),
-        Asked::Active | Asked::Closed => Ok(false),
+        Asked::Active | Asked::Closed => {
+            progress::running();
+            Ok(false)
+        }
         Asked::Stale => Err(request::stale(handle)),
     }
 }
