@@ -2,7 +2,7 @@
 # whose functions and variables it uses.
 
 set(oracle_run "${top}/tests/oracle/run.sh")
-add_test(NAME tests/oracle.kinds COMMAND "${oracle_run}" kinds "${DTL_STAGE}/bin" 500)
+add_test(NAME tests/oracle.kinds COMMAND "${oracle_run}" kinds "${DTL_STAGE}/bin" 300)
 set(oracle_tests tests/oracle.kinds)
 
 # oracle_program(MPI): bin/oracle.MPI, if its compiler and launcher are there.
@@ -24,7 +24,7 @@ endfunction()
 
 oracle_program(openmpi)
 if(TARGET build_oracle_openmpi)
-  add_test(NAME tests/oracle.mpi COMMAND "${oracle_run}" mpi "${DTL_STAGE}/bin" 500 "${bin}/oracle.openmpi"
+  add_test(NAME tests/oracle.mpi COMMAND "${oracle_run}" mpi "${DTL_STAGE}/bin" 300 "${bin}/oracle.openmpi"
     "${CMAKE_CURRENT_BINARY_DIR}" "${DTL_TEST_MPIRUN_openmpi}" --allow-run-as-root --oversubscribe)
   list(APPEND oracle_tests tests/oracle.mpi)
 else()
