@@ -3,6 +3,7 @@
 # arguments come from the runs.txt of the folder, else one run with 2 ranks. tests/mpi/plain has programs that are linked
 # with no MPI: compiled once, run by each mpirun. tests/mpi/plugin is the table of mpi/dtl_mpi.c for dtl-ctk.
 # tests/mpi/interop.sh runs mpi4py in the environments of DTL_TEST_MPI.
+# Where ranks poll one test runs at a time (RESOURCE_LOCK): these begin early (COST), or the last minute were theirs alone.
 
 file(GLOB mpi_sources CONFIGURE_DEPENDS "${top}/tests/mpi/*.c" "${top}/examples-c/mpi/*.c")
 file(GLOB mpi_cpp_sources CONFIGURE_DEPENDS "${top}/examples-cpp/mpi/*.cpp")
@@ -53,7 +54,7 @@ function(mpi_runs folder name output mpi)
     list(GET words 0 ranks)
     list(REMOVE_AT words 0)
     add_test(NAME "${output}.${suffix}" COMMAND ${ARGN} -n ${ranks} "${bin}/${output}" ${words})
-    set_tests_properties("${output}.${suffix}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling
+    set_tests_properties("${output}.${suffix}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling COST 60
       SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
   endforeach()
 endfunction()
@@ -161,7 +162,7 @@ foreach(mpi openmpi mpich)
     string(REPLACE ";" " " launcher "${mpirun}")
     add_test(NAME "${test}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --kind hier --ranks ${ranks} ${patterns}
       --launcher "${launcher} -n {ranks}")
-    set_tests_properties("${test}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK polling
+    set_tests_properties("${test}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK polling COST 60
       ENVIRONMENT "DTL_FAKE_NODES=${nodes};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   endforeach()
 
@@ -173,7 +174,7 @@ foreach(mpi openmpi mpich)
     string(REPLACE ";" " " launcher "${mpirun}")
     add_test(NAME "${test}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --kind rdma --ranks 3 --only "comm.match.*,comm.split.*"
       --launcher "${launcher} -n {ranks}")
-    set_tests_properties("${test}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling
+    set_tests_properties("${test}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling COST 60
       ENVIRONMENT "DTL_RDMA_MEETING=mpi;DTL_RDMA_LIBRARY=${fake_verbs};DTL_FAKE_VERBS_FABRIC=${bin}/rdma/fabric.${mpi};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   endif()
 
@@ -193,7 +194,7 @@ foreach(mpi openmpi mpich)
   foreach(ranks 1 2)
     add_test(NAME "tests/ctk.mpi-${mpi}-${ranks}" COMMAND "${DTL_STAGE}/bin/dtl-ctk" run --plugin "${plugin}"
       --component comm --ranks ${ranks} --launcher "${launcher} -n {ranks}")
-    set_tests_properties("tests/ctk.mpi-${mpi}-${ranks}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK polling)
+    set_tests_properties("tests/ctk.mpi-${mpi}-${ranks}" PROPERTIES TIMEOUT 300 PROCESSORS 2 RESOURCE_LOCK polling COST 60)
   endforeach()
 endforeach()
 
@@ -213,6 +214,6 @@ set_tests_properties("tests/ctk.kind-mpi-standard-2" PROPERTIES TIMEOUT 400 PROC
 foreach(mpi wheel-mpich debian-openmpi debian-mpich)
   add_test(NAME "tests/mpi/interop.${mpi}" COMMAND "${top}/tests/mpi/interop.sh" ${mpi} "${mpi_folder}"
     "${DTL_STAGE}/lib/libdtl.so" 2)
-  set_tests_properties("tests/mpi/interop.${mpi}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling
+  set_tests_properties("tests/mpi/interop.${mpi}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling COST 60
     DEPENDS "tests/ctk.kind-mpi-standard-2" SKIP_REGULAR_EXPRESSION "(^|\n)skipped: ")
 endforeach()

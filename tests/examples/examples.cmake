@@ -87,7 +87,7 @@ foreach(output examples-c/work_queue.gcc examples-c/hash_table.gcc examples-cpp/
     find_launcher(${mpi} "${output}.${mpi}")
     if(launcher AND TARGET "build_${target}")
       add_test(NAME "${output}.${mpi}" COMMAND ${launcher} -n 3 "${bin}/${output}" 200 20)
-      set_tests_properties("${output}.${mpi}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling
+      set_tests_properties("${output}.${mpi}" PROPERTIES TIMEOUT 120 PROCESSORS 2 RESOURCE_LOCK polling COST 60
         ENVIRONMENT "DTL_COMM=mpi")
     endif()
   endforeach()
