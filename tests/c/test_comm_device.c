@@ -272,36 +272,6 @@ static void test_failures(void) {
     test_blocking(); /* nothing is left of all that */
 }
 
-/* Rank 0's message gets on while it only looks for the answer: by a probe, a matched one, or the request of its receive. */
-static void test_looks(void) {
-    int32_t reply = 0, is_there;
-    int how;
-    for (how = 0; how < 3; how++) {
-        if (me == 0) {
-            const uint64_t began = now_ms();
-            dtl_request_t sending, receiving;
-            dtl_message_t message;
-            CHECK_OK(dtl_comm_isend(comm, device[0], 4 * PART, DTL_DTYPE_BYTE, 1, 1, &sending));
-            if (how == 2) CHECK_OK(dtl_comm_irecv(comm, &reply, 1, DTL_DTYPE_INT32, 1, 2, &receiving));
-            for (is_there = 0; !is_there; ) {
-                if (how == 0) CHECK_OK(dtl_comm_iprobe(comm, 1, 2, &is_there, NULL));
-                else if (how == 1) CHECK_OK(dtl_comm_improbe(comm, 1, 2, &is_there, &message, NULL));
-                else CHECK_OK(dtl_request_test(receiving, &is_there, NULL));
-                CHECK(now_ms() - began < 20000);
-            }
-            if (how == 0) CHECK_OK(dtl_comm_recv(comm, &reply, 1, DTL_DTYPE_INT32, 1, 2, NULL));
-            if (how == 1) CHECK_OK(dtl_comm_mrecv(message, &reply, 1, DTL_DTYPE_INT32, NULL));
-            CHECK(reply == how + 1);
-            CHECK_OK(dtl_request_wait(sending, DTL_TIMEOUT_INFINITE, NULL));
-        } else if (me == 1) {
-            CHECK_OK(dtl_comm_recv(comm, check, 4 * PART, DTL_DTYPE_BYTE, 0, 1, NULL));
-            reply = how + 1;
-            CHECK_OK(dtl_comm_send(comm, &reply, 1, DTL_DTYPE_INT32, 0, 2));
-        }
-        CHECK_OK(dtl_comm_barrier(comm));
-    }
-}
-
 static void test_windows(void) {
     dtl_win_t win;
     char *base;
@@ -335,7 +305,7 @@ int main(int argc, char **argv) {
     test_blocking();
     test_limits();
     test_failures();
-    if (ranks > 1) test_looks();
+    if (ranks > 1) looks_move_on(comm, device[0], check, 4 * PART);
     test_windows();
     test_explained();
     CHECK_OK(dtl_comm_destroy(comm));

@@ -292,36 +292,6 @@ static void bad_copies(void) {
     CHECK(far_self.copies == 0);
 }
 
-/* Rank 0's message gets on while it only looks for the answer: by a probe, a matched one, or the request of its receive. */
-static void looks(void) {
-    int32_t reply = 0, is_there;
-    int how;
-    for (how = 0; how < 3; how++) {
-        if (me == 0) {
-            const uint64_t began = now_ms();
-            dtl_request_t sending, receiving;
-            dtl_message_t message;
-            CHECK_OK(dtl_comm_isend(comm, outs[DIRECT], MIB, DTL_DTYPE_BYTE, 1, 1, &sending));
-            if (how == 2) CHECK_OK(dtl_comm_irecv(comm, &reply, 1, DTL_DTYPE_INT32, 1, 2, &receiving));
-            for (is_there = 0; !is_there; ) {
-                if (how == 0) CHECK_OK(dtl_comm_iprobe(comm, 1, 2, &is_there, NULL));
-                else if (how == 1) CHECK_OK(dtl_comm_improbe(comm, 1, 2, &is_there, &message, NULL));
-                else CHECK_OK(dtl_request_test(receiving, &is_there, NULL));
-                CHECK(now_ms() - began < 20000);
-            }
-            if (how == 0) CHECK_OK(dtl_comm_recv(comm, &reply, 1, DTL_DTYPE_INT32, 1, 2, NULL));
-            if (how == 1) CHECK_OK(dtl_comm_mrecv(message, &reply, 1, DTL_DTYPE_INT32, NULL));
-            CHECK(reply == how + 1);
-            CHECK_OK(dtl_request_wait(sending, DTL_TIMEOUT_INFINITE, NULL));
-        } else if (me == 1) {
-            CHECK_OK(dtl_comm_recv(comm, ins[PLAIN], MIB, DTL_DTYPE_BYTE, 0, 1, NULL));
-            reply = how + 1;
-            CHECK_OK(dtl_comm_send(comm, &reply, 1, DTL_DTYPE_INT32, 0, 2));
-        }
-        CHECK_OK(dtl_comm_barrier(comm));
-    }
-}
-
 /* An allocation that goes takes its registration with it, at once; the next one at its address has its own. */
 static void same_address(void) {
     unsigned char *first = NULL, *kept = outs[DIRECT];
@@ -424,7 +394,7 @@ static void direct(void) {
     combinations();
     cuts();
     bad_copies();
-    looks();
+    looks_move_on(comm, outs[DIRECT], ins[PLAIN], MIB);
     same_address();
     bound();
     refusals();

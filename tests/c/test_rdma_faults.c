@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { LARGE = 300000, ROUNDS = 4 };
 static int me;
@@ -130,6 +131,14 @@ static void change(dtl_comm_t comm) {
     went_well(dtl_win_destroy(window), "win_destroy");
 }
 
+/* Looks for what does not come, long enough for the library to look around, and then computes. */
+static void be_away(dtl_comm_t comm, unsigned ms) {
+    const uint64_t end = now_ms() + 250;
+    int32_t is_there;
+    while (now_ms() < end) CHECK_OK(dtl_comm_iprobe(comm, 1 - me, 99, &is_there, NULL));
+    CHECK(usleep(ms * 1000) == 0);
+}
+
 static int be_a_rank(void) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     static unsigned char plain[2][LARGE];
@@ -147,6 +156,7 @@ static int be_a_rank(void) {
     desc.timeout_ns = UINT64_C(1000000) * (getenv("LIMIT_MS") ? (uint64_t)atoi(getenv("LIMIT_MS")) : 3000);
     if (went_well(dtl_comm_open(&desc, &comm), "open")) {
         exchange(comm, out, in);
+        if (getenv("AWAY_MS") != NULL) be_away(comm, (unsigned)atoi(getenv("AWAY_MS")));
         if (failures == 0) exchange(comm, plain[0], plain[1]);
         if (failures == 0) one_sided(comm, plain[0]);
         if (failures == 0) change(comm);
@@ -228,6 +238,8 @@ static const struct {
     {"stuck:6@1;stuck:11@1;stuck:12@1;stuck:18@1", WELL, "DTL_RDMA_COMPLETION=event DTL_RDMA_RECONNECT_MS=0", NULL},
     {"stuck:20:1@1", WELL, "DTL_RDMA_TIMEOUT=10 DTL_RDMA_RETRIES=1 DTL_LOG=warning", "neither done nor given up anything for 1033 ms"},
     {"stuck:20:1@1", FAILS, "DTL_RDMA_TIMEOUT=10 DTL_RDMA_RETRIES=1 DTL_RDMA_RECONNECT_MS=0", "neither done nor given up anything"},
+    /* Who was away for longer than a device may take finds nothing amiss. */
+    {"none", WELL, "AWAY_MS=1300 DTL_RDMA_TIMEOUT=10 DTL_RDMA_RETRIES=1 DTL_RDMA_RECONNECT_MS=0", NULL},
     {"death:20@1", DIES, NULL, NULL},
     {"death_locked:30@1", DIES, NULL, NULL},
     /* a connection that breaks and is made anew */

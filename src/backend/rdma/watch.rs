@@ -71,19 +71,19 @@ impl Peer {
         self.start(rank, lane, Work::Write(to), nothing, What::Mark)
     }
 
-    /// Whether a lane has been silent for too long. The first thing is to give it something.
+    /// Whether a lane has been silent for too long. The first thing is to give it something, and the time counts from there: before,
+    /// all may be over but the telling, which nobody asked for, and the program may have been away.
     fn is_stuck(&mut self, rank: usize, now: u64, patience: u64) -> Result<bool> {
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
             let silent = lane.silent_ns(now);
-            if silent >= patience {
-                return Ok(true);
-            }
-            if silent >= PROD_NS && !lane.watched.is_prodded {
-                let is_prodded = self.mark(rank, index)?;
+            let is_due = silent >= PROD_NS && !lane.watched.is_prodded;
+            if is_due && self.mark(rank, index)? {
                 if let Some(lane) = self.lanes.get_mut(index) {
-                    lane.watched.is_prodded = is_prodded;
+                    (lane.watched.since, lane.watched.is_prodded) = (now, true);
                 }
+            } else if silent >= patience {
+                return Ok(true);
             }
         }
         Ok(false)
