@@ -38,6 +38,7 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "share",
     "shared_lock",
     "slab",
+    "spot",
     "stopwatch",
     "sync",
     "team",

@@ -79,7 +79,7 @@ fn step(
 fn wait(over: &dyn Transport, op: OpId, deadline: Deadline) -> Result<Option<Done>> {
     let mut backoff = Backoff::new();
     loop {
-        if let Some(done) = over.test(op)? {
+        if let Some(done) = over.outcome(op)? {
             return Ok(Some(done));
         }
         if deadline.passed() {
@@ -112,7 +112,7 @@ fn check(done: Option<Done>, peer: i32, what: &str, len: usize) -> Result<()> {
 fn withdraw(over: &dyn Transport, op: OpId) -> bool {
     let (deadline, mut backoff) = (Deadline::after(LET_GO_NS), Backoff::new());
     while over.cancel(op).is_ok() {
-        match over.test(op) {
+        match over.outcome(op) {
             Ok(None) if !deadline.passed() => backoff.pause(),
             Ok(None) => return false,
             Ok(Some(_)) | Err(_) => break,

@@ -3,7 +3,7 @@
 
 use super::args::is_in_place;
 use super::blocks::{Blocks, array, check_all_apart, check_own};
-use super::p2p::{data, elements};
+use super::elements::{data, elements};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail};
 use crate::runtime::comm::Comm;

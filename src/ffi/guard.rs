@@ -68,11 +68,12 @@ extern "C" fn afterwards() -> dtl_status_t {
 type Entered = std::result::Result<(Guard, bool), dtl_status_t>;
 
 #[inline(always)]
-fn enter<Entry>() -> Entered {
-    let inside = epoch::enter();
-    if lifecycle::is_open() { Ok((inside, false)) } else { admit(inside, type_name::<Entry>()) }
+fn enter(entry: impl FnOnce() -> &'static str) -> Entered {
+    let inside = epoch::enter_cheaply();
+    if lifecycle::is_open_for_quick() { Ok((inside, false)) } else { admit(inside, entry()) }
 }
 
+/// The door of calls that are traced, come first or too late, or need a fence when they enter.
 #[cold]
 #[inline(never)]
 fn admit(inside: Guard, entry: &'static str) -> Entered {
@@ -111,7 +112,13 @@ fn traced(status: dtl_status_t) -> dtl_status_t {
 /// Runs an entry's work inside. `Entry` has a closure that is written in the entry: a trace has its name from that.
 #[inline(always)]
 fn run<Entry>(work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
-    match enter::<Entry>() {
+    run_as(type_name::<Entry>, work)
+}
+
+/// The same of an entry that is told.
+#[inline(always)]
+fn run_as(entry: impl FnOnce() -> &'static str, work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
+    match enter(entry) {
         Ok((inside, is_traced)) => {
             let status = finish(catch_unwind(AssertUnwindSafe(|| work(inside))));
             if is_traced { traced(status) } else { status }
@@ -124,6 +131,15 @@ fn run<Entry>(work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
 #[inline]
 pub(super) fn call<B: FnOnce(&Guard) -> Result<()>>(body: B) -> dtl_status_t {
     run::<B>(|inside| body(&inside))
+}
+
+/// The same for what several entries have in common: `entry` says which it is.
+#[inline(always)]
+pub(super) fn call_as(
+    entry: impl FnOnce() -> &'static str,
+    body: impl FnOnce(&Guard) -> Result<()>,
+) -> dtl_status_t {
+    run_as(entry, |inside| body(&inside))
 }
 
 /// An entry that may wait: `pin` looks handles up inside the epoch, `body` runs outside of it.

@@ -54,6 +54,7 @@ pub mod policy_submit;
 pub mod dispatch;
 mod dispatch_own;
 mod dispatch_query;
+mod elements;
 
 mod collective_args;
 

@@ -1,55 +1,17 @@
 //! Point to point: send, receive, exchange, probe; their requests.
 
-use super::args::{self, Out};
+use super::args::Out;
+use super::elements::data;
 use super::guard;
 use crate::abi::comm::dtl_recv_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
-use crate::error::{Result, fail};
+use crate::error::Result;
 use crate::runtime::backend::{Done, SendMode, recv_info};
-use crate::runtime::comm::p2p::Data;
-use crate::runtime::comm::types::element_size;
-use crate::runtime::comm::{self, Comm, message, p2p, request};
-use crate::sys::buf::Region;
+use crate::runtime::comm::request::{Message, Tagged};
+use crate::runtime::comm::{self, Comm, message, p2p, probing, request};
 use std::ffi::c_void;
-
-/// `count` elements of `dtype` at `pointer`.
-///
-/// # Safety
-/// They stay valid until the operation that receives the region has ended.
-#[inline(always)]
-pub(super) unsafe fn elements(
-    pointer: *const c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    name: &str,
-) -> Result<Region> {
-    let size = element_size(dtype)? as u64;
-    let Some(bytes) = count.checked_mul(size) else {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "{name}: {count} elements of {size} bytes are more than memory can hold"
-        );
-    };
-    // SAFETY: passed on.
-    unsafe { args::region(pointer, bytes, name) }
-}
-
-/// The same with what the caller says of it.
-///
-/// # Safety
-/// As [`elements`].
-#[inline(always)]
-pub(super) unsafe fn data(
-    pointer: *const c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    name: &str,
-) -> Result<Data> {
-    // SAFETY: passed on.
-    Ok(Data { bytes: unsafe { elements(pointer, count, dtype, name) }?, count, dtype })
-}
 
 /// Tells the caller how a receive ended.
 #[inline(always)]
@@ -141,7 +103,8 @@ pub unsafe extern "C" fn dtl_comm_recv(
         |comm| {
             // SAFETY: the caller's contract.
             let data = unsafe { data(buf, count, dtype, "buf") }?;
-            let done = p2p::recv(comm, data, source, tag)?;
+            let mut done = Done::NOBODY;
+            p2p::recv(comm, data, source, tag, &mut done)?;
             tell(comm, &done, source, info)
         },
     )
@@ -229,7 +192,7 @@ pub unsafe extern "C" fn dtl_comm_probe(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::hold(|inside| comm::hold(inside, comm), |comm| put_info(info, &p2p::probe(comm, source, tag)?))
+    guard::hold(|inside| comm::hold(inside, comm), |comm| put_info(info, &probing::probe(comm, source, tag)?))
 }
 
 /// Asks, without waiting, whether there is a message that a receive would take; makes progress.
@@ -247,7 +210,7 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 ) -> dtl_status_t {
     guard::call(|inside| {
         let out = Out::new(out_found, "out_found")?;
-        let found = p2p::iprobe(&*comm::pin(inside, comm)?, source, tag)?;
+        let found = probing::iprobe(&*comm::pin(inside, comm)?, source, tag)?;
         if let Some(done) = &found {
             put_info(info, done)?;
         }
@@ -366,14 +329,8 @@ pub unsafe extern "C" fn dtl_comm_isend(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
-        let out = Out::new(out, "out")?;
-        let comm = comm::get(inside, comm)?;
-        // SAFETY: the caller's contract: `buf` stays until the request is done.
-        let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::isend(comm, data, dest, tag, SendMode::Standard)?);
-        Ok(())
-    })
+    // SAFETY: the caller's contract.
+    unsafe { begin(comm, buf.cast_mut(), count, dtype, dest, Message::Send.with(tag), out) }
 }
 
 /// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
@@ -391,12 +348,37 @@ pub unsafe extern "C" fn dtl_comm_irecv(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
+    // SAFETY: the caller's contract.
+    unsafe { begin(comm, buf, count, dtype, source, Message::Recv.with(tag), out) }
+}
+
+/// Starts a send or a receive: one function, so that a program that does one after the other has it at hand. The tag and
+/// what it is travel in one register, which makes the entries jumps.
+///
+/// # Safety
+/// `buf` has `count` elements that stay until the request is done; `out` is null, misaligned or writable.
+#[inline(never)]
+unsafe fn begin(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    peer: i32,
+    what: Tagged,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    let (message, tag) = what.parts();
+    let entry = || match message {
+        Message::Send => "dtl_comm_isend",
+        Message::Ssend => "dtl_comm_issend",
+        Message::Recv => "dtl_comm_irecv",
+    };
+    guard::call_as(entry, |inside| {
         let out = Out::new(out, "out")?;
         let comm = comm::get(inside, comm)?;
-        // SAFETY: the caller's contract: `buf` stays until the request is done.
+        // SAFETY: passed on.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::irecv(comm, data, source, tag)?);
+        out.set(request::begin(comm, message, data, peer, tag)?);
         Ok(())
     })
 }
@@ -414,14 +396,8 @@ pub unsafe extern "C" fn dtl_comm_issend(
     tag: i32,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
-        let out = Out::new(out, "out")?;
-        let comm = comm::get(inside, comm)?;
-        // SAFETY: the caller's contract: `buf` stays until the request is done.
-        let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::isend(comm, data, dest, tag, SendMode::Synchronous)?);
-        Ok(())
-    })
+    // SAFETY: the caller's contract.
+    unsafe { begin(comm, buf.cast_mut(), count, dtype, dest, Message::Ssend.with(tag), out) }
 }
 
 /// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.

@@ -1,8 +1,8 @@
 //! Messages that wait for a stream's work.
 
 use super::args::Out;
+use super::elements::data;
 use super::guard;
-use super::p2p::data;
 use crate::abi::handle::{dtl_comm_t, dtl_event_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;

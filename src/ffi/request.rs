@@ -30,9 +30,9 @@ pub unsafe extern "C" fn dtl_request_wait(
 ) -> dtl_status_t {
     guard::try_or_wait(
         wait::untold(),
-        |inside, told| wait::test(inside, request, told),
-        |told| wait::wait_on(request, timeout_ns, told),
-        |(done, result)| {
+        move |inside, told| wait::test(inside, request, told),
+        move |told| wait::wait_on(request, timeout_ns, told),
+        move |(done, result)| {
             put_info(info, &done)?;
             result
         },

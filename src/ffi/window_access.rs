@@ -1,7 +1,7 @@
 //! Operations on the memory of a window's targets.
 
 use super::args::Out;
-use super::p2p;
+use super::elements;
 use super::window::{on, quickly_on};
 use crate::abi::handle::{dtl_request_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;
@@ -32,7 +32,7 @@ unsafe fn elements(
     what: &str,
 ) -> Result<Region> {
     // SAFETY: passed on.
-    unsafe { p2p::elements(buf, count, dtype, what) }.map_err(|error| error.within(name))
+    unsafe { elements::elements(buf, count, dtype, what) }.map_err(|error| error.within(name))
 }
 
 /// The operands of an operation: [`elements`], or none that anybody reads.

@@ -4,11 +4,10 @@
 //! A method that returns `Option` is an optional slot: `None` means "not provided", and the caller
 //! (always in `runtime`) uses its generic version or answers NOT_SUPPORTED.
 
-use crate::abi::comm::{DTL_ANY_TAG, DTL_COMM_DETERMINISTIC, DTL_PROC_NULL, dtl_recv_info_t};
+use crate::abi::comm::DTL_COMM_DETERMINISTIC;
 use crate::abi::device::*;
 use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
 use std::sync::Arc;
@@ -20,6 +19,7 @@ mod direct;
 mod exports;
 mod filling;
 mod memory;
+mod message;
 mod module;
 mod near;
 mod opening;
@@ -31,6 +31,7 @@ pub use direct::{Bytes, DeviceMemory, Direct, Hold, Twin};
 pub use exports::{Exports, Extent, Ticket};
 pub use filling::Filling;
 pub use memory::{Found, Memory, Place, Transfer};
+pub use message::{Done, Matched, OpId, Selector, SendMode, recv_info};
 pub use module::{Compiled, ModuleLaunch, Modules, Source, SourceFile, Wanted};
 pub use near::{Board, Offer, PART_WORDS, Part, PartKey, Post};
 pub use opening::{Exchange, OpenArgs};
@@ -231,64 +232,6 @@ pub trait Comm: Send + Sync {
     }
 }
 
-/// A transport's own word for an operation in flight.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct OpId(pub u64);
-
-/// How an operation ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Done {
-    /// A receive: who sent.
-    pub source: i32,
-    /// Success, TRUNCATED, CANCELED, RANK_FAILURE …
-    pub status: dtl_status_t,
-    /// A receive: the message's match word.
-    pub word: u64,
-    /// A receive: the message's true size.
-    pub size: u64,
-}
-
-/// What a receive takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Selector {
-    /// A rank or DTL_ANY_SOURCE.
-    pub source: i32,
-    /// The match word.
-    pub word: u64,
-    /// Bits of it that do not matter.
-    pub ignore: u64,
-}
-
-impl Selector {
-    /// Whether a message is wanted.
-    #[inline]
-    #[must_use]
-    pub fn takes(&self, source: i32, word: u64) -> bool {
-        (self.source == source || self.source == crate::abi::comm::DTL_ANY_SOURCE)
-            && (self.word ^ word) & !self.ignore == 0
-    }
-}
-
-/// When a send is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SendMode {
-    /// When its buffer may be used again.
-    Standard,
-    /// When a receive has taken the message.
-    Synchronous,
-    /// As standard, of a few bytes; that its receiver has left is no failure of the communicator.
-    Notice,
-}
-
-/// A message that was taken out of the queue for one receive to come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Matched {
-    /// What [`Transport::receive_matched`] wants.
-    pub message: OpId,
-    /// Its source, match word and true size; the status is success.
-    pub done: Done,
-}
-
 /// A set of ranks that move bytes under 64-bit match words {context 32 | class 4 | tag 28}.
 /// Messages of one source that a receive takes are received in the order sent. Nothing blocks but
 /// `close`, which may wait for a moment; `test`, `probe` and `take` make progress on every operation.
@@ -309,9 +252,10 @@ pub trait Transport: Send + Sync {
         self.isend(data, dest, word, mode).map(Some)
     }
     /// Receives a message that is there, or comes within some hundred nanoseconds, for who waits for nothing else.
-    /// `None`: it did not, and nothing was started.
-    fn recv_at_once(&self, _data: Region, _select: Selector) -> Result<Option<Done>> {
-        Ok(None)
+    /// False: it did not, and nothing was started. (Told in its place: what is handed on is read back in other pieces than it was
+    /// written in, and a processor lets that wait for all its stores.)
+    fn recv_at_once(&self, _data: Region, _select: Selector, _told: &mut Done) -> Result<bool> {
+        Ok(false)
     }
     /// Whether it provides `isend_filling` and `arrived`.
     fn sends_parts(&self) -> bool {
@@ -342,8 +286,13 @@ pub trait Transport: Send + Sync {
     fn take(&self, select: Selector) -> Result<Option<Matched>>;
     /// Starts the receive of a taken message.
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId>;
-    /// Makes progress and asks after one operation; `Some` = over, the id is not used again.
-    fn test(&self, op: OpId) -> Result<Option<Done>>;
+    /// Makes progress and asks after one operation. True: it is over and `told`, the id is not used again.
+    fn test(&self, op: OpId, told: &mut Done) -> Result<bool>;
+    /// The same as a value.
+    fn outcome(&self, op: OpId) -> Result<Option<Done>> {
+        let mut told = Done::NOBODY;
+        Ok(self.test(op, &mut told)?.then_some(told))
+    }
     /// Makes progress without asking after anything: called while a call waits on another transport.
     fn progress(&self);
     /// Sleeps until an operation of this rank ends or a message comes, `limit` at most, if nothing has
@@ -376,7 +325,7 @@ pub trait Transport: Send + Sync {
         None
     }
     /// Receives, however long that takes.
-    fn recv(&self, _data: Region, _select: Selector) -> Option<Result<Done>> {
+    fn recv(&self, _data: Region, _select: Selector, _told: &mut Done) -> Option<Result<()>> {
         None
     }
     /// Whether the transport has collectives of its own for this communicator; all ranks say the same.
@@ -479,19 +428,4 @@ pub trait Transport: Send + Sync {
     }
     /// Closes it. No operation is pending and none follows.
     fn close(&self) -> Result<()>;
-}
-
-/// Turns a transport's completion into what C sees.
-#[must_use]
-pub fn recv_info(done: &Done) -> dtl_recv_info_t {
-    // A receive from nobody has no match word.
-    let tag = if done.source == DTL_PROC_NULL { DTL_ANY_TAG } else { (done.word & 0x0FFF_FFFF) as i32 };
-    dtl_recv_info_t {
-        source: done.source,
-        tag,
-        size_bytes: done.size,
-        status: done.status,
-        reserved0: 0,
-        reserved1: 0,
-    }
 }

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 struct Record {
     /// Odd while the thread is inside.
     seq: AtomicU64,
-    /// Entries within the outermost one; only the owner reads and writes it.
+    /// Entries while the thread was inside already; only the owner reads and writes it.
     nested: AtomicU32,
     /// Blocking calls that this thread is in, outside the epoch but holding pins.
     blocked: AtomicU32,
@@ -58,7 +58,7 @@ struct Record {
 /// them; a later owner sees what the earlier one has left, as it sees everything that one has written.
 pub(super) struct SpareSlots {
     pub(super) table: AtomicPtr<()>,
-    pub(super) first: AtomicU32,
+    pub(super) first: AtomicPtr<()>,
     pub(super) count: AtomicU32,
 }
 
@@ -167,7 +167,7 @@ fn adopt_record() -> &'static Record {
             needs_fence: AtomicBool::new(NEEDS_FENCE.load(Ordering::Relaxed)),
             spare: SpareSlots {
                 table: AtomicPtr::new(ptr::null_mut()),
-                first: AtomicU32::new(0),
+                first: AtomicPtr::new(ptr::null_mut()),
                 count: AtomicU32::new(0),
             },
             number: records.len(),
@@ -189,13 +189,23 @@ fn adopt_record() -> &'static Record {
 /// A thread's presence inside. References taken from tables live no longer than this.
 pub struct Guard {
     record: &'static Record,
-    outermost: bool,
 }
 
 /// Enters. Cheap: one thread-local store. Entries nest.
 #[must_use]
 #[inline(always)]
 pub fn enter() -> Guard {
+    let guard = enter_cheaply();
+    if guard.record.needs_fence.load(Ordering::Relaxed) {
+        fence(Ordering::SeqCst);
+    }
+    guard
+}
+
+/// The same where [`is_cheap`] holds: whoever finds inside that it does not leaves again before any object is looked at.
+#[must_use]
+#[inline(always)]
+pub fn enter_cheaply() -> Guard {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     let record = unsafe { mine().as_ref() }.unwrap_or_else(adopt_record);
     let seq = record.seq.load(Ordering::Relaxed);
@@ -203,15 +213,11 @@ pub fn enter() -> Guard {
         return enter_nested(record);
     }
     record.seq.store(seq + 1, Ordering::Release);
-    if record.needs_fence.load(Ordering::Relaxed) {
-        fence(Ordering::SeqCst);
-    } else {
-        compiler_fence(Ordering::SeqCst);
-    }
-    Guard { record, outermost: true }
+    compiler_fence(Ordering::SeqCst);
+    Guard { record }
 }
 
-/// Whether [`visit`] may be used: entering needs no fence.
+/// Whether [`visit`] and [`enter_cheaply`] may be used: entering needs no fence.
 #[must_use]
 pub fn is_cheap() -> bool {
     !NEEDS_FENCE.load(Ordering::Relaxed)
@@ -238,7 +244,7 @@ pub fn step_in() -> Option<Visit> {
     record.seq.store(seq + 1, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     // Left by the store in `Visit::drop` instead of its own.
-    Some(Visit { inside: ManuallyDrop::new(Guard { record, outermost: true }), seq })
+    Some(Visit { inside: ManuallyDrop::new(Guard { record }), seq })
 }
 
 /// A short stay, see [`visit`].
@@ -266,7 +272,13 @@ impl Drop for Visit {
 #[cold]
 fn enter_nested(record: &'static Record) -> Guard {
     record.nested.store(record.nested.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    Guard { record, outermost: false }
+    Guard { record }
+}
+
+/// The last to leave is who leaves, in whatever order the thread's guards go.
+#[cold]
+fn leave_nested(record: &Record) {
+    record.nested.store(record.nested.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
 }
 
 impl Guard {
@@ -292,7 +304,8 @@ impl Guard {
     /// shared counter is touched. Gives the guard back if a call further up holds one already.
     #[inline(always)]
     pub(super) fn into_holding(self, object: *const ()) -> Result<Blocking, Guard> {
-        if !self.record.held.load(Ordering::Relaxed).is_null() || !self.outermost {
+        let is_nested = self.record.nested.load(Ordering::Relaxed) != 0;
+        if is_nested || !self.record.held.load(Ordering::Relaxed).is_null() {
             return Err(self);
         }
         // Before the sequence number becomes even: whoever sees that sees this (release).
@@ -307,9 +320,8 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         let record = self.record;
-        if !self.outermost {
-            record.nested.store(record.nested.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-            return;
+        if record.nested.load(Ordering::Relaxed) != 0 {
+            return leave_nested(record);
         }
         record.seq.store(record.seq.load(Ordering::Relaxed) + 1, Ordering::Release);
         if ERRANDS.load(Ordering::Relaxed) != 0 {
@@ -447,6 +459,7 @@ pub fn forget_other_threads() {
             record.owned.store(false, Ordering::Relaxed);
             // Its thread may have been changing them.
             record.spare.count.store(0, Ordering::Relaxed);
+            record.spare.first.store(ptr::null_mut(), Ordering::Relaxed);
         }
         record.blocked.store(0, Ordering::Relaxed);
         record.held.store(ptr::null_mut(), Ordering::Relaxed);

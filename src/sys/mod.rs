@@ -30,6 +30,7 @@ pub mod shared_lock;
 pub mod slab;
 pub mod socket;
 pub mod spin;
+pub mod spot;
 pub mod stopwatch;
 pub mod sync;
 pub mod team;

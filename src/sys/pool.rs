@@ -4,35 +4,41 @@
 //! read-modify-write in its life, to look at it once: slots come from those that the thread has given back
 //! before, as long as it has some.
 //!
+//! A slot's word is its object's handle, or while it has none that of the last one with a bit turned, as in `slab`.
+//!
 //! Memory ordering. `busy` is the lock of a slot: taken with an acquire exchange, given back with a release
-//! store. A slot's generation (`word`) changes at the end of an object, with the lock held, and when the next
+//! store. A slot's `word` changes at the end of an object, with the lock held, and when the next
 //! one has been put, without: a slot from the free list belongs to who took it. Who has the lock touches the
-//! object only if `word` is that of its handle, so one with an old handle never does; and the acquire load
-//! of `word` sees the object that the release store of the same number has published. The free list passes a
+//! object only if `word` is its handle, so one with an old handle never does; and the acquire load
+//! of `word` sees the object that the release store of the same handle has published. The free list passes a
 //! slot on by a release exchange and an acquire one, so the next object is written after the last one is gone.
 //! Its head counts, so that a slot that was taken and given back meanwhile is not mistaken for itself.
 //! A thread's own free slots are in a list that only it touches (`epoch::SpareSlots`).
 //! Chunks of slots are published as in `slab`. `tests/models` tries all of it.
 
-use super::epoch;
-use super::slab::{CHUNK, CHUNK_BITS, CHUNKS, INDEX_LIMIT, LAST_GENERATION, decode, encode};
+use super::epoch::{self, SpareSlots};
+use super::slab::{CHUNK, CHUNK_BITS, CHUNKS, ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
 use std::mem;
+use std::ops::{Deref, DerefMut};
 use std::ptr;
 
 /// Free slots that a thread keeps for itself. (None in a model: there is nothing to try in a list of one's own.)
 const KEPT: u32 = sync::size(64, 0) as u32;
 
-/// A place for an object.
+/// A place for an object. On lines of its own: threads look at neighbours at the same time.
+#[repr(C, align(64))]
 struct Slot<T> {
-    /// generation << 1 | live, as in a handle.
+    /// The handle; that XOR `ELSEWHERE` = no object.
     word: AtomicU64,
+    /// In a list of free ones: the next, or null.
+    next: AtomicPtr<Slot<T>>,
+    /// Its own. (Atomic, as it may be read of a slot that another thread has just taken.)
+    index: AtomicU32,
     /// Somebody looks at the object.
     busy: AtomicBool,
-    /// In the free list: the next one's index + 1.
-    next: AtomicU32,
     object: UnsafeCell<Option<T>>,
 }
 
@@ -50,42 +56,98 @@ pub struct Pool<T> {
 // SAFETY: an object is reached by one thread at a time (see the module's text), so it need not be Sync.
 unsafe impl<T: Send> Sync for Pool<T> {}
 
-/// What came of an attempt.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Tried<R> {
-    /// No such object.
-    Stale,
-    /// Another thread is at it.
-    Busy,
-    /// The object stays.
-    Kept(R),
-}
-
 /// What becomes of an object after a look at it.
 pub enum Then<R> {
     /// It stays.
     Keep(R),
     /// It goes, and its handle is stale.
     End(R),
-    /// The same of one that owns nothing: it is not dropped.
-    Forget(R),
+}
+
+/// Why nobody looks at an object.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// There is no such object.
+    Stale,
+    /// Another thread is at it.
+    Busy,
 }
 
 /// The lock of a slot.
-struct Looking<'a, T>(&'a Slot<T>);
+struct Lock<T: 'static>(&'static Slot<T>);
 
-impl<T> Drop for Looking<'_, T> {
-    #[inline]
+impl<T> Drop for Lock<T> {
+    #[inline(always)]
     fn drop(&mut self) {
         self.0.busy.store(false, Ordering::Release);
     }
 }
 
 impl<T> Slot<T> {
+    /// Its index + 1.
+    fn number(&self) -> u32 {
+        self.index.load(Ordering::Relaxed) + 1
+    }
+
     #[inline(always)]
-    fn try_look(&self) -> Option<Looking<'_, T>> {
+    fn try_lock(&'static self) -> Option<Lock<T>> {
         let taken = self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then(|| Looking(self))
+        taken.is_ok().then(|| Lock(self))
+    }
+}
+
+/// A look at a live object: nobody else is at it until this goes.
+pub struct Looking<T: 'static> {
+    object: *mut T,
+    handle: u64,
+    lock: Lock<T>,
+    pool: &'static Pool<T>,
+}
+
+impl<T> Deref for Looking<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: as below.
+        unsafe { &*self.object }
+    }
+}
+
+impl<T> DerefMut for Looking<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: in a live slot whose lock this has: the object stays, and nobody else reaches it.
+        unsafe { &mut *self.object }
+    }
+}
+
+impl<T: Send + 'static> Looking<T> {
+    /// Ends the object: its handle is stale.
+    #[inline(always)]
+    pub fn end(self) {
+        self.end_by(|object| *object = None);
+    }
+
+    /// The same of one that owns nothing: it is not dropped.
+    #[inline(always)]
+    pub fn forget(self) {
+        self.end_by(|object| mem::forget(object.take()));
+    }
+
+    #[inline(always)]
+    fn end_by(self, clear: impl FnOnce(&mut Option<T>)) {
+        let Looking { handle, lock, pool, .. } = self;
+        let slot = lock.0;
+        // First: what goes with the object may use the table, which does not list it any more.
+        slot.word.store(handle ^ ELSEWHERE, Ordering::Release);
+        let place = slot.object.get();
+        // SAFETY: the lock is ours, and with `self` the reference to what is in the object has gone.
+        clear(unsafe { &mut *place });
+        drop(lock);
+        if handle & LAST_GENERATION != LAST_GENERATION {
+            pool.push(slot); // an exhausted slot retires
+        }
     }
 }
 
@@ -98,8 +160,9 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
+    /// The place of an index.
     #[inline(always)]
-    fn slot(&self, index: usize) -> Option<&Slot<T>> {
+    fn slot(&'static self, index: usize) -> Option<&'static Slot<T>> {
         let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
         // SAFETY: null, or a chunk that is published once and never freed.
         unsafe { chunk.as_ref() }?.get(index % CHUNK)
@@ -107,79 +170,82 @@ impl<T: Send + 'static> Pool<T> {
 
     /// A slot that was never used, with its chunk made if it is the first of it.
     #[cold]
-    fn fresh(&self) -> Option<usize> {
+    fn fresh(&'static self) -> Option<&'static Slot<T>> {
         let mut used = self.used.lock();
         let index = *used;
         let place = self.chunks.get(index >> CHUNK_BITS).filter(|_| index < INDEX_LIMIT)?;
         if place.load(Ordering::Relaxed).is_null() {
-            let empty = || Slot {
-                word: AtomicU64::new(0),
+            let empty = |index| Slot {
+                word: AtomicU64::new(encode(self.tag, index, 0) ^ ELSEWHERE),
+                next: AtomicPtr::new(ptr::null_mut()),
+                index: AtomicU32::new(index as u32),
                 busy: AtomicBool::new(false),
-                next: AtomicU32::new(0),
                 object: UnsafeCell::new(None),
             };
-            let slots: Box<[Slot<T>]> = (0..CHUNK).map(|_| empty()).collect();
+            let slots: Box<[Slot<T>]> = (index..index + CHUNK).map(empty).collect();
             let slots: Box<[Slot<T>; CHUNK]> = slots.try_into().ok()?;
             place.store(Box::into_raw(slots), Ordering::Release);
         }
         *used += 1;
-        Some(index)
+        self.slot(index)
     }
 
     /// Takes a free slot: of the thread's own, from the free list, or a fresh one.
     #[inline(always)]
-    fn pop(&'static self) -> Option<(usize, &'static Slot<T>)> {
-        let own = epoch::spare_slots().filter(|own| own.count.load(Ordering::Relaxed) > 0);
-        match own.filter(|own| ptr::eq(own.table.load(Ordering::Relaxed).cast(), self)) {
-            Some(own) => {
-                let index = own.first.load(Ordering::Relaxed) as usize;
-                let slot = self.slot(index)?;
-                own.first.store(slot.next.load(Ordering::Relaxed), Ordering::Relaxed);
-                own.count.store(own.count.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-                Some((index, slot))
-            }
-            None => self.pop_elsewhere(),
-        }
+    fn pop(&'static self) -> Option<&'static Slot<T>> {
+        let own = epoch::spare_slots().filter(|own| own.is_of(self))?;
+        let slot = free_slot(own.first.load(Ordering::Relaxed).cast())?;
+        own.first.store(slot.next.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
+        own.count.store(own.count.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        Some(slot)
     }
 
     #[inline(never)]
-    fn pop_elsewhere(&'static self) -> Option<(usize, &'static Slot<T>)> {
-        let index = self.pop_shared().or_else(|| self.fresh())?;
-        Some((index, self.slot(index)?))
+    fn pop_elsewhere(&'static self) -> Option<&'static Slot<T>> {
+        self.pop_shared().or_else(|| self.fresh())
     }
 
     /// Gives a slot back.
     #[inline(always)]
-    fn push(&'static self, index: usize, slot: &Slot<T>) {
-        let own = epoch::spare_slots().filter(|own| {
-            let count = own.count.load(Ordering::Relaxed);
-            count < KEPT && (count == 0 || ptr::eq(own.table.load(Ordering::Relaxed).cast(), self))
-        });
-        let Some(own) = own else { return self.push_shared(index, slot) };
-        own.table.store(ptr::from_ref(self).cast_mut().cast(), Ordering::Relaxed);
-        slot.next.store(own.first.load(Ordering::Relaxed), Ordering::Relaxed);
-        own.first.store(index as u32, Ordering::Relaxed);
+    fn push(&'static self, slot: &'static Slot<T>) {
+        let own = epoch::spare_slots()
+            .filter(|own| own.is_of(self) && own.count.load(Ordering::Relaxed) < KEPT)
+            .or_else(|| self.spare_slots_now());
+        let Some(own) = own else { return self.push_shared(slot) };
+        slot.next.store(own.first.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
+        own.first.store(ptr::from_ref(slot).cast_mut().cast(), Ordering::Relaxed);
         own.count.store(own.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    fn pop_shared(&self) -> Option<usize> {
+    /// The thread's own list, if it can be this table's from now on.
+    #[inline(never)]
+    fn spare_slots_now(&'static self) -> Option<&'static SpareSlots> {
+        let own = epoch::spare_slots().filter(|own| own.count.load(Ordering::Relaxed) == 0 && KEPT > 0)?;
+        own.table.store(ptr::from_ref(self).cast_mut().cast(), Ordering::Relaxed);
+        Some(own)
+    }
+
+    fn pop_shared(&'static self) -> Option<&'static Slot<T>> {
         let mut head = self.free.load(Ordering::Acquire);
         loop {
-            let index = (head as u32).checked_sub(1)? as usize;
-            let next = self.slot(index)?.next.load(Ordering::Relaxed);
+            let slot = self.slot((head as u32).checked_sub(1)? as usize)?;
+            // Of one that another thread has taken meanwhile this is some slot, and the exchange fails.
+            let next = free_slot(slot.next.load(Ordering::Relaxed)).map_or(0, Slot::number);
             let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
             match self.free.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire) {
-                Ok(_) => return Some(index),
+                Ok(_) => return Some(slot),
                 Err(now) => head = now,
             }
         }
     }
 
-    fn push_shared(&self, index: usize, slot: &Slot<T>) {
+    fn push_shared(&'static self, slot: &'static Slot<T>) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
-            slot.next.store(head as u32, Ordering::Relaxed);
-            let after = (head >> 32).wrapping_add(1) << 32 | (index as u64 + 1);
+            let next = (head as u32).checked_sub(1).and_then(|index| self.slot(index as usize));
+            let next = next.map_or(ptr::null_mut(), |next| ptr::from_ref(next).cast_mut());
+            slot.next.store(next, Ordering::Relaxed);
+            let after = (head >> 32).wrapping_add(1) << 32 | u64::from(slot.number());
             match self.free.compare_exchange_weak(head, after, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -189,101 +255,74 @@ impl<T: Send + 'static> Pool<T> {
 
     /// The slot of a handle, if it is live.
     #[inline(always)]
-    fn find(&self, handle: u64) -> Option<(usize, u64, &Slot<T>)> {
-        let (index, word) = decode(self.tag, handle)?;
-        let slot = self.slot(index)?;
-        (slot.word.load(Ordering::Relaxed) == word).then_some((index, word, slot))
+    fn find(&'static self, handle: u64) -> Option<&'static Slot<T>> {
+        self.slot(index_of(handle)).filter(|slot| slot.word.load(Ordering::Relaxed) == handle)
     }
 
     /// Puts an object under a fresh handle. It is made in its place: built elsewhere and copied, it would cost
     /// as much as the rest. `Err`: none is left, and it was not made.
     #[inline(always)]
     pub fn put<F: FnOnce() -> T>(&'static self, make: F) -> Result<u64, F> {
-        let Some((index, slot)) = self.pop() else { return Err(make) };
+        let Some(slot) = self.pop().or_else(|| self.pop_elsewhere()) else { return Err(make) };
         let place = slot.object.get();
         // SAFETY: the slot is in no list, and nobody has a handle of its next generation yet: it is ours alone.
         unsafe { place.write(Some(make())) };
-        let generation = (slot.word.load(Ordering::Relaxed) >> 1) + 1;
-        slot.word.store(generation << 1 | 1, Ordering::Release);
-        Ok(encode(self.tag, index, generation))
+        // The next generation: one of the last is not used again.
+        let handle = (slot.word.load(Ordering::Relaxed) ^ ELSEWHERE) + 1;
+        slot.word.store(handle, Ordering::Release);
+        Ok(handle)
     }
 
     /// Whether a handle names an object.
     #[inline]
     #[must_use]
-    pub fn is_live(&self, handle: u64) -> bool {
+    pub fn is_live(&'static self, handle: u64) -> bool {
         self.find(handle).is_some()
     }
 
     /// Looks at an object, waiting for who looks at it just now. `None`: no such object. Not from inside a look
     /// at the same one.
     pub fn with<R>(&'static self, handle: u64, look: impl FnOnce(&mut T) -> Then<R>) -> Option<R> {
-        let (index, word, slot) = self.find(handle)?;
-        let looking = loop {
-            match slot.try_look() {
-                Some(looking) => break looking,
-                None => yield_now(),
+        let mut looking = loop {
+            match self.try_look(handle) {
+                Ok(looking) => break looking,
+                Err(Missed::Stale) => return None,
+                Err(Missed::Busy) => yield_now(),
             }
         };
-        self.look(index, word, looking, look)
+        Some(match look(&mut looking) {
+            Then::Keep(result) => result,
+            Then::End(result) => {
+                looking.end();
+                result
+            }
+        })
     }
 
-    /// The same, but waits for nobody.
+    /// The same, but waits for nobody, and who looks decides at the end what becomes of the object.
     #[inline(always)]
-    pub fn try_with<R>(&'static self, handle: u64, look: impl FnOnce(&mut T) -> Then<R>) -> Tried<R> {
-        let Some((index, word, slot)) = self.find(handle) else { return Tried::Stale };
-        let Some(looking) = slot.try_look() else { return Tried::Busy };
-        self.look(index, word, looking, look).map_or(Tried::Stale, Tried::Kept)
-    }
-
-    #[inline(always)]
-    fn look<R>(
-        &'static self,
-        index: usize,
-        word: u64,
-        looking: Looking<'_, T>,
-        look: impl FnOnce(&mut T) -> Then<R>,
-    ) -> Option<R> {
-        let slot = looking.0;
-        if slot.word.load(Ordering::Acquire) != word {
-            return None;
+    pub fn try_look(&'static self, handle: u64) -> Result<Looking<T>, Missed> {
+        let Some(slot) = self.find(handle) else { return Err(Missed::Stale) };
+        let Some(lock) = slot.try_lock() else { return Err(Missed::Busy) };
+        if slot.word.load(Ordering::Acquire) != handle {
+            return Err(Missed::Stale);
         }
         let place = slot.object.get();
-        // SAFETY: the word is that of a live object and we have its lock: nobody else reaches it.
-        let object = unsafe { &mut *place };
-        match look(object.as_mut()?) {
-            Then::Keep(result) => Some(result),
-            Then::End(result) => {
-                self.end(index, word, looking, || *object = None);
-                Some(result)
-            }
-            Then::Forget(result) => {
-                self.end(index, word, looking, || mem::forget(object.take()));
-                Some(result)
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn end(&'static self, index: usize, word: u64, looking: Looking<'_, T>, clear: impl FnOnce()) {
-        let slot = looking.0;
-        // First: what goes with the object may use the table, which does not list it any more.
-        slot.word.store(word & !1, Ordering::Release);
-        clear();
-        drop(looking);
-        if word >> 1 < LAST_GENERATION {
-            self.push(index, slot); // an exhausted slot retires
+        // SAFETY: the handle is that of a live object and we have its lock: nobody else reaches it.
+        match unsafe { &mut *place } {
+            Some(object) => Ok(Looking { object, handle, lock, pool: self }),
+            None => Err(Missed::Stale),
         }
     }
 
     /// The handles of all objects.
     #[must_use]
-    pub fn handles(&self) -> Vec<u64> {
+    pub fn handles(&'static self) -> Vec<u64> {
         let end = *self.used.lock();
         (0..end)
             .filter_map(|index| {
                 let word = self.slot(index)?.word.load(Ordering::Acquire);
-                (word & 1 == 1).then(|| encode(self.tag, index, word >> 1))
+                (index_of(word) == index).then_some(word)
             })
             .collect()
     }
@@ -292,16 +331,31 @@ impl<T: Send + 'static> Pool<T> {
     /// forked is not used again.
     pub fn forget_all(&'static self) {
         for handle in self.handles() {
-            let Some((index, word, slot)) = self.find(handle) else { continue };
-            let is_free = slot.try_look().is_some();
-            slot.word.store(word & !1, Ordering::Release);
+            let Some(slot) = self.find(handle) else { continue };
+            let is_free = slot.try_lock().is_some();
+            slot.word.store(handle ^ ELSEWHERE, Ordering::Release);
             if is_free {
                 let place = slot.object.get();
                 // SAFETY: no other thread is in this process, and nobody looked when it forked.
                 mem::forget(unsafe { &mut *place }.take());
-                self.push(index, slot);
+                self.push(slot);
             }
         }
+    }
+}
+
+/// A slot of a list; `None`: its end.
+#[inline(always)]
+fn free_slot<T>(slot: *mut Slot<T>) -> Option<&'static Slot<T>> {
+    // SAFETY: null or a slot, of which none is ever freed.
+    unsafe { slot.as_ref() }
+}
+
+impl SpareSlots {
+    /// Whether they are a table's.
+    #[inline(always)]
+    fn is_of<T>(&self, table: &Pool<T>) -> bool {
+        ptr::eq(self.table.load(Ordering::Relaxed).cast(), table)
     }
 }
 
@@ -321,10 +375,10 @@ mod tests {
         assert_eq!(pool.with(handle, |n| Then::Keep(*n)), None);
         let again = pool.put(|| 8).ok().unwrap();
         assert_ne!(again, handle);
-        assert_eq!(pool.try_with(handle, |n| Then::Keep(*n)), Tried::Stale);
-        assert_eq!(pool.try_with(again, |n| Then::Keep(*n)), Tried::Kept(8));
+        assert_eq!(pool.try_look(handle).err(), Some(Missed::Stale));
+        assert_eq!(*pool.try_look(again).ok().unwrap(), 8);
         assert_eq!(pool.handles(), [again]);
-        assert_eq!(pool.with(again, |n| Then::Forget(*n)), Some(8));
+        pool.try_look(again).ok().unwrap().forget();
         assert!(!pool.is_live(again) && pool.handles().is_empty());
     }
 
@@ -341,8 +395,7 @@ mod tests {
         }
         let other = POOL.put(|| Ends(None)).ok().unwrap();
         let handle = POOL.put(|| Ends(Some(other))).ok().unwrap();
-        let busy = POOL
-            .with(handle, |_| Then::Keep(matches!(POOL.try_with(handle, |_| Then::Keep(())), Tried::Busy)));
+        let busy = POOL.with(handle, |_| Then::Keep(POOL.try_look(handle).err() == Some(Missed::Busy)));
         assert_eq!(busy, Some(true));
         assert_eq!(POOL.with(handle, |_| Then::End(())), Some(()));
         assert!(POOL.handles().is_empty());

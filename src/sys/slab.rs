@@ -6,6 +6,7 @@
 //! tells whether a handle is of this type, of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see that module for why it is safe.
 
 use super::epoch::{self, Blocking, Guard, Visit};
+use super::spot::Spot;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
 use std::ptr;
@@ -19,15 +20,27 @@ pub(super) const CHUNK_BITS: u32 = 10;
 pub(super) const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
 pub(super) const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
 
-struct Slot<T> {
+pub(super) struct Slot<T> {
     /// The handle; that XOR `ELSEWHERE` = no object.
     word: AtomicU64,
     /// From `Arc::into_raw`; stale unless `word` is a handle.
     object: AtomicPtr<T>,
 }
 
+impl<T> Slot<T> {
+    /// See [`Table::get`].
+    #[inline(always)]
+    pub(super) fn object_of(&self, handle: u64) -> Option<*const T> {
+        if self.word.load(Ordering::Acquire) != handle {
+            return None;
+        }
+        let object = self.object.load(Ordering::Acquire).cast_const();
+        (self.word.load(Ordering::Relaxed) == handle).then_some(object)
+    }
+}
+
 /// The lowest bit of an index.
-const ELSEWHERE: u64 = 1 << GENERATION_BITS;
+pub(super) const ELSEWHERE: u64 = 1 << GENERATION_BITS;
 
 struct Free {
     indices: Vec<usize>,
@@ -128,17 +141,17 @@ impl<T: Send + Sync + 'static> Table<T> {
     #[must_use]
     #[inline(always)]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
-        let slot = self.slot(index_of(handle))?;
-        if slot.word.load(Ordering::Acquire) != handle {
-            return None;
-        }
-        let object = slot.object.load(Ordering::Acquire);
-        if slot.word.load(Ordering::Relaxed) != handle {
-            return None;
-        }
-        // SAFETY: the word was live after the pointer was read, so the object was linked at a
+        let object = self.slot(index_of(handle))?.object_of(handle)?;
+        // SAFETY: the handle was live after the pointer was read, so the object was linked at a
         // moment when this thread was inside its epoch: it is freed only after the guard is gone.
         unsafe { object.as_ref() }
+    }
+
+    /// Where a handle's object stands, or will stand.
+    #[must_use]
+    pub fn spot(&'static self, handle: u64) -> Spot<T> {
+        let _one_makes_chunks = self.free.lock();
+        Spot::new(self.slot_or_grow(index_of(handle)), handle)
     }
 
     /// The object, for a short stay.
@@ -289,13 +302,6 @@ pub const fn index_of(handle: u64) -> usize {
     (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1)
 }
 
-#[inline(always)]
-pub(super) fn decode(tag: u8, handle: u64) -> Option<(usize, u64)> {
-    let index = index_of(handle);
-    let right_type = handle >> (INDEX_BITS + GENERATION_BITS) == u64::from(tag);
-    right_type.then_some((index, (handle & LAST_GENERATION) << 1 | 1))
-}
-
 /// The type byte of a handle, whatever table it belongs to.
 #[must_use]
 pub fn tag_of(handle: u64) -> u8 {
@@ -305,6 +311,24 @@ pub fn tag_of(handle: u64) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_spot_shows_what_stands_there_under_its_handle() {
+        static TABLE: Table<u64> = Table::new(3, 1);
+        let guard = epoch::enter();
+        let fixed = TABLE.spot(encode(3, 0, 0));
+        assert_eq!(fixed.get(&guard), None, "not there yet");
+        assert!(TABLE.put_fixed(0, Arc::new(7)));
+        assert_eq!(fixed.get(&guard), Some(&7));
+        let handle = TABLE.insert(Arc::new(8)).unwrap();
+        let told = crate::sys::spot::SpotCell::default();
+        assert!(told.get().get(&guard).is_none());
+        told.set(TABLE.spot(handle));
+        assert_eq!((told.get().handle(), told.get().get(&guard)), (handle, Some(&8)));
+        assert!(TABLE.remove(&guard, handle).is_some());
+        let next = TABLE.insert(Arc::new(9)).unwrap();
+        assert_eq!((told.get().get(&guard), TABLE.spot(next).get(&guard)), (None, Some(&9)));
+    }
 
     #[test]
     fn handles_of_several_chunks_find_their_own_objects() {

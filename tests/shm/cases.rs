@@ -268,12 +268,12 @@ fn cancel(comm: &Rank) {
     let other = 1 - comm.rank();
     let (large, into) = (Buffer::filled(100_000, 3), Buffer::new(100_000));
     let unmatched = receive(comm, &into, from(other, 77));
-    assert_eq!(comm.test(unmatched).expect("test"), None);
+    assert_eq!(comm.outcome(unmatched).expect("test"), None);
     comm.cancel(unmatched).expect("cancel");
     assert_eq!(wait(comm, unmatched).status, DTL_ERROR_CANCELED);
     // More offers than there are claims: some are with the receiver, some wait here; all can go.
     let offers: Vec<OpId> = (0..300).map(|_| send(comm, &large, other, 5)).collect();
-    assert_eq!(comm.test(offers[0]).expect("test"), None);
+    assert_eq!(comm.outcome(offers[0]).expect("test"), None);
     for &op in &offers {
         comm.cancel(op).expect("cancel");
         assert_eq!(wait(comm, op).status, DTL_ERROR_CANCELED);
@@ -306,7 +306,7 @@ fn synchronous(comm: &Rank) {
         assert!(into.holds(len, 5), "{len}");
         assert_eq!(wait(comm, sent).status, DTL_SUCCESS, "{len}");
         let own = ssend(comm, &data, comm.rank(), 2);
-        assert_eq!(comm.test(own).expect("test"), None, "{len}: to itself");
+        assert_eq!(comm.outcome(own).expect("test"), None, "{len}: to itself");
         assert_eq!(wait(comm, receive(comm, &into, from(comm.rank(), 2))).status, DTL_SUCCESS);
         assert_eq!(wait(comm, own).status, DTL_SUCCESS);
         barrier(comm);
@@ -428,7 +428,7 @@ fn leave(comm: &Rank) {
     if comm.rank() == 1 {
         for index in 0..20 {
             let op = send(comm, &Buffer::filled(2000, index + 1), 0, 1);
-            assert_eq!(comm.test(op).expect("test").expect("there is room").status, DTL_SUCCESS);
+            assert_eq!(comm.outcome(op).expect("test").expect("there is room").status, DTL_SUCCESS);
         }
         return comm.close().expect("close");
     }

@@ -63,7 +63,7 @@ pub(crate) fn killed(how: Killed) {
         let op = (how != Killed::Idle).then(|| send(comm, &large, 0, 2));
         if how == Killed::InStream {
             // Until the first pieces are on their way.
-            (0..20).for_each(|_| assert_eq!(comm.test(op.expect("sent")).expect("test"), None));
+            (0..20).for_each(|_| assert_eq!(comm.outcome(op.expect("sent")).expect("test"), None));
         }
         // SAFETY: ends this process, which is what the case is about.
         unsafe { libc::raise(libc::SIGKILL) };
@@ -86,7 +86,7 @@ pub(crate) fn killed(how: Killed) {
     }
     // For the communicator to end, which knows whether the dead rank is one of its own.
     let any = receive(comm, &into, from_any(9));
-    assert_eq!(comm.test(any).expect("test"), None);
+    assert_eq!(comm.outcome(any).expect("test"), None);
     comm.cancel(any).expect("cancel");
     assert_eq!(wait(comm, any).status, DTL_ERROR_CANCELED);
     assert_eq!(wait(comm, send(comm, &large, 1, 9)).status, DTL_ERROR_RANK_FAILURE);

@@ -153,7 +153,7 @@ pub(crate) fn killed_while_receiving() {
         1 => {
             let op = receive(comm, &into, from(0, 2));
             until(|| {
-                assert_eq!(comm.test(op).expect("test"), None);
+                assert_eq!(comm.outcome(op).expect("test"), None);
                 // The first pieces are there.
                 (into.bytes()[1 << 20] != 0 || into.bytes()[LEN - 1] != 0).then_some(())
             });
@@ -188,7 +188,7 @@ pub(crate) fn killed_while_sending() {
         assert_eq!(wait(comm, early).status, DTL_SUCCESS);
         let op = send(comm, &data, 0, 2);
         until(|| {
-            assert_eq!(comm.test(op).expect("test"), None);
+            assert_eq!(comm.outcome(op).expect("test"), None);
             mark("begun").exists().then_some(())
         });
         let _ = std::fs::remove_file(mark("begun"));
@@ -198,7 +198,7 @@ pub(crate) fn killed_while_sending() {
     if comm.rank() == 0 {
         let op = receive(comm, &into, from(1, 2));
         until(|| {
-            assert_eq!(comm.test(op).expect("test"), None);
+            assert_eq!(comm.outcome(op).expect("test"), None);
             (into.bytes()[1 << 20] != 0 || into.bytes()[LEN - 1] != 0).then_some(())
         });
         std::fs::write(mark("begun"), "").expect("mark");

@@ -42,7 +42,7 @@ pub(crate) fn wait(comm: &Rank, op: OpId) -> Done {
 pub(crate) fn wait_for(comm: &Rank, op: OpId, limit: Duration) -> Option<Done> {
     let (mut backoff, started) = (Backoff::new(), Instant::now());
     loop {
-        if let Some(done) = comm.test(op).expect("test") {
+        if let Some(done) = comm.outcome(op).expect("test") {
             return Some(done);
         }
         if started.elapsed() > limit {

@@ -274,8 +274,8 @@ impl Transport for Endpoint {
     }
 
     #[inline]
-    fn recv_at_once(&self, data: Region, select: Selector) -> Result<Option<Done>> {
-        self.with(|engine| engine.receive_at_once(data, &select))
+    fn recv_at_once(&self, data: Region, select: Selector, told: &mut Done) -> Result<bool> {
+        self.with(|engine| engine.receive_at_once(data, &select, told))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
@@ -298,13 +298,14 @@ impl Transport for Endpoint {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId) -> Result<Option<Done>> {
+    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
         self.with(|engine| {
-            if let Some(done) = engine.outcome(op)? {
-                return Ok(Some(done));
+            let mut done = engine.outcome(op)?;
+            if done.is_none() {
+                engine.progress()?;
+                done = engine.outcome(op)?;
             }
-            engine.progress()?;
-            engine.outcome(op)
+            Ok(done.map(|done| *told = done).is_some())
         })
     }
 

@@ -26,10 +26,15 @@ pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
 }
 
 impl Engine {
-    /// Receives the next message of the rank that is named, if it is there or comes soon. `None`: it did not, or other things
-    /// are to be moved on; nothing was started.
+    /// Receives the next message of the rank that is named, if it is there or comes soon, and tells of it. False: it did not, or
+    /// other things are to be moved on; nothing was started.
     #[inline]
-    pub(super) fn receive_at_once(&mut self, into: Region, select: &Selector) -> Result<Option<Done>> {
+    pub(super) fn receive_at_once(
+        &mut self,
+        into: Region,
+        select: &Selector,
+        told: &mut Done,
+    ) -> Result<bool> {
         for _ in 0..self.rounds {
             if !self.is_free_for(select.source) {
                 break;
@@ -42,14 +47,10 @@ impl Engine {
             };
             into.copy_from(lent.bytes);
             self.give_back(&lent);
-            return Ok(Some(done(
-                index_of(lent.source),
-                fitting(header.size, into),
-                header.word,
-                header.size,
-            )));
+            *told = done(index_of(lent.source), fitting(header.size, into), header.word, header.size);
+            return Ok(true);
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// Whether nothing is under way but what the wire does by itself, and nothing is there or posted that comes before the next

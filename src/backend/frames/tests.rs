@@ -26,7 +26,7 @@ fn from(source: i32, word: u64) -> Selector {
 }
 
 fn over(end: &dyn Transport, op: OpId) -> Option<dtl_status_t> {
-    end.test(op).expect("test").map(|done| done.status)
+    end.outcome(op).expect("test").map(|done| done.status)
 }
 
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl Pair {
             let into = filled(room, 0);
             let op = end.receive_matched(taken.message, into.region()).expect("receive");
             self.world.settle();
-            let got = self.world.ends[at].test(op).expect("test").expect("over");
+            let got = self.world.ends[at].outcome(op).expect("test").expect("over");
             if got.status == DTL_ERROR_CANCELED {
                 continue; // its sender had withdrawn it
             }
@@ -185,7 +185,7 @@ impl Pair {
             if receive.state == State::Gone {
                 continue;
             }
-            let got = self.world.ends[receive.at].test(receive.op).expect("test");
+            let got = self.world.ends[receive.at].outcome(receive.op).expect("test");
             match receive.state {
                 State::Matched(send) => {
                     check_received(&got.expect("received"), &receive.into, &self.sends[send]);
@@ -261,7 +261,7 @@ proptest! {
         }
         world.settle();
         let ended: Vec<_> = sends.iter().map(|(op, ..)| over(a, *op).expect("every send is over")).collect();
-        let got: Vec<_> = receives.iter().filter_map(|(op, into)| Some((b.test(*op).expect("test")?, into))).collect();
+        let got: Vec<_> = receives.iter().filter_map(|(op, into)| Some((b.outcome(*op).expect("test")?, into))).collect();
         // While an offer is being withdrawn, its receive and a later one may change places.
         if !ended.contains(&DTL_ERROR_CANCELED) {
             prop_assert!(got.windows(2).all(|two| two[0].0.word < two[1].0.word));

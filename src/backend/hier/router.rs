@@ -349,7 +349,7 @@ impl Router {
             }
             Some(&Operation::Done(done)) => Some(done),
             Some(&(Operation::At(way, op) | Operation::Found { way, op, .. })) => {
-                self.side(way).test(op)?.map(|done| self.outward(way, done))
+                self.side(way).outcome(op)?.map(|done| self.outward(way, done))
             }
             Some(Operation::Held | Operation::Taken(..)) => None,
         };

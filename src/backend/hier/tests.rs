@@ -59,11 +59,11 @@ fn any_tag(source: i32) -> Selector {
 fn send(comm: &Endpoint, what: u8, dest: i32, word: u64) {
     let data = buffer(&[what]);
     let op = comm.isend(data.region(), dest, word, SendMode::Standard).expect("isend");
-    assert_eq!(comm.test(op).expect("test").expect("a byte goes at once").status, DTL_SUCCESS);
+    assert_eq!(comm.outcome(op).expect("test").expect("a byte goes at once").status, DTL_SUCCESS);
 }
 
 fn end(comm: &Endpoint, op: OpId) -> Done {
-    (0..100).find_map(|_| comm.test(op).expect("test")).expect("it ends")
+    (0..100).find_map(|_| comm.outcome(op).expect("test")).expect("it ends")
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn receives_from_any_source_take_what_comes_either_way() {
         .iter()
         .map(|into| ranks[0].irecv(into.region(), from(DTL_ANY_SOURCE, 1)).expect("irecv"))
         .collect();
-    assert_eq!(ranks[0].test(ops[0]).expect("test"), None);
+    assert_eq!(ranks[0].outcome(ops[0]).expect("test"), None);
     send(&ranks[2], 12, 0, 1);
     assert_eq!(end(&ranks[0], ops[0]).source, 2);
     send(&ranks[1], 11, 0, 1);
@@ -152,7 +152,7 @@ fn a_receive_waits_behind_one_from_any_source() {
     let any = ranks[0].irecv(into[0].region(), from(DTL_ANY_SOURCE, 5)).expect("irecv");
     let behind = ranks[0].irecv(into[1].region(), from(1, 5)).expect("irecv");
     send(&ranks[1], 1, 0, 5);
-    assert_eq!(ranks[0].test(behind).expect("test"), None);
+    assert_eq!(ranks[0].outcome(behind).expect("test"), None);
     assert_eq!((end(&ranks[0], any).source, first(&into[0])), (1, 1));
     send(&ranks[1], 2, 0, 5);
     assert_eq!((end(&ranks[0], behind).source, first(&into[1])), (1, 2));
@@ -179,7 +179,7 @@ fn messages_that_come_at_any_moment_are_matched_in_order() {
             for (number, word) in (0_u64..).zip(words) {
                 let data = Scratch::of_words(&[number]).expect("memory");
                 let op = sender.isend(data.region(), 0, *word, SendMode::Standard).expect("isend");
-                while sender.test(op).expect("test").is_none() {}
+                while sender.outcome(op).expect("test").is_none() {}
                 sent.fetch_add(1, Ordering::Relaxed);
                 (0..16 * (number % 64)).for_each(|_| std::hint::spin_loop());
             }
@@ -212,7 +212,7 @@ fn messages_that_come_at_any_moment_are_matched_in_order() {
     }
     for index in free {
         if let (_, Some(op), _) = posted[index] {
-            assert_eq!(receiver.test(op).expect("test"), None, "receive {index} got what is not its own");
+            assert_eq!(receiver.outcome(op).expect("test"), None, "receive {index} got what is not its own");
             receiver.cancel(op).expect("cancel");
             assert_eq!(end(&receiver, op).status, DTL_ERROR_CANCELED);
         }
@@ -250,7 +250,7 @@ fn what_is_held_can_be_withdrawn() {
     let behind = ranks[0].irecv(into[1].region(), from(1, 5)).expect("irecv");
     ranks[0].cancel(any).expect("cancel");
     assert_eq!(end(&ranks[0], any).status, DTL_ERROR_CANCELED);
-    assert_eq!(ranks[0].test(any).unwrap_err().status(), DTL_ERROR_INVALID_HANDLE);
+    assert_eq!(ranks[0].outcome(any).unwrap_err().status(), DTL_ERROR_INVALID_HANDLE);
     send(&ranks[1], 9, 0, 5);
     assert_eq!(end(&ranks[0], behind).source, 1);
     assert_eq!(first(&into[1]), 9);

@@ -111,8 +111,8 @@ impl Transport for Endpoint {
         self.with(|router| router.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId) -> Result<Option<Done>> {
-        self.with(|router| router.test(op))
+    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
+        self.with(|router| Ok(router.test(op)?.map(|done| *told = done).is_some()))
     }
 
     fn progress(&self) {

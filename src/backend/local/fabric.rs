@@ -310,15 +310,16 @@ impl Transport for Endpoint {
         Ok(message)
     }
 
-    fn test(&self, op: OpId) -> Result<Option<Done>> {
+    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
         let operations = &mut self.own()?.state.lock().operations;
         match operations.get(op) {
             None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0),
             Some(&Operation::Done(done)) => {
                 operations.remove(op);
-                Ok(Some(done))
+                *told = done;
+                Ok(true)
             }
-            Some(_) => Ok(None),
+            Some(_) => Ok(false),
         }
     }
 

@@ -47,11 +47,11 @@ fn self_sends_to_itself_before_and_after_the_receive() {
             let early = receive_first.then(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
             let send = comm.isend(data.region(), 0, 3, SendMode::Standard).expect("isend");
             let receive = early.unwrap_or_else(|| comm.irecv(into.region(), from(0, 3)).expect("irecv"));
-            let done = comm.test(receive).expect("test").expect("over");
+            let done = comm.outcome(receive).expect("test").expect("over");
             assert_eq!(done, Done { source: 0, status: DTL_SUCCESS, word: 3, size: size as u64 });
-            assert_eq!(comm.test(send).expect("test").expect("over").status, DTL_SUCCESS);
+            assert_eq!(comm.outcome(send).expect("test").expect("over").status, DTL_SUCCESS);
             assert_eq!(bytes(&into), bytes(&data));
-            assert_eq!(comm.test(send).expect_err("stale").status(), DTL_ERROR_INVALID_HANDLE);
+            assert_eq!(comm.outcome(send).expect_err("stale").status(), DTL_ERROR_INVALID_HANDLE);
         }
     }
     comm.close().expect("close");
@@ -62,20 +62,20 @@ fn truncation_cancel_and_bad_ranks() {
     let comm = open_self();
     let (data, into) = (buffer(&[9; 5000]), buffer(&[0; 10]));
     let send = comm.isend(data.region(), 0, 1, SendMode::Standard).expect("isend");
-    assert_eq!(comm.test(send).expect("test"), None);
+    assert_eq!(comm.outcome(send).expect("test"), None);
     let receive = comm.irecv(into.region(), from(DTL_ANY_SOURCE, 1)).expect("irecv");
-    let done = comm.test(receive).expect("test").expect("over");
+    let done = comm.outcome(receive).expect("test").expect("over");
     assert_eq!((done.status, done.size, bytes(&into)), (DTL_ERROR_TRUNCATED, 5000, &[9; 10][..]));
-    assert!(comm.test(send).expect("test").is_some());
+    assert!(comm.outcome(send).expect("test").is_some());
     for op in [
         comm.isend(data.region(), 0, 1, SendMode::Standard).expect("isend"),
         comm.irecv(into.region(), from(0, 2)).expect("irecv"),
     ] {
         comm.cancel(op).expect("cancel");
-        assert_eq!(comm.test(op).expect("test").expect("over").status, DTL_ERROR_CANCELED);
+        assert_eq!(comm.outcome(op).expect("test").expect("over").status, DTL_ERROR_CANCELED);
     }
     let late = comm.irecv(into.region(), from(0, 1)).expect("irecv");
-    assert_eq!(comm.test(late).expect("test"), None, "the cancelled send is gone");
+    assert_eq!(comm.outcome(late).expect("test"), None, "the cancelled send is gone");
     assert_eq!(
         comm.isend(data.region(), 1, 1, SendMode::Standard).expect_err("rank").status(),
         DTL_ERROR_INVALID_RANK
@@ -97,20 +97,20 @@ fn three_endpoints_exchange() {
         .collect();
     for rank in 0..3 {
         let receive = ends[rank].irecv(into[rank].region(), from(DTL_ANY_SOURCE, 1)).expect("irecv");
-        let done = ends[rank].test(receive).expect("test").expect("over");
+        let done = ends[rank].outcome(receive).expect("test").expect("over");
         assert_eq!(done.source, (rank as i32 + 2) % 3);
         assert_eq!(bytes(&into[rank])[0], done.source as u8 + 1);
     }
     for rank in 0..3 {
-        assert!(ends[rank].test(sends[rank]).expect("test").is_some());
+        assert!(ends[rank].outcome(sends[rank]).expect("test").is_some());
     }
     ends[1].close().expect("close");
     assert_eq!((ends[0].failed_ranks(), ends[0].failed_count()), (vec![1], 0), "nobody needs it");
     let notice = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Notice).expect("isend");
-    assert_eq!(ends[0].test(notice).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
+    assert_eq!(ends[0].outcome(notice).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
     assert_eq!(ends[0].failed_count(), 0, "nobody needs a notice to arrive");
     let late = ends[0].isend(Region::EMPTY, 1, 1, SendMode::Standard).expect("isend");
-    assert_eq!(ends[0].test(late).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
+    assert_eq!(ends[0].outcome(late).expect("test").expect("over").status, DTL_ERROR_RANK_FAILURE);
     assert_eq!(ends[2].failed_count(), 1);
 }
 

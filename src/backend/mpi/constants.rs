@@ -49,6 +49,8 @@ pub struct Constants {
     pub errors_return: Handle,
     /// MPI_IN_PLACE.
     pub in_place: Addr,
+    /// MPI_STATUS_IGNORE.
+    pub status_ignore: Addr,
     /// MPI_THREAD_FUNNELED.
     pub thread_funneled: c_int,
     /// MPI_THREAD_SERIALIZED.
@@ -100,6 +102,7 @@ impl Constants {
             err_lastcode: int(Int::ErrLastcode),
             errors_return: handle(abi::Handle::ErrorsReturn)?,
             in_place: pointer(Pointer::InPlace)?,
+            status_ignore: pointer(Pointer::StatusIgnore)?,
             thread_funneled: int(Int::ThreadFunneled),
             thread_serialized: int(Int::ThreadSerialized),
             thread_multiple: int(Int::ThreadMultiple),

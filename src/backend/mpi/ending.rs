@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::runtime::backend::{Done, OpId};
 use std::cell::RefCell;
 use std::ffi::c_int;
+use std::ptr;
 
 thread_local! {
     /// What MPI said of the operation that failed last in this thread.
@@ -24,15 +25,19 @@ pub(super) fn said() -> Option<String> {
 impl Endpoint {
     /// Asks after an operation.
     #[inline(always)]
-    pub(super) fn ask(&self, op: OpId) -> Result<Option<Done>> {
+    pub(super) fn ask(&self, op: OpId, told: &mut Done) -> Result<bool> {
         if ids::is_kept(op) || self.odd.any() || !self.mpi.is_multiple() {
-            return self.ask_with_care(op);
+            return Ok(self.ask_with_care(op)?.map(|done| *told = done).is_some());
         }
-        let ((request, is_send), mut status) = (ids::plain(op), Status::new());
-        match self.ask_mpi(op, request, &mut status) {
-            Ok(is_over) => Ok(is_over.then(|| self.done(is_send, &status))),
-            Err(failed) => Ok(Some(failed)),
+        let (request, is_send) = ids::plain(op);
+        let mut status = Status::new();
+        match self.ask_mpi(op, request, if is_send { None } else { Some(&mut status) }) {
+            Ok(false) => return Ok(false),
+            Ok(true) if is_send => *told = self.sent(),
+            Ok(true) => self.reader.tell(self.mpi, &status, told),
+            Err(failed) => *told = failed,
         }
+        Ok(true)
     }
 
     /// The same of one that may be more than a request, or where MPI may not be called at any time.
@@ -44,7 +49,7 @@ impl Endpoint {
         let mut status = Status::new();
         // Taken before: once it is over, MPI gives its number to a request of another thread.
         let odd = self.odd.any().then(|| self.odd.take(request)).flatten();
-        match (self.ask_mpi(op, request, &mut status), odd) {
+        match (self.ask_mpi(op, request, Some(&mut status)), odd) {
             (Err(failed), _) => Ok(Some(failed)),
             (Ok(false), odd) => {
                 odd.into_iter().for_each(|odd| self.odd.add(request, odd));
@@ -55,13 +60,22 @@ impl Endpoint {
         }
     }
 
-    /// Whether it is over; `Err`: it is, and has failed. In a turn.
+    /// Whether it is over; `Err`: it is, and has failed. In a turn. MPI writes less if nobody wants a status.
     #[inline(always)]
-    fn ask_mpi(&self, op: OpId, mut request: Handle, status: &mut Status) -> std::result::Result<bool, Done> {
+    fn ask_mpi(
+        &self,
+        op: OpId,
+        mut request: Handle,
+        mut status: Option<&mut Status>,
+    ) -> std::result::Result<bool, Done> {
         let mut over = 0;
-        // SAFETY: a request of ours that nobody else asks after now; writable locals.
-        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, status) };
-        if code == 0 { Ok(over != 0) } else { Err(self.end_failed(op, request, code, status)) }
+        let told = status.as_deref_mut().map_or(self.mpi.status_ignore.ptr().cast(), ptr::from_mut);
+        // SAFETY: a request of ours that nobody else asks after now; writable locals, or MPI's constant.
+        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, told) };
+        if code == 0 {
+            return Ok(over != 0);
+        }
+        Err(self.end_failed(op, request, code, status.as_deref().unwrap_or(&Status::new())))
     }
 
     #[cold]
@@ -78,12 +92,13 @@ impl Endpoint {
         done
     }
 
-    #[inline(always)]
     pub(super) fn done(&self, is_send: bool, status: &Status) -> Done {
-        if is_send {
-            return Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 };
-        }
-        self.reader.done(self.mpi, status)
+        if is_send { self.sent() } else { self.reader.done(self.mpi, status) }
+    }
+
+    #[inline(always)]
+    fn sent(&self) -> Done {
+        Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }
     }
 
     /// How an operation ended that was in flight in MPI_Finalize.

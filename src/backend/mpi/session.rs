@@ -29,8 +29,9 @@ pub struct Mpi {
     state: AtomicU32,
     /// The word that told the level, which the end does not change.
     level: AtomicU32,
-    /// MPI_BYTE, once more.
+    /// MPI_BYTE and MPI_STATUS_IGNORE, once more.
     pub byte: Handle,
+    pub(super) status_ignore: crate::sys::buf::Addr,
     /// Its functions. Call them between [`Mpi::enter`] and the drop of what that gives.
     pub call: Functions,
     /// Its constants.
@@ -151,6 +152,7 @@ impl Mpi {
         found.publish();
         Ok(Box::leak(Box::new(Mpi {
             byte: k.byte,
+            status_ignore: k.status_ignore,
             call,
             k,
             family: abi.family,

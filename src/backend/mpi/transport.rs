@@ -42,6 +42,8 @@ pub(super) struct Endpoint {
     inner: Handle,
     /// Highest tag that this MPI takes.
     tag_limit: c_int,
+    /// The same of the program's tags.
+    user_limit: u32,
     pub(super) rank: c_int,
     pub(super) reader: Reader,
     pub(super) odd: Oddities,
@@ -71,7 +73,7 @@ impl Endpoint {
     }
 
     fn over(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
-        let (rank, size) = place_in(mpi, inner)?;
+        let ((rank, size), tag_limit) = (place_in(mpi, inner)?, tag_limit(mpi)?);
         Ok(Endpoint {
             mpi,
             user,
@@ -80,7 +82,8 @@ impl Endpoint {
             rank,
             size,
             reader: Reader::of(mpi),
-            tag_limit: tag_limit(mpi)?,
+            tag_limit,
+            user_limit: tag_limit.min(DTL_TAG_MAX).unsigned_abs(),
             node: Node::of(mpi, inner, rank, size)?,
             takes_cuda: takes_cuda(mpi),
             is_intel: mpi.version.starts_with("Intel"),
@@ -109,6 +112,29 @@ impl Endpoint {
             SERVICE => Ok((self.inner, 0)),
             _ => Ok((self.inner, (tag & mask() >> 2) << 2 | 2)),
         }
+    }
+
+    /// The tag of a message that goes to MPI as it is: the program's own, not too long, while MPI may be called at any time.
+    /// `None`: look closer.
+    #[inline(always)]
+    fn plain_tag(&self, data: Region, word: u64) -> Option<c_int> {
+        // In the upper bits of a word's half is its class, 0 of the program's.
+        let is_plain = word as u32 <= self.user_limit && data.len() <= LARGE && self.mpi.is_multiple();
+        is_plain.then_some(word as c_int)
+    }
+
+    #[inline(never)]
+    fn isend_with_care(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        let (comm, tag) = self.place(word)?;
+        let _turn = self.mpi.enter()?;
+        message::start_send(self.mpi, comm, data, dest, tag, mode).map(|request| id_of(request, true))
+    }
+
+    #[inline(never)]
+    fn irecv_with_care(&self, data: Region, select: Selector) -> Result<OpId> {
+        let (source, tag, comm) = self.wanted(select)?;
+        let _turn = self.mpi.enter()?;
+        message::start_recv(self.mpi, comm, data, source, tag).map(|request| id_of(request, false))
     }
 
     /// What MPI looks for.
@@ -158,8 +184,22 @@ impl Endpoint {
 
     #[inline(always)]
     fn send_now(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<()> {
+        match self.plain_tag(data, word) {
+            Some(tag) => self.send_on(self.user, data, dest, tag, mode),
+            None => self.send_with_care(data, dest, word, mode),
+        }
+    }
+
+    #[inline(never)]
+    fn send_with_care(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<()> {
         let (comm, tag) = self.place(word)?;
         let _turn = self.mpi.enter()?;
+        self.send_on(comm, data, dest, tag, mode)
+    }
+
+    /// In a turn.
+    #[inline(always)]
+    fn send_on(&self, comm: Handle, data: Region, dest: i32, tag: c_int, mode: SendMode) -> Result<()> {
         let (at, count) = (data.addr().ptr().cast_const(), data.len() as c_int);
         let send =
             if mode == SendMode::Synchronous { self.mpi.call.MPI_Ssend } else { self.mpi.call.MPI_Send };
@@ -169,17 +209,36 @@ impl Endpoint {
     }
 
     #[inline(always)]
-    fn recv_now(&self, data: Region, select: Selector) -> Result<Done> {
+    fn recv_now(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
+        match self.plain_tag(data, select.word) {
+            Some(tag) if select.source >= 0 && select.ignore == 0 => {
+                self.recv_on(self.user, data, select.source, tag, told);
+                Ok(())
+            }
+            _ => self.recv_with_care(data, select, told),
+        }
+    }
+
+    #[inline(never)]
+    fn recv_with_care(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
         let (source, tag, comm) = self.wanted(select)?;
         let _turn = self.mpi.enter()?;
+        self.recv_on(comm, data, source, tag, told);
+        Ok(())
+    }
+
+    /// In a turn.
+    #[inline(always)]
+    fn recv_on(&self, comm: Handle, data: Region, source: c_int, tag: c_int, told: &mut Done) {
         let (at, count, mut status) = (data.addr().ptr(), data.len() as c_int, Status::new());
         // SAFETY: the region is valid during the call; its length fits (checked by the caller).
         let code =
             unsafe { (self.mpi.call.MPI_Recv)(at, count, self.mpi.byte, source, tag, comm, &raw mut status) };
-        if code != 0 {
-            return Ok(self.failed("MPI_Recv", code, &status));
+        if code == 0 {
+            self.reader.tell(self.mpi, &status, told);
+        } else {
+            *told = self.failed("MPI_Recv", code, &status);
         }
-        Ok(self.done(false, &status))
     }
 }
 
@@ -239,15 +298,20 @@ impl Transport for Endpoint {
 
     #[inline(always)]
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
-        let (comm, tag) = self.place(word)?;
-        let _turn = self.mpi.enter()?;
-        message::start_send(self.mpi, comm, data, dest, tag, mode).map(|request| id_of(request, true))
+        let Some(tag) = self.plain_tag(data, word) else {
+            return self.isend_with_care(data, dest, word, mode);
+        };
+        message::start_send(self.mpi, self.user, data, dest, tag, mode).map(|request| id_of(request, true))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
-        let (source, tag, comm) = self.wanted(select)?;
-        let _turn = self.mpi.enter()?;
-        message::start_recv(self.mpi, comm, data, source, tag).map(|request| id_of(request, false))
+        match self.plain_tag(data, select.word) {
+            Some(tag) if select.source >= 0 && select.ignore == 0 => {
+                message::start_recv(self.mpi, self.user, data, select.source, tag)
+                    .map(|request| id_of(request, false))
+            }
+            _ => self.irecv_with_care(data, select),
+        }
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Done>> {
@@ -295,8 +359,8 @@ impl Transport for Endpoint {
         Ok(id_of(request, false))
     }
 
-    fn test(&self, op: OpId) -> Result<Option<Done>> {
-        self.ask(op)
+    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
+        self.ask(op, told)
     }
 
     fn progress(&self) {
@@ -348,9 +412,9 @@ impl Transport for Endpoint {
         whole.then(|| self.send_now(data, dest, word, mode))
     }
 
-    fn recv(&self, data: Region, select: Selector) -> Option<Result<Done>> {
+    fn recv(&self, data: Region, select: Selector, told: &mut Done) -> Option<Result<()>> {
         let whole = data.len() <= LARGE;
-        whole.then(|| self.recv_now(data, select))
+        whole.then(|| self.recv_now(data, select, told))
     }
 
     fn has_collectives(&self) -> bool {

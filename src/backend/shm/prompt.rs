@@ -28,10 +28,10 @@ impl Engine {
         }
     }
 
-    /// Receives the next message of the rank that is named, if it is there or comes soon. `None`: it did not, or
+    /// Receives the next message of the rank that is named, if it is there or comes soon, and tells of it. `None`: it did not, or
     /// is not of the usual kind; nothing has changed.
     #[inline]
-    pub(super) fn receive_at_once(&mut self, into: Region, select: &Selector) -> Option<Done> {
+    pub(super) fn receive_at_once(&mut self, into: Region, select: &Selector, told: &mut Done) -> Option<()> {
         let source = usize::try_from(select.source).ok()?;
         self.mind_others();
         if !self.matcher.is_idle(select.source) {
@@ -50,7 +50,8 @@ impl Engine {
             into.copy_across(record.payload);
             let size = record.payload.len() as u64;
             consumer.pop(&record);
-            return Some(done(source, fitting(size, into), record.key, size));
+            *told = done(source, fitting(size, into), record.key, size);
+            return Some(());
         }
         None
     }

@@ -119,8 +119,8 @@ impl Transport for Endpoint {
     }
 
     #[inline]
-    fn recv_at_once(&self, data: Region, select: Selector) -> Result<Option<Done>> {
-        self.with(|engine| Ok(engine.receive_at_once(data, &select)))
+    fn recv_at_once(&self, data: Region, select: Selector, told: &mut Done) -> Result<bool> {
+        self.with(|engine| Ok(engine.receive_at_once(data, &select, told).is_some()))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
@@ -145,7 +145,7 @@ impl Transport for Endpoint {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId) -> Result<Option<Done>> {
+    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
         self.with(|engine| {
             let (mut rounds, mut fruitless) = (0, 0);
             loop {
@@ -155,12 +155,13 @@ impl Transport for Endpoint {
                     }
                     Some(&Operation::Done(done)) => {
                         engine.operations.remove(op);
-                        return Ok(Some(done));
+                        *told = done;
+                        return Ok(true);
                     }
-                    Some(_) if rounds == ROUNDS => return Ok(None),
+                    Some(_) if rounds == ROUNDS => return Ok(false),
                     Some(operation) if fruitless > 0 => {
                         if fruitless > SPINS || !operation.is_in_pieces() {
-                            return Ok(None);
+                            return Ok(false);
                         }
                         std::hint::spin_loop();
                     }

@@ -121,13 +121,13 @@ impl Link {
     pub(super) fn withdraw(&self, op: OpId) -> Result<Option<Done>> {
         use crate::abi::status::DTL_ERROR_CANCELED;
         // What is over already need not be withdrawn, where that is not possible.
-        if let Some(done) = self.transport.test(op)? {
+        if let Some(done) = self.transport.outcome(op)? {
             return Ok(Some(done));
         }
         self.transport.cancel(op)?;
         let mut backoff = Backoff::new();
         loop {
-            match self.transport.test(op)? {
+            match self.transport.outcome(op)? {
                 Some(done) if done.status == DTL_ERROR_CANCELED => return Ok(None),
                 Some(done) => return Ok(Some(done)),
                 None => {

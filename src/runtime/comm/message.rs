@@ -3,9 +3,9 @@
 use super::Comm;
 use super::link::Class;
 use super::p2p::{self, Data, Started};
-use super::progress;
 use super::recorder::Kind;
 use super::staging::{self, Staged};
+use super::{probing, progress};
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::handle::dtl_message_t;
 use crate::error::{Result, fail};
@@ -39,11 +39,11 @@ pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>>
     p2p::check_recv(comm, source, tag)?;
     if source == DTL_PROC_NULL {
         let message = Message { comm: Arc::clone(comm), taken: None, source, tag };
-        return Ok(Some((insert(message)?, p2p::NOBODY)));
+        return Ok(Some((insert(message)?, Done::NOBODY)));
     }
     let Some(matched) = comm.link.transport.take(comm.selector(Class::User, source, tag))? else {
         progress::running();
-        p2p::check_alive(comm, source)?;
+        probing::check_alive(comm, source)?;
         return Ok(None);
     };
     let done = comm.inner(matched.done);
@@ -53,7 +53,7 @@ pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>>
 
 /// Waits for a message that a receive would take, and takes it.
 pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
-    p2p::until(comm, || improbe(comm, source, tag))
+    probing::until(comm, || improbe(comm, source, tag))
 }
 
 fn insert(message: Message) -> Result<dtl_message_t> {

@@ -1,7 +1,7 @@
 //! Communicators: everything a C program asks of one, made from what a transport does.
 //!
 //! `open` finds or makes one on a `link`, `group` makes one from another. `p2p` sends and receives,
-//! `message` keeps what was probed and taken, `request` what is in flight (`persistent`: what is started again),
+//! `probing` looks for messages, `message` keeps what was probed and taken, `request` what is in flight (`persistent`: what is started again),
 //! `wait` waits for it.
 //! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list, `flat` those of
 //! a few bytes between ranks that share memory; `plan` shows what would run.
@@ -30,6 +30,7 @@ mod owner;
 pub mod p2p;
 mod persistent;
 pub mod plan;
+pub mod probing;
 mod progress;
 mod recorder;
 pub mod report;
@@ -53,13 +54,14 @@ use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use crate::sys::slab::{Held, Table};
+use crate::sys::spot::SpotCell;
 use algorithms::levels::Levels;
 use link::{Class, Link};
 use members::Members;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
@@ -77,8 +79,8 @@ const REVOKED: u8 = 2;
 /// A communicator. What every message needs stands first, in one line of the cache.
 #[repr(C, align(128))]
 pub struct Comm {
-    /// Its own; 0 until it has one.
-    handle: AtomicU64,
+    /// Where it stands, with its handle; nowhere until it has one.
+    spot: SpotCell<Comm>,
     link: Arc<Link>,
     context: u32,
     size: i32,
@@ -123,7 +125,7 @@ impl Comm {
         timeout_ns: u64,
     ) -> Self {
         let mut comm = Comm {
-            handle: AtomicU64::new(0),
+            spot: SpotCell::default(),
             link,
             context,
             size,
@@ -162,7 +164,7 @@ impl Comm {
 
     /// The handle that it was put under.
     fn handle(&self) -> dtl_comm_t {
-        dtl_comm_t { id: self.handle.load(Ordering::Relaxed) }
+        dtl_comm_t { id: self.spot.get().handle() }
     }
 
     /// This process' rank.
@@ -236,9 +238,23 @@ impl Comm {
         Done { source: members.inner(done.source).unwrap_or(done.source), ..done }
     }
 
+    /// The same in its place.
+    #[inline(always)]
+    fn tell_inner(&self, done: &mut Done) {
+        if let Some(members) = &self.members {
+            done.source = members.inner(done.source).unwrap_or(done.source);
+        }
+    }
+
     #[inline(always)]
     fn word(&self, class: Class, tag: i32) -> u64 {
         link::word(self.context, class, tag)
+    }
+
+    /// What a receive looks for that names a rank and a tag.
+    #[inline(always)]
+    fn exactly(&self, class: Class, source: i32, tag: i32) -> Selector {
+        Selector { source: self.outer(source), word: self.word(class, tag), ignore: 0 }
     }
 
     #[inline(always)]
@@ -383,7 +399,7 @@ fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
     match TABLE.insert(Arc::clone(comm)) {
         // Nobody else knows the handle yet.
         Some(id) => {
-            comm.handle.store(id, Ordering::Relaxed);
+            comm.spot.set(TABLE.spot(id));
             comm.recorder.belongs_to(id);
             Ok(dtl_comm_t { id })
         }

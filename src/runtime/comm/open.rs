@@ -16,7 +16,6 @@ use crate::sys::epoch::Guard;
 use crate::sys::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How long the ranks wait for each other at the start unless the description says less.
 pub(super) const BOOTSTRAP_NS: u64 = 30_000_000_000;
@@ -65,7 +64,7 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     }
     let kind = if index == 0 { settings::current().comm } else { Some("self".to_owned()) };
     let comm = Arc::new(make(&Description { kind, ..Description::default() })?);
-    comm.handle.store(handle.id, Ordering::Relaxed);
+    comm.spot.set(super::TABLE.spot(handle.id));
     comm.recorder.belongs_to(handle.id);
     if !TABLE.put_fixed(index, Arc::clone(&comm)) {
         return fail!(DTL_ERROR_INTERNAL, "the slot of a predefined communicator is taken");

@@ -1,26 +1,38 @@
 //! Whose a request is: a communicator that it does not keep alive.
 
 use super::{Comm, TABLE};
-use crate::abi::handle::dtl_comm_t;
 use crate::sys::epoch::Guard;
+use crate::sys::spot::Spot;
+use std::ptr;
+use std::sync::Arc;
 
-/// The communicator of a request: its handle, and its address, as predefined ones are opened again under the
+/// The communicator of a request: where it stands, and its address, as predefined ones are opened again under the
 /// same handle.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) struct Owner {
-    pub(super) handle: dtl_comm_t,
+    spot: Spot<Comm>,
     address: usize,
 }
 
 impl Owner {
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(comm: &Comm) -> Owner {
-        Owner { handle: comm.handle(), address: std::ptr::from_ref(comm).addr() }
+        Owner { spot: comm.spot.get(), address: ptr::from_ref(comm).addr() }
     }
 
     /// `None`: it is being destroyed, which takes its requests back.
-    #[inline]
+    #[inline(always)]
     pub(super) fn get(self, inside: &Guard) -> Option<&Comm> {
-        TABLE.get(inside, self.handle.id).filter(|comm| Owner::of(comm) == self)
+        self.spot.get(inside).filter(|comm| ptr::from_ref(*comm).addr() == self.address)
+    }
+
+    /// A share of it.
+    pub(super) fn pin(self, inside: &Guard) -> Option<Arc<Comm>> {
+        TABLE.pin(inside, self.spot.handle()).filter(|comm| self.is(comm))
+    }
+
+    /// Whether it is this one.
+    pub(super) fn is(self, comm: &Comm) -> bool {
+        (self.address, self.spot.handle()) == (ptr::from_ref(comm).addr(), comm.handle().id)
     }
 }

@@ -7,15 +7,12 @@ use super::{Comm, progress};
 use crate::abi::comm::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
-use crate::runtime::backend::{Done, Filling, OpId, SendMode};
+use crate::runtime::backend::{Done, Filling, OpId, Selector, SendMode};
 use crate::runtime::memory::hidden;
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::clock::Deadline;
 use crate::sys::park::Backoff;
 use std::sync::Arc;
-
-/// What a receive from (or send to) DTL_PROC_NULL tells.
-pub(super) const NOBODY: Done = Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: 0, size: 0 };
 
 /// A started operation.
 #[derive(Clone, Copy)]
@@ -40,6 +37,14 @@ impl Started {
 }
 
 impl Comm {
+    /// Whether a message is of the usual kind: with a rank and a tag that are numbers in their ranges, of memory that
+    /// the host reaches, while the communicator is open. All others are looked at in turn, out of the way of these.
+    #[inline(always)]
+    pub(super) fn is_usual(&self, data: Region, peer: i32, tag: i32) -> bool {
+        let is_rank = (peer as u32) < self.size as u32;
+        is_rank && tag as u32 <= DTL_TAG_MAX as u32 && self.is_open() && !hidden::may_be(data)
+    }
+
     #[inline(always)]
     pub(super) fn start_send(
         &self,
@@ -52,6 +57,19 @@ impl Comm {
         if dest == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
+        self.send_to(class, data, dest, tag, mode)
+    }
+
+    /// The same to a rank.
+    #[inline(always)]
+    pub(super) fn send_to(
+        &self,
+        class: Class,
+        data: Region,
+        dest: i32,
+        tag: i32,
+        mode: SendMode,
+    ) -> Result<Started> {
         let begun = self.link.transport.begin_send(data, self.outer(dest), self.word(class, tag), mode)?;
         Ok(begun.map_or(Started::Sent, Started::Op))
     }
@@ -74,35 +92,58 @@ impl Comm {
         if source == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
+        if source != DTL_ANY_SOURCE && tag != DTL_ANY_TAG {
+            return self.recv_from(class, data, source, tag);
+        }
         let op = self.link.transport.irecv(data, self.selector(class, source, tag))?;
         Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
+    }
+
+    /// The same from a rank, with a tag.
+    #[inline(always)]
+    pub(super) fn recv_from(&self, class: Class, data: Region, source: i32, tag: i32) -> Result<Started> {
+        self.link.transport.irecv(data, self.exactly(class, source, tag)).map(Started::Op)
     }
 
     /// A send by the transport's own call that waits, if it has one and nothing else wants to be moved.
     #[inline(always)]
     fn send_whole(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Option<Result<()>> {
-        if dest == DTL_PROC_NULL || !progress::may_block() {
+        if !progress::may_block() {
             return None;
         }
         self.link.transport.send(data, self.outer(dest), self.word(Class::User, tag), mode)
     }
 
     #[inline(always)]
-    fn recv_whole(&self, data: Region, source: i32, tag: i32) -> Option<Result<Done>> {
-        if source == DTL_PROC_NULL || !progress::may_block() {
-            return None;
+    fn send_by_steps(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+        let started = self.send_to(Class::User, data, dest, tag, mode)?;
+        if started.op().is_none() {
+            return Ok(());
         }
-        let done = self.link.transport.recv(data, self.selector(Class::User, source, tag))?;
-        Some(done.map(|done| self.inner(done)))
+        let done = self.complete(started, self.deadline())?;
+        self.check_done(&done, "send to", dest)
     }
 
+    /// A receive by the transport's own call that waits, if it may; else one that is started and waited for, unless its message
+    /// is there. What is looked for is made anew each time, which is cheaper than copies.
     #[inline(always)]
-    fn recv_at_once(&self, data: Region, source: i32, tag: i32) -> Result<Option<Done>> {
-        if source < 0 {
-            return Ok(None);
+    fn receive(&self, data: Region, select: impl Fn() -> Selector, told: &mut Done) -> Result<()> {
+        if progress::may_block() {
+            if let Some(received) = self.link.transport.recv(data, select(), told) {
+                received?;
+                self.tell_inner(told);
+                return Ok(());
+            }
         }
-        let done = self.link.transport.recv_at_once(data, self.selector(Class::User, source, tag))?;
-        Ok(done.map(|done| self.inner(done)))
+        let is_from_any = select().source == DTL_ANY_SOURCE;
+        if !is_from_any && self.link.transport.recv_at_once(data, select(), told)? {
+            self.tell_inner(told);
+            return Ok(());
+        }
+        let op = self.link.transport.irecv(data, select())?;
+        let started = if is_from_any { Started::FromAny(op) } else { Started::Op(op) };
+        *told = self.complete(started, self.deadline())?;
+        Ok(())
     }
 
     /// Asks after an operation, making progress.
@@ -111,10 +152,10 @@ impl Comm {
         let (op, is_from_any) = match started {
             Started::Op(op) => (op, false),
             Started::FromAny(op) => (op, true),
-            Started::Nothing => return Ok(Some(NOBODY)),
+            Started::Nothing => return Ok(Some(Done::NOBODY)),
             Started::Sent => return Ok(Some(self.sent())),
         };
-        match self.link.transport.test(op)? {
+        match self.link.transport.outcome(op)? {
             Some(done) => Ok(Some(self.inner(done))),
             // Nobody can say that it was not the dead rank's message that this one waits for.
             None if is_from_any && self.has_died() => self.fail_from_any(op).map(Some),
@@ -136,7 +177,7 @@ impl Comm {
     /// Withdraws what was started; `Some` = it had completed before that.
     pub(super) fn take_back(&self, started: Started) -> Result<Option<Done>> {
         match started {
-            Started::Nothing => Ok(Some(NOBODY)),
+            Started::Nothing => Ok(Some(Done::NOBODY)),
             Started::Sent => Ok(Some(self.sent())),
             Started::Op(op) | Started::FromAny(op) => {
                 Ok(self.link.withdraw(op)?.map(|done| self.inner(done)))
@@ -271,21 +312,43 @@ fn send_kind(mode: SendMode) -> Kind {
 /// (synchronous).
 #[inline(always)]
 pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+    if comm.is_usual(data.bytes, dest, tag) {
+        send_to(comm, data, dest, tag, mode)
+    } else {
+        send_unusual(comm, data.bytes, (data.count, data.dtype), (dest, tag), mode)
+    }
+}
+
+#[inline(always)]
+fn send_to(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+    let ticket = comm.recorder.begin(&data.call(send_kind(mode), dest, tag));
+    let sent = match comm.send_whole(data.bytes, dest, tag, mode) {
+        Some(sent) => sent,
+        None => comm.send_by_steps(data.bytes, dest, tag, mode),
+    };
+    comm.recorder.end(ticket);
+    sent
+}
+
+/// Sends what is not the usual message: to none, of memory that the host may not reach, or wrong.
+/// In pieces that fit into registers, as the usual message would have to make room for them otherwise.
+#[inline(never)]
+fn send_unusual(
+    comm: &Comm,
+    bytes: Region,
+    (count, dtype): (u64, i32),
+    (dest, tag): (i32, i32),
+    mode: SendMode,
+) -> Result<()> {
+    let data = Data { bytes, count, dtype };
     check_send(comm, dest, tag)?;
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return send_staged(comm, data, dest, tag, mode);
     }
-    comm.recorder.during(&data.call(send_kind(mode), dest, tag), || {
-        if let Some(sent) = comm.send_whole(data.bytes, dest, tag, mode) {
-            return sent;
-        }
-        let started = comm.start_send(Class::User, data.bytes, dest, tag, mode)?;
-        if started.op().is_none() {
-            return Ok(());
-        }
-        let done = comm.complete(started, comm.deadline())?;
-        comm.check_done(&done, "send to", dest)
-    })
+    if dest == DTL_PROC_NULL {
+        return comm.recorder.during(&data.call(send_kind(mode), dest, tag), || Ok(()));
+    }
+    send_to(comm, data, dest, tag, mode)
 }
 
 #[cold]
@@ -296,22 +359,40 @@ fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> 
     })
 }
 
-/// Receives; `Ok(done)` may say TRUNCATED or RANK_FAILURE.
+/// Receives; `told` may say TRUNCATED or RANK_FAILURE.
 #[inline(always)]
-pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<Done> {
+pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
+    if !comm.is_usual(data.bytes, source, tag) {
+        return recv_unusual(comm, data.bytes, (data.count, data.dtype), (source, tag), told);
+    }
+    let ticket = comm.recorder.begin(&data.call(Kind::Recv, source, tag));
+    let received = comm.receive(data.bytes, || comm.exactly(Class::User, source, tag), told);
+    comm.recorder.end(ticket);
+    received
+}
+
+/// Receives what is not the usual message: from any rank or none, with any tag, into memory that the host may not reach, or
+/// wrong. In pieces, too.
+#[inline(never)]
+fn recv_unusual(
+    comm: &Comm,
+    bytes: Region,
+    (count, dtype): (u64, i32),
+    (source, tag): (i32, i32),
+    told: &mut Done,
+) -> Result<()> {
+    let data = Data { bytes, count, dtype };
     check_recv(comm, source, tag)?;
-    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
-        return recv_staged(comm, data, source, tag);
+    if hidden::may_be(bytes) && staging::is_staged(comm, bytes)? {
+        *told = recv_staged(comm, data, source, tag)?;
+        return Ok(());
     }
     comm.recorder.during(&data.call(Kind::Recv, source, tag), || {
-        if let Some(received) = comm.recv_whole(data.bytes, source, tag) {
-            return received;
+        if source == DTL_PROC_NULL {
+            *told = Done::NOBODY;
+            return Ok(());
         }
-        if let Some(done) = comm.recv_at_once(data.bytes, source, tag)? {
-            return Ok(done);
-        }
-        let started = comm.start_recv(Class::User, data.bytes, source, tag)?;
-        comm.complete(started, comm.deadline())
+        comm.receive(bytes, || comm.selector(Class::User, source, tag), told)
     })
 }
 
@@ -386,57 +467,6 @@ fn exchange_staged(comm: &Comm, (out, dest, stag): Side, (into, source, rtag): S
             Err(error) => receiving.take_back(comm).and(Err(error)),
         }
     })
-}
-
-/// Waits for a message that a receive would take; it stays.
-pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Done> {
-    let call = Call { peer: source, tag, ..Call::new(Kind::Probe) };
-    comm.recorder.during(&call, || until(comm, || iprobe(comm, source, tag)))
-}
-
-/// Looks for a message that a receive would take; it stays.
-pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Done>> {
-    check_recv(comm, source, tag)?;
-    if source == DTL_PROC_NULL {
-        return Ok(Some(NOBODY));
-    }
-    let found = comm.link.transport.probe(comm.selector(Class::User, source, tag))?;
-    if found.is_none() {
-        progress::running();
-        check_alive(comm, source)?;
-    }
-    Ok(found.map(|done| comm.inner(done)))
-}
-
-/// A message from any rank may be one that a dead rank did not send any more.
-pub(super) fn check_alive(comm: &Comm, source: i32) -> Result<()> {
-    if source == DTL_ANY_SOURCE && comm.has_died() {
-        return fail!(
-            DTL_ERROR_RANK_FAILURE,
-            "no message from any rank, and rank(s) {} {}{}",
-            comm.failed_text(),
-            comm.failed_how(),
-            comm.failed_why()
-        );
-    }
-    Ok(())
-}
-
-/// Repeats `look` until it finds something, the communicator's time limit or its end.
-pub(super) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
-    let (deadline, mut backoff) = (comm.deadline(), Backoff::new());
-    loop {
-        if let Some(found) = look()? {
-            return Ok(found);
-        }
-        comm.pause(&mut backoff);
-        if backoff.is_long() {
-            if deadline.passed() || !comm.is_open() {
-                return Err(comm.gave_up());
-            }
-            progress::others(comm);
-        }
-    }
 }
 
 /// The error of a finished receive, if it has one.

@@ -30,11 +30,20 @@ pub(super) struct List<T: ?Sized> {
 static OPEN: List<Comm> = List::new();
 /// Collectives that the library runs (and messages that calls begin, or whose parts they copy) that were started, by handle, the oldest first: those of one communicator may have to end in that order.
 static RUNNING: Mutex<Running> = Mutex::new(Running { all: VecDeque::new(), swept_at: LEAST_SWEPT });
-static RUNNING_COUNT: AtomicUsize = AtomicUsize::new(0);
+static MOVING: Moving = Moving { running: AtomicUsize::new(0), needy: AtomicUsize::new(0) };
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
 /// So many more of the oldest are looked after by one call as long as they end.
 const BURST: usize = 64;
 const LEAST_SWEPT: usize = 64;
+
+/// How many want to be moved on: what every call asks that stays in a transport, in one line of the cache.
+#[repr(align(16))]
+struct Moving {
+    /// The length of `RUNNING`.
+    running: AtomicUsize,
+    /// Links whose operations move only while somebody calls.
+    needy: AtomicUsize,
+}
 
 struct Running {
     all: VecDeque<dtl_request_t>,
@@ -84,7 +93,7 @@ pub(super) fn add_running(handle: dtl_request_t) {
         running.swept_at = (2 * running.all.len()).max(LEAST_SWEPT);
     }
     running.all.push_back(handle);
-    RUNNING_COUNT.store(running.all.len(), Ordering::Relaxed);
+    MOVING.running.store(running.all.len(), Ordering::Relaxed);
 }
 
 /// The same for a persistent one, which may still be there from its last time.
@@ -97,7 +106,7 @@ pub(super) fn add_running_again(handle: dtl_request_t) {
 /// Whether collectives that were started may want to be moved on: who waits then does not sleep until it is woken.
 #[inline]
 pub(super) fn has_running() -> bool {
-    RUNNING_COUNT.load(Ordering::Relaxed) > 0
+    MOVING.running.load(Ordering::Relaxed) > 0
 }
 
 /// Moves one on; who waits for it hears of a failure.
@@ -142,7 +151,7 @@ fn forget_oldest() -> bool {
     while running.all.front().is_some_and(|oldest| request::is_at_rest(*oldest)) {
         running.all.pop_front();
     }
-    RUNNING_COUNT.store(running.all.len(), Ordering::Relaxed);
+    MOVING.running.store(running.all.len(), Ordering::Relaxed);
     !running.all.is_empty() && running.all.len() < before
 }
 
@@ -152,25 +161,22 @@ pub(super) fn forget() {
     OPEN.all.lock().clear();
     OPEN.count.store(0, Ordering::Relaxed);
     RUNNING.lock().all.clear();
-    RUNNING_COUNT.store(0, Ordering::Relaxed);
-    NEEDY.store(0, Ordering::Relaxed);
+    MOVING.running.store(0, Ordering::Relaxed);
+    MOVING.needy.store(0, Ordering::Relaxed);
 }
-
-/// Links whose operations move only while somebody calls.
-static NEEDY: AtomicUsize = AtomicUsize::new(0);
 
 /// Notes a link that comes (true) or goes.
 pub(super) fn count(link: &Link, comes: bool) {
     if link.transport.needs_progress() {
         let by = if comes { 1 } else { usize::MAX };
-        NEEDY.fetch_add(by, Ordering::Relaxed);
+        MOVING.needy.fetch_add(by, Ordering::Relaxed);
     }
 }
 
 /// Whether a call may stay in a transport that moves by itself until it is done.
 #[inline(always)]
 pub(super) fn may_block() -> bool {
-    NEEDY.load(Ordering::Relaxed) == 0 && (!has_running() || has_settled())
+    MOVING.needy.load(Ordering::Relaxed) == 0 && (!has_running() || has_settled())
 }
 
 /// Whether all that was started is over once it has been moved on: else the peer may wait for just that.

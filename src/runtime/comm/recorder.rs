@@ -246,12 +246,12 @@ impl List {
     }
 
     #[inline(always)]
-    fn note(&self, number: u64, call: &Call, after: u64) {
+    fn note(&self, number: u64, words: [u64; 3], after: u64) {
         if let Some(entry) = self.entry(number) {
             entry.stamp.store(0, Ordering::Relaxed);
             // A reader that sees one of the words below also sees the 0 above.
             fence(Ordering::Release);
-            for (slot, word) in entry.call.iter().zip(call.words()) {
+            for (slot, word) in entry.call.iter().zip(words) {
                 slot.store(word, Ordering::Relaxed);
             }
             entry.after.store(after, Ordering::Relaxed);
@@ -292,10 +292,10 @@ impl List {
 pub(super) struct Recorder {
     /// The first thread's mark.
     first: AtomicUsize,
-    /// The communicator's handle, for a trace.
-    comm: AtomicU64,
     own: List,
     shared: List,
+    /// The communicator's handle, for a trace.
+    comm: AtomicU64,
 }
 
 /// A noted operation: its number, above [`SHARED`] and [`TRACED`]; of a traced one in the highest byte its kind.
@@ -332,11 +332,14 @@ impl Recorder {
     /// with all that the ended one has written.
     #[inline(always)]
     fn is_first(&self) -> bool {
-        let me = epoch::thread_mark();
-        match self.first.load(Ordering::Relaxed) {
-            0 if me != 0 => self.first.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok(),
-            first => first == me && me != 0,
-        }
+        let (me, first) = (epoch::thread_mark(), self.first.load(Ordering::Relaxed));
+        if first == me { me != 0 } else { first == 0 && self.is_first_now(me) }
+    }
+
+    /// A communicator's first operation.
+    #[cold]
+    fn is_first_now(&self, me: usize) -> bool {
+        self.first.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Notes an operation that starts.
@@ -355,11 +358,17 @@ impl Recorder {
         if self.is_first() {
             let number = self.own.noted.load(Ordering::Relaxed) + 1;
             self.own.noted.store(number, Ordering::Relaxed);
-            self.own.note(number, call, 0);
+            self.own.note(number, call.words(), 0);
             return Ticket(number << 2);
         }
+        self.note_shared(call.words())
+    }
+
+    /// The same of a thread that is not the first.
+    #[inline(never)]
+    fn note_shared(&self, words: [u64; 3]) -> Ticket {
         let number = self.shared.noted.fetch_add(1, Ordering::Relaxed) + 1;
-        self.shared.note(number, call, self.own.noted.load(Ordering::Relaxed));
+        self.shared.note(number, words, self.own.noted.load(Ordering::Relaxed));
         Ticket(number << 2 | SHARED)
     }
 

@@ -161,7 +161,7 @@ fn tell(comm: &Comm, rank: i32, notice: &Notice) {
     let (word, dest) = (comm.word(Class::Service, 0), comm.outer(rank));
     // A rank that cannot be reached is one of the findings.
     let Ok(op) = comm.link.transport.isend(message.region(), dest, word, SendMode::Notice) else { return };
-    if !matches!(comm.link.transport.test(op), Ok(None)) {
+    if !matches!(comm.link.transport.outcome(op), Ok(None)) {
         return;
     }
     comm.reports.sending.lock().push((message, op));
@@ -204,7 +204,7 @@ pub(super) fn serve(comm: &Comm) {
     }
     if comm.reports.is_sending.load(Ordering::Relaxed) {
         let mut sending = comm.reports.sending.lock();
-        sending.retain(|(_, op)| matches!(comm.link.transport.test(*op), Ok(None)));
+        sending.retain(|(_, op)| matches!(comm.link.transport.outcome(*op), Ok(None)));
         comm.reports.is_sending.store(!sending.is_empty(), Ordering::Relaxed);
     }
     while let Some((from, notice)) = next_notice(comm) {
@@ -223,7 +223,7 @@ fn next_notice(comm: &Comm) -> Option<(i32, Notice)> {
     let op = transport.receive_matched(matched.message, message.region()).ok()?;
     let mut backoff = Backoff::new();
     let done = loop {
-        match transport.test(op) {
+        match transport.outcome(op) {
             Ok(Some(done)) => break done,
             Ok(None) => comm.pause(&mut backoff),
             Err(_) => return None,

@@ -6,13 +6,14 @@
 //! takes all of its requests back.
 
 mod ask;
+mod begin;
 mod ending;
 mod other;
 
 use super::life::Life;
 pub(super) use super::life::Standing;
 use super::link::Class;
-use super::message::{self, Message};
+use super::message;
 use super::owner::Owner;
 use super::p2p::{self, Data, Started};
 use super::persistent::Persistent;
@@ -28,8 +29,9 @@ use crate::runtime::backend::{Done, SendMode};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::hidden;
 use crate::sys::epoch::{self, Guard};
-use crate::sys::pool::{Pool, Then, Tried};
+use crate::sys::pool::{Missed, Pool, Then};
 pub(super) use ask::{Asked, ask, ask_here};
+pub use begin::{Message, Tagged, begin};
 pub(super) use ending::{check_revocable, end_all, withdraw_all};
 pub use ending::{destroy_all, forget_all};
 use other::Other;
@@ -128,31 +130,8 @@ impl Plan {
     }
 }
 
-/// Starts a send.
-#[inline(always)]
-pub fn isend(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<dtl_request_t> {
-    let kind = if mode == SendMode::Synchronous { Kind::Ssend } else { Kind::Send };
-    let plan = Plan { data, peer: dest, tag, kind };
-    plan.check(comm)?;
-    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
-        return other::staged(comm, &plan);
-    }
-    started(comm, &plan, || plan.start(comm))
-}
-
-/// Starts a receive.
-#[inline(always)]
-pub fn irecv(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
-    let plan = Plan { data, peer: source, tag, kind: Kind::Recv };
-    plan.check(comm)?;
-    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
-        return other::staged(comm, &plan);
-    }
-    started(comm, &plan, || plan.start(comm))
-}
-
 /// Starts the receive of a probed message.
-pub fn imrecv(message: &Message, data: Data) -> Result<dtl_request_t> {
+pub fn imrecv(message: &message::Message, data: Data) -> Result<dtl_request_t> {
     let plan = Plan { data, peer: message.source(), tag: 0, kind: Kind::Recv };
     if hidden::may_be(data.bytes) && staging::is_hidden(message.comm(), data.bytes)? {
         return other::insert_staged(message.comm(), &plan, message::start_staged(message, data)?);
@@ -232,7 +211,7 @@ pub(super) fn of_window(
 
 /// What who waits for a persistent request at rest is told.
 pub(super) fn at_rest() -> Outcome {
-    (p2p::NOBODY, Ok(()))
+    (Done::NOBODY, Ok(()))
 }
 
 /// Moves a request on and tells how it stands; its outcome stays.
@@ -253,14 +232,14 @@ pub(super) fn serve(handle: dtl_request_t) {
 
 fn standing_if(handle: dtl_request_t, may: impl Fn(&Request, &Comm) -> bool) -> Result<Option<Standing>> {
     let inside = epoch::enter();
-    let settle = |request: &mut Request| match request.comm.get(&inside) {
-        Some(comm) if may(request, comm) => request.settle(comm),
-        _ => Ok(Standing::Active),
+    let mut request = match TABLE.try_look(handle.id) {
+        Ok(request) => request,
+        Err(Missed::Stale) => return Ok(None),
+        Err(Missed::Busy) => return Ok(Some(Standing::Active)),
     };
-    match TABLE.try_with(handle.id, |request| Then::Keep(settle(request))) {
-        Tried::Stale => Ok(None),
-        Tried::Busy => Ok(Some(Standing::Active)),
-        Tried::Kept(standing) => standing.map(Some),
+    match request.comm.get(&inside) {
+        Some(comm) if may(&request, comm) => request.settle(comm).map(Some),
+        _ => Ok(Some(Standing::Active)),
     }
 }
 
@@ -282,7 +261,7 @@ pub(super) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option
 /// A share of a request's communicator, for what may wait.
 pub(super) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
     let owner = TABLE.with(handle.id, |request| Then::Keep(request.comm))?;
-    super::TABLE.pin(&epoch::enter(), owner.handle.id).filter(|found| Owner::of(found) == owner)
+    owner.pin(&epoch::enter())
 }
 
 /// What a request is, for error texts.
@@ -411,7 +390,7 @@ fn poll(comm: &Comm, of: (Kind, i32), operation: &mut Operation) -> Result<Optio
 }
 
 pub(super) fn failed(error: Error) -> Outcome {
-    (Done { status: error.status(), ..p2p::NOBODY }, Err(error))
+    (Done { status: error.status(), ..Done::NOBODY }, Err(error))
 }
 
 /// Whether a handle still names a request.
@@ -423,10 +402,9 @@ pub fn is_alive(handle: dtl_request_t) -> bool {
 
 /// Whether it is over, or gone; does not move it on.
 pub(super) fn is_at_rest(handle: dtl_request_t) -> bool {
-    match TABLE.try_with(handle.id, |request| Then::Keep(!matches!(request.life, Life::Active(_)))) {
-        Tried::Stale => true,
-        Tried::Busy => false,
-        Tried::Kept(is_at_rest) => is_at_rest,
+    match TABLE.try_look(handle.id) {
+        Ok(request) => !matches!(request.life, Life::Active(_)),
+        Err(missed) => missed == Missed::Stale,
     }
 }
 

@@ -489,7 +489,7 @@ fn advance_whole(comm: &Comm, whole: &Collective, op: &mut Option<OpId>) -> Resu
         Some(id) => id,
         None => *op.insert(transport.start_collective(whole)?),
     };
-    let Some(done) = transport.test(id)? else { return Ok(Advance::Waiting) };
+    let Some(done) = transport.outcome(id)? else { return Ok(Advance::Waiting) };
     *op = None;
     if done.status == DTL_SUCCESS {
         return Ok(Advance::Done);

@@ -72,4 +72,5 @@ names! {
     Pointer, place -> Place,
 
     InPlace MPI_IN_PLACE: Value(1), Value(u64::MAX), Value(1);
+    StatusIgnore MPI_STATUS_IGNORE: Value(0), Value(1), Value(0);
 }

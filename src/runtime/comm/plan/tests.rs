@@ -81,20 +81,22 @@ impl Transport for Wire {
         net.receives.insert(id, (data, select));
         Ok(OpId(id))
     }
-    fn test(&self, op: OpId) -> Result<Option<Done>> {
+    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
         let mut net = self.net.lock();
         let done = |source, word, size| Done { source, status: DTL_SUCCESS, word, size };
         if op == SENT {
-            return Ok(Some(done(self.rank, 0, 0)));
+            *told = done(self.rank, 0, 0);
+            return Ok(true);
         }
         let (data, select) = net.receives[&op.0];
         let queue = net.messages.get_mut(&(select.source, self.rank, select.word));
-        let Some(message) = queue.and_then(VecDeque::pop_front) else { return Ok(None) };
+        let Some(message) = queue.and_then(VecDeque::pop_front) else { return Ok(false) };
         net.receives.remove(&op.0);
         data.copy_from(message.region());
         let bytes = message.region().len() as u64;
         net.counts[self.rank as usize].receives(select.source, bytes);
-        Ok(Some(done(select.source, select.word, bytes)))
+        *told = done(select.source, select.word, bytes);
+        Ok(true)
     }
     fn probe(&self, _select: Selector) -> Result<Option<Done>> {
         Ok(None)

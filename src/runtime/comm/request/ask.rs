@@ -9,7 +9,7 @@ use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
 use crate::runtime::backend::OpId;
 use crate::sys::epoch::Guard;
-use crate::sys::pool::{Then, Tried};
+use crate::sys::pool::{Looking, Missed};
 
 /// How a request stands for who asks after it.
 pub(in crate::runtime::comm) enum Asked {
@@ -51,33 +51,44 @@ pub(in crate::runtime::comm) fn ask_here(
     handle: dtl_request_t,
     told: &mut Outcome,
 ) -> Result<Asked> {
-    let asked = TABLE.try_with(handle.id, |request| request.ask(inside, told));
-    match asked {
-        Tried::Stale => Ok(Asked::Stale),
-        Tried::Busy => Ok(Asked::Active),
-        Tried::Kept(asked) => asked,
+    let request = match TABLE.try_look(handle.id) {
+        Ok(request) => request,
+        Err(Missed::Stale) => return Ok(Asked::Stale),
+        Err(Missed::Busy) => return Ok(Asked::Active),
+    };
+    let Some(comm) = request.comm.get(inside) else { return Ok(Asked::Closed) };
+    let Some((op, ticket)) = request.message() else { return ask_other(request, comm, told) };
+    if !comm.link.transport.test(op, &mut told.0)? {
+        return Ok(Asked::active(comm));
+    }
+    comm.recorder.end(ticket);
+    comm.tell_inner(&mut told.0);
+    if told.0.status != DTL_SUCCESS {
+        told.1 = outcome(comm, (request.kind, request.peer), &told.0);
+    }
+    request.forget();
+    Ok(Asked::Over)
+}
+
+/// Asks after all that is not the usual case.
+#[inline(never)]
+fn ask_other(mut request: Looking<Request>, comm: &Comm, told: &mut Outcome) -> Result<Asked> {
+    match request.hear(comm, told)? {
+        Standing::Over => {
+            if request.again.is_none() {
+                request.end();
+            }
+            Ok(Asked::Over)
+        }
+        Standing::Active => Ok(Asked::active(comm)),
+        Standing::AtRest => {
+            *told = at_rest();
+            Ok(Asked::AtRest)
+        }
     }
 }
 
 impl Request {
-    #[inline(always)]
-    fn ask(&mut self, inside: &Guard, told: &mut Outcome) -> Then<Result<Asked>> {
-        let Some(comm) = self.comm.get(inside) else { return Then::Keep(Ok(Asked::Closed)) };
-        let Some((op, ticket)) = self.message() else { return self.ask_other(comm, told) };
-        match comm.link.transport.test(op) {
-            Ok(Some(done)) => {
-                comm.recorder.end(ticket);
-                told.0 = comm.inner(done);
-                if done.status != DTL_SUCCESS {
-                    told.1 = outcome(comm, (self.kind, self.peer), &told.0);
-                }
-                Then::Forget(Ok(Asked::Over))
-            }
-            Ok(None) => Then::Keep(Ok(Asked::active(comm))),
-            Err(error) => Then::Keep(Err(error)),
-        }
-    }
-
     /// The usual case: a message in the transport's hands, by itself and not from any rank. Such a request
     /// owns nothing.
     #[inline(always)]
@@ -85,21 +96,6 @@ impl Request {
         match (&self.life, &self.again) {
             (Life::Active(Operation::Started(Started::Op(op), ticket)), None) => Some((*op, *ticket)),
             _ => None,
-        }
-    }
-
-    /// Asks after all that is not the usual case.
-    #[inline(never)]
-    fn ask_other(&mut self, comm: &Comm, told: &mut Outcome) -> Then<Result<Asked>> {
-        match self.hear(comm, told) {
-            Ok(Standing::Over) if self.again.is_none() => Then::End(Ok(Asked::Over)),
-            Ok(Standing::Over) => Then::Keep(Ok(Asked::Over)),
-            Ok(Standing::Active) => Then::Keep(Ok(Asked::active(comm))),
-            Ok(Standing::AtRest) => {
-                *told = at_rest();
-                Then::Keep(Ok(Asked::AtRest))
-            }
-            Err(error) => Then::Keep(Err(error)),
         }
     }
 }

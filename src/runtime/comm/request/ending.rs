@@ -1,22 +1,20 @@
 //! The end of requests with what they belong to: a communicator that is destroyed, the library, a fork's parent.
 
 use super::super::Comm;
-use super::super::owner::Owner;
 use super::{Life, Operation, TABLE};
 use crate::error::{Result, fail};
 use crate::sys::epoch;
-use crate::sys::pool::{Then, Tried};
+use crate::sys::pool::{Missed, Then};
 
 /// Refuses while a collective of the communicator runs that nobody can take back.
 pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
-    let owner = Owner::of(comm);
     for id in TABLE.handles() {
         let stays = TABLE.with(id, |request| {
             let is_stuck = match &request.life {
                 Life::Active(Operation::Other(other)) => other.is_irrevocable(),
                 _ => false,
             };
-            Then::Keep((is_stuck && request.comm == owner).then(|| request.name()))
+            Then::Keep((is_stuck && request.comm.is(comm)).then(|| request.name()))
         });
         if let Some(name) = stays.flatten() {
             return fail!(
@@ -32,10 +30,9 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
 /// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of its
 /// requests become stale.
 pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<()> {
-    let owner = Owner::of(comm);
     for id in TABLE.handles() {
         let withdrawn = TABLE.with(id, |request| {
-            if request.comm != owner {
+            if !request.comm.is(comm) {
                 return Then::Keep(Ok(()));
             }
             match request.take_back(comm) {
@@ -55,20 +52,17 @@ const PATIENCE: usize = 64;
 /// request, whose thread moved this one on and has its last share: so nobody who looks is waited for for ever. Who looks at a
 /// request of this one's finds no communicator, and is gone at once.
 pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
-    let owner = Owner::of(comm);
     for id in TABLE.handles() {
         for _ in 0..PATIENCE {
-            let tried = TABLE.try_with(id, |request| {
-                if request.comm != owner {
-                    return Then::Keep(());
+            match TABLE.try_look(id) {
+                Ok(mut request) if request.comm.is(comm) => {
+                    drop(request.take_back(comm));
+                    request.end();
+                    break;
                 }
-                drop(request.take_back(comm));
-                Then::End(())
-            });
-            if !matches!(tried, Tried::Busy) {
-                break;
+                Ok(_) | Err(Missed::Stale) => break,
+                Err(Missed::Busy) => std::thread::yield_now(),
             }
-            std::thread::yield_now();
         }
     }
 }

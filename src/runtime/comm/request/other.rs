@@ -6,7 +6,7 @@ use super::super::run::Run;
 use super::super::schedule::Advance;
 use super::super::staging::{self, Staged};
 use super::super::window::way;
-use super::super::{Comm, numbered, p2p, progress};
+use super::super::{Comm, numbered, progress};
 use super::{Data, Life, Operation, Outcome, Owner, Plan, Request, at_rest, failed, insert, outcome};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_CANCELED;
@@ -47,7 +47,7 @@ impl Gated {
     fn look(&mut self, comm: &Comm, of: (Kind, i32)) -> Option<Begun> {
         if self.is_canceled {
             comm.recorder.end(self.ticket);
-            let done = Done { status: DTL_ERROR_CANCELED, ..p2p::NOBODY };
+            let done = Done { status: DTL_ERROR_CANCELED, ..Done::NOBODY };
             return Some(Begun::Over((done, outcome(comm, of, &done))));
         }
         let begun = match self.gate.is_open() {

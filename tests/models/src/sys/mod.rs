@@ -25,6 +25,8 @@ pub mod shared_lock;
 pub mod slab;
 #[path = "../../../../src/sys/spin.rs"]
 pub mod spin;
+#[path = "../../../../src/sys/spot.rs"]
+pub mod spot;
 pub mod sync;
 #[path = "../../../../src/sys/team.rs"]
 pub mod team;

@@ -4,7 +4,7 @@
 //! why that stands for both forms.
 
 use super::epoch;
-use super::pool::{Pool, Then, Tried};
+use super::pool::{Pool, Then};
 use super::published::Published;
 use super::slab::Table;
 use super::spin::SpinLock;
@@ -335,14 +335,12 @@ fn pool_ends_once() {
 fn pool_reuse() {
     with_pool(|pool| {
         let handle = put(pool, 7);
-        let look = move |pool: &'static Pool<Object>| match pool
-            .try_with(handle, |object| Then::Keep(object.number()))
-        {
-            Tried::Kept(seen) => {
-                assert_eq!(seen, 7);
+        let look = move |pool: &'static Pool<Object>| match pool.try_look(handle) {
+            Ok(object) => {
+                assert_eq!(object.number(), 7);
                 1
             }
-            Tried::Stale | Tried::Busy => 0,
+            Err(_) => 0,
         };
         let reuse = move |pool: &'static Pool<Object>| {
             assert_eq!(pool.with(handle, |_| Then::End(())), Some(()));

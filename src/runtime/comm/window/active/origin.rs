@@ -162,7 +162,7 @@ impl Origin {
         let mut at = 0;
         while let Some((op, _)) = self.staged.get(at) {
             // That a target has died is found out by whoever waits for it.
-            if matches!(comm.link.transport.test(*op), Ok(Some(_))) {
+            if matches!(comm.link.transport.outcome(*op), Ok(Some(_))) {
                 let (_, scratch) = self.staged.swap_remove(at);
                 self.keep(scratch);
             } else {

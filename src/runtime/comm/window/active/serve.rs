@@ -102,7 +102,7 @@ impl Server {
             }
         };
         // An error: this thread may not ask, another one will.
-        let done = transport.test(op).unwrap_or(None);
+        let done = transport.outcome(op).unwrap_or(None);
         self.coming = done.is_none().then_some(op);
         done
     }
@@ -111,10 +111,10 @@ impl Server {
     fn move_on(&mut self, comm: &Comm) -> bool {
         let transport = &comm.link.transport;
         let before = (self.receiving.len(), self.answering.len());
-        self.receiving.retain(|(op, _)| !matches!(transport.test(*op), Ok(Some(_))));
+        self.receiving.retain(|(op, _)| !matches!(transport.outcome(*op), Ok(Some(_))));
         let mut at = 0;
         while let Some((op, _)) = self.answering.get(at) {
-            if !matches!(transport.test(*op), Ok(Some(_))) {
+            if !matches!(transport.outcome(*op), Ok(Some(_))) {
                 at += 1;
             } else if let (_, Some(scratch)) = self.answering.swap_remove(at) {
                 self.keep(scratch);

@@ -1,0 +1,68 @@
+//! Elements in the caller's memory: how many bytes, and whether they can be.
+
+use super::args;
+use crate::abi::word::dtl_dtype_t;
+use crate::error::{Result, fail};
+use crate::runtime::comm::p2p::Data;
+use crate::runtime::comm::types::element_size;
+use crate::sys::buf::Region;
+use crate::sys::reduce::dtype_size;
+use std::ffi::c_void;
+
+/// `count` elements of `dtype` at `pointer`.
+///
+/// # Safety
+/// They stay valid until the operation that receives the region has ended.
+#[inline(always)]
+pub(super) unsafe fn elements(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    name: &str,
+) -> Result<Region> {
+    // The usual case in few questions: neither NULL nor DTL_IN_PLACE, and with such a count no sum can be too large.
+    let is_usual = pointer.addr().wrapping_sub(1) < 1 << 62 && count.wrapping_sub(1) < 1 << 32;
+    match dtype_size(dtype) {
+        // SAFETY: passed on.
+        Some(size) if is_usual => Ok(unsafe { Region::new(pointer.cast_mut(), count as usize * size) }),
+        // SAFETY: passed on.
+        _ => unsafe { elements_checked(pointer, count, dtype, name) },
+    }
+}
+
+/// The same of any arguments.
+///
+/// # Safety
+/// As [`elements`].
+#[inline(never)]
+unsafe fn elements_checked(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    name: &str,
+) -> Result<Region> {
+    let size = element_size(dtype)? as u64;
+    let Some(bytes) = count.checked_mul(size) else {
+        return fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name}: {count} elements of {size} bytes are more than memory can hold"
+        );
+    };
+    // SAFETY: passed on.
+    unsafe { args::region(pointer, bytes, name) }
+}
+
+/// The same with what the caller says of it.
+///
+/// # Safety
+/// As [`elements`].
+#[inline(always)]
+pub(super) unsafe fn data(
+    pointer: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    name: &str,
+) -> Result<Data> {
+    // SAFETY: passed on.
+    Ok(Data { bytes: unsafe { elements(pointer, count, dtype, name) }?, count, dtype })
+}

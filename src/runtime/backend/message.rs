@@ -1,0 +1,81 @@
+//! What is said of messages: what a receive looks for, and how one ended.
+
+use crate::abi::comm::*;
+use crate::abi::status::*;
+
+/// A transport's own word for an operation in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct OpId(pub u64);
+
+/// How an operation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// A receive: who sent.
+    pub source: i32,
+    /// Success, TRUNCATED, CANCELED, RANK_FAILURE …
+    pub status: dtl_status_t,
+    /// A receive: the message's match word.
+    pub word: u64,
+    /// A receive: the message's true size.
+    pub size: u64,
+}
+
+impl Done {
+    /// What a receive from (or send to) DTL_PROC_NULL tells.
+    pub const NOBODY: Done = Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: 0, size: 0 };
+}
+
+/// What a receive takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selector {
+    /// A rank or DTL_ANY_SOURCE.
+    pub source: i32,
+    /// The match word.
+    pub word: u64,
+    /// Bits of it that do not matter.
+    pub ignore: u64,
+}
+
+impl Selector {
+    /// Whether a message is wanted.
+    #[inline]
+    #[must_use]
+    pub fn takes(&self, source: i32, word: u64) -> bool {
+        (self.source == source || self.source == DTL_ANY_SOURCE) && (self.word ^ word) & !self.ignore == 0
+    }
+}
+
+/// When a send is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendMode {
+    /// When its buffer may be used again.
+    Standard,
+    /// When a receive has taken the message.
+    Synchronous,
+    /// As standard, of a few bytes; that its receiver has left is no failure of the communicator.
+    Notice,
+}
+
+/// A message that was taken out of the queue for one receive to come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Matched {
+    /// What [`super::Transport::receive_matched`] wants.
+    pub message: OpId,
+    /// Its source, match word and true size; the status is success.
+    pub done: Done,
+}
+
+/// Turns a transport's completion into what C sees.
+#[must_use]
+pub fn recv_info(done: &Done) -> dtl_recv_info_t {
+    // A receive from nobody has no match word.
+    let tag = if done.source == DTL_PROC_NULL { DTL_ANY_TAG } else { (done.word & 0x0FFF_FFFF) as i32 };
+    dtl_recv_info_t {
+        source: done.source,
+        tag,
+        size_bytes: done.size,
+        status: done.status,
+        reserved0: 0,
+        reserved1: 0,
+    }
+}

@@ -1,0 +1,60 @@
+//! Looking for messages that stay to be received, and waiting for what may come.
+
+use super::link::Class;
+use super::recorder::{Call, Kind};
+use super::{Comm, p2p, progress};
+use crate::abi::comm::*;
+use crate::error::{Result, fail};
+use crate::runtime::backend::Done;
+use crate::sys::park::Backoff;
+
+/// Waits for a message that a receive would take; it stays.
+pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Done> {
+    let call = Call { peer: source, tag, ..Call::new(Kind::Probe) };
+    comm.recorder.during(&call, || until(comm, || iprobe(comm, source, tag)))
+}
+
+/// Looks for a message that a receive would take; it stays.
+pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Done>> {
+    p2p::check_recv(comm, source, tag)?;
+    if source == DTL_PROC_NULL {
+        return Ok(Some(Done::NOBODY));
+    }
+    let found = comm.link.transport.probe(comm.selector(Class::User, source, tag))?;
+    if found.is_none() {
+        progress::running();
+        check_alive(comm, source)?;
+    }
+    Ok(found.map(|done| comm.inner(done)))
+}
+
+/// A message from any rank may be one that a dead rank did not send any more.
+pub(super) fn check_alive(comm: &Comm, source: i32) -> Result<()> {
+    if source == DTL_ANY_SOURCE && comm.has_died() {
+        return fail!(
+            DTL_ERROR_RANK_FAILURE,
+            "no message from any rank, and rank(s) {} {}{}",
+            comm.failed_text(),
+            comm.failed_how(),
+            comm.failed_why()
+        );
+    }
+    Ok(())
+}
+
+/// Repeats `look` until it finds something, the communicator's time limit or its end.
+pub(super) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
+    let (deadline, mut backoff) = (comm.deadline(), Backoff::new());
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        comm.pause(&mut backoff);
+        if backoff.is_long() {
+            if deadline.passed() || !comm.is_open() {
+                return Err(comm.gave_up());
+            }
+            progress::others(comm);
+        }
+    }
+}
