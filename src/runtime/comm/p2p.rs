@@ -1,4 +1,4 @@
-//! Point to point: blocking send, receive, exchange and probe over what a transport starts.
+//! Point to point: blocking send, receive and exchange over what a transport starts.
 
 use super::link::Class;
 use super::recorder::{Call, Kind};
