@@ -286,7 +286,7 @@ pub trait Transport: Send + Sync {
     fn take(&self, select: Selector) -> Result<Option<Matched>>;
     /// Starts the receive of a taken message.
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId>;
-    /// Makes progress and asks after one operation. True: it is over and `told`, the id is not used again.
+    /// Makes progress and asks after one operation. True: it is over and `told`, the id is not used again. False: `told` is as it was.
     fn test(&self, op: OpId, told: &mut Done) -> Result<bool>;
     /// The same as a value.
     fn outcome(&self, op: OpId) -> Result<Option<Done>> {

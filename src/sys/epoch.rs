@@ -247,7 +247,7 @@ pub fn step_in() -> Option<Visit> {
     Some(Visit { inside: ManuallyDrop::new(Guard { record }), seq })
 }
 
-/// A short stay, see [`visit`].
+/// A short stay, see [`visit`]. Guards within it go before it does.
 pub struct Visit {
     inside: ManuallyDrop<Guard>,
     seq: u64,

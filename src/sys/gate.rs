@@ -87,8 +87,12 @@ impl Gate {
             self.page.store(page, Ordering::Release);
         }
         let page = self.page();
-        page.pass.store(pass, Ordering::Release);
+        // Who has the pass finds the state that it stands for: no pass before the state, nor after it.
+        if pass == 0 {
+            page.pass.store(0, Ordering::Release);
+        }
         page.state.store(state, Ordering::Release);
+        page.pass.store(pass, Ordering::Release);
         true
     }
 }

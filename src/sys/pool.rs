@@ -13,13 +13,15 @@
 //! of `word` sees the object that the release store of the same handle has published. The free list passes a
 //! slot on by a release exchange and an acquire one, so the next object is written after the last one is gone.
 //! Its head counts, so that a slot that was taken and given back meanwhile is not mistaken for itself.
-//! A thread's own free slots are in a list that only it touches (`epoch::SpareSlots`).
+//! A thread's own free slots are in a list that only it touches (`epoch::SpareSlots`). Yet `next` is stored with release and
+//! acquired in the shared list: who has loaded a head may find its slot in another thread's list by then, and in front of one
+//! of a chunk that it has not heard of; what it reads of that is whole, and then thrown away with the head.
 //! Chunks of slots are published as in `slab`. `tests/models` tries all of it.
 
 use super::epoch::{self, SpareSlots};
 use super::slab::{CHUNK, CHUNK_BITS, CHUNKS, ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
 use crate::sys::lock::Mutex;
-use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, const_fn, yield_now};
+use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU64, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
 use std::mem;
 use std::ops::{Deref, DerefMut};
@@ -35,8 +37,8 @@ struct Slot<T> {
     word: AtomicU64,
     /// In a list of free ones: the next, or null.
     next: AtomicPtr<Slot<T>>,
-    /// Its own. (Atomic, as it may be read of a slot that another thread has just taken.)
-    index: AtomicU32,
+    /// Its own. Never changes.
+    index: u32,
     /// Somebody looks at the object.
     busy: AtomicBool,
     object: UnsafeCell<Option<T>>,
@@ -86,7 +88,7 @@ impl<T> Drop for Lock<T> {
 impl<T> Slot<T> {
     /// Its index + 1.
     fn number(&self) -> u32 {
-        self.index.load(Ordering::Relaxed) + 1
+        self.index + 1
     }
 
     #[inline(always)]
@@ -109,7 +111,7 @@ impl<T> Deref for Looking<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: as below.
+        // SAFETY: as in `deref_mut`: the lock keeps the object where it is and everybody else away.
         unsafe { &*self.object }
     }
 }
@@ -145,9 +147,7 @@ impl<T: Send + 'static> Looking<T> {
         // SAFETY: the lock is ours, and with `self` the reference to what is in the object has gone.
         clear(unsafe { &mut *place });
         drop(lock);
-        if handle & LAST_GENERATION != LAST_GENERATION {
-            pool.push(slot); // an exhausted slot retires
-        }
+        pool.give_back(handle, slot);
     }
 }
 
@@ -178,7 +178,7 @@ impl<T: Send + 'static> Pool<T> {
             let empty = |index| Slot {
                 word: AtomicU64::new(encode(self.tag, index, 0) ^ ELSEWHERE),
                 next: AtomicPtr::new(ptr::null_mut()),
-                index: AtomicU32::new(index as u32),
+                index: index as u32,
                 busy: AtomicBool::new(false),
                 object: UnsafeCell::new(None),
             };
@@ -205,14 +205,21 @@ impl<T: Send + 'static> Pool<T> {
         self.pop_shared().or_else(|| self.fresh())
     }
 
-    /// Gives a slot back.
+    /// Gives the slot of a handle back; one that has had its last retires.
+    #[inline(always)]
+    fn give_back(&'static self, handle: u64, slot: &'static Slot<T>) {
+        if handle & LAST_GENERATION != LAST_GENERATION {
+            self.push(slot);
+        }
+    }
+
     #[inline(always)]
     fn push(&'static self, slot: &'static Slot<T>) {
         let own = epoch::spare_slots()
             .filter(|own| own.is_of(self) && own.count.load(Ordering::Relaxed) < KEPT)
             .or_else(|| self.spare_slots_now());
         let Some(own) = own else { return self.push_shared(slot) };
-        slot.next.store(own.first.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
+        slot.next.store(own.first.load(Ordering::Relaxed).cast(), Ordering::Release);
         own.first.store(ptr::from_ref(slot).cast_mut().cast(), Ordering::Relaxed);
         own.count.store(own.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -230,7 +237,7 @@ impl<T: Send + 'static> Pool<T> {
         loop {
             let slot = self.slot((head as u32).checked_sub(1)? as usize)?;
             // Of one that another thread has taken meanwhile this is some slot, and the exchange fails.
-            let next = free_slot(slot.next.load(Ordering::Relaxed)).map_or(0, Slot::number);
+            let next = free_slot(slot.next.load(Ordering::Acquire)).map_or(0, Slot::number);
             let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
             match self.free.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(slot),
@@ -244,7 +251,7 @@ impl<T: Send + 'static> Pool<T> {
         loop {
             let next = (head as u32).checked_sub(1).and_then(|index| self.slot(index as usize));
             let next = next.map_or(ptr::null_mut(), |next| ptr::from_ref(next).cast_mut());
-            slot.next.store(next, Ordering::Relaxed);
+            slot.next.store(next, Ordering::Release);
             let after = (head >> 32).wrapping_add(1) << 32 | u64::from(slot.number());
             match self.free.compare_exchange_weak(head, after, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
@@ -338,7 +345,7 @@ impl<T: Send + 'static> Pool<T> {
                 let place = slot.object.get();
                 // SAFETY: no other thread is in this process, and nobody looked when it forked.
                 mem::forget(unsafe { &mut *place }.take());
-                self.push(slot);
+                self.give_back(handle, slot);
             }
         }
     }
@@ -347,7 +354,8 @@ impl<T: Send + 'static> Pool<T> {
 /// A slot of a list; `None`: its end.
 #[inline(always)]
 fn free_slot<T>(slot: *mut Slot<T>) -> Option<&'static Slot<T>> {
-    // SAFETY: null or a slot, of which none is ever freed.
+    // SAFETY: null or a slot, of which none is ever freed; who stored the pointer had the slot's chunk, and the caller is that
+    // thread or has acquired what it stored.
     unsafe { slot.as_ref() }
 }
 

@@ -41,7 +41,8 @@ impl<T> Spot<T> {
     }
 }
 
-/// A spot that is told later, and once.
+/// A spot that is told later, and once, by who puts the object into the table to whom he gives the handle. Who finds the object
+/// otherwise, and at that moment, may read one of the two words: that is nowhere, as no slot has the handle 0.
 #[repr(C)]
 pub struct SpotCell<T: 'static> {
     handle: AtomicU64,

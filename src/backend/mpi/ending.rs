@@ -35,6 +35,7 @@ impl Endpoint {
             Ok(false) => return Ok(false),
             Ok(true) if is_send => *told = self.sent(),
             Ok(true) => self.reader.tell(self.mpi, &status, told),
+            Err(failed) if is_send => *told = Done { source: self.rank, ..failed },
             Err(failed) => *told = failed,
         }
         Ok(true)

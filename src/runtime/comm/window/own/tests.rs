@@ -130,8 +130,8 @@ impl Transport for Loop {
         self.irecv(data, Selector { source: 0, word: message.0, ignore: 0 })
     }
     fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
-        *told = Done { source: 0, ..Done::NOBODY };
         if op.0 == 0 {
+            *told = Done { source: 0, ..Done::NOBODY };
             return Ok(true);
         }
         let known = self.receives.lock()[op.0 as usize - 1].unwrap();
