@@ -92,9 +92,6 @@ impl Comm {
         if source == DTL_PROC_NULL {
             return Ok(Started::Nothing);
         }
-        if source != DTL_ANY_SOURCE && tag != DTL_ANY_TAG {
-            return self.recv_from(class, data, source, tag);
-        }
         let op = self.link.transport.irecv(data, self.selector(class, source, tag))?;
         Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
     }
