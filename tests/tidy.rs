@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 const SYS_FOR_RUNTIME: &[&str] = &[
     "args",
     "buf",
+    "cache",
     "callback",
     "child",
     "clock",
@@ -26,6 +27,7 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "gate",
     "hash",
     "heap",
+    "held",
     "journal",
     "lock",
     "machine",
@@ -44,6 +46,7 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "team",
     "thread",
     "trust",
+    "within",
 ];
 /// Names that only `backend` may know.
 const VENDORS: &[&str] = &[

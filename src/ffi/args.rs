@@ -20,6 +20,12 @@ impl<T> Out<T> {
         Ok(Out(pointer))
     }
 
+    /// The same without a text.
+    #[inline(always)]
+    pub(super) fn usual(pointer: *mut T) -> Option<Self> {
+        (!pointer.is_null() && pointer.is_aligned()).then_some(Out(pointer))
+    }
+
     /// Writes the output.
     pub(super) fn set(&self, value: T) {
         // SAFETY: the caller's contract: a non-null pointer passed as an output is writable.

@@ -20,14 +20,34 @@ pub(super) unsafe fn elements(
     dtype: dtl_dtype_t,
     name: &str,
 ) -> Result<Region> {
-    // The usual case in few questions: neither NULL nor DTL_IN_PLACE, and with such a count no sum can be too large.
-    let is_usual = pointer.addr().wrapping_sub(1) < 1 << 62 && count.wrapping_sub(1) < 1 << 32;
-    match dtype_size(dtype) {
+    // SAFETY: passed on.
+    match unsafe { usual_elements(pointer, count, dtype) } {
+        Some(region) => Ok(region),
         // SAFETY: passed on.
-        Some(size) if is_usual => Ok(unsafe { Region::new(pointer.cast_mut(), count as usize * size) }),
-        // SAFETY: passed on.
-        _ => unsafe { elements_checked(pointer, count, dtype, name) },
+        None => unsafe { elements_checked(pointer, count, dtype, name) },
     }
+}
+
+/// The usual case in few questions: neither NULL nor DTL_IN_PLACE, and with such a count no sum can be too large.
+///
+/// # Safety
+/// As [`elements`].
+#[inline(always)]
+unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
+    let is_usual = pointer.addr().wrapping_sub(1) < 1 << 62 && count.wrapping_sub(1) < 1 << 32;
+    let size = dtype_size(dtype)?;
+    // SAFETY: passed on.
+    is_usual.then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
+}
+
+/// The same with what the caller says of it.
+///
+/// # Safety
+/// As [`elements`].
+#[inline(always)]
+pub(super) unsafe fn usual_data(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Data> {
+    // SAFETY: passed on.
+    Some(Data { bytes: unsafe { usual_elements(pointer, count, dtype) }?, count, dtype })
 }
 
 /// The same of any arguments.

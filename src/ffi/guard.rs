@@ -5,8 +5,8 @@ use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
 use crate::last_error;
 use crate::runtime::{lifecycle, plain, trace};
-use crate::sys::epoch::{self, Guard};
-use crate::sys::slab::Held;
+use crate::sys::epoch::{self, Guard, Visit};
+use crate::sys::held::Held;
 use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,7 +19,7 @@ pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>)
 
 /// A short stay inside, for an entry that makes several. What is done there must not be able to panic.
 #[inline(always)]
-pub(super) fn step_in() -> Option<epoch::Visit> {
+pub(super) fn step_in() -> Option<Visit> {
     epoch::step_in().filter(|_| lifecycle::is_open_for_quick())
 }
 
@@ -38,6 +38,35 @@ pub(super) fn quick_or(
     match visit(body) {
         Some(()) => DTL_SUCCESS,
         None => out_of_line(whole),
+    }
+}
+
+/// The usual case of an entry that may wait: `keep` finds it out inside and leaves with what it needs, `body` does it. Nothing
+/// was done where `keep` says no: `whole` is the entry for all other cases.
+#[inline(always)]
+pub(super) fn usual<T>(
+    keep: impl FnOnce(Visit) -> Option<T>,
+    body: impl FnOnce(T) -> Result<()>,
+    whole: impl FnOnce() -> dtl_status_t,
+) -> dtl_status_t {
+    match step_in().and_then(keep) {
+        Some(kept) => finish(catch_unwind(AssertUnwindSafe(|| body(kept)))),
+        None => out_of_line(whole),
+    }
+}
+
+/// The usual case of an entry that may find inside that it has nothing to wait for. `body` says `None` where it is not that case:
+/// then `whole` is the entry.
+#[inline(always)]
+pub(super) fn attempt(
+    body: impl FnOnce(&Guard) -> Option<Result<()>>,
+    whole: impl FnOnce() -> dtl_status_t,
+) -> dtl_status_t {
+    let tried = step_in().map(|stay| catch_unwind(AssertUnwindSafe(move || body(&stay))));
+    match tried {
+        Some(Ok(Some(outcome))) => finish(Ok(outcome)),
+        Some(Err(panic)) => finish(Err(panic)),
+        Some(Ok(None)) | None => out_of_line(whole),
     }
 }
 
@@ -157,13 +186,14 @@ pub(super) fn wait<T, P: FnOnce(&Guard) -> Result<T>, B: FnOnce(T) -> Result<()>
 
 /// An entry that waits only if an attempt inside the epoch is not successful. Both write to `told`.
 #[inline]
-pub(super) fn try_or_wait<T, F: FnOnce(T) -> Result<()>>(
+pub(super) fn try_or_wait<T>(
+    entry: impl FnOnce() -> &'static str,
     mut told: T,
     attempt: impl FnOnce(&Guard, &mut T) -> Result<bool>,
     wait: impl FnOnce(&mut T) -> Result<()>,
-    finish_with: F,
+    finish_with: impl FnOnce(T) -> Result<()>,
 ) -> dtl_status_t {
-    run::<F>(|inside| {
+    run_as(entry, |inside| {
         if !attempt(&inside, &mut told)? {
             let _waiting = inside.into_blocking();
             wait(&mut told)?;
@@ -179,6 +209,16 @@ pub(super) fn hold<T, H: FnOnce(Guard) -> Result<Held<T>>, B: FnOnce(&T) -> Resu
     body: B,
 ) -> dtl_status_t {
     run::<(H, B)>(|inside| body(&*hold(inside)?))
+}
+
+/// The same for what several entries have in common: `entry` says which it is.
+#[inline(always)]
+pub(super) fn hold_as<T>(
+    entry: impl FnOnce() -> &'static str,
+    hold: impl FnOnce(Guard) -> Result<Held<T>>,
+    body: impl FnOnce(&T) -> Result<()>,
+) -> dtl_status_t {
+    run_as(entry, |inside| body(&*hold(inside)?))
 }
 
 /// An entry that works in every state of the library (init, finalize, log).

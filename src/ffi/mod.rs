@@ -68,6 +68,7 @@ pub mod mpi;
 
 pub mod p2p;
 pub mod p2p_on;
+pub mod p2p_start;
 
 pub mod request;
 

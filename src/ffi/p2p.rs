@@ -1,17 +1,24 @@
-//! Point to point: send, receive, exchange, probe; their requests.
+//! Point to point: send, receive, exchange, probe. What returns at once: `p2p_start`.
 
 use super::args::Out;
-use super::elements::data;
+use super::elements::{data, usual_data};
 use super::guard;
 use crate::abi::comm::dtl_recv_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::dtl_dtype_t;
 use crate::error::Result;
 use crate::runtime::backend::{Done, SendMode, recv_info};
-use crate::runtime::comm::request::{Message, Tagged};
 use crate::runtime::comm::{self, Comm, message, p2p, probing, request};
 use std::ffi::c_void;
+
+/// Where it is told how a receive ended, for who wants to know as much as `info` says.
+#[inline(always)]
+pub(super) fn asked(info: *mut dtl_recv_info_t) -> Done {
+    // In pieces: a constant of that size would be read from memory.
+    let source = if info.is_null() { Done::UNASKED.source } else { Done::NOBODY.source };
+    Done { source, status: DTL_SUCCESS, word: 0, size: 0 }
+}
 
 /// Tells the caller how a receive ended.
 #[inline(always)]
@@ -45,12 +52,39 @@ pub unsafe extern "C" fn dtl_comm_send(
     dest: i32,
     tag: i32,
 ) -> dtl_status_t {
-    guard::hold(
+    guard::usual(
+        move |stay| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { usual_data(buf, count, dtype) }?;
+            Some((p2p::keep_for(stay, comm, data.bytes, dest, tag)?, data))
+        },
+        move |(comm, data)| p2p::send(&comm, data, dest, tag),
+        // SAFETY: the caller's contract.
+        move || unsafe { send_any(comm, buf, count, dtype, dest, tag, SendMode::Standard) },
+    )
+}
+
+/// Sends in either mode, with any arguments.
+///
+/// # Safety
+/// `buf` has `count` elements.
+#[inline(never)]
+unsafe fn send_any(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+    mode: SendMode,
+) -> dtl_status_t {
+    guard::hold_as(
+        || if mode == SendMode::Synchronous { "dtl_comm_ssend" } else { "dtl_comm_send" },
         |inside| comm::hold(inside, comm),
         |comm| {
-            // SAFETY: the caller's contract.
+            // SAFETY: passed on.
             let data = unsafe { data(buf, count, dtype, "buf") }?;
-            p2p::send(comm, data, dest, tag, SendMode::Standard)
+            p2p::send_any(comm, data, dest, tag, mode)
         },
     )
 }
@@ -67,14 +101,8 @@ pub unsafe extern "C" fn dtl_comm_ssend(
     dest: i32,
     tag: i32,
 ) -> dtl_status_t {
-    guard::hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            let data = unsafe { data(buf, count, dtype, "buf") }?;
-            p2p::send(comm, data, dest, tag, SendMode::Synchronous)
-        },
-    )
+    // SAFETY: the caller's contract.
+    unsafe { send_any(comm, buf, count, dtype, dest, tag, SendMode::Synchronous) }
 }
 
 /// Receives a message: the oldest of `source` (or any) with `tag` (or any).
@@ -98,13 +126,44 @@ pub unsafe extern "C" fn dtl_comm_recv(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    guard::hold(
+    guard::usual(
+        move |stay| {
+            // SAFETY: the caller's contract.
+            let data = unsafe { usual_data(buf, count, dtype) }?;
+            Some((p2p::keep_for(stay, comm, data.bytes, source, tag)?, data))
+        },
+        move |(comm, data)| {
+            let mut done = asked(info);
+            p2p::recv(&comm, data, source, tag, &mut done)?;
+            tell(&comm, &done, source, info)
+        },
+        // SAFETY: the caller's contract.
+        move || unsafe { recv_any(comm, buf, count, dtype, source, tag, info) },
+    )
+}
+
+/// Receives with any arguments.
+///
+/// # Safety
+/// As [`dtl_comm_recv`].
+#[inline(never)]
+unsafe fn recv_any(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    source: i32,
+    tag: i32,
+    info: *mut dtl_recv_info_t,
+) -> dtl_status_t {
+    guard::hold_as(
+        || "dtl_comm_recv",
         |inside| comm::hold(inside, comm),
         |comm| {
             // SAFETY: the caller's contract.
             let data = unsafe { data(buf, count, dtype, "buf") }?;
             let mut done = Done::NOBODY;
-            p2p::recv(comm, data, source, tag, &mut done)?;
+            p2p::recv_any(comm, data, source, tag, &mut done)?;
             tell(comm, &done, source, info)
         },
     )
@@ -310,142 +369,6 @@ pub unsafe extern "C" fn dtl_comm_imrecv(
         // SAFETY: the caller's contract: `buf` stays until the request is done.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
         out.set(request::imrecv(&*message::claim(inside, message, &data)?, data)?);
-        Ok(())
-    })
-}
-
-/// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
-///
-/// @param out  the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_send; failures of the message itself come with the request.
-/// Equivalent: MPI_Isend.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_isend(
-    comm: dtl_comm_t,
-    buf: *const c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    dest: i32,
-    tag: i32,
-    out: *mut dtl_request_t,
-) -> dtl_status_t {
-    // SAFETY: the caller's contract.
-    unsafe { begin(comm, buf.cast_mut(), count, dtype, dest, Message::Send.with(tag), out) }
-}
-
-/// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
-///
-/// @param out  the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_recv; failures of the message itself come with the request.
-/// Equivalent: MPI_Irecv.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_irecv(
-    comm: dtl_comm_t,
-    buf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    source: i32,
-    tag: i32,
-    out: *mut dtl_request_t,
-) -> dtl_status_t {
-    // SAFETY: the caller's contract.
-    unsafe { begin(comm, buf, count, dtype, source, Message::Recv.with(tag), out) }
-}
-
-/// Starts a send or a receive: one function, so that a program that does one after the other has it at hand. The tag and
-/// what it is travel in one register, which makes the entries jumps.
-///
-/// # Safety
-/// `buf` has `count` elements that stay until the request is done; `out` is null, misaligned or writable.
-#[inline(never)]
-unsafe fn begin(
-    comm: dtl_comm_t,
-    buf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    peer: i32,
-    what: Tagged,
-    out: *mut dtl_request_t,
-) -> dtl_status_t {
-    let (message, tag) = what.parts();
-    let entry = || match message {
-        Message::Send => "dtl_comm_isend",
-        Message::Ssend => "dtl_comm_issend",
-        Message::Recv => "dtl_comm_irecv",
-    };
-    guard::call_as(entry, |inside| {
-        let out = Out::new(out, "out")?;
-        let comm = comm::get(inside, comm)?;
-        // SAFETY: passed on.
-        let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::begin(comm, message, data, peer, tag)?);
-        Ok(())
-    })
-}
-
-/// Starts a synchronous send: the request is done when a receive has begun to take the message.
-///
-/// @return as dtl_comm_isend. Equivalent: MPI_Issend.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_issend(
-    comm: dtl_comm_t,
-    buf: *const c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    dest: i32,
-    tag: i32,
-    out: *mut dtl_request_t,
-) -> dtl_status_t {
-    // SAFETY: the caller's contract.
-    unsafe { begin(comm, buf.cast_mut(), count, dtype, dest, Message::Ssend.with(tag), out) }
-}
-
-/// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.
-///
-/// @param buf  `count` elements, read anew by each start.
-/// @param out  yours; end it with dtl_request_destroy.
-/// @return as dtl_comm_isend. Equivalent: MPI_Send_init.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_send_init(
-    comm: dtl_comm_t,
-    buf: *const c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    dest: i32,
-    tag: i32,
-    out: *mut dtl_request_t,
-) -> dtl_status_t {
-    guard::call(|inside| {
-        let out = Out::new(out, "out")?;
-        let comm = comm::get(inside, comm)?;
-        // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
-        let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::send_init(comm, data, dest, tag)?);
-        Ok(())
-    })
-}
-
-/// Makes a persistent receive, at rest: dtl_request_start starts it, as often as it is over.
-///
-/// @param buf  room for `count` elements.
-/// @param out  yours; end it with dtl_request_destroy.
-/// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_recv_init(
-    comm: dtl_comm_t,
-    buf: *mut c_void,
-    count: u64,
-    dtype: dtl_dtype_t,
-    source: i32,
-    tag: i32,
-    out: *mut dtl_request_t,
-) -> dtl_status_t {
-    guard::call(|inside| {
-        let out = Out::new(out, "out")?;
-        let comm = comm::get(inside, comm)?;
-        // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
-        let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.set(request::recv_init(comm, data, source, tag)?);
         Ok(())
     })
 }

@@ -2,7 +2,7 @@
 
 use super::args::Out;
 use super::guard;
-use super::p2p::put_info;
+use super::p2p::{asked, put_info};
 use crate::abi::comm::{DTL_NO_INDEX, dtl_recv_info_t};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::dtl_status_t;
@@ -28,11 +28,27 @@ pub unsafe extern "C" fn dtl_request_wait(
     timeout_ns: u64,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
+    guard::attempt(
+        move |inside| {
+            let mut told = (asked(info), Ok(()));
+            match wait::is_over(inside, request, &mut told) {
+                Ok(true) => Some(put_info(info, &told.0).and(told.1)),
+                Ok(false) => None,
+                Err(error) => Some(Err(error)),
+            }
+        },
+        move || wait_whole(request, timeout_ns, info),
+    )
+}
+
+/// Waits for a request that may not be over, or not be one.
+fn wait_whole(request: dtl_request_t, timeout_ns: u64, info: *mut dtl_recv_info_t) -> dtl_status_t {
     guard::try_or_wait(
-        wait::untold(),
-        move |inside, told| wait::test(inside, request, told),
-        move |told| wait::wait_on(request, timeout_ns, told),
-        move |(done, result)| {
+        || "dtl_request_wait",
+        (asked(info), Ok(())),
+        |inside, told| wait::test(inside, request, told),
+        |told| wait::wait_on(request, timeout_ns, told),
+        |(done, result)| {
             put_info(info, &done)?;
             result
         },

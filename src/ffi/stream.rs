@@ -12,7 +12,7 @@ use crate::runtime::exec::objects;
 use crate::runtime::exec::stream::Stream;
 use crate::sys::buf::Addr;
 use crate::sys::epoch::Guard;
-use crate::sys::slab::Held;
+use crate::sys::held::Held;
 use std::ffi::c_void;
 use std::sync::Arc;
 

@@ -11,6 +11,7 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};
 use crate::sys::buf::{Addr, Region};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 mod collective;
@@ -31,7 +32,7 @@ pub use direct::{Bytes, DeviceMemory, Direct, Hold, Twin};
 pub use exports::{Exports, Extent, Ticket};
 pub use filling::Filling;
 pub use memory::{Found, Memory, Place, Transfer};
-pub use message::{Done, Matched, OpId, Selector, SendMode, recv_info};
+pub use message::{Done, Matched, OpId, Selector, SendMode, poll_of, recv_info};
 pub use module::{Compiled, ModuleLaunch, Modules, Source, SourceFile, Wanted};
 pub use near::{Board, Offer, PART_WORDS, Part, PartKey, Post};
 pub use opening::{Exchange, OpenArgs};
@@ -241,16 +242,36 @@ pub trait Comm: Send + Sync {
 /// `take` that is an error: nothing that they select is queued, and its source is gone (any source:
 /// some rank has died).
 pub trait Transport: Send + Sync {
+    // First what every message calls: their addresses then share lines of the cache.
+    /// As `isend`, for who does not ask after one that is over at once: `None`.
+    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
+        self.isend(data, dest, word, mode).map(Some)
+    }
+    /// Starts a receive into the region.
+    fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
+    /// Makes progress and asks after one operation. Ready: it is over and `told`, the id is not used again. Pending: `told` is as it was.
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>>;
+    /// Sends and returns when the buffer may be used again, however long that takes. `None`: not provided.
+    fn send(&self, _data: Region, _dest: i32, _word: u64, _mode: SendMode) -> Option<Result<()>> {
+        None
+    }
+    /// Receives, however long that takes. `select` in pieces: what it looks for, and last what of it does not matter.
+    fn recv(
+        &self,
+        _data: Region,
+        _source: i32,
+        _word: u64,
+        _told: &mut Done,
+        _ignore: u64,
+    ) -> Option<Result<()>> {
+        None
+    }
     /// This process' rank.
     fn rank(&self) -> i32;
     /// Number of ranks.
     fn size(&self) -> i32;
     /// Starts a send; the region stays valid and unchanged until it is done.
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId>;
-    /// The same, for who does not ask after one that is over at once: `None`.
-    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
-        self.isend(data, dest, word, mode).map(Some)
-    }
     /// Receives a message that is there, or comes within some hundred nanoseconds, for who waits for nothing else.
     /// False: it did not, and nothing was started. (Told in its place: what is handed on is read back in other pieces than it was
     /// written in, and a processor lets that wait for all its stores.)
@@ -278,20 +299,19 @@ pub trait Transport: Send + Sync {
     fn direct(&self) -> Option<&dyn Direct> {
         None
     }
-    /// Starts a receive into the region.
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
     /// Makes progress and looks for the message that a receive would take now; it stays.
     fn probe(&self, select: Selector) -> Result<Option<Done>>;
     /// The same, and takes it out: only `receive_matched` gets it.
     fn take(&self, select: Selector) -> Result<Option<Matched>>;
     /// Starts the receive of a taken message.
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId>;
-    /// Makes progress and asks after one operation. True: it is over and `told`, the id is not used again. False: `told` is as it was.
-    fn test(&self, op: OpId, told: &mut Done) -> Result<bool>;
-    /// The same as a value.
+    /// [`Transport::test`] as a value.
     fn outcome(&self, op: OpId) -> Result<Option<Done>> {
         let mut told = Done::NOBODY;
-        Ok(self.test(op, &mut told)?.then_some(told))
+        match self.test(op, &mut told)? {
+            Poll::Ready(()) => Ok(Some(told)),
+            Poll::Pending => Ok(None),
+        }
     }
     /// Makes progress without asking after anything: called while a call waits on another transport.
     fn progress(&self);
@@ -319,14 +339,6 @@ pub trait Transport: Send + Sync {
     /// Ends what one of those two made. What has been started and cannot be withdrawn goes on by itself.
     fn end(&self, _op: OpId) -> Result<()> {
         Ok(())
-    }
-    /// Sends and returns when the buffer may be used again, however long that takes. `None`: not provided.
-    fn send(&self, _data: Region, _dest: i32, _word: u64, _mode: SendMode) -> Option<Result<()>> {
-        None
-    }
-    /// Receives, however long that takes.
-    fn recv(&self, _data: Region, _select: Selector, _told: &mut Done) -> Option<Result<()>> {
-        None
     }
     /// Whether the transport has collectives of its own for this communicator; all ranks say the same.
     fn has_collectives(&self) -> bool {

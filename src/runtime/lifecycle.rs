@@ -1,5 +1,6 @@
 //! Init, finalize, fork: whether calls may pass.
 
+use super::asked::ASKED;
 use super::settings::{self, Settings};
 use super::{Shutdown, array, dispatch, environment, explain, log, plain, plugins, registry, trace};
 use crate::abi::handle::dtl_backend_t;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 /// Makes the built-in backends. Handed in from above, so that this layer names none of them.
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
-static GATE: gate::Gate = gate::Gate::new();
+static GATE: &gate::Gate = &ASKED.gate;
 /// No foreign code runs under this lock: neither log callbacks nor the work that finalize waits for.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
 

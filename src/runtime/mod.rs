@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+mod asked;
 pub mod backend;
 pub mod cart;
 pub mod chunks;

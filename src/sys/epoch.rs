@@ -39,7 +39,7 @@ struct Record {
     seq: AtomicU64,
     /// Entries while the thread was inside already; only the owner reads and writes it.
     nested: AtomicU32,
-    /// Blocking calls that this thread is in, outside the epoch but holding pins.
+    /// Calls that wait which this thread is in, outside the epoch but holding pins.
     blocked: AtomicU32,
     /// The object that a call of this thread goes on using while it waits outside the epoch.
     held: AtomicPtr<()>,
@@ -80,6 +80,15 @@ struct Waiting {
     object: usize,
     users: Vec<(&'static Record, u64)>,
     free: Box<dyn FnOnce() + Send>,
+}
+
+impl Record {
+    /// Whether its thread is inside a call or waits in one.
+    fn is_in_call(&self) -> bool {
+        self.seq.load(Ordering::Acquire) % 2 == 1
+            || self.blocked.load(Ordering::Acquire) > 0
+            || !self.held.load(Ordering::Acquire).is_null()
+    }
 }
 
 /// Whether a record's thread may still use an object that it could reach when `seq` was read.
@@ -262,6 +271,15 @@ impl std::ops::Deref for Visit {
     }
 }
 
+impl Visit {
+    /// Leaves for a call that will wait and goes on using one object, as [`Guard::into_holding`]. `None`: a call further up holds
+    /// one already.
+    #[inline(always)]
+    pub(super) fn into_holding(self, object: *const ()) -> Option<Holding> {
+        Holding::note(self.inside.record, object)
+    }
+}
+
 impl Drop for Visit {
     #[inline(always)]
     fn drop(&mut self) {
@@ -297,22 +315,16 @@ impl Guard {
     pub fn into_blocking(self) -> Blocking {
         let record = self.record;
         record.blocked.store(record.blocked.load(Ordering::Relaxed) + 1, Ordering::Release);
-        Blocking { record, holds: false }
+        Blocking { record }
     }
 
     /// As [`Guard::into_blocking`], keeping one object alive by a note in the thread's record: no
     /// shared counter is touched. Gives the guard back if a call further up holds one already.
-    #[inline(always)]
-    pub(super) fn into_holding(self, object: *const ()) -> Result<Blocking, Guard> {
-        let is_nested = self.record.nested.load(Ordering::Relaxed) != 0;
-        if is_nested || !self.record.held.load(Ordering::Relaxed).is_null() {
+    pub(super) fn into_holding(self, object: *const ()) -> Result<Holding, Guard> {
+        if self.record.nested.load(Ordering::Relaxed) != 0 {
             return Err(self);
         }
-        // Before the sequence number becomes even: whoever sees that sees this (release).
-        self.record.held.store(object.cast_mut(), Ordering::Release);
-        let mut blocking = self.into_blocking();
-        blocking.holds = true;
-        Ok(blocking)
+        Holding::note(self.record, object).ok_or(self)
     }
 }
 
@@ -339,25 +351,47 @@ fn run_errands(record: &Record) {
 
 /// Gives a record back that was borrowed for one call (see `adopt_record`).
 fn give_back(record: &Record) {
-    let idle = record.blocked.load(Ordering::Relaxed) == 0 && record.seq.load(Ordering::Relaxed) % 2 == 0;
-    if idle && record.borrowed.swap(false, Ordering::Relaxed) {
+    if !record.is_in_call() && record.borrowed.swap(false, Ordering::Relaxed) {
         tls::set(ptr::null());
         ERRANDS.fetch_sub(1, Ordering::Relaxed);
         record.owned.store(false, Ordering::Release);
     }
 }
 
+/// A call in flight that is outside the epoch because it waits, and goes on using one object.
+pub(super) struct Holding {
+    record: &'static Record,
+}
+
+impl Holding {
+    /// Before the sequence number becomes even: whoever sees that sees this (release).
+    #[inline(always)]
+    fn note(record: &'static Record, object: *const ()) -> Option<Holding> {
+        if !record.held.load(Ordering::Relaxed).is_null() {
+            return None;
+        }
+        record.held.store(object.cast_mut(), Ordering::Release);
+        Some(Holding { record })
+    }
+}
+
+impl Drop for Holding {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.record.held.store(ptr::null_mut(), Ordering::Release);
+        if ERRANDS.load(Ordering::Relaxed) != 0 {
+            run_errands(self.record);
+        }
+    }
+}
+
 /// A call in flight that is outside the epoch because it waits.
 pub struct Blocking {
     record: &'static Record,
-    holds: bool,
 }
 
 impl Drop for Blocking {
     fn drop(&mut self) {
-        if self.holds {
-            self.record.held.store(ptr::null_mut(), Ordering::Release);
-        }
         let blocked = self.record.blocked.load(Ordering::Relaxed);
         self.record.blocked.store(blocked - 1, Ordering::Release);
         if ERRANDS.load(Ordering::Relaxed) != 0 {
@@ -434,9 +468,7 @@ pub fn let_others_leave(limit: Duration) -> bool {
 #[must_use]
 pub fn anyone_inside() -> bool {
     heavy_barrier();
-    RECORDS.lock().iter().any(|&record| {
-        record.seq.load(Ordering::Acquire) % 2 == 1 || record.blocked.load(Ordering::Acquire) > 0
-    })
+    RECORDS.lock().iter().any(|record| record.is_in_call())
 }
 
 /// In a forked child: whether another thread was inside a call, or waited in one, when this process was forked. What such
@@ -445,9 +477,7 @@ pub fn anyone_inside() -> bool {
 pub fn another_was_inside() -> bool {
     // Taken: by a thread in its first call, or in a destroy.
     let Some(records) = RECORDS.try_lock() else { return true };
-    records.iter().filter(|record| !ptr::eq(**record, mine())).any(|record| {
-        record.seq.load(Ordering::Relaxed) % 2 == 1 || record.blocked.load(Ordering::Relaxed) > 0
-    })
+    records.iter().any(|record| !ptr::eq(*record, mine()) && record.is_in_call())
 }
 
 /// In a forked child: the other threads' records describe threads that do not exist here.

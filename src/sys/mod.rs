@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod buf;
+pub mod cache;
 pub mod callback;
 pub mod child;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod futex;
 pub mod gate;
 pub mod hash;
 pub mod heap;
+pub mod held;
 pub mod journal;
 pub mod lock;
 pub mod machine;
@@ -38,3 +40,4 @@ pub mod thread;
 pub mod tls;
 pub mod trust;
 pub mod unforked;
+pub mod within;

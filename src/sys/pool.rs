@@ -200,6 +200,7 @@ impl<T: Send + 'static> Pool<T> {
         Some(slot)
     }
 
+    #[cold]
     #[inline(never)]
     fn pop_elsewhere(&'static self) -> Option<&'static Slot<T>> {
         self.pop_shared().or_else(|| self.fresh())
@@ -225,6 +226,7 @@ impl<T: Send + 'static> Pool<T> {
     }
 
     /// The thread's own list, if it can be this table's from now on.
+    #[cold]
     #[inline(never)]
     fn spare_slots_now(&'static self) -> Option<&'static SpareSlots> {
         let own = epoch::spare_slots().filter(|own| own.count.load(Ordering::Relaxed) == 0 && KEPT > 0)?;
@@ -246,6 +248,8 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn push_shared(&'static self, slot: &'static Slot<T>) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {

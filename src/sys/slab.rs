@@ -5,7 +5,8 @@
 //! one with a bit of its index turned: that is nobody's handle, as whoever brings it is led to another slot. So one compare
 //! tells whether a handle is of this type, of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see that module for why it is safe.
 
-use super::epoch::{self, Blocking, Guard, Visit};
+use super::epoch::{self, Guard, Visit};
+use super::held::{Held, Kept, Visited};
 use super::spot::Spot;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
@@ -36,6 +37,19 @@ impl<T> Slot<T> {
         }
         let object = self.object.load(Ordering::Acquire).cast_const();
         (self.word.load(Ordering::Relaxed) == handle).then_some(object)
+    }
+}
+
+impl<T> Slot<T> {
+    /// The same, if it is at that address. One look at the word is enough then: while it was the handle, what had been at the address
+    /// was alive, so nothing else is there until the caller leaves.
+    #[inline(always)]
+    pub(super) fn object_at(&self, handle: u64, address: usize) -> Option<*const T> {
+        if self.word.load(Ordering::Acquire) != handle {
+            return None;
+        }
+        let object = self.object.load(Ordering::Acquire).cast_const();
+        (object.addr() == address).then_some(object)
     }
 }
 
@@ -182,18 +196,13 @@ impl<T: Send + Sync + 'static> Table<T> {
     /// no shared counter is touched. `Err` gives the guard back: the handle is stale.
     ///
     /// [`pin`]: Table::pin
-    #[inline(always)]
     pub fn hold(&self, inside: Guard, handle: u64) -> Result<Held<T>, Guard> {
         let Some(object) = self.get(&inside, handle).map(ptr::from_ref) else { return Err(inside) };
         match inside.into_holding(object.cast()) {
-            Ok(waiting) => Ok(Held { object, share: None, _waiting: waiting }),
+            Ok(noted) => Ok(Held::Noted(Kept { object, _noted: noted })),
             // A call further up this thread holds something already: take a share instead.
             Err(inside) => match self.pin(&inside, handle) {
-                Some(share) => Ok(Held {
-                    object: Arc::as_ptr(&share),
-                    share: Some(share),
-                    _waiting: inside.into_blocking(),
-                }),
+                Some(share) => Ok(Held::Shared(share, inside.into_blocking())),
                 None => Err(inside),
             },
         }
@@ -238,59 +247,6 @@ impl<T: Send + Sync + 'static> Table<T> {
     }
 }
 
-/// An object for a short stay, which ends with this.
-pub struct Visited<T> {
-    object: *const T,
-    stay: Visit,
-}
-
-impl<T> Visited<T> {
-    /// The stay.
-    #[must_use]
-    #[inline(always)]
-    pub fn inside(&self) -> &Guard {
-        &self.stay
-    }
-
-    /// A part of it.
-    #[must_use]
-    #[inline(always)]
-    pub fn part<U>(self, of: impl FnOnce(&T) -> Option<&U>) -> Option<Visited<U>> {
-        let object = ptr::from_ref(of(&self)?);
-        Some(Visited { object, stay: self.stay })
-    }
-}
-
-impl<T> std::ops::Deref for Visited<T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        // SAFETY: `Table::visit` had a reference that lives as long as the stay, and `part` one that lives as long as that.
-        unsafe { &*self.object }
-    }
-}
-
-/// An object that stays alive while its holder waits outside the epoch.
-pub struct Held<T> {
-    object: *const T,
-    share: Option<Arc<T>>,
-    _waiting: Blocking,
-}
-
-impl<T> std::ops::Deref for Held<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        match &self.share {
-            Some(share) => share,
-            // SAFETY: the thread's record names the object as held until `_waiting` is dropped, and
-            // `epoch::retire` frees nothing that a record names.
-            None => unsafe { &*self.object },
-        }
-    }
-}
-
 pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {
     u64::from(tag) << (INDEX_BITS + GENERATION_BITS) | (index as u64) << GENERATION_BITS | generation
 }
@@ -316,18 +272,23 @@ mod tests {
     fn a_spot_shows_what_stands_there_under_its_handle() {
         static TABLE: Table<u64> = Table::new(3, 1);
         let guard = epoch::enter();
+        let at = |object: &Arc<u64>| Arc::as_ptr(object).addr();
+        let objects = [7, 8, 9].map(Arc::new);
+        let [first, second, third] = objects.each_ref();
         let fixed = TABLE.spot(encode(3, 0, 0));
-        assert_eq!(fixed.get(&guard), None, "not there yet");
-        assert!(TABLE.put_fixed(0, Arc::new(7)));
-        assert_eq!(fixed.get(&guard), Some(&7));
-        let handle = TABLE.insert(Arc::new(8)).unwrap();
+        assert_eq!(fixed.get(&guard, at(first)), None, "not there yet");
+        assert!(TABLE.put_fixed(0, Arc::clone(first)));
+        assert_eq!((fixed.get(&guard, at(first)), fixed.get(&guard, at(second))), (Some(&7), None));
+        let handle = TABLE.insert(Arc::clone(second)).unwrap();
         let told = crate::sys::spot::SpotCell::default();
-        assert!(told.get().get(&guard).is_none());
+        assert!(told.get().get(&guard, at(second)).is_none());
         told.set(TABLE.spot(handle));
-        assert_eq!((told.get().handle(), told.get().get(&guard)), (handle, Some(&8)));
+        assert_eq!((told.get().handle(), told.get().get(&guard, at(second))), (handle, Some(&8)));
         assert!(TABLE.remove(&guard, handle).is_some());
-        let next = TABLE.insert(Arc::new(9)).unwrap();
-        assert_eq!((told.get().get(&guard), TABLE.spot(next).get(&guard)), (None, Some(&9)));
+        assert!(told.get().get(&guard, at(second)).is_none());
+        let next = TABLE.insert(Arc::clone(third)).unwrap();
+        let found = TABLE.spot(next).get(&guard, at(third));
+        assert_eq!((told.get().get(&guard, at(third)), found), (None, Some(&9)));
     }
 
     #[test]
@@ -405,7 +366,7 @@ mod tests {
         let handle = table.insert(object).unwrap();
         let held = table.hold(epoch::enter(), handle).ok().unwrap();
         let nested = table.hold(epoch::enter(), handle).ok().unwrap();
-        assert!(held.share.is_none() && nested.share.is_some());
+        assert!(matches!((&held, &nested), (Held::Noted(_), Held::Shared(..))));
         drop(table.remove(&epoch::enter(), handle));
         drop(nested);
         epoch::collect();

@@ -31,13 +31,13 @@ impl<T> Spot<T> {
         self.handle
     }
 
-    /// As [`super::slab::Table::get`].
+    /// What stands there under the handle, if it is at that address.
     #[must_use]
     #[inline(always)]
-    pub fn get(self, _inside: &Guard) -> Option<&T> {
-        let object = self.slot?.object_of(self.handle)?;
+    pub fn get(self, _inside: &Guard, address: usize) -> Option<&T> {
+        let object = self.slot?.object_at(self.handle, address)?;
         // SAFETY: as in `Table::get`.
-        unsafe { object.as_ref() }
+        Some(unsafe { &*object })
     }
 }
 

@@ -27,13 +27,14 @@ use super::sparse::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Direct, Done, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart, Windows,
+    Direct, Done, Matched, OpId, Selector, SendMode, Transport, Window, WindowPart, Windows, poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
 use crate::sys::net::Poller;
 use engine::Engine;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 pub use direct::{Held, WireDevices};
@@ -298,15 +299,15 @@ impl Transport for Endpoint {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
-        self.with(|engine| {
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        poll_of(self.with(|engine| {
             let mut done = engine.outcome(op)?;
             if done.is_none() {
                 engine.progress()?;
                 done = engine.outcome(op)?;
             }
             Ok(done.map(|done| *told = done).is_some())
-        })
+        }))
     }
 
     fn progress(&self) {

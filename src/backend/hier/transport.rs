@@ -3,11 +3,14 @@
 use super::nodes::Nodes;
 use super::router::Router;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Done, Filling, Matched, OpId, Selector, SendMode, Transport, Windows};
+use crate::runtime::backend::{
+    Done, Filling, Matched, OpId, Selector, SendMode, Transport, Windows, poll_of,
+};
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Region;
 use crate::sys::lock::Mutex;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// See the module's text.
 pub(super) struct Endpoint {
@@ -111,8 +114,8 @@ impl Transport for Endpoint {
         self.with(|router| router.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
-        self.with(|router| Ok(router.test(op)?.map(|done| *told = done).is_some()))
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        poll_of(self.with(|router| Ok(router.test(op)?.map(|done| *told = done).is_some())))
     }
 
     fn progress(&self) {

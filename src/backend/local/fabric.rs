@@ -21,13 +21,14 @@ use crate::backend::matching;
 use crate::backend::sparse::BYTES_PER_RANK;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
-    Board, Done, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport,
+    Board, Done, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport, poll_of,
 };
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::{Mutex, MutexGuard};
 use crate::sys::machine;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 /// Messages up to this size are copied when nobody waits for them, and their sends are over.
@@ -310,17 +311,20 @@ impl Transport for Endpoint {
         Ok(message)
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
-        let operations = &mut self.own()?.state.lock().operations;
-        match operations.get(op) {
-            None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0),
-            Some(&Operation::Done(done)) => {
-                operations.remove(op);
-                *told = done;
-                Ok(true)
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        let mut test = || -> Result<bool> {
+            let operations = &mut self.own()?.state.lock().operations;
+            match operations.get(op) {
+                None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0),
+                Some(&Operation::Done(done)) => {
+                    operations.remove(op);
+                    *told = done;
+                    Ok(true)
+                }
+                Some(_) => Ok(false),
             }
-            Some(_) => Ok(false),
-        }
+        };
+        poll_of(test())
     }
 
     /// There is nothing to move: who starts the second half of a message ends it.

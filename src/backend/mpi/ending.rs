@@ -11,6 +11,7 @@ use crate::runtime::backend::{Done, OpId};
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::ptr;
+use std::task::Poll;
 
 thread_local! {
     /// What MPI said of the operation that failed last in this thread.
@@ -25,58 +26,60 @@ pub(super) fn said() -> Option<String> {
 impl Endpoint {
     /// Asks after an operation.
     #[inline(always)]
-    pub(super) fn ask(&self, op: OpId, told: &mut Done) -> Result<bool> {
+    pub(super) fn ask(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         if ids::is_kept(op) || self.odd.any() || !self.mpi.is_multiple() {
-            return Ok(self.ask_with_care(op)?.map(|done| *told = done).is_some());
+            return self.ask_with_care(op, told);
         }
         let (request, is_send) = ids::plain(op);
         let mut status = Status::new();
-        match self.ask_mpi(op, request, if is_send { None } else { Some(&mut status) }) {
-            Ok(false) => return Ok(false),
+        match self.ask_mpi(op, request, &mut status, !is_send) {
+            Ok(false) => return Poll::Pending,
+            Ok(true) if told.is_unasked() => {}
             Ok(true) if is_send => *told = self.sent(),
             Ok(true) => self.reader.tell(self.mpi, &status, told),
-            Err(failed) if is_send => *told = Done { source: self.rank, ..failed },
-            Err(failed) => *told = failed,
+            Err(failed) => *told = if is_send { Done { source: self.rank, ..failed } } else { failed },
         }
-        Ok(true)
+        Poll::Ready(Ok(()))
     }
 
     /// The same of one that may be more than a request, or where MPI may not be called at any time.
     #[cold]
     #[inline(never)]
-    fn ask_with_care(&self, op: OpId) -> Result<Option<Done>> {
+    fn ask_with_care(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         let (request, is_send) = request_of(op);
-        let Some(_turn) = self.mpi.enter_unless_over()? else { return Ok(Some(self.gone(request))) };
+        let Some(_turn) = self.mpi.enter_unless_over()? else {
+            *told = self.gone(request);
+            return Poll::Ready(Ok(()));
+        };
         let mut status = Status::new();
         // Taken before: once it is over, MPI gives its number to a request of another thread.
         let odd = self.odd.any().then(|| self.odd.take(request)).flatten();
-        match (self.ask_mpi(op, request, Some(&mut status)), odd) {
-            (Err(failed), _) => Ok(Some(failed)),
+        *told = match (self.ask_mpi(op, request, &mut status, true), odd) {
+            (Err(failed), _) => failed,
             (Ok(false), odd) => {
                 odd.into_iter().for_each(|odd| self.odd.add(request, odd));
-                Ok(None)
+                return Poll::Pending;
             }
-            (Ok(true), Some(odd)) => self.finish_odd(odd, is_send, &status).map(Some),
-            (Ok(true), None) => Ok(Some(self.done(is_send, &status))),
-        }
+            (Ok(true), Some(odd)) => self.finish_odd(odd, is_send, &status)?,
+            (Ok(true), None) => self.done(is_send, &status),
+        };
+        Poll::Ready(Ok(()))
     }
 
-    /// Whether it is over; `Err`: it is, and has failed. In a turn. MPI writes less if nobody wants a status.
+    /// Whether it is over; `Err`: it is, and has failed. In a turn. MPI writes less if nobody wants the status.
     #[inline(always)]
     fn ask_mpi(
         &self,
         op: OpId,
         mut request: Handle,
-        mut status: Option<&mut Status>,
+        status: &mut Status,
+        is_wanted: bool,
     ) -> std::result::Result<bool, Done> {
         let mut over = 0;
-        let told = status.as_deref_mut().map_or(self.mpi.status_ignore.ptr().cast(), ptr::from_mut);
+        let told = if is_wanted { ptr::from_mut(status) } else { self.mpi.status_ignore.ptr().cast() };
         // SAFETY: a request of ours that nobody else asks after now; writable locals, or MPI's constant.
         let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, told) };
-        if code == 0 {
-            return Ok(over != 0);
-        }
-        Err(self.end_failed(op, request, code, status.as_deref().unwrap_or(&Status::new())))
+        if code == 0 { Ok(over != 0) } else { Err(self.end_failed(op, request, code, status)) }
     }
 
     #[cold]
@@ -97,7 +100,6 @@ impl Endpoint {
         if is_send { self.sent() } else { self.reader.done(self.mpi, status) }
     }
 
-    #[inline(always)]
     fn sent(&self) -> Done {
         Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }
     }

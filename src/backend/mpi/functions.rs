@@ -130,6 +130,7 @@ function_table! {
         MPI_Isend(In, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Irecv(Out, Int, Datatype, Int, Int, Comm, RequestOut) -> Int;
         MPI_Test(RequestOut, IntOut, StatusOut) -> Int;
+        MPI_Wait(RequestOut, StatusOut) -> Int;
 
         // start, end, questions
         MPI_Initialized(IntOut) -> Int;

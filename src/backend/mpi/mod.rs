@@ -100,7 +100,7 @@ fn connect(mpi: &'static session::Mpi, comm: Handle, args: &OpenArgs) -> Result<
     if !is_borrowed {
         return wire::open(mpi, copy);
     }
-    mpi.free(copy)?;
+    mpi.free_soon(session::Left::Comm(copy))?;
     fail!(
         DTL_ERROR_NOT_SUPPORTED,
         "DTL_COMM_NO_DUP with a time limit, determinism or MPI_THREAD_SERIALIZED (on some rank): messages are the \

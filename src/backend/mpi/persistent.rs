@@ -8,7 +8,7 @@
 use super::functions::{Count, Handle};
 use super::ids;
 use super::message::LARGE;
-use super::session::Mpi;
+use super::session::{Left, Mpi};
 use super::transport::Endpoint;
 use crate::error::Result;
 use crate::runtime::backend::{OpId, Selector};
@@ -112,5 +112,5 @@ pub(super) fn start(mpi: &Mpi, op: OpId) -> Result<()> {
 /// Ends one.
 pub(super) fn end(mpi: &Mpi, op: OpId) -> Result<()> {
     let request = ids::end(op).map_or(mpi.k.request_null, |kept| kept.request());
-    if request == mpi.k.request_null { Ok(()) } else { mpi.free_request(request) }
+    if request == mpi.k.request_null { Ok(()) } else { mpi.free_soon(Left::Request(request)) }
 }

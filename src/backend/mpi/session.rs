@@ -13,6 +13,7 @@ use super::abi::{DRAFT_ERRORS_RETURN, Family};
 use super::constants::Constants;
 use super::find::{self, Found};
 use super::functions::{Functions, Handle};
+use super::message;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{log, settings};
 use crate::sys::lock::{Mutex, MutexGuard};
@@ -92,10 +93,14 @@ const SERIALIZED: u32 = 3;
 const MULTIPLE: u32 = 4;
 const OVER: u32 = 5;
 
-/// A communicator or a request of ours that nobody needs any more.
-enum Left {
+/// Something of ours that nobody needs any more.
+pub enum Left {
+    /// A communicator.
     Comm(Handle),
+    /// A persistent request.
     Request(Handle),
+    /// A request that is over.
+    Over(Handle),
 }
 
 /// The right to call MPI, until it is dropped.
@@ -322,18 +327,8 @@ impl Mpi {
         }
     }
 
-    /// Frees a communicator of ours. Where this thread may not call MPI, the next one that may does.
-    /// In no turn.
-    pub fn free(&self, comm: Handle) -> Result<()> {
-        self.free_soon(Left::Comm(comm))
-    }
-
-    /// As `free`, a persistent request of ours.
-    pub fn free_request(&self, request: Handle) -> Result<()> {
-        self.free_soon(Left::Request(request))
-    }
-
-    fn free_soon(&self, left: Left) -> Result<()> {
+    /// Ends something of ours. Where this thread may not call MPI, the next one that may does. In no turn.
+    pub fn free_soon(&self, left: Left) -> Result<()> {
         match self.enter_unless_over() {
             Ok(Some(_turn)) => self.free_now(left),
             Ok(None) => Ok(()),
@@ -350,6 +345,7 @@ impl Mpi {
                 // SAFETY: a communicator of ours, freed once.
                 self.check("MPI_Comm_free", unsafe { (self.call.MPI_Comm_free)(&raw mut comm) })
             }
+            Left::Over(request) => message::wait(self, request),
             Left::Request(mut request) => {
                 // SAFETY: a persistent request of ours, freed once.
                 self.check("MPI_Request_free", unsafe { (self.call.MPI_Request_free)(&raw mut request) })

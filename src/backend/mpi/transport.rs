@@ -16,7 +16,7 @@ use super::message::{self, LARGE, tag_limit};
 use super::node::Node;
 use super::odd::{Odd, Oddities};
 use super::persistent;
-use super::session::{Hold, Mpi};
+use super::session::{Hold, Left, Mpi};
 use super::status::Reader;
 use super::window;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
@@ -26,6 +26,7 @@ use crate::runtime::backend::{Window, WindowPart, Windows};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::Mutex;
 use std::ffi::c_int;
+use std::task::Poll;
 
 /// The classes of a match word (bits 28 to 31).
 const USER: u64 = 0;
@@ -47,6 +48,8 @@ pub(super) struct Endpoint {
     pub(super) rank: c_int,
     pub(super) reader: Reader,
     pub(super) odd: Oddities,
+    /// The request of every send that is over as it begins (see `message`), or MPI's null request.
+    over_at_once: Handle,
     pub(super) size: c_int,
     /// Whether `user` is ours to free.
     owns_user: bool,
@@ -74,6 +77,9 @@ impl Endpoint {
 
     fn over(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
         let ((rank, size), tag_limit) = (place_in(mpi, inner)?, tag_limit(mpi)?);
+        let node = Node::of(mpi, inner, rank, size)?;
+        // Last of what can fail, as it is to be freed.
+        let over_at_once = message::over_at_once(mpi, inner, rank)?;
         Ok(Endpoint {
             mpi,
             user,
@@ -84,7 +90,8 @@ impl Endpoint {
             reader: Reader::of(mpi),
             tag_limit,
             user_limit: tag_limit.min(DTL_TAG_MAX).unsigned_abs(),
-            node: Node::of(mpi, inner, rank, size)?,
+            node,
+            over_at_once: over_at_once.unwrap_or(mpi.k.request_null),
             takes_cuda: takes_cuda(mpi),
             is_intel: mpi.version.starts_with("Intel"),
             odd: Oddities::default(),
@@ -208,17 +215,6 @@ impl Endpoint {
         self.mpi.check("MPI_Send", code)
     }
 
-    #[inline(always)]
-    fn recv_now(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
-        match self.plain_tag(data, select.word) {
-            Some(tag) if select.source >= 0 && select.ignore == 0 => {
-                self.recv_on(self.user, data, select.source, tag, told);
-                Ok(())
-            }
-            _ => self.recv_with_care(data, select, told),
-        }
-    }
-
     #[inline(never)]
     fn recv_with_care(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
         let (source, tag, comm) = self.wanted(select)?;
@@ -235,7 +231,9 @@ impl Endpoint {
         let code =
             unsafe { (self.mpi.call.MPI_Recv)(at, count, self.mpi.byte, source, tag, comm, &raw mut status) };
         if code == 0 {
-            self.reader.tell(self.mpi, &status, told);
+            if !told.is_unasked() {
+                self.reader.tell(self.mpi, &status, told);
+            }
         } else {
             *told = self.failed("MPI_Recv", code, &status);
         }
@@ -296,12 +294,22 @@ impl Transport for Endpoint {
         self.size
     }
 
-    #[inline(always)]
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
         let Some(tag) = self.plain_tag(data, word) else {
             return self.isend_with_care(data, dest, word, mode);
         };
         message::start_send(self.mpi, self.user, data, dest, tag, mode).map(|request| id_of(request, true))
+    }
+
+    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
+        let Some(tag) = self.plain_tag(data, word) else {
+            return self.isend_with_care(data, dest, word, mode).map(Some);
+        };
+        let request = message::start_send(self.mpi, self.user, data, dest, tag, mode)?;
+        if request == self.over_at_once {
+            return message::wait(self.mpi, request).map(|()| None);
+        }
+        Ok(Some(id_of(request, true)))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
@@ -359,7 +367,7 @@ impl Transport for Endpoint {
         Ok(id_of(request, false))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         self.ask(op, told)
     }
 
@@ -412,9 +420,15 @@ impl Transport for Endpoint {
         whole.then(|| self.send_now(data, dest, word, mode))
     }
 
-    fn recv(&self, data: Region, select: Selector, told: &mut Done) -> Option<Result<()>> {
+    fn recv(&self, data: Region, source: i32, word: u64, told: &mut Done, ignore: u64) -> Option<Result<()>> {
         let whole = data.len() <= LARGE;
-        whole.then(|| self.recv_now(data, select, told))
+        whole.then(|| match self.plain_tag(data, word) {
+            Some(tag) if source >= 0 && ignore == 0 => {
+                self.recv_on(self.user, data, source, tag, told);
+                Ok(())
+            }
+            _ => self.recv_with_care(data, Selector { source, word, ignore }, told),
+        })
     }
 
     fn has_collectives(&self) -> bool {
@@ -476,7 +490,10 @@ impl Transport for Endpoint {
     }
 
     fn close(&self) -> Result<()> {
-        self.mpi.free(self.inner)?;
-        if self.owns_user { self.mpi.free(self.user) } else { Ok(()) }
+        if self.over_at_once != self.mpi.k.request_null {
+            self.mpi.free_soon(Left::Over(self.over_at_once))?;
+        }
+        self.mpi.free_soon(Left::Comm(self.inner))?;
+        if self.owns_user { self.mpi.free_soon(Left::Comm(self.user)) } else { Ok(()) }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::functions::{Handle, Status};
 use super::message::{self, tag_limit};
-use super::session::{Hold, Mpi, OVER_TEXT};
+use super::session::{Hold, Left, Mpi, OVER_TEXT};
 use super::status::Reader;
 use super::transport::place_in;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
@@ -38,7 +38,7 @@ pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>
     let reader = Reader::of(mpi);
     drop(turn);
     if highest < DTL_TAG_MAX {
-        mpi.free(comm)?;
+        mpi.free_soon(Left::Comm(comm))?;
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "time limits and deterministic collectives need tags up to {DTL_TAG_MAX}; {} has them up to {highest}: \
@@ -133,7 +133,7 @@ impl Wire for MpiWire {
     }
 
     fn close(&mut self) -> Result<()> {
-        self.mpi.free(self.comm)
+        self.mpi.free_soon(Left::Comm(self.comm))
     }
 }
 

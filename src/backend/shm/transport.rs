@@ -11,12 +11,14 @@ use crate::backend::board::Places;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{
     Board, Done, Filling, Matched, Offer, OpId, Part, PartKey, Selector, SendMode, Transport, Windows,
+    poll_of,
 };
 use crate::sys::buf::Region;
 use crate::sys::gate::Gate;
 use crate::sys::lock::Mutex;
 use crate::sys::spin::SpinLock;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// Holds which process opened; a fork wipes it, so a child's copy of a communicator knows that it is
 /// a copy at the price of one load, and touches nothing that the parent uses.
@@ -145,8 +147,8 @@ impl Transport for Endpoint {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
-        self.with(|engine| {
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        poll_of(self.with(|engine| {
             let (mut rounds, mut fruitless) = (0, 0);
             loop {
                 match engine.operations.get(op) {
@@ -173,7 +175,7 @@ impl Transport for Endpoint {
                     fruitless += 1;
                 }
             }
-        })
+        }))
     }
 
     fn sends_parts(&self) -> bool {

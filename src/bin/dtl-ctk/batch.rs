@@ -9,6 +9,7 @@ use dtl::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG, dtl_recv_info_t};
 use dtl::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};
 use dtl::abi::status::{DTL_ERROR_TRUNCATED, DTL_SUCCESS, dtl_status_t};
 use dtl::ffi::p2p::*;
+use dtl::ffi::p2p_start::*;
 use dtl::ffi::request::{dtl_request_destroy, dtl_request_start};
 
 /// First block number of messages' data, behind those of collectives.

@@ -2,6 +2,8 @@
 
 use crate::abi::comm::*;
 use crate::abi::status::*;
+use crate::error::Result;
+use std::task::Poll;
 
 /// A transport's own word for an operation in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -23,6 +25,15 @@ pub struct Done {
 impl Done {
     /// What a receive from (or send to) DTL_PROC_NULL tells.
     pub const NOBODY: Done = Done { source: DTL_PROC_NULL, status: DTL_SUCCESS, word: 0, size: 0 };
+    /// Where nobody asks who sent what, only whether it has failed: of a receive that has not, a transport may leave it as it is.
+    pub const UNASKED: Done = Done { source: i32::MIN, status: DTL_SUCCESS, word: 0, size: 0 };
+
+    /// Whether it is that.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_unasked(&self) -> bool {
+        self.source == i32::MIN
+    }
 }
 
 /// What a receive takes.
@@ -63,6 +74,16 @@ pub struct Matched {
     pub message: OpId,
     /// Its source, match word and true size; the status is success.
     pub done: Done,
+}
+
+/// What [`super::Transport::test`] says, of whether an operation is over. (That is two registers; this one would go through memory.)
+#[inline(always)]
+pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
+    match is_over {
+        Ok(false) => Poll::Pending,
+        Ok(true) => Poll::Ready(Ok(())),
+        Err(error) => Poll::Ready(Err(error)),
+    }
 }
 
 /// Turns a transport's completion into what C sees.

@@ -8,10 +8,11 @@
 //! had it died first. (Early-deciding flooding consensus with a perfect failure detector: Charron-Bost
 //! and Schiper, "Uniform consensus is harder than consensus", 2004.)
 
+use super::call::{Call, Kind};
 use super::link::Class;
 use super::p2p::Started;
-use super::recorder::{Call, Kind};
-use super::{Comm, REVOKED, group, insert, on_device, report};
+use super::standing::State;
+use super::{Comm, group, insert, on_device, report};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -57,11 +58,11 @@ impl Word {
 
 /// A working communicator of the ranks that are left. All of them call it.
 pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
-    if comm.state.load(Ordering::Acquire) == super::CLOSED {
+    if comm.standing.state() == State::Closed {
         return Err(comm.ended());
     }
     // Who waits on the communicator shall come here too.
-    comm.state.store(REVOKED, Ordering::Release);
+    comm.standing.set(State::Revoked);
     report::revoke(comm);
     let ticket = comm.recorder.begin(&Call::new(Kind::Shrink));
     let decision = agree(comm);

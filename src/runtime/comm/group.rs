@@ -2,8 +2,8 @@
 //! context of their own keeps their messages apart.
 
 use super::algorithms::{self as algorithm, choice::Algorithm};
+use super::call::{Call, Kind};
 use super::members::Members;
-use super::recorder::{Call, Kind};
 use super::{Comm, attribute, insert, on_device, progress, put, run};
 use crate::abi::comm::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;

@@ -1,4 +1,6 @@
-//! Which ranks of a transport a communicator consists of.
+//! Which ranks of a transport a communicator consists of. What messages ask is marked cold: those of a communicator of all ranks ask nothing.
+
+use crate::runtime::backend::Done;
 
 /// Ranks of a communicator that has not all of the transport's ranks in their order.
 pub(super) struct Members {
@@ -29,9 +31,18 @@ impl Members {
         (ours + all) * size_of::<i32>() as u64
     }
 
-    /// The transport's rank of one of ours; negative ones (any, nobody) stay.
+    /// The transport's rank of one of ours; negative ones (any, nobody) stay. (Out of the way of communicators of all ranks.)
+    #[cold]
+    #[inline(never)]
     pub(super) fn outer(&self, rank: i32) -> i32 {
         usize::try_from(rank).ok().and_then(|rank| self.outer.get(rank).copied()).unwrap_or(rank)
+    }
+
+    /// A completion with its source as the communicator counts.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell_inner(&self, done: &mut Done) {
+        done.source = self.inner(done.source).unwrap_or(done.source);
     }
 
     /// Our rank of one of the transport's.

@@ -1,9 +1,9 @@
 //! Messages that were found by a matched probe: taken out of the queue for one receive to come.
 
 use super::Comm;
+use super::call::Kind;
 use super::link::Class;
 use super::p2p::{self, Data, Started};
-use super::recorder::Kind;
 use super::staging::{self, Staged};
 use super::{probing, progress};
 use crate::abi::comm::DTL_PROC_NULL;

@@ -14,6 +14,7 @@
 pub mod agree;
 mod algorithms;
 pub mod attribute;
+mod call;
 pub mod collective;
 mod direct;
 mod flat;
@@ -39,29 +40,34 @@ pub mod run;
 mod schedule;
 pub mod staged;
 mod staging;
+mod standing;
 mod steps;
 pub mod types;
 pub mod wait;
 pub mod window;
 
-use super::backend::{Done, Selector};
+use super::backend::{Done, Selector, Transport};
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::{self, Guard};
+use crate::sys::held::Held;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
-use crate::sys::slab::{Held, Table};
+use crate::sys::slab::Table;
 use crate::sys::spot::SpotCell;
+use crate::sys::within::Within;
 use algorithms::levels::Levels;
 use link::{Class, Link};
 use members::Members;
+use standing::{Standing, State};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::time::Duration;
 
 /// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
@@ -71,49 +77,47 @@ const SELF: u64 = WORLD | 1 << 36;
 
 static TABLE: Table<Comm> = Table::new(TAG, 2);
 
-/// Why waiting calls end early: nothing, destroyed here, or revoked by a rank that shrinks it.
-const OPEN: u8 = 0;
-const CLOSED: u8 = 1;
-const REVOKED: u8 = 2;
-
-/// A communicator. What every message needs stands first, in one line of the cache.
+/// A communicator. What every message needs is one line of the cache, from the way to the transport to the recorder's first list; what
+/// else most calls need is in the line before.
 #[repr(C, align(128))]
 pub struct Comm {
     /// Where it stands, with its handle; nowhere until it has one.
     spot: SpotCell<Comm>,
-    link: Arc<Link>,
-    context: u32,
+    timeout_ns: u64,
     size: i32,
     rank: i32,
-    state: AtomicU8,
+    /// Collectives so far.
+    sequence: AtomicU32,
+    /// Times that it was shrunk.
+    shrinks: AtomicU32,
+    /// Collectives of a device's memory, of a kind that has them.
+    device: Option<Box<on_device::Part>>,
+    /// A thread is in a blocking collective.
+    in_collective: AtomicBool,
+    /// How device buffers go: what was told of it (`staging`).
+    explained: AtomicU8,
+    is_broken: AtomicBool,
+    link: Within<dyn Transport, Link>,
+    context: u32,
+    standing: Standing,
     /// `None`: all ranks of the link, in their order.
     members: Option<Box<Members>>,
     recorder: recorder::Recorder,
-    timeout_ns: u64,
     /// The ranks by node, where that makes collectives faster.
     levels: Option<Levels>,
     /// Where the ranks share memory, and are few: their board.
     flat: Option<flat::Flat>,
-    /// Collectives of a device's memory, of a kind that has them.
-    device: Option<Box<on_device::Part>>,
     /// Why collectives are refused, once one has failed.
     broken: Mutex<Option<String>>,
-    is_broken: AtomicBool,
-    /// Collectives so far.
-    sequence: AtomicU32,
-    /// A thread is in a blocking collective.
-    in_collective: AtomicBool,
     /// Step lists for reuse.
     spare: Mutex<Vec<schedule::Schedule>>,
     reports: report::Reports,
     /// By kind of collective: a bit for each algorithm that was used (for `dtl_explain`).
-    chosen: [AtomicU32; recorder::KINDS.len()],
-    /// How device buffers go: what was told of it (`staging`).
-    explained: AtomicU8,
+    chosen: [AtomicU32; call::KINDS.len()],
     attributes: attribute::Attributes,
-    /// Times that it was shrunk.
-    shrinks: AtomicU32,
 }
+
+const _ONE_LINE: () = assert!(offset_of!(Comm, link) == 56);
 
 impl Comm {
     /// `members`: the link's rank of each rank; `rank`: which one this process is.
@@ -126,13 +130,13 @@ impl Comm {
     ) -> Self {
         let mut comm = Comm {
             spot: SpotCell::default(),
-            link,
+            link: Within::new(link, |link| &*link.transport),
             context,
-            size,
-            rank,
-            state: AtomicU8::new(OPEN),
+            standing: Standing::new(size),
             members: members.map(Box::new),
             recorder: recorder::Recorder::new(),
+            size,
+            rank,
             timeout_ns,
             levels: None,
             flat: None,
@@ -143,7 +147,7 @@ impl Comm {
             in_collective: AtomicBool::new(false),
             spare: Mutex::new(Vec::new()),
             reports: report::Reports::default(),
-            chosen: [const { AtomicU32::new(0) }; recorder::KINDS.len()],
+            chosen: [const { AtomicU32::new(0) }; call::KINDS.len()],
             explained: AtomicU8::new(0),
             attributes: attribute::Attributes::default(),
             shrinks: AtomicU32::new(0),
@@ -242,7 +246,7 @@ impl Comm {
     #[inline(always)]
     fn tell_inner(&self, done: &mut Done) {
         if let Some(members) = &self.members {
-            done.source = members.inner(done.source).unwrap_or(done.source);
+            members.tell_inner(done);
         }
     }
 
@@ -266,7 +270,7 @@ impl Comm {
 
     #[inline(always)]
     fn is_open(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == OPEN
+        self.standing.is_open()
     }
 
     #[inline(always)]
@@ -277,7 +281,7 @@ impl Comm {
     /// Why a call on a communicator that is not open fails.
     #[cold]
     fn ended(&self) -> Error {
-        if self.state.load(Ordering::Acquire) == REVOKED {
+        if self.standing.state() == State::Revoked {
             return Error::new(
                 DTL_ERROR_RANK_FAILURE,
                 "a rank has begun to shrink the communicator after a failure: call dtl_comm_shrink too",
@@ -429,14 +433,14 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<C
 pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     request::check_revocable(comm)?;
     // First, so that who waits on one of its requests hears CANCELED.
-    comm.state.store(CLOSED, Ordering::Release);
+    comm.standing.set(State::Closed);
     // Who found it open has put its request under a handle when it leaves.
     if !epoch::let_others_leave(LONGEST_START) {
         super::log::warning!("a communicator is destroyed while calls of other threads last");
     }
     if let Err(error) = request::withdraw_all(comm) {
         // Something of it stays in flight, and so does the communicator.
-        comm.state.store(OPEN, Ordering::Release);
+        comm.standing.set(State::Open);
         return Err(error);
     }
     message::drop_all(comm);
@@ -455,7 +459,7 @@ pub fn destroy_all() {
     let inside = epoch::enter();
     for id in TABLE.handles() {
         if let Some(comm) = TABLE.pin(&inside, id) {
-            comm.state.store(CLOSED, Ordering::Release);
+            comm.standing.set(State::Closed);
         }
         drop(TABLE.remove(&inside, id));
     }

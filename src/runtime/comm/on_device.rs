@@ -9,9 +9,9 @@
 use super::Comm;
 use super::algorithms::Group;
 use super::algorithms::choice::Algorithm;
+use super::call::{Call, Kind};
 use super::collective::Place;
 use super::group::allgather_words;
-use super::recorder::{Call, Kind};
 use super::report;
 use super::run::Begun;
 use super::schedule::{Advance, Schedule};

@@ -1,8 +1,8 @@
 //! Opening: which kind, with which ranks, and the two predefined communicators.
 
+use super::call::Kind;
 use super::link::Link;
 use super::on_device::{self, Wanted};
-use super::recorder::Kind;
 use super::{Comm, TABLE, group, insert, over, progress};
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE, dtl_comm_desc_t};
 use crate::abi::handle::dtl_comm_t;

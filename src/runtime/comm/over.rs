@@ -2,8 +2,8 @@
 //!
 //! Not here: kinds that stay beside the communicator that they are opened over (`on_device`).
 
+use super::call::Kind;
 use super::group::{self, allgather_words};
-use super::recorder::Kind;
 use super::{Comm, open};
 use crate::abi::comm::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
 use crate::error::{Result, fail, status_name};

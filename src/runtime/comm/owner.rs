@@ -23,7 +23,7 @@ impl Owner {
     /// `None`: it is being destroyed, which takes its requests back.
     #[inline(always)]
     pub(super) fn get(self, inside: &Guard) -> Option<&Comm> {
-        self.spot.get(inside).filter(|comm| ptr::from_ref(*comm).addr() == self.address)
+        self.spot.get(inside, self.address)
     }
 
     /// A share of it.

@@ -1,16 +1,19 @@
 //! Point to point: blocking send, receive and exchange over what a transport starts.
 
+use super::call::{Call, Kind};
 use super::link::Class;
-use super::recorder::{Call, Kind};
 use super::staging::{self, Staged};
 use super::{Comm, progress};
 use crate::abi::comm::*;
+use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, Filling, OpId, Selector, SendMode};
 use crate::runtime::memory::hidden;
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::clock::Deadline;
+use crate::sys::epoch::Visit;
+use crate::sys::held::{Kept, Visited};
 use crate::sys::park::Backoff;
 use std::sync::Arc;
 
@@ -41,8 +44,7 @@ impl Comm {
     /// the host reaches, while the communicator is open. All others are looked at in turn, out of the way of these.
     #[inline(always)]
     pub(super) fn is_usual(&self, data: Region, peer: i32, tag: i32) -> bool {
-        let is_rank = (peer as u32) < self.size as u32;
-        is_rank && tag as u32 <= DTL_TAG_MAX as u32 && self.is_open() && !hidden::may_be(data)
+        self.standing.admits(peer) && tag as u32 <= DTL_TAG_MAX as u32 && !hidden::may_be(data)
     }
 
     #[inline(always)]
@@ -70,7 +72,7 @@ impl Comm {
         tag: i32,
         mode: SendMode,
     ) -> Result<Started> {
-        let begun = self.link.transport.begin_send(data, self.outer(dest), self.word(class, tag), mode)?;
+        let begun = self.link.part().begin_send(data, self.outer(dest), self.word(class, tag), mode)?;
         Ok(begun.map_or(Started::Sent, Started::Op))
     }
 
@@ -99,19 +101,22 @@ impl Comm {
     /// The same from a rank, with a tag.
     #[inline(always)]
     pub(super) fn recv_from(&self, class: Class, data: Region, source: i32, tag: i32) -> Result<Started> {
-        self.link.transport.irecv(data, self.exactly(class, source, tag)).map(Started::Op)
+        self.link.part().irecv(data, self.exactly(class, source, tag)).map(Started::Op)
     }
 
     /// A send by the transport's own call that waits, if it has one and nothing else wants to be moved.
     #[inline(always)]
-    fn send_whole(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Option<Result<()>> {
-        if !progress::may_block() {
-            return None;
+    fn send_started(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
+        if progress::may_block() {
+            let word = self.word(Class::User, tag);
+            if let Some(sent) = self.link.part().send(data, self.outer(dest), word, mode) {
+                return sent;
+            }
         }
-        self.link.transport.send(data, self.outer(dest), self.word(Class::User, tag), mode)
+        self.send_by_steps(data, dest, tag, mode)
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn send_by_steps(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
         let started = self.send_to(Class::User, data, dest, tag, mode)?;
         if started.op().is_none() {
@@ -122,22 +127,38 @@ impl Comm {
     }
 
     /// A receive by the transport's own call that waits, if it may; else one that is started and waited for, unless its message
-    /// is there. What is looked for is made anew each time, which is cheaper than copies.
+    /// is there.
     #[inline(always)]
-    fn receive(&self, data: Region, select: impl Fn() -> Selector, told: &mut Done) -> Result<()> {
+    fn receive(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
         if progress::may_block() {
-            if let Some(received) = self.link.transport.recv(data, select(), told) {
+            if let Some(received) =
+                self.link.part().recv(data, select.source, select.word, told, select.ignore)
+            {
                 received?;
                 self.tell_inner(told);
                 return Ok(());
             }
         }
-        let is_from_any = select().source == DTL_ANY_SOURCE;
-        if !is_from_any && self.link.transport.recv_at_once(data, select(), told)? {
+        self.receive_by_steps(data, select.source, select.word, select.ignore, told)
+    }
+
+    /// (The selector in pieces that fit into registers.)
+    #[inline(never)]
+    fn receive_by_steps(
+        &self,
+        data: Region,
+        source: i32,
+        word: u64,
+        ignore: u64,
+        told: &mut Done,
+    ) -> Result<()> {
+        let select = Selector { source, word, ignore };
+        let is_from_any = source == DTL_ANY_SOURCE;
+        if !is_from_any && self.link.part().recv_at_once(data, select, told)? {
             self.tell_inner(told);
             return Ok(());
         }
-        let op = self.link.transport.irecv(data, select())?;
+        let op = self.link.transport.irecv(data, select)?;
         let started = if is_from_any { Started::FromAny(op) } else { Started::Op(op) };
         *told = self.complete(started, self.deadline())?;
         Ok(())
@@ -161,6 +182,13 @@ impl Comm {
     }
 
     /// What a send that is over tells: nothing that matters.
+    #[inline(always)]
+    pub(super) fn tell_sent(&self, told: &mut Done) {
+        if !told.is_unasked() {
+            *told = self.sent();
+        }
+    }
+
     fn sent(&self) -> Done {
         Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }
     }
@@ -305,47 +333,45 @@ fn send_kind(mode: SendMode) -> Kind {
     }
 }
 
-/// Sends and returns when the buffer may be used again (standard) or a receive has begun
-/// (synchronous).
+/// A handle's communicator for the usual message to or from `peer` (see [`Comm::is_usual`]). `None`: it is not such a one, or needs a
+/// closer look.
 #[inline(always)]
-pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
-    if comm.is_usual(data.bytes, dest, tag) {
-        send_to(comm, data, dest, tag, mode)
-    } else {
-        send_unusual(comm, data.bytes, (data.count, data.dtype), (dest, tag), mode)
-    }
+#[must_use]
+pub fn visit_for(
+    stay: Visit,
+    handle: dtl_comm_t,
+    data: Region,
+    peer: i32,
+    tag: i32,
+) -> Option<Visited<Comm>> {
+    super::TABLE.visit(stay, handle.id).filter(|comm| comm.is_usual(data, peer, tag))
 }
 
+/// The same for a call that may wait.
 #[inline(always)]
-fn send_to(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
-    let ticket = comm.recorder.begin(&data.call(send_kind(mode), dest, tag));
-    let sent = match comm.send_whole(data.bytes, dest, tag, mode) {
-        Some(sent) => sent,
-        None => comm.send_by_steps(data.bytes, dest, tag, mode),
-    };
-    comm.recorder.end(ticket);
+#[must_use]
+pub fn keep_for(stay: Visit, handle: dtl_comm_t, data: Region, peer: i32, tag: i32) -> Option<Kept<Comm>> {
+    visit_for(stay, handle, data, peer, tag)?.keep()
+}
+
+/// Sends the usual message and returns when the buffer may be used again.
+#[inline(always)]
+pub fn send(comm: &Kept<Comm>, data: Data, dest: i32, tag: i32) -> Result<()> {
+    let noting = comm.recorder.note(&data.call(Kind::Send, dest, tag));
+    let sent = comm.send_started(data.bytes, dest, tag, SendMode::Standard);
+    noting.end();
     sent
 }
 
-/// Sends what is not the usual message: to none, of memory that the host may not reach, or wrong.
-/// In pieces that fit into registers, as the usual message would have to make room for them otherwise.
-#[inline(never)]
-fn send_unusual(
-    comm: &Comm,
-    bytes: Region,
-    (count, dtype): (u64, i32),
-    (dest, tag): (i32, i32),
-    mode: SendMode,
-) -> Result<()> {
-    let data = Data { bytes, count, dtype };
+/// Sends any message, and returns when the buffer may be used again (standard) or a receive has begun (synchronous): to none, of memory that the host may not reach, or wrong.
+pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     check_send(comm, dest, tag)?;
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         return send_staged(comm, data, dest, tag, mode);
     }
-    if dest == DTL_PROC_NULL {
-        return comm.recorder.during(&data.call(send_kind(mode), dest, tag), || Ok(()));
-    }
-    send_to(comm, data, dest, tag, mode)
+    comm.recorder.during(&data.call(send_kind(mode), dest, tag), || {
+        if dest == DTL_PROC_NULL { Ok(()) } else { comm.send_started(data.bytes, dest, tag, mode) }
+    })
 }
 
 #[cold]
@@ -356,31 +382,19 @@ fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> 
     })
 }
 
-/// Receives; `told` may say TRUNCATED or RANK_FAILURE.
+/// Receives the usual message; `told` may say TRUNCATED or RANK_FAILURE.
 #[inline(always)]
-pub fn recv(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
-    if !comm.is_usual(data.bytes, source, tag) {
-        return recv_unusual(comm, data.bytes, (data.count, data.dtype), (source, tag), told);
-    }
-    let ticket = comm.recorder.begin(&data.call(Kind::Recv, source, tag));
-    let received = comm.receive(data.bytes, || comm.exactly(Class::User, source, tag), told);
-    comm.recorder.end(ticket);
+pub fn recv(comm: &Kept<Comm>, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
+    let noting = comm.recorder.note(&data.call(Kind::Recv, source, tag));
+    let received = comm.receive(data.bytes, comm.exactly(Class::User, source, tag), told);
+    noting.end();
     received
 }
 
-/// Receives what is not the usual message: from any rank or none, with any tag, into memory that the host may not reach, or
-/// wrong. In pieces, too.
-#[inline(never)]
-fn recv_unusual(
-    comm: &Comm,
-    bytes: Region,
-    (count, dtype): (u64, i32),
-    (source, tag): (i32, i32),
-    told: &mut Done,
-) -> Result<()> {
-    let data = Data { bytes, count, dtype };
+/// The same of any message: from any rank or none, with any tag, into memory that the host may not reach, or wrong.
+pub fn recv_any(comm: &Comm, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
     check_recv(comm, source, tag)?;
-    if hidden::may_be(bytes) && staging::is_staged(comm, bytes)? {
+    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
         *told = recv_staged(comm, data, source, tag)?;
         return Ok(());
     }
@@ -389,7 +403,7 @@ fn recv_unusual(
             *told = Done::NOBODY;
             return Ok(());
         }
-        comm.receive(bytes, || comm.selector(Class::User, source, tag), told)
+        comm.receive(data.bytes, comm.selector(Class::User, source, tag), told)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Looking for messages that stay to be received, and waiting for what may come.
 
+use super::call::{Call, Kind};
 use super::link::Class;
-use super::recorder::{Call, Kind};
 use super::{Comm, p2p, progress};
 use crate::abi::comm::*;
 use crate::error::{Result, fail};

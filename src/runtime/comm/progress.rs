@@ -7,11 +7,12 @@ use super::link::Link;
 use super::request;
 use super::{Comm, report, window};
 use crate::abi::handle::dtl_request_t;
+use crate::runtime::asked::ASKED;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use crate::sys::thread::spawn_scoped;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Others that one call looks after: with many communicators they take turns.
@@ -30,25 +31,28 @@ pub(super) struct List<T: ?Sized> {
 static OPEN: List<Comm> = List::new();
 /// Collectives that the library runs (and messages that calls begin, or whose parts they copy) that were started, by handle, the oldest first: those of one communicator may have to end in that order.
 static RUNNING: Mutex<Running> = Mutex::new(Running { all: VecDeque::new(), swept_at: LEAST_SWEPT });
-static MOVING: Moving = Moving { running: AtomicUsize::new(0), needy: AtomicUsize::new(0) };
+/// How many want to be moved on, in one word for what every call asks that stays in a transport: below [`RUNNING_ONE`] the links whose
+/// operations move only while somebody calls, from it on the length of `RUNNING`.
+static MOVING: &AtomicU64 = &ASKED.moving;
+const RUNNING_ONE: u64 = 1 << 32;
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
 /// So many more of the oldest are looked after by one call as long as they end.
 const BURST: usize = 64;
 const LEAST_SWEPT: usize = 64;
 
-/// How many want to be moved on: what every call asks that stays in a transport, in one line of the cache.
-#[repr(align(16))]
-struct Moving {
-    /// The length of `RUNNING`.
-    running: AtomicUsize,
-    /// Links whose operations move only while somebody calls.
-    needy: AtomicUsize,
-}
-
 struct Running {
     all: VecDeque<dtl_request_t>,
     /// At this length those that are gone leave from between the others.
     swept_at: usize,
+}
+
+impl Running {
+    /// Tells its length.
+    fn count(&self) {
+        let length = self.all.len() as u64 * RUNNING_ONE;
+        let told = |moving| Some(moving % RUNNING_ONE + length);
+        let _before = MOVING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, told);
+    }
 }
 
 impl<T: ?Sized> List<T> {
@@ -93,7 +97,7 @@ pub(super) fn add_running(handle: dtl_request_t) {
         running.swept_at = (2 * running.all.len()).max(LEAST_SWEPT);
     }
     running.all.push_back(handle);
-    MOVING.running.store(running.all.len(), Ordering::Relaxed);
+    running.count();
 }
 
 /// The same for a persistent one, which may still be there from its last time.
@@ -106,7 +110,7 @@ pub(super) fn add_running_again(handle: dtl_request_t) {
 /// Whether collectives that were started may want to be moved on: who waits then does not sleep until it is woken.
 #[inline]
 pub(super) fn has_running() -> bool {
-    MOVING.running.load(Ordering::Relaxed) > 0
+    MOVING.load(Ordering::Relaxed) >= RUNNING_ONE
 }
 
 /// Moves one on; who waits for it hears of a failure.
@@ -151,7 +155,7 @@ fn forget_oldest() -> bool {
     while running.all.front().is_some_and(|oldest| request::is_at_rest(*oldest)) {
         running.all.pop_front();
     }
-    MOVING.running.store(running.all.len(), Ordering::Relaxed);
+    running.count();
     !running.all.is_empty() && running.all.len() < before
 }
 
@@ -161,27 +165,33 @@ pub(super) fn forget() {
     OPEN.all.lock().clear();
     OPEN.count.store(0, Ordering::Relaxed);
     RUNNING.lock().all.clear();
-    MOVING.running.store(0, Ordering::Relaxed);
-    MOVING.needy.store(0, Ordering::Relaxed);
+    MOVING.store(0, Ordering::Relaxed);
 }
 
 /// Notes a link that comes (true) or goes.
 pub(super) fn count(link: &Link, comes: bool) {
     if link.transport.needs_progress() {
-        let by = if comes { 1 } else { usize::MAX };
-        MOVING.needy.fetch_add(by, Ordering::Relaxed);
+        let _before = if comes {
+            MOVING.fetch_add(1, Ordering::Relaxed)
+        } else {
+            MOVING.fetch_sub(1, Ordering::Relaxed)
+        };
     }
 }
 
 /// Whether a call may stay in a transport that moves by itself until it is done.
 #[inline(always)]
 pub(super) fn may_block() -> bool {
-    MOVING.needy.load(Ordering::Relaxed) == 0 && (!has_running() || has_settled())
+    MOVING.load(Ordering::Relaxed) == 0 || has_settled()
 }
 
 /// Whether all that was started is over once it has been moved on: else the peer may wait for just that.
 #[cold]
+#[inline(never)]
 fn has_settled() -> bool {
+    if MOVING.load(Ordering::Relaxed) % RUNNING_ONE != 0 {
+        return false;
+    }
     move_running(move_on);
     !has_running()
 }

@@ -5,8 +5,8 @@
 //! the way of a call that completes.
 
 use super::Comm;
+use super::call::Call;
 use super::link::Class;
-use super::recorder::Call;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::Error;
@@ -235,7 +235,7 @@ fn next_notice(comm: &Comm) -> Option<(i32, Notice)> {
 
 fn hear(comm: &Comm, from: i32, notice: Notice) {
     if notice.why == Why::Revoke {
-        let _ = comm.state.compare_exchange(super::OPEN, super::REVOKED, Ordering::AcqRel, Ordering::Relaxed);
+        comm.standing.revoke();
     }
     let mut heard = comm.reports.heard.lock();
     if notice.why == Why::GaveUp && heard.given_up.is_none_or(|(first, ..)| notice.number < first) {
@@ -438,7 +438,7 @@ pub(super) fn close(comm: &Comm) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recorder::Kind;
+    use super::super::call::Kind;
     use super::*;
 
     #[test]

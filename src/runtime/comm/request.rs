@@ -10,6 +10,7 @@ mod begin;
 mod ending;
 mod other;
 
+use super::call::Kind;
 use super::life::Life;
 pub(super) use super::life::Standing;
 use super::link::Class;
@@ -17,7 +18,7 @@ use super::message;
 use super::owner::Owner;
 use super::p2p::{self, Data, Started};
 use super::persistent::Persistent;
-use super::recorder::{Kind, Ticket};
+use super::recorder::Ticket;
 use super::run::Begun;
 use super::window::way;
 use super::{Comm, progress, staging};
@@ -31,7 +32,7 @@ use crate::runtime::memory::hidden;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::pool::{Missed, Pool, Then};
 pub(super) use ask::{Asked, ask, ask_here};
-pub use begin::{Message, Tagged, begin};
+pub use begin::{Tagged, begin, begin_any, issend};
 pub(super) use ending::{check_revocable, end_all, withdraw_all};
 pub use ending::{destroy_all, forget_all};
 use other::Other;
@@ -98,15 +99,35 @@ fn refuse(comm: &Comm, mut request: Request) -> Result<dtl_request_t> {
 
 /// Starts what a plan says under a handle. Recorded before: else the other rank may have it before this one has sent it, as far as
 /// a trace tells.
-#[inline(always)]
 fn started(comm: &Comm, plan: &Plan, start: impl FnOnce() -> Result<Started>) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
-    let started = start().inspect_err(|_| comm.recorder.end(ticket))?;
-    let (owner, kind, peer) = (Owner::of(comm), plan.kind, plan.peer);
+    under_way(comm, start(), ticket, (plan.kind, plan.peer))
+}
+
+/// What was started, or was not, under a handle.
+#[inline(always)]
+fn under_way(
+    comm: &Comm,
+    begun: Result<Started>,
+    ticket: Ticket,
+    (kind, peer): (Kind, i32),
+) -> Result<dtl_request_t> {
+    let begun = match begun {
+        Ok(begun) => begun,
+        Err(error) => return Err(not_begun(comm, ticket, error)),
+    };
+    let owner = Owner::of(comm);
     insert(comm, || {
-        let life = Life::Active(Operation::Started(started, ticket));
+        let life = Life::Active(Operation::Started(begun, ticket));
         Request { comm: owner, kind, peer, again: None, life }
     })
+}
+
+#[cold]
+#[inline(never)]
+fn not_begun(comm: &Comm, ticket: Ticket, error: Error) -> Error {
+    comm.recorder.end(ticket);
+    error
 }
 
 impl Plan {

@@ -6,9 +6,10 @@
 mod questions;
 
 use super::algorithms::Group;
+use super::call::{Call, Kind};
 use super::flat::{self, Flat, Shape};
 use super::on_device;
-use super::recorder::{Call, Kind, Ticket};
+use super::recorder::Ticket;
 use super::report::{self, Inquiry};
 use super::schedule::{Advance, Schedule};
 use super::staged::Stage;

@@ -1,6 +1,6 @@
 //! Waiting for requests: one, all, any, some; and asking without waiting.
 
-use super::recorder::Kind;
+use super::call::Kind;
 use super::report::{self, Inquiry};
 use super::request::{self, Asked, Outcome, Standing};
 use super::{Comm, progress};
@@ -22,10 +22,16 @@ pub fn untold() -> Outcome {
     (Done { source: 0, status: DTL_SUCCESS, word: 0, size: 0 }, Ok(()))
 }
 
-/// Asks after a request. True: it is over, its outcome is `told`, and its handle is stale unless it is persistent.
+/// Whether a request is over, asked in the shortest way: then its outcome is `told`, and its handle is stale unless it is persistent.
+/// False also of one that is stale.
 #[inline(always)]
+pub fn is_over(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
+    Ok(matches!(request::ask_here(inside, handle, told)?, Asked::Over | Asked::AtRest))
+}
+
+/// Asks after a request. True: it is over, its outcome is `told`, and its handle is stale unless it is persistent.
 pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result<bool> {
-    match request::ask_here(inside, handle, told)? {
+    match request::ask(inside, handle, told)? {
         Asked::Over | Asked::AtRest => Ok(true),
         Asked::Active | Asked::Closed => {
             progress::running();

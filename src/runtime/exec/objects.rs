@@ -11,8 +11,9 @@ use crate::error::{Result, fail};
 use crate::runtime::registry::Backend;
 use crate::runtime::{device, invalid_handle};
 use crate::sys::epoch::{self, Guard};
+use crate::sys::held::Held;
 use crate::sys::lock::RwLock;
-use crate::sys::slab::{Held, Table};
+use crate::sys::slab::Table;
 use std::sync::Arc;
 
 /// Type bytes of the handles.

@@ -9,6 +9,7 @@ use super::{Allocation, find, kind_info};
 use crate::abi::device::DTL_MEMORY_HOST_ACCESSIBLE;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
+use crate::runtime::asked::ASKED;
 use crate::runtime::registry::Backend;
 use crate::runtime::zeroed_kind_info;
 use crate::sys::buf::{Addr, Region};
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Live allocations that the host cannot reach. Whoever has such a pointer has got it from a thread that counted it, so
 /// relaxed loads see it, and the bounds that were written before.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+static COUNT: &AtomicUsize = &ASKED.hidden;
 /// All that were counted lie within: the first byte, and the end. They only grow.
 static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGH: AtomicUsize = AtomicUsize::new(0);

@@ -12,7 +12,8 @@ use dtl::ffi::collective::{
     dtl_comm_reduce,
 };
 use dtl::ffi::comm::{dtl_comm_destroy, dtl_comm_info, dtl_comm_open};
-use dtl::ffi::p2p::{dtl_comm_irecv, dtl_comm_isend, dtl_comm_recv, dtl_comm_send};
+use dtl::ffi::p2p::{dtl_comm_recv, dtl_comm_send};
+use dtl::ffi::p2p_start::{dtl_comm_irecv, dtl_comm_isend};
 use dtl::ffi::request::dtl_request_wait_all;
 use dtl::ffi::threads::dtl_comm_threads;
 use std::ffi::CString;

@@ -9,6 +9,7 @@ use dtl::abi::word::*;
 use dtl::ffi::collective::*;
 use dtl::ffi::comm::*;
 use dtl::ffi::p2p::*;
+use dtl::ffi::p2p_start::*;
 use dtl::ffi::request::*;
 use std::ptr;
 use std::sync::atomic::AtomicBool;

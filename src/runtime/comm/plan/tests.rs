@@ -4,7 +4,7 @@
 use super::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_DTYPE_UINT64, DTL_OP_REPLACE, DTL_OP_SUM};
-use crate::runtime::backend::{Done, Matched, OpId, Presence, Selector, SendMode, Transport};
+use crate::runtime::backend::{Done, Matched, OpId, Presence, Selector, SendMode, Transport, poll_of};
 use crate::runtime::comm::collective::{self as call, BlockKind, By, Neighbors, Of, OnHost};
 use crate::runtime::comm::link::Link;
 use crate::runtime::comm::p2p::Data;
@@ -16,6 +16,7 @@ use crate::sys::buf::Scratch;
 use crate::sys::lock::Mutex;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::task::Poll;
 
 /// What a rank has sent and received.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -81,22 +82,25 @@ impl Transport for Wire {
         net.receives.insert(id, (data, select));
         Ok(OpId(id))
     }
-    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
-        let mut net = self.net.lock();
-        let done = |source, word, size| Done { source, status: DTL_SUCCESS, word, size };
-        if op == SENT {
-            *told = done(self.rank, 0, 0);
-            return Ok(true);
-        }
-        let (data, select) = net.receives[&op.0];
-        let queue = net.messages.get_mut(&(select.source, self.rank, select.word));
-        let Some(message) = queue.and_then(VecDeque::pop_front) else { return Ok(false) };
-        net.receives.remove(&op.0);
-        data.copy_from(message.region());
-        let bytes = message.region().len() as u64;
-        net.counts[self.rank as usize].receives(select.source, bytes);
-        *told = done(select.source, select.word, bytes);
-        Ok(true)
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        let mut test = || -> Result<bool> {
+            let mut net = self.net.lock();
+            let done = |source, word, size| Done { source, status: DTL_SUCCESS, word, size };
+            if op == SENT {
+                *told = done(self.rank, 0, 0);
+                return Ok(true);
+            }
+            let (data, select) = net.receives[&op.0];
+            let queue = net.messages.get_mut(&(select.source, self.rank, select.word));
+            let Some(message) = queue.and_then(VecDeque::pop_front) else { return Ok(false) };
+            net.receives.remove(&op.0);
+            data.copy_from(message.region());
+            let bytes = message.region().len() as u64;
+            net.counts[self.rank as usize].receives(select.source, bytes);
+            *told = done(select.source, select.word, bytes);
+            Ok(true)
+        };
+        poll_of(test())
     }
     fn probe(&self, _select: Selector) -> Result<Option<Done>> {
         Ok(None)

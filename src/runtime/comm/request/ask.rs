@@ -58,11 +58,16 @@ pub(in crate::runtime::comm) fn ask_here(
     };
     let Some(comm) = request.comm.get(inside) else { return Ok(Asked::Closed) };
     let Some((op, ticket)) = request.message() else { return ask_other(request, comm, told) };
-    if !comm.link.transport.test(op, &mut told.0)? {
-        return Ok(Asked::active(comm));
+    match op {
+        Some(op) => {
+            if comm.link.part().test(op, &mut told.0)?.is_pending() {
+                return Ok(Asked::active(comm));
+            }
+            comm.tell_inner(&mut told.0);
+        }
+        None => comm.tell_sent(&mut told.0),
     }
     comm.recorder.end(ticket);
-    comm.tell_inner(&mut told.0);
     if told.0.status != DTL_SUCCESS {
         told.1 = outcome(comm, (request.kind, request.peer), &told.0);
     }
@@ -71,6 +76,7 @@ pub(in crate::runtime::comm) fn ask_here(
 }
 
 /// Asks after all that is not the usual case.
+#[cold]
 #[inline(never)]
 fn ask_other(mut request: Looking<Request>, comm: &Comm, told: &mut Outcome) -> Result<Asked> {
     match request.hear(comm, told)? {
@@ -89,12 +95,13 @@ fn ask_other(mut request: Looking<Request>, comm: &Comm, told: &mut Outcome) -> 
 }
 
 impl Request {
-    /// The usual case: a message in the transport's hands, by itself and not from any rank. Such a request
-    /// owns nothing.
+    /// The usual case: a message by itself and not from any rank, in the transport's hands, or a send that was over at once (`None`).
+    /// Such a request owns nothing.
     #[inline(always)]
-    fn message(&self) -> Option<(OpId, Ticket)> {
+    fn message(&self) -> Option<(Option<OpId>, Ticket)> {
         match (&self.life, &self.again) {
-            (Life::Active(Operation::Started(Started::Op(op), ticket)), None) => Some((*op, *ticket)),
+            (Life::Active(Operation::Started(Started::Op(op), ticket)), None) => Some((Some(*op), *ticket)),
+            (Life::Active(Operation::Started(Started::Sent, ticket)), None) => Some((None, *ticket)),
             _ => None,
         }
     }

@@ -1,100 +1,80 @@
 //! How messages are started: the usual one as short as can be.
 
-use super::super::p2p::{Data, Started};
-use super::super::recorder::Kind;
+use super::super::call::Kind;
+use super::super::p2p::Data;
 use super::super::{Class, Comm, staging};
-use super::{Plan, other, started};
+use super::{Plan, other, started, under_way};
 use crate::abi::handle::dtl_request_t;
 use crate::error::Result;
 use crate::runtime::backend::SendMode;
 use crate::runtime::memory::hidden;
-use crate::sys::buf::Region;
 
-/// What is started.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Message {
-    /// A send that is over when its buffer may be used again.
-    Send,
-    /// A send that is over when a receive has begun.
-    Ssend,
-    /// A receive.
-    Recv,
-}
-
-/// The same with its tag, in one word.
+/// What is started with its tag, in one word: in the upper half what it is, as [`Kind`] numbers it.
 #[derive(Clone, Copy)]
 pub struct Tagged(u64);
 
 impl Tagged {
-    /// What was put together.
+    /// A send that is over when its buffer may be used again.
     #[must_use]
     #[inline(always)]
-    pub fn parts(self) -> (Message, i32) {
-        let message = match self.0 >> 32 {
-            0 => Message::Send,
-            1 => Message::Ssend,
-            _ => Message::Recv,
-        };
-        (message, self.0 as u32 as i32)
+    pub fn send(tag: i32) -> Tagged {
+        Tagged(u64::from(tag as u32) | (Kind::Send as u64) << 32)
     }
-}
 
-impl Message {
-    /// With a tag.
+    /// A receive.
     #[must_use]
     #[inline(always)]
-    pub fn with(self, tag: i32) -> Tagged {
-        Tagged(u64::from(tag as u32) | (self as u64) << 32)
+    pub fn recv(tag: i32) -> Tagged {
+        Tagged(u64::from(tag as u32) | (Kind::Recv as u64) << 32)
+    }
+
+    /// The tag.
+    #[must_use]
+    #[inline(always)]
+    pub fn tag(self) -> i32 {
+        self.0 as u32 as i32
+    }
+
+    /// Which it is.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_recv(self) -> bool {
+        self.0 >> 32 != Kind::Send as u64
     }
 
     #[inline(always)]
     fn kind(self) -> Kind {
-        match self {
-            Message::Send => Kind::Send,
-            Message::Ssend => Kind::Ssend,
-            Message::Recv => Kind::Recv,
-        }
+        if self.is_recv() { Kind::Recv } else { Kind::Send }
     }
 }
 
-/// Starts a message.
+/// Starts the usual message.
 #[inline(always)]
-pub fn begin(comm: &Comm, message: Message, data: Data, peer: i32, tag: i32) -> Result<dtl_request_t> {
-    let plan = Plan { data, peer, tag, kind: message.kind() };
-    if comm.is_usual(data.bytes, peer, tag) {
-        return started(comm, &plan, || plan.start_usual(comm));
-    }
-    unusual(comm, data.bytes, (data.count, data.dtype), (peer, tag), plan.kind)
+pub fn begin(comm: &Comm, what: Tagged, data: Data, peer: i32) -> Result<dtl_request_t> {
+    let (tag, kind) = (what.tag(), what.kind());
+    let ticket = comm.recorder.begin_untraced(&data.call(kind, peer, tag));
+    let begun = if what.is_recv() {
+        comm.recv_from(Class::User, data.bytes, peer, tag)
+    } else {
+        comm.send_to(Class::User, data.bytes, peer, tag, SendMode::Standard)
+    };
+    under_way(comm, begun, ticket, (kind, peer))
 }
 
-/// Starts what is not the usual message: from any rank or to none, with any tag, of memory that the host may not reach, or wrong.
-/// In pieces that fit into registers, as the usual message would have to make room for them otherwise.
-#[inline(never)]
-fn unusual(
-    comm: &Comm,
-    bytes: Region,
-    (count, dtype): (u64, i32),
-    (peer, tag): (i32, i32),
-    kind: Kind,
-) -> Result<dtl_request_t> {
-    let data = Data { bytes, count, dtype };
-    let plan = Plan { data, peer, tag, kind };
+/// Starts any message: from any rank or to none, with any tag, of memory that the host may not reach, or wrong.
+pub fn begin_any(comm: &Comm, what: Tagged, data: Data, peer: i32) -> Result<dtl_request_t> {
+    any(comm, &Plan { data, peer, tag: what.tag(), kind: what.kind() })
+}
+
+/// Starts a send that is over when a receive has begun.
+pub fn issend(comm: &Comm, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
+    any(comm, &Plan { data, peer: dest, tag, kind: Kind::Ssend })
+}
+
+fn any(comm: &Comm, plan: &Plan) -> Result<dtl_request_t> {
     plan.check(comm)?;
-    if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
-        return other::staged(comm, &plan);
+    if hidden::may_be(plan.data.bytes) && staging::is_staged(comm, plan.data.bytes)? {
+        return other::staged(comm, plan);
     }
-    started(comm, &plan, || plan.start(comm))
-}
-
-impl Plan {
-    /// Starts what goes to a rank or comes from one.
-    #[inline(always)]
-    fn start_usual(&self, comm: &Comm) -> Result<Started> {
-        let (bytes, peer, tag) = (self.data.bytes, self.peer, self.tag);
-        if self.kind == Kind::Recv {
-            return comm.recv_from(Class::User, bytes, peer, tag);
-        }
-        let mode = if self.kind == Kind::Ssend { SendMode::Synchronous } else { SendMode::Standard };
-        comm.send_to(Class::User, bytes, peer, tag, mode)
-    }
+    started(comm, plan, || plan.start(comm))
 }

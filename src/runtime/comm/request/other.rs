@@ -1,7 +1,8 @@
 //! What a request may be besides a message from or to the host's memory: a collective that was started, an operation on a
 //! window, a message that is staged, a send that waits for an event.
 
-use super::super::recorder::{Call, Kind, Ticket};
+use super::super::call::{Call, Kind};
+use super::super::recorder::Ticket;
 use super::super::run::Run;
 use super::super::schedule::Advance;
 use super::super::staging::{self, Staged};

@@ -1,7 +1,7 @@
 //! What a long wait for a collective asks the other ranks.
 
 use super::super::Comm;
-use super::super::recorder::Call;
+use super::super::call::Call;
 use super::super::report::{self, Inquiry};
 use super::report_on;
 use crate::abi::status::DTL_ERROR_INVALID_ARGUMENT;

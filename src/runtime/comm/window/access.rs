@@ -9,7 +9,7 @@ use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_ERROR_OUT_OF_BOUNDS, DTL_E
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::Swap;
-use crate::runtime::comm::recorder::Kind;
+use crate::runtime::comm::call::Kind;
 use crate::runtime::comm::request;
 use crate::runtime::comm::types;
 use crate::runtime::memory::hidden;

@@ -9,7 +9,7 @@ use super::{Offer, Part, no_memory};
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{self, Error, Result};
 use crate::runtime::backend::{self, WindowPart, Windows};
-use crate::runtime::comm::recorder::Kind;
+use crate::runtime::comm::call::Kind;
 use crate::runtime::comm::{Comm, group};
 use crate::runtime::explain;
 use crate::sys::buf::{Region, Scratch};

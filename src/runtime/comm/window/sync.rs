@@ -6,7 +6,7 @@ use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::status::{DTL_ERROR_TIMEOUT, DTL_SUCCESS};
 use crate::abi::window::{DTL_LOCK_EXCLUSIVE, DTL_LOCK_SHARED};
 use crate::error::{Error, Result, fail};
-use crate::runtime::comm::recorder::Kind;
+use crate::runtime::comm::call::Kind;
 use crate::runtime::comm::{collective, run};
 use crate::runtime::trace::{self, Args};
 use std::ops::Range;

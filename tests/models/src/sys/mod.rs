@@ -5,6 +5,8 @@ pub mod buf;
 pub mod epoch;
 pub mod futex;
 pub mod heap;
+#[path = "../../../../src/sys/held.rs"]
+pub mod held;
 #[path = "../../../../src/sys/journal.rs"]
 pub mod journal;
 pub mod journal_model;

@@ -19,6 +19,9 @@ pub const ALL: &[Model] = &[
     ("table: get against remove", || used_against_remove(get)),
     ("table: pin against remove", || used_against_remove(pin)),
     ("table: hold against remove", || used_against_remove(hold)),
+    ("table: spot against remove", spot_against_remove),
+    ("table: spot against remove and insert", || spot_against_reuse(0)),
+    ("table: spot against remove and the same handle again", || spot_against_reuse(1)),
     ("table: get against remove and insert", get_against_reuse),
     ("table: hold against remove and insert", hold_against_reuse),
     ("table: get against a fixed handle that is opened again", fixed_again),
@@ -117,6 +120,47 @@ fn pin(table: &Table<Object>, handle: u64) -> Option<u64> {
 fn hold(table: &Table<Object>, handle: u64) -> Option<u64> {
     let held = table.hold(epoch::enter(), handle).ok()?;
     Some(held.number())
+}
+
+/// By where the object stands and its address, as who has seen it knows them.
+fn at_spot(table: &Arc<Table<Object>>, handle: u64) -> impl FnOnce() -> Option<u64> + use<> {
+    // SAFETY: as long as `table`, which every caller outlives.
+    let kept: &'static Table<Object> = unsafe { &*Arc::as_ptr(table) };
+    let (spot, table) = (kept.spot(handle), Arc::clone(table));
+    let address = kept.get(&epoch::enter(), handle).map(|object| std::ptr::from_ref(object).addr());
+    move || {
+        let inside = epoch::enter();
+        let found = spot.get(&inside, address.unwrap()).map(Object::number);
+        drop(table);
+        found
+    }
+}
+
+fn spot_against_remove() {
+    let world = World::new(0);
+    let handle = world.insert(1);
+    let look = at_spot(&world.table, handle);
+    let user = thread::spawn(move || assert!(matches!(look(), None | Some(1))));
+    assert!(world.remove(handle));
+    user.join().unwrap();
+    world.settled(1);
+}
+
+/// The slot's next object, also one under the same handle, is not taken for the first.
+fn spot_against_reuse(reserved: usize) {
+    let world = World::new(reserved);
+    // Made first, or it might get the memory of the one that goes.
+    let next = world.object(2);
+    let fixed = u64::from(TAG) << 56;
+    let put = |object| if reserved > 0 { world.table.put_fixed(0, object).then_some(fixed) } else { world.table.insert(object) };
+    let handle = put(world.object(1)).unwrap();
+    let look = at_spot(&world.table, handle);
+    let user = thread::spawn(move || assert!(matches!(look(), None | Some(1))));
+    assert!(world.remove(handle));
+    let later = put(next).unwrap();
+    user.join().unwrap();
+    assert!(world.remove(later));
+    world.settled(2);
 }
 
 fn used_against_remove(using: Use) {

@@ -7,7 +7,7 @@ use crate::abi::word::{
 };
 use crate::error::fail;
 use crate::runtime::backend::{
-    Done, Matched, Offer as Memory, Presence, Selector, SendMode, Transport, WindowPart, Windows,
+    Done, Matched, Offer as Memory, Presence, Selector, SendMode, Transport, WindowPart, Windows, poll_of,
 };
 use crate::runtime::comm::link::Link;
 use crate::runtime::comm::types::Reduction;
@@ -16,6 +16,7 @@ use crate::runtime::comm::window::choose::{Chosen, Had, choose};
 use crate::runtime::comm::window::{Offer, Part, progress as serving};
 use crate::runtime::registry::Backend;
 use std::collections::VecDeque;
+use std::task::Poll;
 
 /// What the window was asked for.
 #[derive(Default)]
@@ -129,13 +130,16 @@ impl Transport for Loop {
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
         self.irecv(data, Selector { source: 0, word: message.0, ignore: 0 })
     }
-    fn test(&self, op: OpId, told: &mut Done) -> Result<bool> {
-        if op.0 == 0 {
-            *told = Done { source: 0, ..Done::NOBODY };
-            return Ok(true);
-        }
-        let known = self.receives.lock()[op.0 as usize - 1].unwrap();
-        Ok(self.receive(known.0, known.1).map(|done| *told = done).is_some())
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        let mut test = || -> Result<bool> {
+            if op.0 == 0 {
+                *told = Done { source: 0, ..Done::NOBODY };
+                return Ok(true);
+            }
+            let known = self.receives.lock()[op.0 as usize - 1].unwrap();
+            Ok(self.receive(known.0, known.1).map(|done| *told = done).is_some())
+        };
+        poll_of(test())
     }
     fn progress(&self) {}
     fn cancel(&self, _op: OpId) -> Result<()> {

@@ -1,5 +1,7 @@
 //! The library's flight recorder and the life of its requests.
 
+#[path = "../../../../../src/runtime/comm/call.rs"]
+mod call;
 #[path = "../../../../../src/runtime/comm/life.rs"]
 mod life;
 pub mod model;

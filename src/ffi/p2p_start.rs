@@ -1,0 +1,182 @@
+//! Point to point: what starts a message and returns at once.
+
+use super::args::Out;
+use super::elements::{data, usual_data};
+use super::guard;
+use crate::abi::handle::{dtl_comm_t, dtl_request_t};
+use crate::abi::status::dtl_status_t;
+use crate::abi::word::dtl_dtype_t;
+use crate::error::Result;
+use crate::runtime::comm::p2p::{self, Data};
+use crate::runtime::comm::request::{self, Tagged};
+use crate::runtime::comm::{self, Comm};
+use std::ffi::c_void;
+
+/// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
+///
+/// @param out  the request; dtl_request_wait or _test ends it.
+/// @return as dtl_comm_send; failures of the message itself come with the request.
+/// Equivalent: MPI_Isend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_isend(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    // SAFETY: the caller's contract.
+    unsafe { begin(comm, buf.cast_mut(), count, dtype, dest, Tagged::send(tag), out) }
+}
+
+/// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
+///
+/// @param out  the request; dtl_request_wait or _test ends it.
+/// @return as dtl_comm_recv; failures of the message itself come with the request.
+/// Equivalent: MPI_Irecv.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_irecv(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    source: i32,
+    tag: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    // SAFETY: the caller's contract.
+    unsafe { begin(comm, buf, count, dtype, source, Tagged::recv(tag), out) }
+}
+
+/// Starts a send or a receive: one function, so that a program that does one after the other has it at hand. The tag and
+/// what it is travel in one register, which makes the entries jumps.
+///
+/// # Safety
+/// `buf` has `count` elements that stay until the request is done; `out` is null, misaligned or writable.
+#[inline(never)]
+unsafe fn begin(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    peer: i32,
+    what: Tagged,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    guard::usual(
+        move |stay| {
+            // SAFETY: passed on.
+            let (out, data) = (Out::usual(out)?, unsafe { usual_data(buf, count, dtype) }?);
+            Some((out, p2p::visit_for(stay, comm, data.bytes, peer, what.tag())?, data))
+        },
+        move |(out, comm, data)| {
+            out.set(request::begin(&comm, what, data, peer)?);
+            Ok(())
+        },
+        move || {
+            let entry = || if what.is_recv() { "dtl_comm_irecv" } else { "dtl_comm_isend" };
+            // SAFETY: passed on.
+            unsafe {
+                start(entry, (comm, buf, count, dtype), out, |comm, data| {
+                    request::begin_any(comm, what, data, peer)
+                })
+            }
+        },
+    )
+}
+
+/// Starts what `start` starts, with any arguments.
+///
+/// # Safety
+/// As [`begin`].
+unsafe fn start(
+    entry: impl FnOnce() -> &'static str,
+    (comm, buf, count, dtype): (dtl_comm_t, *mut c_void, u64, dtl_dtype_t),
+    out: *mut dtl_request_t,
+    start: impl FnOnce(&Comm, Data) -> Result<dtl_request_t>,
+) -> dtl_status_t {
+    guard::call_as(entry, |inside| {
+        let out = Out::new(out, "out")?;
+        let comm = comm::get(inside, comm)?;
+        // SAFETY: passed on.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        out.set(start(comm, data)?);
+        Ok(())
+    })
+}
+
+/// Starts a synchronous send: the request is done when a receive has begun to take the message.
+///
+/// @return as dtl_comm_isend. Equivalent: MPI_Issend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_issend(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    // SAFETY: the caller's contract.
+    unsafe {
+        start(
+            || "dtl_comm_issend",
+            (comm, buf.cast_mut(), count, dtype),
+            out,
+            |comm, data| request::issend(comm, data, dest, tag),
+        )
+    }
+}
+
+/// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.
+///
+/// @param buf  `count` elements, read anew by each start.
+/// @param out  yours; end it with dtl_request_destroy.
+/// @return as dtl_comm_isend. Equivalent: MPI_Send_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_send_init(
+    comm: dtl_comm_t,
+    buf: *const c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    dest: i32,
+    tag: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let comm = comm::get(inside, comm)?;
+        // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        out.set(request::send_init(comm, data, dest, tag)?);
+        Ok(())
+    })
+}
+
+/// Makes a persistent receive, at rest: dtl_request_start starts it, as often as it is over.
+///
+/// @param buf  room for `count` elements.
+/// @param out  yours; end it with dtl_request_destroy.
+/// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dtl_comm_recv_init(
+    comm: dtl_comm_t,
+    buf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    source: i32,
+    tag: i32,
+    out: *mut dtl_request_t,
+) -> dtl_status_t {
+    guard::call(|inside| {
+        let out = Out::new(out, "out")?;
+        let comm = comm::get(inside, comm)?;
+        // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        out.set(request::recv_init(comm, data, source, tag)?);
+        Ok(())
+    })
+}

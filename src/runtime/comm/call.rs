@@ -1,0 +1,217 @@
+//! What an operation is, as its caller described it: for the recorder, for reports, and for ranks to compare.
+
+use crate::abi::comm::{DTL_ANY_SOURCE, DTL_ANY_TAG};
+use crate::runtime::comm::types;
+use crate::runtime::trace::Args;
+use std::fmt;
+
+macro_rules! kinds {
+    ($($name:ident $text:literal),+ $(,)?) => {
+        /// What an operation is.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub(super) enum Kind { $($name),+ }
+        /// All of them, with their names.
+        pub(super) const KINDS: &[(Kind, &str)] = &[$((Kind::$name, $text)),+];
+    };
+}
+kinds! {
+    Send "send", Ssend "ssend", Recv "recv", Probe "probe", Sendrecv "sendrecv",
+    Put "put", Get "get", Barrier "barrier", Bcast "bcast", Reduce "reduce", Allreduce "allreduce", Gather "gather",
+    Gatherv "gatherv", Scatter "scatter", Scatterv "scatterv", Allgather "allgather",
+    Allgatherv "allgatherv", Alltoall "alltoall", Alltoallv "alltoallv",
+    ReduceScatter "reduce_scatter", ReduceScatterBlock "reduce_scatter_block", Scan "scan",
+    Exscan "exscan", NeighborAlltoallv "neighbor_alltoallv", Split "split", Dup "dup", Open "open", Shrink "shrink",
+    GroupCreate "group_create", WinCreate "win_create/allocate", WinDestroy "win_destroy", Fence "fence",
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        KINDS.iter().find(|(kind, _)| *kind == self).map_or("?", |(_, name)| name)
+    }
+
+    pub(super) fn of(number: u64) -> Option<Kind> {
+        KINDS.iter().map(|(kind, _)| *kind).find(|kind| *kind as u64 == number)
+    }
+
+    pub(super) fn is_collective(self) -> bool {
+        self as u8 >= Kind::Barrier as u8
+    }
+}
+
+/// The bit of `op` that all numbers of operations have as their sign says.
+const ON_DEVICE: i32 = 1 << 30;
+
+/// One operation as its caller described it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Call {
+    pub(super) kind: Kind,
+    /// -1: none.
+    pub(super) dtype: i32,
+    /// -1: none.
+    pub(super) op: i32,
+    /// Root or peer.
+    pub(super) peer: i32,
+    /// Tag, or the collective's number.
+    pub(super) tag: i32,
+    /// Elements.
+    pub(super) count: u64,
+}
+
+impl Call {
+    #[inline(always)]
+    pub(super) fn new(kind: Kind) -> Call {
+        Call { kind, dtype: -1, op: -1, peer: -1, tag: 0, count: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) fn with(self, count: u64, dtype: i32) -> Call {
+        Call { count, dtype, ..self }
+    }
+
+    pub(super) fn root(self, root: i32) -> Call {
+        Call { peer: root, ..self }
+    }
+
+    pub(super) fn op(self, op: i32) -> Call {
+        Call { op, ..self }
+    }
+
+    /// The same for a trace.
+    pub(super) fn args(&self) -> Args {
+        let mut args = Args::NONE.tag(self.tag);
+        if self.dtype >= 0 {
+            args = args.elements(self.count, self.dtype);
+        }
+        let op = self.reduction();
+        if op >= 0 {
+            args = args.op(op);
+        }
+        if self.peer >= 0 || !self.kind.is_collective() { args.peer(self.peer) } else { args }
+    }
+
+    /// The same of device memory where a library of devices runs it: other ranks' of host memory do not go with it.
+    pub(super) fn on_device(self) -> Call {
+        Call { op: self.op ^ ON_DEVICE, ..self }
+    }
+
+    /// The operation as the program named it.
+    fn reduction(&self) -> i32 {
+        if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op }
+    }
+
+    /// Whether it is such a one.
+    fn is_on_device(&self) -> bool {
+        (self.op & ON_DEVICE != 0) != (self.op < 0)
+    }
+
+    /// Eight bits that differ, most likely, between collectives that do not go together. They are
+    /// part of their messages' tags, so such messages never meet.
+    pub(super) fn signature(&self) -> u8 {
+        let parts = [self.kind as u32, self.dtype as u32, self.op as u32, self.peer as u32];
+        let mixed = parts.iter().fold(0x811C_9DC5_u32, |hash, part| (hash ^ part).wrapping_mul(0x0100_0193));
+        (mixed ^ mixed >> 8 ^ mixed >> 16 ^ mixed >> 24) as u8
+    }
+
+    /// Whether two ranks' calls can be the same collective; counts may differ where each rank has
+    /// its own.
+    pub(super) fn goes_with(&self, other: &Call) -> bool {
+        let uniform = !matches!(
+            self.kind,
+            Kind::Gatherv
+                | Kind::Scatterv
+                | Kind::Allgatherv
+                | Kind::Alltoallv
+                | Kind::NeighborAlltoallv
+                | Kind::ReduceScatter
+        );
+        (self.kind, self.dtype, self.op, self.peer) == (other.kind, other.dtype, other.op, other.peer)
+            && (!uniform || self.count == other.count)
+    }
+
+    /// As three words, for the recorder and for messages.
+    #[inline(always)]
+    pub(super) fn words(&self) -> [u64; 3] {
+        let pair = |low: i32, high: i32| u64::from(low as u32) | u64::from(high as u32) << 32;
+        [
+            self.kind as u64
+                | u64::from(self.dtype as u32 & 0xFF_FFFF) << 8
+                | u64::from(self.op as u32) << 32,
+            pair(self.peer, self.tag),
+            self.count,
+        ]
+    }
+
+    pub(super) fn from_words(words: [u64; 3]) -> Option<Call> {
+        let [first, second, third] = words;
+        let kind = Kind::of(first & 0xFF)?;
+        // 24 bits with a sign.
+        let dtype = (first as u32 & 0xFFFF_FF00) as i32 >> 8;
+        let (op, peer, tag) = ((first >> 32) as i32, second as u32 as i32, (second >> 32) as i32);
+        Some(Call { kind, dtype, op, peer, tag, count: third })
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let collective = self.kind.is_collective();
+        f.write_str(self.kind.name())?;
+        if collective {
+            write!(f, " #{}", self.tag)?;
+        }
+        let mut details = Vec::new();
+        if self.dtype >= 0 {
+            details.push(format!("count {}", self.count));
+            details.push(types::dtype_text(self.dtype));
+        }
+        let op = self.reduction();
+        if op >= 0 {
+            details.push(types::op_text(op));
+        }
+        if self.is_on_device() {
+            details.push("device memory".to_owned());
+        }
+        match (collective, self.kind) {
+            (true, _) if self.peer >= 0 => details.push(format!("root {}", self.peer)),
+            (true, _) => {}
+            (false, Kind::Recv | Kind::Probe) if self.peer == DTL_ANY_SOURCE => {
+                details.push("from any rank".to_owned());
+            }
+            (false, Kind::Recv | Kind::Probe) => details.push(format!("from rank {}", self.peer)),
+            (false, _) => details.push(format!("to rank {}", self.peer)),
+        }
+        if !collective {
+            details.push(if self.tag == DTL_ANY_TAG {
+                "any tag".into()
+            } else {
+                format!("tag {}", self.tag)
+            });
+        }
+        if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_survive_being_words() {
+        for (kind, name) in KINDS {
+            let call = Call { kind: *kind, dtype: 9, op: -1, peer: -2, tag: 12, count: 1 << 40 };
+            assert_eq!(Call::from_words(call.words()), Some(call));
+            assert!(call.to_string().starts_with(name), "{call}");
+            let bare = Call::new(*kind);
+            assert_eq!(Call::from_words(bare.words()), Some(bare));
+        }
+        assert_eq!(Call::from_words([200, 0, 0]), None);
+    }
+
+    #[test]
+    fn texts_name_what_matters() {
+        let call = Call::new(Kind::Allreduce).with(64, 9).op(0);
+        assert_eq!(Call { tag: 812, ..call }.to_string(), "allreduce #812 (count 64, FLOAT64, SUM)");
+        let recv = Call { peer: DTL_ANY_SOURCE, tag: DTL_ANY_TAG, ..Call::new(Kind::Recv).with(3, 2) };
+        assert_eq!(recv.to_string(), "recv (count 3, INT32, from any rank, any tag)");
+    }
+}

@@ -1,0 +1,57 @@
+//! A share of something that has one part which is used all the time: the way to that is kept beside the share, so that nobody
+//! goes through the whole to find it.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// See the module's text.
+#[repr(C)]
+pub struct Within<T: ?Sized, W> {
+    whole: Arc<W>,
+    part: NonNull<T>,
+}
+
+// SAFETY: used as the share that it is, and as a reference to the part.
+unsafe impl<T: ?Sized + Sync, W: Send + Sync> Send for Within<T, W> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Sync, W: Send + Sync> Sync for Within<T, W> {}
+
+impl<T: ?Sized, W> Within<T, W> {
+    /// `part` finds it.
+    #[must_use]
+    pub fn new(whole: Arc<W>, part: impl FnOnce(&W) -> &T) -> Self {
+        let part = NonNull::from(part(&whole));
+        Within { whole, part }
+    }
+
+    /// The part.
+    #[must_use]
+    #[inline(always)]
+    pub fn part(&self) -> &T {
+        // SAFETY: it came from a reference that is good as long as one to the whole (or for ever). The whole does not move, and
+        // lives as long as the share; nobody else changes it, as who has one of its shares cannot have it for himself alone.
+        unsafe { self.part.as_ref() }
+    }
+}
+
+impl<T: ?Sized, W> Deref for Within<T, W> {
+    type Target = Arc<W>;
+
+    fn deref(&self) -> &Arc<W> {
+        &self.whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_lives_as_long_as_a_share_of_the_whole() {
+        let whole = Arc::new((7, Box::new(String::from("part"))));
+        let within: Within<str, _> = Within::new(Arc::clone(&whole), |whole| whole.1.as_str());
+        drop(whole);
+        assert_eq!((within.part(), within.0, Arc::strong_count(&within)), ("part", 7, 1));
+    }
+}
