@@ -4746,7 +4746,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
 DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out);
 
 /* -----------------------------------------------------------------------------------------------
- * Point to point: send, receive, exchange, probe; their requests.
+ * Point to point: send, receive, exchange, probe. What returns at once: `p2p_start`.
  * -------------------------------------------------------------------------------------------- */
 
 /// Sends a message and returns when `buf` may be used again (which may be before it is received).
@@ -4851,6 +4851,31 @@ DTL_NODISCARD dtl_status_t dtl_comm_mrecv(dtl_message_t message, void *buf, uint
 DTL_NODISCARD dtl_status_t dtl_comm_imrecv(dtl_message_t message, void *buf, uint64_t count,
     dtl_dtype_t dtype, dtl_request_t *out);
 
+/* -----------------------------------------------------------------------------------------------
+ * Messages that wait for a stream's work.
+ * -------------------------------------------------------------------------------------------- */
+
+/// Starts a send that begins when the work before an event's record is done, and returns at once: a kernel's result
+/// goes to another rank without this thread waiting for the kernel. The library looks after the event in every call that
+/// waits or tests, of this request or another. It begins when it is seen to be done, so sends that were started later may
+/// overtake it.
+///
+/// @param buf    `count` elements, unchanged from the event's record until the request is done.
+/// @param event  its latest record counts; never recorded = done, so the send begins. Destroying the event changes nothing.
+///               Record it anew only when the request is done.
+/// @param out    the request; dtl_request_wait or _test ends it. A failure of the work before the record is the
+///               request's, and nothing is sent; the receiver goes on waiting. dtl_request_cancel and _destroy withdraw it
+///               at any time before it begins.
+/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is memory that the host
+///         cannot reach (dtl_mem_kind_info) of another backend than the event's, among others.
+/// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
+DTL_NODISCARD dtl_status_t dtl_comm_isend_on(dtl_comm_t comm, const void *buf, uint64_t count,
+    dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_event_t event, dtl_request_t *out);
+
+/* -----------------------------------------------------------------------------------------------
+ * Point to point: what starts a message and returns at once.
+ * -------------------------------------------------------------------------------------------- */
+
 /// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it.
@@ -4890,27 +4915,6 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_request_t *out);
 
 /* -----------------------------------------------------------------------------------------------
- * Messages that wait for a stream's work.
- * -------------------------------------------------------------------------------------------- */
-
-/// Starts a send that begins when the work before an event's record is done, and returns at once: a kernel's result
-/// goes to another rank without this thread waiting for the kernel. The library looks after the event in every call that
-/// waits or tests, of this request or another. It begins when it is seen to be done, so sends that were started later may
-/// overtake it.
-///
-/// @param buf    `count` elements, unchanged from the event's record until the request is done.
-/// @param event  its latest record counts; never recorded = done, so the send begins. Destroying the event changes nothing.
-///               Record it anew only when the request is done.
-/// @param out    the request; dtl_request_wait or _test ends it. A failure of the work before the record is the
-///               request's, and nothing is sent; the receiver goes on waiting. dtl_request_cancel and _destroy withdraw it
-///               at any time before it begins.
-/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is memory that the host
-///         cannot reach (dtl_mem_kind_info) of another backend than the event's, among others.
-/// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
-DTL_NODISCARD dtl_status_t dtl_comm_isend_on(dtl_comm_t comm, const void *buf, uint64_t count,
-    dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_event_t event, dtl_request_t *out);
-
-/* -----------------------------------------------------------------------------------------------
  * Requests: start, wait, test, cancel, end.
  * -------------------------------------------------------------------------------------------- */
 
@@ -4941,7 +4945,7 @@ DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own messages (see
-///         dtl_comm_desc_t) a send as well. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
+///         dtl_comm_desc_t) a send as well that was not over as it began. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
 ///         one at rest. DTL_ERROR_CANCELED: another thread is destroying the communicator.
 /// Equivalent: MPI_Cancel.
 DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);

@@ -84,7 +84,7 @@ pub unsafe extern "C" fn dtl_request_test(
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late.
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own messages (see
-///         dtl_comm_desc_t) a send as well. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
+///         dtl_comm_desc_t) a send as well that was not over as it began. The request is unchanged. DTL_ERROR_INVALID_STATE: a persistent
 ///         one at rest. DTL_ERROR_CANCELED: another thread is destroying the communicator.
 /// Equivalent: MPI_Cancel.
 #[unsafe(no_mangle)]

@@ -114,6 +114,39 @@ static void check_order(dtl_comm_t comm, int rank, int size)
     CHECK_OK(dtl_request_wait_all(COUNT, sends, DTL_TIMEOUT_INFINITE, NULL));
 }
 
+/* Small sends may be over as they begin: they can be waited for late and in any order, tell who asks, and a cancel comes too
+ * late for them. (Where they are not over, it is refused, and changes nothing.) */
+static void check_small_sends(MPI_Comm user, int rank, int size)
+{
+    enum { MANY = 300 };
+    const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    dtl_comm_t comm;
+    dtl_request_t sends[MANY];
+    int64_t values[MANY];
+    CHECK_OK(dtl_comm_from_mpi(user, &comm));
+    for (int i = 0; i < MANY; i++) {
+        values[i] = rank * 1000 + i;
+        CHECK_OK(dtl_comm_isend(comm, &values[i], 1, DTL_DTYPE_INT64, next, i, &sends[i]));
+    }
+    const dtl_status_t cancelled = dtl_request_cancel(sends[0]);
+    CHECK(cancelled == DTL_SUCCESS || cancelled == DTL_ERROR_NOT_SUPPORTED);
+    for (int i = MANY - 1; i >= 0; i--) {
+        int64_t value = -1;
+        CHECK_OK(dtl_comm_recv(comm, &value, 1, DTL_DTYPE_INT64, previous, i, NULL));
+        CHECK(value == previous * 1000 + i);
+    }
+    for (int i = 0; i < MANY; i += 2) {
+        dtl_recv_info_t info;
+        memset(&info, 0, sizeof info);
+        CHECK_OK(dtl_request_wait(sends[i], DTL_TIMEOUT_INFINITE, i % 4 == 0 ? &info : NULL));
+        CHECK(info.status == DTL_SUCCESS);
+        CHECK_STATUS(dtl_request_wait(sends[i], DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_INVALID_HANDLE);
+        sends[i] = DTL_REQUEST_NULL;
+    }
+    CHECK_OK(dtl_request_wait_all(MANY, sends, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_comm_destroy(comm));
+}
+
 /* A receive and a send that nobody answers end at the limit; the receive takes nothing afterwards. */
 static void check_limits(MPI_Comm user, int rank, int size)
 {
@@ -208,6 +241,7 @@ static void check_all(MPI_Comm user)
     CHECK(info.rank == rank && info.size == size && strcmp(info.kind, DTL_MPI_KIND) == 0);
     check_messages(comm, rank, size);
     check_order(comm, rank, size);
+    check_small_sends(user, rank, size);
     check_limits(user, rank, size);
     /* A duplicate: on one rank, MPICH 4.0's MPI_Alltoall hangs beside the posted receive. */
     MPI_Comm oracle;
