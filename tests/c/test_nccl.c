@@ -393,6 +393,7 @@ static void run_ranks(struct rank *each, int devices, int which, dtl_status_t fi
 
 static void with(const char *variable, const char *value, int which, dtl_status_t first, dtl_status_t second, const char *text) {
     struct rank each[2];
+    fprintf(stderr, "%s=%s\n", variable, value); /* for who reads of a failure */
     setenv(variable, value, 1);
     run_ranks(each, 2, which, first, second, text);
     unsetenv(variable);

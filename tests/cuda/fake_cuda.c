@@ -88,7 +88,11 @@ static int number(const char* name, int standard) {
 
 API int fake_cuda_live(void);
 API int fake_cuda_live(void) {
-    return fake_count;
+    int count;
+    LOCK();
+    count = fake_count;
+    UNLOCK();
+    return count;
 }
 
 /* For another fake that works on the devices' memory. */
@@ -427,7 +431,9 @@ API code_t cuMemPoolCreate(pool_t** pool, const unsigned* properties) {
     if (properties[0] != 1 || properties[2] != 1) return INVALID_VALUE;
     *pool = (pool_t*)calloc(1, sizeof **pool);
     (*pool)->device = (int)properties[3];
+    LOCK();
     fake_count++;
+    UNLOCK();
     return SUCCESS;
 }
 

@@ -132,11 +132,14 @@ static code_t failure(const char* function) {
     static int calls;
     const char* text = getenv("FAKE_NCCL_FAIL");
     char name[48];
-    int nth, code;
+    int nth, code, now;
     if (text == NULL || sscanf(text, "%47[^:]:%d:%d", name, &nth, &code) != 3 || strcmp(name, function) != 0) return SUCCESS;
+    pthread_mutex_lock(&counting);
     if (strcmp(counted, text) != 0) calls = 0, snprintf(counted, sizeof counted, "%s", text);
     snprintf(said, sizeof said, "%s failed as told", function);
-    return ++calls == nth || nth == 0 ? (code_t)code : SUCCESS;
+    now = ++calls;
+    pthread_mutex_unlock(&counting);
+    return now == nth || nth == 0 ? (code_t)code : SUCCESS;
 }
 #define BEGIN(name) \
     do { \

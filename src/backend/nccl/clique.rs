@@ -179,8 +179,8 @@ impl Clique {
         state.entering = None;
     }
 
-    /// Takes leave of the other ranks; false if they are not there for it.
-    fn leave(&self, state: &mut State) -> bool {
+    /// Finalizes and destroys; false if the other ranks are not there for it.
+    fn finalize(&self, state: &mut State) -> bool {
         let Ok(_inside) = self.queue.enter() else { return false };
         // SAFETY: a communicator of NCCL's without work.
         let mut code = unsafe { (self.nccl.calls.ncclCommFinalize)(state.comm.ptr()) };
@@ -199,6 +199,18 @@ impl Clique {
             log::warning!("{}", self.error(code, "ncclCommDestroy"));
         }
         true
+    }
+
+    /// Leaves the other ranks in good order, or gives up what they and this rank do not end.
+    fn end(&self, state: &mut State) {
+        let is_idle = state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
+        let may_leave = is_idle && state.failed.is_none() && !state.comm.is_null();
+        let destroyed = Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed");
+        if may_leave && self.finalize(state) {
+            state.failed = Some(destroyed);
+        } else {
+            self.abort(state, destroyed);
+        }
     }
 }
 
@@ -300,6 +312,10 @@ impl DeviceComm for Clique {
         self.abort(&mut state, why);
     }
 
+    fn leave(&self) {
+        self.end(&mut self.state.lock());
+    }
+
     fn describe(&self) -> String {
         format!("NCCL {} for memory of cuda device {}", self.nccl.number(), self.queue.device())
     }
@@ -308,10 +324,6 @@ impl DeviceComm for Clique {
 impl Drop for Clique {
     fn drop(&mut self) {
         let mut state = std::mem::replace(self.state.get_mut(), State::new());
-        let is_idle = state.waiting.is_empty() && state.entering.is_none() && state.running.is_empty();
-        if state.comm.is_null() || (is_idle && state.failed.is_none() && self.leave(&mut state)) {
-            return;
-        }
-        self.abort(&mut state, Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed"));
+        self.end(&mut state);
     }
 }

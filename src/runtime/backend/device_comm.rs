@@ -14,7 +14,7 @@ pub trait DeviceComms: Send + Sync {
     fn prepare(&self) -> Result<Box<dyn DeviceComm>>;
 }
 
-/// One rank's part. Called by several threads at once; nothing waits but `give_up`, for a moment.
+/// One rank's part. Called by several threads at once; nothing waits but `give_up`, for a moment, and `leave`.
 pub trait DeviceComm: Send + Sync {
     /// The same on the same device, for a communicator made from this one.
     fn another(&self) -> Result<Box<dyn DeviceComm>>;
@@ -34,6 +34,9 @@ pub trait DeviceComm: Send + Sync {
     fn test(&self, started: u64) -> Result<bool>;
     /// Ends what runs, here: when it returns, nothing touches a buffer any more. Nothing can be started afterwards.
     fn give_up(&self);
+    /// Takes leave of the other ranks, for a limited time: they may be other threads, so each does it in its own destroy, and
+    /// no thread in what it drops for another. Nothing can be started afterwards.
+    fn leave(&self);
     /// How the data moves, for people.
     fn describe(&self) -> String;
 }

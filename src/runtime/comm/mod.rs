@@ -444,6 +444,7 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
         return Err(error);
     }
     message::drop_all(comm);
+    on_device::leave(comm);
     let handle = comm.handle();
     match TABLE.remove(&epoch::enter(), handle.id) {
         Some(comm) => {

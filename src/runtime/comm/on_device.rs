@@ -188,6 +188,13 @@ pub(super) fn give_up(comm: &Comm) {
     }
 }
 
+/// Takes leave of the other ranks' parts.
+pub(super) fn leave(comm: &Comm) {
+    if let Some(part) = &comm.device {
+        part.comm.leave();
+    }
+}
+
 /// What a communicator has, for one that is made of it. Collective over its ranks.
 pub(super) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
     let Some(Part { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };
