@@ -1,6 +1,8 @@
 //! What the modelled files find under `crate::sys`: the library's table and epoch, on loom's atomics.
 
 pub mod buf;
+#[path = "../../../../src/sys/cache.rs"]
+pub mod cache;
 #[path = "../../../../src/sys/epoch.rs"]
 pub mod epoch;
 pub mod futex;

@@ -152,7 +152,13 @@ fn spot_against_reuse(reserved: usize) {
     // Made first, or it might get the memory of the one that goes.
     let next = world.object(2);
     let fixed = u64::from(TAG) << 56;
-    let put = |object| if reserved > 0 { world.table.put_fixed(0, object).then_some(fixed) } else { world.table.insert(object) };
+    let put = |object| {
+        if reserved > 0 {
+            world.table.put_fixed(0, object).then_some(fixed)
+        } else {
+            world.table.insert(object)
+        }
+    };
     let handle = put(world.object(1)).unwrap();
     let look = at_spot(&world.table, handle);
     let user = thread::spawn(move || assert!(matches!(look(), None | Some(1))));

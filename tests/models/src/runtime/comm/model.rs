@@ -1,7 +1,8 @@
 //! Models of the flight recorder and of the life of a request.
 
+use super::call::{Call, Kind};
 use super::life::{Life, Standing};
-use super::recorder::{Call, Kind, Recorder};
+use super::recorder::Recorder;
 use crate::Model;
 use crate::sys::lock::Mutex;
 use loom::cell::UnsafeCell;
