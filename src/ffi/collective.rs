@@ -6,12 +6,24 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-use crate::runtime::comm::run::{self, Begun};
+use crate::runtime::comm::begun::{self, Begun, Caller};
 use crate::runtime::comm::{self, Comm};
 use std::ffi::c_void;
 
-fn wait(comm: dtl_comm_t, begin: impl FnOnce(&Comm) -> Result<Begun>) -> dtl_status_t {
-    guard::hold(|inside| comm::hold(inside, comm), |comm| run::wait(comm, begin(comm)))
+/// Waits for what `begin` begins.
+#[inline(always)]
+fn wait(comm: dtl_comm_t, begin: impl Fn(Caller<'_>) -> Result<Begun>) -> dtl_status_t {
+    guard::usual(
+        |stay| comm::keep(stay, comm),
+        |comm| begun::wait(&comm, begin(Caller::waiting(&comm))),
+        || guard::hold(|inside| comm::hold(inside, comm), |comm| to_end(comm, &begin)),
+    )
+}
+
+/// Out of the way of the usual case.
+#[inline(never)]
+fn to_end(comm: &Comm, begin: &dyn Fn(Caller<'_>) -> Result<Begun>) -> Result<()> {
+    begun::wait(comm, begin(Caller::waiting(comm)))
 }
 
 /// Returns once every rank has called it.
@@ -42,7 +54,7 @@ fn wait(comm: dtl_comm_t, begin: impl FnOnce(&Comm) -> Result<Begun>) -> dtl_sta
     reason = "a trace has the entry's name from a closure that is written in it"
 )]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
-    wait(comm, |comm| arguments::barrier(comm))
+    wait(comm, move |comm| arguments::barrier(comm))
 }
 
 /// Copies `count` elements from the root's `buf` into everybody's.
@@ -56,7 +68,7 @@ pub unsafe extern "C" fn dtl_comm_bcast(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::bcast(comm, buf, count, dtype, root) }
     })
@@ -80,7 +92,7 @@ pub unsafe extern "C" fn dtl_comm_reduce(
     op: dtl_reduce_op_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::reduce(comm, sbuf, rbuf, count, dtype, op, root) }
     })
@@ -99,7 +111,7 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }
     })
@@ -121,7 +133,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::reduce_scatter_block(comm, sbuf, rbuf, count, dtype, op) }
     })
@@ -142,7 +154,7 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::reduce_scatter(comm, sbuf, rbuf, rcounts, dtype, op) }
     })
@@ -161,7 +173,7 @@ pub unsafe extern "C" fn dtl_comm_scan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::scan(comm, sbuf, rbuf, count, dtype, op) }
     })
@@ -180,7 +192,7 @@ pub unsafe extern "C" fn dtl_comm_exscan(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::exscan(comm, sbuf, rbuf, count, dtype, op) }
     })
@@ -201,7 +213,7 @@ pub unsafe extern "C" fn dtl_comm_gather(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::gather(comm, sbuf, count_per_rank, rbuf, dtype, root) }
     })
@@ -224,7 +236,7 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::gatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype, root) }
     })
@@ -245,7 +257,7 @@ pub unsafe extern "C" fn dtl_comm_scatter(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::scatter(comm, sbuf, count_per_rank, rbuf, dtype, root) }
     })
@@ -267,7 +279,7 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
     dtype: dtl_dtype_t,
     root: i32,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::scatterv(comm, sbuf, scounts, sdispls, rbuf, rcount, dtype, root) }
     })
@@ -286,7 +298,7 @@ pub unsafe extern "C" fn dtl_comm_allgather(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::allgather(comm, sbuf, count_per_rank, rbuf, dtype) }
     })
@@ -307,7 +319,7 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::allgatherv(comm, sbuf, scount, rbuf, rcounts, rdispls, dtype) }
     })
@@ -326,7 +338,7 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
     rbuf: *mut c_void,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::alltoall(comm, sbuf, count_per_rank, rbuf, dtype) }
     })
@@ -349,7 +361,7 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe { arguments::alltoallv(comm, sbuf, scounts, sdispls, rbuf, rcounts, rdispls, dtype) }
     })
@@ -378,7 +390,7 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    wait(comm, |comm| {
+    wait(comm, move |comm| {
         // SAFETY: the caller's contract.
         unsafe {
             arguments::neighbor_alltoallv(

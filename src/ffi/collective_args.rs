@@ -3,15 +3,14 @@
 
 use super::args::is_in_place;
 use super::blocks::{Blocks, array, check_all_apart, check_own};
-use super::elements::{data, elements};
+use super::elements::{data, elements, usual_data};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail};
-use crate::runtime::comm::Comm;
+use crate::runtime::comm::begun::{Begun, Caller};
 use crate::runtime::comm::collective::{BlockKind, By, Neighbors, Of, Sent};
 use crate::runtime::comm::p2p::Data;
-use crate::runtime::comm::run::Begun;
 use crate::runtime::comm::staged as collective;
-use crate::runtime::comm::types::{element_size, reduction};
+use crate::runtime::comm::types::{builtin, element_size, reduction};
 use crate::sys::buf::Region;
 use std::ffi::c_void;
 
@@ -33,7 +32,7 @@ unsafe fn sent(pointer: *const c_void, count: u64, dtype: dtl_dtype_t, name: &st
 /// # Safety
 /// As [`elements`], at the root.
 unsafe fn at_root(
-    comm: &Comm,
+    comm: Caller<'_>,
     root: i32,
     pointer: *const c_void,
     count: u64,
@@ -49,7 +48,7 @@ unsafe fn at_root(
 }
 
 /// Elements in one block for each rank.
-fn for_all(comm: &Comm, name: &str, per_rank: u64) -> Result<u64> {
+fn for_all(comm: Caller<'_>, name: &str, per_rank: u64) -> Result<u64> {
     match per_rank.checked_mul(u64::from(comm.size().unsigned_abs())) {
         Some(all) => Ok(all),
         None => fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {per_rank} is more than memory can hold"),
@@ -73,11 +72,11 @@ fn by(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<By> {
     Ok(By { reduction: reduction(dtype, op)?, op })
 }
 
-fn ranks(comm: &Comm) -> usize {
+fn ranks(comm: Caller<'_>) -> usize {
     comm.size().unsigned_abs() as usize
 }
 
-pub(super) fn barrier(comm: &Comm) -> Result<Begun> {
+pub(super) fn barrier(comm: Caller<'_>) -> Result<Begun> {
     collective::barrier(comm)
 }
 
@@ -85,7 +84,7 @@ pub(super) fn barrier(comm: &Comm) -> Result<Begun> {
 // arrays are read before the function returns.
 
 pub(super) unsafe fn bcast(
-    comm: &Comm,
+    comm: Caller<'_>,
     buf: *mut c_void,
     count: u64,
     dtype: dtl_dtype_t,
@@ -96,7 +95,7 @@ pub(super) unsafe fn bcast(
 }
 
 pub(super) unsafe fn reduce(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     rbuf: *mut c_void,
     count: u64,
@@ -112,8 +111,32 @@ pub(super) unsafe fn reduce(
     collective::reduce(comm, send, Data { bytes, count, dtype }, by, root)
 }
 
+#[inline(always)]
 pub(super) unsafe fn allreduce(
-    comm: &Comm,
+    comm: Caller<'_>,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> Result<Begun> {
+    // SAFETY: passed on.
+    let send = unsafe { usual_data(sbuf, count, dtype) };
+    // SAFETY: passed on.
+    let recv = unsafe { usual_data(rbuf, count, dtype) };
+    match (builtin(dtype, op), send, recv) {
+        (Some(reduction), Some(send), Some(recv)) => {
+            collective::allreduce(comm, Some(send.bytes), recv, By { reduction, op })
+        }
+        // SAFETY: passed on.
+        _ => unsafe { allreduce_any(comm, sbuf, rbuf, count, dtype, op) },
+    }
+}
+
+/// The same of any arguments: what is checked in one piece needs no memory for its pieces.
+#[inline(never)]
+unsafe fn allreduce_any(
+    comm: Caller<'_>,
     sbuf: *const c_void,
     rbuf: *mut c_void,
     count: u64,
@@ -128,7 +151,7 @@ pub(super) unsafe fn allreduce(
 }
 
 pub(super) unsafe fn reduce_scatter_block(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     rbuf: *mut c_void,
     count: u64,
@@ -147,7 +170,7 @@ pub(super) unsafe fn reduce_scatter_block(
 }
 
 pub(super) unsafe fn reduce_scatter(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     rbuf: *mut c_void,
     rcounts: *const u64,
@@ -170,7 +193,7 @@ pub(super) unsafe fn reduce_scatter(
 }
 
 pub(super) unsafe fn scan(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     rbuf: *mut c_void,
     count: u64,
@@ -182,7 +205,7 @@ pub(super) unsafe fn scan(
 }
 
 pub(super) unsafe fn exscan(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     rbuf: *mut c_void,
     count: u64,
@@ -194,7 +217,7 @@ pub(super) unsafe fn exscan(
 }
 
 unsafe fn prefix(
-    comm: &Comm,
+    comm: Caller<'_>,
     (sbuf, rbuf): (*const c_void, *mut c_void),
     count: u64,
     dtype: dtl_dtype_t,
@@ -209,7 +232,7 @@ unsafe fn prefix(
 }
 
 pub(super) unsafe fn gather(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     count_per_rank: u64,
     rbuf: *mut c_void,
@@ -225,7 +248,7 @@ pub(super) unsafe fn gather(
 }
 
 pub(super) unsafe fn gatherv(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     scount: u64,
     rbuf: *mut c_void,
@@ -246,7 +269,7 @@ pub(super) unsafe fn gatherv(
 }
 
 pub(super) unsafe fn scatter(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     count_per_rank: u64,
     rbuf: *mut c_void,
@@ -262,7 +285,7 @@ pub(super) unsafe fn scatter(
 }
 
 pub(super) unsafe fn scatterv(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     scounts: *const u64,
     sdispls: *const u64,
@@ -283,7 +306,7 @@ pub(super) unsafe fn scatterv(
 }
 
 pub(super) unsafe fn allgather(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     count_per_rank: u64,
     rbuf: *mut c_void,
@@ -298,7 +321,7 @@ pub(super) unsafe fn allgather(
 }
 
 pub(super) unsafe fn allgatherv(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     scount: u64,
     rbuf: *mut c_void,
@@ -317,7 +340,7 @@ pub(super) unsafe fn allgatherv(
 }
 
 pub(super) unsafe fn alltoall(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     count_per_rank: u64,
     rbuf: *mut c_void,
@@ -332,7 +355,7 @@ pub(super) unsafe fn alltoall(
 }
 
 pub(super) unsafe fn alltoallv(
-    comm: &Comm,
+    comm: Caller<'_>,
     sbuf: *const c_void,
     scounts: *const u64,
     sdispls: *const u64,
@@ -359,7 +382,7 @@ pub(super) unsafe fn alltoallv(
 }
 
 pub(super) unsafe fn neighbor_alltoallv(
-    comm: &Comm,
+    comm: Caller<'_>,
     dest_count: u64,
     dests: *const i32,
     sbuf: *const c_void,

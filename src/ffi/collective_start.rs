@@ -7,8 +7,8 @@ use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-use crate::runtime::comm::run::Begun;
-use crate::runtime::comm::{self, Comm, request};
+use crate::runtime::comm::begun::{Begun, Caller};
+use crate::runtime::comm::{self, request};
 use crate::sys::epoch::Guard;
 use std::ffi::c_void;
 
@@ -16,11 +16,11 @@ fn start(
     inside: &Guard,
     comm: dtl_comm_t,
     out: *mut dtl_request_t,
-    prepare: impl FnOnce(&Comm) -> Result<Begun>,
+    prepare: impl FnOnce(Caller<'_>) -> Result<Begun>,
 ) -> Result<()> {
     let out = Out::new(out, "out")?;
     let comm = comm::get(inside, comm)?;
-    let run = prepare(comm)?;
+    let run = prepare(Caller::starting(comm))?;
     out.set(request::collective(comm, run)?);
     Ok(())
 }

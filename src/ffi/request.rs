@@ -31,7 +31,7 @@ pub unsafe extern "C" fn dtl_request_wait(
     guard::attempt(
         move |inside| {
             let mut told = (asked(info), Ok(()));
-            match wait::is_over(inside, request, &mut told) {
+            match wait::is_over(inside, request, timeout_ns, &mut told) {
                 Ok(true) => Some(put_info(info, &told.0).and(told.1)),
                 Ok(false) => None,
                 Err(error) => Some(Err(error)),

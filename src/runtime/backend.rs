@@ -251,6 +251,11 @@ pub trait Transport: Send + Sync {
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
     /// Makes progress and asks after one operation. Ready: it is over and `told`, the id is not used again. Pending: `told` is as it was.
     fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>>;
+    /// The same for who waits for nothing else: of a transport that moves by itself, perhaps some hundred times, as that many
+    /// calls of `test` would take longer.
+    fn test_often(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        self.test(op, told)
+    }
     /// Sends and returns when the buffer may be used again, however long that takes. `None`: not provided.
     fn send(&self, _data: Region, _dest: i32, _word: u64, _mode: SendMode) -> Option<Result<()>> {
         None
@@ -344,13 +349,13 @@ pub trait Transport: Send + Sync {
     fn has_collectives(&self) -> bool {
         false
     }
-    /// Whether it runs this one. Decided from what is equal on all ranks.
+    /// Whether it has this one. Decided from what is equal on all ranks.
     fn takes(&self, _call: &Collective) -> bool {
         false
     }
-    /// Runs one that it takes to its end, however long that takes.
-    fn collective(&self, _call: &Collective) -> Result<()> {
-        fail!(DTL_ERROR_NOT_SUPPORTED, "the transport has no collectives")
+    /// Runs one to its end, however long that takes. `None`: it has not this one, as `takes` says.
+    fn collective(&self, _call: &Collective) -> Option<Result<()>> {
+        None
     }
     /// Starts one that it takes; it ends through `test`. It cannot be withdrawn.
     fn start_collective(&self, _call: &Collective) -> Result<OpId> {

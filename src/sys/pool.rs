@@ -19,13 +19,18 @@
 //! Chunks of slots are published as in `slab`. `tests/models` tries all of it.
 
 use super::epoch::{self, SpareSlots};
-use super::slab::{CHUNK, CHUNK_BITS, CHUNKS, ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
+use super::slab::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU64, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
+
+/// Slots are made so many at a time, each of which is written then.
+const CHUNK_BITS: u32 = 7;
+const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
+const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
 
 /// Free slots that a thread keeps for itself. (None in a model: there is nothing to try in a list of one's own.)
 const KEPT: u32 = sync::size(64, 0) as u32;

@@ -16,10 +16,10 @@ const GENERATION_BITS: u32 = 36;
 const INDEX_BITS: u32 = 20;
 pub(super) const INDEX_LIMIT: usize = 1 << INDEX_BITS;
 pub(super) const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
-/// Slots are allocated in chunks of this many and never moved.
-pub(super) const CHUNK_BITS: u32 = 10;
-pub(super) const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
-pub(super) const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
+/// Slots are allocated in chunks of this many, a page, and never moved.
+const CHUNK_BITS: u32 = 8;
+const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
+const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
 
 pub(super) struct Slot<T> {
     /// The handle; that XOR `ELSEWHERE` = no object.

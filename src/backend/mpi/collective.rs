@@ -12,8 +12,9 @@ use super::op;
 use super::transport::Endpoint;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Collective, OpId, Transport};
+use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::{Addr, Region, Scratch};
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 /// Most bytes or elements that MPI's older counts hold.
@@ -29,7 +30,8 @@ pub(super) fn takes(endpoint: &Endpoint, call: &Collective) -> bool {
             | Collective::Allgatherv { .. }
             | Collective::Alltoallv { .. }
     );
-    is_various || bytes(call, endpoint.size) <= MOST || large::take(endpoint.mpi, call)
+    let has = is_various || bytes(call, endpoint.size) <= MOST || large::take(endpoint.mpi, call);
+    has && !(endpoint.is_intel && has_empty_block(call))
 }
 
 /// What this rank has to count up to.
@@ -62,23 +64,58 @@ fn span(blocks: &[Region]) -> usize {
 
 /// An allgather with a block of nothing: Intel's takes millions of MPI_Test to end it (200 KB beside it,
 /// MPI_Iallgatherv). All ranks pass the same sizes.
-pub(super) fn has_empty_block(call: &Collective) -> bool {
+fn has_empty_block(call: &Collective) -> bool {
     matches!(call, Collective::Allgatherv { blocks, .. } if blocks.iter().any(|block| block.is_empty()))
 }
 
-/// Runs one to its end.
-pub(super) fn run(endpoint: &Endpoint, call: &Collective) -> Result<()> {
-    let _turn = endpoint.mpi.enter()?;
+/// Runs one to its end, if it [`takes`] it.
+pub(super) fn run(endpoint: &Endpoint, call: &Collective) -> Option<Result<()>> {
+    // The most frequent of all has nothing to keep.
+    if let Collective::Allreduce { send, recv, by } = call {
+        if let Some(ended) = allreduce(endpoint, *send, *recv, by) {
+            return Some(ended);
+        }
+    }
+    run_any(endpoint, call)
+}
+
+/// An allreduce by MPI's own operation, where all threads may call it. `None`: something of that is not so.
+#[inline(always)]
+fn allreduce(endpoint: &Endpoint, send: Option<Region>, recv: Region, by: &Reduction) -> Option<Result<()>> {
+    let mpi = endpoint.mpi;
+    let (datatype, op) = op::mpis_pair(mpi, by)?;
+    if !mpi.is_multiple() || recv.len() > MOST {
+        return None;
+    }
+    let from = send.map_or(mpi.k.in_place.ptr(), at);
+    // Of half the width, as a processor divides those in half the time.
+    let n = (recv.len() as c_uint / by.element as c_uint) as c_int;
+    // SAFETY: the regions have `n` elements each and are valid until the call returns, by `Transport`.
+    let code = unsafe { (mpi.call.MPI_Allreduce)(from, at(recv), n, datatype, op, endpoint.user) };
+    Some(mpi.check("MPI_Allreduce", code))
+}
+
+#[inline(never)]
+fn run_any(endpoint: &Endpoint, call: &Collective) -> Option<Result<()>> {
+    let is_large = bytes(call, endpoint.size) > MOST;
+    if (is_large || endpoint.is_intel) && !takes(endpoint, call) {
+        return None;
+    }
+    let _turn = match endpoint.mpi.enter() {
+        Ok(turn) => turn,
+        Err(error) => return Some(Err(error)),
+    };
     let mut kept = Kept::default();
-    Call { endpoint, request: None, kept: &mut kept }.make(call)
+    Some(Call { endpoint, request: None, kept: &mut kept, is_large }.make(call))
 }
 
 /// Starts one.
 pub(super) fn start(endpoint: &Endpoint, call: &Collective) -> Result<OpId> {
     let _turn = endpoint.mpi.enter()?;
     let (mut request, mut kept) = (0, Kept::default());
-    Call { endpoint, request: Some(&mut request), kept: &mut kept }.make(call)?;
-    if !kept.is_empty() {
+    let is_large = bytes(call, endpoint.size) > MOST;
+    Call { endpoint, request: Some(&mut request), kept: &mut kept, is_large }.make(call)?;
+    if !kept.0.is_empty() {
         endpoint.odd.add(request, Odd::Keeps(kept));
     }
     Ok(id_of(request, false))
@@ -89,20 +126,26 @@ pub(super) struct Call<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) request: Option<&'a mut Handle>,
     pub(super) kept: &'a mut Kept,
+    /// Whether `int` does not hold its bytes.
+    is_large: bool,
 }
 
-/// What MPI reads until a collective is over. Lists, and with some of them data.
+/// What MPI reads until a collective is over.
 #[derive(Default)]
-pub(super) struct Kept {
-    lists: Vec<Vec<c_int>>,
-    pub(super) counts: Vec<Vec<Count>>,
-    pub(super) places: Vec<Vec<isize>>,
-    data: Option<Scratch>,
+pub(super) struct Kept(Vec<Item>);
+
+#[allow(dead_code, reason = "read by MPI only")]
+pub(super) enum Item {
+    List(Vec<c_int>),
+    Counts(Vec<Count>),
+    Places(Vec<isize>),
+    Data(Scratch),
 }
 
 impl Kept {
-    fn is_empty(&self) -> bool {
-        self.lists.is_empty() && self.counts.is_empty() && self.data.is_none()
+    /// Its memory does not move with it.
+    pub(super) fn push(&mut self, item: Item) {
+        self.0.push(item);
     }
 }
 
@@ -132,7 +175,7 @@ struct Spread {
 
 impl Call<'_> {
     fn make(&mut self, call: &Collective) -> Result<()> {
-        if bytes(call, self.endpoint.size) > MOST && large::can_be_used(self.endpoint.mpi) {
+        if self.is_large && large::can_be_used(self.endpoint.mpi) {
             return self.make_large(call);
         }
         match call {
@@ -141,10 +184,10 @@ impl Call<'_> {
                 let (at, count, byte) = (at(*data), count(data.len()), self.byte());
                 mpi!(self, MPI_Bcast, MPI_Ibcast, at, count, byte, *root)
             }
-            Collective::Reduce { .. }
-            | Collective::Allreduce { .. }
-            | Collective::ReduceScatter { .. }
-            | Collective::Scan { .. } => self.reduction(call),
+            Collective::Reduce { by, .. }
+            | Collective::Allreduce { by, .. }
+            | Collective::ReduceScatter { by, .. }
+            | Collective::Scan { by, .. } => self.reduction(call, by),
             Collective::Gather { .. }
             | Collective::Scatter { .. }
             | Collective::Allgather { .. }
@@ -162,14 +205,7 @@ impl Call<'_> {
         part.map_or(self.endpoint.mpi.k.in_place.ptr(), at)
     }
 
-    fn reduction(&mut self, call: &Collective) -> Result<()> {
-        let (Collective::Reduce { by, .. }
-        | Collective::Allreduce { by, .. }
-        | Collective::ReduceScatter { by, .. }
-        | Collective::Scan { by, .. }) = call
-        else {
-            return fail!(DTL_ERROR_INTERNAL, "no reduction");
-        };
+    fn reduction(&mut self, call: &Collective, by: &Reduction) -> Result<()> {
         let (datatype, op) = op::pair(self.endpoint.mpi, by)?;
         let elements = |bytes: Region| count(bytes.len() / by.element.max(1));
         match call {
@@ -238,7 +274,7 @@ impl Call<'_> {
         };
         copy.region().copy_from(data);
         let from = copy.region().addr().ptr();
-        self.kept.data = Some(copy);
+        self.kept.push(Item::Data(copy));
         Ok(from)
     }
 
@@ -315,8 +351,7 @@ impl Call<'_> {
     /// Keeps a list; its address.
     fn keep(&mut self, list: Vec<c_int>) -> *const c_int {
         let at = list.as_ptr();
-        // The list's memory does not move with it.
-        self.kept.lists.push(list);
+        self.kept.push(Item::List(list));
         at
     }
 

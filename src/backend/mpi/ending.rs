@@ -24,15 +24,22 @@ pub(super) fn said() -> Option<String> {
 }
 
 impl Endpoint {
-    /// Asks after an operation.
+    /// Asks after an operation, up to so many times if it is an ordinary one.
     #[inline(always)]
-    pub(super) fn ask(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    pub(super) fn ask(&self, op: OpId, told: &mut Done, times: u32) -> Poll<Result<()>> {
         if ids::is_kept(op) || self.odd.any() || !self.mpi.is_multiple() {
             return self.ask_with_care(op, told);
         }
         let (request, is_send) = ids::plain(op);
-        let mut status = Status::new();
-        match self.ask_mpi(op, request, &mut status, !is_send) {
+        let (mut status, mut left) = (Status::new(), times);
+        let asked = loop {
+            left -= 1;
+            match self.ask_mpi(op, request, &mut status, !is_send) {
+                Ok(false) if left > 0 => {}
+                asked => break asked,
+            }
+        };
+        match asked {
             Ok(false) => return Poll::Pending,
             Ok(true) if told.is_unasked() => {}
             Ok(true) if is_send => *told = self.sent(),

@@ -3,7 +3,7 @@
 //! As `collective`, which has the others and what the two share. Where these functions cannot be used, the library's
 //! algorithms do it, or a larger unit for blocks of various sizes.
 
-use super::collective::{Call, MOST, at};
+use super::collective::{Call, Item, MOST, at};
 use super::functions::{Count, Handle};
 use super::op;
 use super::session::Mpi;
@@ -207,7 +207,7 @@ impl Call<'_> {
     fn keep_counts(&mut self, counts: Vec<Count>) -> *const Count {
         let at = counts.as_ptr();
         // The list's memory does not move with it.
-        self.kept.counts.push(counts);
+        self.kept.push(Item::Counts(counts));
         at
     }
 
@@ -218,7 +218,7 @@ impl Call<'_> {
         let places: Vec<isize> = blocks.iter().map(|block| place(block) as isize).collect();
         let counts = self.keep_counts(blocks.iter().map(|block| count(*block)).collect());
         let at = places.as_ptr();
-        self.kept.places.push(places);
+        self.kept.push(Item::Places(places));
         Spread { base: base.ptr(), counts, places: at }
     }
 }

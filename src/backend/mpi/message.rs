@@ -1,4 +1,4 @@
-//! Bytes to and from MPI: of any number, where MPI's older calls count in `int`. And up to which tag.
+//! Bytes to and from MPI: of any number, where MPI's older calls count in `int`. And up to which tag, and of which memory.
 
 use super::functions::{Count, Handle};
 use super::session::Mpi;
@@ -194,6 +194,13 @@ fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     mpi.check("MPI_Type_create_struct", code)?;
     free(mpi, block)?;
     commit(mpi, whole)
+}
+
+/// Whether MPI takes pointers to memory of CUDA's devices, as it says (Open MPI, the MPICH family). In a turn, as only an MPI
+/// that runs knows.
+pub(super) fn takes_cuda(mpi: &Mpi) -> bool {
+    // SAFETY: MPI runs; the function takes nothing.
+    mpi.call.MPIX_Query_cuda_support.is_some_and(|query| unsafe { query() } == 1)
 }
 
 /// MPI_TAG_UB.

@@ -9,6 +9,7 @@
 pub mod abi;
 mod adopt;
 mod collective;
+mod comms;
 pub mod constants;
 mod ending;
 mod errors;
@@ -88,12 +89,12 @@ impl Comm for Opener {
 fn connect(mpi: &'static session::Mpi, comm: Handle, args: &OpenArgs) -> Result<Box<dyn Transport>> {
     let is_borrowed = args.flags & DTL_COMM_NO_DUP != 0;
     let turn = mpi.enter()?;
-    let copy = transport::duplicate(mpi, comm)?;
+    let copy = comms::duplicate(mpi, comm)?;
     // A rank that takes turns must not stay inside MPI while another of its threads is waited for.
     let own = args.own_algorithms || mpi.level() == ThreadLevel::Serialized;
-    if !transport::or_free(mpi, &[copy], agree(mpi, copy, own))? {
-        let user = if is_borrowed { Ok(comm) } else { transport::duplicate(mpi, copy) };
-        let user = transport::or_free(mpi, &[copy], user)?;
+    if !comms::or_free(mpi, &[copy], agree(mpi, copy, own))? {
+        let user = if is_borrowed { Ok(comm) } else { comms::duplicate(mpi, copy) };
+        let user = comms::or_free(mpi, &[copy], user)?;
         return Ok(Box::new(Endpoint::open(mpi, user, copy, is_borrowed)?));
     }
     drop(turn);

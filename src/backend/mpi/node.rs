@@ -2,9 +2,9 @@
 //!
 //! Asked once, at the opening; collective.
 
+use super::comms::free;
 use super::functions::Handle;
 use super::session::Mpi;
-use super::transport::free;
 use crate::abi::word::DTL_OP_BOR;
 use crate::error::{Result, fail};
 use crate::sys::machine;

@@ -44,7 +44,8 @@ pub(super) fn is_mpis(mpi: &Mpi, by: &Reduction) -> bool {
 }
 
 /// MPI's own, if they are the same as ours.
-fn mpis_pair(mpi: &Mpi, by: &Reduction) -> Option<(Handle, Handle)> {
+#[inline(always)]
+pub(super) fn mpis_pair(mpi: &Mpi, by: &Reduction) -> Option<(Handle, Handle)> {
     is_same(by).then_some(())?;
     Some((mpi.k.datatype(by.dtype)?, mpi.k.op(by.op)?))
 }

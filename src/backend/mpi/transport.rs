@@ -9,6 +9,7 @@
 //! `session`).
 
 use super::collective;
+use super::comms::{duplicate, or_free, place_in};
 use super::ending;
 use super::functions::{Handle, Status};
 use super::ids::{id_of, request_of};
@@ -39,24 +40,26 @@ pub(super) struct Endpoint {
     pub(super) mpi: &'static Mpi,
     /// Of the program's messages, and of MPI's own collectives.
     pub(super) user: Handle,
-    /// Of the library's messages.
-    inner: Handle,
+    /// The request of every send that is over as it begins (see `message`), or MPI's null request.
+    over_at_once: Handle,
     /// Highest tag that this MPI takes.
     tag_limit: c_int,
     /// The same of the program's tags.
     user_limit: u32,
     pub(super) rank: c_int,
     pub(super) reader: Reader,
+    /// How many times who waits asks after an operation before he looks at anything else.
+    often: u32,
     pub(super) odd: Oddities,
-    /// The request of every send that is over as it begins (see `message`), or MPI's null request.
-    over_at_once: Handle,
+    /// Of the library's messages.
+    inner: Handle,
     pub(super) size: c_int,
     /// Whether `user` is ours to free.
     owns_user: bool,
     node: Node,
     /// Whether MPI takes pointers to memory of CUDA's devices.
     takes_cuda: bool,
-    is_intel: bool,
+    pub(super) is_intel: bool,
     /// Probed messages that were taken, with their sizes.
     taken: Mutex<Vec<(Handle, u64)>>,
     /// Last: MPI that the library started ends with the last of them.
@@ -90,9 +93,11 @@ impl Endpoint {
             reader: Reader::of(mpi),
             tag_limit,
             user_limit: tag_limit.min(DTL_TAG_MAX).unsigned_abs(),
+            // Some ten microseconds; where ranks share processors, the other one needs them.
+            often: if node.is_crowded { 1 } else { 200 },
             node,
             over_at_once: over_at_once.unwrap_or(mpi.k.request_null),
-            takes_cuda: takes_cuda(mpi),
+            takes_cuda: message::takes_cuda(mpi),
             is_intel: mpi.version.starts_with("Intel"),
             odd: Oddities::default(),
             taken: Mutex::new(Vec::new()),
@@ -163,6 +168,7 @@ impl Endpoint {
         let mut some = Endpoint::open(self.mpi, comm, copy, false)?;
         // Those that are left out run on.
         some.node.is_crowded |= self.node.is_crowded;
+        some.often = some.often.min(self.often);
         Ok(some)
     }
 
@@ -238,51 +244,6 @@ impl Endpoint {
             *told = self.failed("MPI_Recv", code, &status);
         }
     }
-}
-
-/// A communicator of the same ranks that returns errors. Collective. In a turn.
-pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
-    let mut copy = 0;
-    // SAFETY: a communicator of MPI's; a writable local.
-    let code = unsafe { (mpi.call.MPI_Comm_dup)(comm, &raw mut copy) };
-    mpi.check("MPI_Comm_dup", code)?;
-    or_free(mpi, &[copy], mpi.make_quiet(copy))?;
-    Ok(copy)
-}
-
-/// The outcome. If it is a failure, communicators of ours that were made for it are freed: MPI has few (MPICH 2048).
-pub(super) fn or_free<T>(mpi: &Mpi, comms: &[Handle], outcome: Result<T>) -> Result<T> {
-    outcome.inspect_err(|_| {
-        for comm in comms {
-            // The failure is what is told.
-            let _ = free(mpi, *comm);
-        }
-    })
-}
-
-/// Whether MPI takes pointers to memory of CUDA's devices, as it says (Open MPI, the MPICH family). In a turn, as only an MPI
-/// that runs knows.
-fn takes_cuda(mpi: &Mpi) -> bool {
-    // SAFETY: MPI runs; the function takes nothing.
-    mpi.call.MPIX_Query_cuda_support.is_some_and(|query| unsafe { query() } == 1)
-}
-
-/// This process' rank in a communicator of MPI's, and its size.
-pub(super) fn place_in(mpi: &Mpi, comm: Handle) -> Result<(c_int, c_int)> {
-    let (mut rank, mut size) = (0, 0);
-    // SAFETY: a communicator, and a writable local.
-    let code = unsafe { (mpi.call.MPI_Comm_rank)(comm, &raw mut rank) };
-    mpi.check("MPI_Comm_rank", code)?;
-    // SAFETY: as above.
-    let code = unsafe { (mpi.call.MPI_Comm_size)(comm, &raw mut size) };
-    mpi.check("MPI_Comm_size", code)?;
-    Ok((rank, size))
-}
-
-pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
-    // SAFETY: our own communicator, freed once.
-    let code = unsafe { (mpi.call.MPI_Comm_free)(&raw mut comm) };
-    mpi.check("MPI_Comm_free", code)
 }
 
 impl Transport for Endpoint {
@@ -368,7 +329,11 @@ impl Transport for Endpoint {
     }
 
     fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
-        self.ask(op, told)
+        self.ask(op, told, 1)
+    }
+
+    fn test_often(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        self.ask(op, told, self.often)
     }
 
     fn progress(&self) {
@@ -436,10 +401,10 @@ impl Transport for Endpoint {
     }
 
     fn takes(&self, call: &Collective) -> bool {
-        collective::takes(self, call) && !(self.is_intel && collective::has_empty_block(call))
+        collective::takes(self, call)
     }
 
-    fn collective(&self, call: &Collective) -> Result<()> {
+    fn collective(&self, call: &Collective) -> Option<Result<()>> {
         collective::run(self, call)
     }
 

@@ -1,11 +1,11 @@
 //! MPI as a wire, for communicators with time limits or the library's own algorithms: `frames` makes
 //! messages of it that can be withdrawn, whatever MPI can.
 
+use super::comms::place_in;
 use super::functions::{Handle, Status};
 use super::message::{self, tag_limit};
 use super::session::{Hold, Left, Mpi, OVER_TEXT};
 use super::status::Reader;
-use super::transport::place_in;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::abi::status::*;
 use crate::backend::frames::{self, Wire, WireWindows};

@@ -10,7 +10,7 @@ macro_rules! kinds {
         /// What an operation is.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
-        pub(super) enum Kind { $($name),+ }
+        pub enum Kind { $($name),+ }
         /// All of them, with their names.
         pub(super) const KINDS: &[(Kind, &str)] = &[$((Kind::$name, $text)),+];
     };

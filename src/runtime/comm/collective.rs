@@ -1,16 +1,16 @@
 //! Collective calls: arguments checked and steps generated. `run` runs them.
 
 use super::Comm;
+use super::algorithms as algorithm;
 use super::algorithms::any::{self, Way};
 use super::algorithms::choice::{Algorithm, Allowed, choose};
-use super::algorithms::{self as algorithm, Group};
+use super::begun::{Begun, Caller};
 use super::call::{Call, Kind};
 use super::flat::{Flat, Shape};
 use super::p2p::Data;
-use super::run::Begun;
-use super::schedule::Schedule;
 use super::steps::Steps;
 use super::types::Reduction;
+use super::whole::{OnHost, Place};
 use crate::error::{Result, fail};
 use crate::runtime::backend::Collective;
 use crate::runtime::explain;
@@ -60,53 +60,13 @@ impl Comm {
             seen.fetch_or(1 << (algorithm as u32), Ordering::Relaxed);
         }
         let topic = format!("{} {algorithm:?}", kind.name());
-        // What the transport runs itself is not ours to choose for.
-        let first = if self.link.transport.has_collectives() {
-            "only where the transport does not run it itself; first considered"
-        } else {
-            "first used"
-        };
         let kind = self.link.kind.to_string_lossy();
-        let text = format!("{first} with {bytes} bytes over {} ranks ({kind})", self.size);
+        let text = format!("first used with {bytes} bytes over {} ranks ({kind})", self.size);
         explain::chose(&topic, &text);
     }
 }
 
-/// Where a collective runs whose arguments are checked.
-pub(super) trait Place {
-    /// The algorithm for it.
-    fn choose(comm: &Comm, kind: Kind, bytes: usize, commutes: bool) -> Algorithm;
-    /// Begins it: `whole` in one piece, or the steps that `generate` appends.
-    fn begin(
-        comm: &Comm,
-        call: Call,
-        reduction: Option<Reduction>,
-        whole: impl FnOnce() -> Collective,
-        generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
-    ) -> Result<Begun>;
-}
-
-/// On memory that the host reaches.
-pub(super) struct OnHost;
-
-impl Place for OnHost {
-    #[inline(always)]
-    fn choose(comm: &Comm, kind: Kind, bytes: usize, commutes: bool) -> Algorithm {
-        comm.choose(kind, bytes, commutes)
-    }
-
-    #[inline(always)]
-    fn begin(
-        comm: &Comm,
-        call: Call,
-        reduction: Option<Reduction>,
-        whole: impl FnOnce() -> Collective,
-        generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
-    ) -> Result<Begun> {
-        comm.prepare_either(call, reduction, whole, generate)
-    }
-}
-
+#[inline(always)]
 fn check_disjoint(send: Region, recv: Region) -> Result<()> {
     if send.overlaps(recv) {
         return fail!(
@@ -121,6 +81,7 @@ fn check_disjoint(send: Region, recv: Region) -> Result<()> {
 pub type Sent = Option<Region>;
 
 /// The bytes sent, checked against where the result goes.
+#[inline(always)]
 fn sent_or(send: Sent, recv: Region, in_place: Region) -> Result<Region> {
     match send {
         Some(send) => check_disjoint(send, recv).map(|()| send),
@@ -160,17 +121,16 @@ impl By {
 }
 
 /// Returns once every rank has called it.
-pub fn barrier(comm: &Comm) -> Result<Begun> {
-    let how = comm.choose(Kind::Barrier, 0, true);
-    if let Some(flat) = comm.flat(how) {
-        return comm.prepare_flat(Call::new(Kind::Barrier), None, flat, Shape::Barrier);
-    }
-    comm.prepare_either(
-        Call::new(Kind::Barrier),
-        None,
-        || Collective::Barrier,
-        |s, g| any::barrier(s, g, comm.way(how)),
-    )
+pub fn barrier(comm: Caller<'_>) -> Result<Begun> {
+    let call = Call::new(Kind::Barrier);
+    let whole = || Collective::Barrier;
+    OnHost::begin(comm, &call, whole, || {
+        let how = comm.choose(Kind::Barrier, 0, true);
+        if let Some(flat) = comm.flat(how) {
+            return comm.prepare_flat(call, None, flat, Shape::Barrier);
+        }
+        comm.prepare(call, None, |s, g| any::barrier(s, g, comm.way(how)))
+    })
 }
 
 /// The same under another name, by the library's own algorithms, so that this rank serves others while it waits.
@@ -186,57 +146,65 @@ pub(super) fn meet(comm: &Comm, kind: Kind) -> Result<Begun> {
 }
 
 /// The root's data to all.
-pub(super) fn bcast<P: Place>(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
+pub(super) fn bcast<P: Place>(comm: Caller<'_>, data: Data, root: i32) -> Result<Begun> {
     comm.check_root(root)?;
-    let how = P::choose(comm, Kind::Bcast, data.bytes.len(), true);
     let call = Call::new(Kind::Bcast).with(data.count, data.dtype).root(root);
-    if let Some(flat) = comm.flat(how) {
-        return comm.prepare_flat(call, None, flat, Shape::Bcast { root, data: data.bytes });
-    }
     let whole = || Collective::Bcast { data: data.bytes, root };
-    P::begin(comm, call, None, whole, |s, g| any::bcast(s, g, comm.way(how), root, data.bytes))
+    P::begin(comm, &call, whole, || {
+        let how = comm.choose(Kind::Bcast, data.bytes.len(), true);
+        if let Some(flat) = comm.flat(how) {
+            return comm.prepare_flat(call, None, flat, Shape::Bcast { root, data: data.bytes });
+        }
+        comm.prepare(call, None, |s, g| any::bcast(s, g, comm.way(how), root, data.bytes))
+    })
 }
 
 /// Everybody's data folded, at the root. `recv` says count and dtype; its bytes count at the root.
-pub(super) fn reduce<P: Place>(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<Begun> {
+pub(super) fn reduce<P: Place>(comm: Caller<'_>, send: Sent, recv: Data, by: By, root: i32) -> Result<Begun> {
     comm.check_root(root)?;
     if send.is_none() && comm.rank != root {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "sbuf: DTL_IN_PLACE is for the root (rank {root}) only");
     }
     let whole = || Collective::Reduce { send, recv: recv.bytes, root, by: by.reduction };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
-    let how = P::choose(comm, Kind::Reduce, send.len(), by.reduction.commutes);
     let call = Call::new(Kind::Reduce).with(recv.count, recv.dtype).op(by.op).root(root);
-    if let Some(flat) = comm.flat(how) {
-        let shape = Shape::Reduce { root, send, recv: recv.bytes };
-        return comm.prepare_flat(call, Some(by.reduction), flat, shape);
-    }
-    let folding = by.folding();
-    P::begin(comm, call, Some(by.reduction), whole, |s, g| {
-        any::reduce(s, g, comm.way(how), root, folding, (send, recv.bytes))
+    P::begin(comm, &call, whole, || {
+        let how = comm.choose(Kind::Reduce, send.len(), by.reduction.commutes);
+        if let Some(flat) = comm.flat(how) {
+            let shape = Shape::Reduce { root, send, recv: recv.bytes };
+            return comm.prepare_flat(call, Some(by.reduction), flat, shape);
+        }
+        let folding = by.folding();
+        comm.prepare(call, Some(by.reduction), |s, g| {
+            any::reduce(s, g, comm.way(how), root, folding, (send, recv.bytes))
+        })
     })
 }
 
 /// Everybody's data folded, at everybody.
-pub(super) fn allreduce<P: Place>(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Begun> {
+#[inline(always)]
+pub(super) fn allreduce<P: Place>(comm: Caller<'_>, send: Sent, recv: Data, by: By) -> Result<Begun> {
     let whole = || Collective::Allreduce { send, recv: recv.bytes, by: by.reduction };
-    let send = sent_or(send, recv.bytes, recv.bytes)?;
-    let how = P::choose(comm, Kind::Allreduce, send.len(), by.reduction.commutes);
+    let from = sent_or(send, recv.bytes, recv.bytes)?;
     let call = Call::new(Kind::Allreduce).with(recv.count, recv.dtype).op(by.op);
+    P::begin(comm, &call, whole, || allreduce_by_steps(&comm, call, (from, recv.bytes), by))
+}
+
+#[inline(never)]
+fn allreduce_by_steps(comm: &Comm, call: Call, (send, recv): (Region, Region), by: By) -> Result<Begun> {
+    let how = comm.choose(Kind::Allreduce, send.len(), by.reduction.commutes);
     if let Some(flat) = comm.flat(how) {
-        let shape = Shape::Allreduce { send, recv: recv.bytes };
+        let shape = Shape::Allreduce { send, recv };
         return comm.prepare_flat(call, Some(by.reduction), flat, shape);
     }
     let folding = by.folding();
-    P::begin(comm, call, Some(by.reduction), whole, |s, g| {
-        any::allreduce(s, g, comm.way(how), folding, (send, recv.bytes))
-    })
+    comm.prepare(call, Some(by.reduction), |s, g| any::allreduce(s, g, comm.way(how), folding, (send, recv)))
 }
 
 /// Everybody's blocks folded; rank r gets block r. `blocks`: the parts of `send` (or in place: of
 /// where the result goes).
 pub(super) fn reduce_scatter<P: Place>(
-    comm: &Comm,
+    comm: Caller<'_>,
     kind: BlockKind,
     blocks: &[Region],
     in_place: bool,
@@ -247,14 +215,14 @@ pub(super) fn reduce_scatter<P: Place>(
         blocks.iter().try_for_each(|block| check_disjoint(*block, recv.bytes))?;
     }
     let kind = if kind == BlockKind::Equal { Kind::ReduceScatterBlock } else { Kind::ReduceScatter };
-    P::choose(comm, kind, recv.bytes.len(), by.reduction.commutes);
     let call = Call::new(kind).with(recv.count, recv.dtype).op(by.op);
     let whole = || {
         let send = if in_place { None } else { Some(span(blocks)) };
         Collective::ReduceScatter { send, blocks: blocks.to_vec(), recv: recv.bytes, by: by.reduction }
     };
-    P::begin(comm, call, Some(by.reduction), whole, |s, g| {
-        algorithm::reduce_scatter(s, g, blocks, recv.bytes)
+    P::begin(comm, &call, whole, || {
+        comm.choose(kind, recv.bytes.len(), by.reduction.commutes);
+        comm.prepare(call, Some(by.reduction), |s, g| algorithm::reduce_scatter(s, g, blocks, recv.bytes))
     })
 }
 
@@ -277,21 +245,29 @@ pub enum BlockKind {
 }
 
 /// Everything up to this rank folded: with this rank's own part (scan) or without (exscan).
-pub(super) fn scan<P: Place>(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Begun> {
+pub(super) fn scan<P: Place>(
+    comm: Caller<'_>,
+    send: Sent,
+    recv: Data,
+    by: By,
+    exclusive: bool,
+) -> Result<Begun> {
     let whole = || Collective::Scan { send, recv: recv.bytes, by: by.reduction, exclusive };
     let send = sent_or(send, recv.bytes, recv.bytes)?;
     let kind = if exclusive { Kind::Exscan } else { Kind::Scan };
-    P::choose(comm, kind, send.len(), by.reduction.commutes);
     let call = Call::new(kind).with(recv.count, recv.dtype).op(by.op);
-    P::begin(comm, call, Some(by.reduction), whole, |s, g| match exclusive {
-        true => algorithm::exscan(s, g, send, recv.bytes),
-        false => algorithm::scan(s, g, send, recv.bytes),
+    P::begin(comm, &call, whole, || {
+        comm.choose(kind, send.len(), by.reduction.commutes);
+        comm.prepare(call, Some(by.reduction), |s, g| match exclusive {
+            true => algorithm::exscan(s, g, send, recv.bytes),
+            false => algorithm::scan(s, g, send, recv.bytes),
+        })
     })
 }
 
 /// Everybody's block, at the root. `per_rank`: one block; `recv`: all of them, at the root.
 pub(super) fn gather<P: Place>(
-    comm: &Comm,
+    comm: Caller<'_>,
     send: Sent,
     per_rank: Of,
     recv: Region,
@@ -302,14 +278,16 @@ pub(super) fn gather<P: Place>(
     let whole = || Collective::Gather { send, recv, len, root };
     let own = recv.part(comm.rank as usize * len, len);
     let send = at_root_only(comm, "sbuf", send, recv, own, root)?;
-    let how = P::choose(comm, Kind::Gather, len, true);
     let call = Call::new(Kind::Gather).with(per_rank.count, per_rank.dtype).root(root);
-    P::begin(comm, call, None, whole, |s, g| any::gather(s, g, comm.way(how), root, (send, recv)))
+    P::begin(comm, &call, whole, || {
+        let how = comm.choose(Kind::Gather, len, true);
+        comm.prepare(call, None, |s, g| any::gather(s, g, comm.way(how), root, (send, recv)))
+    })
 }
 
 /// In place makes sense where the result goes.
 fn at_root_only(
-    comm: &Comm,
+    comm: Caller<'_>,
     name: &str,
     mine: Sent,
     theirs: Region,
@@ -324,7 +302,7 @@ fn at_root_only(
 
 /// The same with a block of its own size for each rank.
 pub(super) fn gatherv<P: Place>(
-    comm: &Comm,
+    comm: Caller<'_>,
     send: Sent,
     of: Of,
     blocks: &[Region],
@@ -339,17 +317,19 @@ pub(super) fn gatherv<P: Place>(
     }
     let whole = || Collective::Gatherv { send, blocks: blocks.to_vec(), root };
     let send = send.unwrap_or(at(blocks, root));
-    P::choose(comm, Kind::Gatherv, 0, true);
     let call = Call::new(Kind::Gatherv).with(of.count, of.dtype).root(root);
-    P::begin(comm, call, None, whole, |s, g| {
-        algorithm::gatherv(s, g, root, send, |rank| at(blocks, rank));
-        Ok(())
+    P::begin(comm, &call, whole, || {
+        comm.choose(Kind::Gatherv, 0, true);
+        comm.prepare(call, None, |s, g| {
+            algorithm::gatherv(s, g, root, send, |rank| at(blocks, rank));
+            Ok(())
+        })
     })
 }
 
 /// The root's blocks, one to each. `recv` `None` = DTL_IN_PLACE at the root.
 pub(super) fn scatter<P: Place>(
-    comm: &Comm,
+    comm: Caller<'_>,
     send: Region,
     recv: Sent,
     per_rank: Of,
@@ -360,14 +340,16 @@ pub(super) fn scatter<P: Place>(
     let whole = || Collective::Scatter { send, recv, len, root };
     let own = send.part(comm.rank as usize * len, len);
     let recv = at_root_only(comm, "rbuf", recv, send, own, root)?;
-    let how = P::choose(comm, Kind::Scatter, len, true);
     let call = Call::new(Kind::Scatter).with(per_rank.count, per_rank.dtype).root(root);
-    P::begin(comm, call, None, whole, |s, g| any::scatter(s, g, comm.way(how), root, (send, recv)))
+    P::begin(comm, &call, whole, || {
+        let how = comm.choose(Kind::Scatter, len, true);
+        comm.prepare(call, None, |s, g| any::scatter(s, g, comm.way(how), root, (send, recv)))
+    })
 }
 
 /// The same with a block of its own size for each rank.
 pub(super) fn scatterv<P: Place>(
-    comm: &Comm,
+    comm: Caller<'_>,
     blocks: &[Region],
     recv: Sent,
     of: Of,
@@ -382,63 +364,66 @@ pub(super) fn scatterv<P: Place>(
     }
     let whole = || Collective::Scatterv { blocks: blocks.to_vec(), recv, root };
     let recv = recv.unwrap_or(at(blocks, root));
-    P::choose(comm, Kind::Scatterv, 0, true);
     let call = Call::new(Kind::Scatterv).with(of.count, of.dtype).root(root);
-    P::begin(comm, call, None, whole, |s, g| {
-        algorithm::scatterv(s, g, root, |rank| at(blocks, rank), recv);
-        Ok(())
+    P::begin(comm, &call, whole, || {
+        comm.choose(Kind::Scatterv, 0, true);
+        comm.prepare(call, None, |s, g| {
+            algorithm::scatterv(s, g, root, |rank| at(blocks, rank), recv);
+            Ok(())
+        })
     })
 }
 
 /// Everybody's block, at everybody.
-pub(super) fn allgather<P: Place>(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
+pub(super) fn allgather<P: Place>(comm: Caller<'_>, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     let len = per_rank.bytes;
     let whole = || Collective::Allgather { send, recv, len };
     let send = sent_or(send, recv, recv.part(comm.rank as usize * len, len))?;
-    let how = P::choose(comm, Kind::Allgather, len, true);
     let call = Call::new(Kind::Allgather).with(per_rank.count, per_rank.dtype);
-    if let Some(flat) = comm.flat(how) {
-        return comm.prepare_flat(call, None, flat, Shape::Allgather { send, recv });
-    }
-    P::begin(comm, call, None, whole, |s, g| any::allgather(s, g, comm.way(how), (send, recv)))
+    P::begin(comm, &call, whole, || {
+        let how = comm.choose(Kind::Allgather, len, true);
+        if let Some(flat) = comm.flat(how) {
+            return comm.prepare_flat(call, None, flat, Shape::Allgather { send, recv });
+        }
+        comm.prepare(call, None, |s, g| any::allgather(s, g, comm.way(how), (send, recv)))
+    })
 }
 
 /// The same with a block of its own size for each rank.
-pub(super) fn allgatherv<P: Place>(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<Begun> {
+pub(super) fn allgatherv<P: Place>(comm: Caller<'_>, send: Sent, of: Of, blocks: &[Region]) -> Result<Begun> {
     if let Some(send) = send {
         blocks.iter().try_for_each(|block| check_disjoint(send, *block))?;
     }
     let whole = || Collective::Allgatherv { send, blocks: blocks.to_vec() };
     let send = send.unwrap_or(at(blocks, comm.rank));
-    P::choose(comm, Kind::Allgatherv, 0, true);
     let call = Call::new(Kind::Allgatherv).with(of.count, of.dtype);
-    P::begin(comm, call, None, whole, |s, g| {
-        algorithm::allgatherv(s, g, send, |rank| at(blocks, rank));
-        Ok(())
+    P::begin(comm, &call, whole, || {
+        comm.choose(Kind::Allgatherv, 0, true);
+        comm.prepare(call, None, |s, g| {
+            algorithm::allgatherv(s, g, send, |rank| at(blocks, rank));
+            Ok(())
+        })
     })
 }
 
 /// Block r to rank r, and block r from rank r.
-pub(super) fn alltoall<P: Place>(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
+pub(super) fn alltoall<P: Place>(comm: Caller<'_>, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     if let Some(send) = send {
         check_disjoint(send, recv)?;
     }
     let len = per_rank.bytes;
-    let how = P::choose(comm, Kind::Alltoall, len, true);
     let call = Call::new(Kind::Alltoall).with(per_rank.count, per_rank.dtype);
-    P::begin(
-        comm,
-        call,
-        None,
-        || Collective::Alltoall { send, recv, len },
-        |s, g| {
+    let whole = || Collective::Alltoall { send, recv, len };
+    P::begin(comm, &call, whole, || {
+        let how = comm.choose(Kind::Alltoall, len, true);
+        comm.prepare(call, None, |s, g| {
             let send = match send {
                 Some(send) => send,
                 None => copied(s, recv)?,
             };
             algorithm::alltoall(s, g, how, len, (send, recv))
-        },
-    )
+        })
+    })
 }
 
 /// What lies where the result goes, moved out of its way.
@@ -451,21 +436,23 @@ fn copied(s: &mut impl Steps, what: Region) -> Result<Region> {
 
 /// The same with blocks of their own sizes. `send` `None` = DTL_IN_PLACE.
 pub(super) fn alltoallv<P: Place>(
-    comm: &Comm,
+    comm: Caller<'_>,
     send: Option<&[Region]>,
     recv: &[Region],
     of: Of,
 ) -> Result<Begun> {
-    P::choose(comm, Kind::Alltoallv, 0, true);
     let whole = || Collective::Alltoallv { send: send.map(<[Region]>::to_vec), blocks: recv.to_vec() };
     let call = Call::new(Kind::Alltoallv).with(of.count, of.dtype);
-    P::begin(comm, call, None, whole, |s, g| {
-        let moved: Vec<Region> = match send {
-            Some(send) => send.to_vec(),
-            None => recv.iter().map(|block| copied(s, *block)).collect::<Result<_>>()?,
-        };
-        any::alltoallv(s, g, |rank| at(&moved, rank), |rank| at(recv, rank));
-        Ok(())
+    P::begin(comm, &call, whole, || {
+        comm.choose(Kind::Alltoallv, 0, true);
+        comm.prepare(call, None, |s, g| {
+            let moved: Vec<Region> = match send {
+                Some(send) => send.to_vec(),
+                None => recv.iter().map(|block| copied(s, *block)).collect::<Result<_>>()?,
+            };
+            any::alltoallv(s, g, |rank| at(&moved, rank), |rank| at(recv, rank));
+            Ok(())
+        })
     })
 }
 
@@ -478,7 +465,12 @@ pub struct Neighbors<'a> {
 }
 
 /// One block to each of `out`'s ranks, one from each of `into`'s.
-pub fn neighbor_alltoallv(comm: &Comm, out: &Neighbors<'_>, into: &Neighbors<'_>, of: Of) -> Result<Begun> {
+pub fn neighbor_alltoallv(
+    comm: Caller<'_>,
+    out: &Neighbors<'_>,
+    into: &Neighbors<'_>,
+    of: Of,
+) -> Result<Begun> {
     out.ranks.iter().try_for_each(|rank| comm.check_peer("dests", *rank, false))?;
     into.ranks.iter().try_for_each(|rank| comm.check_peer("sources", *rank, false))?;
     comm.choose(Kind::NeighborAlltoallv, 0, true);

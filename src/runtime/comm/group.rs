@@ -4,7 +4,8 @@
 use super::algorithms::{self as algorithm, choice::Algorithm};
 use super::call::{Call, Kind};
 use super::members::Members;
-use super::{Comm, attribute, insert, on_device, progress, put, run};
+use super::table::put;
+use super::{Comm, attribute, begun, insert, on_device, progress};
 use crate::abi::comm::DTL_UNDEFINED;
 use crate::abi::handle::dtl_comm_t;
 use crate::error::{Result, fail};
@@ -21,7 +22,7 @@ pub(super) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<V
     let (send, recv) = (mine.region(), all.region());
     let begun =
         comm.prepare(Call::new(kind), None, |s, g| algorithm::allgather(s, g, Algorithm::Ring, (send, recv)));
-    run::wait(comm, begun)?;
+    begun::wait(comm, begun)?;
     Ok(all.words())
 }
 

@@ -8,6 +8,7 @@ use crate::abi::comm::DTL_TAG_MAX;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Direct, Done, OpId, Transport};
+use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
 use crate::sys::park::{self, Backoff};
 use std::ffi::CStr;
@@ -59,6 +60,9 @@ impl Link {
         let kind = crate::runtime::for_ever(&backend.name);
         let spins = park::spins(transport.is_crowded());
         let (direct, is_direct, contexts) = (None, false, AtomicU32::new(0));
+        if transport.has_collectives() {
+            explain::chose("collectives", &format!("{}'s own, where it has them", kind.to_string_lossy()));
+        }
         let link = Link { transport, backend, kind, is_deterministic, direct, is_direct, spins, contexts };
         progress::count(&link, true);
         link

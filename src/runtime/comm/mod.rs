@@ -1,11 +1,11 @@
 //! Communicators: everything a C program asks of one, made from what a transport does.
 //!
-//! `open` finds or makes one on a `link`, `group` makes one from another. `p2p` sends and receives,
+//! `table` has them by their handles. `open` finds or makes one on a `link`, `group` makes one from another. `p2p` sends and receives,
 //! `probing` looks for messages, `message` keeps what was probed and taken, `request` what is in flight (`persistent`: what is started again),
 //! `wait` waits for it.
 //! `collective` checks collective calls and picks from `algorithms`, `schedule` runs what they list, `flat` those of
 //! a few bytes between ranks that share memory; `plan` shows what would run.
-//! `staging` and `staged` are messages and collectives of memory that the host cannot reach (`on_device`: collectives that
+//! `whole` calls collectives that a transport has of its own. `staging` and `staged` are messages and collectives of memory that the host cannot reach (`on_device`: collectives that
 //! stay there), `gated` sends that wait for an event.
 //! `window` is memory that other ranks read and change.
 //! `recorder` and `report` say who is in which operation; `progress` moves everything on while a
@@ -14,6 +14,7 @@
 pub mod agree;
 mod algorithms;
 pub mod attribute;
+pub mod begun;
 mod call;
 pub mod collective;
 mod direct;
@@ -36,14 +37,16 @@ mod progress;
 mod recorder;
 pub mod report;
 pub mod request;
-pub mod run;
+mod run;
 mod schedule;
 pub mod staged;
 mod staging;
 mod standing;
 mod steps;
+mod table;
 pub mod types;
 pub mod wait;
+mod whole;
 pub mod window;
 
 use super::backend::{Done, Selector, Transport};
@@ -52,11 +55,8 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::clock::Deadline;
-use crate::sys::epoch::{self, Guard};
-use crate::sys::held::Held;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
-use crate::sys::slab::Table;
 use crate::sys::spot::SpotCell;
 use crate::sys::within::Within;
 use algorithms::levels::Levels;
@@ -68,14 +68,10 @@ use std::ffi::CStr;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
-use std::time::Duration;
-
-/// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
-pub const TAG: u8 = 6;
-const WORLD: u64 = (TAG as u64) << 56;
-const SELF: u64 = WORLD | 1 << 36;
-
-static TABLE: Table<Comm> = Table::new(TAG, 2);
+use table::TABLE;
+pub use table::{
+    TAG, destroy, destroy_all, forget_all, get, hold, insert, is_live, keep, pin, pin_to_destroy,
+};
 
 /// A communicator. What every message needs is one line of the cache, from the way to the transport to the recorder's first list; what
 /// else most calls need is in the line before.
@@ -97,6 +93,8 @@ pub struct Comm {
     /// How device buffers go: what was told of it (`staging`).
     explained: AtomicU8,
     is_broken: AtomicBool,
+    /// The transport's.
+    has_collectives: bool,
     link: Within<dyn Transport, Link>,
     context: u32,
     standing: Standing,
@@ -130,6 +128,7 @@ impl Comm {
     ) -> Self {
         let mut comm = Comm {
             spot: SpotCell::default(),
+            has_collectives: link.transport.has_collectives(),
             link: Within::new(link, |link| &*link.transport),
             context,
             standing: Standing::new(size),
@@ -345,134 +344,6 @@ impl Drop for Comm {
 #[cold]
 fn destroyed() -> Error {
     Error::new(DTL_ERROR_CANCELED, "the communicator was destroyed by another thread")
-}
-
-/// A share of a handle's communicator; the predefined ones are opened at their first use.
-pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
-    if let Some(comm) = TABLE.pin(inside, handle.id) {
-        return Ok(comm);
-    }
-    match handle.id {
-        WORLD => open::predefined(inside, 0, handle),
-        SELF => open::predefined(inside, 1, handle),
-        id => Err(super::invalid_handle("communicator", TAG, id)),
-    }
-}
-
-/// Whether a handle names one; the predefined ones are there before they are opened.
-#[must_use]
-pub fn is_live(id: u64) -> bool {
-    [WORLD, SELF].contains(&id) || TABLE.is_live(id)
-}
-
-/// A handle's communicator for as long as the guard lives; a predefined one is opened at its first use.
-#[inline(always)]
-pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
-    match TABLE.get(inside, handle.id) {
-        Some(comm) => Ok(comm),
-        None => open_and_get(inside, handle),
-    }
-}
-
-#[cold]
-fn open_and_get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
-    drop(pin(inside, handle)?);
-    TABLE.get(inside, handle.id).ok_or_else(|| super::invalid_handle("communicator", TAG, handle.id))
-}
-
-/// A handle's communicator for a call that will wait; a predefined one is opened at its first use.
-#[inline(always)]
-pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<Held<Comm>> {
-    let inside = match TABLE.hold(inside, handle.id) {
-        Ok(held) => return Ok(held),
-        Err(inside) => inside,
-    };
-    drop(pin(&inside, handle)?);
-    TABLE.hold(inside, handle.id).map_err(|_| super::invalid_handle("communicator", TAG, handle.id))
-}
-
-/// Puts a communicator under a fresh handle.
-pub fn insert(comm: Comm) -> Result<dtl_comm_t> {
-    let comm = Arc::new(comm);
-    progress::add(&comm);
-    put(&comm)
-}
-
-/// The same for one that nothing moves on.
-fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
-    match TABLE.insert(Arc::clone(comm)) {
-        // Nobody else knows the handle yet.
-        Some(id) => {
-            comm.spot.set(TABLE.spot(id));
-            comm.recorder.belongs_to(id);
-            Ok(dtl_comm_t { id })
-        }
-        None => Err(no_handle()),
-    }
-}
-
-#[cold]
-fn no_handle() -> Error {
-    Error::new(DTL_ERROR_LIMIT, "no handle left for another communicator: destroy some")
-}
-
-/// How long a destroy waits for calls that may be starting an operation.
-const LONGEST_START: Duration = Duration::from_secs(1);
-
-/// A share of what is to be destroyed; `None`: null and the predefined ones, which are not.
-pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<Comm>>> {
-    if [0, WORLD, SELF].contains(&handle.id) {
-        return Ok(None);
-    }
-    let comm = TABLE.pin(inside, handle.id);
-    comm.map(Some).ok_or_else(|| super::invalid_handle("communicator", TAG, handle.id))
-}
-
-/// Destroys a communicator: waiting calls return CANCELED, operations in flight are withdrawn, the
-/// link closes with the last communicator on it. Outside of the epoch.
-pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
-    request::check_revocable(comm)?;
-    // First, so that who waits on one of its requests hears CANCELED.
-    comm.standing.set(State::Closed);
-    // Who found it open has put its request under a handle when it leaves.
-    if !epoch::let_others_leave(LONGEST_START) {
-        super::log::warning!("a communicator is destroyed while calls of other threads last");
-    }
-    if let Err(error) = request::withdraw_all(comm) {
-        // Something of it stays in flight, and so does the communicator.
-        comm.standing.set(State::Open);
-        return Err(error);
-    }
-    message::drop_all(comm);
-    on_device::leave(comm);
-    let handle = comm.handle();
-    match TABLE.remove(&epoch::enter(), handle.id) {
-        Some(comm) => {
-            attribute::end_all(&comm, handle);
-            Ok(())
-        }
-        None => Err(super::invalid_handle("communicator", TAG, handle.id)),
-    }
-}
-
-/// At finalize: every communicator closes.
-pub fn destroy_all() {
-    let inside = epoch::enter();
-    for id in TABLE.handles() {
-        if let Some(comm) = TABLE.pin(&inside, id) {
-            comm.standing.set(State::Closed);
-        }
-        drop(TABLE.remove(&inside, id));
-    }
-}
-
-/// In a forked child: the handles go; shared memory and sockets stay the parent's.
-pub fn forget_all() {
-    progress::forget();
-    let inside = epoch::enter();
-    for id in TABLE.handles() {
-        std::mem::forget(TABLE.remove(&inside, id));
-    }
 }
 
 /// Ends this process with an exit code, saying so first: the launcher ends the other ranks.

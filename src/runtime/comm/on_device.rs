@@ -7,15 +7,12 @@
 //! Here: how the ranks meet, what is whose, how one begins and ends. Not here: which collectives such a library has.
 
 use super::Comm;
-use super::algorithms::Group;
-use super::algorithms::choice::Algorithm;
+use super::begun::{Begun, Caller};
 use super::call::{Call, Kind};
-use super::collective::Place;
 use super::group::allgather_words;
 use super::report;
-use super::run::Begun;
-use super::schedule::{Advance, Schedule};
-use super::types::Reduction;
+use super::schedule::Advance;
+use super::whole::Place;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, status_name};
 use crate::runtime::backend::{Collective, DeviceComm, Invitation};
@@ -116,21 +113,16 @@ impl Part {
 pub(super) struct OnDevice;
 
 impl Place for OnDevice {
-    fn choose(_comm: &Comm, _kind: Kind, _bytes: usize, _commutes: bool) -> Algorithm {
-        Algorithm::Linear // not the library's own to choose
-    }
-
     fn begin(
-        comm: &Comm,
-        call: Call,
-        _reduction: Option<Reduction>,
+        comm: Caller<'_>,
+        call: &Call,
         whole: impl FnOnce() -> Collective,
-        _generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
+        _by_steps: impl FnOnce() -> Result<Begun>,
     ) -> Result<Begun> {
         let whole = whole();
-        match part(comm)?.refuses(&whole) {
+        match part(&comm)?.refuses(&whole) {
             Some(why) => refuse(call.kind.name(), &why),
-            None => comm.prepare_on_device(call, whole),
+            None => comm.prepare_on_device(*call, whole),
         }
     }
 }

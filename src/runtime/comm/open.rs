@@ -92,7 +92,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     for transport in transports {
         let comm = assemble(Arc::clone(&backend), transport, 0, timeout_ns);
         // Not in the list of those to move on: there is nothing to move.
-        match comm.and_then(|comm| super::put(&Arc::new(comm))) {
+        match comm.and_then(|comm| super::table::put(&Arc::new(comm))) {
             Ok(handle) => handles.push(handle),
             Err(error) => {
                 handles.iter().for_each(|handle: &dtl_comm_t| drop(TABLE.remove(inside, handle.id)));

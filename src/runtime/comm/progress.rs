@@ -179,10 +179,16 @@ pub(super) fn count(link: &Link, comes: bool) {
     }
 }
 
+/// Whether nothing is there that moves only while somebody calls.
+#[inline(always)]
+pub(super) fn is_idle() -> bool {
+    MOVING.load(Ordering::Relaxed) == 0
+}
+
 /// Whether a call may stay in a transport that moves by itself until it is done.
 #[inline(always)]
 pub(super) fn may_block() -> bool {
-    MOVING.load(Ordering::Relaxed) == 0 || has_settled()
+    is_idle() || has_settled()
 }
 
 /// Whether all that was started is over once it has been moved on: else the peer may wait for just that.

@@ -10,6 +10,7 @@ mod begin;
 mod ending;
 mod other;
 
+use super::begun::Begun;
 use super::call::Kind;
 use super::life::Life;
 pub(super) use super::life::Standing;
@@ -19,7 +20,6 @@ use super::owner::Owner;
 use super::p2p::{self, Data, Started};
 use super::persistent::Persistent;
 use super::recorder::Ticket;
-use super::run::Begun;
 use super::window::way;
 use super::{Comm, progress, staging};
 use crate::abi::comm::DTL_ANY_SOURCE;

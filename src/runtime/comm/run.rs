@@ -6,7 +6,8 @@
 mod questions;
 
 use super::algorithms::Group;
-use super::call::{Call, Kind};
+use super::begun::Begun;
+use super::call::Call;
 use super::flat::{self, Flat, Shape};
 use super::on_device;
 use super::recorder::Ticket;
@@ -14,6 +15,7 @@ use super::report::{self, Inquiry};
 use super::schedule::{Advance, Schedule};
 use super::staged::Stage;
 use super::types::Reduction;
+use super::whole;
 use super::{Comm, progress};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -55,62 +57,31 @@ pub struct Run {
 }
 
 /// A collective's number is taken, and it is noted.
-struct Beginning {
-    tag: u32,
-    ticket: Ticket,
-    call: Call,
+pub(super) struct Beginning {
+    pub(super) ticket: Ticket,
+    pub(super) call: Call,
 }
 
 impl Beginning {
+    /// Its number, as collectives tell it; of all that are under way at once, it is this one's alone.
+    fn number(&self) -> u32 {
+        self.call.tag as u32
+    }
+
+    /// Its messages' tag.
+    fn tag(&self) -> u32 {
+        u32::from(self.call.signature()) << NUMBER_BITS | self.number() & ((1 << NUMBER_BITS) - 1)
+    }
+
     fn run(self, work: Work) -> Run {
-        let Beginning { tag, ticket, call } = self;
-        let number = u64::from(call.tag as u32);
-        Run { work, number, tag: tag as i32, call, ticket, death_seen: None, stage: None }
-    }
-}
-
-/// A collective that has begun.
-pub struct Begun {
-    kind: Kind,
-    /// `None`: it is over already.
-    run: Option<Run>,
-}
-
-impl Begun {
-    fn going(run: Run) -> Self {
-        Begun { kind: run.call.kind, run: Some(run) }
+        let (tag, number) = (self.tag() as i32, u64::from(self.number()));
+        let Beginning { ticket, call } = self;
+        Run { work, number, tag, call, ticket, death_seen: None, stage: None }
     }
 
-    pub(super) fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// What it was started with stands for buffers that get their results when it is over.
-    pub(super) fn with(mut self, stage: Stage) -> Result<Self> {
-        match &mut self.run {
-            Some(run) => run.stage = Some(Box::new(stage)),
-            None => stage.deliver()?,
-        }
-        Ok(self)
-    }
-
-    /// Makes it go on as a request: what can be done at once is done. `None` = it is over.
-    pub(super) fn start(self, comm: &Comm) -> Result<Option<Run>> {
-        match self.run {
-            None => Ok(None),
-            Some(run) => run.start(comm),
-        }
-    }
-}
-
-/// Waits for the end of one that was to begin. After a failure nothing touches the caller's buffers.
-#[inline]
-pub fn wait(comm: &Comm, begun: Result<Begun>) -> Result<()> {
-    // As a whole, for taking it to pieces first would move it.
-    match begun {
-        Ok(Begun { run: None, .. }) => Ok(()),
-        Ok(Begun { run: Some(run), .. }) => run.wait(comm),
-        Err(error) => Err(error),
+    /// One that is not called at once.
+    pub(super) fn whole(self, what: Collective) -> Run {
+        self.run(Work::Whole(what, None))
     }
 }
 
@@ -165,7 +136,7 @@ impl Comm {
             self.in_collective.store(false, Ordering::Release);
             return Err(error.within(call.kind.name()));
         }
-        Ok(Begun::going(self.begin(call).run(Work::Steps(schedule))))
+        Ok(Begun::Going(self.begin(call).run(Work::Steps(schedule))))
     }
 
     /// Begins one over the board. What is over at once is never described as a `Run`, which would take longer than
@@ -180,43 +151,25 @@ impl Comm {
     ) -> Result<Begun> {
         self.enter(&call)?;
         let begin = self.begin(call);
-        let mut steps = flat::Steps::new(self, flat, shape, reduction, begin.tag);
+        let mut steps = flat::Steps::new(self, flat, shape, reduction, begin.tag());
         if let Ok(Advance::Done) = steps.advance(self, flat) {
             self.recorder.end(begin.ticket);
             self.in_collective.store(false, Ordering::Release);
-            return Ok(Begun { kind: call.kind, run: None });
+            return Ok(Begun::Over(call.kind));
         }
         // A failure will be met again by whoever moves it on.
-        Ok(Begun::going(begin.run(Work::Flat(steps))))
-    }
-
-    /// Begins one collective: the transport's own if it takes it, else as `prepare`.
-    pub(super) fn prepare_either(
-        &self,
-        call: Call,
-        reduction: Option<Reduction>,
-        whole: impl FnOnce() -> Collective,
-        generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
-    ) -> Result<Begun> {
-        if self.link.transport.has_collectives() {
-            let whole = whole();
-            if self.link.transport.takes(&whole) {
-                self.enter(&call)?;
-                return Ok(Begun::going(self.begin(call).run(Work::Whole(whole, None))));
-            }
-        }
-        self.prepare(call, reduction, generate)
+        Ok(Begun::Going(begin.run(Work::Flat(steps))))
     }
 
     /// Begins one of device memory.
     pub(super) fn prepare_on_device(&self, call: Call, whole: Collective) -> Result<Begun> {
         self.enter(&call)?;
-        Ok(Begun::going(self.begin(call.on_device()).run(Work::Device(whole, None))))
+        Ok(Begun::Going(self.begin(call.on_device()).run(Work::Device(whole, None))))
     }
 
     /// Collectives are called one at a time.
     #[inline]
-    fn enter(&self, call: &Call) -> Result<()> {
+    pub(super) fn enter(&self, call: &Call) -> Result<()> {
         self.check_open()?;
         if self.is_broken.load(Ordering::Relaxed) {
             return Err(self.refuse(call.kind.name()));
@@ -232,15 +185,12 @@ impl Comm {
     }
 
     #[inline]
-    fn begin(&self, call: Call) -> Beginning {
+    pub(super) fn begin(&self, call: Call) -> Beginning {
         // One thread at a time is here (`enter`), so a load and a store are enough.
         let number = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(number.wrapping_add(1), Ordering::Relaxed);
-        let number = number & i32::MAX as u32;
-        let call = Call { tag: number as i32, ..call };
-        let low = number & ((1 << NUMBER_BITS) - 1);
-        let tag = u32::from(call.signature()) << NUMBER_BITS | low;
-        Beginning { tag, ticket: self.recorder.begin(&call), call }
+        let call = Call { tag: (number & i32::MAX as u32) as i32, ..call };
+        Beginning { ticket: self.recorder.begin(&call), call }
     }
 
     fn put_back(&self, schedule: Schedule) {
@@ -255,7 +205,7 @@ impl Run {
     pub(super) fn advance(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = match &mut self.work {
             Work::Steps(schedule) => schedule.advance(comm, self.tag),
-            Work::Whole(whole, op) => advance_whole(comm, whole, op),
+            Work::Whole(whole, op) => whole::advance(comm, whole, op),
             Work::Device(whole, started) => on_device::advance(comm, whole, started),
             Work::Flat(steps) => match &comm.flat {
                 Some(flat) => steps.advance(comm, flat),
@@ -281,7 +231,7 @@ impl Run {
         Ok(advance)
     }
 
-    fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
+    pub(super) fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
         let advance = self.advance(comm);
         // Other collectives may be started while this one goes on.
         comm.in_collective.store(false, Ordering::Release);
@@ -324,6 +274,11 @@ impl Run {
         &self.call
     }
 
+    /// The same with what stands for buffers that get their results when it is over.
+    pub(super) fn with(self, stage: Stage) -> Run {
+        Run { stage: Some(Box::new(stage)), ..self }
+    }
+
     /// Keeps its lists' memory for the next one.
     pub(super) fn recycle(&mut self, comm: &Comm) {
         if let Work::Steps(schedule) = &mut self.work {
@@ -336,7 +291,7 @@ impl Run {
         matches!(self.work, Work::Whole(_, Some(_)))
     }
 
-    fn wait(mut self, comm: &Comm) -> Result<()> {
+    pub(super) fn wait(mut self, comm: &Comm) -> Result<()> {
         let result = self.wait_in_turn(comm);
         if let Err(error) = &result {
             self.fail(comm, error);
@@ -347,11 +302,6 @@ impl Run {
     }
 
     fn wait_in_turn(&mut self, comm: &Comm) -> Result<()> {
-        if let Work::Whole(whole, None) = &self.work {
-            let ended = progress::while_blocked(|| comm.link.transport.collective(whole));
-            comm.recorder.end(self.ticket);
-            return ended.map_err(|error| error.within(self.call.kind.name()));
-        }
         let deadline = comm.deadline();
         let mut backoff = Backoff::new();
         let (mut questions, mut inquiry) = (Questions::new(), Inquiry::before(deadline, comm.timeout_ns));
@@ -481,20 +431,4 @@ fn report_on(comm: &Comm, error: &Error, about: Option<i32>, inquiry: &Inquiry) 
         inquiry.end(comm, about);
     }
     report::attach(comm, error, about)
-}
-
-/// Starts it if it is not in flight, and asks after it.
-fn advance_whole(comm: &Comm, whole: &Collective, op: &mut Option<OpId>) -> Result<Advance> {
-    let transport = &comm.link.transport;
-    let id = match *op {
-        Some(id) => id,
-        None => *op.insert(transport.start_collective(whole)?),
-    };
-    let Some(done) = transport.outcome(id)? else { return Ok(Advance::Waiting) };
-    *op = None;
-    if done.status == DTL_SUCCESS {
-        return Ok(Advance::Done);
-    }
-    let said = transport.failure_text().unwrap_or_else(|| "no reason given".to_owned());
-    Err(Error::new(done.status, said))
 }

@@ -4,12 +4,12 @@
 //!
 //! The library's own, as all ranks have to take part alike, whatever memory each has: no rank knows of the others' staging.
 
-use super::Comm;
-use super::collective::{self, BlockKind, By, Neighbors, Of, OnHost, Sent};
+use super::begun::{Begun, Caller};
+use super::collective::{self, BlockKind, By, Neighbors, Of, Sent};
 use super::on_device::{self, OnDevice};
 use super::p2p::Data;
-use super::run::Begun;
 use super::staging::{copy_out, host_memory, is_hidden};
+use super::whole::OnHost;
 use crate::error::Result;
 use crate::runtime::memory::hidden;
 use crate::runtime::transfer;
@@ -38,13 +38,13 @@ impl Stage {
     }
 
     /// A buffer that is only read.
-    fn out(&mut self, comm: &Comm, buffer: Region) -> Result<Region> {
-        if is_hidden(comm, buffer)? { Ok(self.keep(copy_out(buffer)?)) } else { Ok(buffer) }
+    fn out(&mut self, comm: Caller<'_>, buffer: Region) -> Result<Region> {
+        if is_hidden(&comm, buffer)? { Ok(self.keep(copy_out(buffer)?)) } else { Ok(buffer) }
     }
 
     /// One that is only written.
-    fn into(&mut self, comm: &Comm, buffer: Region) -> Result<Region> {
-        if !is_hidden(comm, buffer)? {
+    fn into(&mut self, comm: Caller<'_>, buffer: Region) -> Result<Region> {
+        if !is_hidden(&comm, buffer)? {
             return Ok(buffer);
         }
         let host = self.keep(host_memory(buffer.len())?);
@@ -53,8 +53,8 @@ impl Stage {
     }
 
     /// One that is read, then written.
-    fn both(&mut self, comm: &Comm, buffer: Region) -> Result<Region> {
-        if !is_hidden(comm, buffer)? {
+    fn both(&mut self, comm: Caller<'_>, buffer: Region) -> Result<Region> {
+        if !is_hidden(&comm, buffer)? {
             return Ok(buffer);
         }
         let host = self.keep(copy_out(buffer)?);
@@ -63,7 +63,7 @@ impl Stage {
     }
 
     /// What is sent (`None`: it lies where the result goes), and where that is.
-    fn pair(&mut self, comm: &Comm, send: Sent, recv: Region) -> Result<(Sent, Region)> {
+    fn pair(&mut self, comm: Caller<'_>, send: Sent, recv: Region) -> Result<(Sent, Region)> {
         match send {
             // Refused by the collective: nothing stands for them.
             Some(send) if send.overlaps(recv) => Ok((Some(send), recv)),
@@ -75,10 +75,10 @@ impl Stage {
     /// The same of blocks and one buffer.
     fn pair_blocks(
         &mut self,
-        comm: &Comm,
+        comm: Caller<'_>,
         (blocks, how): (&[Region], (bool, bool)),
         one: Sent,
-        stand: fn(&mut Self, &Comm, Region) -> Result<Region>,
+        stand: fn(&mut Self, Caller<'_>, Region) -> Result<Region>,
     ) -> Result<(Vec<Region>, Sent)> {
         if one.is_some_and(|one| blocks.iter().any(|block| block.overlaps(one))) {
             return Ok((blocks.to_vec(), one));
@@ -90,7 +90,7 @@ impl Stage {
     /// Blocks of one buffer, which lie to each other as they did.
     fn blocks(
         &mut self,
-        comm: &Comm,
+        comm: Caller<'_>,
         blocks: &[Region],
         (reads, writes): (bool, bool),
     ) -> Result<Vec<Region>> {
@@ -98,7 +98,7 @@ impl Stage {
         let first = used().map(|block| block.addr()).min();
         let end = used().map(|block| block.addr().get() + block.len()).max();
         let (Some(first), Some(end)) = (first, end) else { return Ok(blocks.to_vec()) };
-        if !is_hidden(comm, Region::allocated(first, end - first.get()))? {
+        if !is_hidden(&comm, Region::allocated(first, end - first.get()))? {
             return Ok(blocks.to_vec());
         }
         let all = self.keep(host_memory(end - first.get())?);
@@ -124,7 +124,7 @@ fn one(buffer: Sent) -> Region {
 }
 
 /// One that counts at the root.
-fn at_root(comm: &Comm, root: i32, buffer: Region) -> Region {
+fn at_root(comm: Caller<'_>, root: i32, buffer: Region) -> Region {
     if comm.rank == root { buffer } else { Region::EMPTY }
 }
 
@@ -136,12 +136,12 @@ const BOTH: (bool, bool) = (true, true);
 /// what stands for them.
 #[cold]
 fn with(
-    comm: &Comm,
+    comm: Caller<'_>,
     buffers: &[&[Region]],
     on_device: impl FnOnce() -> Result<Begun>,
     begin: impl FnOnce(&mut Stage) -> Result<Begun>,
 ) -> Result<Begun> {
-    if let Some(begun) = on_device::begin(comm, buffers, on_device)? {
+    if let Some(begun) = on_device::begin(&comm, buffers, on_device)? {
         return Ok(begun);
     }
     let mut stage = Stage::default();
@@ -151,7 +151,7 @@ fn with(
 
 /// As `collective::bcast`.
 #[inline(always)]
-pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
+pub fn bcast(comm: Caller<'_>, data: Data, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::bcast::<OnHost>(comm, data, root);
     }
@@ -167,7 +167,7 @@ pub fn bcast(comm: &Comm, data: Data, root: i32) -> Result<Begun> {
 
 /// As `collective::reduce`.
 #[inline(always)]
-pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<Begun> {
+pub fn reduce(comm: Caller<'_>, send: Sent, recv: Data, by: By, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::reduce::<OnHost>(comm, send, recv, by, root);
     }
@@ -180,10 +180,16 @@ pub fn reduce(comm: &Comm, send: Sent, recv: Data, by: By, root: i32) -> Result<
 
 /// As `collective::allreduce`.
 #[inline(always)]
-pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Begun> {
-    if !hidden::is_any() {
-        return collective::allreduce::<OnHost>(comm, send, recv, by);
+pub fn allreduce(comm: Caller<'_>, send: Sent, recv: Data, by: By) -> Result<Begun> {
+    if hidden::is_any() {
+        return allreduce_hidden(comm, send, recv, by);
     }
+    collective::allreduce::<OnHost>(comm, send, recv, by)
+}
+
+#[cold]
+#[inline(never)]
+fn allreduce_hidden(comm: Caller<'_>, send: Sent, recv: Data, by: By) -> Result<Begun> {
     let on_device = || collective::allreduce::<OnDevice>(comm, send, recv, by);
     with(comm, &[&[one(send), recv.bytes]], on_device, |stage| {
         let (send, bytes) = stage.pair(comm, send, recv.bytes)?;
@@ -194,7 +200,7 @@ pub fn allreduce(comm: &Comm, send: Sent, recv: Data, by: By) -> Result<Begun> {
 /// As `collective::reduce_scatter`. In place, the result is the beginning of what the blocks are parts of.
 #[inline(always)]
 pub fn reduce_scatter(
-    comm: &Comm,
+    comm: Caller<'_>,
     kind: BlockKind,
     blocks: &[Region],
     in_place: bool,
@@ -225,7 +231,7 @@ pub fn reduce_scatter(
 
 /// As `collective::scan`.
 #[inline(always)]
-pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Begun> {
+pub fn scan(comm: Caller<'_>, send: Sent, recv: Data, by: By, exclusive: bool) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::scan::<OnHost>(comm, send, recv, by, exclusive);
     }
@@ -244,7 +250,7 @@ pub fn scan(comm: &Comm, send: Sent, recv: Data, by: By, exclusive: bool) -> Res
 
 /// As `collective::gather`.
 #[inline(always)]
-pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Begun> {
+pub fn gather(comm: Caller<'_>, send: Sent, per_rank: Of, recv: Region, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::gather::<OnHost>(comm, send, per_rank, recv, root);
     }
@@ -257,7 +263,7 @@ pub fn gather(comm: &Comm, send: Sent, per_rank: Of, recv: Region, root: i32) ->
 
 /// As `collective::gatherv`.
 #[inline(always)]
-pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) -> Result<Begun> {
+pub fn gatherv(comm: Caller<'_>, send: Sent, of: Of, blocks: &[Region], root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::gatherv::<OnHost>(comm, send, of, blocks, root);
     }
@@ -271,7 +277,7 @@ pub fn gatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region], root: i32) ->
 
 /// As `collective::scatter`.
 #[inline(always)]
-pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Begun> {
+pub fn scatter(comm: Caller<'_>, send: Region, recv: Sent, per_rank: Of, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::scatter::<OnHost>(comm, send, recv, per_rank, root);
     }
@@ -288,7 +294,7 @@ pub fn scatter(comm: &Comm, send: Region, recv: Sent, per_rank: Of, root: i32) -
 
 /// As `collective::scatterv`.
 #[inline(always)]
-pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -> Result<Begun> {
+pub fn scatterv(comm: Caller<'_>, blocks: &[Region], recv: Sent, of: Of, root: i32) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::scatterv::<OnHost>(comm, blocks, recv, of, root);
     }
@@ -301,7 +307,7 @@ pub fn scatterv(comm: &Comm, blocks: &[Region], recv: Sent, of: Of, root: i32) -
 
 /// As `collective::allgather`.
 #[inline(always)]
-pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
+pub fn allgather(comm: Caller<'_>, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::allgather::<OnHost>(comm, send, per_rank, recv);
     }
@@ -314,7 +320,7 @@ pub fn allgather(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<
 
 /// As `collective::allgatherv`.
 #[inline(always)]
-pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<Begun> {
+pub fn allgatherv(comm: Caller<'_>, send: Sent, of: Of, blocks: &[Region]) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::allgatherv::<OnHost>(comm, send, of, blocks);
     }
@@ -328,7 +334,7 @@ pub fn allgatherv(comm: &Comm, send: Sent, of: Of, blocks: &[Region]) -> Result<
 
 /// As `collective::alltoall`.
 #[inline(always)]
-pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
+pub fn alltoall(comm: Caller<'_>, send: Sent, per_rank: Of, recv: Region) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::alltoall::<OnHost>(comm, send, per_rank, recv);
     }
@@ -341,7 +347,7 @@ pub fn alltoall(comm: &Comm, send: Sent, per_rank: Of, recv: Region) -> Result<B
 
 /// As `collective::alltoallv`.
 #[inline(always)]
-pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Begun> {
+pub fn alltoallv(comm: Caller<'_>, send: Option<&[Region]>, recv: &[Region], of: Of) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::alltoallv::<OnHost>(comm, send, recv, of);
     }
@@ -355,7 +361,12 @@ pub fn alltoallv(comm: &Comm, send: Option<&[Region]>, recv: &[Region], of: Of) 
 
 /// As `collective::neighbor_alltoallv`.
 #[inline(always)]
-pub fn neighbor_alltoallv(comm: &Comm, out: &Neighbors<'_>, into: &Neighbors<'_>, of: Of) -> Result<Begun> {
+pub fn neighbor_alltoallv(
+    comm: Caller<'_>,
+    out: &Neighbors<'_>,
+    into: &Neighbors<'_>,
+    of: Of,
+) -> Result<Begun> {
     if !hidden::is_any() {
         return collective::neighbor_alltoallv(comm, out, into, of);
     }

@@ -41,8 +41,8 @@ pub struct Reduction {
 
 #[derive(Clone, Copy)]
 enum Fold {
-    Builtin(Kernels),
-    User(UserOp, dtl_dtype_t),
+    Builtin(&'static Kernels),
+    User(UserOp),
 }
 
 impl Reduction {
@@ -50,7 +50,7 @@ impl Reduction {
     pub fn apply(&self, into: Region, from: Region) {
         match self.fold {
             Fold::Builtin(kernels) => (kernels.to_left)(into, from),
-            Fold::User(call, dtype) => call.apply(into, from, self.element, dtype),
+            Fold::User(call) => call.apply(into, from, self.element, self.dtype),
         }
     }
 
@@ -58,7 +58,7 @@ impl Reduction {
     pub fn apply_to_right(&self, left: Region, right: Region) {
         match self.fold {
             Fold::Builtin(kernels) => (kernels.to_right)(right, left),
-            Fold::User(call, dtype) => call.apply_to_right(left, right, self.element, dtype),
+            Fold::User(call) => call.apply_to_right(left, right, self.element, self.dtype),
         }
     }
 
@@ -75,15 +75,25 @@ impl std::fmt::Debug for Reduction {
     }
 }
 
+/// A pair of a built-in dtype and a built-in operation that go together.
+#[must_use]
+#[inline(always)]
+pub fn builtin(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Reduction> {
+    let (element, fold) = (reduce::dtype_size(dtype)?, Fold::Builtin(reduce::kernels(dtype, op)?));
+    Some(Reduction { dtype, op, element, commutes: reduce::commutes(op), fold })
+}
+
 /// Checks a pair of dtype and operation.
 pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
+    if let Some(builtin) = builtin(dtype, op) {
+        return Ok(builtin);
+    }
     let element = element_size(dtype)?;
     let Some(op_name) = reduce::op_name(op) else {
         let own = find_op(op)?;
-        let fold = Fold::User(own.call, dtype);
-        return Ok(Reduction { dtype, op, element, commutes: own.commutes, fold });
+        return Ok(Reduction { dtype, op, element, commutes: own.commutes, fold: Fold::User(own.call) });
     };
-    match reduce::kernels(dtype, op).or_else(|| reduce::kernels_of_bytes(op)) {
+    match reduce::kernels_of_bytes(op) {
         Some(kernels) => {
             let (commutes, fold) = (reduce::commutes(op), Fold::Builtin(kernels));
             Ok(Reduction { dtype, op, element, commutes, fold })

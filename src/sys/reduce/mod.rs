@@ -115,7 +115,7 @@ impl Kernels {
 /// The fastest kernels of a built-in pair here, or `None` if the two do not go together.
 #[must_use]
 #[inline]
-pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernels> {
+pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kernels> {
     const OPS: usize = OP_NAMES.len();
     static ALL: LazyLock<[Option<Kernels>; DTYPES.len() * OPS]> = LazyLock::new(|| {
         array::from_fn(|pair| {
@@ -124,13 +124,13 @@ pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Kernels> {
         })
     });
     let (dtype, op) = (usize::try_from(dtype).ok()?, usize::try_from(op).ok()?);
-    if op < OPS { *ALL.get(dtype.checked_mul(OPS)? + op)? } else { None }
+    if op < OPS { ALL.get(dtype.checked_mul(OPS)? + op)?.as_ref() } else { None }
 }
 
 /// The kernels of an operation that goes with every dtype, whatever its elements are.
 #[must_use]
-pub fn kernels_of_bytes(op: dtl_reduce_op_t) -> Option<Kernels> {
-    Kernels::of(|side| kernel_of_bytes(side, op))
+pub fn kernels_of_bytes(op: dtl_reduce_op_t) -> Option<&'static Kernels> {
+    kernels(DTL_DTYPE_BYTE, op).filter(|_| kernel_of_bytes(Side::Left, op).is_some())
 }
 
 fn kernel_of_bytes(side: Side, op: dtl_reduce_op_t) -> Option<Kernel> {

@@ -5,12 +5,14 @@ use super::*;
 use crate::abi::status::DTL_SUCCESS;
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_DTYPE_UINT64, DTL_OP_REPLACE, DTL_OP_SUM};
 use crate::runtime::backend::{Done, Matched, OpId, Presence, Selector, SendMode, Transport, poll_of};
-use crate::runtime::comm::collective::{self as call, BlockKind, By, Neighbors, Of, OnHost};
+use crate::runtime::comm::begun::{Begun, Caller};
+use crate::runtime::comm::collective::{self as call, BlockKind, By, Neighbors, Of};
 use crate::runtime::comm::link::Link;
 use crate::runtime::comm::p2p::Data;
-use crate::runtime::comm::run::{Begun, Run};
+use crate::runtime::comm::run::Run;
 use crate::runtime::comm::schedule::Advance;
 use crate::runtime::comm::types::reduction;
+use crate::runtime::comm::whole::OnHost;
 use crate::runtime::registry::Backend;
 use crate::sys::buf::Scratch;
 use crate::sys::lock::Mutex;
@@ -194,6 +196,7 @@ impl Ranks {
             (0..ranks as usize).map(|rank| whole.part(rank * bytes, bytes)).collect()
         };
         let (sent, received) = (blocks(all), blocks(into));
+        let comm = Caller::starting(comm);
         match name {
             "barrier" => call::barrier(comm),
             "bcast" => call::bcast::<OnHost>(comm, data(own), root),

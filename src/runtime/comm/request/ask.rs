@@ -1,8 +1,8 @@
 //! How a request is asked after: the usual case, a message, as short as can be.
 
-use super::super::Comm;
 use super::super::p2p::Started;
 use super::super::recorder::Ticket;
+use super::super::{Comm, progress};
 use super::{Life, Operation, Outcome, Request, Standing, TABLE, at_rest, outcome};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
@@ -40,16 +40,17 @@ pub(in crate::runtime::comm) fn ask(
     handle: dtl_request_t,
     told: &mut Outcome,
 ) -> Result<Asked> {
-    ask_here(inside, handle, told)
+    ask_here(inside, handle, told, false)
 }
 
-/// The same, for the call that must be short. An ordinary message is asked after right here: outcomes that are
+/// The same, for the call that must be short, and perhaps `waits` for nothing else. An ordinary message is asked after right here: outcomes that are
 /// handed on by value, from a function to the next, take longer than the question.
 #[inline(always)]
 pub(in crate::runtime::comm) fn ask_here(
     inside: &Guard,
     handle: dtl_request_t,
     told: &mut Outcome,
+    waits: bool,
 ) -> Result<Asked> {
     let request = match TABLE.try_look(handle.id) {
         Ok(request) => request,
@@ -60,7 +61,11 @@ pub(in crate::runtime::comm) fn ask_here(
     let Some((op, ticket)) = request.message() else { return ask_other(request, comm, told) };
     match op {
         Some(op) => {
-            if comm.link.part().test(op, &mut told.0)?.is_pending() {
+            let (transport, done) = (comm.link.part(), &mut told.0);
+            // Of what two ranks do in turn, such as a large message by MPI, each answer that is heard late makes the whole later.
+            let is_patient = waits && progress::is_idle();
+            let asked = if is_patient { transport.test_often(op, done) } else { transport.test(op, done) };
+            if asked?.is_pending() {
                 return Ok(Asked::active(comm));
             }
             comm.tell_inner(&mut told.0);

@@ -20,7 +20,7 @@ pub mod sync;
 pub(super) mod way;
 
 use super::call::Kind;
-use super::{Comm, collective, group, report, run};
+use super::{Comm, begun, collective, group, report};
 use crate::abi::handle::dtl_win_t;
 use crate::abi::status::*;
 use crate::abi::window::dtl_win_info_t;
@@ -234,7 +234,7 @@ fn meet_last(window: &Window) -> Result<bool> {
     if is_given_up() {
         return Ok(false);
     }
-    match run::wait(&window.comm, collective::meet(&window.comm, Kind::WinDestroy)) {
+    match begun::wait(&window.comm, collective::meet(&window.comm, Kind::WinDestroy)) {
         Ok(()) => Ok(true),
         Err(error) if error.status() == DTL_ERROR_RANK_FAILURE => Ok(false),
         Err(_) if is_given_up() => Ok(false),
