@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
 pub const TAG: u8 = 6;
-pub(super) const WORLD: u64 = (TAG as u64) << 56;
-pub(super) const SELF: u64 = WORLD | 1 << 36;
+const WORLD: u64 = (TAG as u64) << 56;
+const SELF: u64 = WORLD | 1 << 36;
 
 pub(super) static TABLE: Table<Comm> = Table::new(TAG, 2);
 
