@@ -5,6 +5,7 @@
 #include "mpi_check.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -128,7 +129,9 @@ static void *withdraws(void *argument)
     (void)argument;
     while (!is_over) {
         const dtl_request_t request = {waited};
-        if (request.id != 0) {
+        if (request.id == 0) {
+            sched_yield(); /* both threads may be bound to one processor */
+        } else {
             nanosleep(&(struct timespec){.tv_nsec = 500L * (moment++ % 80)}, NULL);
             CHECK_OK(dtl_request_cancel(request));
             waited = 0;
@@ -153,8 +156,7 @@ static void withdrawn(void)
             CHECK_STATUS(dtl_request_wait_all(1, &request, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_CANCELED);
             CHECK(request.id == 0);
         }
-        while (waited != 0) {
-        }
+        while (waited != 0) sched_yield();
     }
     is_over = 1;
     CHECK(pthread_join(thread, NULL) == 0);
