@@ -103,6 +103,7 @@ pub unsafe extern "C" fn dtl_comm_reduce(
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
 /// @return as dtl_comm_reduce. Equivalent: MPI_Allreduce.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_allreduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,

@@ -34,10 +34,10 @@ pub(super) unsafe fn elements(
 /// As [`elements`].
 #[inline(always)]
 unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
-    let is_usual = pointer.addr().wrapping_sub(1) < 1 << 62 && count.wrapping_sub(1) < 1 << 32;
+    let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
     let size = dtype_size(dtype)?;
     // SAFETY: passed on.
-    is_usual.then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
+    (beyond == 0).then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
 }
 
 /// The same with what the caller says of it.

@@ -5,6 +5,7 @@ use crate::abi::status::{DTL_ERROR_INTERNAL, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result};
 use crate::last_error;
 use crate::runtime::{lifecycle, plain, trace};
+use crate::sys::cache;
 use crate::sys::epoch::{self, Guard, Visit};
 use crate::sys::held::Held;
 use std::any::type_name;
@@ -71,10 +72,15 @@ pub(super) fn attempt(
 }
 
 /// So that the usual case needs no room on the stack.
-#[cold]
-#[inline(never)]
+#[inline(always)]
 fn out_of_line(whole: impl FnOnce() -> dtl_status_t) -> dtl_status_t {
-    whole()
+    #[cold]
+    #[inline(never)]
+    fn call(whole: impl FnOnce() -> dtl_status_t) -> dtl_status_t {
+        whole()
+    }
+    cache::rarely();
+    call(whole)
 }
 
 /// The end of a quick entry that has done its work. If something is `due`, it is done here: out of

@@ -10,6 +10,7 @@ use crate::abi::word::dtl_dtype_t;
 use crate::error::Result;
 use crate::runtime::backend::{Done, SendMode, recv_info};
 use crate::runtime::comm::{self, Comm, message, p2p, probing, request};
+use crate::sys::cache;
 use std::ffi::c_void;
 
 /// Where it is told how a receive ended, for who wants to know as much as `info` says.
@@ -44,6 +45,7 @@ fn tell(comm: &Comm, done: &Done, source: i32, info: *mut dtl_recv_info_t) -> Re
 ///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_send(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -117,6 +119,7 @@ pub unsafe extern "C" fn dtl_comm_ssend(
 ///         (an ANY_SOURCE receive fails with DTL_ERROR_RANK_FAILURE when any rank dies).
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_recv(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -173,6 +176,7 @@ unsafe fn recv_any(
 #[inline]
 pub(super) fn put_info(info: *mut dtl_recv_info_t, done: &Done) -> Result<()> {
     if !info.is_null() {
+        cache::rarely();
         Out::new(info, "info")?.set(recv_info(done));
     }
     Ok(())

@@ -18,6 +18,7 @@ use std::ffi::c_void;
 /// @return as dtl_comm_send; failures of the message itself come with the request.
 /// Equivalent: MPI_Isend.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_isend(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -37,6 +38,7 @@ pub unsafe extern "C" fn dtl_comm_isend(
 /// @return as dtl_comm_recv; failures of the message itself come with the request.
 /// Equivalent: MPI_Irecv.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_irecv(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -50,13 +52,14 @@ pub unsafe extern "C" fn dtl_comm_irecv(
     unsafe { begin(comm, buf, count, dtype, source, Tagged::recv(tag), out) }
 }
 
-/// Starts a send or a receive: one function, so that a program that does one after the other has it at hand. The tag and
-/// what it is travel in one register, which makes the entries jumps.
+/// Starts a send or a receive: one function, so that a program that does one after the other has it at hand. Its arguments lie
+/// where the entries' own do (the tag and what it is in one register), which makes those jumps.
 ///
 /// # Safety
 /// `buf` has `count` elements that stay until the request is done; `out` is null, misaligned or writable.
 #[inline(never)]
-unsafe fn begin(
+#[unsafe(link_section = ".text.hot.dtl")]
+unsafe extern "C" fn begin(
     comm: dtl_comm_t,
     buf: *mut c_void,
     count: u64,

@@ -23,6 +23,7 @@ use crate::runtime::comm::{request, wait};
 ///         where the other ranks are; they are asked before it passes.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_request_wait(
     request: dtl_request_t,
     timeout_ns: u64,
@@ -31,11 +32,8 @@ pub unsafe extern "C" fn dtl_request_wait(
     guard::attempt(
         move |inside| {
             let mut told = (asked(info), Ok(()));
-            match wait::is_over(inside, request, timeout_ns, &mut told) {
-                Ok(true) => Some(put_info(info, &told.0).and(told.1)),
-                Ok(false) => None,
-                Err(error) => Some(Err(error)),
-            }
+            let is_over = wait::is_over(inside, request, timeout_ns, &mut told);
+            is_over.then(|| put_info(info, &told.0).and(told.1))
         },
         move || wait_whole(request, timeout_ns, info),
     )

@@ -243,19 +243,18 @@ pub trait Comm: Send + Sync {
 /// some rank has died).
 pub trait Transport: Send + Sync {
     // First what every message calls: their addresses then share lines of the cache.
-    /// As `isend`, for who does not ask after one that is over at once: `None`.
-    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
-        self.isend(data, dest, word, mode).map(Some)
+    /// As `isend` (standard), for who does not ask after one that is over at once: [`OpId::OVER`].
+    fn begin_send(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+        self.isend(data, dest, word, SendMode::Standard)
     }
-    /// Starts a receive into the region.
-    fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
+    /// As `irecv`, from one rank and of one word.
+    fn begin_recv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
+        self.irecv(data, Selector { source, word, ignore: 0 })
+    }
     /// Makes progress and asks after one operation. Ready: it is over and `told`, the id is not used again. Pending: `told` is as it was.
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>>;
-    /// The same for who waits for nothing else: of a transport that moves by itself, perhaps some hundred times, as that many
-    /// calls of `test` would take longer.
-    fn test_often(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
-        self.test(op, told)
-    }
+    /// `is_patient`: the caller waits for nothing else; a transport that moves by itself asks some hundred times, as that many
+    /// calls would take longer.
+    fn test(&self, op: OpId, told: &mut Done, is_patient: bool) -> Poll<Result<()>>;
     /// Sends and returns when the buffer may be used again, however long that takes. `None`: not provided.
     fn send(&self, _data: Region, _dest: i32, _word: u64, _mode: SendMode) -> Option<Result<()>> {
         None
@@ -275,6 +274,8 @@ pub trait Transport: Send + Sync {
     fn rank(&self) -> i32;
     /// Number of ranks.
     fn size(&self) -> i32;
+    /// Starts a receive into the region.
+    fn irecv(&self, data: Region, select: Selector) -> Result<OpId>;
     /// Starts a send; the region stays valid and unchanged until it is done.
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId>;
     /// Receives a message that is there, or comes within some hundred nanoseconds, for who waits for nothing else.
@@ -313,7 +314,7 @@ pub trait Transport: Send + Sync {
     /// [`Transport::test`] as a value.
     fn outcome(&self, op: OpId) -> Result<Option<Done>> {
         let mut told = Done::NOBODY;
-        match self.test(op, &mut told)? {
+        match self.test(op, &mut told, false)? {
             Poll::Ready(()) => Ok(Some(told)),
             Poll::Pending => Ok(None),
         }

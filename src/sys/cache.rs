@@ -1,13 +1,21 @@
-//! Hints to the processor about its caches.
+//! Hints to the processor about its caches, and to the compiler about what goes there.
 
-/// Asks the processor for a line of the cache that will be written soon.
+/// Called where the program rarely comes: the compiler lays the other way straight. (Of a cold function that may unwind it does not
+/// take that hint where the unwinding is caught.)
+#[cold]
+#[inline(never)]
+pub extern "C" fn rarely() {
+    std::hint::black_box(());
+}
+
+/// Asks the processor for a line of the cache that will be used soon. What is not there does no harm.
 #[inline(always)]
-pub fn prefetch<T>(soon: &T) {
+pub fn prefetch<T>(soon: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: nothing that a program can see changes, whatever the address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(soon).cast());
+        _mm_prefetch::<_MM_HINT_T0>(soon.cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = soon;

@@ -22,6 +22,7 @@
 //! happens before the free. Entering is a release store, too (the same instruction on x86): a destroyer that finds a
 //! later entry than the one it saw has then seen the leaving between them.
 
+use super::pool::SpareSlots;
 use super::tls;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{
@@ -34,7 +35,7 @@ use std::time::{Duration, Instant};
 
 /// One thread's state. Aligned so that two threads never share a line (or a prefetched pair).
 #[repr(align(128))]
-struct Record {
+pub(super) struct Record {
     /// Odd while the thread is inside.
     seq: AtomicU64,
     /// Entries while the thread was inside already; only the owner reads and writes it.
@@ -49,17 +50,10 @@ struct Record {
     borrowed: AtomicBool,
     /// `NEEDS_FENCE`, here because every entry asks for it.
     needs_fence: AtomicBool,
+    /// Only the owner touches them; a later one sees what the earlier one has left, as it sees everything that one has written.
     spare: SpareSlots,
     /// How many records there were before it.
     number: usize,
-}
-
-/// Free slots of one of `pool`'s tables that a thread keeps for itself. Only the owner of the record touches
-/// them; a later owner sees what the earlier one has left, as it sees everything that one has written.
-pub(super) struct SpareSlots {
-    pub(super) table: AtomicPtr<()>,
-    pub(super) first: AtomicPtr<()>,
-    pub(super) count: AtomicU32,
 }
 
 global! {
@@ -83,6 +77,12 @@ struct Waiting {
 }
 
 impl Record {
+    /// [`thread_mark`].
+    #[inline(always)]
+    pub(super) fn mark(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
     /// Whether its thread is inside a call or waits in one.
     fn is_in_call(&self) -> bool {
         self.seq.load(Ordering::Acquire) % 2 == 1
@@ -112,7 +112,7 @@ fn mine() -> *const Record {
     tls::get().cast()
 }
 
-/// A number that no other thread has now: that of the thread's record. 0: it has none yet. A later thread may
+/// A number that no other thread has now: the address of the thread's record. 0: it has none yet. A later thread may
 /// get it, and then sees all that this one has written.
 #[must_use]
 #[inline(always)]
@@ -174,11 +174,7 @@ fn adopt_record() -> &'static Record {
             owned: AtomicBool::new(true),
             borrowed: AtomicBool::new(false),
             needs_fence: AtomicBool::new(NEEDS_FENCE.load(Ordering::Relaxed)),
-            spare: SpareSlots {
-                table: AtomicPtr::new(ptr::null_mut()),
-                first: AtomicPtr::new(ptr::null_mut()),
-                count: AtomicU32::new(0),
-            },
+            spare: SpareSlots::none(),
             number: records.len(),
         }));
         records.push(record);
@@ -232,10 +228,9 @@ pub fn is_cheap() -> bool {
     !NEEDS_FENCE.load(Ordering::Relaxed)
 }
 
-/// As [`enter`], for a call of some nanoseconds that cannot unwind: `body` runs
-/// inside if this thread has a record and is outside. `None`: it was not run. Only where a value read
-/// in `body` says that [`is_cheap`] held (see `gate`); then the compiler's fence is enough. Leavers'
-/// errands are left to others, or to the next entry.
+/// As [`enter`], for a call of some nanoseconds that cannot unwind: `body` runs inside if this thread has a record and is outside.
+/// `None`: it was not run. Only where a value read in `body` says that [`is_cheap`] held (see `gate`); then the compiler's fence is
+/// enough. Leavers' errands are left to others, or to the next entry.
 #[inline(always)]
 pub fn visit<T>(body: impl FnOnce(&Guard) -> Option<T>) -> Option<T> {
     body(&*step_in()?)
@@ -300,12 +295,24 @@ fn leave_nested(record: &Record) {
 }
 
 impl Guard {
-    /// The calling thread's number: small, and no other thread has it now. A later thread may get it, and then sees
-    /// all that this one has written.
+    /// The calling thread's number: small; else as [`thread_mark`].
     #[must_use]
     #[inline(always)]
     pub fn thread_number(&self) -> usize {
         self.record.number
+    }
+
+    /// [`thread_mark`].
+    #[must_use]
+    #[inline(always)]
+    pub fn mark(&self) -> usize {
+        self.record.mark()
+    }
+
+    /// The calling thread's.
+    #[inline(always)]
+    pub(super) fn spare_slots(&self) -> &'static SpareSlots {
+        &self.record.spare
     }
 
     /// Leaves the epoch but stays counted as a call in flight, for a call that will wait. The
@@ -318,8 +325,8 @@ impl Guard {
         Blocking { record }
     }
 
-    /// As [`Guard::into_blocking`], keeping one object alive by a note in the thread's record: no
-    /// shared counter is touched. Gives the guard back if a call further up holds one already.
+    /// As [`Guard::into_blocking`], keeping one object alive by a note in the thread's record. Gives the guard back if a call further up
+    /// holds one already.
     pub(super) fn into_holding(self, object: *const ()) -> Result<Holding, Guard> {
         if self.record.nested.load(Ordering::Relaxed) != 0 {
             return Err(self);
@@ -360,7 +367,7 @@ fn give_back(record: &Record) {
 
 /// A call in flight that is outside the epoch because it waits, and goes on using one object.
 pub(super) struct Holding {
-    record: &'static Record,
+    pub(super) record: &'static Record,
 }
 
 impl Holding {
@@ -400,8 +407,7 @@ impl Drop for Blocking {
     }
 }
 
-/// Runs `free` once every thread that may use the object has left or let go of it. The object must
-/// already be unlinked.
+/// Runs `free` once every thread that may use the object has left or let go of it. The object must be unlinked.
 pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
     heavy_barrier();
     let object = object.addr();
@@ -440,8 +446,8 @@ pub fn collect() {
     }
 }
 
-/// Waits until every other thread that is inside now has left, but no longer than `limit`: whether all have. What such
-/// a thread has found open before it was closed is then used up. In no epoch of the calling thread's own.
+/// Waits until every other thread that is inside now has left, but no longer than `limit`: whether all have. What such a thread has
+/// found open before it was closed is then used up. In no epoch of the calling thread's own.
 #[must_use]
 pub fn let_others_leave(limit: Duration) -> bool {
     heavy_barrier();
@@ -463,16 +469,14 @@ pub fn let_others_leave(limit: Duration) -> bool {
     })
 }
 
-/// Whether any thread is inside a call or waits in one: another one, or the calling one further up
-/// (the caller of this has not entered).
+/// Whether any thread is inside a call or waits in one: another one, or the calling one further up (who has not entered for this).
 #[must_use]
 pub fn anyone_inside() -> bool {
     heavy_barrier();
     RECORDS.lock().iter().any(|record| record.is_in_call())
 }
 
-/// In a forked child: whether another thread was inside a call, or waited in one, when this process was forked. What such
-/// a thread had locked stays locked here.
+/// In a forked child: whether another thread was in a call when this process was forked. What such a one had locked stays locked here.
 #[must_use]
 pub fn another_was_inside() -> bool {
     // Taken: by a thread in its first call, or in a destroy.
@@ -487,9 +491,7 @@ pub fn forget_other_threads() {
             record.seq.store(record.seq.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
             record.nested.store(0, Ordering::Relaxed);
             record.owned.store(false, Ordering::Relaxed);
-            // Its thread may have been changing them.
-            record.spare.count.store(0, Ordering::Relaxed);
-            record.spare.first.store(ptr::null_mut(), Ordering::Relaxed);
+            record.spare.forget();
         }
         record.blocked.store(0, Ordering::Relaxed);
         record.held.store(ptr::null_mut(), Ordering::Relaxed);

@@ -24,7 +24,7 @@ impl<T> Visited<T> {
     pub fn keep(self) -> Option<Kept<T>> {
         let object = self.object;
         let noted = self.stay.into_holding(object.cast())?;
-        Some(Kept { object, _noted: noted })
+        Some(Kept { object, noted })
     }
 
     /// A part of it.
@@ -68,7 +68,16 @@ impl<T> std::ops::Deref for Held<T> {
 /// The same by nothing but a note in the thread's record.
 pub struct Kept<T> {
     pub(super) object: *const T,
-    pub(super) _noted: Holding,
+    pub(super) noted: Holding,
+}
+
+impl<T> Kept<T> {
+    /// The thread's (`epoch::thread_mark`).
+    #[must_use]
+    #[inline(always)]
+    pub fn mark(&self) -> usize {
+        self.noted.record.mark()
+    }
 }
 
 impl<T> std::ops::Deref for Kept<T> {
@@ -76,7 +85,7 @@ impl<T> std::ops::Deref for Kept<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the thread's record names the object as held until `_noted` is dropped, and
+        // SAFETY: the thread's record names the object as held until `noted` is dropped, and
         // `epoch::retire` frees nothing that a record names.
         unsafe { &*self.object }
     }

@@ -4,26 +4,27 @@
 //! read-modify-write in its life, to look at it once: slots come from those that the thread has given back
 //! before, as long as it has some.
 //!
-//! A slot's word is its object's handle, or while it has none that of the last one with a bit turned, as in `slab`.
+//! A slot's word is its object's handle. While somebody looks at the object, and while there is none, it is that of the object or
+//! of the last one with one of two bits of its index turned: nobody's handle, as whoever brings it is led to another slot (`slab`).
 //!
-//! Memory ordering. `busy` is the lock of a slot: taken with an acquire exchange, given back with a release
-//! store. A slot's `word` changes at the end of an object, with the lock held, and when the next
-//! one has been put, without: a slot from the free list belongs to who took it. Who has the lock touches the
-//! object only if `word` is its handle, so one with an old handle never does; and the acquire load
-//! of `word` sees the object that the release store of the same handle has published. The free list passes a
-//! slot on by a release exchange and an acquire one, so the next object is written after the last one is gone.
+//! Memory ordering. The word is the lock of a slot: taken with an acquire exchange of the handle for that with `BUSY` turned, given
+//! back with a release store of the handle, or of that with `ELSEWHERE` turned at the end of the object. So who has an old handle
+//! never has the lock; and who gets it sees the object that the release store of the same handle has published. A slot without an
+//! object belongs to who ended that, and then to who took it from the free list, which passes
+//! it on by a release exchange and an acquire one, so the next object is written after the last one is gone.
 //! Its head counts, so that a slot that was taken and given back meanwhile is not mistaken for itself.
 //! A thread's own free slots are in a list that only it touches (`epoch::SpareSlots`). Yet `next` is stored with release and
 //! acquired in the shared list: who has loaded a head may find its slot in another thread's list by then, and in front of one
 //! of a chunk that it has not heard of; what it reads of that is whole, and then thrown away with the head.
 //! Chunks of slots are published as in `slab`. `tests/models` tries all of it.
 
-use super::epoch::{self, SpareSlots};
+use super::cache;
+use super::epoch::{self, Guard};
 use super::slab::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
 use crate::sys::lock::Mutex;
-use crate::sys::sync::{self, AtomicBool, AtomicPtr, AtomicU64, Ordering, const_fn, yield_now};
+use crate::sys::sync::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
-use std::mem;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
@@ -35,18 +36,18 @@ const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
 /// Free slots that a thread keeps for itself. (None in a model: there is nothing to try in a list of one's own.)
 const KEPT: u32 = sync::size(64, 0) as u32;
 
+/// The second bit of an index (`ELSEWHERE` is the first): somebody looks at the object.
+const BUSY: u64 = ELSEWHERE << 1;
+
 /// A place for an object. On lines of its own: threads look at neighbours at the same time.
 #[repr(C, align(64))]
 struct Slot<T> {
-    /// The handle; that XOR `ELSEWHERE` = no object.
+    /// See the module's text.
     word: AtomicU64,
     /// In a list of free ones: the next, or null.
     next: AtomicPtr<Slot<T>>,
-    /// Its own. Never changes.
-    index: u32,
-    /// Somebody looks at the object.
-    busy: AtomicBool,
-    object: UnsafeCell<Option<T>>,
+    /// There while `word` is a handle, or one that is busy.
+    object: UnsafeCell<MaybeUninit<T>>,
 }
 
 /// The table. A look-up reads its first line of the cache only.
@@ -80,33 +81,62 @@ pub enum Missed {
     Busy,
 }
 
+/// Free slots of one of the tables that a thread keeps for itself, in its record (`epoch`).
+pub(super) struct SpareSlots {
+    table: AtomicPtr<()>,
+    first: AtomicPtr<()>,
+    count: AtomicU32,
+}
+
+impl SpareSlots {
+    pub(super) fn none() -> Self {
+        let null = || AtomicPtr::new(ptr::null_mut());
+        SpareSlots { table: null(), first: null(), count: AtomicU32::new(0) }
+    }
+
+    /// Whether they are a table's.
+    #[inline(always)]
+    fn is_of<T>(&self, table: &Pool<T>) -> bool {
+        ptr::eq(self.table.load(Ordering::Relaxed).cast(), table)
+    }
+
+    /// In a forked child, of a thread that is not there: it may have been changing them.
+    pub(super) fn forget(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.first.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
 /// The lock of a slot.
-struct Lock<T: 'static>(&'static Slot<T>);
+struct Lock<T: 'static> {
+    slot: &'static Slot<T>,
+    handle: u64,
+}
 
 impl<T> Drop for Lock<T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.busy.store(false, Ordering::Release);
+        self.slot.word.store(self.handle, Ordering::Release);
     }
 }
 
 impl<T> Slot<T> {
-    /// Its index + 1.
+    /// Of one in the free list: its index + 1.
     fn number(&self) -> u32 {
-        self.index + 1
+        index_of(self.word.load(Ordering::Relaxed) ^ ELSEWHERE) as u32 + 1
     }
 
     #[inline(always)]
-    fn try_lock(&'static self) -> Option<Lock<T>> {
-        let taken = self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok().then(|| Lock(self))
+    fn try_lock(&'static self, handle: u64) -> Result<Lock<T>, Missed> {
+        match self.word.compare_exchange(handle, handle ^ BUSY, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(Lock { slot: self, handle }),
+            Err(now) => Err(if now == handle ^ BUSY { Missed::Busy } else { Missed::Stale }),
+        }
     }
 }
 
 /// A look at a live object: nobody else is at it until this goes.
 pub struct Looking<T: 'static> {
-    object: *mut T,
-    handle: u64,
     lock: Lock<T>,
     pool: &'static Pool<T>,
 }
@@ -116,16 +146,18 @@ impl<T> Deref for Looking<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
+        let object = self.lock.slot.object.get().cast::<T>();
         // SAFETY: as in `deref_mut`: the lock keeps the object where it is and everybody else away.
-        unsafe { &*self.object }
+        unsafe { &*object }
     }
 }
 
 impl<T> DerefMut for Looking<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: in a live slot whose lock this has: the object stays, and nobody else reaches it.
-        unsafe { &mut *self.object }
+        let object = self.lock.slot.object.get().cast::<T>();
+        // SAFETY: in a live slot whose lock this has: the object is there and stays, and nobody else reaches it.
+        unsafe { &mut *object }
     }
 }
 
@@ -133,26 +165,28 @@ impl<T: Send + 'static> Looking<T> {
     /// Ends the object: its handle is stale.
     #[inline(always)]
     pub fn end(self) {
-        self.end_by(|object| *object = None);
+        self.end_by(epoch::spare_slots(), |object| {
+            // SAFETY: it was there, and is not touched again.
+            unsafe { object.assume_init_drop() };
+        });
     }
 
     /// The same of one that owns nothing: it is not dropped.
     #[inline(always)]
-    pub fn forget(self) {
-        self.end_by(|object| mem::forget(object.take()));
+    pub fn forget(self, inside: &Guard) {
+        self.end_by(Some(inside.spare_slots()), |_| ());
     }
 
     #[inline(always)]
-    fn end_by(self, clear: impl FnOnce(&mut Option<T>)) {
-        let Looking { handle, lock, pool, .. } = self;
-        let slot = lock.0;
+    fn end_by(self, own: Option<&'static SpareSlots>, clear: impl FnOnce(&mut MaybeUninit<T>)) {
+        let Looking { lock, pool } = self;
+        let Lock { slot, handle } = *ManuallyDrop::new(lock);
         // First: what goes with the object may use the table, which does not list it any more.
         slot.word.store(handle ^ ELSEWHERE, Ordering::Release);
         let place = slot.object.get();
-        // SAFETY: the lock is ours, and with `self` the reference to what is in the object has gone.
+        // SAFETY: the slot is ours until it is given back, and with `self` the reference to what is in it has gone.
         clear(unsafe { &mut *place });
-        drop(lock);
-        pool.give_back(handle, slot);
+        pool.give_back(own, handle, slot);
     }
 }
 
@@ -183,9 +217,7 @@ impl<T: Send + 'static> Pool<T> {
             let empty = |index| Slot {
                 word: AtomicU64::new(encode(self.tag, index, 0) ^ ELSEWHERE),
                 next: AtomicPtr::new(ptr::null_mut()),
-                index: index as u32,
-                busy: AtomicBool::new(false),
-                object: UnsafeCell::new(None),
+                object: UnsafeCell::new(MaybeUninit::uninit()),
             };
             let slots: Box<[Slot<T>]> = (index..index + CHUNK).map(empty).collect();
             let slots: Box<[Slot<T>; CHUNK]> = slots.try_into().ok()?;
@@ -195,16 +227,21 @@ impl<T: Send + 'static> Pool<T> {
         self.slot(index)
     }
 
-    /// Takes a free slot: of the thread's own, from the free list, or a fresh one.
+    /// Takes a free slot: of the thread's own if it has one.
     #[inline(always)]
-    fn pop(&'static self) -> Option<&'static Slot<T>> {
-        let own = epoch::spare_slots().filter(|own| own.is_of(self))?;
-        let slot = free_slot(own.first.load(Ordering::Relaxed).cast())?;
+    fn pop(&'static self, own: Option<&SpareSlots>) -> Option<&'static Slot<T>> {
+        let own = own.filter(|own| own.is_of(self));
+        let slot = own.and_then(|own| free_slot(own.first.load(Ordering::Relaxed).cast()));
+        let (Some(own), Some(slot)) = (own, slot) else {
+            cache::rarely();
+            return self.pop_elsewhere();
+        };
         own.first.store(slot.next.load(Ordering::Relaxed).cast(), Ordering::Relaxed);
         own.count.store(own.count.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         Some(slot)
     }
 
+    /// From the free list, or a fresh one.
     #[cold]
     #[inline(never)]
     fn pop_elsewhere(&'static self) -> Option<&'static Slot<T>> {
@@ -213,30 +250,43 @@ impl<T: Send + 'static> Pool<T> {
 
     /// Gives the slot of a handle back; one that has had its last retires.
     #[inline(always)]
-    fn give_back(&'static self, handle: u64, slot: &'static Slot<T>) {
+    fn give_back(&'static self, own: Option<&'static SpareSlots>, handle: u64, slot: &'static Slot<T>) {
         if handle & LAST_GENERATION != LAST_GENERATION {
-            self.push(slot);
+            self.push(own, slot);
         }
     }
 
     #[inline(always)]
-    fn push(&'static self, slot: &'static Slot<T>) {
-        let own = epoch::spare_slots()
-            .filter(|own| own.is_of(self) && own.count.load(Ordering::Relaxed) < KEPT)
-            .or_else(|| self.spare_slots_now());
-        let Some(own) = own else { return self.push_shared(slot) };
+    fn push(&'static self, own: Option<&'static SpareSlots>, slot: &'static Slot<T>) {
+        let has_room = |own: &&SpareSlots| own.is_of(self) && own.count.load(Ordering::Relaxed) < KEPT;
+        match own.filter(has_room) {
+            Some(own) => self.keep(own, slot),
+            None => {
+                cache::rarely();
+                self.push_elsewhere(own, slot);
+            }
+        }
+    }
+
+    /// Into the thread's own list.
+    #[inline(always)]
+    fn keep(&'static self, own: &SpareSlots, slot: &'static Slot<T>) {
         slot.next.store(own.first.load(Ordering::Relaxed).cast(), Ordering::Release);
         own.first.store(ptr::from_ref(slot).cast_mut().cast(), Ordering::Relaxed);
         own.count.store(own.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// The thread's own list, if it can be this table's from now on.
+    /// Where the thread's own list is full, or none of this table's: if it is empty, it can be that from now on.
     #[cold]
     #[inline(never)]
-    fn spare_slots_now(&'static self) -> Option<&'static SpareSlots> {
-        let own = epoch::spare_slots().filter(|own| own.count.load(Ordering::Relaxed) == 0 && KEPT > 0)?;
-        own.table.store(ptr::from_ref(self).cast_mut().cast(), Ordering::Relaxed);
-        Some(own)
+    fn push_elsewhere(&'static self, own: Option<&'static SpareSlots>, slot: &'static Slot<T>) {
+        match own.filter(|own| own.count.load(Ordering::Relaxed) == 0 && KEPT > 0) {
+            Some(own) => {
+                own.table.store(ptr::from_ref(self).cast_mut().cast(), Ordering::Relaxed);
+                self.keep(own, slot);
+            }
+            None => self.push_shared(slot),
+        }
     }
 
     fn pop_shared(&'static self) -> Option<&'static Slot<T>> {
@@ -253,8 +303,6 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    #[cold]
-    #[inline(never)]
     fn push_shared(&'static self, slot: &'static Slot<T>) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
@@ -269,20 +317,25 @@ impl<T: Send + 'static> Pool<T> {
         }
     }
 
-    /// The slot of a handle, if it is live.
-    #[inline(always)]
-    fn find(&'static self, handle: u64) -> Option<&'static Slot<T>> {
-        self.slot(index_of(handle)).filter(|slot| slot.word.load(Ordering::Relaxed) == handle)
-    }
-
     /// Puts an object under a fresh handle. It is made in its place: built elsewhere and copied, it would cost
     /// as much as the rest. `Err`: none is left, and it was not made.
     #[inline(always)]
     pub fn put<F: FnOnce() -> T>(&'static self, make: F) -> Result<u64, F> {
-        let Some(slot) = self.pop().or_else(|| self.pop_elsewhere()) else { return Err(make) };
+        self.put_by(epoch::spare_slots(), make)
+    }
+
+    /// The same by who is inside.
+    #[inline(always)]
+    pub fn put_inside<F: FnOnce() -> T>(&'static self, inside: &Guard, make: F) -> Result<u64, F> {
+        self.put_by(Some(inside.spare_slots()), make)
+    }
+
+    #[inline(always)]
+    fn put_by<F: FnOnce() -> T>(&'static self, own: Option<&SpareSlots>, make: F) -> Result<u64, F> {
+        let Some(slot) = self.pop(own) else { return Err(make) };
         let place = slot.object.get();
         // SAFETY: the slot is in no list, and nobody has a handle of its next generation yet: it is ours alone.
-        unsafe { place.write(Some(make())) };
+        unsafe { place.write(MaybeUninit::new(make())) };
         // The next generation: one of the last is not used again.
         let handle = (slot.word.load(Ordering::Relaxed) ^ ELSEWHERE) + 1;
         slot.word.store(handle, Ordering::Release);
@@ -293,7 +346,8 @@ impl<T: Send + 'static> Pool<T> {
     #[inline]
     #[must_use]
     pub fn is_live(&'static self, handle: u64) -> bool {
-        self.find(handle).is_some()
+        let word = self.slot(index_of(handle)).map(|slot| slot.word.load(Ordering::Relaxed));
+        word.is_some_and(|word| [handle, handle ^ BUSY].contains(&word))
     }
 
     /// Looks at an object, waiting for who looks at it just now. `None`: no such object. Not from inside a look
@@ -318,17 +372,8 @@ impl<T: Send + 'static> Pool<T> {
     /// The same, but waits for nobody, and who looks decides at the end what becomes of the object.
     #[inline(always)]
     pub fn try_look(&'static self, handle: u64) -> Result<Looking<T>, Missed> {
-        let Some(slot) = self.find(handle) else { return Err(Missed::Stale) };
-        let Some(lock) = slot.try_lock() else { return Err(Missed::Busy) };
-        if slot.word.load(Ordering::Acquire) != handle {
-            return Err(Missed::Stale);
-        }
-        let place = slot.object.get();
-        // SAFETY: the handle is that of a live object and we have its lock: nobody else reaches it.
-        match unsafe { &mut *place } {
-            Some(object) => Ok(Looking { object, handle, lock, pool: self }),
-            None => Err(Missed::Stale),
-        }
+        let Some(slot) = self.slot(index_of(handle)) else { return Err(Missed::Stale) };
+        slot.try_lock(handle).map(|lock| Looking { lock, pool: self })
     }
 
     /// The handles of all objects.
@@ -338,7 +383,7 @@ impl<T: Send + 'static> Pool<T> {
         (0..end)
             .filter_map(|index| {
                 let word = self.slot(index)?.word.load(Ordering::Acquire);
-                (index_of(word) == index).then_some(word)
+                [word, word ^ BUSY].into_iter().find(|handle| index_of(*handle) == index)
             })
             .collect()
     }
@@ -347,14 +392,10 @@ impl<T: Send + 'static> Pool<T> {
     /// forked is not used again.
     pub fn forget_all(&'static self) {
         for handle in self.handles() {
-            let Some(slot) = self.find(handle) else { continue };
-            let is_free = slot.try_lock().is_some();
-            slot.word.store(handle ^ ELSEWHERE, Ordering::Release);
-            if is_free {
-                let place = slot.object.get();
-                // SAFETY: no other thread is in this process, and nobody looked when it forked.
-                mem::forget(unsafe { &mut *place }.take());
-                self.give_back(handle, slot);
+            let Some(slot) = self.slot(index_of(handle)) else { continue };
+            let was = slot.word.swap(handle ^ ELSEWHERE, Ordering::Relaxed);
+            if was == handle {
+                self.give_back(epoch::spare_slots(), handle, slot);
             }
         }
     }
@@ -366,14 +407,6 @@ fn free_slot<T>(slot: *mut Slot<T>) -> Option<&'static Slot<T>> {
     // SAFETY: null or a slot, of which none is ever freed; who stored the pointer had the slot's chunk, and the caller is that
     // thread or has acquired what it stored.
     unsafe { slot.as_ref() }
-}
-
-impl SpareSlots {
-    /// Whether they are a table's.
-    #[inline(always)]
-    fn is_of<T>(&self, table: &Pool<T>) -> bool {
-        ptr::eq(self.table.load(Ordering::Relaxed).cast(), table)
-    }
 }
 
 #[cfg(test)]
@@ -395,7 +428,7 @@ mod tests {
         assert_eq!(pool.try_look(handle).err(), Some(Missed::Stale));
         assert_eq!(*pool.try_look(again).ok().unwrap(), 8);
         assert_eq!(pool.handles(), [again]);
-        pool.try_look(again).ok().unwrap().forget();
+        pool.try_look(again).ok().unwrap().forget(&epoch::enter());
         assert!(!pool.is_live(again) && pool.handles().is_empty());
     }
 

@@ -10,6 +10,7 @@ use super::held::{Held, Kept, Visited};
 use super::spot::Spot;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
+use std::num::NonZero;
 use std::ptr;
 
 const GENERATION_BITS: u32 = 36;
@@ -24,32 +25,24 @@ const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
 pub(super) struct Slot<T> {
     /// The handle; that XOR `ELSEWHERE` = no object.
     word: AtomicU64,
-    /// From `Arc::into_raw`; stale unless `word` is a handle.
+    /// From `Arc::into_raw`; null: none.
     object: AtomicPtr<T>,
 }
 
 impl<T> Slot<T> {
     /// See [`Table::get`].
     #[inline(always)]
-    pub(super) fn object_of(&self, handle: u64) -> Option<*const T> {
-        if self.word.load(Ordering::Acquire) != handle {
-            return None;
-        }
+    fn object_of(&self, handle: u64) -> Option<*const T> {
         let object = self.object.load(Ordering::Acquire).cast_const();
-        (self.word.load(Ordering::Relaxed) == handle).then_some(object)
+        (self.word.load(Ordering::Relaxed) == handle && !object.is_null()).then_some(object)
     }
-}
 
-impl<T> Slot<T> {
-    /// The same, if it is at that address. One look at the word is enough then: while it was the handle, what had been at the address
-    /// was alive, so nothing else is there until the caller leaves.
+    /// The object, if it is at that address: then it has been since the address was good, as long as the caller knows that what had
+    /// it has not gone.
     #[inline(always)]
-    pub(super) fn object_at(&self, handle: u64, address: usize) -> Option<*const T> {
-        if self.word.load(Ordering::Acquire) != handle {
-            return None;
-        }
+    pub(super) fn object_at(&self, address: NonZero<usize>) -> Option<*const T> {
         let object = self.object.load(Ordering::Acquire).cast_const();
-        (object.addr() == address).then_some(object)
+        (object.addr() == address.get()).then_some(object)
     }
 }
 
@@ -148,16 +141,15 @@ impl<T: Send + Sync + 'static> Table<T> {
 
     /// The object, for as long as the guard lives. No shared memory is written.
     ///
-    /// The slot's word is read before and after the object's pointer. Before: the word that an insert
-    /// stored (release) makes its pointer visible, so none of an object that went earlier is read,
-    /// also when the handle was guessed. After: a pointer stored by a later insert (release) makes
-    /// that insert's preceding unlink visible, so the compare then fails.
+    /// The slot's pointer is read before its word. A pointer that is not null stood there at a moment when this thread was inside
+    /// its epoch, and `remove` takes it away before it lets the object go: so the object lives as long as the guard. The word then
+    /// says whether the handle is live. Who was told it sees that object or a later one (of which the word is another); who
+    /// guessed it may get the one before.
     #[must_use]
     #[inline(always)]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {
         let object = self.slot(index_of(handle))?.object_of(handle)?;
-        // SAFETY: the handle was live after the pointer was read, so the object was linked at a
-        // moment when this thread was inside its epoch: it is freed only after the guard is gone.
+        // SAFETY: as said above.
         unsafe { object.as_ref() }
     }
 
@@ -165,7 +157,7 @@ impl<T: Send + Sync + 'static> Table<T> {
     #[must_use]
     pub fn spot(&'static self, handle: u64) -> Spot<T> {
         let _one_makes_chunks = self.free.lock();
-        Spot::new(self.slot_or_grow(index_of(handle)), handle)
+        Spot::new(self.slot_or_grow(index_of(handle)))
     }
 
     /// The object, for a short stay.
@@ -174,6 +166,16 @@ impl<T: Send + Sync + 'static> Table<T> {
     pub fn visit(&self, stay: Visit, handle: u64) -> Option<Visited<T>> {
         let object = ptr::from_ref(self.get(&stay, handle)?);
         Some(Visited { object, stay })
+    }
+
+    /// The same, and where it stands.
+    #[must_use]
+    #[inline(always)]
+    pub fn visit_at(&'static self, stay: Visit, handle: u64) -> Option<(Visited<T>, Spot<T>)> {
+        let slot = self.slot(index_of(handle))?;
+        // Alive as long as the stay, as in `get`.
+        let object = slot.object_of(handle)?;
+        Some((Visited { object, stay }, Spot::new(Some(slot))))
     }
 
     /// Whether a handle names an object, at this moment.
@@ -199,7 +201,7 @@ impl<T: Send + Sync + 'static> Table<T> {
     pub fn hold(&self, inside: Guard, handle: u64) -> Result<Held<T>, Guard> {
         let Some(object) = self.get(&inside, handle).map(ptr::from_ref) else { return Err(inside) };
         match inside.into_holding(object.cast()) {
-            Ok(noted) => Ok(Held::Noted(Kept { object, _noted: noted })),
+            Ok(noted) => Ok(Held::Noted(Kept { object, noted })),
             // A call further up this thread holds something already: take a share instead.
             Err(inside) => match self.pin(&inside, handle) {
                 Some(share) => Ok(Held::Shared(share, inside.into_blocking())),
@@ -215,19 +217,17 @@ impl<T: Send + Sync + 'static> Table<T> {
         let index = index_of(handle);
         let object = self.pin(inside, handle)?;
         let slot = self.slot(index)?;
+        // Held by who puts one in, too: a fixed handle can be opened again as soon as its word has gone.
+        let mut free = self.free.lock();
         slot.word.compare_exchange(handle, handle ^ ELSEWHERE, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         let tables_share = slot.object.load(Ordering::Acquire).cast_const();
         debug_assert!(ptr::eq(tables_share, Arc::as_ptr(&object)));
+        slot.object.store(ptr::null_mut(), Ordering::Release);
         // SAFETY: the exchange made this call the only one to take the table's share back.
         let share = unsafe { Arc::from_raw(tables_share) };
-        let mut free = self.free.lock();
         free.live -= 1;
         if index >= self.reserved && handle & LAST_GENERATION < LAST_GENERATION {
             free.indices.push(index); // an exhausted slot retires
-        } else if index < self.reserved {
-            // A fixed handle can be opened again under the same word, so the word alone cannot tell
-            // a reader that its pointer is of the time before.
-            slot.object.store(ptr::null_mut(), Ordering::Release);
         }
         drop(free);
         epoch::retire(tables_share.cast(), move || drop(share));
@@ -269,10 +269,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spot_shows_what_stands_there_under_its_handle() {
+    fn a_spot_shows_what_stands_there_at_its_address() {
         static TABLE: Table<u64> = Table::new(3, 1);
         let guard = epoch::enter();
-        let at = |object: &Arc<u64>| Arc::as_ptr(object).addr();
+        let at = |object: &Arc<u64>| NonZero::new(Arc::as_ptr(object).addr()).unwrap();
         let objects = [7, 8, 9].map(Arc::new);
         let [first, second, third] = objects.each_ref();
         let fixed = TABLE.spot(encode(3, 0, 0));
@@ -282,13 +282,14 @@ mod tests {
         let handle = TABLE.insert(Arc::clone(second)).unwrap();
         let told = crate::sys::spot::SpotCell::default();
         assert!(told.get().get(&guard, at(second)).is_none());
-        told.set(TABLE.spot(handle));
-        assert_eq!((told.get().handle(), told.get().get(&guard, at(second))), (handle, Some(&8)));
+        told.set(TABLE.spot(handle), handle);
+        assert_eq!((told.handle(), told.get().get(&guard, at(second))), (handle, Some(&8)));
         assert!(TABLE.remove(&guard, handle).is_some());
         assert!(told.get().get(&guard, at(second)).is_none());
         let next = TABLE.insert(Arc::clone(third)).unwrap();
         let found = TABLE.spot(next).get(&guard, at(third));
-        assert_eq!((told.get().get(&guard, at(third)), found), (None, Some(&9)));
+        // In the same place, under another handle: it is the address that is asked for.
+        assert_eq!((told.get().get(&guard, at(second)), found), (None, Some(&9)));
     }
 
     #[test]

@@ -2,14 +2,12 @@
 
 use super::epoch::Guard;
 use super::slab::Slot;
-use crate::sys::sync::{AtomicPtr, AtomicU64, Ordering};
+use crate::sys::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
+use std::num::NonZero;
 use std::ptr;
 
 /// Where an object stands or stood, to look for it there again.
-pub struct Spot<T: 'static> {
-    slot: Option<&'static Slot<T>>,
-    handle: u64,
-}
+pub struct Spot<T: 'static>(Option<&'static Slot<T>>);
 
 impl<T> Clone for Spot<T> {
     fn clone(&self) -> Self {
@@ -20,55 +18,62 @@ impl<T> Clone for Spot<T> {
 impl<T> Copy for Spot<T> {}
 
 impl<T> Spot<T> {
-    pub(super) fn new(slot: Option<&'static Slot<T>>, handle: u64) -> Self {
-        Spot { slot, handle }
+    #[inline(always)]
+    pub(super) fn new(slot: Option<&'static Slot<T>>) -> Self {
+        Spot(slot)
     }
 
-    /// The handle.
+    /// What stands there, if it is at that address.
     #[must_use]
     #[inline(always)]
-    pub fn handle(self) -> u64 {
-        self.handle
-    }
-
-    /// What stands there under the handle, if it is at that address.
-    #[must_use]
-    #[inline(always)]
-    pub fn get(self, _inside: &Guard, address: usize) -> Option<&T> {
-        let object = self.slot?.object_at(self.handle, address)?;
+    pub fn get(self, _inside: &Guard, address: NonZero<usize>) -> Option<&T> {
+        let object = self.0?.object_at(address)?;
         // SAFETY: as in `Table::get`.
         Some(unsafe { &*object })
     }
+
+    /// A share of that.
+    #[must_use]
+    pub fn pin(self, inside: &Guard, address: NonZero<usize>) -> Option<Arc<T>> {
+        let object: *const T = self.get(inside, address)?;
+        // SAFETY: `object` came from Arc::into_raw, and the table's own share is alive as long as the guard.
+        unsafe { Arc::increment_strong_count(object) };
+        // SAFETY: takes over the share made in the line above.
+        Some(unsafe { Arc::from_raw(object) })
+    }
 }
 
-/// A spot that is told later, and once, by who puts the object into the table to whom he gives the handle. Who finds the object
-/// otherwise, and at that moment, may read one of the two words: that is nowhere, as no slot has the handle 0.
-#[repr(C)]
+/// A spot and a handle that are told later, and once, by who puts the object into the table to whom he gives the handle. Who finds
+/// the object otherwise, and at that moment, may read one of the two words.
 pub struct SpotCell<T: 'static> {
-    handle: AtomicU64,
     slot: AtomicPtr<Slot<T>>,
+    handle: AtomicU64,
 }
 
 impl<T> Default for SpotCell<T> {
     fn default() -> Self {
-        SpotCell { handle: AtomicU64::new(0), slot: AtomicPtr::new(ptr::null_mut()) }
+        SpotCell { slot: AtomicPtr::new(ptr::null_mut()), handle: AtomicU64::new(0) }
     }
 }
 
 impl<T> SpotCell<T> {
-    /// Tells it, before others ask.
-    pub fn set(&self, spot: Spot<T>) {
-        let slot = spot.slot.map_or(ptr::null(), ptr::from_ref);
+    /// Tells them, before others ask.
+    pub fn set(&self, spot: Spot<T>, handle: u64) {
+        let slot = spot.0.map_or(ptr::null(), ptr::from_ref);
         self.slot.store(slot.cast_mut(), Ordering::Relaxed);
-        self.handle.store(spot.handle, Ordering::Relaxed);
+        self.handle.store(handle, Ordering::Relaxed);
     }
 
-    /// What was told.
+    /// The spot; nowhere before it was told.
     #[must_use]
-    #[inline(always)]
     pub fn get(&self) -> Spot<T> {
         // SAFETY: null, or a slot of a table that lives for ever (`Table::spot`).
-        let slot = unsafe { self.slot.load(Ordering::Relaxed).as_ref() };
-        Spot { slot, handle: self.handle.load(Ordering::Relaxed) }
+        Spot(unsafe { self.slot.load(Ordering::Relaxed).as_ref() })
+    }
+
+    /// The handle; 0 before it was told.
+    #[must_use]
+    pub fn handle(&self) -> u64 {
+        self.handle.load(Ordering::Relaxed)
     }
 }

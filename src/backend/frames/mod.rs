@@ -270,8 +270,8 @@ impl Transport for Endpoint {
         self.with(|engine| engine.isend(data, dest, word, mode))
     }
 
-    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
-        self.with(|engine| engine.begin_send(data, dest, word, mode))
+    fn begin_send(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+        self.with(|engine| engine.begin_send(data, dest, word))
     }
 
     #[inline]
@@ -299,7 +299,7 @@ impl Transport for Endpoint {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Done, _is_patient: bool) -> Poll<Result<()>> {
         poll_of(self.with(|engine| {
             let mut done = engine.outcome(op)?;
             if done.is_none() {

@@ -213,6 +213,20 @@ impl Endpoint {
             self.fabric.blame(own);
         }
     }
+
+    /// Sends; [`OpId::OVER`]: nobody need ask after it.
+    fn begin(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
+        let (target, own) = (self.fabric.side(dest)?, self.own()?);
+        let is_small = data.len() <= EAGER && mode != SendMode::Synchronous;
+        if is_small && self.send_small(target, data, word) == Small::Delivered {
+            return Ok(OpId::OVER);
+        }
+        // To a rank that has left; and what there was no memory for is lent, as large messages are. First the
+        // operation: whoever takes the message ends it, perhaps at once.
+        let id = own.state.lock().operations.add(Operation::Send { dest })?;
+        self.send_large(target, data, word, (id, mode))?;
+        Ok(id)
+    }
 }
 
 impl Transport for Endpoint {
@@ -228,24 +242,17 @@ impl Transport for Endpoint {
         let own = self.own()?;
         // First, so that no message is sent for which there is no room.
         let over = own.state.lock().operations.add(Operation::Done(sent(self.rank, word, data)))?;
-        let begun = self.begin_send(data, dest, word, mode);
-        if !matches!(begun, Ok(None)) {
-            own.state.lock().operations.remove(over);
+        match self.begin(data, dest, word, mode) {
+            Ok(OpId::OVER) => Ok(over),
+            begun => {
+                own.state.lock().operations.remove(over);
+                begun
+            }
         }
-        begun.map(|begun| begun.unwrap_or(over))
     }
 
-    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
-        let (target, own) = (self.fabric.side(dest)?, self.own()?);
-        let is_small = data.len() <= EAGER && mode != SendMode::Synchronous;
-        if is_small && self.send_small(target, data, word) == Small::Delivered {
-            return Ok(None);
-        }
-        // To a rank that has left; and what there was no memory for is lent, as large messages are. First the
-        // operation: whoever takes the message ends it, perhaps at once.
-        let id = own.state.lock().operations.add(Operation::Send { dest })?;
-        self.send_large(target, data, word, (id, mode))?;
-        Ok(Some(id))
+    fn begin_send(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+        self.begin(data, dest, word, SendMode::Standard)
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
@@ -311,7 +318,7 @@ impl Transport for Endpoint {
         Ok(message)
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Done, _is_patient: bool) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
             let operations = &mut self.own()?.state.lock().operations;
             match operations.get(op) {

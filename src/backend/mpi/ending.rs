@@ -10,7 +10,6 @@ use crate::error::Result;
 use crate::runtime::backend::{Done, OpId};
 use std::cell::RefCell;
 use std::ffi::c_int;
-use std::ptr;
 use std::task::Poll;
 
 thread_local! {
@@ -24,75 +23,77 @@ pub(super) fn said() -> Option<String> {
 }
 
 impl Endpoint {
-    /// Asks after an operation, up to so many times if it is an ordinary one.
+    /// Asks after an operation; of an ordinary one a patient caller is heard until it is over, for some microseconds.
     #[inline(always)]
-    pub(super) fn ask(&self, op: OpId, told: &mut Done, times: u32) -> Poll<Result<()>> {
+    pub(super) fn ask(&self, op: OpId, told: &mut Done, is_patient: bool) -> Poll<Result<()>> {
         if ids::is_kept(op) || self.odd.any() || !self.mpi.is_multiple() {
             return self.ask_with_care(op, told);
         }
-        let (request, is_send) = ids::plain(op);
-        let (mut status, mut left) = (Status::new(), times);
-        let asked = loop {
-            left -= 1;
-            match self.ask_mpi(op, request, &mut status, !is_send) {
-                Ok(false) if left > 0 => {}
-                asked => break asked,
+        let (mut request, is_send) = ids::plain(op);
+        let (mut status, mut over, mut left) = (Status::new(), 0, if is_patient { self.often } else { 1 });
+        // MPI writes less if nobody wants it.
+        let status_at = if is_send { self.mpi.status_ignore.ptr().cast() } else { &raw mut status };
+        while over == 0 {
+            if left == 0 {
+                return Poll::Pending;
             }
-        };
-        match asked {
-            Ok(false) => return Poll::Pending,
-            Ok(true) if told.is_unasked() => {}
-            Ok(true) if is_send => *told = self.sent(),
-            Ok(true) => self.reader.tell(self.mpi, &status, told),
-            Err(failed) => *told = if is_send { Done { source: self.rank, ..failed } } else { failed },
+            left -= 1;
+            // SAFETY: a request of ours that nobody else asks after now; writable locals, or MPI's constant.
+            let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, status_at) };
+            if code != 0 {
+                *told = self.end_failed(op, request, code, &status);
+                return Poll::Ready(Ok(()));
+            }
+        }
+        if !told.is_unasked() {
+            self.tell(op, &status, told);
         }
         Poll::Ready(Ok(()))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell(&self, op: OpId, status: &Status, told: &mut Done) {
+        let (_, is_send) = ids::plain(op);
+        if is_send {
+            *told = self.sent();
+        } else {
+            self.reader.tell(self.mpi, status, told);
+        }
     }
 
     /// The same of one that may be more than a request, or where MPI may not be called at any time.
     #[cold]
     #[inline(never)]
     fn ask_with_care(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
-        let (request, is_send) = request_of(op);
+        let (mut request, is_send) = request_of(op);
         let Some(_turn) = self.mpi.enter_unless_over()? else {
             *told = self.gone(request);
             return Poll::Ready(Ok(()));
         };
-        let mut status = Status::new();
+        let (asked, mut status, mut over) = (request, Status::new(), 0);
         // Taken before: once it is over, MPI gives its number to a request of another thread.
-        let odd = self.odd.any().then(|| self.odd.take(request)).flatten();
-        *told = match (self.ask_mpi(op, request, &mut status, true), odd) {
-            (Err(failed), _) => failed,
-            (Ok(false), odd) => {
-                odd.into_iter().for_each(|odd| self.odd.add(request, odd));
+        let odd = self.odd.any().then(|| self.odd.take(asked)).flatten();
+        // SAFETY: a request of ours that nobody else asks after now; writable locals.
+        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
+        *told = match (code, over, odd) {
+            (0, 0, odd) => {
+                odd.into_iter().for_each(|odd| self.odd.add(asked, odd));
                 return Poll::Pending;
             }
-            (Ok(true), Some(odd)) => self.finish_odd(odd, is_send, &status)?,
-            (Ok(true), None) => self.done(is_send, &status),
+            (0, _, Some(odd)) => self.finish_odd(odd, is_send, &status)?,
+            (0, _, None) => self.done(is_send, &status),
+            _ => self.end_failed(op, request, code, &status),
         };
         Poll::Ready(Ok(()))
-    }
-
-    /// Whether it is over; `Err`: it is, and has failed. In a turn. MPI writes less if nobody wants the status.
-    #[inline(always)]
-    fn ask_mpi(
-        &self,
-        op: OpId,
-        mut request: Handle,
-        status: &mut Status,
-        is_wanted: bool,
-    ) -> std::result::Result<bool, Done> {
-        let mut over = 0;
-        let told = if is_wanted { ptr::from_mut(status) } else { self.mpi.status_ignore.ptr().cast() };
-        // SAFETY: a request of ours that nobody else asks after now; writable locals, or MPI's constant.
-        let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, told) };
-        if code == 0 { Ok(over != 0) } else { Err(self.end_failed(op, request, code, status)) }
     }
 
     #[cold]
     #[inline(never)]
     fn end_failed(&self, op: OpId, mut request: Handle, code: c_int, status: &Status) -> Done {
-        let done = self.failed("MPI_Test", code, status);
+        let failed = self.failed("MPI_Test", code, status);
+        let (_, is_send) = request_of(op);
+        let done = if is_send { Done { source: self.rank, ..failed } } else { failed };
         if request != self.mpi.k.request_null {
             // SAFETY: a failed request that MPI left to us.
             unsafe { (self.mpi.call.MPI_Request_free)(&raw mut request) };

@@ -49,7 +49,7 @@ pub(super) struct Endpoint {
     pub(super) rank: c_int,
     pub(super) reader: Reader,
     /// How many times who waits asks after an operation before he looks at anything else.
-    often: u32,
+    pub(super) often: u32,
     pub(super) odd: Oddities,
     /// Of the library's messages.
     inner: Handle,
@@ -133,20 +133,6 @@ impl Endpoint {
         // In the upper bits of a word's half is its class, 0 of the program's.
         let is_plain = word as u32 <= self.user_limit && data.len() <= LARGE && self.mpi.is_multiple();
         is_plain.then_some(word as c_int)
-    }
-
-    #[inline(never)]
-    fn isend_with_care(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
-        let (comm, tag) = self.place(word)?;
-        let _turn = self.mpi.enter()?;
-        message::start_send(self.mpi, comm, data, dest, tag, mode).map(|request| id_of(request, true))
-    }
-
-    #[inline(never)]
-    fn irecv_with_care(&self, data: Region, select: Selector) -> Result<OpId> {
-        let (source, tag, comm) = self.wanted(select)?;
-        let _turn = self.mpi.enter()?;
-        message::start_recv(self.mpi, comm, data, source, tag).map(|request| id_of(request, false))
     }
 
     /// What MPI looks for.
@@ -256,31 +242,35 @@ impl Transport for Endpoint {
     }
 
     fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
-        let Some(tag) = self.plain_tag(data, word) else {
-            return self.isend_with_care(data, dest, word, mode);
-        };
-        message::start_send(self.mpi, self.user, data, dest, tag, mode).map(|request| id_of(request, true))
+        let (comm, tag) = self.place(word)?;
+        let _turn = self.mpi.enter()?;
+        message::start_send(self.mpi, comm, data, dest, tag, mode).map(|request| id_of(request, true))
     }
 
-    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
+    #[unsafe(link_section = ".text.hot.dtl")]
+    fn begin_send(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         let Some(tag) = self.plain_tag(data, word) else {
-            return self.isend_with_care(data, dest, word, mode).map(Some);
+            return self.isend(data, dest, word, SendMode::Standard);
         };
-        let request = message::start_send(self.mpi, self.user, data, dest, tag, mode)?;
+        let request = message::start_send(self.mpi, self.user, data, dest, tag, SendMode::Standard)?;
         if request == self.over_at_once {
-            return message::wait(self.mpi, request).map(|()| None);
+            return message::wait(self.mpi, request).map(|()| OpId::OVER);
         }
-        Ok(Some(id_of(request, true)))
+        Ok(id_of(request, true))
+    }
+
+    #[unsafe(link_section = ".text.hot.dtl")]
+    fn begin_recv(&self, data: Region, source: i32, word: u64) -> Result<OpId> {
+        let Some(tag) = self.plain_tag(data, word) else {
+            return self.irecv(data, Selector { source, word, ignore: 0 });
+        };
+        message::start_recv(self.mpi, self.user, data, source, tag).map(|request| id_of(request, false))
     }
 
     fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
-        match self.plain_tag(data, select.word) {
-            Some(tag) if select.source >= 0 && select.ignore == 0 => {
-                message::start_recv(self.mpi, self.user, data, select.source, tag)
-                    .map(|request| id_of(request, false))
-            }
-            _ => self.irecv_with_care(data, select),
-        }
+        let (source, tag, comm) = self.wanted(select)?;
+        let _turn = self.mpi.enter()?;
+        message::start_recv(self.mpi, comm, data, source, tag).map(|request| id_of(request, false))
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Done>> {
@@ -328,12 +318,9 @@ impl Transport for Endpoint {
         Ok(id_of(request, false))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
-        self.ask(op, told, 1)
-    }
-
-    fn test_often(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
-        self.ask(op, told, self.often)
+    #[unsafe(link_section = ".text.hot.dtl")]
+    fn test(&self, op: OpId, told: &mut Done, is_patient: bool) -> Poll<Result<()>> {
+        self.ask(op, told, is_patient)
     }
 
     fn progress(&self) {
@@ -380,11 +367,13 @@ impl Transport for Endpoint {
         persistent::end(self.mpi, op)
     }
 
+    #[unsafe(link_section = ".text.hot.dtl")]
     fn send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Option<Result<()>> {
         let whole = data.len() <= LARGE;
         whole.then(|| self.send_now(data, dest, word, mode))
     }
 
+    #[unsafe(link_section = ".text.hot.dtl")]
     fn recv(&self, data: Region, source: i32, word: u64, told: &mut Done, ignore: u64) -> Option<Result<()>> {
         let whole = data.len() <= LARGE;
         whole.then(|| match self.plain_tag(data, word) {
@@ -404,6 +393,7 @@ impl Transport for Endpoint {
         collective::takes(self, call)
     }
 
+    #[unsafe(link_section = ".text.hot.dtl")]
     fn collective(&self, call: &Collective) -> Option<Result<()>> {
         collective::run(self, call)
     }

@@ -275,8 +275,8 @@ impl Engine {
     /// Sends a short message to a rank that has been talked to, if its ring has room and nothing waits for
     /// that. Everything else is for `isend`.
     #[inline]
-    pub(super) fn send_at_once(&mut self, data: Region, dest: i32, word: u64, mode: SendMode) -> bool {
-        if data.len() > FRAGMENT || mode == SendMode::Synchronous {
+    pub(super) fn send_at_once(&mut self, data: Region, dest: i32, word: u64) -> bool {
+        if data.len() > FRAGMENT {
             return false;
         }
         let Ok(dest) = usize::try_from(dest) else { return false };

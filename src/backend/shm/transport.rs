@@ -113,10 +113,10 @@ impl Transport for Endpoint {
     }
 
     #[inline]
-    fn begin_send(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<Option<OpId>> {
-        self.with(|engine| match engine.send_at_once(data, dest, word, mode) {
-            true => Ok(None),
-            false => engine.isend(data, dest, word, mode).map(Some),
+    fn begin_send(&self, data: Region, dest: i32, word: u64) -> Result<OpId> {
+        self.with(|engine| match engine.send_at_once(data, dest, word) {
+            true => Ok(OpId::OVER),
+            false => engine.isend(data, dest, word, SendMode::Standard),
         })
     }
 
@@ -147,7 +147,7 @@ impl Transport for Endpoint {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Done, _is_patient: bool) -> Poll<Result<()>> {
         poll_of(self.with(|engine| {
             let (mut rounds, mut fruitless) = (0, 0);
             loop {

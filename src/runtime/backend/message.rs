@@ -9,6 +9,11 @@ use std::task::Poll;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct OpId(pub u64);
 
+impl OpId {
+    /// Instead of an operation, of which none has this word: the send is over, and nobody asks after it.
+    pub const OVER: OpId = OpId(u64::MAX);
+}
+
 /// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {

@@ -30,8 +30,10 @@ impl Kind {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or("?", |(_, name)| name)
     }
 
+    /// The kind of a number: they stand in their order.
+    #[inline(always)]
     pub(super) fn of(number: u64) -> Option<Kind> {
-        KINDS.iter().map(|(kind, _)| *kind).find(|kind| *kind as u64 == number)
+        KINDS.get(usize::try_from(number).ok()?).map(|(kind, _)| *kind)
     }
 
     pub(super) fn is_collective(self) -> bool {
@@ -129,26 +131,83 @@ impl Call {
             && (!uniform || self.count == other.count)
     }
 
-    /// As three words, for the recorder and for messages.
+    /// As three words, for the recorder and for messages: in the first, kind above tag, as [`Tagged`] has them. Of an ordinary
+    /// message nothing is to be put together but the first.
     #[inline(always)]
     pub(super) fn words(&self) -> [u64; 3] {
-        let pair = |low: i32, high: i32| u64::from(low as u32) | u64::from(high as u32) << 32;
+        let op = u64::from(!self.op as u32) << 32;
         [
-            self.kind as u64
-                | u64::from(self.dtype as u32 & 0xFF_FFFF) << 8
-                | u64::from(self.op as u32) << 32,
-            pair(self.peer, self.tag),
+            Tagged::new(self.kind, self.tag).with_dtype(self.dtype),
+            u64::from(self.peer as u32) | op,
             self.count,
         ]
     }
 
     pub(super) fn from_words(words: [u64; 3]) -> Option<Call> {
         let [first, second, third] = words;
-        let kind = Kind::of(first & 0xFF)?;
+        let kind = Kind::of(first >> 32 & 0xFF)?;
         // 24 bits with a sign.
-        let dtype = (first as u32 & 0xFFFF_FF00) as i32 >> 8;
-        let (op, peer, tag) = ((first >> 32) as i32, second as u32 as i32, (second >> 32) as i32);
+        let (tag, dtype) = (first as u32 as i32, (first >> 32) as i32 >> 8);
+        let (peer, op) = (second as u32 as i32, !((second >> 32) as i32));
         Some(Call { kind, dtype, op, peer, tag, count: third })
+    }
+}
+
+/// What is called and its tag, in one word: the kind in the upper half.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Tagged(u64);
+
+impl Tagged {
+    /// A send that is over when its buffer may be used again.
+    #[must_use]
+    #[inline(always)]
+    pub fn send(tag: i32) -> Tagged {
+        Tagged::new(Kind::Send, tag)
+    }
+
+    /// A receive.
+    #[must_use]
+    #[inline(always)]
+    pub fn recv(tag: i32) -> Tagged {
+        Tagged::new(Kind::Recv, tag)
+    }
+
+    #[inline(always)]
+    pub(super) fn new(kind: Kind, tag: i32) -> Tagged {
+        Tagged(u64::from(tag as u32) | (kind as u64) << 32)
+    }
+
+    /// The tag.
+    #[must_use]
+    #[inline(always)]
+    pub fn tag(self) -> i32 {
+        self.0 as u32 as i32
+    }
+
+    /// Of a message: which of the two it is.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_recv(self) -> bool {
+        self.0 >> 32 != Kind::Send as u64
+    }
+
+    /// The kind.
+    #[inline(always)]
+    pub(super) fn kind(self) -> Kind {
+        Kind::of(self.0 >> 32).unwrap_or(Kind::Send)
+    }
+
+    /// The first of a call's words.
+    #[inline(always)]
+    fn with_dtype(self, dtype: i32) -> u64 {
+        self.0 | u64::from(dtype as u32) << 40
+    }
+
+    /// The words of a message.
+    #[inline(always)]
+    pub(super) fn words(self, peer: i32, count: u64, dtype: i32) -> [u64; 3] {
+        [self.with_dtype(dtype), u64::from(peer as u32), count]
     }
 }
 
@@ -197,14 +256,19 @@ mod tests {
 
     #[test]
     fn calls_survive_being_words() {
-        for (kind, name) in KINDS {
+        for (number, (kind, name)) in (0..).zip(KINDS) {
+            assert_eq!(Kind::of(number), Some(*kind));
             let call = Call { kind: *kind, dtype: 9, op: -1, peer: -2, tag: 12, count: 1 << 40 };
             assert_eq!(Call::from_words(call.words()), Some(call));
             assert!(call.to_string().starts_with(name), "{call}");
             let bare = Call::new(*kind);
             assert_eq!(Call::from_words(bare.words()), Some(bare));
         }
-        assert_eq!(Call::from_words([200, 0, 0]), None);
+        assert_eq!(Call::from_words([200 << 32, 0, 0]), None);
+        for (what, kind) in [(Tagged::send(7), Kind::Send), (Tagged::recv(7), Kind::Recv)] {
+            let call = Call { peer: 3, tag: 7, ..Call::new(kind).with(5, 2) };
+            assert_eq!((what.words(3, 5, 2), what.kind()), (call.words(), kind));
+        }
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl Comm {
 
     /// The handle that it was put under.
     fn handle(&self) -> dtl_comm_t {
-        dtl_comm_t { id: self.spot.get().handle() }
+        dtl_comm_t { id: self.spot.handle() }
     }
 
     /// This process' rank.
@@ -252,6 +252,12 @@ impl Comm {
     #[inline(always)]
     fn word(&self, class: Class, tag: i32) -> u64 {
         link::word(self.context, class, tag)
+    }
+
+    /// The word of the program's own message with a tag that is known to be one.
+    #[inline(always)]
+    fn usual_word(&self, tag: i32) -> u64 {
+        u64::from(self.context) << 32 | u64::from(tag as u32)
     }
 
     /// What a receive looks for that names a rank and a tag.

@@ -1,23 +1,29 @@
 //! Whose a request is: a communicator that it does not keep alive.
 
-use super::{Comm, TABLE};
+use super::Comm;
 use crate::sys::epoch::Guard;
 use crate::sys::spot::Spot;
-use std::ptr;
+use std::num::NonZero;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The communicator of a request: where it stands, and its address, as predefined ones are opened again under the
-/// same handle.
+/// The communicator of a request: where it stands, and its address, by which it is known: at its end it takes its requests with it,
+/// before another one can be there.
 #[derive(Clone, Copy)]
 pub(super) struct Owner {
     spot: Spot<Comm>,
-    address: usize,
+    address: NonZero<usize>,
 }
 
 impl Owner {
-    #[inline(always)]
     pub(super) fn of(comm: &Comm) -> Owner {
-        Owner { spot: comm.spot.get(), address: ptr::from_ref(comm).addr() }
+        Owner::at(comm.spot.get(), comm)
+    }
+
+    /// The same where it is known where that stands.
+    #[inline(always)]
+    pub(super) fn at(spot: Spot<Comm>, comm: &Comm) -> Owner {
+        Owner { spot, address: NonNull::from(comm).addr() }
     }
 
     /// `None`: it is being destroyed, which takes its requests back.
@@ -28,11 +34,11 @@ impl Owner {
 
     /// A share of it.
     pub(super) fn pin(self, inside: &Guard) -> Option<Arc<Comm>> {
-        TABLE.pin(inside, self.spot.handle()).filter(|comm| self.is(comm))
+        self.spot.pin(inside, self.address)
     }
 
     /// Whether it is this one.
     pub(super) fn is(self, comm: &Comm) -> bool {
-        (self.address, self.spot.handle()) == (ptr::from_ref(comm).addr(), comm.handle().id)
+        self.address == NonNull::from(comm).addr()
     }
 }

@@ -1,6 +1,6 @@
 //! Point to point: blocking send, receive and exchange over what a transport starts.
 
-use super::call::{Call, Kind};
+use super::call::{Call, Kind, Tagged};
 use super::link::Class;
 use super::staging::{self, Staged};
 use super::{Comm, progress};
@@ -15,6 +15,7 @@ use crate::sys::clock::Deadline;
 use crate::sys::epoch::Visit;
 use crate::sys::held::{Kept, Visited};
 use crate::sys::park::Backoff;
+use crate::sys::spot::Spot;
 use std::sync::Arc;
 
 /// A started operation.
@@ -28,12 +29,29 @@ pub(super) enum Started {
     Op(OpId),
     /// The same, a receive from any rank: a death ends it.
     FromAny(OpId),
+    /// As `Op`, of a persistent request.
+    Kept(OpId),
 }
 
 impl Started {
-    fn op(self) -> Option<OpId> {
+    /// What a transport has begun.
+    #[inline(always)]
+    pub(super) fn of(begun: OpId) -> Started {
+        if begun == OpId::OVER { Started::Sent } else { Started::Op(begun) }
+    }
+
+    /// The same of a persistent request.
+    pub(super) fn kept(self) -> Started {
         match self {
-            Started::Op(op) | Started::FromAny(op) => Some(op),
+            Started::Op(op) => Started::Kept(op),
+            Started::Sent => Started::Nothing,
+            other => other,
+        }
+    }
+
+    pub(super) fn op(self) -> Option<OpId> {
+        match self {
+            Started::Op(op) | Started::FromAny(op) | Started::Kept(op) => Some(op),
             Started::Nothing | Started::Sent => None,
         }
     }
@@ -44,7 +62,8 @@ impl Comm {
     /// the host reaches, while the communicator is open. All others are looked at in turn, out of the way of these.
     #[inline(always)]
     pub(super) fn is_usual(&self, data: Region, peer: i32, tag: i32) -> bool {
-        self.standing.admits(peer) && tag as u32 <= DTL_TAG_MAX as u32 && !hidden::may_be(data)
+        // In one: neither is negative, and no tag above DTL_TAG_MAX, which is all ones; ranks that are do not exist.
+        (peer | tag) as u32 <= DTL_TAG_MAX as u32 && self.standing.admits(peer) && !hidden::may_be(data)
     }
 
     #[inline(always)]
@@ -72,8 +91,11 @@ impl Comm {
         tag: i32,
         mode: SendMode,
     ) -> Result<Started> {
-        let begun = self.link.part().begin_send(data, self.outer(dest), self.word(class, tag), mode)?;
-        Ok(begun.map_or(Started::Sent, Started::Op))
+        let (transport, dest, word) = (self.link.part(), self.outer(dest), self.word(class, tag));
+        match mode {
+            SendMode::Standard => transport.begin_send(data, dest, word).map(Started::of),
+            _ => transport.isend(data, dest, word, mode).map(Started::Op),
+        }
     }
 
     /// As `start_send` (standard), of bytes that are still being written; `None`: the transport does not.
@@ -96,12 +118,6 @@ impl Comm {
         }
         let op = self.link.transport.irecv(data, self.selector(class, source, tag))?;
         Ok(if source == DTL_ANY_SOURCE { Started::FromAny(op) } else { Started::Op(op) })
-    }
-
-    /// The same from a rank, with a tag.
-    #[inline(always)]
-    pub(super) fn recv_from(&self, class: Class, data: Region, source: i32, tag: i32) -> Result<Started> {
-        self.link.part().irecv(data, self.exactly(class, source, tag)).map(Started::Op)
     }
 
     /// A send by the transport's own call that waits, if it has one and nothing else wants to be moved.
@@ -168,7 +184,7 @@ impl Comm {
     #[inline(always)]
     pub(super) fn poll(&self, started: Started) -> Result<Option<Done>> {
         let (op, is_from_any) = match started {
-            Started::Op(op) => (op, false),
+            Started::Op(op) | Started::Kept(op) => (op, false),
             Started::FromAny(op) => (op, true),
             Started::Nothing => return Ok(Some(Done::NOBODY)),
             Started::Sent => return Ok(Some(self.sent())),
@@ -204,7 +220,7 @@ impl Comm {
         match started {
             Started::Nothing => Ok(Some(Done::NOBODY)),
             Started::Sent => Ok(Some(self.sent())),
-            Started::Op(op) | Started::FromAny(op) => {
+            Started::Op(op) | Started::FromAny(op) | Started::Kept(op) => {
                 Ok(self.link.withdraw(op)?.map(|done| self.inner(done)))
             }
         }
@@ -333,37 +349,34 @@ fn send_kind(mode: SendMode) -> Kind {
     }
 }
 
-/// A handle's communicator for the usual message to or from `peer` (see [`Comm::is_usual`]). `None`: it is not such a one, or needs a
-/// closer look.
+/// A handle's communicator for the usual message to or from `peer` (see [`Comm::is_usual`]), and where it stands. `None`: it is not
+/// such a one, or needs a closer look.
 #[inline(always)]
 #[must_use]
-pub fn visit_for(
-    stay: Visit,
-    handle: dtl_comm_t,
-    data: Region,
-    peer: i32,
-    tag: i32,
-) -> Option<Visited<Comm>> {
-    super::TABLE.visit(stay, handle.id).filter(|comm| comm.is_usual(data, peer, tag))
+pub fn visit_for(stay: Visit, handle: dtl_comm_t, data: Region, peer: i32, tag: i32) -> Option<Found> {
+    super::TABLE.visit_at(stay, handle.id).filter(|(comm, _)| comm.is_usual(data, peer, tag))
 }
+
+/// A communicator for a short stay, and where it stands.
+pub type Found = (Visited<Comm>, Spot<Comm>);
 
 /// The same for a call that may wait.
 #[inline(always)]
 #[must_use]
 pub fn keep_for(stay: Visit, handle: dtl_comm_t, data: Region, peer: i32, tag: i32) -> Option<Kept<Comm>> {
-    visit_for(stay, handle, data, peer, tag)?.keep()
+    visit_for(stay, handle, data, peer, tag)?.0.keep()
 }
 
 /// Sends the usual message and returns when the buffer may be used again.
 #[inline(always)]
 pub fn send(comm: &Kept<Comm>, data: Data, dest: i32, tag: i32) -> Result<()> {
-    let noting = comm.recorder.note(&data.call(Kind::Send, dest, tag));
+    let noting = comm.recorder.note(comm.mark(), Tagged::send(tag).words(dest, data.count, data.dtype));
     let sent = comm.send_started(data.bytes, dest, tag, SendMode::Standard);
     noting.end();
     sent
 }
 
-/// Sends any message, and returns when the buffer may be used again (standard) or a receive has begun (synchronous): to none, of memory that the host may not reach, or wrong.
+/// The same in either mode of any message: to none, of memory that the host may not reach, or wrong.
 pub fn send_any(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
     check_send(comm, dest, tag)?;
     if hidden::may_be(data.bytes) && staging::is_staged(comm, data.bytes)? {
@@ -385,7 +398,7 @@ fn send_staged(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> 
 /// Receives the usual message; `told` may say TRUNCATED or RANK_FAILURE.
 #[inline(always)]
 pub fn recv(comm: &Kept<Comm>, data: Data, source: i32, tag: i32, told: &mut Done) -> Result<()> {
-    let noting = comm.recorder.note(&data.call(Kind::Recv, source, tag));
+    let noting = comm.recorder.note(comm.mark(), Tagged::recv(tag).words(source, data.count, data.dtype));
     let received = comm.receive(data.bytes, comm.exactly(Class::User, source, tag), told);
     noting.end();
     received

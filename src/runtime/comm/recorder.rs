@@ -17,9 +17,10 @@ use crate::sys::sync::{self, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sys::{cache, epoch};
 use std::array;
 use std::iter::from_fn;
+use std::ptr;
 
 /// So many operations before it is written, an entry is asked for.
-const AHEAD: u64 = 4;
+const AHEAD: usize = 4;
 
 /// Operations kept.
 const KEPT: usize = sync::size(64, 1);
@@ -160,11 +161,11 @@ impl Recorder {
         self.comm.store(comm, Ordering::Relaxed);
     }
 
-    /// Whether the calling thread is the first. A mark passes from a thread that has ended to a later one, with all that the ended
+    /// Whether that is the first thread's mark. A mark passes from a thread that has ended to a later one, with all that the ended
     /// one has written.
     #[inline(always)]
-    fn is_first(&self) -> bool {
-        self.first.load(Ordering::Relaxed) == epoch::thread_mark()
+    fn is_first(&self, mark: usize) -> bool {
+        self.first.load(Ordering::Relaxed) == mark
     }
 
     /// Notes an operation that starts.
@@ -175,26 +176,28 @@ impl Recorder {
             let [first, second, third] = call.words();
             return self.begin_traced(first, second, third);
         }
-        self.begin_untraced(call)
+        self.begin_usual(epoch::thread_mark(), call.words())
     }
 
-    /// The same where nothing is traced.
+    /// The same where nothing is traced, of the thread with that mark.
     #[inline(always)]
-    pub(super) fn begin_untraced(&self, call: &Call) -> Ticket {
-        if self.is_first() {
-            return Ticket(self.note_own(call.words()).number << 2);
+    pub(super) fn begin_usual(&self, mark: usize, words: [u64; 3]) -> Ticket {
+        if self.is_first(mark) {
+            return Ticket(self.note_own(words).number << 2);
         }
-        let [first, second, third] = call.words();
+        let [first, second, third] = words;
+        cache::rarely();
         self.begin_other(first, second, third)
     }
 
     /// The same of the usual message, which begins and ends in one call.
     #[inline(always)]
-    pub(super) fn note(&self, call: &Call) -> Noting<'_> {
-        if self.is_first() {
-            return self.note_own(call.words());
+    pub(super) fn note(&self, mark: usize, words: [u64; 3]) -> Noting<'_> {
+        if self.is_first(mark) {
+            return self.note_own(words);
         }
-        let [first, second, third] = call.words();
+        let [first, second, third] = words;
+        cache::rarely();
         self.note_other(first, second, third)
     }
 
@@ -202,9 +205,11 @@ impl Recorder {
     fn note_own(&self, words: [u64; 3]) -> Noting<'_> {
         let number = self.own.noted.load(Ordering::Relaxed) + 1;
         self.own.noted.store(number, Ordering::Relaxed);
-        // By the time that it is used again, large messages may have pushed it out of the nearer caches.
-        cache::prefetch(self.own.entry(number + AHEAD));
-        Noting { entry: self.own.note(number, words, None), number }
+        let entry = self.own.note(number, words, None);
+        // By the time that it is used again, large messages may have pushed it out of the nearer caches. (At the list's end what
+        // comes after that is asked for: no matter.)
+        cache::prefetch(ptr::from_ref(entry).wrapping_add(AHEAD));
+        Noting { entry, number }
     }
 
     /// The same of a communicator's first operation, or of a thread that is not the first.
@@ -248,6 +253,7 @@ impl Recorder {
         if ticket.0 & (SHARED | TRACED) == 0 {
             self.own.over(ticket.0 >> 2);
         } else {
+            cache::rarely();
             self.end_other(ticket);
         }
     }
@@ -269,7 +275,7 @@ impl Recorder {
     #[inline(never)]
     fn begin_traced(&self, first: u64, second: u64, third: u64) -> Ticket {
         let call = Call::from_words([first, second, third]).unwrap_or(Call::new(Kind::Send));
-        let ticket = self.begin_untraced(&call);
+        let ticket = self.begin_usual(epoch::thread_mark(), [first, second, third]);
         let args = call.args().comm(self.comm.load(Ordering::Relaxed));
         trace::operation_begin(self.id_of(ticket), call.kind.name(), &args);
         Ticket(ticket.0 | TRACED | (call.kind as u64) << KIND_SHIFT)

@@ -12,6 +12,7 @@ mod other;
 
 use super::begun::Begun;
 use super::call::Kind;
+pub use super::call::Tagged;
 use super::life::Life;
 pub(super) use super::life::Standing;
 use super::link::Class;
@@ -31,8 +32,8 @@ use crate::runtime::invalid_handle;
 use crate::runtime::memory::hidden;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::pool::{Missed, Pool, Then};
-pub(super) use ask::{Asked, ask, ask_here};
-pub use begin::{Tagged, begin, begin_any, issend};
+pub(super) use ask::{Asked, ask, is_over};
+pub use begin::{begin, begin_any, issend};
 pub(super) use ending::{check_revocable, end_all, withdraw_all};
 pub use ending::{destroy_all, forget_all};
 use other::Other;
@@ -45,13 +46,15 @@ pub const TAG: u8 = 7;
 static TABLE: Pool<Request> = Pool::new(TAG);
 
 /// An operation in flight, or a persistent one at rest. Everything below that takes one has its lock.
+/// What is asked for most stands first, and goes with the slot's own words into one line of the cache.
+#[repr(C)]
 struct Request {
     comm: Owner,
-    kind: Kind,
+    life: Life<Operation, Outcome>,
+    what: Tagged,
     peer: i32,
     /// What `start` starts, of a persistent one.
     again: Option<Box<Again>>,
-    life: Life<Operation, Outcome>,
 }
 
 /// What a persistent request starts.
@@ -84,7 +87,13 @@ pub type Outcome = (Done, Result<()>);
 
 #[inline(always)]
 fn insert(comm: &Comm, make: impl FnOnce() -> Request) -> Result<dtl_request_t> {
-    match TABLE.put(make) {
+    kept(comm, TABLE.put(make))
+}
+
+/// The handle of a request that has got one.
+#[inline(always)]
+fn kept(comm: &Comm, put: std::result::Result<u64, impl FnOnce() -> Request>) -> Result<dtl_request_t> {
+    match put {
         Ok(id) => Ok(dtl_request_t { id }),
         Err(make) => refuse(comm, make()),
     }
@@ -101,26 +110,20 @@ fn refuse(comm: &Comm, mut request: Request) -> Result<dtl_request_t> {
 /// a trace tells.
 fn started(comm: &Comm, plan: &Plan, start: impl FnOnce() -> Result<Started>) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
-    under_way(comm, start(), ticket, (plan.kind, plan.peer))
+    let owner = Owner::of(comm);
+    match start() {
+        Ok(begun) => {
+            insert(comm, || of_message(owner, begun, ticket, (Tagged::new(plan.kind, plan.tag), plan.peer)))
+        }
+        Err(error) => Err(not_begun(comm, ticket, error)),
+    }
 }
 
-/// What was started, or was not, under a handle.
+/// A message that was started.
 #[inline(always)]
-fn under_way(
-    comm: &Comm,
-    begun: Result<Started>,
-    ticket: Ticket,
-    (kind, peer): (Kind, i32),
-) -> Result<dtl_request_t> {
-    let begun = match begun {
-        Ok(begun) => begun,
-        Err(error) => return Err(not_begun(comm, ticket, error)),
-    };
-    let owner = Owner::of(comm);
-    insert(comm, || {
-        let life = Life::Active(Operation::Started(begun, ticket));
-        Request { comm: owner, kind, peer, again: None, life }
-    })
+fn of_message(owner: Owner, begun: Started, ticket: Ticket, (what, peer): (Tagged, i32)) -> Request {
+    let life = Life::Active(Operation::Started(begun, ticket));
+    Request { comm: owner, what, peer, again: None, life }
 }
 
 #[cold]
@@ -180,7 +183,8 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
         _ => comm.make_send(bytes, peer, plan.tag)?,
     };
     let again = Some(Box::new(Again { plan, was_hidden, made }));
-    insert(comm, || Request { comm: Owner::of(comm), kind, peer, again, life: Life::AtRest })
+    let what = Tagged::new(kind, plan.tag);
+    insert(comm, || Request { comm: Owner::of(comm), what, peer, again, life: Life::AtRest })
 }
 
 /// Starts a persistent request.
@@ -205,7 +209,8 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
             (Life::Active(Operation::Other(Box::new(Other::Collective(run)))), !moves_itself)
         }
     };
-    let handle = insert(comm, || Request { comm: Owner::of(comm), kind, peer: -1, again: None, life })?;
+    let what = Tagged::new(kind, 0);
+    let handle = insert(comm, || Request { comm: Owner::of(comm), what, peer: -1, again: None, life })?;
     if runs {
         progress::add_running(handle);
     }
@@ -226,7 +231,7 @@ pub(super) fn of_window(
                 Life::Active(Operation::Other(Box::new(Other::Window(Arc::clone(way), ticket))))
             }
         };
-        Request { comm: Owner::of(comm), kind, peer, again: None, life }
+        Request { comm: Owner::of(comm), what: Tagged::new(kind, 0), peer, again: None, life }
     })
 }
 
@@ -287,7 +292,7 @@ pub(super) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
 
 /// What a request is, for error texts.
 pub(super) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
-    let name = TABLE.with(handle.id, |request| Then::Keep((request.name(), Some(request.kind))));
+    let name = TABLE.with(handle.id, |request| Then::Keep((request.name(), Some(request.what.kind()))));
     name.unwrap_or_else(|| ("completed meanwhile".to_owned(), None))
 }
 
@@ -333,7 +338,7 @@ impl Request {
                 None => plan.start(comm)?,
             };
             let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
-            Ok(Operation::Started(operation, ticket))
+            Ok(Operation::Started(operation.kept(), ticket))
         };
         self.life.start(begin).unwrap_or_else(|| {
             fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is active: wait for it first", self.name())
@@ -343,20 +348,20 @@ impl Request {
     /// Moves it on without waiting.
     #[inline]
     fn settle(&mut self, comm: &Comm) -> Result<Standing> {
-        let (kind, peer) = (self.kind, self.peer);
+        let (kind, peer) = (self.what.kind(), self.peer);
         self.life.settle(|operation| poll(comm, (kind, peer), operation))
     }
 
     /// The same, and takes its outcome if it is over.
     #[inline(always)]
     fn hear(&mut self, comm: &Comm, told: &mut Outcome) -> Result<Standing> {
-        let (kind, peer) = (self.kind, self.peer);
+        let (kind, peer) = (self.what.kind(), self.peer);
         self.life.hear(told, |operation| poll(comm, (kind, peer), operation))
     }
 
     /// Takes the operation back; `None` = withdrawn. A collective is given up, for all ranks.
     fn take_back(&mut self, comm: &Comm) -> Result<Option<Outcome>> {
-        let (kind, peer) = (self.kind, self.peer);
+        let (kind, peer) = (self.what.kind(), self.peer);
         self.life.take_back(at_rest(), |operation| match operation {
             Operation::Started(started, ticket) => {
                 let done = comm.take_back(*started)?;
@@ -374,12 +379,13 @@ impl Request {
                 return call.to_string();
             }
         }
-        if self.kind.is_collective() {
-            self.kind.name().to_owned()
+        let kind = self.what.kind();
+        if kind.is_collective() {
+            kind.name().to_owned()
         } else if self.peer == DTL_ANY_SOURCE {
-            format!("{} any rank", what(self.kind))
+            format!("{} any rank", what(kind))
         } else {
-            format!("{} rank {}", what(self.kind), self.peer)
+            format!("{} rank {}", what(kind), self.peer)
         }
     }
 }
@@ -432,10 +438,10 @@ pub(super) fn is_at_rest(handle: dtl_request_t) -> bool {
 /// Tries to withdraw the operation; the request then completes through wait or test.
 pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     look(inside, handle, |request, comm| match &mut request.life {
-        Life::Active(Operation::Started(Started::Op(op) | Started::FromAny(op), _)) => {
-            comm.link.transport.cancel(*op)
+        Life::Active(Operation::Started(started, _)) => {
+            started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
         }
-        Life::Active(Operation::Started(..)) | Life::Over(_) => Ok(()),
+        Life::Over(_) => Ok(()),
         Life::AtRest => {
             fail!(DTL_ERROR_INVALID_STATE, "the request ({}) is not active", request.name())
         }

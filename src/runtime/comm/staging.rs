@@ -333,10 +333,7 @@ impl Staged {
 
     /// Asks the transport to withdraw it; it then ends through `poll`.
     pub(super) fn cancel(&self, comm: &Comm) -> Result<()> {
-        match self.started {
-            Started::Op(op) | Started::FromAny(op) => comm.link.transport.cancel(op),
-            Started::Nothing | Started::Sent => Ok(()),
-        }
+        self.started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
     }
 
     /// Withdraws it; `Some` = it had been matched, and is over now.
@@ -382,7 +379,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        let is_started = matches!(self.started, Started::Op(_) | Started::FromAny(_));
+        let is_started = self.started.op().is_some();
         if is_started && !self.is_over && self.way != Way::Direct {
             if let Some(twin) = &self.twin {
                 twin.give_up();

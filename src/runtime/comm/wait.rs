@@ -25,12 +25,11 @@ pub fn untold() -> Outcome {
 /// A wait that lasts as long as this does not look at the clock first.
 const SHORT_NS: u64 = 100_000;
 
-/// Whether a request is over, or is within some microseconds, asked in the shortest way: then its outcome is `told`, and its handle is stale
-/// unless it is persistent. False also of one that is stale.
+/// Whether a request is a message that is over, or is within some microseconds, asked in the shortest way: then its outcome is `told`,
+/// and its handle is stale. False: `test` knows more.
 #[inline(always)]
-pub fn is_over(inside: &Guard, handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> Result<bool> {
-    let asked = request::ask_here(inside, handle, told, timeout_ns >= SHORT_NS)?;
-    Ok(matches!(asked, Asked::Over | Asked::AtRest))
+pub fn is_over(inside: &Guard, handle: dtl_request_t, timeout_ns: u64, told: &mut Outcome) -> bool {
+    request::is_over(inside, handle, told, timeout_ns >= SHORT_NS)
 }
 
 /// Asks after a request. True: it is over, its outcome is `told`, and its handle is stale unless it is persistent.
@@ -49,7 +48,7 @@ pub fn test(inside: &Guard, handle: dtl_request_t, told: &mut Outcome) -> Result
 fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
     let mut told = untold();
     let inside = epoch::enter();
-    if is_over(&inside, handle, timeout_ns, &mut told)? || test(&inside, handle, &mut told)? {
+    if is_over(&inside, handle, timeout_ns, &mut told) || test(&inside, handle, &mut told)? {
         return Ok(told);
     }
     drop(inside);

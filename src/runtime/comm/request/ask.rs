@@ -8,8 +8,10 @@ use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
 use crate::runtime::backend::OpId;
+use crate::sys::cache;
 use crate::sys::epoch::Guard;
 use crate::sys::pool::{Looking, Missed};
+use std::task::Poll;
 
 /// How a request stands for who asks after it.
 pub(in crate::runtime::comm) enum Asked {
@@ -26,7 +28,6 @@ pub(in crate::runtime::comm) enum Asked {
 
 impl Asked {
     /// Of one that is not over.
-    #[inline(always)]
     fn active(comm: &Comm) -> Asked {
         if comm.is_open() { Asked::Active } else { Asked::Closed }
     }
@@ -34,23 +35,10 @@ impl Asked {
 
 /// Asks after a request without waiting; if it is over, its outcome is `told`. Another thread that does so
 /// just now is not waited for. `told` has told nothing yet (`wait::untold`).
-#[inline(never)]
 pub(in crate::runtime::comm) fn ask(
     inside: &Guard,
     handle: dtl_request_t,
     told: &mut Outcome,
-) -> Result<Asked> {
-    ask_here(inside, handle, told, false)
-}
-
-/// The same, for the call that must be short, and perhaps `waits` for nothing else. An ordinary message is asked after right here: outcomes that are
-/// handed on by value, from a function to the next, take longer than the question.
-#[inline(always)]
-pub(in crate::runtime::comm) fn ask_here(
-    inside: &Guard,
-    handle: dtl_request_t,
-    told: &mut Outcome,
-    waits: bool,
 ) -> Result<Asked> {
     let request = match TABLE.try_look(handle.id) {
         Ok(request) => request,
@@ -58,15 +46,47 @@ pub(in crate::runtime::comm) fn ask_here(
         Err(Missed::Busy) => return Ok(Asked::Active),
     };
     let Some(comm) = request.comm.get(inside) else { return Ok(Asked::Closed) };
-    let Some((op, ticket)) = request.message() else { return ask_other(request, comm, told) };
+    let Some(message) = request.message() else { return ask_other(request, comm, told) };
+    Ok(match end_message(inside, request, comm, message, told, false)? {
+        Poll::Ready(()) => Asked::Over,
+        Poll::Pending => Asked::active(comm),
+    })
+}
+
+/// The usual case by itself, for the call that must be short and perhaps `waits` for nothing else: whether a request is a message
+/// that is over, or is within some microseconds. Then its outcome is `told`. False: `ask`.
+#[inline(always)]
+pub(in crate::runtime::comm) fn is_over(
+    inside: &Guard,
+    handle: dtl_request_t,
+    told: &mut Outcome,
+    waits: bool,
+) -> bool {
+    let Ok(request) = TABLE.try_look(handle.id) else { return false };
+    let Some(comm) = request.comm.get(inside) else { return false };
+    let Some(message) = request.message() else { return false };
+    matches!(end_message(inside, request, comm, message, told, waits), Poll::Ready(Ok(())))
+}
+
+/// Asks after a message; its request ends with it. Right where it is asked: outcomes that are handed on by value, from a function to
+/// the next, take longer than the question.
+#[inline(always)]
+fn end_message(
+    inside: &Guard,
+    request: Looking<Request>,
+    comm: &Comm,
+    (op, ticket): (Option<OpId>, Ticket),
+    told: &mut Outcome,
+    waits: bool,
+) -> Poll<Result<()>> {
     match op {
         Some(op) => {
-            let (transport, done) = (comm.link.part(), &mut told.0);
             // Of what two ranks do in turn, such as a large message by MPI, each answer that is heard late makes the whole later.
-            let is_patient = waits && progress::is_idle();
-            let asked = if is_patient { transport.test_often(op, done) } else { transport.test(op, done) };
-            if asked?.is_pending() {
-                return Ok(Asked::active(comm));
+            let is_patient = waits & progress::is_idle();
+            let asked = comm.link.part().test(op, &mut told.0, is_patient);
+            if !matches!(asked, Poll::Ready(Ok(()))) {
+                cache::rarely();
+                return asked;
             }
             comm.tell_inner(&mut told.0);
         }
@@ -74,10 +94,11 @@ pub(in crate::runtime::comm) fn ask_here(
     }
     comm.recorder.end(ticket);
     if told.0.status != DTL_SUCCESS {
-        told.1 = outcome(comm, (request.kind, request.peer), &told.0);
+        cache::rarely();
+        request.tell_failure(comm, told);
     }
-    request.forget();
-    Ok(Asked::Over)
+    request.forget(inside);
+    Poll::Ready(Ok(()))
 }
 
 /// Asks after all that is not the usual case.
@@ -100,13 +121,19 @@ fn ask_other(mut request: Looking<Request>, comm: &Comm, told: &mut Outcome) -> 
 }
 
 impl Request {
+    #[cold]
+    #[inline(never)]
+    fn tell_failure(&self, comm: &Comm, told: &mut Outcome) {
+        told.1 = outcome(comm, (self.what.kind(), self.peer), &told.0);
+    }
+
     /// The usual case: a message by itself and not from any rank, in the transport's hands, or a send that was over at once (`None`).
     /// Such a request owns nothing.
     #[inline(always)]
     fn message(&self) -> Option<(Option<OpId>, Ticket)> {
-        match (&self.life, &self.again) {
-            (Life::Active(Operation::Started(Started::Op(op), ticket)), None) => Some((Some(*op), *ticket)),
-            (Life::Active(Operation::Started(Started::Sent, ticket)), None) => Some((None, *ticket)),
+        match self.life {
+            Life::Active(Operation::Started(Started::Op(op), ticket)) => Some((Some(op), ticket)),
+            Life::Active(Operation::Started(Started::Sent, ticket)) => Some((None, ticket)),
             _ => None,
         }
     }

@@ -1,64 +1,33 @@
 //! How messages are started: the usual one as short as can be.
 
-use super::super::call::Kind;
-use super::super::p2p::Data;
-use super::super::{Class, Comm, staging};
-use super::{Plan, other, started, under_way};
+use super::super::call::{Kind, Tagged};
+use super::super::p2p::{Data, Found, Started};
+use super::super::{Comm, staging};
+use super::{Owner, Plan, TABLE, kept, not_begun, of_message, other, started};
 use crate::abi::handle::dtl_request_t;
 use crate::error::Result;
-use crate::runtime::backend::SendMode;
 use crate::runtime::memory::hidden;
-
-/// What is started with its tag, in one word: in the upper half what it is, as [`Kind`] numbers it.
-#[derive(Clone, Copy)]
-pub struct Tagged(u64);
-
-impl Tagged {
-    /// A send that is over when its buffer may be used again.
-    #[must_use]
-    #[inline(always)]
-    pub fn send(tag: i32) -> Tagged {
-        Tagged(u64::from(tag as u32) | (Kind::Send as u64) << 32)
-    }
-
-    /// A receive.
-    #[must_use]
-    #[inline(always)]
-    pub fn recv(tag: i32) -> Tagged {
-        Tagged(u64::from(tag as u32) | (Kind::Recv as u64) << 32)
-    }
-
-    /// The tag.
-    #[must_use]
-    #[inline(always)]
-    pub fn tag(self) -> i32 {
-        self.0 as u32 as i32
-    }
-
-    /// Which it is.
-    #[must_use]
-    #[inline(always)]
-    pub fn is_recv(self) -> bool {
-        self.0 >> 32 != Kind::Send as u64
-    }
-
-    #[inline(always)]
-    fn kind(self) -> Kind {
-        if self.is_recv() { Kind::Recv } else { Kind::Send }
-    }
-}
 
 /// Starts the usual message.
 #[inline(always)]
-pub fn begin(comm: &Comm, what: Tagged, data: Data, peer: i32) -> Result<dtl_request_t> {
-    let (tag, kind) = (what.tag(), what.kind());
-    let ticket = comm.recorder.begin_untraced(&data.call(kind, peer, tag));
+pub fn begin((comm, spot): &Found, what: Tagged, data: Data, peer: i32) -> Result<dtl_request_t> {
+    let words = what.words(peer, data.count, data.dtype);
+    let ticket = comm.recorder.begin_usual(comm.inside().mark(), words);
+    let (transport, bytes) = (comm.link.part(), data.bytes);
+    let (outer, word) = (comm.outer(peer), comm.usual_word(what.tag()));
     let begun = if what.is_recv() {
-        comm.recv_from(Class::User, data.bytes, peer, tag)
+        transport.begin_recv(bytes, outer, word)
     } else {
-        comm.send_to(Class::User, data.bytes, peer, tag, SendMode::Standard)
+        transport.begin_send(bytes, outer, word)
     };
-    under_way(comm, begun, ticket, (kind, peer))
+    let owner = Owner::at(*spot, comm);
+    match begun {
+        Ok(op) => {
+            let request = || of_message(owner, Started::of(op), ticket, (what, peer));
+            kept(comm, TABLE.put_inside(comm.inside(), request))
+        }
+        Err(error) => Err(not_begun(comm, ticket, error)),
+    }
 }
 
 /// Starts any message: from any rank or to none, with any tag, of memory that the host may not reach, or wrong.

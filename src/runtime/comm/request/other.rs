@@ -1,7 +1,7 @@
 //! What a request may be besides a message from or to the host's memory: a collective that was started, an operation on a
 //! window, a message that is staged, a send that waits for an event.
 
-use super::super::call::{Call, Kind};
+use super::super::call::{Call, Kind, Tagged};
 use super::super::recorder::Ticket;
 use super::super::run::Run;
 use super::super::schedule::Advance;
@@ -115,9 +115,9 @@ pub(super) fn insert_staged(comm: &Comm, plan: &Plan, staged: Staged) -> Result<
 
 /// Who waits for something else moves it on as well: its parts are copied by calls.
 fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> {
-    let (owner, kind, peer) = (Owner::of(comm), plan.kind, plan.peer);
+    let (owner, what, peer) = (Owner::of(comm), Tagged::new(plan.kind, plan.tag), plan.peer);
     let life = Life::Active(operation);
-    let handle = insert(comm, || Request { comm: owner, kind, peer, again: None, life })?;
+    let handle = insert(comm, || Request { comm: owner, what, peer, again: None, life })?;
     // Unless another thread's calls are not welcome, as over an MPI that is not for several.
     if comm.link.transport.may_be_served() {
         progress::add_running(handle);

@@ -27,6 +27,7 @@ pub const ALL: &[Model] = &[
     ("table: get against a fixed handle that is opened again", fixed_again),
     ("table: get against the first insert", get_against_first_insert),
     ("table: get of a handle that is guessed", guessed),
+    ("table: get of a handle whose object is new", guessed_new),
     ("table: two removes, one wins", two_removes),
     ("epoch: who is inside is seen", inside_is_seen),
     ("published: get against replace", read_against_replace),
@@ -127,7 +128,7 @@ fn at_spot(table: &Arc<Table<Object>>, handle: u64) -> impl FnOnce() -> Option<u
     // SAFETY: as long as `table`, which every caller outlives.
     let kept: &'static Table<Object> = unsafe { &*Arc::as_ptr(table) };
     let (spot, table) = (kept.spot(handle), Arc::clone(table));
-    let address = kept.get(&epoch::enter(), handle).map(|object| std::ptr::from_ref(object).addr());
+    let address = kept.get(&epoch::enter(), handle).map(|object| std::ptr::NonNull::from(object).addr());
     move || {
         let inside = epoch::enter();
         let found = spot.get(&inside, address.unwrap()).map(Object::number);
@@ -286,6 +287,20 @@ fn guessed() {
     assert_eq!(world.table.insert(second), Some(next));
     user.join().unwrap();
     assert!(world.remove(next));
+    world.settled(2);
+}
+
+/// The same in a chunk that is there: the object is made while its handle is tried.
+fn guessed_new() {
+    let world = World::new(0);
+    let handle = world.insert(1);
+    let (table, next) = (Arc::clone(&world.table), handle + (1 << 36));
+    let user = thread::spawn(move || {
+        assert!(matches!(get(&table, next), None | Some(2)));
+    });
+    assert_eq!(world.insert(2), next);
+    user.join().unwrap();
+    assert!(world.remove(handle) && world.remove(next));
     world.settled(2);
 }
 
