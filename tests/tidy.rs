@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 /// Safe faces of `sys` that `runtime` may use.
 const SYS_FOR_RUNTIME: &[&str] = &[
     "args",
+    "asking",
     "buf",
     "cache",
     "callback",

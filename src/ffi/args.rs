@@ -3,6 +3,7 @@
 use crate::error::{Result, fail};
 pub(super) use crate::from_c::{Sized32, sized, take, text_or_null};
 use crate::from_c::{check_pointer, claimed_size};
+use crate::sys::cache;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -23,7 +24,7 @@ impl<T> Out<T> {
     /// The same without a text.
     #[inline(always)]
     pub(super) fn usual(pointer: *mut T) -> Option<Self> {
-        (!pointer.is_null() && pointer.is_aligned()).then_some(Out(pointer))
+        cache::usually(!pointer.is_null() && pointer.is_aligned()).then_some(Out(pointer))
     }
 
     /// Writes the output.

@@ -6,6 +6,7 @@ use crate::error::{Result, fail};
 use crate::runtime::comm::p2p::Data;
 use crate::runtime::comm::types::element_size;
 use crate::sys::buf::Region;
+use crate::sys::cache;
 use crate::sys::reduce::dtype_size;
 use std::ffi::c_void;
 
@@ -35,9 +36,9 @@ pub(super) unsafe fn elements(
 #[inline(always)]
 unsafe fn usual_elements(pointer: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
     let beyond = pointer.addr().wrapping_sub(1) >> 62 | count.wrapping_sub(1) as usize >> 32;
-    let size = dtype_size(dtype)?;
+    let size = cache::usual(dtype_size(dtype))?;
     // SAFETY: passed on.
-    (beyond == 0).then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
+    cache::usually(beyond == 0).then(|| unsafe { Region::new(pointer.cast_mut(), count as usize * size) })
 }
 
 /// The same with what the caller says of it.

@@ -21,7 +21,7 @@ pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>)
 /// A short stay inside, for an entry that makes several. What is done there must not be able to panic.
 #[inline(always)]
 pub(super) fn step_in() -> Option<Visit> {
-    epoch::step_in().filter(|_| lifecycle::is_open_for_quick())
+    epoch::step_in().filter(|_| cache::usually(lifecycle::is_open_for_quick()))
 }
 
 /// The same for entries that use objects. `None`: it is not that case, or `body` says so.
@@ -236,7 +236,10 @@ pub(super) fn always(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
 fn finish(outcome: std::thread::Result<Result<()>>) -> dtl_status_t {
     match outcome {
         Ok(Ok(())) => DTL_SUCCESS,
-        Ok(Err(error)) => failed(error),
+        Ok(Err(error)) => {
+            cache::rarely();
+            failed(error)
+        }
         Err(panic) => panicked(panic.as_ref()),
     }
 }

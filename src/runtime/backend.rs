@@ -9,6 +9,7 @@ use crate::abi::device::*;
 use crate::abi::exec::{dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t};
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Result, fail};
+use crate::sys::asking::{Asking, Heard};
 use crate::sys::buf::{Addr, Region};
 use std::sync::Arc;
 use std::task::Poll;
@@ -252,9 +253,13 @@ pub trait Transport: Send + Sync {
         self.irecv(data, Selector { source, word, ignore: 0 })
     }
     /// Makes progress and asks after one operation. Ready: it is over and `told`, the id is not used again. Pending: `told` is as it was.
-    /// `is_patient`: the caller waits for nothing else; a transport that moves by itself asks some hundred times, as that many
-    /// calls would take longer.
-    fn test(&self, op: OpId, told: &mut Done, is_patient: bool) -> Poll<Result<()>>;
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>>;
+    /// How foreign code is asked after an operation by the very function that waits, instead of by `test`.
+    fn asking(&self) -> Option<Arc<Asking>> {
+        None
+    }
+    /// How an operation ended that is over by that, where it has failed or somebody wants to know.
+    fn tell(&self, _op: OpId, _heard: &Heard, _told: &mut Done) {}
     /// Sends and returns when the buffer may be used again, however long that takes. `None`: not provided.
     fn send(&self, _data: Region, _dest: i32, _word: u64, _mode: SendMode) -> Option<Result<()>> {
         None
@@ -314,7 +319,7 @@ pub trait Transport: Send + Sync {
     /// [`Transport::test`] as a value.
     fn outcome(&self, op: OpId) -> Result<Option<Done>> {
         let mut told = Done::NOBODY;
-        match self.test(op, &mut told, false)? {
+        match self.test(op, &mut told)? {
             Poll::Ready(()) => Ok(Some(told)),
             Poll::Pending => Ok(None),
         }

@@ -8,6 +8,24 @@ pub extern "C" fn rarely() {
     std::hint::black_box(());
 }
 
+/// `is`, which it nearly always is: the compiler lays that way straight.
+#[inline(always)]
+pub fn usually(is: bool) -> bool {
+    if !is {
+        rarely();
+    }
+    is
+}
+
+/// `value`, which is nearly always there.
+#[inline(always)]
+pub fn usual<T>(value: Option<T>) -> Option<T> {
+    if value.is_none() {
+        rarely();
+    }
+    value
+}
+
 /// Asks the processor for a line of the cache that will be used soon. What is not there does no harm.
 #[inline(always)]
 pub fn prefetch<T>(soon: *const T) {

@@ -1,6 +1,7 @@
 //! The operating system and raw memory: safe faces on small unsafe. Knows nothing of backends.
 
 pub mod args;
+pub mod asking;
 pub mod buf;
 pub mod cache;
 pub mod callback;

@@ -204,7 +204,7 @@ impl<T: Send + 'static> Pool<T> {
     fn slot(&'static self, index: usize) -> Option<&'static Slot<T>> {
         let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
         // SAFETY: null, or a chunk that is published once and never freed.
-        unsafe { chunk.as_ref() }?.get(index % CHUNK)
+        cache::usual(unsafe { chunk.as_ref() })?.get(index % CHUNK)
     }
 
     /// A slot that was never used, with its chunk made if it is the first of it.

@@ -5,6 +5,7 @@
 //! one with a bit of its index turned: that is nobody's handle, as whoever brings it is led to another slot. So one compare
 //! tells whether a handle is of this type, of this slot and live. Readers hold an [`epoch`] guard and touch no shared counter; see that module for why it is safe.
 
+use super::cache;
 use super::epoch::{self, Guard, Visit};
 use super::held::{Held, Kept, Visited};
 use super::spot::Spot;
@@ -34,7 +35,7 @@ impl<T> Slot<T> {
     #[inline(always)]
     fn object_of(&self, handle: u64) -> Option<*const T> {
         let object = self.object.load(Ordering::Acquire).cast_const();
-        (self.word.load(Ordering::Relaxed) == handle && !object.is_null()).then_some(object)
+        cache::usually(self.word.load(Ordering::Relaxed) == handle && !object.is_null()).then_some(object)
     }
 
     /// The object, if it is at that address: then it has been since the address was good, as long as the caller knows that what had
@@ -42,7 +43,7 @@ impl<T> Slot<T> {
     #[inline(always)]
     pub(super) fn object_at(&self, address: NonZero<usize>) -> Option<*const T> {
         let object = self.object.load(Ordering::Acquire).cast_const();
-        (object.addr() == address.get()).then_some(object)
+        cache::usually(object.addr() == address.get()).then_some(object)
     }
 }
 
@@ -84,7 +85,7 @@ impl<T: Send + Sync + 'static> Table<T> {
     fn slot(&self, index: usize) -> Option<&Slot<T>> {
         let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
         // SAFETY: null, or a leaked and hence valid chunk.
-        unsafe { chunk.as_ref() }?.get(index % CHUNK)
+        cache::usual(unsafe { chunk.as_ref() })?.get(index % CHUNK)
     }
 
     /// Called with the list of free indices locked, so that a chunk is made once.

@@ -1,5 +1,6 @@
 //! Where in its table (`slab`) an object stands: to find it again in fewer steps than by its handle.
 
+use super::cache;
 use super::epoch::Guard;
 use super::slab::Slot;
 use crate::sys::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
@@ -27,7 +28,7 @@ impl<T> Spot<T> {
     #[must_use]
     #[inline(always)]
     pub fn get(self, _inside: &Guard, address: NonZero<usize>) -> Option<&T> {
-        let object = self.0?.object_at(address)?;
+        let object = cache::usual(self.0)?.object_at(address)?;
         // SAFETY: as in `Table::get`.
         Some(unsafe { &*object })
     }

@@ -299,7 +299,7 @@ impl Transport for Endpoint {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done, _is_patient: bool) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         poll_of(self.with(|engine| {
             let mut done = engine.outcome(op)?;
             if done.is_none() {

@@ -114,7 +114,7 @@ impl Transport for Endpoint {
         self.with(|router| router.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done, _is_patient: bool) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         poll_of(self.with(|router| Ok(router.test(op)?.map(|done| *told = done).is_some())))
     }
 

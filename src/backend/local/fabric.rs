@@ -318,7 +318,7 @@ impl Transport for Endpoint {
         Ok(message)
     }
 
-    fn test(&self, op: OpId, told: &mut Done, _is_patient: bool) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
             let operations = &mut self.own()?.state.lock().operations;
             match operations.get(op) {

@@ -8,6 +8,7 @@ use super::transport::Endpoint;
 use crate::abi::status::*;
 use crate::error::Result;
 use crate::runtime::backend::{Done, OpId};
+use crate::sys::asking::{Answer, Heard, SEND};
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::task::Poll;
@@ -23,42 +24,29 @@ pub(super) fn said() -> Option<String> {
 }
 
 impl Endpoint {
-    /// Asks after an operation; of an ordinary one a patient caller is heard until it is over, for some microseconds.
-    #[inline(always)]
-    pub(super) fn ask(&self, op: OpId, told: &mut Done, is_patient: bool) -> Poll<Result<()>> {
-        if ids::is_kept(op) || self.odd.any() || !self.mpi.is_multiple() {
-            return self.ask_with_care(op, told);
-        }
-        let (mut request, is_send) = ids::plain(op);
-        let (mut status, mut over, mut left) = (Status::new(), 0, if is_patient { self.often } else { 1 });
-        // MPI writes less if nobody wants it.
-        let status_at = if is_send { self.mpi.status_ignore.ptr().cast() } else { &raw mut status };
-        while over == 0 {
-            if left == 0 {
-                return Poll::Pending;
+    /// Asks after an operation.
+    pub(super) fn ask(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        let mut heard = Heard::nothing();
+        match self.asking.ask(op.0, &mut heard, false) {
+            Answer::Over => {
+                self.tell(op, &heard, told);
+                Poll::Ready(Ok(()))
             }
-            left -= 1;
-            // SAFETY: a request of ours that nobody else asks after now; writable locals, or MPI's constant.
-            let code = unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, status_at) };
-            if code != 0 {
-                *told = self.end_failed(op, request, code, &status);
-                return Poll::Ready(Ok(()));
-            }
+            Answer::Pending => Poll::Pending,
+            Answer::Unasked => self.ask_with_care(op, told),
         }
-        if !told.is_unasked() {
-            self.tell(op, &status, told);
-        }
-        Poll::Ready(Ok(()))
     }
 
-    #[cold]
-    #[inline(never)]
-    fn tell(&self, op: OpId, status: &Status, told: &mut Done) {
-        let (_, is_send) = ids::plain(op);
-        if is_send {
-            *told = self.sent();
-        } else {
-            self.reader.tell(self.mpi, status, told);
+    /// How an operation ended that is over.
+    pub(super) fn tell(&self, op: OpId, heard: &Heard, told: &mut Done) {
+        if heard.code != 0 {
+            *told = self.end_failed(op, heard.request, heard.code, &heard.status);
+        } else if !told.is_unasked() {
+            if op.0 & SEND != 0 {
+                *told = self.sent();
+            } else {
+                self.reader.tell(self.mpi, &heard.status, told);
+            }
         }
     }
 

@@ -11,9 +11,9 @@
 //!
 //! Not here: constants (`abi`, `constants`), finding the library (`find`).
 
-use super::abi::STATUS_ROOM;
 pub use crate::backend::table::Function;
 use crate::backend::table::function_table;
+pub use crate::sys::asking::Status;
 use std::ffi::{c_char, c_int, c_void};
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
@@ -21,40 +21,6 @@ compile_error!("handles as 64-bit words need a little-endian 64-bit machine");
 
 /// A handle of MPI's: communicator, request, datatype …
 pub type Handle = u64;
-
-/// Room for an MPI_Status of any family; where its fields lie is in `abi`.
-#[repr(C, align(8))]
-#[derive(Clone, Copy)]
-pub struct Status(pub [u8; STATUS_ROOM]);
-
-impl Default for Status {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Status {
-    /// All zero.
-    pub const fn new() -> Self {
-        Status([0; STATUS_ROOM])
-    }
-
-    /// The `int` at an offset; 0 beyond the end.
-    #[inline]
-    pub fn int(&self, offset: usize) -> c_int {
-        match self.0.get(offset..offset + 4) {
-            Some(&[a, b, c, d]) => c_int::from_ne_bytes([a, b, c, d]),
-            _ => 0,
-        }
-    }
-
-    /// The eight bytes at an offset; 0 beyond the end.
-    #[inline]
-    pub fn long(&self, offset: usize) -> u64 {
-        let bytes = self.0.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok());
-        bytes.map_or(0, u64::from_ne_bytes)
-    }
-}
 
 /// `int`
 pub type Int = c_int;

@@ -1,26 +1,24 @@
-//! An operation's word: MPI's request itself, and in bits that are free in it what it is.
+//! An operation's word: MPI's request, and in the two lowest bits what it is.
 //!
-//! Requests are pointers, or `int`s in words that begin as zero, so the three highest bits of one are equal: the
-//! second tells a send, the third one that is started again and again; then it is the address of what is known of
-//! that (`persistent`).
+//! Requests are pointers, or `int`s in words that begin as zero, so the three highest bits of one are equal and two of them can be
+//! left out. The lowest bit tells a send, the next one that is started again and again; then it is the address of what is known
+//! of that (`persistent`).
 
 use super::functions::Handle;
 use super::persistent::Kept;
 use crate::runtime::backend::OpId;
-
-const SEND: u64 = 1 << 62;
-const KEPT: u64 = 1 << 61;
+use crate::sys::asking::{OTHER as KEPT, SEND, request_in};
 
 /// The word of a request.
 #[inline(always)]
 pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
-    OpId(if is_send { request ^ SEND } else { request })
+    OpId(request << 2 | if is_send { SEND } else { 0 })
 }
 
 /// The word of what is started again and again; [`kept`] finds it until [`end`] takes it back.
 pub(super) fn lend(kept: Box<Kept>) -> OpId {
     let is_send = kept.is_send();
-    OpId(id_of(Box::into_raw(kept).expose_provenance() as u64, is_send).0 ^ KEPT)
+    OpId(id_of(Box::into_raw(kept).expose_provenance() as u64, is_send).0 | KEPT)
 }
 
 /// The request, and whether it is a send.
@@ -48,18 +46,17 @@ pub(super) fn end(op: OpId) -> Option<Box<Kept>> {
 /// Whether it is started again and again.
 #[inline(always)]
 pub(super) fn is_kept(op: OpId) -> bool {
-    (op.0 ^ op.0 << 2) >> 63 == 1
+    op.0 & KEPT != 0
 }
 
 fn address(op: OpId) -> *mut Kept {
-    std::ptr::with_exposed_provenance_mut(plain(OpId(op.0 ^ KEPT)).0 as usize)
+    std::ptr::with_exposed_provenance_mut(plain(op).0 as usize)
 }
 
 /// The request of an ordinary one, and whether it is a send.
 #[inline(always)]
 pub(super) fn plain(op: OpId) -> (Handle, bool) {
-    let is_send = (op.0 ^ op.0 << 1) >> 63 == 1;
-    (if is_send { op.0 ^ SEND } else { op.0 }, is_send)
+    (request_in(op.0), op.0 & SEND != 0)
 }
 
 #[cfg(test)]

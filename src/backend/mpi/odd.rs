@@ -2,9 +2,10 @@
 
 use super::collective::Kept;
 use super::functions::Handle;
+use crate::sys::asking::Asking;
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 /// What is special about an operation.
 pub(super) enum Odd {
@@ -18,26 +19,27 @@ pub(super) enum Odd {
 }
 
 /// The odd ones among a transport's operations, by their request. Empty in most programs, and then a
-/// look costs one load: the count stands first, next to what every message reads.
-#[derive(Default)]
-#[repr(C)]
+/// look costs one load: they are counted next to what every question reads.
 pub(super) struct Oddities {
-    count: AtomicUsize,
+    asking: Arc<Asking>,
     list: Mutex<Vec<(Handle, Odd)>>,
 }
 
 impl Oddities {
-    /// Whether there may be any. Relaxed: who started an operation is the one who asks after it, or heard
-    /// of it from that thread.
-    #[inline(always)]
+    /// Those of the operations that are asked after by `asking`.
+    pub(super) fn new(asking: Arc<Asking>) -> Self {
+        Oddities { asking, list: Mutex::new(Vec::new()) }
+    }
+
+    /// Whether there may be any.
     pub(super) fn any(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
+        self.asking.has_odd()
     }
 
     pub(super) fn add(&self, request: Handle, odd: Odd) {
         let mut list = self.list.lock();
         list.push((request, odd));
-        self.count.store(list.len(), Ordering::Relaxed);
+        self.asking.set_odd(list.len());
     }
 
     /// Takes what is known of a request that is over.
@@ -45,7 +47,7 @@ impl Oddities {
         let mut list = self.list.lock();
         let at = list.iter().position(|(known, _)| *known == request)?;
         let (_, odd) = list.swap_remove(at);
-        self.count.store(list.len(), Ordering::Relaxed);
+        self.asking.set_odd(list.len());
         Some(odd)
     }
 
@@ -56,7 +58,7 @@ impl Oddities {
             return false;
         }
         list.push((request, Odd::Canceled));
-        self.count.store(list.len(), Ordering::Relaxed);
+        self.asking.set_odd(list.len());
         true
     }
 }

@@ -16,6 +16,7 @@ use super::functions::{Functions, Handle};
 use super::message;
 use crate::error::{Error, Result, fail};
 use crate::runtime::{log, settings};
+use crate::sys::asking::Asking;
 use crate::sys::lock::{Mutex, MutexGuard};
 use crate::sys::process;
 use std::ffi::{c_int, c_void};
@@ -188,8 +189,7 @@ impl Mpi {
         Ok(begun != 0 && over == 0)
     }
 
-    /// Initialises MPI with MPI_THREAD_MULTIPLE, unless the program has initialised it. The caller
-    /// has a [`Hold`]. Collective over all ranks of the job if it does.
+    /// Initialises MPI with MPI_THREAD_MULTIPLE, collectively, unless the program has. The caller has a [`Hold`].
     pub fn start(&'static self) -> Result<()> {
         let _one_changes = self.change.lock();
         match self.state.load(Ordering::Acquire) {
@@ -295,8 +295,7 @@ impl Mpi {
         )
     }
 
-    /// Asks whether this thread may call MPI now, and waits for its turn if threads take turns. Costs a
-    /// load at MPI_THREAD_MULTIPLE.
+    /// Asks whether this thread may call MPI now, and waits for its turn if threads take turns (else it costs a load).
     #[inline(always)]
     pub fn enter(&self) -> Result<Turn<'_>> {
         if self.state.load(Ordering::Acquire) == MULTIPLE {
@@ -384,12 +383,17 @@ impl Mpi {
         Ok(is_main != 0)
     }
 
-    /// Whether MPI is finalised, or about to be: then nothing of MPI may be called, and nothing need
-    /// be freed.
+    /// Whether MPI is finalised, or about to be: then nothing of MPI may be called, and nothing need be freed.
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state.load(Ordering::Acquire) == OVER
+    }
+
+    /// How operations of MPI's are asked after, by a patient caller so many times.
+    pub(super) fn asking(&'static self, often: u32) -> Asking {
+        // SAFETY: MPI_Test, of requests of MPI's; the words are those of `ids`. Where all threads may call MPI it is called without a turn.
+        unsafe { Asking::new(self.call.MPI_Test, self.status_ignore, &self.state, MULTIPLE, often) }
     }
 
     /// Whether all threads may call MPI at once.

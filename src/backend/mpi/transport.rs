@@ -24,9 +24,11 @@ use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Collective, Done, Matched, OpId, Selector, SendMode, Transport};
 use crate::runtime::backend::{Window, WindowPart, Windows};
+use crate::sys::asking::{Asking, Heard};
 use crate::sys::buf::{Region, Scratch};
 use crate::sys::lock::Mutex;
 use std::ffi::c_int;
+use std::sync::Arc;
 use std::task::Poll;
 
 /// The classes of a match word (bits 28 to 31).
@@ -48,8 +50,8 @@ pub(super) struct Endpoint {
     user_limit: u32,
     pub(super) rank: c_int,
     pub(super) reader: Reader,
-    /// How many times who waits asks after an operation before he looks at anything else.
-    pub(super) often: u32,
+    /// How its operations are asked after.
+    pub(super) asking: Arc<Asking>,
     pub(super) odd: Oddities,
     /// Of the library's messages.
     inner: Handle,
@@ -83,6 +85,8 @@ impl Endpoint {
         let node = Node::of(mpi, inner, rank, size)?;
         // Last of what can fail, as it is to be freed.
         let over_at_once = message::over_at_once(mpi, inner, rank)?;
+        // Some ten microseconds; where ranks share processors, the other one needs them.
+        let asking = Arc::new(mpi.asking(if node.is_crowded { 1 } else { 200 }));
         Ok(Endpoint {
             mpi,
             user,
@@ -93,13 +97,12 @@ impl Endpoint {
             reader: Reader::of(mpi),
             tag_limit,
             user_limit: tag_limit.min(DTL_TAG_MAX).unsigned_abs(),
-            // Some ten microseconds; where ranks share processors, the other one needs them.
-            often: if node.is_crowded { 1 } else { 200 },
+            odd: Oddities::new(Arc::clone(&asking)),
+            asking,
             node,
             over_at_once: over_at_once.unwrap_or(mpi.k.request_null),
             takes_cuda: message::takes_cuda(mpi),
             is_intel: mpi.version.starts_with("Intel"),
-            odd: Oddities::default(),
             taken: Mutex::new(Vec::new()),
             _hold: Hold::new(),
         })
@@ -154,7 +157,7 @@ impl Endpoint {
         let mut some = Endpoint::open(self.mpi, comm, copy, false)?;
         // Those that are left out run on.
         some.node.is_crowded |= self.node.is_crowded;
-        some.often = some.often.min(self.often);
+        some.asking.limit(self.asking.often());
         Ok(some)
     }
 
@@ -318,9 +321,17 @@ impl Transport for Endpoint {
         Ok(id_of(request, false))
     }
 
-    #[unsafe(link_section = ".text.hot.dtl")]
-    fn test(&self, op: OpId, told: &mut Done, is_patient: bool) -> Poll<Result<()>> {
-        self.ask(op, told, is_patient)
+    fn asking(&self) -> Option<Arc<Asking>> {
+        Some(Arc::clone(&self.asking))
+    }
+
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
+        self.ask(op, told)
+    }
+
+    #[cold]
+    fn tell(&self, op: OpId, heard: &Heard, told: &mut Done) {
+        Endpoint::tell(self, op, heard, told);
     }
 
     fn progress(&self) {

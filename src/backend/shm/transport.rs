@@ -147,7 +147,7 @@ impl Transport for Endpoint {
         self.with(|engine| engine.receive_matched(message, data))
     }
 
-    fn test(&self, op: OpId, told: &mut Done, _is_patient: bool) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         poll_of(self.with(|engine| {
             let (mut rounds, mut fruitless) = (0, 0);
             loop {

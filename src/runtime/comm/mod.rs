@@ -54,6 +54,7 @@ use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
+use crate::sys::asking::Asking;
 use crate::sys::clock::Deadline;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
@@ -100,6 +101,8 @@ pub struct Comm {
     standing: Standing,
     /// `None`: all ranks of the link, in their order.
     members: Option<Box<Members>>,
+    /// How the transport's operations are asked after, if it says how.
+    asking: Option<Arc<Asking>>,
     recorder: recorder::Recorder,
     /// The ranks by node, where that makes collectives faster.
     levels: Option<Levels>,
@@ -129,6 +132,7 @@ impl Comm {
         let mut comm = Comm {
             spot: SpotCell::default(),
             has_collectives: link.transport.has_collectives(),
+            asking: link.transport.asking(),
             link: Within::new(link, |link| &*link.transport),
             context,
             standing: Standing::new(size),

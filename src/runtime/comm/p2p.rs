@@ -11,6 +11,7 @@ use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, Filling, OpId, Selector, SendMode};
 use crate::runtime::memory::hidden;
 use crate::sys::buf::{Region, Scratch};
+use crate::sys::cache::usually;
 use crate::sys::clock::Deadline;
 use crate::sys::epoch::Visit;
 use crate::sys::held::{Kept, Visited};
@@ -58,12 +59,13 @@ impl Started {
 }
 
 impl Comm {
-    /// Whether a message is of the usual kind: with a rank and a tag that are numbers in their ranges, of memory that
-    /// the host reaches, while the communicator is open. All others are looked at in turn, out of the way of these.
+    /// Whether a message is of the usual kind: with a rank and a tag that are numbers in their ranges, of memory that the host
+    /// reaches, while the communicator is open. All others are looked at in turn, out of the way of these.
     #[inline(always)]
     pub(super) fn is_usual(&self, data: Region, peer: i32, tag: i32) -> bool {
-        // In one: neither is negative, and no tag above DTL_TAG_MAX, which is all ones; ranks that are do not exist.
-        (peer | tag) as u32 <= DTL_TAG_MAX as u32 && self.standing.admits(peer) && !hidden::may_be(data)
+        // Neither is negative, and no tag above DTL_TAG_MAX, which is all ones; ranks that are do not exist.
+        let is_known = (peer | tag) as u32 <= DTL_TAG_MAX as u32 && self.standing.admits(peer);
+        usually(is_known) && !hidden::may_be(data)
     }
 
     #[inline(always)]
@@ -142,8 +144,7 @@ impl Comm {
         self.check_done(&done, "send to", dest)
     }
 
-    /// A receive by the transport's own call that waits, if it may; else one that is started and waited for, unless its message
-    /// is there.
+    /// A receive by the transport's own call that waits, if it may; else a started one, unless its message is there.
     #[inline(always)]
     fn receive(&self, data: Region, select: Selector, told: &mut Done) -> Result<()> {
         if progress::may_block() {
@@ -349,8 +350,7 @@ fn send_kind(mode: SendMode) -> Kind {
     }
 }
 
-/// A handle's communicator for the usual message to or from `peer` (see [`Comm::is_usual`]), and where it stands. `None`: it is not
-/// such a one, or needs a closer look.
+/// A handle's communicator for the usual message to or from `peer` (see [`Comm::is_usual`]), and where it stands. `None`: look closer.
 #[inline(always)]
 #[must_use]
 pub fn visit_for(stay: Visit, handle: dtl_comm_t, data: Region, peer: i32, tag: i32) -> Option<Found> {

@@ -25,7 +25,7 @@ use super::window::way;
 use super::{Comm, progress, staging};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
-use crate::abi::status::DTL_SUCCESS;
+use crate::abi::status::{DTL_ERROR_LIMIT, DTL_SUCCESS};
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Done, SendMode};
 use crate::runtime::invalid_handle;
@@ -95,15 +95,16 @@ fn insert(comm: &Comm, make: impl FnOnce() -> Request) -> Result<dtl_request_t> 
 fn kept(comm: &Comm, put: std::result::Result<u64, impl FnOnce() -> Request>) -> Result<dtl_request_t> {
     match put {
         Ok(id) => Ok(dtl_request_t { id }),
-        Err(make) => refuse(comm, make()),
+        Err(make) => Err(refuse(comm, make)),
     }
 }
 
 /// Nobody could wait for it: it is taken back, so that the buffer is the caller's again.
 #[cold]
-fn refuse(comm: &Comm, mut request: Request) -> Result<dtl_request_t> {
-    drop(request.take_back(comm));
-    fail!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
+#[inline(never)]
+fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
+    drop(make().take_back(comm));
+    Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
 /// Starts what a plan says under a handle. Recorded before: else the other rank may have it before this one has sent it, as far as

@@ -87,7 +87,7 @@ pub const STANDARD: Abi = Abi {
 };
 
 /// Room for the status of any interface.
-pub const STATUS_ROOM: usize = 48;
+pub use crate::sys::asking::STATUS_ROOM;
 
 impl Abi {
     /// The value of a predefined handle.

@@ -84,7 +84,7 @@ impl Transport for Wire {
         net.receives.insert(id, (data, select));
         Ok(OpId(id))
     }
-    fn test(&self, op: OpId, told: &mut Done, _is_patient: bool) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
             let mut net = self.net.lock();
             let done = |source, word, size| Done { source, status: DTL_SUCCESS, word, size };

@@ -7,7 +7,8 @@ use super::{Life, Operation, Outcome, Request, Standing, TABLE, at_rest, outcome
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::Result;
-use crate::runtime::backend::OpId;
+use crate::runtime::backend::{Done, OpId};
+use crate::sys::asking::{Answer, Heard};
 use crate::sys::cache;
 use crate::sys::epoch::Guard;
 use crate::sys::pool::{Looking, Missed};
@@ -62,9 +63,9 @@ pub(in crate::runtime::comm) fn is_over(
     told: &mut Outcome,
     waits: bool,
 ) -> bool {
-    let Ok(request) = TABLE.try_look(handle.id) else { return false };
+    let Some(request) = cache::usual(TABLE.try_look(handle.id).ok()) else { return false };
     let Some(comm) = request.comm.get(inside) else { return false };
-    let Some(message) = request.message() else { return false };
+    let Some(message) = cache::usual(request.message()) else { return false };
     matches!(end_message(inside, request, comm, message, told, waits), Poll::Ready(Ok(())))
 }
 
@@ -81,9 +82,7 @@ fn end_message(
 ) -> Poll<Result<()>> {
     match op {
         Some(op) => {
-            // Of what two ranks do in turn, such as a large message by MPI, each answer that is heard late makes the whole later.
-            let is_patient = waits & progress::is_idle();
-            let asked = comm.link.part().test(op, &mut told.0, is_patient);
+            let asked = comm.hear(op, &mut told.0, waits);
             if !matches!(asked, Poll::Ready(Ok(()))) {
                 cache::rarely();
                 return asked;
@@ -99,6 +98,31 @@ fn end_message(
     }
     request.forget(inside);
     Poll::Ready(Ok(()))
+}
+
+impl Comm {
+    /// Asks after an operation; who waits and has nothing else to look after hears it at once.
+    #[inline(always)]
+    fn hear(&self, op: OpId, told: &mut Done, waits: bool) -> Poll<Result<()>> {
+        let Some(asking) = &self.asking else { return self.link.part().test(op, told) };
+        let mut heard = Heard::nothing();
+        match asking.ask(op.0, &mut heard, waits & progress::is_idle()) {
+            Answer::Over => {
+                if !cache::usually(heard.code == 0 && told.is_unasked()) {
+                    self.link.part().tell(op, &heard, told);
+                }
+                Poll::Ready(Ok(()))
+            }
+            Answer::Pending => {
+                cache::rarely();
+                Poll::Pending
+            }
+            Answer::Unasked => {
+                cache::rarely();
+                self.link.part().test(op, told)
+            }
+        }
+    }
 }
 
 /// Asks after all that is not the usual case.

@@ -7,6 +7,7 @@ use super::{Owner, Plan, TABLE, kept, not_begun, of_message, other, started};
 use crate::abi::handle::dtl_request_t;
 use crate::error::Result;
 use crate::runtime::memory::hidden;
+use crate::sys::cache;
 
 /// Starts the usual message.
 #[inline(always)]
@@ -23,10 +24,13 @@ pub fn begin((comm, spot): &Found, what: Tagged, data: Data, peer: i32) -> Resul
     let owner = Owner::at(*spot, comm);
     match begun {
         Ok(op) => {
-            let request = || of_message(owner, Started::of(op), ticket, (what, peer));
+            let request = move || of_message(owner, Started::of(op), ticket, (what, peer));
             kept(comm, TABLE.put_inside(comm.inside(), request))
         }
-        Err(error) => Err(not_begun(comm, ticket, error)),
+        Err(error) => {
+            cache::rarely();
+            Err(not_begun(comm, ticket, error))
+        }
     }
 }
 

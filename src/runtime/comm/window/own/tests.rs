@@ -130,7 +130,7 @@ impl Transport for Loop {
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
         self.irecv(data, Selector { source: 0, word: message.0, ignore: 0 })
     }
-    fn test(&self, op: OpId, told: &mut Done, _is_patient: bool) -> Poll<Result<()>> {
+    fn test(&self, op: OpId, told: &mut Done) -> Poll<Result<()>> {
         let mut test = || -> Result<bool> {
             if op.0 == 0 {
                 *told = Done { source: 0, ..Done::NOBODY };
