@@ -21,7 +21,7 @@ pub(super) fn quick<T>(backend: dtl_backend_t, body: impl FnOnce() -> Option<T>)
 /// A short stay inside, for an entry that makes several. What is done there must not be able to panic.
 #[inline(always)]
 pub(super) fn step_in() -> Option<Visit> {
-    epoch::step_in().filter(|_| cache::usually(lifecycle::is_open_for_quick()))
+    cache::usual(epoch::step_in()).filter(|_| cache::usually(lifecycle::is_open_for_quick()))
 }
 
 /// The same for entries that use objects. `None`: it is not that case, or `body` says so.

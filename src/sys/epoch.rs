@@ -23,7 +23,7 @@
 //! later entry than the one it saw has then seen the leaving between them.
 
 use super::pool::SpareSlots;
-use super::{cache, tls};
+use super::tls;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence, global,
@@ -240,9 +240,9 @@ pub fn visit<T>(body: impl FnOnce(&Guard) -> Option<T>) -> Option<T> {
 #[inline(always)]
 pub fn step_in() -> Option<Visit> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
-    let record = cache::usual(unsafe { mine().as_ref() })?;
+    let record = unsafe { mine().as_ref() }?;
     let seq = record.seq.load(Ordering::Relaxed);
-    if !cache::usually(seq % 2 == 0) {
+    if seq % 2 == 1 {
         return None;
     }
     record.seq.store(seq + 1, Ordering::Release);
