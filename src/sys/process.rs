@@ -258,7 +258,9 @@ mod tests {
         while !held.exited() {
             std::thread::yield_now();
         }
-        assert_eq!((look(), look()), (vec![7], vec![]), "told once");
+        // A process has exited a moment before the kernel tells so.
+        let mut told = || std::iter::repeat_with(look).find(|found| !found.is_empty());
+        assert_eq!((told(), look()), (Some(vec![7]), vec![]), "told once");
         child.wait().expect("reap");
     }
 
