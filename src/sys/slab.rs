@@ -11,7 +11,6 @@ use super::held::{Held, Kept, Visited};
 use super::spot::Spot;
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, Arc, AtomicPtr, AtomicU64, Ordering, const_fn};
-use std::num::NonZero;
 use std::ptr;
 
 const GENERATION_BITS: u32 = 36;
@@ -33,17 +32,9 @@ pub(super) struct Slot<T> {
 impl<T> Slot<T> {
     /// See [`Table::get`].
     #[inline(always)]
-    fn object_of(&self, handle: u64) -> Option<*const T> {
+    pub(super) fn object_of(&self, handle: u64) -> Option<*const T> {
         let object = self.object.load(Ordering::Acquire).cast_const();
         cache::usually(self.word.load(Ordering::Relaxed) == handle && !object.is_null()).then_some(object)
-    }
-
-    /// The object, if it is at that address: then it has been since the address was good, as long as the caller knows that what had
-    /// it has not gone.
-    #[inline(always)]
-    pub(super) fn object_at(&self, address: NonZero<usize>) -> Option<*const T> {
-        let object = self.object.load(Ordering::Acquire).cast_const();
-        cache::usually(object.addr() == address.get()).then_some(object)
     }
 }
 
@@ -158,7 +149,7 @@ impl<T: Send + Sync + 'static> Table<T> {
     #[must_use]
     pub fn spot(&'static self, handle: u64) -> Spot<T> {
         let _one_makes_chunks = self.free.lock();
-        Spot::new(self.slot_or_grow(index_of(handle)))
+        Spot::new(self.slot_or_grow(index_of(handle)), handle)
     }
 
     /// The object, for a short stay.
@@ -176,7 +167,7 @@ impl<T: Send + Sync + 'static> Table<T> {
         let slot = self.slot(index_of(handle))?;
         // Alive as long as the stay, as in `get`.
         let object = slot.object_of(handle)?;
-        Some((Visited { object, stay }, Spot::new(Some(slot))))
+        Some((Visited { object, stay }, Spot::new(Some(slot), handle)))
     }
 
     /// Whether a handle names an object, at this moment.
@@ -270,27 +261,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spot_shows_what_stands_there_at_its_address() {
+    fn a_spot_shows_the_object_of_its_handle() {
         static TABLE: Table<u64> = Table::new(3, 1);
         let guard = epoch::enter();
-        let at = |object: &Arc<u64>| NonZero::new(Arc::as_ptr(object).addr()).unwrap();
-        let objects = [7, 8, 9].map(Arc::new);
-        let [first, second, third] = objects.each_ref();
         let fixed = TABLE.spot(encode(3, 0, 0));
-        assert_eq!(fixed.get(&guard, at(first)), None, "not there yet");
-        assert!(TABLE.put_fixed(0, Arc::clone(first)));
-        assert_eq!((fixed.get(&guard, at(first)), fixed.get(&guard, at(second))), (Some(&7), None));
-        let handle = TABLE.insert(Arc::clone(second)).unwrap();
+        assert_eq!(fixed.get(&guard), None, "not there yet");
+        assert!(TABLE.put_fixed(0, Arc::new(7)));
+        assert_eq!(fixed.get(&guard), Some(&7));
+        let object = Arc::new(8);
+        let handle = TABLE.insert(Arc::clone(&object)).unwrap();
         let told = crate::sys::spot::SpotCell::default();
-        assert!(told.get().get(&guard, at(second)).is_none());
-        told.set(TABLE.spot(handle), handle);
-        assert_eq!((told.handle(), told.get().get(&guard, at(second))), (handle, Some(&8)));
+        assert!(told.get().get(&guard).is_none());
+        told.set(TABLE.spot(handle));
+        assert_eq!((told.handle(), told.get().handle(), told.get().get(&guard)), (handle, handle, Some(&8)));
         assert!(TABLE.remove(&guard, handle).is_some());
-        assert!(told.get().get(&guard, at(second)).is_none());
-        let next = TABLE.insert(Arc::clone(third)).unwrap();
-        let found = TABLE.spot(next).get(&guard, at(third));
-        // In the same place, under another handle: it is the address that is asked for.
-        assert_eq!((told.get().get(&guard, at(second)), found), (None, Some(&9)));
+        assert!(told.get().get(&guard).is_none());
+        let next = TABLE.insert(object).unwrap();
+        assert_eq!((index_of(next), TABLE.spot(next).get(&guard)), (index_of(handle), Some(&8)));
+        assert!(
+            told.get().get(&guard).is_none(),
+            "in the same place, at the same address, but under another handle"
+        );
     }
 
     #[test]

@@ -1,14 +1,16 @@
-//! Where in its table (`slab`) an object stands: to find it again in fewer steps than by its handle.
+//! Where in its table (`slab`) an object stands: to find it again in fewer steps than by its handle alone.
 
 use super::cache;
 use super::epoch::Guard;
 use super::slab::Slot;
 use crate::sys::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
-use std::num::NonZero;
 use std::ptr;
 
-/// Where an object stands or stood, to look for it there again.
-pub struct Spot<T: 'static>(Option<&'static Slot<T>>);
+/// Where an object stands or stood, and its handle: in the same place, and at the same address, there may be another one later.
+pub struct Spot<T: 'static> {
+    slot: Option<&'static Slot<T>>,
+    handle: u64,
+}
 
 impl<T> Clone for Spot<T> {
     fn clone(&self) -> Self {
@@ -20,23 +22,30 @@ impl<T> Copy for Spot<T> {}
 
 impl<T> Spot<T> {
     #[inline(always)]
-    pub(super) fn new(slot: Option<&'static Slot<T>>) -> Self {
-        Spot(slot)
+    pub(super) fn new(slot: Option<&'static Slot<T>>, handle: u64) -> Self {
+        Spot { slot, handle }
     }
 
-    /// What stands there, if it is at that address.
+    /// The object's handle; 0: of a spot that is nowhere.
     #[must_use]
     #[inline(always)]
-    pub fn get(self, _inside: &Guard, address: NonZero<usize>) -> Option<&T> {
-        let object = cache::usual(self.0)?.object_at(address)?;
+    pub fn handle(self) -> u64 {
+        self.handle
+    }
+
+    /// The object, unless its handle is stale.
+    #[must_use]
+    #[inline(always)]
+    pub fn get(self, _inside: &Guard) -> Option<&T> {
+        let object = cache::usual(self.slot)?.object_of(self.handle)?;
         // SAFETY: as in `Table::get`.
         Some(unsafe { &*object })
     }
 
-    /// A share of that.
+    /// A share of it.
     #[must_use]
-    pub fn pin(self, inside: &Guard, address: NonZero<usize>) -> Option<Arc<T>> {
-        let object: *const T = self.get(inside, address)?;
+    pub fn pin(self, inside: &Guard) -> Option<Arc<T>> {
+        let object: *const T = self.get(inside)?;
         // SAFETY: `object` came from Arc::into_raw, and the table's own share is alive as long as the guard.
         unsafe { Arc::increment_strong_count(object) };
         // SAFETY: takes over the share made in the line above.
@@ -44,7 +53,7 @@ impl<T> Spot<T> {
     }
 }
 
-/// A spot and a handle that are told later, and once, by who puts the object into the table to whom he gives the handle. Who finds
+/// A spot that is told later, and once, by who puts the object into the table to whom he gives the handle. Who finds
 /// the object otherwise, and at that moment, may read one of the two words.
 pub struct SpotCell<T: 'static> {
     slot: AtomicPtr<Slot<T>>,
@@ -58,18 +67,19 @@ impl<T> Default for SpotCell<T> {
 }
 
 impl<T> SpotCell<T> {
-    /// Tells them, before others ask.
-    pub fn set(&self, spot: Spot<T>, handle: u64) {
-        let slot = spot.0.map_or(ptr::null(), ptr::from_ref);
+    /// Tells it, before others ask.
+    pub fn set(&self, spot: Spot<T>) {
+        let slot = spot.slot.map_or(ptr::null(), ptr::from_ref);
         self.slot.store(slot.cast_mut(), Ordering::Relaxed);
-        self.handle.store(handle, Ordering::Relaxed);
+        self.handle.store(spot.handle, Ordering::Relaxed);
     }
 
     /// The spot; nowhere before it was told.
     #[must_use]
     pub fn get(&self) -> Spot<T> {
         // SAFETY: null, or a slot of a table that lives for ever (`Table::spot`).
-        Spot(unsafe { self.slot.load(Ordering::Relaxed).as_ref() })
+        let slot = unsafe { self.slot.load(Ordering::Relaxed).as_ref() };
+        Spot { slot, handle: self.handle() }
     }
 
     /// The handle; 0 before it was told.

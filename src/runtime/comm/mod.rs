@@ -28,7 +28,6 @@ mod numbered;
 mod on_device;
 pub mod open;
 mod over;
-mod owner;
 pub mod p2p;
 mod persistent;
 pub mod plan;

@@ -2,7 +2,7 @@
 //! persistent: then it rests until it is started again.
 //!
 //! A request has no share of its communicator, which would cost two atomic operations in its life, but knows
-//! its handle. Who destroys a communicator first waits for calls that found it open, then
+//! where it stands. Who destroys a communicator first waits for calls that found it open, then
 //! takes all of its requests back.
 
 mod ask;
@@ -17,7 +17,6 @@ use super::life::Life;
 pub(super) use super::life::Standing;
 use super::link::Class;
 use super::message;
-use super::owner::Owner;
 use super::p2p::{self, Data, Started};
 use super::persistent::Persistent;
 use super::recorder::Ticket;
@@ -32,6 +31,7 @@ use crate::runtime::invalid_handle;
 use crate::runtime::memory::hidden;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::pool::{Missed, Pool, Then};
+use crate::sys::spot::Spot;
 pub(super) use ask::{Asked, ask, is_over};
 pub use begin::{begin, begin_any, issend};
 pub(super) use ending::{check_revocable, end_all, withdraw_all};
@@ -49,7 +49,8 @@ static TABLE: Pool<Request> = Pool::new(TAG);
 /// What is asked for most stands first, and goes with the slot's own words into one line of the cache.
 #[repr(C)]
 struct Request {
-    comm: Owner,
+    /// Its communicator, of which it has no share.
+    comm: Spot<Comm>,
     life: Life<Operation, Outcome>,
     what: Tagged,
     peer: i32,
@@ -111,10 +112,10 @@ fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
 /// a trace tells.
 fn started(comm: &Comm, plan: &Plan, start: impl FnOnce() -> Result<Started>) -> Result<dtl_request_t> {
     let ticket = comm.recorder.begin(&plan.data.call(plan.kind, plan.peer, plan.tag));
-    let owner = Owner::of(comm);
+    let spot = comm.spot.get();
     match start() {
         Ok(begun) => {
-            insert(comm, || of_message(owner, begun, ticket, (Tagged::new(plan.kind, plan.tag), plan.peer)))
+            insert(comm, || of_message(spot, begun, ticket, (Tagged::new(plan.kind, plan.tag), plan.peer)))
         }
         Err(error) => Err(not_begun(comm, ticket, error)),
     }
@@ -122,9 +123,9 @@ fn started(comm: &Comm, plan: &Plan, start: impl FnOnce() -> Result<Started>) ->
 
 /// A message that was started.
 #[inline(always)]
-fn of_message(owner: Owner, begun: Started, ticket: Ticket, (what, peer): (Tagged, i32)) -> Request {
+fn of_message(comm: Spot<Comm>, begun: Started, ticket: Ticket, (what, peer): (Tagged, i32)) -> Request {
     let life = Life::Active(Operation::Started(begun, ticket));
-    Request { comm: owner, what, peer, again: None, life }
+    Request { comm, what, peer, again: None, life }
 }
 
 #[cold]
@@ -185,7 +186,7 @@ fn persistent(comm: &Comm, plan: Plan) -> Result<dtl_request_t> {
     };
     let again = Some(Box::new(Again { plan, was_hidden, made }));
     let what = Tagged::new(kind, plan.tag);
-    insert(comm, || Request { comm: Owner::of(comm), what, peer, again, life: Life::AtRest })
+    insert(comm, || Request { comm: comm.spot.get(), what, peer, again, life: Life::AtRest })
 }
 
 /// Starts a persistent request.
@@ -211,7 +212,7 @@ pub fn collective(comm: &Comm, begun: Begun) -> Result<dtl_request_t> {
         }
     };
     let what = Tagged::new(kind, 0);
-    let handle = insert(comm, || Request { comm: Owner::of(comm), what, peer: -1, again: None, life })?;
+    let handle = insert(comm, || Request { comm: comm.spot.get(), what, peer: -1, again: None, life })?;
     if runs {
         progress::add_running(handle);
     }
@@ -232,7 +233,7 @@ pub(super) fn of_window(
                 Life::Active(Operation::Other(Box::new(Other::Window(Arc::clone(way), ticket))))
             }
         };
-        Request { comm: Owner::of(comm), what: Tagged::new(kind, 0), peer, again: None, life }
+        Request { comm: comm.spot.get(), what: Tagged::new(kind, 0), peer, again: None, life }
     })
 }
 
@@ -287,8 +288,8 @@ pub(super) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option
 
 /// A share of a request's communicator, for what may wait.
 pub(super) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
-    let owner = TABLE.with(handle.id, |request| Then::Keep(request.comm))?;
-    owner.pin(&epoch::enter())
+    let spot = TABLE.with(handle.id, |request| Then::Keep(request.comm))?;
+    spot.pin(&epoch::enter())
 }
 
 /// What a request is, for error texts.
@@ -319,6 +320,11 @@ pub(super) fn stale(handle: dtl_request_t) -> Error {
 }
 
 impl Request {
+    /// Whether it belongs to a communicator.
+    fn is_of(&self, comm: &Comm) -> bool {
+        self.comm.handle() != 0 && self.comm.handle() == comm.spot.handle()
+    }
+
     fn start(&mut self, comm: &Comm) -> Result<()> {
         let Some(Again { plan, was_hidden, made }) = self.again.as_deref() else {
             return fail!(

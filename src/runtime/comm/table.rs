@@ -82,7 +82,7 @@ pub(super) fn put(comm: &Arc<Comm>) -> Result<dtl_comm_t> {
     match TABLE.insert(Arc::clone(comm)) {
         // Nobody else knows the handle yet.
         Some(id) => {
-            comm.spot.set(TABLE.spot(id), id);
+            comm.spot.set(TABLE.spot(id));
             comm.recorder.belongs_to(id);
             Ok(dtl_comm_t { id })
         }

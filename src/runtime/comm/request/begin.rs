@@ -3,7 +3,7 @@
 use super::super::call::{Kind, Tagged};
 use super::super::p2p::{Data, Found, Started};
 use super::super::{Comm, staging};
-use super::{Owner, Plan, TABLE, kept, not_begun, of_message, other, started};
+use super::{Plan, TABLE, kept, not_begun, of_message, other, started};
 use crate::abi::handle::dtl_request_t;
 use crate::error::Result;
 use crate::runtime::memory::hidden;
@@ -21,10 +21,10 @@ pub fn begin((comm, spot): &Found, what: Tagged, data: Data, peer: i32) -> Resul
     } else {
         transport.begin_send(bytes, outer, word)
     };
-    let owner = Owner::at(*spot, comm);
+    let spot = *spot;
     match begun {
         Ok(op) => {
-            let request = move || of_message(owner, Started::of(op), ticket, (what, peer));
+            let request = move || of_message(spot, Started::of(op), ticket, (what, peer));
             kept(comm, TABLE.put_inside(comm.inside(), request))
         }
         Err(error) => {

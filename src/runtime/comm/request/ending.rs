@@ -14,7 +14,7 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
                 Life::Active(Operation::Other(other)) => other.is_irrevocable(),
                 _ => false,
             };
-            Then::Keep((is_stuck && request.comm.is(comm)).then(|| request.name()))
+            Then::Keep((is_stuck && request.is_of(comm)).then(|| request.name()))
         });
         if let Some(name) = stays.flatten() {
             return fail!(
@@ -32,7 +32,7 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
 pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<()> {
     for id in TABLE.handles() {
         let withdrawn = TABLE.with(id, |request| {
-            if !request.comm.is(comm) {
+            if !request.is_of(comm) {
                 return Then::Keep(Ok(()));
             }
             match request.take_back(comm) {
@@ -55,7 +55,7 @@ pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
     for id in TABLE.handles() {
         for _ in 0..PATIENCE {
             match TABLE.try_look(id) {
-                Ok(mut request) if request.comm.is(comm) => {
+                Ok(mut request) if request.is_of(comm) => {
                     drop(request.take_back(comm));
                     request.end();
                     break;

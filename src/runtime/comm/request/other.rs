@@ -8,7 +8,7 @@ use super::super::schedule::Advance;
 use super::super::staging::{self, Staged};
 use super::super::window::way;
 use super::super::{Comm, numbered, progress};
-use super::{Data, Life, Operation, Outcome, Owner, Plan, Request, at_rest, failed, insert, outcome};
+use super::{Data, Life, Operation, Outcome, Plan, Request, at_rest, failed, insert, outcome};
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::error::{Error, Result, fail};
@@ -115,9 +115,9 @@ pub(super) fn insert_staged(comm: &Comm, plan: &Plan, staged: Staged) -> Result<
 
 /// Who waits for something else moves it on as well: its parts are copied by calls.
 fn put(comm: &Comm, plan: &Plan, operation: Operation) -> Result<dtl_request_t> {
-    let (owner, what, peer) = (Owner::of(comm), Tagged::new(plan.kind, plan.tag), plan.peer);
+    let (spot, what, peer) = (comm.spot.get(), Tagged::new(plan.kind, plan.tag), plan.peer);
     let life = Life::Active(operation);
-    let handle = insert(comm, || Request { comm: owner, what, peer, again: None, life })?;
+    let handle = insert(comm, || Request { comm: spot, what, peer, again: None, life })?;
     // Unless another thread's calls are not welcome, as over an MPI that is not for several.
     if comm.link.transport.may_be_served() {
         progress::add_running(handle);
