@@ -558,8 +558,9 @@ typedef int32_t dtl_reduce_op_t;
 /// as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
 /// dtl_op_create.
 /// Thread: one that is in a call on the communicator. Locks held: none of the program's. It may block,
-/// must not throw. It may call dtl_ functions, but a collective on the same communicator answers
-/// DTL_ERROR_BUSY, and so does dtl_finalize. Destroying the operation or the dtype there is allowed.
+/// must not throw. It may call dtl_ functions, but no collective on the same communicator: within one that waits that answers
+/// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step. dtl_finalize answers DTL_ERROR_BUSY.
+/// Destroying the operation or the dtype there is allowed.
 /// Equivalent: MPI_User_function.
 typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dtype_t dtype,
     void *user);

@@ -33,9 +33,9 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "lock",
     "machine",
     "park",
+    "pool",
     "process",
     "published",
-    "pool",
     "reduce",
     "rmw",
     "share",
@@ -47,6 +47,7 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "team",
     "thread",
     "trust",
+    "turn",
     "within",
 ];
 /// Names that only `backend` may know.

@@ -112,10 +112,19 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    wait(comm, move |comm| {
+    let begin = move |comm: Caller<'_>| {
         // SAFETY: the caller's contract.
         unsafe { arguments::allreduce(comm, sbuf, rbuf, count, dtype, op) }
-    })
+    };
+    guard::usual(
+        |stay| comm::keep(stay, comm),
+        |comm| {
+            // SAFETY: the caller's contract.
+            let usual = unsafe { arguments::usual_allreduce(&comm, sbuf, rbuf, count, dtype, op) };
+            usual.unwrap_or_else(|| begun::wait(&comm, begin(Caller::waiting(&comm))))
+        },
+        || guard::hold(|inside| comm::hold(inside, comm), |comm| to_end(comm, &begin)),
+    )
 }
 
 /// Folds everybody's size × `count` elements and gives rank r the r-th `count` of the result.

@@ -11,7 +11,9 @@ use crate::runtime::comm::collective::{BlockKind, By, Neighbors, Of, Sent};
 use crate::runtime::comm::p2p::Data;
 use crate::runtime::comm::staged as collective;
 use crate::runtime::comm::types::{builtin, element_size, reduction};
+use crate::runtime::comm::{Comm, whole};
 use crate::sys::buf::Region;
+use crate::sys::held::Kept;
 use std::ffi::c_void;
 
 /// A buffer that may be DTL_IN_PLACE.
@@ -109,6 +111,27 @@ pub(super) unsafe fn reduce(
     // SAFETY: passed on.
     let bytes = unsafe { at_root(comm, root, rbuf, count, dtype, "rbuf") }?;
     collective::reduce(comm, send, Data { bytes, count, dtype }, by, root)
+}
+
+/// The usual one, run to its end. `None`: it is not that.
+#[inline(always)]
+pub(super) unsafe fn usual_allreduce(
+    comm: &Kept<Comm>,
+    sbuf: *const c_void,
+    rbuf: *mut c_void,
+    count: u64,
+    dtype: dtl_dtype_t,
+    op: dtl_reduce_op_t,
+) -> Option<Result<()>> {
+    // SAFETY: passed on.
+    let recv = unsafe { usual_data(rbuf, count, dtype) }?;
+    let send = if is_in_place(sbuf) {
+        None
+    } else {
+        // SAFETY: passed on.
+        Some(unsafe { usual_data(sbuf, count, dtype) }?.bytes)
+    };
+    whole::allreduce(comm, send, recv, op)
 }
 
 #[inline(always)]

@@ -27,7 +27,7 @@ mod near;
 mod opening;
 mod window;
 
-pub use collective::Collective;
+pub use collective::{Collective, Named, Reductions};
 pub use device_comm::{DeviceComm, DeviceComms, Invitation};
 pub use direct::{Bytes, DeviceMemory, Direct, Hold, Twin};
 pub use exports::{Exports, Extent, Ticket};
@@ -362,6 +362,15 @@ pub trait Transport: Send + Sync {
     /// Runs one to its end, however long that takes. `None`: it has not this one, as `takes` says.
     fn collective(&self, _call: &Collective) -> Option<Result<()>> {
         None
+    }
+    /// The reductions that `allreduce` knows; all ranks say the same.
+    fn reductions(&self) -> Option<&'static Reductions> {
+        None
+    }
+    /// Folds everybody's `count` elements at `from` (null: at `into`) by one of those, into everybody's `into`, however long that
+    /// takes.
+    fn allreduce(&self, _from: Addr, _into: Addr, _count: i32, _by: Named) -> Result<()> {
+        fail!(DTL_ERROR_NOT_SUPPORTED, "the transport has no reductions")
     }
     /// Starts one that it takes; it ends through `test`. It cannot be withdrawn.
     fn start_collective(&self, _call: &Collective) -> Result<OpId> {

@@ -22,6 +22,7 @@
 //! happens before the free. Entering is a release store, too (the same instruction on x86): a destroyer that finds a
 //! later entry than the one it saw has then seen the leaving between them.
 
+use super::barrier;
 use super::pool::SpareSlots;
 use super::tls;
 use crate::sys::lock::Mutex;
@@ -48,7 +49,7 @@ pub(super) struct Record {
     owned: AtomicBool,
     /// Whether it is owned for one call only.
     borrowed: AtomicBool,
-    /// `NEEDS_FENCE`, here because every entry asks for it.
+    /// Whether entering needs a real fence, here because every entry asks for it.
     needs_fence: AtomicBool,
     /// Only the owner touches them; a later one sees what the earlier one has left, as it sees everything that one has written.
     spare: SpareSlots,
@@ -97,11 +98,6 @@ fn uses(record: &Record, seq: u64, object: usize) -> bool {
     inside || record.held.load(Ordering::Acquire).addr() == object
 }
 
-global! {
-    /// Whether entering needs a real fence because the kernel has no membarrier for us.
-    static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
-}
-
 thread_local! {
     static OWNER: Owner = const { Owner };
 }
@@ -143,20 +139,9 @@ impl Drop for Owner {
 
 /// Asks the kernel for the cheap barrier. Call before the first entry, and again after a fork.
 pub fn prepare() {
-    // SAFETY: the syscall takes plain numbers and touches no memory of ours.
-    let registered =
-        unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) };
     let records = RECORDS.lock();
-    NEEDS_FENCE.store(registered != 0, Ordering::SeqCst);
-    records.iter().for_each(|record| record.needs_fence.store(registered != 0, Ordering::SeqCst));
-}
-
-fn heavy_barrier() {
-    fence(Ordering::SeqCst);
-    if !NEEDS_FENCE.load(Ordering::Relaxed) {
-        // SAFETY: as in `prepare`.
-        let _ = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) };
-    }
+    let needs_fence = barrier::register();
+    records.iter().for_each(|record| record.needs_fence.store(needs_fence, Ordering::SeqCst));
 }
 
 #[cold]
@@ -173,7 +158,7 @@ fn adopt_record() -> &'static Record {
             held: AtomicPtr::new(ptr::null_mut()),
             owned: AtomicBool::new(true),
             borrowed: AtomicBool::new(false),
-            needs_fence: AtomicBool::new(NEEDS_FENCE.load(Ordering::Relaxed)),
+            needs_fence: AtomicBool::new(barrier::needs_fence()),
             spare: SpareSlots::none(),
             number: records.len(),
         }));
@@ -225,7 +210,7 @@ pub fn enter_cheaply() -> Guard {
 /// Whether [`visit`] and [`enter_cheaply`] may be used: entering needs no fence.
 #[must_use]
 pub fn is_cheap() -> bool {
-    !NEEDS_FENCE.load(Ordering::Relaxed)
+    !barrier::needs_fence()
 }
 
 /// As [`enter`], for a call of some nanoseconds that cannot unwind: `body` runs inside if this thread has a record and is outside.
@@ -409,7 +394,7 @@ impl Drop for Blocking {
 
 /// Runs `free` once every thread that may use the object has left or let go of it. The object must be unlinked.
 pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
-    heavy_barrier();
+    barrier::heavy();
     let object = object.addr();
     let users: Vec<_> = RECORDS
         .lock()
@@ -450,7 +435,7 @@ pub fn collect() {
 /// found open before it was closed is then used up. In no epoch of the calling thread's own.
 #[must_use]
 pub fn let_others_leave(limit: Duration) -> bool {
-    heavy_barrier();
+    barrier::heavy();
     let inside: Vec<_> = RECORDS
         .lock()
         .iter()
@@ -472,7 +457,7 @@ pub fn let_others_leave(limit: Duration) -> bool {
 /// Whether any thread is inside a call or waits in one: another one, or the calling one further up (who has not entered for this).
 #[must_use]
 pub fn anyone_inside() -> bool {
-    heavy_barrier();
+    barrier::heavy();
     RECORDS.lock().iter().any(|record| record.is_in_call())
 }
 

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod asking;
+mod barrier;
 pub mod buf;
 pub mod cache;
 pub mod callback;
@@ -40,5 +41,6 @@ pub mod team;
 pub mod thread;
 pub mod tls;
 pub mod trust;
+pub mod turn;
 pub mod unforked;
 pub mod within;

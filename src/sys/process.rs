@@ -259,7 +259,7 @@ mod tests {
             std::thread::yield_now();
         }
         // A process has exited a moment before the kernel tells so.
-        let mut told = || std::iter::repeat_with(look).find(|found| !found.is_empty());
+        let told = || std::iter::repeat_with(look).find(|found| !found.is_empty());
         assert_eq!((told(), look()), (Some(vec![7]), vec![]), "told once");
         child.wait().expect("reap");
     }

@@ -14,7 +14,7 @@ use crate::error::{Result, fail};
 use crate::runtime::backend::{Collective, OpId, Transport};
 use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::{Addr, Region, Scratch};
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 /// Most bytes or elements that MPI's older counts hold.
@@ -70,33 +70,6 @@ fn has_empty_block(call: &Collective) -> bool {
 
 /// Runs one to its end, if it [`takes`] it.
 pub(super) fn run(endpoint: &Endpoint, call: &Collective) -> Option<Result<()>> {
-    // The most frequent of all has nothing to keep.
-    if let Collective::Allreduce { send, recv, by } = call {
-        if let Some(ended) = allreduce(endpoint, *send, *recv, by) {
-            return Some(ended);
-        }
-    }
-    run_any(endpoint, call)
-}
-
-/// An allreduce by MPI's own operation, where all threads may call it. `None`: something of that is not so.
-#[inline(always)]
-fn allreduce(endpoint: &Endpoint, send: Option<Region>, recv: Region, by: &Reduction) -> Option<Result<()>> {
-    let mpi = endpoint.mpi;
-    let (datatype, op) = op::mpis_pair(mpi, by)?;
-    if !mpi.is_multiple() || recv.len() > MOST {
-        return None;
-    }
-    let from = send.map_or(mpi.k.in_place.ptr(), at);
-    // Of half the width, as a processor divides those in half the time.
-    let n = (recv.len() as c_uint / by.element as c_uint) as c_int;
-    // SAFETY: the regions have `n` elements each and are valid until the call returns, by `Transport`.
-    let code = unsafe { (mpi.call.MPI_Allreduce)(from, at(recv), n, datatype, op, endpoint.user) };
-    Some(mpi.check("MPI_Allreduce", code))
-}
-
-#[inline(never)]
-fn run_any(endpoint: &Endpoint, call: &Collective) -> Option<Result<()>> {
     let is_large = bytes(call, endpoint.size) > MOST;
     if (is_large || endpoint.is_intel) && !takes(endpoint, call) {
         return None;

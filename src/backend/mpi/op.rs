@@ -9,10 +9,12 @@ use super::message;
 use super::session::Mpi;
 use crate::abi::word::*;
 use crate::error::Result;
+use crate::runtime::backend::Reductions;
 use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::Region;
 use crate::sys::lock::RwLock;
 use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
 
 /// A pair that MPI was given a datatype for. They stay: their numbers are never used again for others.
 struct Own {
@@ -26,7 +28,7 @@ static OPERATIONS: RwLock<[Option<Handle>; 2]> = RwLock::new([None; 2]);
 
 /// MPI's datatype and operation for a reduction. Inside a turn.
 pub(super) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
-    if let Some(pair) = mpis_pair(mpi, by) {
+    if let Some(pair) = mpis_own(mpi).get(by.dtype, by.op) {
         return Ok(pair);
     }
     let known =
@@ -40,27 +42,31 @@ pub(super) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
 
 /// Whether MPI runs it without calling us.
 pub(super) fn is_mpis(mpi: &Mpi, by: &Reduction) -> bool {
-    mpis_pair(mpi, by).is_some()
+    mpis_own(mpi).get(by.dtype, by.op).is_some()
 }
 
-/// MPI's own, if they are the same as ours.
-#[inline(always)]
-pub(super) fn mpis_pair(mpi: &Mpi, by: &Reduction) -> Option<(Handle, Handle)> {
-    is_same(by).then_some(())?;
-    Some((mpi.k.datatype(by.dtype)?, mpi.k.op(by.op)?))
+/// MPI's own that are the same as ours.
+pub(super) fn mpis_own(mpi: &Mpi) -> &'static Reductions {
+    static NAMED: OnceLock<Reductions> = OnceLock::new();
+    NAMED.get_or_init(|| {
+        Reductions::named(|dtype, op| {
+            is_same(dtype, op).then_some(())?;
+            Some((mpi.k.datatype(dtype)?, mpi.k.op(op)?))
+        })
+    })
 }
 
 /// Whether MPI's operation of the same name gives the same as ours, also for NaN and BOOL. Open MPI 4 and 5 end sums of
 /// small integers at their largest and smallest value (op/avx), MPICH 4.0 takes the highest bit of unsigned ones for a
 /// sign in MIN and MAX.
-fn is_same(by: &Reduction) -> bool {
-    match by.dtype {
-        DTL_DTYPE_INT8 | DTL_DTYPE_INT16 | DTL_DTYPE_UINT8 | DTL_DTYPE_UINT16 if by.op == DTL_OP_SUM => false,
-        DTL_DTYPE_UINT8..=DTL_DTYPE_UINT64 if [DTL_OP_MIN, DTL_OP_MAX].contains(&by.op) => false,
-        DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 => (DTL_OP_SUM..=DTL_OP_BXOR).contains(&by.op),
-        DTL_DTYPE_FLOAT32 | DTL_DTYPE_FLOAT64 => [DTL_OP_SUM, DTL_OP_PROD].contains(&by.op),
-        DTL_DTYPE_COMPLEX64 | DTL_DTYPE_COMPLEX128 => by.op == DTL_OP_SUM,
-        DTL_DTYPE_BYTE => [DTL_OP_BAND, DTL_OP_BOR, DTL_OP_BXOR].contains(&by.op),
+fn is_same(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
+    match dtype {
+        DTL_DTYPE_INT8 | DTL_DTYPE_INT16 | DTL_DTYPE_UINT8 | DTL_DTYPE_UINT16 if op == DTL_OP_SUM => false,
+        DTL_DTYPE_UINT8..=DTL_DTYPE_UINT64 if [DTL_OP_MIN, DTL_OP_MAX].contains(&op) => false,
+        DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 => (DTL_OP_SUM..=DTL_OP_BXOR).contains(&op),
+        DTL_DTYPE_FLOAT32 | DTL_DTYPE_FLOAT64 => [DTL_OP_SUM, DTL_OP_PROD].contains(&op),
+        DTL_DTYPE_COMPLEX64 | DTL_DTYPE_COMPLEX128 => op == DTL_OP_SUM,
+        DTL_DTYPE_BYTE => [DTL_OP_BAND, DTL_OP_BOR, DTL_OP_BXOR].contains(&op),
         _ => false,
     }
 }

@@ -16,6 +16,7 @@ use super::ids::{id_of, request_of};
 use super::message::{self, LARGE, tag_limit};
 use super::node::Node;
 use super::odd::{Odd, Oddities};
+use super::op;
 use super::persistent;
 use super::session::{Hold, Left, Mpi};
 use super::status::Reader;
@@ -23,9 +24,9 @@ use super::window;
 use crate::abi::comm::{DTL_ANY_SOURCE, DTL_TAG_MAX};
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Collective, Done, Matched, OpId, Selector, SendMode, Transport};
-use crate::runtime::backend::{Window, WindowPart, Windows};
+use crate::runtime::backend::{Named, Reductions, Window, WindowPart, Windows};
 use crate::sys::asking::{Asking, Heard};
-use crate::sys::buf::{Region, Scratch};
+use crate::sys::buf::{Addr, Region, Scratch};
 use crate::sys::lock::Mutex;
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -208,6 +209,21 @@ impl Endpoint {
         // SAFETY: the region is valid during the call; its length fits (checked by the caller).
         let code = unsafe { send(at, count, self.mpi.byte, dest, tag, comm) };
         self.mpi.check("MPI_Send", code)
+    }
+
+    #[inline(never)]
+    fn allreduce_with_care(&self, from: Addr, into: Addr, count: c_int, by: Named) -> Result<()> {
+        let _turn = self.mpi.enter()?;
+        self.allreduce_on(from, into, count, by)
+    }
+
+    /// In a turn.
+    #[inline(always)]
+    fn allreduce_on(&self, from: Addr, into: Addr, count: c_int, (datatype, op): Named) -> Result<()> {
+        let from = if from == Addr::NULL { self.mpi.k.in_place } else { from }.ptr();
+        // SAFETY: `count` elements of the datatype at either address, which are valid during the call.
+        let code = unsafe { (self.mpi.call.MPI_Allreduce)(from, into.ptr(), count, datatype, op, self.user) };
+        self.mpi.check("MPI_Allreduce", code)
     }
 
     #[inline(never)]
@@ -404,9 +420,21 @@ impl Transport for Endpoint {
         collective::takes(self, call)
     }
 
-    #[unsafe(link_section = ".text.hot.dtl")]
     fn collective(&self, call: &Collective) -> Option<Result<()>> {
         collective::run(self, call)
+    }
+
+    fn reductions(&self) -> Option<&'static Reductions> {
+        Some(op::mpis_own(self.mpi))
+    }
+
+    #[unsafe(link_section = ".text.hot.dtl")]
+    fn allreduce(&self, from: Addr, into: Addr, count: i32, by: Named) -> Result<()> {
+        if self.mpi.is_multiple() {
+            self.allreduce_on(from, into, count, by)
+        } else {
+            self.allreduce_with_care(from, into, count, by)
+        }
     }
 
     fn start_collective(&self, call: &Collective) -> Result<OpId> {

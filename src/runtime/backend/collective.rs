@@ -1,8 +1,33 @@
 //! A collective in one piece, for transports that run it themselves. Not here: how the library runs one
 //! (`runtime::comm::run`).
 
+use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::Region;
+use std::array::from_fn;
+
+/// Numbers of dtypes and operations that [`Reductions`] have.
+const NUMBERS: usize = 16;
+
+/// A dtype and an operation as a transport calls them.
+pub type Named = (u64, u64);
+
+/// The reductions of a transport's own that fold as the library does, by dtype and operation.
+pub struct Reductions([[Option<Named>; NUMBERS]; NUMBERS]);
+
+impl Reductions {
+    /// Those that have a name.
+    pub fn named(name: impl Fn(dtl_dtype_t, dtl_reduce_op_t) -> Option<Named>) -> Self {
+        Reductions(from_fn(|dtype| from_fn(|op| name(dtype as dtl_dtype_t, op as dtl_reduce_op_t))))
+    }
+
+    /// One's name.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Named> {
+        *self.0.get(dtype as u32 as usize)?.get(op as u32 as usize)?
+    }
+}
 
 /// A collective as a transport that has its own is asked for it. Regions are checked; `None` for a
 /// rank's own part: in place, it lies where its result goes.

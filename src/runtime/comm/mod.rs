@@ -45,10 +45,10 @@ mod steps;
 mod table;
 pub mod types;
 pub mod wait;
-mod whole;
+pub mod whole;
 pub mod window;
 
-use super::backend::{Done, Selector, Transport};
+use super::backend::{Done, Reductions, Selector, Transport};
 use crate::abi::comm::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
@@ -58,6 +58,7 @@ use crate::sys::clock::Deadline;
 use crate::sys::lock::Mutex;
 use crate::sys::park::Backoff;
 use crate::sys::spot::SpotCell;
+use crate::sys::turn::Turn;
 use crate::sys::within::Within;
 use algorithms::levels::Levels;
 use link::{Class, Link};
@@ -88,8 +89,6 @@ pub struct Comm {
     shrinks: AtomicU32,
     /// Collectives of a device's memory, of a kind that has them.
     device: Option<Box<on_device::Part>>,
-    /// A thread is in a blocking collective.
-    in_collective: AtomicBool,
     /// How device buffers go: what was told of it (`staging`).
     explained: AtomicU8,
     is_broken: AtomicBool,
@@ -103,6 +102,10 @@ pub struct Comm {
     /// How the transport's operations are asked after, if it says how.
     asking: Option<Arc<Asking>>,
     recorder: recorder::Recorder,
+    /// The transport's.
+    reductions: Option<&'static Reductions>,
+    /// Of the thread that is in a blocking collective.
+    in_collective: Turn,
     /// The ranks by node, where that makes collectives faster.
     levels: Option<Levels>,
     /// Where the ranks share memory, and are few: their board.
@@ -117,7 +120,7 @@ pub struct Comm {
     attributes: attribute::Attributes,
 }
 
-const _ONE_LINE: () = assert!(offset_of!(Comm, link) == 56);
+const _ONE_LINE: () = assert!(offset_of!(Comm, link) == 56 && offset_of!(Comm, recorder) == 104);
 
 impl Comm {
     /// `members`: the link's rank of each rank; `rank`: which one this process is.
@@ -132,6 +135,7 @@ impl Comm {
             spot: SpotCell::default(),
             has_collectives: link.transport.has_collectives(),
             asking: link.transport.asking(),
+            reductions: link.transport.reductions(),
             link: Within::new(link, |link| &*link.transport),
             context,
             standing: Standing::new(size),
@@ -146,7 +150,7 @@ impl Comm {
             broken: Mutex::new(None),
             is_broken: AtomicBool::new(false),
             sequence: AtomicU32::new(0),
-            in_collective: AtomicBool::new(false),
+            in_collective: Turn::default(),
             spare: Mutex::new(Vec::new()),
             reports: report::Reports::default(),
             chosen: [const { AtomicU32::new(0) }; call::KINDS.len()],

@@ -20,8 +20,11 @@ use super::{Comm, progress};
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::runtime::backend::{Collective, OpId};
+use crate::sys::cache::usually;
 use crate::sys::clock::now_ns;
+use crate::sys::epoch;
 use crate::sys::park::Backoff;
+use crate::sys::turn::Taken;
 use questions::Questions;
 use std::sync::atomic::Ordering;
 
@@ -51,6 +54,7 @@ pub struct Run {
     number: u64,
     tag: i32,
     ticket: Ticket,
+    turn: Taken,
     death_seen: Option<u64>,
     /// Buffers that the host cannot reach.
     stage: Option<Box<Stage>>,
@@ -60,6 +64,7 @@ pub struct Run {
 pub(super) struct Beginning {
     pub(super) ticket: Ticket,
     pub(super) call: Call,
+    pub(super) turn: Taken,
 }
 
 impl Beginning {
@@ -75,8 +80,8 @@ impl Beginning {
 
     fn run(self, work: Work) -> Run {
         let (tag, number) = (self.tag() as i32, u64::from(self.number()));
-        let Beginning { ticket, call } = self;
-        Run { work, number, tag, call, ticket, death_seen: None, stage: None }
+        let Beginning { ticket, call, turn } = self;
+        Run { work, number, tag, call, ticket, turn, death_seen: None, stage: None }
     }
 
     /// One that is not called at once.
@@ -128,15 +133,15 @@ impl Comm {
         reduction: Option<Reduction>,
         generate: impl FnOnce(&mut Schedule, Group) -> Result<()>,
     ) -> Result<Begun> {
-        self.enter(&call)?;
+        let turn = self.enter(&call)?;
         let mut schedule = self.spare.lock().pop().unwrap_or_default();
         schedule.reset(reduction);
         if let Err(error) = generate(&mut schedule, self.group()) {
             self.put_back(schedule);
-            self.in_collective.store(false, Ordering::Release);
+            self.leave(turn);
             return Err(error.within(call.kind.name()));
         }
-        Ok(Begun::Going(self.begin(call).run(Work::Steps(schedule))))
+        Ok(Begun::Going(self.begin(call, turn).run(Work::Steps(schedule))))
     }
 
     /// Begins one over the board. What is over at once is never described as a `Run`, which would take longer than
@@ -149,12 +154,12 @@ impl Comm {
         flat: &Flat,
         shape: Shape,
     ) -> Result<Begun> {
-        self.enter(&call)?;
-        let begin = self.begin(call);
+        let turn = self.enter(&call)?;
+        let begin = self.begin(call, turn);
         let mut steps = flat::Steps::new(self, flat, shape, reduction, begin.tag());
         if let Ok(Advance::Done) = steps.advance(self, flat) {
             self.recorder.end(begin.ticket);
-            self.in_collective.store(false, Ordering::Release);
+            self.leave(turn);
             return Ok(Begun::Over(call.kind));
         }
         // A failure will be met again by whoever moves it on.
@@ -163,34 +168,56 @@ impl Comm {
 
     /// Begins one of device memory.
     pub(super) fn prepare_on_device(&self, call: Call, whole: Collective) -> Result<Begun> {
-        self.enter(&call)?;
-        Ok(Begun::Going(self.begin(call.on_device()).run(Work::Device(whole, None))))
+        let turn = self.enter(&call)?;
+        Ok(Begun::Going(self.begin(call.on_device(), turn).run(Work::Device(whole, None))))
     }
 
     /// Collectives are called one at a time.
     #[inline]
-    pub(super) fn enter(&self, call: &Call) -> Result<()> {
-        self.check_open()?;
+    pub(super) fn enter(&self, call: &Call) -> Result<Taken> {
+        self.try_enter(epoch::thread_mark()).ok_or_else(|| self.refusal(call.kind.name()))
+    }
+
+    /// The same by the thread of that mark.
+    #[inline(always)]
+    pub(super) fn try_enter(&self, mark: usize) -> Option<Taken> {
+        let is_well = usually(self.is_open() && !self.is_broken.load(Ordering::Relaxed));
+        if is_well { self.in_collective.try_take(mark) } else { None }
+    }
+
+    /// Others may call one.
+    #[inline(always)]
+    pub(super) fn leave(&self, turn: Taken) {
+        self.in_collective.give_back(turn);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self, name: &str) -> Error {
+        if !self.is_open() {
+            return self.ended();
+        }
         if self.is_broken.load(Ordering::Relaxed) {
-            return Err(self.refuse(call.kind.name()));
+            return self.refuse(name);
         }
-        if self.in_collective.swap(true, Ordering::Acquire) {
-            let name = call.kind.name();
-            return fail!(
-                DTL_ERROR_BUSY,
-                "{name}: another thread is in a collective on this communicator; order the calls, or use two communicators"
-            );
-        }
-        Ok(())
+        let text = format!(
+            "{name}: another thread is in a collective on this communicator; order the calls, or use two communicators"
+        );
+        Error::new(DTL_ERROR_BUSY, text)
     }
 
     #[inline]
-    pub(super) fn begin(&self, call: Call) -> Beginning {
+    pub(super) fn begin(&self, call: Call, turn: Taken) -> Beginning {
+        let call = self.numbered(call);
+        Beginning { ticket: self.recorder.begin(&call), call, turn }
+    }
+
+    #[inline(always)]
+    pub(super) fn numbered(&self, call: Call) -> Call {
         // One thread at a time is here (`enter`), so a load and a store are enough.
         let number = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(number.wrapping_add(1), Ordering::Relaxed);
-        let call = Call { tag: (number & i32::MAX as u32) as i32, ..call };
-        Beginning { ticket: self.recorder.begin(&call), call }
+        Call { tag: (number & i32::MAX as u32) as i32, ..call }
     }
 
     fn put_back(&self, schedule: Schedule) {
@@ -234,7 +261,7 @@ impl Run {
     pub(super) fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
         let advance = self.advance(comm);
         // Other collectives may be started while this one goes on.
-        comm.in_collective.store(false, Ordering::Release);
+        comm.leave(self.turn);
         match advance {
             Ok(Advance::Done) => {
                 self.recycle(comm);
@@ -297,7 +324,7 @@ impl Run {
             self.fail(comm, error);
         }
         self.recycle(comm);
-        comm.in_collective.store(false, Ordering::Release);
+        comm.leave(self.turn);
         result.and_then(|()| self.deliver())
     }
 

@@ -3,14 +3,20 @@
 //! For who waits, one is over as it begins: a run (`run`) is made only of those that go on.
 
 use super::begun::{Begun, Caller};
-use super::call::Call;
+use super::call::{Call, Kind};
+use super::collective::Sent;
+use super::p2p::Data;
 use super::run::Beginning;
 use super::schedule::Advance;
-use super::{Comm, progress};
+use super::{Comm, progress, types};
 use crate::abi::status::DTL_SUCCESS;
+use crate::abi::word::dtl_reduce_op_t;
 use crate::error::{Error, Result};
 use crate::runtime::backend::{Collective, OpId};
-use std::sync::atomic::Ordering;
+use crate::runtime::memory::hidden;
+use crate::sys::buf::{Addr, Region};
+use crate::sys::cache::{self, usually};
+use crate::sys::held::Kept;
 
 /// Where a collective runs whose arguments are checked.
 pub(super) trait Place {
@@ -50,19 +56,19 @@ impl Caller<'_> {
         if !self.waits() {
             return if self.link.transport.takes(&what) { self.start_whole(call, what) } else { by_steps() };
         }
-        self.enter(call)?;
-        let Beginning { ticket, call } = self.begin(*call);
+        let turn = self.enter(call)?;
+        let Beginning { ticket, call, .. } = self.begin(*call, turn);
         let ended = progress::while_blocked(|| self.link.part().collective(&what));
         self.recorder.end(ticket);
         match ended {
             Some(Ok(())) => {
-                self.in_collective.store(false, Ordering::Release);
+                self.leave(turn);
                 Ok(Begun::Over(call.kind))
             }
-            Some(Err(error)) => failed(&self, Beginning { ticket, call }, what, error),
+            Some(Err(error)) => failed(&self, Beginning { ticket, call, turn }, what, error),
             None => {
                 // Its number is used on no rank.
-                self.in_collective.store(false, Ordering::Release);
+                self.leave(turn);
                 by_steps()
             }
         }
@@ -70,17 +76,49 @@ impl Caller<'_> {
 
     #[inline(never)]
     fn start_whole(self, call: &Call, what: Collective) -> Result<Begun> {
-        self.enter(call)?;
-        Ok(Begun::Going(self.begin(*call).whole(what)))
+        let turn = self.enter(call)?;
+        Ok(Begun::Going(self.begin(*call, turn).whole(what)))
     }
+}
+
+/// The usual allreduce: of memory that the host reaches, by the transport's own operation, while nothing else wants to be moved on.
+/// `None`: it is not that, and nothing was done.
+#[inline(always)]
+pub fn allreduce(comm: &Kept<Comm>, send: Sent, recv: Data, op: dtl_reduce_op_t) -> Option<Result<()>> {
+    let by = comm.reductions?.get(recv.dtype, op)?;
+    let count = i32::try_from(recv.bytes.len()).ok().map(|_| recv.count as i32)?;
+    let is_apart = send.is_none_or(|send| send.is_apart(recv.bytes));
+    if !usually(is_apart && !hidden::is_any() && progress::is_idle()) {
+        return None;
+    }
+    let turn = comm.try_enter(comm.mark())?;
+    let call = comm.numbered(Call::new(Kind::Allreduce).with(recv.count, recv.dtype).op(op));
+    let ticket = comm.recorder.begin_usual(comm.mark(), call.words());
+    let from = send.map_or(Addr::NULL, Region::addr);
+    let ended = comm.link.part().allreduce(from, recv.bytes.addr(), count, by);
+    comm.recorder.end(ticket);
+    if let Err(error) = ended {
+        cache::rarely();
+        return Some(allreduce_failed(comm, Beginning { ticket, call, turn }, (send, recv.bytes), error));
+    }
+    comm.leave(turn);
+    Some(Ok(()))
+}
+
+#[cold]
+#[inline(never)]
+fn allreduce_failed(comm: &Comm, begun: Beginning, (send, recv): (Sent, Region), error: Error) -> Result<()> {
+    let by = types::reduction(begun.call.dtype, begun.call.op)?;
+    failed(comm, begun, Collective::Allreduce { send, recv, by }, error).map(|_| ())
 }
 
 #[cold]
 #[inline(never)]
 fn failed(comm: &Comm, begun: Beginning, what: Collective, error: Error) -> Result<Begun> {
     let error = error.within(begun.call.kind.name());
+    let turn = begun.turn;
     begun.whole(what).fail(comm, &error);
-    comm.in_collective.store(false, Ordering::Release);
+    comm.leave(turn);
     Err(error)
 }
 

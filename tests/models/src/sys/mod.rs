@@ -1,5 +1,7 @@
 //! What the modelled files find under `crate::sys`: the library's table and epoch, on loom's atomics.
 
+#[path = "../../../../src/sys/barrier.rs"]
+mod barrier;
 pub mod buf;
 #[path = "../../../../src/sys/cache.rs"]
 pub mod cache;
@@ -36,4 +38,6 @@ pub mod sync;
 pub mod team;
 pub mod team_model;
 pub mod tls;
+#[path = "../../../../src/sys/turn.rs"]
+pub mod turn;
 pub mod window_model;

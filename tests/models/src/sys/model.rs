@@ -9,6 +9,7 @@ use super::published::Published;
 use super::slab::Table;
 use super::spin::SpinLock;
 use super::sync::Arc as Share;
+use super::turn::Turn;
 use crate::Model;
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -38,6 +39,8 @@ pub const ALL: &[Model] = &[
     ("pool: two take slots and give them back", pool_slots_go_round),
     ("pool: two looks, one after the other", pool_looks_follow),
     ("spin lock: two threads and one that only tries", spin_lock),
+    ("turn: two that come first", || turns(false)),
+    ("turn: the first thread and another", || turns(true)),
 ];
 
 const TAG: u8 = 3;
@@ -488,4 +491,26 @@ fn spin_lock() {
     there.join().unwrap();
     // SAFETY: as above.
     lock.lock().with(|at| assert_eq!(unsafe { *at }, added));
+}
+
+/// Whoever has the turn is alone and sees what the one before has done; at the end it is free.
+fn turns(has_first: bool) {
+    let all = Arc::new((Turn::default(), UnsafeCell::new(0_u32)));
+    let add_in_turn = |all: &(Turn, UnsafeCell<u32>), mark| {
+        let (turn, number) = all;
+        let Some(taken) = turn.try_take(mark) else { return 0 };
+        // SAFETY: what is tried: whoever has the turn is alone.
+        number.with_mut(|at| unsafe { *at += 1 });
+        turn.give_back(taken);
+        1
+    };
+    let (here, there) = (0x100, 0x200);
+    let mut added = if has_first { add_in_turn(&all, here) } else { 0 };
+    let other = Arc::clone(&all);
+    let other = thread::spawn(move || add_in_turn(&other, there));
+    added += add_in_turn(&all, here) + add_in_turn(&all, here);
+    added += other.join().unwrap();
+    assert_eq!(add_in_turn(&all, here) + add_in_turn(&all, there), 2, "free");
+    // SAFETY: the other thread has ended.
+    all.1.with(|at| assert_eq!(unsafe { *at }, added + 2));
 }
