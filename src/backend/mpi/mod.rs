@@ -17,6 +17,7 @@ pub mod find;
 pub mod functions;
 mod ids;
 mod large;
+mod leftover;
 mod message;
 mod node;
 mod odd;
@@ -97,6 +98,7 @@ fn connect(mpi: &'static session::Mpi, comm: Handle, args: &OpenArgs) -> Result<
         let user = comms::or_free(mpi, &[copy], user)?;
         return Ok(Box::new(Endpoint::open(mpi, user, copy, is_borrowed)?));
     }
+    comms::or_free(mpi, &[copy], leftover::discard(mpi, &[copy]))?;
     drop(turn);
     if !is_borrowed {
         return wire::open(mpi, copy);

@@ -13,6 +13,7 @@ use super::comms::{duplicate, or_free, place_in};
 use super::ending;
 use super::functions::{Handle, Status};
 use super::ids::{id_of, request_of};
+use super::leftover;
 use super::message::{self, LARGE, tag_limit};
 use super::node::Node;
 use super::odd::{Odd, Oddities};
@@ -73,12 +74,11 @@ impl Endpoint {
     /// Opens one over two communicators of MPI's with the same ranks; collective over them. A borrowed `user` stays
     /// the program's; what is ours is freed if it fails. In a turn.
     pub(super) fn open(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
-        let ours = [inner, user];
-        or_free(
-            mpi,
-            ours.get(..2 - usize::from(is_borrowed)).unwrap_or(&ours),
-            Endpoint::over(mpi, user, inner, is_borrowed),
-        )
+        let both = [inner, user];
+        let ours = both.get(..2 - usize::from(is_borrowed)).unwrap_or(&both);
+        let opened =
+            leftover::discard(mpi, ours).and_then(|()| Endpoint::over(mpi, user, inner, is_borrowed));
+        or_free(mpi, ours, opened)
     }
 
     fn over(mpi: &'static Mpi, user: Handle, inner: Handle, is_borrowed: bool) -> Result<Self> {
