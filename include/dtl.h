@@ -4664,6 +4664,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t
 /// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a communicator with
 /// sends or collectives in flight is not destroyed: wait for them, then call again. Its receives may have
 /// been withdrawn by then. A call of another thread that waits inside MPI goes on until MPI ends it.
+/// All that was sent must have been received, and nothing may be sent to a rank that has destroyed its own already: MPI gives the
+/// communicator's context to a later one, with what is left in it.
 /// Where the library has messages of its own in flight over an MPI, a registered kind or "rdma" (a time limit has passed,
 /// say), destroy gives them up to 5 s to end, whatever the time limit: their buffers are the transport's until then. Over "rdma"
 /// what was withdrawn is none of them.
