@@ -1,5 +1,6 @@
 /* Synchronous sends, probing, exchanges in one buffer, persistent requests, waiting for some of many. */
 #include "comm_kinds.h"
+#include <pthread.h>
 
 static dtl_comm_t comm;
 static int next, before;
@@ -217,6 +218,40 @@ static void test_some_of_many(void) {
     CHECK(infos[0].status == DTL_SUCCESS && infos[1].status == DTL_ERROR_INVALID_HANDLE);
 }
 
+static void *destroy_request(void *request) {
+    CHECK_OK(dtl_request_destroy(*(dtl_request_t *)request));
+    return NULL;
+}
+
+/* A probed message that nobody receives goes with its communicator, though a send of this very rank waits for it. Who destroys that
+ * send's request waits alone: other communicators end meanwhile. */
+static void test_not_received(void) {
+    enum { LARGE = 1 << 20 };
+    static int32_t out[LARGE], in[LARGE];
+    const struct timespec while_ms = {0, 20000000};
+    dtl_comm_t copy, other;
+    dtl_request_t sent;
+    dtl_message_t message;
+    pthread_t thread;
+    int32_t done = 0;
+    CHECK_OK(dtl_comm_dup(comm, &copy));
+    CHECK_OK(dtl_comm_isend(copy, out, LARGE, DTL_DTYPE_INT32, me, 5, &sent));
+    CHECK_OK(dtl_comm_mprobe(copy, me, 5, &message, NULL));
+    CHECK_OK(dtl_comm_destroy(copy));
+    CHECK_STATUS(dtl_comm_mrecv(message, in, LARGE, DTL_DTYPE_INT32, NULL), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_request_test(sent, &done, NULL), DTL_ERROR_INVALID_HANDLE);
+    CHECK_OK(dtl_comm_dup(comm, &copy));
+    CHECK_OK(dtl_comm_dup(comm, &other));
+    CHECK_OK(dtl_comm_isend(copy, out, LARGE, DTL_DTYPE_INT32, me, 5, &sent));
+    CHECK_OK(dtl_comm_mprobe(copy, me, 5, &message, NULL));
+    CHECK(pthread_create(&thread, NULL, destroy_request, &sent) == 0);
+    nanosleep(&while_ms, NULL);
+    CHECK_OK(dtl_comm_destroy(other));
+    CHECK_OK(dtl_comm_mrecv(message, in, LARGE, DTL_DTYPE_INT32, NULL));
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_OK(dtl_comm_destroy(copy));
+}
+
 int main(int argc, char **argv) {
     start(argc, argv);
     comm = open_comm();
@@ -228,6 +263,7 @@ int main(int argc, char **argv) {
     test_replace();
     test_persistent();
     test_some_of_many();
+    test_not_received();
     CHECK_OK(dtl_comm_barrier(comm));
     CHECK_OK(dtl_comm_destroy(comm));
     finish();

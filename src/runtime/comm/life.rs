@@ -5,6 +5,8 @@
 //! its operation is polled or withdrawn. So nothing is polled after its end, and each end is heard of once.
 //! `tests/models` tries every order of two threads.
 
+use std::task::Poll;
+
 /// A request with operation `A` and outcome `O`.
 pub(super) enum Life<A, O> {
     /// Persistent and not started.
@@ -80,19 +82,21 @@ impl<A, O> Life<A, O> {
         }
     }
 
-    /// Ends it, so that it rests: an active operation is passed to `withdraw`; if that fails, it stays active.
+    /// Ends it, so that it rests: an active operation is passed to `withdraw`; if that fails or is pending, it stays active.
     /// `None` = withdrawn; `resting` is the outcome of one at rest.
     pub(super) fn take_back<E>(
         &mut self,
         resting: O,
-        withdraw: impl FnOnce(&mut A) -> Result<Option<O>, E>,
-    ) -> Result<Option<O>, E> {
+        withdraw: impl FnOnce(&mut A) -> Result<Poll<Option<O>>, E>,
+    ) -> Result<Poll<Option<O>>, E> {
         let taken = match self {
             Life::Active(operation) => withdraw(operation)?,
-            Life::Over(_) => return Ok(self.take_outcome()),
-            Life::AtRest => return Ok(Some(resting)),
+            Life::Over(_) => return Ok(Poll::Ready(self.take_outcome())),
+            Life::AtRest => return Ok(Poll::Ready(Some(resting))),
         };
-        *self = Life::AtRest;
+        if taken.is_ready() {
+            *self = Life::AtRest;
+        }
         Ok(taken)
     }
 }

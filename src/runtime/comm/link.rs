@@ -7,7 +7,7 @@ use super::progress;
 use crate::abi::comm::DTL_TAG_MAX;
 use crate::abi::handle::dtl_backend_t;
 use crate::error::{Result, fail};
-use crate::runtime::backend::{Direct, Done, OpId, Transport};
+use crate::runtime::backend::{Direct, Transport};
 use crate::runtime::explain;
 use crate::runtime::registry::{self, Backend};
 use crate::sys::park::{self, Backoff};
@@ -118,29 +118,6 @@ impl Link {
     #[inline]
     pub(super) fn pause_with(&self, backoff: &mut Backoff, rest: impl FnOnce(&mut u64, Duration) -> bool) {
         backoff.pause_on(self.spins, rest);
-    }
-
-    /// Withdraws an operation and waits until the transport lets go of its buffer. `Some` = it had
-    /// completed before it could be withdrawn.
-    pub(super) fn withdraw(&self, op: OpId) -> Result<Option<Done>> {
-        use crate::abi::status::DTL_ERROR_CANCELED;
-        // What is over already need not be withdrawn, where that is not possible.
-        if let Some(done) = self.transport.outcome(op)? {
-            return Ok(Some(done));
-        }
-        self.transport.cancel(op)?;
-        let mut backoff = Backoff::new();
-        loop {
-            match self.transport.outcome(op)? {
-                Some(done) if done.status == DTL_ERROR_CANCELED => return Ok(None),
-                Some(done) => return Ok(Some(done)),
-                None => {
-                    backoff.pause();
-                    // What had been matched may be free again: its sender may have withdrawn the message.
-                    self.transport.cancel(op)?;
-                }
-            }
-        }
     }
 }
 

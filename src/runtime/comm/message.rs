@@ -14,8 +14,10 @@ use crate::runtime::invalid_handle;
 use crate::runtime::memory::hidden;
 use crate::sys::buf::Region;
 use crate::sys::epoch::{self, Guard};
+use crate::sys::park::Backoff;
 use crate::sys::slab::Table;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Type byte of message handles.
 pub const TAG: u8 = 8;
@@ -90,7 +92,10 @@ pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
 
 /// Starts to receive it.
 pub(super) fn start(message: &Message, into: Region) -> Result<Started> {
-    message.comm.check_open()?;
+    if let Err(error) = message.comm.check_open() {
+        message.discard();
+        return Err(error);
+    }
     match message.taken {
         Some(taken) => message.comm.link.transport.receive_matched(taken, into).map(Started::Op),
         None => Ok(Started::Nothing),
@@ -116,10 +121,32 @@ impl Message {
 
 /// With its communicator: messages that nobody received go.
 pub(super) fn drop_all(comm: &Arc<Comm>) {
-    let inside = epoch::enter();
     for id in TABLE.handles() {
+        let inside = epoch::enter();
         if TABLE.get(&inside, id).is_some_and(|message| Arc::ptr_eq(&message.comm, comm)) {
-            drop(TABLE.remove(&inside, id));
+            let message = TABLE.remove(&inside, id);
+            drop(inside);
+            message.into_iter().for_each(|message| message.discard());
+        }
+    }
+}
+
+/// How long a message that goes is waited for: what is left of it then is between the transport and its sender.
+const LONGEST_END: Duration = Duration::from_millis(100);
+
+impl Message {
+    /// Receives it into nothing, so that its sender is not left with it: that may be this rank.
+    fn discard(&self) {
+        let Some(taken) = self.taken else { return };
+        let transport = &self.comm.link.transport;
+        // Of a transport that fails here nobody waits for the message.
+        let Ok(op) = transport.receive_matched(taken, Region::EMPTY) else { return };
+        let (begin, mut backoff) = (Instant::now(), Backoff::new());
+        while let Ok(None) = transport.outcome(op) {
+            if begin.elapsed() > LONGEST_END {
+                return;
+            }
+            backoff.pause();
         }
     }
 }

@@ -47,6 +47,7 @@ pub mod types;
 pub mod wait;
 pub mod whole;
 pub mod window;
+mod withdrawing;
 
 use super::backend::{Done, Reductions, Selector, Transport};
 use crate::abi::comm::*;

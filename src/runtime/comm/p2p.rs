@@ -206,7 +206,7 @@ impl Comm {
         }
     }
 
-    fn sent(&self) -> Done {
+    pub(super) fn sent(&self) -> Done {
         Done { source: self.rank, status: DTL_SUCCESS, word: 0, size: 0 }
     }
 
@@ -214,17 +214,6 @@ impl Comm {
     fn fail_from_any(&self, op: OpId) -> Result<Done> {
         let failed = Done { source: DTL_ANY_SOURCE, status: DTL_ERROR_RANK_FAILURE, word: 0, size: 0 };
         Ok(self.link.withdraw(op)?.map_or(failed, |done| self.inner(done)))
-    }
-
-    /// Withdraws what was started; `Some` = it had completed before that.
-    pub(super) fn take_back(&self, started: Started) -> Result<Option<Done>> {
-        match started {
-            Started::Nothing => Ok(Some(Done::NOBODY)),
-            Started::Sent => Ok(Some(self.sent())),
-            Started::Op(op) | Started::FromAny(op) | Started::Kept(op) => {
-                Ok(self.link.withdraw(op)?.map(|done| self.inner(done)))
-            }
-        }
     }
 
     /// Waits for an operation. At the deadline, or when the communicator ends, it is withdrawn, so

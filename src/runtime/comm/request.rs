@@ -21,7 +21,7 @@ use super::p2p::{self, Data, Started};
 use super::persistent::Persistent;
 use super::recorder::Ticket;
 use super::window::way;
-use super::{Comm, progress, staging};
+use super::{Comm, progress, staging, withdrawing};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::handle::dtl_request_t;
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_SUCCESS};
@@ -34,11 +34,12 @@ use crate::sys::pool::{Missed, Pool, Then};
 use crate::sys::spot::Spot;
 pub(super) use ask::{Asked, ask, is_over};
 pub use begin::{begin, begin_any, issend};
-pub(super) use ending::{check_revocable, end_all, withdraw_all};
-pub use ending::{destroy_all, forget_all};
+pub(super) use ending::{check_revocable, end_all, end_with_comm, withdraw_all};
+pub use ending::{destroy, destroy_all, forget_all};
 use other::Other;
 pub use other::isend_on;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// Type byte of request handles.
 pub const TAG: u8 = 7;
@@ -104,7 +105,8 @@ fn kept(comm: &Comm, put: std::result::Result<u64, impl FnOnce() -> Request>) ->
 #[cold]
 #[inline(never)]
 fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
-    drop(make().take_back(comm));
+    let mut request = make();
+    drop(withdrawing::until(|| request.take_back(comm)));
     Error::new(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
@@ -271,21 +273,6 @@ fn standing_if(handle: dtl_request_t, may: impl Fn(&Request, &Comm) -> bool) -> 
     }
 }
 
-/// Ends an active request whose communicator is gone: its operation is taken back. `None`: it cannot be, so it goes
-/// on, and so does the communicator. May wait for a matched message: outside of the epoch.
-pub(super) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
-    let taken = TABLE.with(handle.id, |request| {
-        let taken = request.take_back(comm);
-        if taken.is_err() || request.again.is_some() { Then::Keep(taken) } else { Then::End(taken) }
-    });
-    match taken {
-        Some(Err(_)) => Ok(None),
-        Some(Ok(Some(outcome))) => Ok(Some(outcome)),
-        Some(Ok(None)) => Err(comm.ended()),
-        None => Err(super::destroyed()),
-    }
-}
-
 /// A share of a request's communicator, for what may wait.
 pub(super) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
     let spot = TABLE.with(handle.id, |request| Then::Keep(request.comm))?;
@@ -366,14 +353,15 @@ impl Request {
         self.life.hear(told, |operation| poll(comm, (kind, peer), operation))
     }
 
-    /// Takes the operation back; `None` = withdrawn. A collective is given up, for all ranks.
-    fn take_back(&mut self, comm: &Comm) -> Result<Option<Outcome>> {
+    /// Takes the operation back; `None` = withdrawn. A collective is given up, for all ranks. Pending: it has been matched and is
+    /// not over, so it goes on; to be asked again.
+    fn take_back(&mut self, comm: &Comm) -> Result<Poll<Option<Outcome>>> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.take_back(at_rest(), |operation| match operation {
             Operation::Started(started, ticket) => {
-                let done = comm.take_back(*started)?;
+                let Poll::Ready(done) = comm.try_take_back(*started)? else { return Ok(Poll::Pending) };
                 comm.recorder.end(*ticket);
-                Ok(done.map(|done| (done, outcome(comm, (kind, peer), &done))))
+                Ok(Poll::Ready(done.map(|done| (done, outcome(comm, (kind, peer), &done)))))
             }
             Operation::Other(other) => other.take_back(comm, (kind, peer)),
         })
@@ -465,29 +453,4 @@ pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
             fail!(DTL_ERROR_NOT_SUPPORTED, "what was started ({}) cannot be withdrawn: {why}", request.name())
         }
     })
-}
-
-/// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle: nothing. May wait for a
-/// matched message: outside of the epoch.
-pub fn destroy(handle: dtl_request_t) -> Result<()> {
-    if handle.id == 0 {
-        return Ok(());
-    }
-    let Some(comm) = comm_of(handle) else {
-        return Err(if is_alive(handle) { super::destroyed() } else { stale(handle) });
-    };
-    let ended = TABLE.with(handle.id, |request| {
-        if matches!(&request.life, Life::Active(Operation::Other(other)) if !other.is_message()) {
-            let name = request.name();
-            return Then::Keep(fail!(
-                DTL_ERROR_BUSY,
-                "what was started ({name}) cannot be withdrawn: wait for it"
-            ));
-        }
-        match request.take_back(&comm) {
-            Ok(_) => Then::End(Ok(())),
-            Err(error) => Then::Keep(Err(error)),
-        }
-    });
-    ended.unwrap_or_else(|| Err(stale(handle)))
 }

@@ -12,7 +12,7 @@
 use super::link::Class;
 use super::p2p::Started;
 use super::recorder::Ticket;
-use super::{Comm, direct, progress};
+use super::{Comm, direct, progress, withdrawing};
 use crate::abi::comm::DTL_PROC_NULL;
 use crate::abi::status::*;
 use crate::abi::word::DTL_MEMORY_SHARED;
@@ -28,6 +28,7 @@ use crate::sys::epoch;
 use crate::sys::park::Backoff;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 /// Bytes of a part.
 const PART: usize = 1 << 20;
@@ -338,16 +339,20 @@ impl Staged {
 
     /// Withdraws it; `Some` = it had been matched, and is over now.
     pub(super) fn take_back(&mut self, comm: &Comm) -> Result<Option<(Done, Result<()>)>> {
+        withdrawing::until(|| self.try_take_back(comm))
+    }
+
+    /// The same without waiting. Pending: it has been matched and is not over.
+    pub(super) fn try_take_back(&mut self, comm: &Comm) -> Result<Poll<Option<(Done, Result<()>)>>> {
         let mut ended = self.poll(comm)?;
-        let mut backoff = Backoff::new();
-        while ended.is_none() {
+        if ended.is_none() {
             self.cancel(comm)?;
             ended = self.poll(comm)?;
-            if ended.is_none() && self.filling.is_none() {
-                backoff.pause();
-            }
         }
-        Ok(ended.filter(|(done, _)| done.status != DTL_ERROR_CANCELED))
+        Ok(match ended {
+            Some(ended) => Poll::Ready(Some(ended).filter(|(done, _)| done.status != DTL_ERROR_CANCELED)),
+            None => Poll::Pending,
+        })
     }
 
     /// Waits for it as `Comm::complete` does.

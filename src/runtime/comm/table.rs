@@ -1,7 +1,7 @@
 //! Communicators under their handles: found, kept for a call, put there, destroyed.
 
 use super::standing::State;
-use super::{Comm, attribute, message, on_device, open, progress, request};
+use super::{Comm, attribute, message, on_device, open, progress, request, withdrawing};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::DTL_ERROR_LIMIT;
 use crate::error::{Error, Result};
@@ -117,12 +117,16 @@ pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     if !epoch::let_others_leave(LONGEST_START) {
         log::warning!("a communicator is destroyed while calls of other threads last");
     }
-    if let Err(error) = request::withdraw_all(comm) {
+    let withdrawn = withdrawing::until(|| {
+        // A send to this rank itself may wait for one of them.
+        message::drop_all(comm);
+        request::withdraw_all(comm)
+    });
+    if let Err(error) = withdrawn {
         // Something of it stays in flight, and so does the communicator.
         comm.standing.set(State::Open);
         return Err(error);
     }
-    message::drop_all(comm);
     on_device::leave(comm);
     let handle = comm.handle();
     match TABLE.remove(&epoch::enter(), handle.id) {

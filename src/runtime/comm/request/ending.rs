@@ -1,10 +1,16 @@
-//! The end of requests with what they belong to: a communicator that is destroyed, the library, a fork's parent.
+//! The end of requests that somebody ends: alone, or with what they belong to (a communicator that is destroyed, the library, a fork's
+//! parent).
+//!
+//! What has been matched is waited for, perhaps for long. Nobody looks at a request all that time: who looks for those of another
+//! communicator would wait with him.
 
-use super::super::Comm;
-use super::{Life, Operation, TABLE};
+use super::super::{Comm, destroyed, withdrawing};
+use super::{Life, Operation, Outcome, Request, TABLE, comm_of, is_alive, stale};
+use crate::abi::handle::dtl_request_t;
 use crate::error::{Result, fail};
 use crate::sys::epoch;
 use crate::sys::pool::{Missed, Then};
+use std::task::Poll;
 
 /// Refuses while a collective of the communicator runs that nobody can take back.
 pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
@@ -28,21 +34,83 @@ pub(in crate::runtime::comm) fn check_revocable(comm: &Comm) -> Result<()> {
 }
 
 /// Takes a communicator's operations back, so that no buffer is touched afterwards. The handles of its
-/// requests become stale.
-pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<()> {
+/// requests become stale. Pending: some have been matched and are not over.
+pub(in crate::runtime::comm) fn withdraw_all(comm: &Comm) -> Result<Poll<()>> {
+    let mut all = Poll::Ready(());
     for id in TABLE.handles() {
         let withdrawn = TABLE.with(id, |request| {
             if !request.is_of(comm) {
-                return Then::Keep(Ok(()));
+                return Then::Keep(Ok(Poll::Ready(())));
             }
             match request.take_back(comm) {
+                Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
+                Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
                 Err(error) => Then::Keep(Err(error)),
-                Ok(_) => Then::End(Ok(())),
             }
         });
-        withdrawn.unwrap_or(Ok(()))?;
+        if withdrawn.transpose()?.is_some_and(|withdrawn| withdrawn.is_pending()) {
+            all = Poll::Pending;
+        }
     }
-    Ok(())
+    Ok(all)
+}
+
+/// Ends an active request whose communicator is gone: its operation is taken back. `None`: it cannot be, or not yet, so it goes
+/// on, and so does the communicator.
+pub(in crate::runtime::comm) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
+    let taken = TABLE.with(handle.id, |request| {
+        let taken = request.take_back(comm);
+        if matches!(taken, Ok(Poll::Ready(_))) && request.again.is_none() {
+            Then::End(taken)
+        } else {
+            Then::Keep(taken)
+        }
+    });
+    match taken {
+        Some(Ok(Poll::Pending) | Err(_)) => Ok(None),
+        Some(Ok(Poll::Ready(Some(outcome)))) => Ok(Some(outcome)),
+        Some(Ok(Poll::Ready(None))) => Err(comm.ended()),
+        None => Err(destroyed()),
+    }
+}
+
+/// Ends a request: an operation in flight is withdrawn, or finishes first. The null handle: nothing. May wait for a
+/// matched message: outside of the epoch.
+pub fn destroy(handle: dtl_request_t) -> Result<()> {
+    if handle.id == 0 {
+        return Ok(());
+    }
+    let Some(comm) = comm_of(handle) else {
+        return Err(if is_alive(handle) { destroyed() } else { stale(handle) });
+    };
+    let mut was_there = false;
+    withdrawing::until(|| {
+        let ended = TABLE.with(handle.id, |request| try_destroy(request, &comm));
+        match ended {
+            Some(ended) => {
+                was_there = true;
+                ended
+            }
+            // Who waited for it has heard of its end.
+            None if was_there => Ok(Poll::Ready(())),
+            None => Err(stale(handle)),
+        }
+    })
+}
+
+fn try_destroy(request: &mut Request, comm: &Comm) -> Then<Result<Poll<()>>> {
+    if matches!(&request.life, Life::Active(Operation::Other(other)) if !other.is_message()) {
+        let name = request.name();
+        return Then::Keep(fail!(
+            DTL_ERROR_BUSY,
+            "what was started ({name}) cannot be withdrawn: wait for it"
+        ));
+    }
+    match request.take_back(comm) {
+        Ok(Poll::Ready(_)) => Then::End(Ok(Poll::Ready(()))),
+        Ok(Poll::Pending) => Then::Keep(Ok(Poll::Pending)),
+        Err(error) => Then::Keep(Err(error)),
+    }
 }
 
 /// How often a request is asked for that somebody looks at.
@@ -56,7 +124,7 @@ pub(in crate::runtime::comm) fn end_all(comm: &Comm) {
         for _ in 0..PATIENCE {
             match TABLE.try_look(id) {
                 Ok(mut request) if request.is_of(comm) => {
-                    drop(request.take_back(comm));
+                    drop(withdrawing::until(|| request.take_back(comm)));
                     request.end();
                     break;
                 }
@@ -73,7 +141,7 @@ pub fn destroy_all() {
     for id in TABLE.handles() {
         TABLE.with(id, |request| {
             if let Some(comm) = request.comm.get(&inside) {
-                drop(request.take_back(comm));
+                drop(withdrawing::until(|| request.take_back(comm)));
             }
             Then::End(())
         });

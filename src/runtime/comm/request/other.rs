@@ -16,6 +16,7 @@ use crate::runtime::backend::{Done, SendMode};
 use crate::runtime::exec::event::{Event, Gate};
 use crate::runtime::memory::hidden;
 use std::sync::Arc;
+use std::task::Poll;
 
 #[allow(clippy::large_enum_variant, reason = "always in a box")]
 pub(super) enum Other {
@@ -179,24 +180,24 @@ impl Other {
         Ok(ended.map(|ended| end(comm, of, staged, ended)))
     }
 
-    /// Takes it back; `Some` = it was over.
-    pub(super) fn take_back(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
-        match self {
+    /// Takes it back; `Some` = it was over. Pending: it has been matched and is not over.
+    pub(super) fn take_back(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Poll<Option<Outcome>>> {
+        Ok(Poll::Ready(match self {
             Other::Collective(run) => {
                 run.fail(comm, &Error::new(DTL_ERROR_CANCELED, "it was given up before it was over"));
-                Ok(None)
+                None
             }
-            Other::Window(way, ticket) => way.withdraw(*ticket).map(|()| None),
+            Other::Window(way, ticket) => way.withdraw(*ticket).map(|()| None)?,
             Other::Staged(staged) => {
-                let ended = staged.take_back(comm)?;
+                let Poll::Ready(ended) = staged.try_take_back(comm)? else { return Ok(Poll::Pending) };
                 staged.ticket.into_iter().for_each(|ticket| comm.recorder.end(ticket));
-                Ok(ended.map(|ended| end(comm, of, staged, ended)))
+                ended.map(|ended| end(comm, of, staged, ended))
             }
             Other::Gated(gated) => {
                 comm.recorder.end(gated.ticket);
-                Ok(None)
+                None
             }
-        }
+        }))
     }
 
     /// What was called, of a collective.

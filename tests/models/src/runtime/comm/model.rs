@@ -9,6 +9,7 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
 pub const ALL: &[Model] = &[
     ("recorder: a reader sees whole entries", reader_against_writer),
@@ -156,10 +157,11 @@ fn destroy((life, transport): &(Mutex<Life<Operation, u32>>, Transport)) {
     let taken: Result<_, ()> = life.lock().take_back(0, |_operation| {
         transport.touch(true);
         transport.withdrawn.fetch_add(1, Ordering::Relaxed);
-        Ok(None)
+        Ok(Poll::Ready(None))
     });
+    let Poll::Ready(taken) = taken.unwrap() else { unreachable!() };
     // 0: it was at rest.
-    if let Some(outcome) = taken.unwrap().filter(|&outcome| outcome != 0) {
+    if let Some(outcome) = taken.filter(|&outcome| outcome != 0) {
         transport.hear(outcome);
     }
 }
