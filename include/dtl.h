@@ -4743,8 +4743,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
 ///         that of one which was freed, is an error that MPI may end the process for.
 /// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns, calls of
 /// MPI by the program at the same time are yours to keep apart. Below: the thread that initialised MPI; others
-/// get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`, except dtl_comm_destroy: it succeeds in any
-/// thread, and MPI's communicator is then freed by the next call in a thread that may call MPI.
+/// get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`, except dtl_comm_destroy: with nothing in flight it
+/// succeeds in any thread, and MPI's communicator is then freed by the next call in a thread that may call MPI.
 /// Equivalent: MPI_Comm_dup.
 DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out);
 
@@ -4829,7 +4829,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int3
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
 /// `out_message` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; goes with its communicator.
+/// @param out_message  yours until it is received; goes with its communicator. Of a large one the sender waits until then, whatever
+///                     its time limit: a message that was taken is not withdrawn.
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int32_t tag,
     dtl_message_t *out_message, dtl_recv_info_t *info);

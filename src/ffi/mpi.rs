@@ -35,8 +35,8 @@ use crate::runtime::comm::open;
 ///         that of one which was freed, is an error that MPI may end the process for.
 /// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns, calls of
 /// MPI by the program at the same time are yours to keep apart. Below: the thread that initialised MPI; others
-/// get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`, except dtl_comm_destroy: it succeeds in any
-/// thread, and MPI's communicator is then freed by the next call in a thread that may call MPI.
+/// get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`, except dtl_comm_destroy: with nothing in flight it
+/// succeeds in any thread, and MPI's communicator is then freed by the next call in a thread that may call MPI.
 /// Equivalent: MPI_Comm_dup.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t) -> dtl_status_t {

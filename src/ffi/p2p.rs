@@ -285,7 +285,8 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
 /// `out_message` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; goes with its communicator.
+/// @param out_message  yours until it is received; goes with its communicator. Of a large one the sender waits until then, whatever
+///                     its time limit: a message that was taken is not withdrawn.
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mprobe(

@@ -390,6 +390,10 @@ pub trait Transport: Send + Sync {
     fn may_be_served(&self) -> bool {
         true
     }
+    /// Whether the calling thread may call it; asked where a thread of the library may not.
+    fn admit(&self) -> Result<()> {
+        Ok(())
+    }
     /// A transport of its own for some ranks, which include this one, in this order; all of them, and nobody
     /// else, call it, with the same number. `None`: they share this one.
     fn subset(&self, _ranks: &[i32], _number: u32) -> Option<Result<Box<dyn Transport>>> {

@@ -45,8 +45,8 @@ pub struct Shutdown {
 /// Every noun's part in the end of the library, users of a thing before the thing.
 pub const SHUTDOWN: &[Shutdown] = &[
     Shutdown { destroy_all: comm::window::destroy_all, forget_all: comm::window::forget_all },
-    Shutdown { destroy_all: comm::request::destroy_all, forget_all: comm::request::forget_all },
     Shutdown { destroy_all: comm::message::destroy_all, forget_all: comm::message::forget_all },
+    Shutdown { destroy_all: comm::request::destroy_all, forget_all: comm::request::forget_all },
     Shutdown { destroy_all: comm::attribute::destroy_all, forget_all: comm::attribute::forget_all },
     Shutdown { destroy_all: comm::destroy_all, forget_all: comm::forget_all },
     Shutdown { destroy_all: comm::types::destroy_all, forget_all: comm::types::destroy_all },

@@ -24,6 +24,7 @@ use super::slab::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
 use crate::sys::lock::Mutex;
 use crate::sys::sync::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
+use std::hint::spin_loop;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::ptr;
@@ -35,6 +36,9 @@ const CHUNKS: usize = sync::size(INDEX_LIMIT >> CHUNK_BITS, 1);
 
 /// Free slots that a thread keeps for itself. (None in a model: there is nothing to try in a list of one's own.)
 const KEPT: u32 = sync::size(64, 0) as u32;
+
+/// Looks at a busy object before the next yield.
+const SPINS: u32 = sync::size(100, 1) as u32;
 
 /// The second bit of an index (`ELSEWHERE` is the first): somebody looks at the object.
 const BUSY: u64 = ELSEWHERE << 1;
@@ -353,12 +357,16 @@ impl<T: Send + 'static> Pool<T> {
     /// Looks at an object, waiting for who looks at it just now. `None`: no such object. Not from inside a look
     /// at the same one.
     pub fn with<R>(&'static self, handle: u64, look: impl FnOnce(&mut T) -> Then<R>) -> Option<R> {
+        let mut looks = 0_u32;
         let mut looking = loop {
             match self.try_look(handle) {
                 Ok(looking) => break looking,
                 Err(Missed::Stale) => return None,
-                Err(Missed::Busy) => yield_now(),
+                Err(Missed::Busy) => {}
             }
+            // Who asks again and again has it most of the time; between two of his looks is not the time for others to run.
+            looks = looks.wrapping_add(1);
+            if looks % SPINS == 0 { yield_now() } else { spin_loop() }
         };
         Some(match look(&mut looking) {
             Then::Keep(result) => result,

@@ -43,6 +43,30 @@ static void *another_thread(void *argument)
     return NULL;
 }
 
+/* A collective that is refused has not begun: later ones of the thread that may call go on. */
+static void *refused_thread(void *argument)
+{
+    const dtl_comm_t comm = *(const dtl_comm_t *)argument;
+    int64_t one = 1, sum = 0;
+    dtl_request_t request;
+    dtl_comm_t copy;
+    CHECK_STATUS(dtl_comm_barrier(comm), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_SAID("barrier");
+    CHECK_STATUS(dtl_comm_allreduce(comm, &one, &sum, 1, DTL_DTYPE_INT64, DTL_OP_SUM), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_comm_ibarrier(comm, &request), DTL_ERROR_NOT_SUPPORTED);
+    CHECK_STATUS(dtl_comm_dup(comm, &copy), DTL_ERROR_NOT_SUPPORTED);
+    return NULL;
+}
+
+static void refused_collectives(dtl_comm_t comm)
+{
+    pthread_t thread;
+    int64_t one = 1, sum = 0;
+    CHECK(pthread_create(&thread, NULL, refused_thread, &comm) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK_OK(dtl_comm_allreduce(comm, &one, &sum, 1, DTL_DTYPE_INT64, DTL_OP_SUM));
+    CHECK(sum == size);
+}
+
 /* A window while the program calls MPI itself, which it keeps apart from its calls of the library but cannot keep apart
  * from a thread of the library: there is one at MPI_THREAD_MULTIPLE only, and dtl_win_info says so. */
 static void window_beside_own_calls(dtl_comm_t comm)
@@ -92,6 +116,17 @@ int main(int argc, char **argv)
     exchange(&jobs[2]);
     for (int i = 0; i < 2; i++) {
         CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    if (level < MPI_THREAD_SERIALIZED) {
+        dtl_comm_desc_t limited = DTL_COMM_DESC_INIT;
+        CHECK_OK(dtl_comm_from_mpi_fint((int32_t)MPI_Comm_c2f(MPI_COMM_WORLD), &jobs[0].comm));
+        refused_collectives(jobs[0].comm);
+        CHECK_OK(dtl_comm_destroy(jobs[0].comm));
+        limited.kind = "mpi";
+        limited.timeout_ns = 60000000000;
+        CHECK_OK(dtl_comm_open(&limited, &jobs[0].comm));
+        refused_collectives(jobs[0].comm);
+        CHECK_OK(dtl_comm_destroy(jobs[0].comm));
     }
     window_beside_own_calls(jobs[2].comm);
     CHECK_OK(dtl_comm_barrier(jobs[2].comm));

@@ -73,6 +73,10 @@ pub trait Wire: Send {
     fn may_be_served(&self) -> bool {
         true
     }
+    /// As [`Transport::admit`].
+    fn admit(&self) -> Result<()> {
+        Ok(())
+    }
     /// As [`Transport::answers_late`].
     fn answers_late(&self) -> bool {
         false
@@ -256,6 +260,10 @@ impl Transport for Endpoint {
 
     fn may_be_served(&self) -> bool {
         self.may_be_served
+    }
+
+    fn admit(&self) -> Result<()> {
+        self.with(|engine| engine.wire.admit())
     }
 
     fn answers_late(&self) -> bool {

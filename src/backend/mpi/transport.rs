@@ -450,6 +450,10 @@ impl Transport for Endpoint {
         self.mpi.is_multiple()
     }
 
+    fn admit(&self) -> Result<()> {
+        self.mpi.enter().map(drop)
+    }
+
     fn subset(&self, ranks: &[i32], number: u32) -> Option<Result<Box<dyn Transport>>> {
         Some(self.of_some(ranks, number).map(|endpoint| Box::new(endpoint) as Box<dyn Transport>))
     }

@@ -64,6 +64,10 @@ impl Wire for MpiWire {
         self.mpi.is_multiple()
     }
 
+    fn admit(&self) -> Result<()> {
+        self.mpi.enter().map(drop)
+    }
+
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId> {
         let _turn = self.mpi.enter()?;
         let (tag, mode) = (tag_of(word), SendMode::Standard);

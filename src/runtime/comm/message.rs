@@ -13,11 +13,11 @@ use crate::runtime::backend::{Done, OpId};
 use crate::runtime::invalid_handle;
 use crate::runtime::memory::hidden;
 use crate::sys::buf::Region;
+use crate::sys::clock::Deadline;
 use crate::sys::epoch::{self, Guard};
 use crate::sys::park::Backoff;
 use crate::sys::slab::Table;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Type byte of message handles.
 pub const TAG: u8 = 8;
@@ -93,7 +93,7 @@ pub fn mrecv(message: &Message, data: Data) -> Result<(Done, Arc<Comm>)> {
 /// Starts to receive it.
 pub(super) fn start(message: &Message, into: Region) -> Result<Started> {
     if let Err(error) = message.comm.check_open() {
-        message.discard();
+        message.discard(Deadline::after(LONGEST_END_NS));
         return Err(error);
     }
     match message.taken {
@@ -121,29 +121,30 @@ impl Message {
 
 /// With its communicator: messages that nobody received go.
 pub(super) fn drop_all(comm: &Arc<Comm>) {
+    let limit = Deadline::after(LONGEST_END_NS);
     for id in TABLE.handles() {
         let inside = epoch::enter();
         if TABLE.get(&inside, id).is_some_and(|message| Arc::ptr_eq(&message.comm, comm)) {
             let message = TABLE.remove(&inside, id);
             drop(inside);
-            message.into_iter().for_each(|message| message.discard());
+            message.into_iter().for_each(|message| message.discard(limit));
         }
     }
 }
 
-/// How long a message that goes is waited for: what is left of it then is between the transport and its sender.
-const LONGEST_END: Duration = Duration::from_millis(100);
+/// How long messages that go are waited for: what is left of them then is between the transport and their senders.
+const LONGEST_END_NS: u64 = 100_000_000;
 
 impl Message {
     /// Receives it into nothing, so that its sender is not left with it: that may be this rank.
-    fn discard(&self) {
+    fn discard(&self, limit: Deadline) {
         let Some(taken) = self.taken else { return };
         let transport = &self.comm.link.transport;
         // Of a transport that fails here nobody waits for the message.
         let Ok(op) = transport.receive_matched(taken, Region::EMPTY) else { return };
-        let (begin, mut backoff) = (Instant::now(), Backoff::new());
+        let mut backoff = Backoff::new();
         while let Ok(None) = transport.outcome(op) {
-            if begin.elapsed() > LONGEST_END {
+            if limit.passed() {
                 return;
             }
             backoff.pause();
@@ -151,10 +152,13 @@ impl Message {
     }
 }
 
-/// At finalize.
+/// At finalize, before requests: this rank's own may wait for them.
 pub fn destroy_all() {
-    let inside = epoch::enter();
-    TABLE.handles().into_iter().for_each(|id| drop(TABLE.remove(&inside, id)));
+    let limit = Deadline::after(LONGEST_END_NS);
+    for id in TABLE.handles() {
+        let message = TABLE.remove(&epoch::enter(), id);
+        message.into_iter().for_each(|message| message.discard(limit));
+    }
 }
 
 /// In a forked child: the handles go.

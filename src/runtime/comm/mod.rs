@@ -93,6 +93,8 @@ pub struct Comm {
     /// How device buffers go: what was told of it (`staging`).
     explained: AtomicU8,
     is_broken: AtomicBool,
+    /// Whether the transport is perhaps for some threads only, and says which (`Transport::admit`).
+    is_for_some: bool,
     /// The transport's.
     has_collectives: bool,
     link: Within<dyn Transport, Link>,
@@ -135,6 +137,7 @@ impl Comm {
         let mut comm = Comm {
             spot: SpotCell::default(),
             has_collectives: link.transport.has_collectives(),
+            is_for_some: !link.transport.may_be_served(),
             asking: link.transport.asking(),
             reductions: link.transport.reductions(),
             link: Within::new(link, |link| &*link.transport),

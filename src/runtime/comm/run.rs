@@ -172,38 +172,42 @@ impl Comm {
         Ok(Begun::Going(self.begin(call.on_device(), turn).run(Work::Device(whole, None))))
     }
 
-    /// Collectives are called one at a time.
+    /// Collectives are called one at a time, by threads that may call the transport.
     #[inline]
     pub(super) fn enter(&self, call: &Call) -> Result<Taken> {
-        self.try_enter(epoch::thread_mark()).ok_or_else(|| self.refusal(call.kind.name()))
+        let mark = epoch::thread_mark();
+        self.try_enter(mark).map_or_else(|| self.enter_with_care(call.kind.name(), mark), Ok)
     }
 
-    /// The same by the thread of that mark.
+    /// The same of the usual case, by the thread of that mark.
     #[inline(always)]
     pub(super) fn try_enter(&self, mark: usize) -> Option<Taken> {
-        let is_well = usually(self.is_open() && !self.is_broken.load(Ordering::Relaxed));
-        if is_well { self.in_collective.try_take(mark) } else { None }
+        let is_well = self.is_open() && !self.is_broken.load(Ordering::Relaxed) && !self.is_for_some;
+        if usually(is_well) { self.in_collective.try_take(mark) } else { None }
+    }
+
+    /// A thread that is refused has not begun one: those of the others are not disturbed.
+    #[cold]
+    #[inline(never)]
+    fn enter_with_care(&self, name: &str, mark: usize) -> Result<Taken> {
+        self.check_open()?;
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(self.refuse(name));
+        }
+        self.link.transport.admit().map_err(|error| error.within(name))?;
+        match self.in_collective.try_take(mark) {
+            Some(turn) => Ok(turn),
+            None => fail!(
+                DTL_ERROR_BUSY,
+                "{name}: another thread is in a collective on this communicator; order the calls, or use two communicators"
+            ),
+        }
     }
 
     /// Others may call one.
     #[inline(always)]
     pub(super) fn leave(&self, turn: Taken) {
         self.in_collective.give_back(turn);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn refusal(&self, name: &str) -> Error {
-        if !self.is_open() {
-            return self.ended();
-        }
-        if self.is_broken.load(Ordering::Relaxed) {
-            return self.refuse(name);
-        }
-        let text = format!(
-            "{name}: another thread is in a collective on this communicator; order the calls, or use two communicators"
-        );
-        Error::new(DTL_ERROR_BUSY, text)
     }
 
     #[inline]

@@ -30,6 +30,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
+/// How a message ended, and the copies that went with it.
+type Ended = (Done, Result<()>);
+
 /// Bytes of a part.
 const PART: usize = 1 << 20;
 /// Parts copied before the transport gets its turn again.
@@ -253,7 +256,7 @@ impl Staged {
     }
 
     /// Moves it on; what it ended with, and whether its copies went well. `Err`: asking failed, and it lives on.
-    pub(super) fn poll(&mut self, comm: &Comm) -> Result<Option<(Done, Result<()>)>> {
+    pub(super) fn poll(&mut self, comm: &Comm) -> Result<Option<Ended>> {
         for _ in 0..TURN {
             let is_moved = self.copy_some(comm);
             if let Some(done) = comm.poll(self.started)? {
@@ -338,12 +341,12 @@ impl Staged {
     }
 
     /// Withdraws it; `Some` = it had been matched, and is over now.
-    pub(super) fn take_back(&mut self, comm: &Comm) -> Result<Option<(Done, Result<()>)>> {
+    pub(super) fn take_back(&mut self, comm: &Comm) -> Result<Option<Ended>> {
         withdrawing::until(|| self.try_take_back(comm))
     }
 
     /// The same without waiting. Pending: it has been matched and is not over.
-    pub(super) fn try_take_back(&mut self, comm: &Comm) -> Result<Poll<Option<(Done, Result<()>)>>> {
+    pub(super) fn try_take_back(&mut self, comm: &Comm) -> Result<Poll<Option<Ended>>> {
         let mut ended = self.poll(comm)?;
         if ended.is_none() {
             self.cancel(comm)?;
