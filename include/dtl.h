@@ -4829,8 +4829,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int3
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
 /// `out_message` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; goes with its communicator. Of a large one the sender waits until then, whatever
-///                     its time limit: a message that was taken is not withdrawn.
+/// @param out_message  yours until it is received; ends with its communicator. The sender of a large or synchronous message
+///                     waits until its receive starts. If the sender's time limit passes before, or its request is
+///                     cancelled or destroyed, the message is withdrawn and its receive returns DTL_ERROR_CANCELED
+///                     (over MPI's own messages, see dtl_comm_desc_t, MPI withdraws nothing: the sender waits).
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int32_t tag,
     dtl_message_t *out_message, dtl_recv_info_t *info);
@@ -4845,7 +4847,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int
 /// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails; only bad
 /// arguments (buf, count, dtype) leave the message to be received.
 ///
-/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before. Equivalent: MPI_Mrecv.
+/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the sender withdrew the message
+///         (see dtl_comm_mprobe), nothing was written. Equivalent: MPI_Mrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_mrecv(dtl_message_t message, void *buf, uint64_t count,
     dtl_dtype_t dtype, dtl_recv_info_t *info);
 

@@ -285,8 +285,10 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
 /// `out_message` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; goes with its communicator. Of a large one the sender waits until then, whatever
-///                     its time limit: a message that was taken is not withdrawn.
+/// @param out_message  yours until it is received; ends with its communicator. The sender of a large or synchronous message
+///                     waits until its receive starts. If the sender's time limit passes before, or its request is
+///                     cancelled or destroyed, the message is withdrawn and its receive returns DTL_ERROR_CANCELED
+///                     (over MPI's own messages, see dtl_comm_desc_t, MPI withdraws nothing: the sender waits).
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mprobe(
@@ -335,7 +337,8 @@ pub unsafe extern "C" fn dtl_comm_improbe(
 /// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails; only bad
 /// arguments (buf, count, dtype) leave the message to be received.
 ///
-/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before. Equivalent: MPI_Mrecv.
+/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the sender withdrew the message
+///         (see dtl_comm_mprobe), nothing was written. Equivalent: MPI_Mrecv.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mrecv(
     message: dtl_message_t,

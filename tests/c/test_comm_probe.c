@@ -223,12 +223,11 @@ static void *destroy_request(void *request) {
     return NULL;
 }
 
-/* A probed message that nobody receives goes with its communicator, though a send of this very rank waits for it. Who destroys that
- * send's request waits alone: other communicators end meanwhile. */
+/* A probed message that nobody receives goes with its communicator, though a send of this very rank
+ * waits for it. To destroy that send's request withdraws the message. */
 static void test_not_received(void) {
     enum { LARGE = 1 << 20 };
     static int32_t out[LARGE], in[LARGE];
-    const struct timespec while_ms = {0, 20000000};
     dtl_comm_t copy, other;
     dtl_request_t sent;
     dtl_message_t message;
@@ -245,11 +244,64 @@ static void test_not_received(void) {
     CHECK_OK(dtl_comm_isend(copy, out, LARGE, DTL_DTYPE_INT32, me, 5, &sent));
     CHECK_OK(dtl_comm_mprobe(copy, me, 5, &message, NULL));
     CHECK(pthread_create(&thread, NULL, destroy_request, &sent) == 0);
-    nanosleep(&while_ms, NULL);
-    CHECK_OK(dtl_comm_destroy(other));
-    CHECK_OK(dtl_comm_mrecv(message, in, LARGE, DTL_DTYPE_INT32, NULL));
     CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_OK(dtl_comm_destroy(other));
+    CHECK_STATUS(dtl_comm_mrecv(message, in, LARGE, DTL_DTYPE_INT32, NULL), DTL_ERROR_CANCELED);
+    CHECK_TEXT("withdrew");
     CHECK_OK(dtl_comm_destroy(copy));
+}
+
+struct blocked {
+    dtl_comm_t comm;
+    const int32_t *values;
+    uint64_t count;
+};
+
+static void *send_until_limit(void *argument) {
+    const struct blocked *send = (const struct blocked *)argument;
+    CHECK_STATUS(dtl_comm_ssend(send->comm, send->values, send->count, DTL_DTYPE_INT32, next, 8), DTL_ERROR_TIMEOUT);
+    return NULL;
+}
+
+/* The limit of a sender holds, and its request can be cancelled, also when the message was probed and
+ * is not received: its receive then says so and writes nothing. Later messages are not disturbed. */
+static void test_probed_and_withdrawn(void) {
+    enum { LARGE = 100000 };
+    static int32_t out[LARGE], in[LARGE];
+    const uint64_t counts[] = {0, 1, 5000, LARGE};
+    dtl_comm_t hasty = open_hasty(comm);
+    size_t i;
+    for (i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        struct blocked send = {hasty, out, 0};
+        dtl_request_t request;
+        dtl_message_t message;
+        dtl_recv_info_t info;
+        pthread_t thread;
+        send.count = counts[i];
+        in[0] = -5;
+        CHECK_OK(dtl_comm_issend(comm, out, counts[i], DTL_DTYPE_INT32, next, 8, &request));
+        CHECK_OK(dtl_comm_mprobe(comm, before, 8, &message, &info));
+        CHECK(info.size_bytes == 4 * counts[i]);
+        CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(5), NULL), DTL_ERROR_TIMEOUT);
+        CHECK_OK(dtl_request_cancel(request));
+        CHECK_STATUS(dtl_request_wait(request, MILLISECONDS(60000), NULL), DTL_ERROR_CANCELED);
+        CHECK_OK(dtl_comm_barrier(comm));
+        CHECK_STATUS(dtl_comm_mrecv(message, in, LARGE, DTL_DTYPE_INT32, NULL), DTL_ERROR_CANCELED);
+        CHECK_TEXT("withdrew");
+        CHECK(in[0] == -5);
+        CHECK(pthread_create(&thread, NULL, send_until_limit, &send) == 0);
+        CHECK_OK(dtl_comm_mprobe(hasty, before, 8, &message, NULL));
+        CHECK(pthread_join(thread, NULL) == 0);
+        CHECK_OK(dtl_comm_barrier(comm));
+        CHECK_STATUS(dtl_comm_mrecv(message, in, LARGE, DTL_DTYPE_INT32, NULL), DTL_ERROR_CANCELED);
+        CHECK(in[0] == -5);
+        /* The words that such an offer takes in the transport are not lost. */
+        out[0] = me;
+        CHECK_OK(dtl_comm_sendrecv(comm, out, LARGE, next, 8, in, LARGE, before, 8, DTL_DTYPE_INT32, NULL));
+        CHECK(in[0] == before);
+    }
+    CHECK_OK(dtl_comm_barrier(comm));
+    CHECK_OK(dtl_comm_destroy(hasty));
 }
 
 int main(int argc, char **argv) {
@@ -264,6 +316,7 @@ int main(int argc, char **argv) {
     test_persistent();
     test_some_of_many();
     test_not_received();
+    test_probed_and_withdrawn();
     CHECK_OK(dtl_comm_barrier(comm));
     CHECK_OK(dtl_comm_destroy(comm));
     finish();

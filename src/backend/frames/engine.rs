@@ -113,6 +113,8 @@ pub(super) enum Operation {
     Receive(Receive),
     /// A message that was taken for a receive to come.
     Taken(Message<Arrival>),
+    /// Such a message whose sender has withdrawn it since: the outcome of its receive.
+    Withdrawn(Done),
     Done(Done),
 }
 
@@ -467,7 +469,7 @@ impl Engine {
             }
             Some(&Operation::Send(Send { dest, .. })) if dest == self.rank => {
                 let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
-                self.matcher.remove_unexpected(own, is).is_some()
+                self.matcher.remove_unexpected(own, is).is_some() || self.withdraw_probed(own, is)
             }
             Some(&Operation::Send(send)) => self.withdraw_send(id, &send),
             _ => false,

@@ -40,7 +40,7 @@ impl Engine {
         let unfinished = |(id, operation): (OpId, &mut Operation)| match operation {
             Operation::Done(_) => None,
             Operation::Send(send) => Some((id, send.dest)),
-            Operation::Receive(_) | Operation::Taken(_) => Some((id, own)),
+            Operation::Receive(_) | Operation::Taken(_) | Operation::Withdrawn(_) => Some((id, own)),
         };
         let all: Vec<_> = self.operations.iter_mut().filter_map(unfinished).collect();
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));

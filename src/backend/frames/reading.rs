@@ -207,8 +207,9 @@ impl Engine {
 
     fn accept_withdraw(&mut self, source: usize, id: u64) {
         let is = |what: &Arrival| matches!(what, Arrival::Offered(offer) if offer.send == id);
-        // If it is not there, a receive has it, and the sender will hear Clear.
-        if self.matcher.remove_unexpected(rank_of(source), is).is_some() {
+        // If it is not there, a receive has it, and the sender is sent Clear.
+        let from = rank_of(source);
+        if self.matcher.remove_unexpected(from, is).is_some() || self.withdraw_probed(from, is) {
             self.answer(source, Answer::Tell(Kind::Forgotten, id));
         }
     }

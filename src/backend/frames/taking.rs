@@ -3,7 +3,7 @@
 //! What was only offered can still be withdrawn by its sender, also after it was taken: its receive
 //! then ends with CANCELED.
 
-use super::engine::{Arrival, Bytes, Engine, Operation, Receive, index_of};
+use super::engine::{Arrival, Bytes, Engine, Operation, Receive, done, index_of};
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Result, fail};
@@ -57,16 +57,34 @@ impl Engine {
         Ok(Some(Matched { message, done }))
     }
 
+    /// Marks the probed message of a source that `is` names; whether there was one.
+    pub(super) fn withdraw_probed(&mut self, from: i32, is: impl Fn(&Arrival) -> bool) -> bool {
+        for (_, operation) in self.operations.iter_mut() {
+            let Operation::Taken(taken) = operation else { continue };
+            if taken.source == from && is(&taken.what) {
+                *operation = Operation::Withdrawn(done(index_of(from), DTL_ERROR_CANCELED, taken.word, 0));
+                return true;
+            }
+        }
+        false
+    }
+
     /// Starts the receive of a taken message, under the message's id.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         self.progress()?;
-        let Some(place @ Operation::Taken(_)) = self.operations.get_mut(message) else {
+        let place = self.operations.get_mut(message);
+        let Some(place @ (Operation::Taken(_) | Operation::Withdrawn(_))) = place else {
             self.check_working()?;
             return fail!(DTL_ERROR_INVALID_HANDLE, "message {:#x} was received or never taken", message.0);
         };
         let receive = Receive { into, source: DTL_ANY_SOURCE, place: None, taken: None };
-        let Operation::Taken(taken) = std::mem::replace(place, Operation::Receive(receive)) else {
-            return Ok(message);
+        let taken = match std::mem::replace(place, Operation::Receive(receive)) {
+            Operation::Taken(taken) => taken,
+            Operation::Withdrawn(outcome) => {
+                self.finish(message, outcome);
+                return Ok(message);
+            }
+            _ => return Ok(message),
         };
         let source = index_of(taken.source);
         if matches!(taken.what, Arrival::Offered(_)) && self.gone(taken.source).is_some() {

@@ -6,16 +6,15 @@
 //!
 //! Whoever comes second, sender or receiver, copies. Small messages are copied under the receiver's
 //! lock. A large one is copied under no lock at all: matching it takes the receive out of the posted
-//! ones (or the message out of the unexpected ones), so `cancel` finds neither and withdraws neither,
-//! and both operations stay unfinished until the copy is done. By the transport's contract an
+//! ones (or the message out of the unexpected or probed ones), so `cancel` finds neither and withdraws
+//! neither, and both operations stay unfinished until the copy is done. By the transport's contract an
 //! unfinished operation's buffer is valid, hence both are; a wait that is given up withdraws its
 //! operation first and so waits for the copy.
 
 use super::board::Boards;
 use super::part::Parts;
-use super::side::{Message, Operation, Side, State, failed, found, received, sent};
+use super::side::{Message, Operation, Side, State, canceled, failed, found, received, sent};
 use crate::abi::comm::DTL_ANY_SOURCE;
-use crate::abi::status::*;
 use crate::backend::board::Places;
 use crate::backend::matching;
 use crate::backend::sparse::BYTES_PER_RANK;
@@ -304,6 +303,10 @@ impl Transport for Endpoint {
             Some(place @ Operation::Taken(_)) => {
                 std::mem::replace(place, Operation::Receive { into: data, source: DTL_ANY_SOURCE })
             }
+            Some(place @ &mut Operation::Withdrawn(done)) => {
+                *place = Operation::Done(done);
+                return Ok(message);
+            }
             _ => {
                 return fail!(
                     DTL_ERROR_INVALID_HANDLE,
@@ -351,7 +354,7 @@ impl Transport for Endpoint {
 
     fn cancel(&self, op: OpId) -> Result<()> {
         let own = self.own()?;
-        let done = Done { source: self.rank, status: DTL_ERROR_CANCELED, word: 0, size: 0 };
+        let done = canceled(self.rank, 0);
         let mut state = own.state.lock();
         let dest = match state.operations.get(op) {
             Some(&Operation::Receive { source, .. }) => {
@@ -361,14 +364,10 @@ impl Transport for Endpoint {
                 return Ok(());
             }
             Some(&Operation::Send { dest }) => dest,
-            Some(Operation::Filling | Operation::Taken(_) | Operation::Done(_)) | None => return Ok(()),
+            Some(_) | None => return Ok(()),
         };
         drop(state);
-        let is = |message: &Message| matches!(message, Message::Lent(_, send) if *send == op);
-        let target = self.fabric.side(dest)?;
-        // Who removes the message is the one who ends its send.
-        let removed = target.state.lock().matcher.remove_unexpected(self.rank, is);
-        if removed.is_some() {
+        if self.fabric.side(dest)?.withdraw(self.rank, op) {
             own.finish(op, done);
         }
         Ok(())

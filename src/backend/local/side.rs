@@ -40,6 +40,8 @@ pub(super) enum Operation {
     Filling,
     /// A message that was taken for a receive to come.
     Taken(matching::Message<Message>),
+    /// Such a message whose sender has withdrawn it since: the outcome of its receive.
+    Withdrawn(Done),
     Done(Done),
 }
 
@@ -47,7 +49,7 @@ pub(super) enum Operation {
 pub(super) enum Message {
     /// A copy of it; its send is over.
     Copied(Scratch),
-    /// The sender's own bytes; its send ends when they are taken.
+    /// The sender's own bytes; its send ends when they are received.
     Lent(Region, OpId),
 }
 
@@ -74,6 +76,25 @@ impl Side {
         self.wake(state);
     }
 
+    /// Removes the message that `sender` sent by its operation `send`, if no receive has started on
+    /// it. True if the caller ends the send.
+    pub(super) fn withdraw(&self, sender: i32, send: OpId) -> bool {
+        let is = |message: &Message| matches!(message, Message::Lent(_, by) if *by == send);
+        let mut state = self.state.lock();
+        if state.matcher.remove_unexpected(sender, is).is_some() {
+            return true;
+        }
+        for (_, operation) in state.operations.iter_mut() {
+            if let Operation::Taken(taken) = operation {
+                if taken.source == sender && is(&taken.what) {
+                    *operation = Operation::Withdrawn(canceled(sender, taken.word));
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// An operation has ended, or a message has come that a probe may wait for.
     pub(super) fn wake(&self, state: &mut State) {
         state.events += 1;
@@ -93,6 +114,10 @@ pub(super) fn sent(rank: i32, word: u64, data: Region) -> Done {
 
 pub(super) fn failed(rank: i32, word: u64) -> Done {
     Done { source: rank, status: DTL_ERROR_RANK_FAILURE, word, size: 0 }
+}
+
+pub(super) fn canceled(rank: i32, word: u64) -> Done {
+    Done { source: rank, status: DTL_ERROR_CANCELED, word, size: 0 }
 }
 
 /// What a receive of this message would tell.

@@ -21,6 +21,7 @@ use super::peer::{Link, Peers};
 use super::ring::{FRAGMENT, Kind, Payload};
 use super::segment::{Segment, State};
 use super::streaming::pieces_of;
+use super::taking::withdraw_probed;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::matching::{Matcher, Message};
@@ -73,6 +74,8 @@ pub(super) enum Operation {
     Receive(Receive),
     /// A message that was taken for a receive to come.
     Taken(Message<Arrival>),
+    /// Such a message whose sender has withdrawn it since: the outcome of its receive.
+    Withdrawn(Done),
     Done(Done),
 }
 
@@ -427,6 +430,7 @@ impl Engine {
             Some(&Operation::Send(Send { dest, stage: SendStage::Queued, .. })) if dest == self.rank => {
                 let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
                 self.matcher.remove_unexpected(own, is).is_some()
+                    || withdraw_probed(&mut self.operations, own, is)
             }
             Some(&Operation::Send(Send { dest, stage, .. })) => {
                 self.peers.link_mut(dest).is_some_and(|link| match stage {

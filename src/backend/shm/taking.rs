@@ -1,12 +1,13 @@
 //! Looking at a message before it is received, and taking it out for one receive to come.
 //!
-//! An offer is the receiver's from the moment it is taken: its sender can then not withdraw it, and
-//! waits until it is received.
+//! What was only offered can still be withdrawn by its sender until its receive starts, which then
+//! ends with CANCELED: a sender's time limit holds whatever the receiver does with the message.
 
 use super::engine::{Arrival, Engine, Operation, Receive, done};
 use super::segment::State;
 use crate::abi::comm::DTL_ANY_SOURCE;
 use crate::abi::status::*;
+use crate::backend::operations::Operations;
 use crate::error::{Result, fail};
 use crate::runtime::backend::{Done, Matched, OpId, Selector};
 use crate::sys::buf::Region;
@@ -58,6 +59,10 @@ impl Engine {
             Arrival::Offered(offer, _) => !consumer.offers.release_withdrawn(offer.claim),
             _ => true,
         });
+        withdraw_probed(&mut self.operations, from, |what| match what {
+            Arrival::Offered(offer, _) => consumer.offers.release_withdrawn(offer.claim),
+            _ => false,
+        });
     }
 
     fn nothing<T>(&self, select: Selector) -> Result<Option<T>> {
@@ -72,37 +77,62 @@ impl Engine {
 
     /// Takes the message that a receive would take now.
     pub(super) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
-        while let Some(done) = self.probe(select)? {
-            // First the place to keep it in, so that nothing is lost for want of memory.
-            let message = self.operations.add(Operation::Done(done))?;
-            if let Some(taken) = self.matcher.take_unexpected(&select).filter(|taken| self.claim(taken)) {
-                if let Some(place) = self.operations.get_mut(message) {
-                    *place = Operation::Taken(taken);
-                }
-                return Ok(Some(Matched { message, done }));
-            }
-            self.operations.remove(message);
+        let Some(done) = self.probe(select)? else { return Ok(None) };
+        // First the place to keep it in, so that nothing is lost for want of memory.
+        let message = self.operations.add(Operation::Done(done))?;
+        if let (Some(taken), Some(place)) =
+            (self.matcher.take_unexpected(&select), self.operations.get_mut(message))
+        {
+            *place = Operation::Taken(taken);
         }
-        Ok(None)
+        Ok(Some(Matched { message, done }))
     }
 
     /// Starts the receive of a taken message, under the message's id.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
-        let Some(place @ Operation::Taken(_)) = self.operations.get_mut(message) else {
+        let place = self.operations.get_mut(message);
+        let Some(place @ (Operation::Taken(_) | Operation::Withdrawn(_))) = place else {
             return fail!(DTL_ERROR_INVALID_HANDLE, "message {:#x} was received or never taken", message.0);
         };
         let taken = std::mem::replace(
             place,
             Operation::Receive(Receive { into, source: DTL_ANY_SOURCE, taken: None }),
         );
-        let Operation::Taken(taken) = taken else { return Ok(message) };
+        let taken = match taken {
+            Operation::Taken(taken) => taken,
+            Operation::Withdrawn(outcome) => {
+                self.finish(message, outcome);
+                return Ok(message);
+            }
+            _ => return Ok(message),
+        };
         let source = usize::try_from(taken.source).unwrap_or(0);
         let is_gone = self.peers.get(source).is_none_or(|peer| peer.state != State::Present);
         if is_gone && matches!(taken.what, Arrival::Offered(..)) {
             self.finish_failed(message, source);
+        } else if !self.claim(&taken) {
+            self.finish(message, done(source, DTL_ERROR_CANCELED, taken.word, 0));
         } else {
             self.give(message, taken);
         }
         Ok(message)
     }
+}
+
+/// Marks the probed messages of a source that `is_withdrawn` names; whether there was one.
+pub(super) fn withdraw_probed(
+    operations: &mut Operations<Operation>,
+    from: i32,
+    is_withdrawn: impl Fn(&Arrival) -> bool,
+) -> bool {
+    let mut found = false;
+    for (_, operation) in operations.iter_mut() {
+        let Operation::Taken(taken) = operation else { continue };
+        if taken.source == from && is_withdrawn(&taken.what) {
+            let source = usize::try_from(from).unwrap_or(0);
+            *operation = Operation::Withdrawn(done(source, DTL_ERROR_CANCELED, taken.word, 0));
+            found = true;
+        }
+    }
+    found
 }

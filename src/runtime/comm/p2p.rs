@@ -279,6 +279,12 @@ impl Comm {
                     self.failed_why()
                 )
             }
+            DTL_ERROR_CANCELED if what == "receive from" => {
+                format!(
+                    "{what} {peer}: the request was cancelled, or the sender withdrew a message that was probed \
+                     and not yet received (its time limit passed, or its request was cancelled or destroyed)"
+                )
+            }
             status => {
                 let meaning = crate::error::status_message(status).to_string_lossy();
                 match self.link.transport.failure_text() {

@@ -37,7 +37,7 @@ fn version_macros(root: &Path) -> Outcome<String> {
 }
 
 /// cbindgen's C for every struct, type and function, by name.
-fn declarations(source: &Source) -> Outcome<HashMap<String, String>> {
+pub fn declarations(source: &Source) -> Outcome<HashMap<String, String>> {
     let items = || source.modules.iter().flat_map(|module| &module.items);
     let mut config = cbindgen::Config {
         language: cbindgen::Language::C,
@@ -164,18 +164,13 @@ fn declaration(item: &Item, source: &Source, declarations: &HashMap<String, Stri
     let mut text =
         c.ok_or_else(|| format!("cbindgen left out {}: use plain C types in it", item.name))?.clone();
     if let Kind::Struct(structure) = &item.kind {
-        if is_handle(structure) {
+        if item.is_handle() {
             write!(text, "\n{}", constants::null_handle(&item.name))?;
         } else if let Some(initial) = initial::macro_of(structure, source) {
             write!(text, "\n{initial}")?;
         }
     }
     Ok(text)
-}
-
-fn is_handle(structure: &syn::ItemStruct) -> bool {
-    structure.fields.len() == 1
-        && structure.fields.iter().all(|field| field.ident.as_ref().is_some_and(|name| name == "id"))
 }
 
 /// A slot or parameter of such a name would make the header unreadable for C++.

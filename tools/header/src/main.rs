@@ -5,6 +5,7 @@
 //! cbindgen has no word for (order by noun, suffixed constants, `_NULL` and `_INIT` macros).
 //! Run by maintainers and by the drift check, never by a user's build. docs/adr/0002 says why.
 
+mod calls;
 mod constants;
 mod emit;
 mod initial;
@@ -16,9 +17,10 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo run -p dtl-header [-- --check | --symbols]
+const USAGE: &str = "usage: cargo run -p dtl-header [-- --check | --calls FILE | --symbols]
   (nothing)   write include/dtl.h and src/abi/layouts.rs
   --check     fail, and show the difference, if they are not what the sources say
+  --calls F   write the table of calls that tests/fuzz draws from to the file F
   --symbols   add the functions that are new to tests/dtl.symbols (never removes one)";
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => write(),
         ["--check"] => check(),
+        ["--calls", file] => calls::table(&root()).and_then(|text| Ok(std::fs::write(file, text)?)),
         ["--symbols"] => symbols(),
         _ => Err(USAGE.into()),
     };

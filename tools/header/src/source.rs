@@ -34,10 +34,29 @@ pub enum Kind {
     Function,
 }
 
+impl Item {
+    pub fn is_handle(&self) -> bool {
+        let Kind::Struct(structure) = &self.kind else { return false };
+        let is_id = |field: &syn::Field| field.ident.as_ref().is_some_and(|name| name == "id");
+        structure.fields.len() == 1 && structure.fields.iter().all(is_id)
+    }
+}
+
 impl Source {
     pub fn functions(&self) -> impl Iterator<Item = &str> {
         let items = self.modules.iter().flat_map(|module| &module.items);
         items.filter(|item| matches!(item.kind, Kind::Function)).map(|item| item.name.as_str())
+    }
+
+    pub fn is_struct(&self, name: &str) -> bool {
+        let mut items = self.modules.iter().flat_map(|module| &module.items);
+        items.any(|item| item.name == name && matches!(item.kind, Kind::Struct(_)))
+    }
+
+    /// The handle types: structs of one field, `id`.
+    pub fn handles(&self) -> impl Iterator<Item = &str> {
+        let items = self.modules.iter().flat_map(|module| &module.items);
+        items.filter(|item| item.is_handle()).map(|item| item.name.as_str())
     }
 }
 
