@@ -85,8 +85,12 @@ static uint64_t data_length(const struct call* call, const struct parameter* p, 
         if (many || ends(f, "reduce_scatter")) count = 64 * 16; /* see fill_list */
         return times(count, element);
     }
-    if (is(f, "dtl_mem_copy_2d"))
-        return times(named(call, v, is(name, "dst") ? "dst_pitch_bytes" : "src_pitch_bytes", 0), named(call, v, "height", 0));
+    if (is(f, "dtl_mem_copy_2d")) {
+        const uint64_t height = named(call, v, "height", 0), width = named(call, v, "width_bytes", 0);
+        const uint64_t pitch = named(call, v, is(name, "dst") ? "dst_pitch_bytes" : "src_pitch_bytes", 0);
+        const uint64_t before_last = height == 0 ? 0 : times(pitch, height - 1);
+        return before_last > UINT64_MAX - width ? UINT64_MAX : before_last + width;
+    }
     if (is(f, "dtl_mem_copy_strided")) return LONGEST; /* see fill_list */
     if (is(name, "identity") || is(name, "out_result")) return named(call, v, "acc_size_bytes", 0);
     return named(call, v, "size_bytes", 64);

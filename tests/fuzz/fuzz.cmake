@@ -1,0 +1,22 @@
+# The fuzzer of the whole interface (fuzz.c), with a short run in CTest; tests/full/fuzz.sh has the long one.
+# Its table of functions is generated from the header's sources.
+set(calls "${CMAKE_CURRENT_BINARY_DIR}/fuzz/calls.h")
+file(MAKE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/fuzz" "${bin}/tests/fuzz")
+file(GLOB fuzz_headers CONFIGURE_DEPENDS "${top}/tests/fuzz/*.h")
+file(GLOB interface CONFIGURE_DEPENDS "${top}/src/abi/*.rs" "${top}/src/ffi/*.rs" "${top}/tools/header/src/*.rs")
+add_custom_command(OUTPUT "${calls}"
+  COMMAND ${dtl_cargo} run -q ${dtl_cargo_flags} -p dtl-header -- --calls "${calls}"
+  DEPENDS ${interface} WORKING_DIRECTORY "${top}" COMMENT "cargo: the fuzzer's table of calls" VERBATIM)
+if(DTL_TEST_GCC)
+  add_custom_command(OUTPUT "${bin}/tests/fuzz/fuzz"
+    COMMAND ${DTL_TEST_GCC} ${strict} -std=c11 -I "${CMAKE_CURRENT_BINARY_DIR}/fuzz" "${top}/tests/fuzz/fuzz.c"
+            -o "${bin}/tests/fuzz/fuzz" ${shared}
+    DEPENDS "${top}/tests/fuzz/fuzz.c" ${fuzz_headers} "${calls}" ${headers} dtl_shared_build "${DTL_SHARED_FILE}" VERBATIM)
+  add_custom_target(build_tests_fuzz DEPENDS "${bin}/tests/fuzz/fuzz")
+  add_dependencies(dtl_tests build_tests_fuzz)
+  add_test(NAME tests/fuzz COMMAND "${bin}/tests/fuzz/fuzz" 320000 4)
+  add_test(NAME tests/fuzz.alone COMMAND "${bin}/tests/fuzz/fuzz" 60000 1)
+  set_tests_properties(tests/fuzz tests/fuzz.alone PROPERTIES TIMEOUT 300 PROCESSORS 2)
+else()
+  skipped(tests/fuzz "gcc is not installed")
+endif()
