@@ -3032,9 +3032,9 @@ DTL_NODISCARD dtl_status_t dtl_finalize(void);
 /// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
 ///
 /// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
-///         half done stays so here: this child cannot use the library (it may exec, or exit). Not noticed are threads that
-///         were inside a function that works in every state other than dtl_init and dtl_finalize (those of enumerations
-///         and the log), which have locks for some nanoseconds: this call may wait for ever for one.
+///         half done stays so here: this child cannot use the library (it may exec, or exit). Functions that work in
+///         every state (those of enumerations and the log) return the same status in such a child. The call never
+///         waits for a lock of a thread that does not exist here.
 DTL_NODISCARD dtl_status_t dtl_init_after_fork(void);
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.
@@ -3061,8 +3061,13 @@ const char *dtl_status_name(dtl_status_t status);
 const char *dtl_status_message(dtl_status_t status);
 
 /// What went wrong in this thread's last failed call: names the offender and says what to do.
-/// Valid until the thread's next failed call; successful calls leave it alone. Empty before the
-/// first failure. Never NULL. Works in every state.
+/// Successful calls leave it alone. Empty before the first failure. Never NULL. Works in every state.
+///
+/// The pointer is valid until the calling thread ends. The text behind it does not change before the thread's
+/// second failure after this call (two buffers alternate); copy a text to keep it longer. So
+/// `printf("%d %s", dtl_x(), dtl_last_error())` never prints a text that is gone, whichever argument the compiler
+/// evaluates first; if that is dtl_last_error, the text is the one from before dtl_x.
+///
 /// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
 /// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
 /// in it, in its thread, if it returned that call's status.
@@ -3776,7 +3781,9 @@ DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr
 /// @param kind     as for dtl_mem_alloc.
 /// @param desc     NULL = all defaults.
 /// @param out      the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools, destroyed ones
+///         included that calls in progress may still use. The call waits until those of other threads have
+///         returned; it cannot wait for a call that it is in itself (in a callback).
 /// Equivalent: cudaMemPoolCreate.
 DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_t kind,
     const dtl_pool_desc_t *desc, dtl_pool_t *out);

@@ -293,6 +293,12 @@ impl Drop for Settle {
     }
 }
 
+/// In a forked child that has not opened the library: whether functions that work in every state may be called.
+#[cold]
+pub fn check_usable() -> Result<()> {
+    if epoch::another_was_inside() { forked_inside() } else { Ok(()) }
+}
+
 /// `dtl_init_after_fork`: forgets the parent's objects (their threads, peers and devices are not
 /// this process') and opens afresh.
 pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> {
