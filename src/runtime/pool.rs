@@ -342,8 +342,10 @@ impl Drop for Pool {
     }
 }
 
-/// A label for a pool that is being made. Labels of destroyed pools are free when the last call that was
-/// inside meanwhile has left, which may be a thread that is not running just now: that is waited for.
+/// A label for a pool that is being made. Labels of destroyed pools become free when the last call that was
+/// inside meanwhile has left, which may belong to a thread that is not running just now: this waits for it. To
+/// be called outside the epoch, as a destroyed pool may wait for this very call otherwise; a call from within
+/// another one (a callback) cannot leave, and is refused instead.
 fn take_label() -> Result<u8> {
     loop {
         if let Some(tag) = free_label() {
@@ -355,6 +357,13 @@ fn take_label() -> Result<u8> {
             return fail!(
                 DTL_ERROR_LIMIT,
                 "{plain} pools of host memory are all that there may be at once: destroy one"
+            );
+        }
+        if epoch::is_inside() {
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "{plain} pools of host memory, and destroyed ones that the call around this one may still use, are all \
+                 that there may be at once: call dtl_pool_create outside of callbacks"
             );
         }
         epoch::collect();

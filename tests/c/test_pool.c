@@ -209,6 +209,62 @@ static void test_many(void) {
     }
 }
 
+/* Pools that threads create and destroy when nearly all labels are taken. A create that waits for a destroyed
+ * pool must not be what the pool waits for. */
+#define LIVE 60
+#define TURNS 5000
+static int limits;
+static void* create_and_destroy(void* user) {
+    int i;
+    (void)user;
+    for (i = 0; i < TURNS; i++) {
+        dtl_pool_t pool;
+        const dtl_status_t status = dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pool);
+        if (status == DTL_ERROR_LIMIT) {
+            far_add(&limits);
+        } else {
+            CHECK_OK(status);
+            CHECK_OK(dtl_pool_destroy(pool));
+        }
+    }
+    return NULL;
+}
+
+static dtl_pool_t few[LIVE + 1], late_pool;
+static dtl_status_t late_status;
+/* In a slot, so inside of another call: a destroyed pool lasts until that call returns. */
+static dtl_status_t alloc_with_pools(void* self, uint64_t size, uint64_t alignment, dtl_enum_word_t kind, void** out) {
+    CHECK_OK(dtl_pool_destroy(few[LIVE]));
+    late_status = dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &late_pool);
+    return count_alloc(self, size, alignment, kind, out);
+}
+
+static void test_labels(void) {
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
+    dtl_transfer_vtable_t transfer = DTL_TRANSFER_VTABLE_INIT;
+    dtl_backend_t backend;
+    pthread_t threads[2];
+    void* block;
+    int i;
+    for (i = 0; i < LIVE; i++) CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &few[i]));
+    for (i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, create_and_destroy, NULL) == 0);
+    for (i = 0; i < 2; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(far_get(&limits) < 2 * TURNS);
+    CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &few[LIVE]));
+    left = MIB;
+    memory.alloc = alloc_with_pools, memory.free = count_free, transfer.copy = count_copy;
+    table.abi_version = DTL_ABI_VERSION, table.memory = &memory, table.transfer = &transfer;
+    CHECK_OK(dtl_backend_register("pools-within", &table, NULL, 0, &backend));
+    CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 64, 0, &block));
+    CHECK(late_status == DTL_ERROR_LIMIT);
+    CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &late_pool)); /* the call around it has returned */
+    CHECK_OK(dtl_pool_destroy(late_pool));
+    CHECK_OK(dtl_mem_free(backend, block));
+    CHECK_OK(dtl_backend_unregister(backend));
+    for (i = 0; i < LIVE; i++) CHECK_OK(dtl_pool_destroy(few[i]));
+}
+
 static void test_trim(void) {
     dtl_pool_t pool;
     CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pool));
@@ -240,6 +296,7 @@ int main(void) {
     test_threads(DTL_MEMORY_MANAGED);
     test_threads(DTL_MEMORY_PINNED);
     test_many();
+    test_labels();
     test_trim();
     CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pool)); /* left for finalize, with a block */
     take(pool, 100);
