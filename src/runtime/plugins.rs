@@ -381,8 +381,7 @@ pub fn search_again() {
 }
 
 fn search_folder(path: &Path, origin: &'static str) -> Result<u64> {
-    let folder = std::fs::canonicalize(path).map_err(Refusal::from);
-    let checked = folder.and_then(|folder| trust::check_folder(&folder).map(|()| folder));
+    let checked = trust::resolve(path).and_then(|folder| trust::check_folder(&folder).map(|()| folder));
     let listed = checked.and_then(|folder| files_of(&folder).map_err(Refusal::from));
     let files = listed.map_err(|refusal| refuse(path, origin, refusal))?;
     let mut loaded = 0;
