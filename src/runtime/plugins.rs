@@ -7,7 +7,7 @@
 
 mod handlers;
 
-pub use handlers::{register_handler, unregister};
+pub use handlers::{end_replaced, register_handler, unregister};
 
 use super::environment::{self, Need};
 use super::registry::{self, Backend};

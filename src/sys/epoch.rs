@@ -22,9 +22,12 @@
 //! happens before the free. Entering is a release store, too (the same instruction on x86): a destroyer that finds a
 //! later entry than the one it saw has then seen the leaving between them.
 
+#[path = "epoch/chores.rs"]
+mod chores;
 #[path = "epoch/fork.rs"] // also where tests/models compiles this file
 mod fork;
 
+pub use chores::until_done;
 pub use fork::{Aside, another_was_inside, aside, forget_other_threads};
 
 use super::barrier;
@@ -73,7 +76,7 @@ global! {
     static LIMBO: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 }
 global! {
-    /// Things in the limbo plus borrowed records: leavers look at this one number.
+    /// Things in the limbo, chores and borrowed records: leavers look at this one number.
     static ERRANDS: AtomicUsize = AtomicUsize::new(0);
 }
 
@@ -355,6 +358,7 @@ fn run_errands(record: &'static Record) {
     // A fork meanwhile leaves the limbo, and the locks of what is freed, locked in the child.
     let errands = Aside::of(record);
     collect();
+    chores::run();
     drop(errands);
 }
 
