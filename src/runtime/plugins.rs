@@ -293,7 +293,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
         Refusal::Untrusted(text) => Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {text}")),
     };
     let shown = error.clone().within(&format!("plugin {}", path.display()));
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = trust::resolve(path).unwrap_or_else(|_| path.to_owned());
     let (backends, handlers) = Registered::default();
     keep(Record { path, identity: None, origin, plugin: None, backends, handlers, failure: Some(error) });
     shown
