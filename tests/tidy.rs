@@ -131,7 +131,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
     ("tried by dtl_init_after_fork itself", &["runtime/lifecycle.rs COUNT", "sys/epoch.rs RECORDS"]),
     ("no lock: a page that a fork wipes", &["backend/shm/transport.rs OPENER", "runtime/lifecycle.rs GATE"]),
     (
-        "also by functions that work in every state: `always` in ffi/guard.rs",
+        "also by functions that work in every state: `aside` in runtime/lifecycle.rs",
         &[
             "runtime/enums/instances.rs ADDING",
             "runtime/enums/instances.rs BY_HASH",

@@ -229,18 +229,17 @@ pub(super) fn hold_as<T>(
     run_as(entry, |inside| body(&*hold(inside)?))
 }
 
-/// An entry that works in every state of the library (enumerations, log). A fork finds its thread, and a
-/// forked child in which a lock may have stayed taken is refused.
+/// An entry that works in every state of the library and may take locks (enumerations, log). A fork finds its
+/// thread, and a forked child in which a lock may have stayed taken is refused.
 pub(super) fn always(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
-    if lifecycle::is_fork() {
-        return life(|| lifecycle::check_usable().and_then(|()| body()));
-    }
-    let _aside = epoch::aside();
-    life(body)
+    bare(|| {
+        let _aside = lifecycle::aside()?;
+        body()
+    })
 }
 
-/// An entry that changes the state of the library (init, finalize).
-pub(super) fn life(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
+/// An entry that works in every state and takes no lock, or looks after forks itself (init, finalize).
+pub(super) fn bare(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
     finish(catch_unwind(AssertUnwindSafe(body)))
 }
 

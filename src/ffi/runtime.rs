@@ -25,7 +25,7 @@ sized!(dtl_config_t);
 /// Threads: any. Equivalent: MPI_Init (but repeatable).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
-    guard::life(|| {
+    guard::bare(|| {
         if config.is_null() {
             return lifecycle::init(|_| Ok(()), super::host::builtin);
         }
@@ -84,7 +84,7 @@ fn apply(
 /// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_finalize() -> dtl_status_t {
-    guard::life(|| lifecycle::finalize(SHUTDOWN))
+    guard::bare(|| lifecycle::finalize(SHUTDOWN))
 }
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
@@ -97,7 +97,7 @@ pub extern "C" fn dtl_finalize() -> dtl_status_t {
 ///         waits for a lock of a thread that does not exist here.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
-    guard::life(|| lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
+    guard::bare(|| lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
 }
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.

@@ -293,10 +293,13 @@ impl Drop for Settle {
     }
 }
 
-/// In a forked child that has not opened the library: whether functions that work in every state may be called.
-#[cold]
-pub fn check_usable() -> Result<()> {
-    if epoch::another_was_inside() { forked_inside() } else { Ok(()) }
+/// For code that works in every state and takes a lock: a fork finds the thread as long as the result lives. Fails in a
+/// forked child in which a lock may have stayed taken.
+pub fn aside() -> Result<epoch::Aside> {
+    if is_fork() && epoch::another_was_inside() {
+        forked_inside()?;
+    }
+    Ok(epoch::aside())
 }
 
 /// `dtl_init_after_fork`: forgets the parent's objects (their threads, peers and devices are not
