@@ -65,7 +65,7 @@ pub unsafe extern "C" fn dtl_pool_create(
 /// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
 ///
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = 64, which is the least.
+/// @param alignment   a power of two in bytes; 0 = the least: 64, or the kind's own (dtl_mem_kind_info) if that is more.
 /// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
 /// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
