@@ -823,8 +823,10 @@ typedef struct dtl_trace_callbacks_t {
  * Backends, devices, memory kinds: the info structs that calls fill in.
  * -------------------------------------------------------------------------------------------- */
 
-/// Flag of `dtl_backend_register`: take the place of a backend of the same name. The old one
-/// stays alive for the handles that still use it.
+/// Flag of `dtl_backend_register`: take the place of a backend of the same name. The old one keeps its handle as
+/// long as allocations, streams, events, executors, communicators or handlers of it live. After the last of them
+/// (at once if there are none) it is unregistered: its handle is stale and its table's `destroy` is called. A
+/// built-in one stays until dtl_finalize.
 #define DTL_REGISTER_REPLACE UINT64_C(1)
 
 /// The backend has a device table.
@@ -1372,6 +1374,7 @@ typedef struct dtl_selection_t {
     /// DTL_INFO_… that the policy wants to know of this task. TASK_TIME costs something: measure only if it is there.
     uint64_t wanted_info;
     /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL if none was asked for.
+    /// Not initialised: it may hold what an earlier selection has left.
     void *scratch;
     /// Index of the resource.
     uint32_t index;
@@ -1576,6 +1579,8 @@ typedef struct dtl_dispatch_key_t {
     /// DTL_OPERATION_… or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
     dtl_enum_word_t operation;
     /// Where data comes from: a word of any enumeration that was given out in this process, or DTL_DISPATCH_ANY.
+    /// For the library's own operations the slots that dtl_dispatch_query_t lists take words of that enumeration
+    /// only, and `schedule` takes schedules only.
     dtl_enum_word_t source;
     /// Where it goes, or DTL_DISPATCH_ANY.
     dtl_enum_word_t destination;
@@ -2407,7 +2412,8 @@ typedef struct dtl_memory_vtable_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1).
+    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1). A program that
+    /// passes 0 to dtl_mem_alloc asks for the alignment that kind_info declares, else 1.
     /// Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory: DTL_ERROR_OUT_OF_MEMORY.
     dtl_status_t (*alloc)(void *self,
                           uint64_t size_bytes,
@@ -3032,9 +3038,9 @@ DTL_NODISCARD dtl_status_t dtl_finalize(void);
 /// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
 ///
 /// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
-///         half done stays so here: this child cannot use the library (it may exec, or exit). Not noticed are threads that
-///         were inside a function that works in every state other than dtl_init and dtl_finalize (those of enumerations
-///         and the log), which have locks for some nanoseconds: this call may wait for ever for one.
+///         half done stays so here: this child cannot use the library (it may exec, or exit). Functions that work in
+///         every state (those of enumerations and the log) return the same status in such a child. The call never
+///         waits for a lock of a thread that does not exist here.
 DTL_NODISCARD dtl_status_t dtl_init_after_fork(void);
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.
@@ -3061,8 +3067,13 @@ const char *dtl_status_name(dtl_status_t status);
 const char *dtl_status_message(dtl_status_t status);
 
 /// What went wrong in this thread's last failed call: names the offender and says what to do.
-/// Valid until the thread's next failed call; successful calls leave it alone. Empty before the
-/// first failure. Never NULL. Works in every state.
+/// Successful calls leave it alone. Empty before the first failure. Never NULL. Works in every state.
+///
+/// The pointer is valid until the calling thread ends. The text behind it does not change before the thread's
+/// second failure after this call (two buffers alternate); copy a text to keep it longer. So
+/// `printf("%d %s", dtl_x(), dtl_last_error())` never prints a text that is gone, whichever argument the compiler
+/// evaluates first; if that is dtl_last_error, the text is the one from before dtl_x.
+///
 /// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
 /// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
 /// in it, in its thread, if it returned that call's status.
@@ -3495,8 +3506,8 @@ DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
 /// (dtl/backends beside libdtl.so): those are loaded when a backend is asked for that is not
 /// known, by "auto", or when backends are listed.
 ///
-/// @param path  a shared object; how it is named does not matter. File and folder must belong to the
-///              user or root, and nobody else may be able to write to them.
+/// @param path  a shared object; how it is named does not matter. File, folder and symbolic links on the
+///              way must belong to the user or root, and nobody else may be able to write to them.
 /// @param out   its first backend; the others are found by name. May be NULL.
 /// @return A file that is loaded already (under whatever name): success, its first backend. If its
 ///         backends are gone (unregistered, or dtl_finalize), it registers them again.
@@ -3515,8 +3526,8 @@ DTL_NODISCARD dtl_status_t dtl_backend_load(const char *path, dtl_backend_t *out
 /// Loads every plugin file of a folder: those named *.so, in the order of their names. One that
 /// fails does not keep the others from being loaded: why it did is logged, and kept for dtl_plugin_at.
 ///
-/// @param path        the folder. It must belong to the user or root, and nobody else may be able to
-///                    write to it (a folder with the sticky bit is good enough).
+/// @param path        the folder. It and symbolic links on the way must belong to the user or root, and nobody
+///                    else may be able to write to it (a folder with the sticky bit is good enough).
 /// @param out_loaded  how many of its files are loaded now; may be NULL.
 /// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or read.
 ///         DTL_ERROR_BUSY: inside a plugin's load.
@@ -3585,7 +3596,7 @@ DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t
 /// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One that the default dispatcher
 ///                    has a handler for (DTL_OPERATION_ALLOC) is allocated by that.
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the kind's own (host: 64).
+/// @param alignment   a power of two in bytes; 0 = the kind's own, which dtl_mem_kind_info reports (host: 64).
 /// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
 ///                    zeroed. Of the host: in a block of up to 63 bytes more (sizes up to 256), above at
 ///                    most a quarter more; what is freed is kept within a budget (see dtl_mem_trim).
@@ -3776,7 +3787,9 @@ DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr
 /// @param kind     as for dtl_mem_alloc.
 /// @param desc     NULL = all defaults.
 /// @param out      the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools, destroyed ones
+///         included that calls in progress may still use. The call waits until those of other threads have
+///         returned; it cannot wait for a call that it is in itself (in a callback).
 /// Equivalent: cudaMemPoolCreate.
 DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_t kind,
     const dtl_pool_desc_t *desc, dtl_pool_t *out);
@@ -3784,7 +3797,7 @@ DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_
 /// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
 ///
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = 64, which is the least.
+/// @param alignment   a power of two in bytes; 0 = the least: 64, or the kind's own (dtl_mem_kind_info) if that is more.
 /// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
 /// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
@@ -4504,8 +4517,10 @@ dtl_dispatcher_t dtl_dispatch_default(void);
 /// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until `destroy` is called.
 /// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and dtl_finalize do too.
 /// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler. DTL_ERROR_INVALID_ARGUMENT: a key (the text
-///         has its index), flags, name, or parts that do not go together. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory,
-///         transfer or compiler. DTL_ERROR_LIMIT: too many keys. After a failure `destroy` is not called.
+///         has its index), also a word of another enumeration in a slot of one of the library's operations (see
+///         dtl_dispatch_query_t); flags, name, or parts that do not go together. DTL_ERROR_NOT_SUPPORTED:
+///         `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT: too many keys. After a failure
+///         `destroy` is not called.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
 DTL_NODISCARD dtl_status_t dtl_dispatch_register(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_key_t *keys, uint64_t key_count, const dtl_dispatch_handler_t *handler,

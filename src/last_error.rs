@@ -11,42 +11,76 @@
 
 use crate::abi::status::dtl_status_t;
 use crate::error::Error;
+use crate::sys::epoch;
 use crate::sys::lock::Mutex;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-struct Failure {
+/// A thread's last failure. Its text alternates between two buffers, so that a pointer from [`text`] still
+/// shows the same text after one more failure. A buffer is never reallocated: one that is too short is kept
+/// until the thread ends and replaced by a longer one.
+struct Last {
+    /// 0: no call has failed yet.
     number: u64,
     status: dtl_status_t,
-    text: CString,
+    /// NUL-terminated, or empty.
+    texts: [Vec<u8>; 2],
+    current: usize,
+    outgrown: Vec<Vec<u8>>,
+}
+
+const LEAST_ROOM: usize = 256;
+
+impl Last {
+    const fn none() -> Self {
+        Last { number: 0, status: 0, texts: [Vec::new(), Vec::new()], current: 0, outgrown: Vec::new() }
+    }
+
+    fn text(&self) -> &CStr {
+        let text = self.texts.get(self.current).and_then(|text| CStr::from_bytes_until_nul(text).ok());
+        text.unwrap_or_default()
+    }
+
+    fn put(&mut self, text: &str) {
+        self.current = 1 - self.current;
+        let Some(to) = self.texts.get_mut(self.current) else { return };
+        if to.capacity() <= text.len() {
+            let room = (text.len() + 1).next_power_of_two().max(LEAST_ROOM);
+            let short = std::mem::replace(to, Vec::with_capacity(room));
+            self.outgrown.push(short);
+        }
+        to.clear();
+        to.extend(text.bytes().map(|byte| if byte == 0 { b'?' } else { byte }));
+        to.push(0);
+    }
 }
 
 thread_local! {
-    /// `None` = no call has failed yet.
-    static LAST: RefCell<Option<Failure>> = const { RefCell::new(None) };
+    static LAST: RefCell<Last> = const { RefCell::new(Last::none()) };
 }
 
 /// Failures of calls, of all threads.
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
-/// Texts of calls that failed in threads whose own place is gone. They stay, as somebody may read them.
+/// Texts of calls that failed in threads whose own buffers are gone. They stay, as the program may read them.
 static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
 const MOST_LAST_WORDS: usize = 64;
 
 /// A call of the calling thread has failed.
 #[cold]
 pub fn set(error: &Error) {
-    let text = CString::new(error.text().replace('\0', "?")).unwrap_or_default();
     let number = FAILURES.fetch_add(1, Ordering::Relaxed) + 1;
-    let mut failure = Some(Failure { number, status: error.status(), text });
     let kept = LAST.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
-            *last = failure.take();
+            (last.number, last.status) = (number, error.status());
+            last.put(error.text());
         }
     });
-    // In atexit functions and in a thread's last destructors its own place is gone.
-    if let (Err(_), Some(Failure { text, .. })) = (kept, failure) {
+    // In atexit functions and in a thread's last destructors its own buffers are gone.
+    if kept.is_err() {
+        let text = CString::new(error.text().replace('\0', "?")).unwrap_or_default();
+        let _aside = epoch::aside();
         let mut words = LAST_WORDS.lock();
         if words.len() < MOST_LAST_WORDS {
             words.push(text);
@@ -58,11 +92,11 @@ pub fn set(error: &Error) {
 #[must_use]
 pub fn text() -> *const c_char {
     const ENDING: &CStr = c"(the thread is ending: no text)";
-    LAST.try_with(|last| match last.try_borrow() {
-        Ok(last) => last.as_ref().map_or(c"".as_ptr(), |failure| failure.text.as_ptr()),
-        Err(_) => ENDING.as_ptr(),
-    })
-    .unwrap_or_else(|_| LAST_WORDS.lock().last().map_or(ENDING.as_ptr(), |text| text.as_ptr()))
+    LAST.try_with(|last| last.try_borrow().map_or(ENDING.as_ptr(), |last| last.text().as_ptr()))
+        .unwrap_or_else(|_| {
+            let _aside = epoch::aside();
+            LAST_WORDS.lock().last().map_or(ENDING.as_ptr(), |text| text.as_ptr())
+        })
 }
 
 /// A moment before a function of the program's is called.
@@ -95,9 +129,8 @@ impl Mark {
     pub fn said(self, status: dtl_status_t) -> Option<String> {
         let said = LAST.try_with(|last| {
             let last = last.try_borrow().ok()?;
-            let failure = last.as_ref()?;
-            let is_its = failure.number > self.0 && failure.status == status && !failure.text.is_empty();
-            is_its.then(|| failure.text.to_string_lossy().into_owned())
+            let is_its = last.number > self.0 && last.status == status && !last.text().is_empty();
+            is_its.then(|| last.text().to_string_lossy().into_owned())
         });
         said.ok().flatten()
     }

@@ -39,7 +39,8 @@ struct memory_space_properties {
 };
 
 /// Memory that is allocated and freed: `allocate(size)`, `allocate(size, alignment)`, `deallocate(first, size)`, all in
-/// bytes; `properties()` and `name()`.
+/// bytes; `properties()` and `name()`. Optional, `const`: `available_memory()` and `total_memory()` in bytes, which
+/// dtl_device_memory_info of the backend then reports.
 template <class T>
 concept MemorySpace =
     requires(T &space, const T &same, std::size_t size, std::size_t alignment, void *first) {

@@ -33,6 +33,16 @@ constexpr bool at_most_one(std::initializer_list<bool> which)
     return std::count(which.begin(), which.end(), true) <= 1;
 }
 
+/// Memory spaces that report how much is free, and how much there is, in bytes.
+template <class T>
+concept tells_available = requires(const T &space) {
+    { space.available_memory() } -> std::convertible_to<std::size_t>;
+};
+template <class T>
+concept tells_total = requires(const T &space) {
+    { space.total_memory() } -> std::convertible_to<std::size_t>;
+};
+
 /// Stands for an object that is made by default.
 template <class T> struct by_default {};
 
@@ -140,6 +150,9 @@ template <class... Parts> class assembled {
         table.destroy = [](void *own) { delete static_cast<assembled *>(own); };
         if constexpr (memory_at != none) {
             memory.alloc = alloc, memory.free = free, memory.kind_info = kind_info;
+            if constexpr (tells_available<class_at<memory_at>>) {
+                memory.memory_info = memory_info;
+            }
             table.memory = &memory;
         }
         if constexpr (transfer_at != none) {
@@ -220,6 +233,19 @@ template <class... Parts> class assembled {
             out->alignment = has.alignment;
             const std::string name = space.name();
             std::memcpy(out->name, name.data(), std::min(name.size(), sizeof out->name - 1)); // zeroed before
+            return DTL_SUCCESS;
+        });
+    }
+
+    static dtl_status_t memory_info(void *self, uint64_t *out_free, uint64_t *out_total) noexcept
+    {
+        return slot([&] {
+            const auto &space = of<memory_at>(self);
+            *out_free = static_cast<uint64_t>(space.available_memory());
+            *out_total = 0; // unknown
+            if constexpr (tells_total<class_at<memory_at>>) {
+                *out_total = static_cast<uint64_t>(space.total_memory());
+            }
             return DTL_SUCCESS;
         });
     }

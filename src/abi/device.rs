@@ -3,8 +3,10 @@
 use super::word::dtl_enum_word_t;
 use std::ffi::{c_char, c_void};
 
-/// Flag of `dtl_backend_register`: take the place of a backend of the same name. The old one
-/// stays alive for the handles that still use it.
+/// Flag of `dtl_backend_register`: take the place of a backend of the same name. The old one keeps its handle as
+/// long as allocations, streams, events, executors, communicators or handlers of it live. After the last of them
+/// (at once if there are none) it is unregistered: its handle is stale and its table's `destroy` is called. A
+/// built-in one stays until dtl_finalize.
 pub const DTL_REGISTER_REPLACE: u64 = 1;
 
 /// The backend has a device table.

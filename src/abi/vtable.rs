@@ -68,7 +68,8 @@ pub struct dtl_memory_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1).
+    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at least 1). A program that
+    /// passes 0 to dtl_mem_alloc asks for the alignment that kind_info declares, else 1.
     /// Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory: DTL_ERROR_OUT_OF_MEMORY.
     pub alloc: Option<
         unsafe extern "C" fn(

@@ -117,9 +117,11 @@ impl Cache {
         if !folder.is_absolute() {
             return fail!(DTL_ERROR_UNAVAILABLE, "DTL_CACHE_DIR={}: give a path from /", folder.display());
         }
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        let folder =
-            made.and_then(|()| fs::canonicalize(folder)).map_err(|error| unwritten(folder, &error))?;
+        let folder = match trust::make_folder(folder) {
+            Ok(folder) => folder,
+            Err(trust::Refusal::System(error)) => return Err(unwritten(folder, &error)),
+            Err(why) => return Err(refused(folder, &why.to_string())),
+        };
         if let Err(why) = trust::check_folder(&folder) {
             return Err(refused(&folder, &why.to_string()));
         }

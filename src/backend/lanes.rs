@@ -11,6 +11,7 @@ use crate::error::{Error, Result, fail, status_name};
 use crate::last_error::Mark;
 use crate::runtime::lifecycle;
 use crate::sys::buf::Addr;
+use crate::sys::epoch;
 use crate::sys::lock::Mutex;
 use crate::sys::thread::spawn;
 use std::collections::VecDeque;
@@ -194,6 +195,7 @@ fn serve<P: Piece>(jobs: &mpsc::Receiver<Job>, log: &Mutex<Log<P>>) {
     for Job { number, hold, task } in jobs {
         // Failed or not: a callback is called, and what failed is the work's before it.
         hold.wait();
+        let aside = epoch::aside();
         let (known, result) = match task {
             Task::Call(Some(function), user) => (true, outcome(function, user)),
             Task::Call(None, _) => (true, Ok(())),
@@ -202,6 +204,7 @@ fn serve<P: Piece>(jobs: &mpsc::Receiver<Job>, log: &Mutex<Log<P>>) {
         if let Err(error) = result {
             log.lock().fail(number, known, error);
         }
+        drop(aside);
         hold.release();
     }
 }

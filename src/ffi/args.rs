@@ -107,19 +107,22 @@ pub(super) unsafe fn put_reason(reason: &str, buf: *mut c_char, cap: u64) -> Res
     unsafe { put_text(reason.get(..end).unwrap_or_default(), buf, cap, std::ptr::null_mut()) }
 }
 
-/// Writes text into the caller's `(buf, cap, out_len)`. `buf` NULL with `cap` 0 asks for the length.
+/// Writes text into the caller's `(buf, cap, out_len)`. `buf` NULL with `cap` 0 asks for the length. The
+/// pointers are checked before anything is written: a NULL_POINTER failure leaves `out_len` alone.
 ///
 /// # Safety
 /// `buf` is null or `cap` writable bytes; `out_len` is null or writable.
 pub(super) unsafe fn put_text(text: &str, buf: *mut c_char, cap: u64, out_len: *mut u64) -> Result<()> {
-    if !out_len.is_null() {
-        // SAFETY: not null, so writable by the contract.
-        unsafe { out_len.write(text.len() as u64) };
+    let only_length = buf.is_null() && cap == 0;
+    if !only_length {
+        check_pointer(buf, "buf")?;
     }
-    if buf.is_null() && cap == 0 {
+    if !out_len.is_null() {
+        Out::new(out_len, "out_len")?.set(text.len() as u64);
+    }
+    if only_length {
         return Ok(());
     }
-    check_pointer(buf, "buf")?;
     if cap <= text.len() as u64 {
         return fail!(
             DTL_ERROR_BUFFER_TOO_SMALL,

@@ -231,7 +231,7 @@ pub unsafe extern "C" fn dtl_ev_instance(
     n: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::bare(|| {
         let out = Out::new(out, "out")?;
         let mut room = [NO_ATTR; FIELD_LIMIT];
         // SAFETY: the caller's contract: `n` attributes.
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn dtl_ev_get(
     name: *const c_char,
     out_attr: *mut dtl_attr_t,
 ) -> dtl_status_t {
-    guard::always(|| {
+    guard::bare(|| {
         let out = Out::new(out_attr, "out_attr")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn dtl_ev_get(
 /// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_name(word: dtl_enum_word_t, out_name: *mut *const c_char) -> dtl_status_t {
-    guard::always(|| {
+    guard::bare(|| {
         let out = Out::new(out_name, "out_name")?;
         out.set(enums::name(word)?.as_ptr());
         Ok(())

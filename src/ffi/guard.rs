@@ -114,8 +114,9 @@ fn enter(entry: impl FnOnce() -> &'static str) -> Entered {
 fn admit(inside: Guard, entry: &'static str) -> Entered {
     lifecycle::admit(super::host::builtin).map_err(failed)?;
     let name = if lifecycle::is_traced() { name_of(entry) } else { None };
-    // Outside: who is told may take his time.
+    // Outside, as a tool's function may take its time.
     drop(inside);
+    let _aside = epoch::aside();
     if trace::has_ended() {
         lifecycle::retrace();
     }
@@ -140,6 +141,7 @@ fn name_of(entry: &'static str) -> Option<&'static str> {
 #[cold]
 #[inline(never)]
 fn traced(status: dtl_status_t) -> dtl_status_t {
+    let _aside = epoch::aside();
     trace::call_end(status);
     status
 }
@@ -227,8 +229,17 @@ pub(super) fn hold_as<T>(
     run_as(entry, |inside| body(&*hold(inside)?))
 }
 
-/// An entry that works in every state of the library (init, finalize, log).
+/// An entry that works in every state of the library and may take locks (enumerations, log). A fork finds its
+/// thread, and a forked child in which a lock may have stayed taken is refused.
 pub(super) fn always(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
+    bare(|| {
+        let _aside = lifecycle::aside()?;
+        body()
+    })
+}
+
+/// An entry that works in every state and takes no lock, or looks after forks itself (init, finalize).
+pub(super) fn bare(body: impl FnOnce() -> Result<()>) -> dtl_status_t {
     finish(catch_unwind(AssertUnwindSafe(body)))
 }
 

@@ -20,7 +20,7 @@ sized!(dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t);
 /// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One that the default dispatcher
 ///                    has a handler for (DTL_OPERATION_ALLOC) is allocated by that.
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the kind's own (host: 64).
+/// @param alignment   a power of two in bytes; 0 = the kind's own, which dtl_mem_kind_info reports (host: 64).
 /// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any thread; not
 ///                    zeroed. Of the host: in a block of up to 63 bytes more (sizes up to 256), above at
 ///                    most a quarter more; what is freed is kept within a budget (see dtl_mem_trim).

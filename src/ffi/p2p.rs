@@ -172,6 +172,11 @@ unsafe fn recv_any(
     )
 }
 
+/// Checks where receive information is to go, for a call that must not fail after it has taken a message.
+fn check_info(info: *mut dtl_recv_info_t) -> Result<()> {
+    if info.is_null() { Ok(()) } else { Out::new(info, "info").map(drop) }
+}
+
 /// Writes receive information if the caller wants it.
 #[inline]
 pub(super) fn put_info(info: *mut dtl_recv_info_t, done: &Done) -> Result<()> {
@@ -299,7 +304,10 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::wait(
-        |inside| Ok((Out::new(out_message, "out_message")?, comm::pin(inside, comm)?)),
+        |inside| {
+            check_info(info)?;
+            Ok((Out::new(out_message, "out_message")?, comm::pin(inside, comm)?))
+        },
         |(out, comm)| {
             let (message, done) = message::mprobe(&comm, source, tag)?;
             put_info(info, &done)?;
@@ -323,6 +331,7 @@ pub unsafe extern "C" fn dtl_comm_improbe(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::call(|inside| {
+        check_info(info)?;
         let (out_found, out) = (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
         let found = message::improbe(&comm::pin(inside, comm)?, source, tag)?;
         if let Some((message, done)) = &found {

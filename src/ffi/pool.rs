@@ -26,7 +26,9 @@ sized!(dtl_pool_desc_t);
 /// @param kind     as for dtl_mem_alloc.
 /// @param desc     NULL = all defaults.
 /// @param out      the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools, destroyed ones
+///         included that calls in progress may still use. The call waits until those of other threads have
+///         returned; it cannot wait for a call that it is in itself (in a callback).
 /// Equivalent: cudaMemPoolCreate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_pool_create(
@@ -35,27 +37,35 @@ pub unsafe extern "C" fn dtl_pool_create(
     desc: *const dtl_pool_desc_t,
     out: *mut dtl_pool_t,
 ) -> dtl_status_t {
-    guard::call(|inside| {
-        let out = Out::new(out, "out")?;
-        let mut keep = 0;
-        if !desc.is_null() {
-            // SAFETY: the caller's contract: a struct of the size it says.
-            let desc = unsafe { args::take(desc) }?;
-            if desc.reserved != 0 {
-                return fail!(DTL_ERROR_INVALID_ARGUMENT, "desc.reserved is {}; set it to 0", desc.reserved);
+    guard::wait(
+        |inside| {
+            let out = Out::new(out, "out")?;
+            let mut keep = 0;
+            if !desc.is_null() {
+                // SAFETY: the caller's contract: a struct of the size it says.
+                let desc = unsafe { args::take(desc) }?;
+                if desc.reserved != 0 {
+                    return fail!(
+                        DTL_ERROR_INVALID_ARGUMENT,
+                        "desc.reserved is {}; set it to 0",
+                        desc.reserved
+                    );
+                }
+                keep = desc.keep_bytes;
             }
-            keep = desc.keep_bytes;
-        }
-        let made = Pool::create(device::pin_backend(inside, backend)?, kind, keep)?;
-        out.set(dtl_pool_t { id: pool::insert(made)? });
-        Ok(())
-    })
+            Ok((out, device::pin_backend(inside, backend)?, keep))
+        },
+        |(out, backend, keep)| {
+            out.set(dtl_pool_t { id: pool::insert(Pool::create(backend, kind, keep)?)? });
+            Ok(())
+        },
+    )
 }
 
 /// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
 ///
 /// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = 64, which is the least.
+/// @param alignment   a power of two in bytes; 0 = the least: 64, or the kind's own (dtl_mem_kind_info) if that is more.
 /// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
 /// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.

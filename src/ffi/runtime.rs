@@ -25,7 +25,7 @@ sized!(dtl_config_t);
 /// Threads: any. Equivalent: MPI_Init (but repeatable).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
-    guard::always(|| {
+    guard::bare(|| {
         if config.is_null() {
             return lifecycle::init(|_| Ok(()), super::host::builtin);
         }
@@ -84,7 +84,7 @@ fn apply(
 /// Threads: any, but not from a callback. Never call it from a static destructor: it is not needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_finalize() -> dtl_status_t {
-    guard::always(|| lifecycle::finalize(SHUTDOWN))
+    guard::bare(|| lifecycle::finalize(SHUTDOWN))
 }
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
@@ -92,12 +92,12 @@ pub extern "C" fn dtl_finalize() -> dtl_status_t {
 /// thread of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
 ///
 /// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that what it had locked and
-///         half done stays so here: this child cannot use the library (it may exec, or exit). Not noticed are threads that
-///         were inside a function that works in every state other than dtl_init and dtl_finalize (those of enumerations
-///         and the log), which have locks for some nanoseconds: this call may wait for ever for one.
+///         half done stays so here: this child cannot use the library (it may exec, or exit). Functions that work in
+///         every state (those of enumerations and the log) return the same status in such a child. The call never
+///         waits for a lock of a thread that does not exist here.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
-    guard::always(|| lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
+    guard::bare(|| lifecycle::init_after_fork(SHUTDOWN, super::host::builtin))
 }
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.
@@ -150,8 +150,13 @@ pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
 }
 
 /// What went wrong in this thread's last failed call: names the offender and says what to do.
-/// Valid until the thread's next failed call; successful calls leave it alone. Empty before the
-/// first failure. Never NULL. Works in every state.
+/// Successful calls leave it alone. Empty before the first failure. Never NULL. Works in every state.
+///
+/// The pointer is valid until the calling thread ends. The text behind it does not change before the thread's
+/// second failure after this call (two buffers alternate); copy a text to keep it longer. So
+/// `printf("%d %s", dtl_x(), dtl_last_error())` never prints a text that is gone, whichever argument the compiler
+/// evaluates first; if that is dtl_last_error, the text is the one from before dtl_x.
+///
 /// If a function of the program's or of a backend fails in it, its text names that function; behind a colon follows what
 /// the function has said with dtl_backend_set_error, or, if it has said nothing, the text of the last dtl_ call that failed
 /// in it, in its thread, if it returned that call's status.

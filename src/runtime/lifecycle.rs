@@ -293,6 +293,15 @@ impl Drop for Settle {
     }
 }
 
+/// For code that works in every state and takes a lock: a fork finds the thread as long as the result lives. Fails in a
+/// forked child in which a lock may have stayed taken.
+pub fn aside() -> Result<epoch::Aside> {
+    if is_fork() && epoch::another_was_inside() {
+        forked_inside()?;
+    }
+    Ok(epoch::aside())
+}
+
 /// `dtl_init_after_fork`: forgets the parent's objects (their threads, peers and devices are not
 /// this process') and opens afresh.
 pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> {

@@ -16,7 +16,7 @@ mod usage;
 pub use usage::Usage;
 
 pub use asked::{adopt, discard};
-pub use facts::{kind_info, stats, trim};
+pub use facts::{alignment, kind_info, stats, trim};
 
 use super::backend::{Extent, Memory, Place};
 use super::dispatch::route;
@@ -173,7 +173,7 @@ pub fn alloc_own(owner: Owner, backend: &Backend, wanted: &Request) -> Result<Ad
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
         return plain::alloc(code, owner.tag(), size, align);
     }
-    let extent = Extent { kind, size, align };
+    let extent = Extent { kind, size, align: alignment(backend, kind, size, wanted.align)? };
     let device = device::get_or_first(backend)?;
     admit(owner, backend, device, extent, || allocate(backend, memory, extent))
 }

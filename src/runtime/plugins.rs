@@ -7,7 +7,7 @@
 
 mod handlers;
 
-pub use handlers::{register_handler, unregister};
+pub use handlers::{end_replaced, register_handler, unregister};
 
 use super::environment::{self, Need};
 use super::registry::{self, Backend};
@@ -293,7 +293,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
         Refusal::Untrusted(text) => Error::new(DTL_ERROR_UNAVAILABLE, format!("refused: {text}")),
     };
     let shown = error.clone().within(&format!("plugin {}", path.display()));
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = trust::resolve(path).unwrap_or_else(|_| path.to_owned());
     let (backends, handlers) = Registered::default();
     keep(Record { path, identity: None, origin, plugin: None, backends, handlers, failure: Some(error) });
     shown
@@ -381,8 +381,7 @@ pub fn search_again() {
 }
 
 fn search_folder(path: &Path, origin: &'static str) -> Result<u64> {
-    let folder = std::fs::canonicalize(path).map_err(Refusal::from);
-    let checked = folder.and_then(|folder| trust::check_folder(&folder).map(|()| folder));
+    let checked = trust::resolve(path).and_then(|folder| trust::check_folder(&folder).map(|()| folder));
     let listed = checked.and_then(|folder| files_of(&folder).map_err(Refusal::from));
     let files = listed.map_err(|refusal| refuse(path, origin, refusal))?;
     let mut loaded = 0;

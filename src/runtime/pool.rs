@@ -101,6 +101,8 @@ pub struct Pool {
     backend: Arc<Backend>,
     device: i32,
     kind: dtl_enum_word_t,
+    /// Blocks are aligned to this at least.
+    least_align: u64,
     /// Whether the host cannot reach its blocks.
     hidden: bool,
     /// Its handle once it has one.
@@ -165,8 +167,7 @@ impl Kept {
 impl Pool {
     /// A pool of a backend's memory on the thread's current device; `keep` 0 = as usual.
     pub fn create(backend: Arc<Backend>, kind: dtl_enum_word_t, keep: u64) -> Result<Pool> {
-        let mut info = super::zeroed_kind_info();
-        memory::kind_info(&backend, kind, &mut info)?;
+        memory::kind_info(&backend, kind, &mut super::zeroed_kind_info())?;
         let device = device::get_or_first(&backend)?;
         let blocks = match plain::code(kind).filter(|_| plain::serves(backend.handle())) {
             Some(code) => {
@@ -179,7 +180,8 @@ impl Pool {
             }
         };
         let hidden = matches!(blocks, Blocks::Kept(_)) && memory::hidden::is_hidden(&backend, kind);
-        Ok(Pool { backend, device, kind, hidden, id: AtomicU64::new(0), blocks })
+        let least_align = memory::alignment(&backend, kind, 1, 0)?.max(LEAST_ALIGN);
+        Ok(Pool { backend, device, kind, least_align, hidden, id: AtomicU64::new(0), blocks })
     }
 
     /// Allocates from it.
@@ -190,7 +192,7 @@ impl Pool {
             Blocks::Plain { code, tag, .. } => return plain::alloc(*code, *tag, size, align),
             Blocks::Kept(kept) => kept,
         };
-        let (room, align) = (heap::rounded(size), align.max(LEAST_ALIGN));
+        let (room, align) = (heap::rounded(size), align.max(self.least_align));
         let reused = kept.lock().reuse(room, align);
         let addr = match reused {
             Some(addr) => addr,
@@ -342,8 +344,10 @@ impl Drop for Pool {
     }
 }
 
-/// A label for a pool that is being made. Labels of destroyed pools are free when the last call that was
-/// inside meanwhile has left, which may be a thread that is not running just now: that is waited for.
+/// A label for a pool that is being made. Labels of destroyed pools become free when the last call that was
+/// inside meanwhile has left, which may belong to a thread that is not running just now: this waits for it. To
+/// be called outside the epoch, as a destroyed pool may wait for this very call otherwise; a call from within
+/// another one (a callback) cannot leave, and is refused instead.
 fn take_label() -> Result<u8> {
     loop {
         if let Some(tag) = free_label() {
@@ -355,6 +359,13 @@ fn take_label() -> Result<u8> {
             return fail!(
                 DTL_ERROR_LIMIT,
                 "{plain} pools of host memory are all that there may be at once: destroy one"
+            );
+        }
+        if epoch::is_inside() {
+            return fail!(
+                DTL_ERROR_LIMIT,
+                "{plain} pools of host memory, and destroyed ones that the call around this one may still use, are all \
+                 that there may be at once: call dtl_pool_create outside of callbacks"
             );
         }
         epoch::collect();

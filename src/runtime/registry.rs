@@ -9,7 +9,7 @@ use crate::abi::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::error::{Error, Result, fail};
-use crate::sys::epoch::Guard;
+use crate::sys::epoch::{self, Guard};
 use crate::sys::lock::RwLock;
 use crate::sys::slab::Table;
 use std::ffi::{CStr, CString};
@@ -187,7 +187,8 @@ static TABLE: Table<Backend> = Table::new(TAG, 0);
 
 // Where both locks are held, the one of NAMED is taken first.
 
-/// The names in force. A replaced backend leaves this list but keeps its handle until finalize.
+/// The names in force. A replaced backend leaves this list but keeps its handle as long as something uses it; a
+/// built-in one until finalize.
 static NAMED: RwLock<Vec<Arc<Backend>>> = RwLock::new(Vec::new());
 /// What `dtl_backend_get(NULL)` resolved to.
 static DEFAULT: RwLock<Option<Arc<Backend>>> = RwLock::new(None);
@@ -235,6 +236,10 @@ pub fn add_in_place(backend: Arc<Backend>, flags: u64) -> Result<(dtl_backend_t,
     };
     drop(named);
     choose_again();
+    if let Some(Replaced { backend, .. }) = replaced.as_ref().filter(|replaced| !replaced.backend.builtin) {
+        let old = backend.handle();
+        epoch::until_done(Box::new(move || plugins::end_replaced(old)));
+    }
     Ok((dtl_backend_t { id }, replaced))
 }
 
@@ -269,7 +274,25 @@ pub fn check_name(noun: &str, name: &str) -> Result<()> {
 
 /// Removes a backend that nothing uses, but for so many shares of what goes with it.
 pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()> {
-    crate::sys::epoch::collect(); // a user destroyed just now may still hold its share in limbo
+    epoch::collect(); // a user destroyed just now may still hold its share in limbo
+    if remove_unused(inside, handle, others)? {
+        return Ok(());
+    }
+    let backend = pin(inside, handle)?;
+    let allocations = backend.memory_use.live_count();
+    let handler = super::dispatch::text::handler_of(inside, &backend).map_or(String::new(), |name| {
+        format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
+    });
+    fail!(
+        DTL_ERROR_BUSY,
+        "backend {} is in use ({handler}{allocations} live allocations; streams, events, executors and communicators count \
+         too): destroy what uses it first",
+        backend.name()
+    )
+}
+
+/// As [`remove`]; false: something uses it.
+pub fn remove_unused(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<bool> {
     let mut named = NAMED.write(); // of two who remove the same one, the second finds it stale
     let backend = pin(inside, handle)?;
     if backend.builtin {
@@ -284,19 +307,8 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
         + usize::from(chosen)
         + usize::from(listed)
         + super::exec::objects::default_shares(inside, &backend);
-    let allocations = backend.memory_use.live_count();
-    let in_use = Arc::strong_count(&backend) > expected;
-    if in_use || !backend.memory_use.close() {
-        drop((default, named));
-        let handler = super::dispatch::text::handler_of(inside, &backend).map_or(String::new(), |name| {
-            format!("handler \"{name}\" of a dispatcher has it: dtl_dispatch_unregister; ")
-        });
-        return fail!(
-            DTL_ERROR_BUSY,
-            "backend {} is in use ({handler}{allocations} live allocations; streams, events, executors and communicators count \
-             too): destroy what uses it first",
-            backend.name()
-        );
+    if Arc::strong_count(&backend) > expected || !backend.memory_use.close() {
+        return Ok(false);
     }
     if chosen {
         *default = None;
@@ -305,7 +317,13 @@ pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()
     drop((default, named));
     super::exec::objects::drop_defaults(inside, &backend);
     drop(TABLE.remove(inside, handle.id)); // its destroy slot may run here, without a lock held
-    Ok(())
+    Ok(true)
+}
+
+/// Whether a backend has lost its name to another one and is still there.
+pub fn is_replaced(inside: &Guard, handle: dtl_backend_t) -> bool {
+    let named = NAMED.read();
+    TABLE.get(inside, handle.id).is_some() && named.iter().all(|known| known.handle() != handle)
 }
 
 /// The backend of a handle (not null), for the duration of a call.
@@ -428,7 +446,7 @@ fn automatic() -> Result<Arc<Backend>> {
 pub fn clear() {
     *DEFAULT.write() = None;
     NAMED.write().clear();
-    let inside = crate::sys::epoch::enter();
+    let inside = epoch::enter();
     for id in TABLE.handles() {
         drop(TABLE.remove(&inside, id));
     }
@@ -438,7 +456,7 @@ pub fn clear() {
 pub fn forget_all() {
     std::mem::forget(DEFAULT.write().take());
     std::mem::take(&mut *NAMED.write()).into_iter().for_each(std::mem::forget);
-    let inside = crate::sys::epoch::enter();
+    let inside = epoch::enter();
     for id in TABLE.handles() {
         std::mem::forget(TABLE.remove(&inside, id));
     }

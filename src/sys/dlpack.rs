@@ -4,6 +4,7 @@
 //! `runtime::array`'s to know.
 
 use super::buf::Addr;
+use super::epoch;
 use crate::abi::array::*;
 use crate::abi::word::*;
 use std::ffi::c_void;
@@ -225,6 +226,7 @@ unsafe extern "C" fn delete_unversioned(managed: *mut c_void) {
 }
 
 fn give_up<M>(lent: Lent<M>) {
+    let _aside = epoch::aside(); // on any thread of the program
     let Lent { release, tensor, .. } = lent;
     // A deleter has nobody to report to, and nothing may unwind into its caller.
     let _ = catch_unwind(AssertUnwindSafe(release));

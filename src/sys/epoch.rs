@@ -22,6 +22,14 @@
 //! happens before the free. Entering is a release store, too (the same instruction on x86): a destroyer that finds a
 //! later entry than the one it saw has then seen the leaving between them.
 
+#[path = "epoch/chores.rs"]
+mod chores;
+#[path = "epoch/fork.rs"] // also where tests/models compiles this file
+mod fork;
+
+pub use chores::until_done;
+pub use fork::{Aside, another_was_inside, aside, forget_other_threads};
+
 use super::barrier;
 use super::pool::SpareSlots;
 use super::tls;
@@ -45,6 +53,8 @@ pub(super) struct Record {
     blocked: AtomicU32,
     /// The object that a call of this thread goes on using while it waits outside the epoch.
     held: AtomicPtr<()>,
+    /// Nesting of [`aside`].
+    aside: AtomicU32,
     /// Whether a thread owns the record.
     owned: AtomicBool,
     /// Whether it is owned for one call only.
@@ -66,7 +76,7 @@ global! {
     static LIMBO: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 }
 global! {
-    /// Things in the limbo plus borrowed records: leavers look at this one number.
+    /// Things in the limbo, chores and borrowed records: leavers look at this one number.
     static ERRANDS: AtomicUsize = AtomicUsize::new(0);
 }
 
@@ -156,6 +166,7 @@ fn adopt_record() -> &'static Record {
             nested: AtomicU32::new(0),
             blocked: AtomicU32::new(0),
             held: AtomicPtr::new(ptr::null_mut()),
+            aside: AtomicU32::new(0),
             owned: AtomicBool::new(true),
             borrowed: AtomicBool::new(false),
             needs_fence: AtomicBool::new(barrier::needs_fence()),
@@ -205,6 +216,13 @@ pub fn enter_cheaply() -> Guard {
     record.seq.store(seq + 1, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     Guard { record }
+}
+
+/// Whether the calling thread is inside.
+#[must_use]
+pub fn is_inside() -> bool {
+    // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
+    unsafe { mine().as_ref() }.is_some_and(|record| record.seq.load(Ordering::Relaxed) % 2 == 1)
 }
 
 /// Whether [`visit`] and [`enter_cheaply`] may be used: entering needs no fence.
@@ -336,14 +354,18 @@ impl Drop for Guard {
 
 /// What leavers have to do now and then: free things, give a borrowed record back.
 #[cold]
-fn run_errands(record: &Record) {
+fn run_errands(record: &'static Record) {
+    // A fork meanwhile leaves the limbo, and the locks of what is freed, locked in the child.
+    let errands = Aside::of(record);
     collect();
-    give_back(record);
+    chores::run();
+    drop(errands);
 }
 
 /// Gives a record back that was borrowed for one call (see `adopt_record`).
 fn give_back(record: &Record) {
-    if !record.is_in_call() && record.borrowed.swap(false, Ordering::Relaxed) {
+    if record.borrowed.load(Ordering::Relaxed) && !record.may_hold_locks() {
+        record.borrowed.store(false, Ordering::Relaxed);
         tls::set(ptr::null());
         ERRANDS.fetch_sub(1, Ordering::Relaxed);
         record.owned.store(false, Ordering::Release);
@@ -459,27 +481,4 @@ pub fn let_others_leave(limit: Duration) -> bool {
 pub fn anyone_inside() -> bool {
     barrier::heavy();
     RECORDS.lock().iter().any(|record| record.is_in_call())
-}
-
-/// In a forked child: whether another thread was in a call when this process was forked. What such a one had locked stays locked here.
-#[must_use]
-pub fn another_was_inside() -> bool {
-    // Taken: by a thread in its first call, or in a destroy.
-    let Some(records) = RECORDS.try_lock() else { return true };
-    records.iter().any(|record| !ptr::eq(*record, mine()) && record.is_in_call())
-}
-
-/// In a forked child: the other threads' records describe threads that do not exist here.
-pub fn forget_other_threads() {
-    for &record in RECORDS.lock().iter() {
-        if !ptr::eq(record, mine()) {
-            record.seq.store(record.seq.load(Ordering::Relaxed).next_multiple_of(2), Ordering::Relaxed);
-            record.nested.store(0, Ordering::Relaxed);
-            record.owned.store(false, Ordering::Relaxed);
-            record.spare.forget();
-        }
-        record.blocked.store(0, Ordering::Relaxed);
-        record.held.store(ptr::null_mut(), Ordering::Relaxed);
-    }
-    prepare();
 }

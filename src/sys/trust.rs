@@ -3,10 +3,10 @@
 //! Not here: loading (`sys::dl`) and what plugins are (`runtime::plugins`).
 
 use std::fmt;
-use std::fs::{self, Metadata};
+use std::fs::{self, DirBuilder, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
 
 /// Whether this program has more rights than who started it (set-uid, set-gid, file capabilities). Its
 /// environment is then not to be trusted.
@@ -32,9 +32,83 @@ pub struct Trusted {
     pub identity: Identity,
 }
 
+/// Symbolic links that one path may lead through, as many as the kernel allows.
+const MOST_LINKS: usize = 40;
+
+/// A path without symbolic links. Every link on the way must belong to this process' user or to root: its owner
+/// chooses what it leads to.
+pub fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
+    walk(path, &link_fault, false)
+}
+
+/// As [`resolve`], for a folder: creates what is missing, for this user alone.
+pub fn make_folder(path: &Path) -> Result<PathBuf, Refusal> {
+    walk(path, &link_fault, true)
+}
+
+fn link_fault(_: &Path, link: &Metadata) -> Option<String> {
+    owner_fault(Own::of_this_process(), link.uid())
+}
+
+/// As `link_fault`, for a file that the user has named: only a link that everybody could have put there counts.
+fn named_link_fault(folder: &Path, link: &Metadata) -> Option<String> {
+    let is_open = fs::metadata(folder).map_or(true, |about| about.mode() & OTHERS_WRITE != 0);
+    if is_open { link_fault(folder, link) } else { None }
+}
+
+/// Follows a path link by link, as the check must see each of them and `canonicalize` shows none.
+fn walk(
+    path: &Path,
+    fault: &dyn Fn(&Path, &Metadata) -> Option<String>,
+    makes_folders: bool,
+) -> Result<PathBuf, Refusal> {
+    if path.as_os_str().is_empty() {
+        return Err(io::Error::from(io::ErrorKind::NotFound).into());
+    }
+    let mut resolved = if path.is_absolute() { PathBuf::new() } else { fs::canonicalize(".")? };
+    let mut rest = path.to_path_buf();
+    let mut links = 0;
+    loop {
+        let mut components = rest.components();
+        let Some(first) = components.next() else { return Ok(resolved) };
+        let behind = components.as_path().to_path_buf();
+        let next = match first {
+            Component::Normal(name) => resolved.join(name),
+            Component::ParentDir => fs::canonicalize(resolved.join(".."))?,
+            Component::RootDir | Component::Prefix(_) => PathBuf::from("/"),
+            Component::CurDir => resolved.clone(),
+        };
+        let about = match fs::symlink_metadata(&next) {
+            Err(error) if makes_folders && error.kind() == io::ErrorKind::NotFound => {
+                match DirBuilder::new().mode(0o700).create(&next) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+                    _ => continue, // look at what is there now
+                }
+            }
+            about => about?,
+        };
+        if !about.is_symlink() {
+            (resolved, rest) = (next, behind);
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP).into());
+        }
+        if let Some(fault) = fault(&resolved, &about) {
+            let text = format!("the symbolic link {} on the way there {fault}", next.display());
+            return Err(Refusal::Untrusted(text));
+        }
+        rest = fs::read_link(&next)?.join(behind);
+        if rest.is_absolute() {
+            resolved = PathBuf::new();
+        }
+    }
+}
+
 /// Checks a regular file and the folder that it lies in.
 pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
-    let path = fs::canonicalize(path)?;
+    let path = resolve(path)?;
     let about = fs::metadata(&path)?;
     if !about.is_file() {
         return Err(Refusal::Untrusted("it is no regular file".to_owned()));
@@ -50,7 +124,7 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
 /// Checks a regular file that the user has named: only what everybody could have put there is refused, as a
 /// site's libraries often belong to a user of their own and can be written by a group.
 pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
-    let path = fs::canonicalize(path)?;
+    let path = walk(path, &named_link_fault, false)?;
     let about = fs::metadata(&path)?;
     if !about.is_file() {
         return Err(Refusal::Untrusted("it is no regular file".to_owned()));
@@ -147,11 +221,16 @@ fn fault(own: Own, about: &Metadata, is_folder: bool) -> Option<String> {
     judge(own, about.uid(), about.mode(), is_folder)
 }
 
+fn owner_fault(own: Own, owner: u32) -> Option<String> {
+    let who =
+        if own.is_privileged { "root (the program runs with raised privileges)" } else { "you or root" };
+    let is_foreign = owner != 0 && (own.is_privileged || owner != own.uid);
+    is_foreign.then(|| format!("belongs to user {owner}: it must belong to {who}"))
+}
+
 fn judge(own: Own, owner: u32, mode: u32, is_folder: bool) -> Option<String> {
-    if owner != 0 && (own.is_privileged || owner != own.uid) {
-        let who =
-            if own.is_privileged { "root (the program runs with raised privileges)" } else { "you or root" };
-        return Some(format!("belongs to user {owner}: it must belong to {who}"));
+    if let Some(fault) = owner_fault(own, owner) {
+        return Some(fault);
     }
     let who = match mode & (GROUP_WRITES | OTHERS_WRITE) {
         0 => return None,
@@ -220,6 +299,46 @@ mod tests {
         mode(&folder, 0o1777);
         mode(&file, 0o666);
         assert!(matches!(check_file(&file), Err(Refusal::Untrusted(text)) if text.contains("the file")));
+        fs::remove_dir_all(&folder).expect("cleaned up");
+    }
+
+    #[test]
+    fn links_are_followed_like_the_kernel_does() {
+        let folder = std::env::temp_dir().join(format!("dtl-trust-links-{}", std::process::id()));
+        fs::create_dir_all(folder.join("a/b")).expect("folders");
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, folder.join(name)).expect("a link");
+        link("a/b", "relative");
+        link(folder.join("a").to_str().expect("UTF-8"), "absolute");
+        link("../relative/..", "a/up");
+        link("loop", "loop");
+        let cases = ["relative", "absolute/b", "a/up/b/../b/.", "./absolute/up/b", "a//b/"];
+        for name in cases {
+            let path = folder.join(name);
+            assert_eq!(resolve(&path).expect(name), fs::canonicalize(&path).expect(name), "{name}");
+        }
+        assert!(
+            matches!(resolve(&folder.join("loop")), Err(Refusal::System(error)) if error.raw_os_error() == Some(libc::ELOOP))
+        );
+        assert!(matches!(resolve(&folder.join("none/b")), Err(Refusal::System(_))));
+        assert!(matches!(resolve(Path::new("")), Err(Refusal::System(_))));
+        let made = make_folder(&folder.join("relative/new/more")).expect("made");
+        assert_eq!(made, fs::canonicalize(folder.join("a/b/new/more")).expect("there"));
+        assert_eq!(fs::metadata(made).expect("there").mode() & 0o7777, 0o700);
+        if super::super::process::own_uid() == 0 {
+            fs::write(folder.join("file"), "x").expect("a file");
+            link("file", "others");
+            std::os::unix::fs::lchown(folder.join("others"), Some(4242), None).expect("root may");
+            let refused = |answer: Result<PathBuf, Refusal>| matches!(answer, Err(Refusal::Untrusted(text)) if text.contains("4242"));
+            assert!(refused(resolve(&folder.join("others"))));
+            assert!(
+                check_named_file(&folder.join("others")).is_ok(),
+                "a site's libraries belong to its own user"
+            );
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).expect("mode");
+            assert!(refused(check_named_file(&folder.join("others"))), "everybody could have put it there");
+        } else {
+            println!("not tested: links of other users, which only root can make");
+        }
         fs::remove_dir_all(&folder).expect("cleaned up");
     }
 }

@@ -428,6 +428,13 @@ static void test_bad_input(void) {
     refuse_key(d, key_of(DO(0), 1, ANY, ANY), "source");
     refuse_key(d, key_of(DO(0), ANY, UINT64_C(0x0001000000000000), ANY), "destination");
     refuse_key(d, key_of(DO(0), ANY, ANY, 9), "schedule");
+    /* A word of another enumeration than the library's own operation has there would never be found. */
+    refuse_key(d, key_of(DTL_OPERATION_COPY, DTL_SCHEDULE_DEVICE, ANY, ANY),
+               "source of operation Copy: Device is of enumeration Schedule, not of Memory");
+    refuse_key(d, key_of(DTL_OPERATION_COPY, ANY, DTL_LANGUAGE_C, ANY), "destination of operation Copy: C is of enumeration Language");
+    refuse_key(d, key_of(DTL_OPERATION_ALLOC, ANY, DTL_OPERATION_ALLOC, ANY), "destination of operation Alloc");
+    refuse_key(d, key_of(DTL_OPERATION_COMPILE, DTL_MEMORY_HOST, ANY, ANY), "not of Language");
+    refuse_key(d, key_of(DTL_OPERATION_LAUNCH, ANY, ANY, DTL_MEMORY_HOST), "schedule of operation Launch: Host is of enumeration Memory");
     refuse_key(d, key_of(DTL_MEMORY_HOST, ANY, ANY, ANY), "operation: Host is of enumeration Memory, not of Operation");
     refuse_key(d, key_of(NEVER(DTL_ENUM_OPERATION), ANY, ANY, ANY), "operation: 0x0006ea60");
     refuse_key(d, key_of(DO(0), NEVER(DTL_ENUM_MEMORY), ANY, ANY), "source: 0x0001ea60");

@@ -222,6 +222,33 @@ static void test_folders(void) {
     use("DTL_CACHE_DIR", m_folder);
 }
 
+/* A link's owner chooses where the folder is, so another user's link is not followed, and nothing is made behind
+ * it. */
+static void test_links_of_others(void) {
+    char link[600], there[600], below[700];
+    if (getuid() != 0) {
+        printf("not tested: links of other users, which only root can make\n");
+        return;
+    }
+    snprintf(there, sizeof there, "%s/there", m_folder);
+    snprintf(link, sizeof link, "%s/others", m_folder);
+    snprintf(below, sizeof below, "%s/new/dtl", link);
+    CHECK(mkdir(there, 0700) == 0 && symlink(there, link) == 0 && lchown(link, 4242, 4242) == 0);
+    use("DTL_CACHE_DIR", link);
+    m_refused(m_source(GIVES("8")), DTL_ERROR_UNAVAILABLE, "belongs to user 4242");
+    CHECK(strstr(dtl_last_error(), link) != NULL && strstr(dtl_last_error(), "DTL_CACHE_DIR") != NULL);
+    use("DTL_CACHE_DIR", below);
+    m_refused(m_source(GIVES("8")), DTL_ERROR_UNAVAILABLE, "the symbolic link");
+    CHECK(setenv("XDG_CACHE_HOME", link, 1) == 0);
+    use("DTL_CACHE_DIR", NULL);
+    m_refused(m_source(GIVES("8")), DTL_ERROR_UNAVAILABLE, "belongs to user 4242");
+    CHECK(unsetenv("XDG_CACHE_HOME") == 0 && each(there, 0, NULL) == 0);
+    CHECK(lchown(link, 0, 0) == 0);
+    use("DTL_CACHE_DIR", below);
+    CHECK(m_result(GIVES("8")) == 8 && each(there, 0, NULL) == 1);
+    use("DTL_CACHE_DIR", m_folder);
+}
+
 /* Writes a compiler that does this, and uses it. */
 static void become(const char *script) {
     char text[1024];
@@ -410,6 +437,7 @@ int main(int argc, char **argv) {
     test_includes();
     test_damage();
     test_folders();
+    test_links_of_others();
     test_compilers();
     test_reaped();
     test_threads();

@@ -128,6 +128,9 @@ static void test_writable_by_others(void) {
         CHECK(chown(path, 4242, 0) == 0);
         refuse(path, DTL_ERROR_UNAVAILABLE, "belongs to user 4242");
         CHECK(chown(path, 0, 0) == 0);
+        CHECK(symlink(path, in(own, "others.so")) == 0 && lchown(in(own, "others.so"), 4242, 4242) == 0);
+        refuse(in(own, "others.so"), DTL_ERROR_UNAVAILABLE, "the symbolic link");
+        CHECK(unlink(in(own, "others.so")) == 0);
     }
     CHECK_OK(dtl_backend_load(path, NULL));
 }

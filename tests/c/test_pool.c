@@ -97,8 +97,10 @@ static void test_rules(dtl_backend_t backend, dtl_enum_word_t kind) {
 /* A registered backend whose calls are counted, with memory for so many bytes. */
 static int allocs, frees;
 static uint64_t left;
+static uint64_t asked_for; /* the last alignment */
 static dtl_status_t count_alloc(void* self, uint64_t size, uint64_t alignment, dtl_enum_word_t kind, void** out) {
     (void)self, (void)kind;
+    asked_for = alignment;
     if (size > left) return DTL_ERROR_OUT_OF_MEMORY;
     if (posix_memalign(out, alignment < 64 ? 64 : alignment, size) != 0) return DTL_ERROR_OUT_OF_MEMORY;
     left -= size;
@@ -117,6 +119,46 @@ static dtl_status_t count_copy(void* self, void* dst, dtl_enum_word_t dst_kind, 
     (void)self, (void)dst_kind, (void)src_kind;
     memcpy(dst, src, size);
     return DTL_SUCCESS;
+}
+
+static dtl_status_t count_kind_info(void* self, dtl_enum_word_t kind, dtl_mem_kind_info_t* out) {
+    (void)self;
+    if (kind != DTL_MEMORY_DEVICE) return DTL_ERROR_NOT_SUPPORTED;
+    out->alignment = 256;
+    return DTL_SUCCESS;
+}
+
+/* Alignment 0 asks for what the kind declares; another one is asked for as it is. */
+static void test_alignment(void) {
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
+    dtl_transfer_vtable_t transfer = DTL_TRANSFER_VTABLE_INIT;
+    const uint64_t alignments[3][2] = {{0, 256}, {8, 8}, {4096, 4096}};
+    dtl_backend_t backend;
+    dtl_stream_t stream;
+    dtl_pool_t pool;
+    void* block;
+    int i;
+    left = MIB;
+    memory.alloc = count_alloc, memory.free = count_free, memory.kind_info = count_kind_info, transfer.copy = count_copy;
+    table.abi_version = DTL_ABI_VERSION, table.memory = &memory, table.transfer = &transfer;
+    CHECK_OK(dtl_backend_register("aligned", &table, NULL, 0, &backend));
+    CHECK_OK(dtl_stream_create(backend, 0, 0, &stream));
+    for (i = 0; i < 3; i++) {
+        CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 100, alignments[i][0], &block));
+        CHECK(asked_for == alignments[i][1]);
+        CHECK_OK(dtl_mem_free(backend, block));
+        CHECK_OK(dtl_mem_alloc_async(stream, DTL_MEMORY_DEVICE, 100, alignments[i][0], &block));
+        CHECK(asked_for == alignments[i][1]);
+        CHECK_OK(dtl_mem_free(backend, block));
+    }
+    CHECK_OK(dtl_stream_destroy(stream));
+    CHECK_OK(dtl_pool_create(backend, DTL_MEMORY_DEVICE, NULL, &pool));
+    block = take(pool, 100);
+    CHECK(asked_for == 256);
+    CHECK_OK(dtl_pool_free(pool, block));
+    CHECK_OK(dtl_pool_destroy(pool));
+    CHECK_OK(dtl_backend_unregister(backend));
 }
 
 static void test_registered(void) {
@@ -209,6 +251,62 @@ static void test_many(void) {
     }
 }
 
+/* Pools that threads create and destroy when nearly all labels are taken. A create that waits for a destroyed
+ * pool must not be what the pool waits for. */
+#define LIVE 60
+#define TURNS 5000
+static int limits;
+static void* create_and_destroy(void* user) {
+    int i;
+    (void)user;
+    for (i = 0; i < TURNS; i++) {
+        dtl_pool_t pool;
+        const dtl_status_t status = dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pool);
+        if (status == DTL_ERROR_LIMIT) {
+            far_add(&limits);
+        } else {
+            CHECK_OK(status);
+            CHECK_OK(dtl_pool_destroy(pool));
+        }
+    }
+    return NULL;
+}
+
+static dtl_pool_t few[LIVE + 1], late_pool;
+static dtl_status_t late_status;
+/* In a slot, so inside of another call: a destroyed pool lasts until that call returns. */
+static dtl_status_t alloc_with_pools(void* self, uint64_t size, uint64_t alignment, dtl_enum_word_t kind, void** out) {
+    CHECK_OK(dtl_pool_destroy(few[LIVE]));
+    late_status = dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &late_pool);
+    return count_alloc(self, size, alignment, kind, out);
+}
+
+static void test_labels(void) {
+    dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
+    dtl_memory_vtable_t memory = DTL_MEMORY_VTABLE_INIT;
+    dtl_transfer_vtable_t transfer = DTL_TRANSFER_VTABLE_INIT;
+    dtl_backend_t backend;
+    pthread_t threads[2];
+    void* block;
+    int i;
+    for (i = 0; i < LIVE; i++) CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &few[i]));
+    for (i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, create_and_destroy, NULL) == 0);
+    for (i = 0; i < 2; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(far_get(&limits) < 2 * TURNS);
+    CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &few[LIVE]));
+    left = MIB;
+    memory.alloc = alloc_with_pools, memory.free = count_free, transfer.copy = count_copy;
+    table.abi_version = DTL_ABI_VERSION, table.memory = &memory, table.transfer = &transfer;
+    CHECK_OK(dtl_backend_register("pools-within", &table, NULL, 0, &backend));
+    CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 64, 0, &block));
+    CHECK(late_status == DTL_ERROR_LIMIT);
+    CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &late_pool)); /* the call around it has returned */
+    CHECK_OK(dtl_pool_destroy(late_pool));
+    CHECK_OK(dtl_mem_free(backend, block));
+    CHECK_OK(dtl_backend_unregister(backend));
+    for (i = 0; i < LIVE; i++) CHECK_OK(dtl_pool_destroy(few[i]));
+}
+
 static void test_trim(void) {
     dtl_pool_t pool;
     CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pool));
@@ -237,9 +335,11 @@ int main(void) {
     test_rules(host, DTL_MEMORY_PINNED);
     test_rules(null_backend, DTL_MEMORY_DEVICE);
     test_registered();
+    test_alignment();
     test_threads(DTL_MEMORY_MANAGED);
     test_threads(DTL_MEMORY_PINNED);
     test_many();
+    test_labels();
     test_trim();
     CHECK_OK(dtl_pool_create(host, DTL_MEMORY_HOST, NULL, &pool)); /* left for finalize, with a block */
     take(pool, 100);

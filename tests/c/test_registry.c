@@ -227,25 +227,29 @@ static void test_replace(void) {
 
     CHECK_STATUS(dtl_backend_unregister(old_one), DTL_ERROR_BUSY); /* one allocation lives */
     CHECK_TEXT("1 live allocation");
-    CHECK_OK(dtl_mem_free(old_one, memory));
     CHECK_OK(dtl_stream_create(old_one, 0, 0, &stream));
+    CHECK_OK(dtl_mem_free(old_one, memory));
     CHECK_STATUS(dtl_backend_unregister(old_one), DTL_ERROR_BUSY);
-    CHECK_OK(dtl_stream_destroy(stream));
     CHECK_OK(dtl_event_create(old_one, 0, &event));
+    CHECK_OK(dtl_stream_destroy(stream));
     CHECK_STATUS(dtl_backend_unregister(old_one), DTL_ERROR_BUSY);
-    CHECK_OK(dtl_event_destroy(event));
     CHECK_OK(dtl_executor_create(old_one, NULL, &executor));
+    CHECK_OK(dtl_event_destroy(event));
     CHECK_STATUS(dtl_backend_unregister(old_one), DTL_ERROR_BUSY);
-    CHECK_OK(dtl_executor_destroy(executor));
     CHECK_OK(dtl_stream_default(old_one, 0, &stream)); /* does not count */
-    CHECK_OK(dtl_backend_unregister(old_one));
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_INVALID_HANDLE);
+    CHECK(old_self.destroyed == 0);
+    CHECK_OK(dtl_executor_destroy(executor)); /* the last use */
     CHECK(old_self.destroyed == 1); /* "two" still uses it: one call for each registration */
+    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_backend_unregister(old_one), DTL_ERROR_INVALID_HANDLE);
     CHECK(find("one").id == new_one.id);
-    CHECK_OK(dtl_backend_unregister(new_one));
-    CHECK(new_self.destroyed == 1);
-    CHECK_OK(dtl_backend_unregister(other));
+    /* One that nothing uses goes at once. */
+    CHECK_OK(dtl_backend_register("two", &tables.main, &new_self, DTL_REGISTER_REPLACE, &old_one));
     CHECK(old_self.destroyed == 2);
+    CHECK_STATUS(dtl_backend_unregister(other), DTL_ERROR_INVALID_HANDLE);
+    CHECK_OK(dtl_backend_unregister(old_one));
+    CHECK_OK(dtl_backend_unregister(new_one));
+    CHECK(new_self.destroyed == 2);
     CHECK(old_self.allocs == old_self.frees);
 }
 

@@ -29,6 +29,7 @@ static bool told(const char *text)
 
 struct counts {
     std::atomic<int> objects{0}, live{0}, comms{0};
+    std::atomic<std::size_t> alignment{0};
 };
 static counts counted;
 
@@ -58,6 +59,7 @@ struct Space {
             return nullptr;
         }
         counted.live++;
+        counted.alignment = alignment;
         return static_cast<char *>(::operator new(size + shift, std::align_val_t{alignment < 64 ? 64 : alignment})) + shift;
     }
     void deallocate(void *first, size_type)
@@ -72,6 +74,7 @@ struct Space {
         return has;
     }
     const char *name() const { return "arena"; }
+    std::size_t available_memory() const { return (1 << 20) - 64 * static_cast<std::size_t>(counted.live.load()); }
 };
 
 struct Runner { // no loops
@@ -286,7 +289,10 @@ static void memory_of_a_class()
     for (const dtl_enum_word_t kind : {DTL_MEMORY_HOST, DTL_MEMORY_DEVICE}) {
         CHECK_OK(dtl_mem_alloc(backend.get(), kind, 100, 0, &first));
         CHECK_OK(dtl_mem_fill(first, 1, 100));
-        CHECK(counted.live == 1);
+        CHECK(counted.live == 1 && counted.alignment == 64); // what its properties() promise
+        uint64_t free_bytes = 1, total_bytes = 1;
+        CHECK_OK(dtl_device_memory_info(backend.get(), 0, &free_bytes, &total_bytes));
+        CHECK(free_bytes == (1 << 20) - 64 && total_bytes == 0); // the class does not say how much there is
         CHECK_OK(dtl_mem_free(backend.get(), first));
     }
     CHECK_STATUS(dtl_mem_alloc(backend.get(), DTL_MEMORY_PINNED, 100, 0, &first), DTL_ERROR_NOT_SUPPORTED);

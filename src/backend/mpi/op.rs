@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::runtime::backend::Reductions;
 use crate::runtime::comm::types::Reduction;
 use crate::sys::buf::Region;
+use crate::sys::epoch;
 use crate::sys::lock::RwLock;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -99,6 +100,7 @@ fn operation(mpi: &Mpi, commutes: bool) -> Result<Handle> {
 
 /// Frees what was made for MPI. When MPI is about to end.
 pub(super) fn release_all(mpi: &Mpi) {
+    let _aside = epoch::aside(); // in MPI_Finalize, maybe of the program
     for own in OWN.write().drain(..) {
         // What MPI refuses to free now goes with it.
         let _ = message::free(mpi, own.datatype);
@@ -123,6 +125,7 @@ unsafe extern "C" fn fold(
     // SAFETY: and the datatype, a handle of four bytes at least; of those with eight, all are read below.
     let low = unsafe { datatype.cast::<u32>().read() };
     let found = {
+        let _aside = epoch::aside(); // MPI may call it in an MPI call of the program's
         let own = OWN.read();
         own.iter()
             .find(|own| own.datatype as u32 == low && is_whole(own.datatype, datatype))

@@ -16,6 +16,7 @@ use crate::runtime::backend::{OpId, Reach, Spot, Swap, Transport, Window, Window
 use crate::runtime::comm::types::Reduction;
 use crate::runtime::log;
 use crate::sys::buf::{Addr, Region, Scratch};
+use crate::sys::epoch;
 use crate::sys::lock::Mutex;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -396,6 +397,7 @@ static LEFT: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
 
 /// Frees them, as all ranks do when MPI is about to end.
 pub(super) fn release_all(mpi: &Mpi) {
+    let _aside = epoch::aside(); // in MPI_Finalize, maybe of the program
     let left = std::mem::take(&mut *LEFT.lock());
     for win in left {
         // What MPI refuses to free now goes with it.

@@ -3,8 +3,8 @@
 use super::sieve::{self, Map, Marks, Sieve, Slots};
 use super::{Action, Query, Registration, Role};
 use crate::abi::dispatch::DTL_DISPATCH_ANY;
-use crate::abi::enums::DTL_ENUM_OPERATION;
-use crate::abi::word::dtl_enum_word_t;
+use crate::abi::enums::*;
+use crate::abi::word::*;
 use crate::error::{Result, fail};
 use crate::runtime::enums;
 use std::cmp::Reverse;
@@ -279,10 +279,33 @@ impl Tables {
     }
 }
 
+/// Enumerations of the slots of the library's own operations, as at `dtl_dispatch_query_t`. 0: the library leaves the
+/// slot open, and any enumeration may stand there.
+const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
+    (DTL_OPERATION_ALLOC, [0, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
+    (DTL_OPERATION_COPY, [DTL_ENUM_MEMORY, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
+    (DTL_OPERATION_LAUNCH, [0, 0, DTL_ENUM_SCHEDULE]),
+    (DTL_OPERATION_COMPILE, [DTL_ENUM_LANGUAGE, 0, DTL_ENUM_SCHEDULE]),
+];
+
+/// Fails if a key of an operation of the library has a word of another enumeration in a slot, which would fit no query.
+pub fn check_enumerations(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
+    let Some((_, wanted)) = LIBRARYS.iter().find(|(known, _)| *known == operation) else { return Ok(()) };
+    for ((name, word), number) in SLOT_NAMES.into_iter().zip(slots).zip(*wanted) {
+        if number != 0 && word != DTL_DISPATCH_ANY {
+            let within = || format!("{name} of operation {}", enums::describe(operation));
+            enums::check(word, number).map_err(|error| error.within(&within()))?;
+        }
+    }
+    Ok(())
+}
+
+const SLOT_NAMES: [&str; 3] = ["source", "destination", "schedule"];
+
 /// Fails unless an operation is one and the slots are words that were given out, or any.
 pub fn check_words(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
     enums::check(operation, DTL_ENUM_OPERATION).map_err(|error| error.within("operation"))?;
-    let named = ["source", "destination", "schedule"].into_iter().zip(slots);
+    let named = SLOT_NAMES.into_iter().zip(slots);
     let mut named = named.filter(|(_, word)| *word != DTL_DISPATCH_ANY);
     named.try_for_each(|(name, word)| enums::check_given(word).map_err(|error| error.within(name)))
 }

@@ -6,6 +6,7 @@ use super::{Member, existing, json, member, never_given};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Error, Result, fail};
 use crate::runtime::chunks::{CHUNK, Chunks};
+use crate::runtime::lifecycle;
 use crate::sys::hash;
 use crate::sys::lock::Mutex;
 use std::ffi::CString;
@@ -109,6 +110,7 @@ fn add(template: &'static Member, values: &[Value], hash: u64) -> Result<dtl_enu
             json.as_bytes().len()
         );
     }
+    let _aside = lifecycle::aside()?;
     let mut count = ADDING.lock();
     let place = match look(template, values, hash) {
         Ok(known) => return Ok(known.word),

@@ -14,6 +14,7 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::sys::buf::Addr;
 use crate::sys::clock::now_ns;
+use crate::sys::epoch;
 use crate::sys::lock::{Condvar, Mutex};
 use crate::sys::machine;
 use crate::sys::share::{self, Shares};
@@ -340,7 +341,9 @@ impl Shared {
         let Some(task) = self.state.lock().tasks.pop_front() else { return };
         self.queued.fetch_sub(1, Ordering::Relaxed);
         self.pass_on(false);
+        let aside = epoch::aside();
         let result = caught(task);
+        drop(aside);
         let mut state = self.state.lock();
         state.unfinished -= 1;
         if let Err(error) = result {

@@ -17,6 +17,7 @@ use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
 use crate::sys::buf::Addr;
 use crate::sys::clock::Deadline;
+use crate::sys::epoch;
 use crate::sys::lock::{Condvar, Mutex};
 use crate::sys::thread::spawn;
 use std::collections::VecDeque;
@@ -328,6 +329,7 @@ impl Shared {
 }
 
 fn run_caught(work: Work) -> Result<()> {
+    let _aside = epoch::aside();
     match catch_unwind(AssertUnwindSafe(|| run(work))) {
         Ok(result) => result,
         Err(_) => fail!(DTL_ERROR_INTERNAL, "a task of a stream panicked; please report this bug"),

@@ -7,6 +7,7 @@
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::sys::buf::Addr;
+use crate::sys::epoch;
 use crate::sys::lock::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -47,6 +48,7 @@ pub(super) fn withdraw(user: Addr) -> bool {
 }
 
 extern "C" fn redeem(user: *mut c_void) -> dtl_status_t {
+    let _aside = epoch::aside(); // on a thread of the backend's
     let task = ONCE.lock().waiting.remove(&user.addr());
     task.map_or(DTL_ERROR_INTERNAL, |task| task())
 }

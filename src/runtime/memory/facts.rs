@@ -40,6 +40,19 @@ pub fn trim(backend: &Backend) -> Result<()> {
     Ok(())
 }
 
+/// Checks size and alignment as [`super::check`] does; the alignment to ask the backend for: 0 becomes what the kind
+/// declares.
+pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<u64> {
+    let given = super::check(size, align)?;
+    if align != 0 {
+        return Ok(given);
+    }
+    let mut info = crate::runtime::zeroed_kind_info();
+    let declared = kind_info(backend, kind, &mut info).map_or(0, |()| info.alignment);
+    // A kind without a usable declaration is not described, or not there, which `alloc` says better.
+    super::check(size, declared).or(Ok(given))
+}
+
 /// Describes a memory kind of a backend.
 pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t, out: &mut dtl_mem_kind_info_t) -> Result<()> {
     if let Some(answer) = backend.memory()?.kind_info(kind, out) {

@@ -1,7 +1,8 @@
 //! Memory in a stream's order: there for the work that is queued next, gone behind the work that was queued before.
 
 use super::{
-    Allocation, Owner, Request, admit, allocate, asked, check, enter, find, leave, plain, settle, sound,
+    Allocation, Owner, Request, admit, alignment, allocate, asked, check, enter, find, leave, plain, settle,
+    sound,
 };
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::abi::word::DTL_OPERATION_ALLOC;
@@ -42,6 +43,7 @@ pub fn alloc_own(stream: &Stream, wanted: &Request) -> Result<Addr> {
     if let Some(code) = plain::code(kind).filter(|_| plain::serves(backend.handle())) {
         return plain::alloc(code, plain::NO_POOL, size, align);
     }
+    let align = alignment(backend, kind, size, wanted.align)?;
     let extent = Extent { kind, size, align };
     let queue = || memory.alloc_async(stream.token()?, kind, size, align);
     admit(Owner::Program, backend, stream.device(), extent, || match queue() {

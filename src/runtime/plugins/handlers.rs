@@ -5,7 +5,7 @@ use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::error::Result;
 use crate::runtime::dispatch::{self, Action};
 use crate::runtime::registry;
-use crate::sys::epoch::Guard;
+use crate::sys::epoch::{self, Guard};
 
 /// For the host's dispatch_register: keeps what `make` has registered for the plugin that this thread is loading.
 pub fn register_handler(make: impl FnOnce() -> Result<dtl_registration_t>) -> Result<dtl_registration_t> {
@@ -27,6 +27,27 @@ pub(super) fn end(inside: &Guard, handlers: &[dtl_registration_t]) {
 
 /// `dtl_backend_unregister`: with the backend go its plugin's handlers that name it, and with the plugin's last backend all.
 pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
+    with_handlers(inside, backend, |others| registry::remove(inside, backend, others).map(|()| true))
+        .map(drop)
+}
+
+/// The same for a backend that was replaced, once nothing uses it. Whether there is nothing left to do.
+pub fn end_replaced(backend: dtl_backend_t) -> bool {
+    let inside = epoch::enter();
+    if !registry::is_replaced(&inside, backend) {
+        return true; // unregistered, or it has its name again
+    }
+    // An error: another thread was faster.
+    with_handlers(&inside, backend, |others| registry::remove_unused(&inside, backend, others))
+        .unwrap_or(true)
+}
+
+/// Removes a backend by `remove`, which gets the number of its plugin's handlers that name it; they end with it.
+fn with_handlers(
+    inside: &Guard,
+    backend: dtl_backend_t,
+    remove: impl FnOnce(usize) -> Result<bool>,
+) -> Result<bool> {
     let state = STATE.lock();
     let owner = state.records.iter().find(|record| record.backends.contains(&backend));
     let (backends, handlers) =
@@ -38,7 +59,9 @@ pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
             .is_some_and(|found| matches!(&found.action, Action::Backend(named) if named.handle() == backend))
     };
     let naming: Vec<_> = handlers.iter().copied().filter(names).collect();
-    registry::remove(inside, backend, naming.len())?;
-    end(inside, if registered(&backends).is_empty() { &handlers } else { &naming });
-    Ok(())
+    let is_gone = remove(naming.len())?;
+    if is_gone {
+        end(inside, if registered(&backends).is_empty() { &handlers } else { &naming });
+    }
+    Ok(is_gone)
 }

@@ -10,6 +10,7 @@ use super::class::{self, FIRST_SPAN, LARGEST, OWN, QUANTUM, SEGMENT};
 use super::mail::{self, Mail};
 use super::segment::{APART, CURRENT, LISTED, Slab};
 use super::{Freed, store, table};
+use crate::sys::epoch::aside;
 use crate::sys::sync::AtomicU64;
 use crate::sys::tls;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +58,7 @@ struct Leaving;
 
 impl Drop for Leaving {
     fn drop(&mut self) {
+        let _aside = aside();
         let heap = mine();
         tls::set_heap(std::ptr::null());
         if let Some(heap) = heap.filter(|_| store::is_usable()) {

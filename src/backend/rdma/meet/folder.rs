@@ -39,10 +39,13 @@ const LATE: &str = "late";
 pub(super) fn meet(path: &Path, job: &Job<'_>, talk: &Talk) -> Result<Meeting> {
     let fault =
         |what: String| Error::new(DTL_ERROR_UNAVAILABLE, format!("folder {}: {what}", path.display()));
-    let path = path.canonicalize().map_err(|error| {
-        fault(format!("{error}; make it, where all ranks see it, or name another way to meet"))
+    let checked = trust::resolve(path).and_then(|path| trust::check_folder(&path).map(|()| path));
+    let path = checked.map_err(|refusal| match refusal {
+        trust::Refusal::System(error) => {
+            fault(format!("{error}; make it, where all ranks see it, or name another way to meet"))
+        }
+        trust::Refusal::Untrusted(why) => fault(format!("refused: {why}")),
     })?;
-    trust::check_folder(&path).map_err(|refusal| fault(format!("refused: {refusal}")))?;
     let folder = path.join(format!("dtl-{}-{:016x}", process::own_uid(), job.key()));
     let place = Place { folder, job, talk, own: process::random_u64().unwrap_or(1) };
     let met = if job.rank == 0 { Root::open(&place)?.host() } else { place.visit() };

@@ -53,7 +53,7 @@ pub(crate) const GROUPS: &[Group] = &[
             "abi.register.bad_names_refused": "empty, too long, spaces, slashes, \"auto\"" => bad_names;
             "abi.register.longest_name_accepted": "63 bytes" => longest_name;
             "abi.register.taken_name_refused": "the second registration of a name" => taken_name;
-            "abi.register.replace_takes_over": "with DTL_REGISTER_REPLACE the new one is found" => replace;
+            "abi.register.replace_takes_over": "the new one is found; the old one ends with its last use" => replace;
             "abi.register.unknown_flags_refused": "flags 1 << 20" => unknown_flags;
             "abi.register.table_is_copied": "changes after the registration are not seen" => copied;
             "abi.register.empty_table_refused": "no component at all is DTL_ERROR_INVALID_ARGUMENT" => empty_table;
@@ -219,14 +219,19 @@ fn taken_name() -> Outcome {
 }
 
 fn replace() -> Outcome {
-    let parts = Parts::new();
-    registered(&parts, |old| {
-        let new = parts.register("ctk.abi", dtl::abi::device::DTL_REGISTER_REPLACE)?;
-        let found = Backend::find("ctk.abi")?;
-        ensure!(found.handle.id == new.handle.id && new.handle.id != old.handle.id, "the old one is found");
-        old.device_count()?;
-        Ok(unregister(new)?)
-    })
+    let (first, second) = (Parts::new(), Parts::new());
+    let old = first.register("ctk.abi", 0)?;
+    let block = old.alloc(DTL_MEMORY_HOST, 64, 0)?;
+    let new = second.register("ctk.abi", dtl::abi::device::DTL_REGISTER_REPLACE)?;
+    let found = Backend::find("ctk.abi")?;
+    ensure!(found.handle.id == new.handle.id && new.handle.id != old.handle.id, "the old one is found");
+    old.device_count()?;
+    ensure!(first.state.destroyed.load(Ordering::SeqCst) == 0, "the old one was destroyed while in use");
+    block.free()?;
+    let times = first.state.destroyed.load(Ordering::SeqCst);
+    ensure!(times == 1, "destroy of the old one was called {times} times when its last block was gone");
+    refused(old.device_count(), DTL_ERROR_INVALID_HANDLE, "a call on the old one after that")?;
+    Ok(unregister(new)?)
 }
 
 fn unknown_flags() -> Outcome {

@@ -6,6 +6,7 @@
 use super::way::Way;
 use crate::error::{Result, fail};
 use crate::runtime::comm::progress::{List, TURNS};
+use crate::sys::epoch;
 use crate::sys::lock::Mutex;
 use crate::sys::thread::spawn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -172,6 +173,7 @@ fn look(ways: &[Weak<dyn Way>], times: u32) -> bool {
         if number > 0 {
             thread::park_timeout(BETWEEN_LOOKS);
         }
+        let _aside = epoch::aside();
         let served = ways.iter().filter_map(Weak::upgrade).filter(|way| way.needs_thread());
         served.fold(false, |any, way| way.serve() | any)
     })
