@@ -284,7 +284,8 @@ pub struct dtl_exec_vtable_t {
     /// (streams) Waits for all work in the stream; a failure of that work is the status.
     pub stream_synchronize:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// Whether all work is done, without waiting. NULL: an event is recorded and queried.
+    /// Whether all work is done, without waiting. NULL: an event is recorded and queried; without
+    /// the event slots, dtl_stream_query waits for the stream, as dtl_event_record does.
     pub stream_query: Option<
         unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void, out_done: *mut i32) -> dtl_status_t,
     >,
