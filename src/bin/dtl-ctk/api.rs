@@ -80,6 +80,11 @@ pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
     !told || is_direct == 0
 }
 
+/// The job of ranks that are threads of this process.
+pub(crate) fn own_job() -> CString {
+    CString::new(format!("dtl-ctk-{}", std::process::id())).unwrap_or_default()
+}
+
 /// A communicator of this program's own; it ends with its owner.
 pub(crate) struct Comm {
     pub(crate) handle: dtl_comm_t,
@@ -88,7 +93,8 @@ pub(crate) struct Comm {
 impl Comm {
     /// Opens one of a kind. `place` is rank and size, if they are not the launcher's matter.
     pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Result<Comm, Failure> {
-        Comm::open_as(None, kind, place, timeout_ns)
+        let job = place.map(|_| own_job());
+        Comm::open_as(job.as_deref(), kind, place, timeout_ns)
     }
 
     /// The same under a job's name; `None`: the launcher's.

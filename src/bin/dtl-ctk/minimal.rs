@@ -5,6 +5,7 @@
 //! fast. docs/how-to/register-a-backend.md is about real ones.
 
 use crate::api::{Failure, check};
+use crate::kit::bare;
 use crate::sample::window::Waiting;
 use crate::sample::{fault, window_work};
 use dtl::abi::comm::DTL_ANY_SOURCE;
@@ -163,7 +164,10 @@ pub(crate) fn register(kind: &str, ranks: u64) -> Result<(), Failure> {
     let name = if is_faulty { c"faulty" } else { c"minimal" };
     // SAFETY: the tables live through the call, which copies them; `own` lives for ever.
     let status = unsafe { dtl_backend_register(name.as_ptr(), &raw const table, own, 0, &raw mut backend) };
-    check("dtl_backend_register", status)
+    check("dtl_backend_register", status)?;
+    // SAFETY: the tables that were registered just now.
+    unsafe { bare::keep(&raw const table, own) };
+    Ok(())
 }
 
 fn lock(queue: &Mutex<VecDeque<Message>>) -> MutexGuard<'_, VecDeque<Message>> {

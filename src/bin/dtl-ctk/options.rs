@@ -160,6 +160,10 @@ pub(crate) struct Named {
     #[arg(long, value_name = "FILE")]
     pub(crate) expect: Option<PathBuf>,
 
+    /// Run no more tests after so many failures
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_failures: Option<u64>,
+
     /// Also run threads with random operations for so many seconds each
     #[arg(long, value_name = "SECONDS")]
     pub(crate) stress: Option<u64>,
@@ -311,6 +315,7 @@ impl RunOptions {
             junit: self.named.junit,
             expect: self.named.expect,
             stress: self.named.stress,
+            max_failures: self.named.max_failures,
             time: self.named.time,
             verbose: self.named.verbose,
             fault: self.named.fault,

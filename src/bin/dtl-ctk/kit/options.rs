@@ -1,6 +1,6 @@
 //! What a run of named tests is asked for, and how a worker process is told.
 
-use crate::kit::catalog::{self, Body, COMPONENTS, Test};
+use crate::kit::catalog::{self, COMPONENTS, Test};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub(crate) struct Wanted {
     pub(crate) junit: Option<PathBuf>,
     pub(crate) expect: Option<PathBuf>,
     pub(crate) stress: Option<u64>,
+    /// Failures after which nothing more is run.
+    pub(crate) max_failures: Option<u64>,
     pub(crate) time: bool,
     pub(crate) verbose: bool,
     /// A fault of the backend "sample".
@@ -84,6 +86,9 @@ pub(crate) struct Work {
     /// A fault of the backend "sample"
     #[arg(long)]
     pub(crate) fault: Option<String>,
+    /// Failures after which to end; 0: as many as there are
+    #[arg(long, default_value_t = 0)]
+    pub(crate) max_failures: u64,
     /// Measure instead of testing
     #[arg(long)]
     pub(crate) time: bool,
@@ -101,8 +106,9 @@ impl Wanted {
                 Target::Library => component == "abi",
                 Target::Backend(_) | Target::Plugin(_) => true,
             };
-            fits && (self.patterns.is_empty()
-                || self.patterns.iter().any(|one| catalog::matches(one, test.name)))
+            fits && (!test.body.is_first() || self.has_tables())
+                && (self.patterns.is_empty()
+                    || self.patterns.iter().any(|one| catalog::matches(one, test.name)))
         };
         let all = || catalog::all().map(|(_, test)| test);
         COMPONENTS
@@ -110,6 +116,17 @@ impl Wanted {
             .flat_map(|name| all().filter(move |test| test.component() == *name))
             .filter(|test| wanted(test))
             .collect()
+    }
+
+    /// Whether the backend is registered through tables, whose slots the first stage calls.
+    fn has_tables(&self) -> bool {
+        match &self.target {
+            Target::Backend(name) | Target::Kind(name) => {
+                ["sample", "minimal", "faulty"].contains(&name.as_str())
+            }
+            Target::Plugin(_) => true,
+            Target::Library => false,
+        }
     }
 
     /// Where the ranks are.
@@ -152,5 +169,5 @@ impl Wanted {
 
 /// Whether a test is one of several ranks.
 pub(crate) fn is_of_ranks(test: &Test) -> bool {
-    matches!(test.body, Body::Ranks(..))
+    test.body.is_of_ranks()
 }
