@@ -21,7 +21,7 @@ if(NOT (DTL_TEST_GCC AND TARGET plugin_gcc_tcp))
   return()
 endif()
 mutant(whole plugin.c device.c memory.c exports.c ordered.c transfer.c streams.c queued.c events.c launch.c modules.c loops.c fault.c)
-mutant(wire wire.c meeting.c window.c fault.c)
+mutant(wire wire.c results.c meeting.c window.c fault.c)
 
 # Some eighteen of the list: the choice depends on nothing else.
 add_test(NAME mutants COMMAND "${top}/tests/mutants/run.sh" "${CMAKE_BINARY_DIR}" "*" 48)

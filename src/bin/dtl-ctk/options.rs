@@ -4,7 +4,7 @@ use crate::api::limit_of;
 use crate::case::{OPS, Op};
 use crate::generate::Space;
 use crate::kit::catalog::COMPONENTS;
-use crate::kit::options::{Place, Target, Wanted, Work};
+use crate::kit::options::{Kernels, Place, Target, Wanted, Work};
 use crate::sample::fault::FAULTS;
 use crate::shrink::{self, Change};
 use clap::{Args, Parser, Subcommand};
@@ -180,6 +180,9 @@ pub(crate) struct Named {
     #[arg(long, value_name = "FAULT", value_parser = parse_fault)]
     pub(crate) fault: Option<String>,
 
+    #[command(flatten)]
+    pub(crate) kernels: Kernels,
+
     /// What ranks are
     #[arg(long, value_name = "WHAT", value_enum)]
     pub(crate) ranks_as: Option<Place>,
@@ -319,6 +322,7 @@ impl RunOptions {
             time: self.named.time,
             verbose: self.named.verbose,
             fault: self.named.fault,
+            kernels: self.named.kernels,
         })
     }
 }

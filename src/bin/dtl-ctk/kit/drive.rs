@@ -4,7 +4,7 @@
 
 use crate::kit::catalog::Test;
 use crate::kit::expect::{self, Expected};
-use crate::kit::options::{Target, Wanted, Work, is_of_ranks};
+use crate::kit::options::{Kernels, Target, Wanted, Work, is_of_ranks};
 use crate::kit::outcome::{Stop, complain, say};
 use crate::kit::report::{Ended, Entry, Run};
 use crate::kit::session::{Hopeless, Session, cannot};
@@ -128,7 +128,7 @@ impl<'a> Shown<'a> {
     fn count(&mut self, test: &Test) {
         let failures = 1 + self.entries.iter().filter(|entry| entry.is_bad()).count() as u64;
         if test.body.is_first() {
-            self.stopped = Some(format!("it builds on slots, and {} failed", test.name));
+            self.stopped = Some(format!("the slots come first, and {} failed", test.name));
         } else if self.wanted.max_failures.is_some_and(|most| failures >= most) {
             self.stopped = Some(format!("{failures} failed (--max-failures)"));
         }
@@ -229,6 +229,7 @@ fn under_launcher(
         fault: None,
         max_failures: 0,
         time: false,
+        kernels: Kernels::default(),
     };
     let of_ranks: Vec<_> =
         tests.iter().filter(|test| is_of_ranks(test)).filter_map(|test| catalog::find(test.name)).collect();

@@ -27,6 +27,35 @@ pub(crate) enum Place {
     Threads,
 }
 
+/// Kernels to test instead of the kit's own source.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Kernels {
+    /// A file whose kernel the exec.module tests take instead of source of language 0. DTL_LANGUAGE_PTX if it ends in
+    /// .ptx, DTL_LANGUAGE_SPIRV in .spv, else DTL_LANGUAGE_BINARY
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary: Option<PathBuf>,
+
+    /// The kernel in it [default: add]
+    #[arg(long, value_name = "NAME", requires = "binary")]
+    pub(crate) kernel: Option<String>,
+
+    /// Its arguments, as in dtl_kernel_get. One of "pi" has to add its int to int number i of its pointer, as the kit's
+    /// own does; others are launched with a pointer to 4000 bytes and zeros, and what they compute is not checked
+    /// [default: pi]
+    #[arg(long, value_name = "LETTERS", requires = "binary")]
+    pub(crate) signature: Option<String>,
+}
+
+impl Kernels {
+    fn arguments(&self) -> impl Iterator<Item = String> {
+        let file = self.binary.as_ref().map(|path| format!("--binary={}", path.display()));
+        let kernel = self.kernel.as_ref().map(|name| format!("--kernel={name}"));
+        [file, kernel, self.signature.as_ref().map(|letters| format!("--signature={letters}"))]
+            .into_iter()
+            .flatten()
+    }
+}
+
 /// A run of named tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
@@ -51,6 +80,7 @@ pub(crate) struct Wanted {
     pub(crate) verbose: bool,
     /// A fault of the backend "sample".
     pub(crate) fault: Option<String>,
+    pub(crate) kernels: Kernels,
 }
 
 /// The hidden command that runs tests for `drive`.
@@ -92,6 +122,8 @@ pub(crate) struct Work {
     /// Measure instead of testing
     #[arg(long)]
     pub(crate) time: bool,
+    #[command(flatten)]
+    pub(crate) kernels: Kernels,
 }
 
 impl Wanted {
@@ -160,6 +192,7 @@ impl Wanted {
         if !self.components.is_empty() {
             words.push(format!("--named={}", self.components.join(",")));
         }
+        words.extend(self.kernels.arguments());
         words.extend(self.fault.iter().map(|name| format!("--fault={name}")));
         words.push(format!("--call-ms={}", (self.limit / 3).as_millis()));
         words.extend(self.no_time_limit.then(|| "--no-time-limit".to_owned()));

@@ -13,6 +13,7 @@ use crate::kit::wire::{Place, Wire};
 use crate::kit::{step, stress, timing};
 use crate::minimal;
 use crate::sample::{Parts, fault};
+use crate::tests::module;
 use crate::user;
 use dtl::abi::status::*;
 use dtl::ffi::runtime::dtl_finalize;
@@ -84,6 +85,7 @@ pub(crate) fn work(work: &Work) -> ExitCode {
     };
     let report = Report { file };
     work.fault.as_deref().map(fault::choose);
+    module::KERNELS.get_or_init(|| work.kernels.clone());
     step::write_beside(&work.report, place().rank.max(0));
     stress::SECONDS.store(work.stress, Ordering::Relaxed);
     let names = std::fs::read_to_string(&work.names).unwrap_or_default();
