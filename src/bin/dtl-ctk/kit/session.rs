@@ -23,6 +23,25 @@ pub(crate) fn cannot(error: Error) -> Hopeless {
     (CANNOT, error.to_string())
 }
 
+/// Texts of ranks, each once, with the ranks that have it.
+fn grouped(texts: impl Iterator<Item = (i32, String)>) -> Vec<(String, Vec<i32>)> {
+    let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
+    for (rank, text) in texts {
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((text, vec![rank])),
+        }
+    }
+    groups
+}
+
+fn ranks_text(ranks: &[i32]) -> String {
+    let mut ranks = ranks.to_vec();
+    ranks.sort_unstable();
+    let names: Vec<String> = ranks.iter().map(i32::to_string).collect();
+    format!("rank{} {}", if ranks.len() > 1 { "s" } else { "" }, names.join(", "))
+}
+
 /// One worker and its files.
 pub(crate) struct Session<'a> {
     wanted: &'a Wanted,
@@ -178,10 +197,12 @@ impl<'a> Session<'a> {
     /// Ranks that are in a slot, or ended in one: what and where.
     fn places(&self) -> Option<String> {
         let places = step::read(&self.folder.join("report"), self.ranks);
-        let of_rank = |(rank, what): (i32, String)| {
-            if self.ranks > 1 { format!("{what} (rank {rank})") } else { what }
+        let is_alone = self.ranks == 1;
+        let text = |what: &str, ranks: &[i32]| {
+            if is_alone { what.to_owned() } else { format!("{what} ({})", ranks_text(ranks)) }
         };
-        let places: Vec<String> = places.into_iter().map(of_rank).collect();
+        let places: Vec<String> =
+            grouped(places.into_iter()).iter().map(|(what, ranks)| text(what, ranks)).collect();
         (!places.is_empty()).then(|| places.join(", "))
     }
 
@@ -208,7 +229,7 @@ impl<'a> Session<'a> {
             _ => "the process ended".to_owned(),
         };
         let what = match (status, &place) {
-            (None, Some(place)) => format!("{place} has not returned after {limit:.0} s"),
+            (None, Some(place)) => format!("{place} did not return within {limit:.0} s"),
             (None, None) => format!("timed out after {limit:.0} s"),
             (Some(status), _) => match (status.signal(), status.code()) {
                 (None, Some(code @ 129..=192)) => ended(Some(code - 128), None),
@@ -285,16 +306,17 @@ impl Lines {
     fn of(&self, test: &str, ranks: usize) -> Option<(Ended, f64)> {
         let ended = self.ended.get(test)?;
         let seconds = ended.iter().fold(0.0, |most: f64, (_, _, seconds)| most.max(*seconds));
-        let failed: Vec<String> = ended
-            .iter()
-            .filter_map(|(rank, ended, _)| match ended {
-                Ended::Failed(text) if ranks > 1 => Some(format!("rank {rank}: {text}")),
-                Ended::Failed(text) => Some(text.clone()),
-                _ => None,
-            })
-            .collect();
+        let failed = ended.iter().filter_map(|(rank, ended, _)| match ended {
+            Ended::Failed(text) => Some((*rank as i32, text.clone())),
+            _ => None,
+        });
+        let failed = grouped(failed);
         if !failed.is_empty() {
-            return Some((Ended::Failed(failed.join("; ")), seconds));
+            let text = |(text, on): &(String, Vec<i32>)| {
+                if ranks > 1 { format!("{}: {text}", ranks_text(on)) } else { text.clone() }
+            };
+            let texts: Vec<String> = failed.iter().map(text).collect();
+            return Some((Ended::Failed(texts.join("; ")), seconds));
         }
         if ended.len() < ranks {
             return None;
