@@ -157,9 +157,9 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_NCCL 540
 /// A verbs call or completion failed. The text has its code and name.
 #define DTL_ERROR_VERBS 560
-/// A slot of a registered (native) backend answered a number that is no status, or wrote an output that
-/// cannot be: a boolean other than 0 and 1, a source that is no rank, a match word that was not asked
-/// for. The text has slot and value.
+/// A slot of a registered (native) backend returned a number that is no status, or wrote an invalid
+/// output: a boolean other than 0 and 1, a source that is no rank, a match word other than the
+/// receive's. The text has slot and value.
 #define DTL_ERROR_NATIVE_BACKEND 570
 /// A kernel's source did not compile or link. The text has the compiler's first error; dtl_module_log has all.
 #define DTL_ERROR_COMPILE_FAILED 580
@@ -2149,7 +2149,8 @@ typedef struct dtl_comm_open_t {
 
 /// What a comm table's `test` tells of a completed operation.
 typedef struct dtl_comm_done_t {
-    /// A receive: the rank that sent; DTL_ERROR_RANK_FAILURE: the rank that failed. Zeroed before the call.
+    /// A receive: the rank that sent; DTL_ERROR_RANK_FAILURE: the rank that failed. Zeroed before
+    /// the call.
     int32_t source;
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE …
     dtl_status_t status;

@@ -1,5 +1,5 @@
-/* What the slots of a registered table may leave out, and what the library says of results that cannot be. C11, and
- * valid C++17. */
+/* What the slots of a registered table may leave out, and what the library says of results that
+ * cannot be. C11, and valid C++17. */
 #include "check.h"
 #include <string.h>
 

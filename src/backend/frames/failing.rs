@@ -2,6 +2,7 @@
 
 use super::engine::{Arrival, Engine, Operation, Receive, Send, SendStage, index_of, rank_of};
 use crate::abi::status::*;
+use crate::error::status_name;
 use crate::runtime::backend::{Done, OpId};
 
 /// Receives from any source that may end because of one death before the wire counts as failed: as
@@ -13,8 +14,8 @@ impl Engine {
     pub(super) fn receive_failed(&mut self, got: &Done) {
         let source = index_of(got.source);
         if got.status != DTL_ERROR_RANK_FAILURE {
-            let said = self.wire.failure_text();
-            return self.break_down(got.status, said);
+            let said = self.reason("a receive", got.status);
+            return self.break_down(got.status, Some(said));
         }
         if !self.is_other(source) {
             let said = self.wire.failure_text().map_or(String::new(), |said| format!(": {said}"));
@@ -33,6 +34,16 @@ impl Engine {
             let text = format!("receives from any source fail for ever since the death of rank {source}");
             self.break_down(DTL_ERROR_RANK_FAILURE, Some(text));
         }
+    }
+
+    /// What the wire says of a failed operation; if nothing, what has failed.
+    #[cold]
+    pub(super) fn reason(&mut self, what: &str, status: dtl_status_t) -> String {
+        let nothing = || {
+            let name = status_name(status).to_string_lossy();
+            format!("{} ended {what} with {name}", self.wire.completes())
+        };
+        self.wire.failure_text().unwrap_or_else(nothing)
     }
 
     /// Whether it is a rank that messages can come from.

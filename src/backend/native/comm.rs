@@ -114,7 +114,8 @@ struct NativeWire {
 }
 
 impl NativeWire {
-    /// Keeps the reason of a failed operation for [`Wire::failure_text`], and makes a result that cannot be one.
+    /// Keeps the reason of a failed operation for [`Wire::failure_text`], and makes a result that
+    /// cannot be one.
     #[cold]
     fn failed(&self, done: i32, result: &mut dtl_comm_done_t, before: Mark) {
         keep_said(before, result.status);

@@ -163,8 +163,8 @@ impl Stream {
         if done { foreign.trail.peek().map_or(Ok(true), Err) } else { Ok(false) }
     }
 
-    /// Query for a backend without events, where a record waits for the stream, too. The stream's own work is still
-    /// running, so the answer to it is no.
+    /// Query for a backend without events, where a record waits for the stream, too. The stream's
+    /// own work is still running, so the answer to it is no.
     fn query_by_waiting(&self, foreign: &Foreign) -> bool {
         !current::is(foreign.trail.id()) && self.finish(foreign).is_ok()
     }

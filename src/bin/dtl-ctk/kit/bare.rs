@@ -1,6 +1,8 @@
-//! The tables of the backend under test as its author filled them in, for the tests that call slots directly.
+//! The tables of the backend under test as its author filled them in, for the tests that call slots
+//! directly.
 //!
-//! A plugin is loaded with a host table that keeps what is registered and passes it on to the library.
+//! A plugin is loaded with a host table that keeps what is registered and passes it on to the
+//! library.
 
 use crate::api::name_of;
 use crate::kit::calls::Backend;
@@ -24,7 +26,8 @@ pub(crate) struct Bare {
     pub(crate) own: *mut c_void,
 }
 
-// SAFETY: function pointers, and a pointer that is only passed to them; slots take calls of any thread.
+// SAFETY: function pointers, and a pointer that is only passed to them; slots take calls of any
+// thread.
 unsafe impl Send for Bare {}
 // SAFETY: as above; nothing in it changes.
 unsafe impl Sync for Bare {}
@@ -57,11 +60,13 @@ impl Bare {
     }
 }
 
-/// Calls a slot of a table with the backend's `self`: `slot!(bare, "memory.alloc", function, arguments…)`.
+/// Calls a slot of a table with the backend's `self`: `slot!(bare, "memory.alloc", function,
+/// arguments…)`.
 macro_rules! slot {
     ($bare:expr, $name:expr, $function:expr $(, $argument:expr)* $(,)?) => {
         $crate::kit::step::within($name, || {
-            // SAFETY: a slot of the table that was registered, with the arguments that its contract names.
+            // SAFETY: a slot of the table that was registered, with the arguments that its contract
+            // names.
             unsafe { $function($bare.own $(, $argument)*) }
         })
     };

@@ -21,7 +21,8 @@ pub(crate) enum Body {
     Tables(fn() -> Outcome),
     /// First stage: one process, the slots of the backend's tables.
     Slots(fn(&Bare) -> Outcome),
-    /// First stage: every rank of a comm table, its slots; the number is the least of ranks that it takes.
+    /// First stage: every rank of a comm table, its slots; the number is the least of ranks that it
+    /// takes.
     Wire(i32, fn(&Wire) -> Outcome),
 }
 
@@ -31,7 +32,8 @@ impl Body {
         matches!(self, Body::Ranks(..) | Body::Wire(..))
     }
 
-    /// Whether it calls the slots directly; if such a test fails, those that build on the slots are not run.
+    /// Whether it calls the slots directly; if such a test fails, those that build on the slots are
+    /// not run.
     pub(crate) fn is_first(&self) -> bool {
         matches!(self, Body::Slots(_) | Body::Wire(..))
     }

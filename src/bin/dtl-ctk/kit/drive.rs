@@ -1,6 +1,7 @@
-//! The process that the user starts for named tests. First the slots are called by themselves; if that fails, nothing
-//! else is run. Then a worker process for each component, watched through its report: a worker that ends or hangs is
-//! the failure of the test that it was in, and the tests behind it run in a new worker.
+//! The process that the user starts for named tests. First the slots are called by themselves; if
+//! that fails, nothing else is run. Then a worker process for each component, watched through its
+//! report: a worker that ends or hangs is the failure of the test that it was in, and the tests
+//! behind it run in a new worker.
 
 use crate::kit::catalog::Test;
 use crate::kit::expect::{self, Expected};
@@ -124,7 +125,8 @@ impl<'a> Shown<'a> {
         self.alike.iter().any(|(_, tests)| tests.as_slice() == [entry.test])
     }
 
-    /// Stops the run behind a failure of the first stage and behind the last failure that is wanted.
+    /// Stops the run behind a failure of the first stage and behind the last failure that is
+    /// wanted.
     fn count(&mut self, test: &Test) {
         let failures = 1 + self.entries.iter().filter(|entry| entry.is_bad()).count() as u64;
         if test.body.is_first() {

@@ -30,8 +30,8 @@ pub(crate) enum Place {
 /// Kernels to test instead of the kit's own source.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Kernels {
-    /// A file whose kernel the exec.module tests take instead of source of language 0. DTL_LANGUAGE_PTX if it ends in
-    /// .ptx, DTL_LANGUAGE_SPIRV in .spv, else DTL_LANGUAGE_BINARY
+    /// A file whose kernel the exec.module tests take instead of source of language 0.
+    /// DTL_LANGUAGE_PTX if it ends in .ptx, DTL_LANGUAGE_SPIRV in .spv, else DTL_LANGUAGE_BINARY
     #[arg(long, value_name = "FILE")]
     pub(crate) binary: Option<PathBuf>,
 
@@ -39,9 +39,9 @@ pub(crate) struct Kernels {
     #[arg(long, value_name = "NAME", requires = "binary")]
     pub(crate) kernel: Option<String>,
 
-    /// Its arguments, as in dtl_kernel_get. One of "pi" has to add its int to int number i of its pointer, as the kit's
-    /// own does; others are launched with a pointer to 4000 bytes and zeros, and what they compute is not checked
-    /// [default: pi]
+    /// Its arguments, as in dtl_kernel_get. One of "pi" has to add its int to int number i of its
+    /// pointer, as the kit's own does; others are launched with a pointer to 4000 bytes and zeros,
+    /// and what they compute is not checked [default: pi]
     #[arg(long, value_name = "LETTERS", requires = "binary")]
     pub(crate) signature: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! A worker process and the watch over it: what it reports, and what is said of one that ends or hangs.
+//! A worker process and the watch over it: what it reports, and what is said of one that ends or
+//! hangs.
 
 use crate::kit::catalog::Test;
 use crate::kit::options::{Place, Wanted};
@@ -107,8 +108,8 @@ impl<'a> Session<'a> {
         Ok(command)
     }
 
-    /// Runs the worker to its end or to the first test that it does not survive. The results are those of
-    /// the first tests; at least one, unless nothing can be run at all.
+    /// Runs the worker to its end or to the first test that it does not survive. The results are
+    /// those of the first tests; at least one, unless nothing can be run at all.
     pub(crate) fn run(self) -> Result<Results, Hopeless> {
         let said = File::create(self.folder.join("said")).map_err(cannot)?;
         let command = self.command().map_err(cannot)?;

@@ -1,5 +1,5 @@
-//! Which slot a worker is in, or which part of loading: a file for each rank, read by the process that watches when
-//! the worker has crashed or hangs.
+//! Which slot a worker is in, or which part of loading: a file for each rank, read by the process
+//! that watches when the worker has crashed or hangs.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};

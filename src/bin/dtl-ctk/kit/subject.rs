@@ -183,8 +183,8 @@ fn mapped_bytes() -> u64 {
 /// Least stack that a thread which was not joined keeps mapped.
 const STACK: u64 = 64 << 10;
 
-/// Fails if each of many rounds leaves addresses mapped, as threads do that ended and were not joined. The allocator
-/// maps more now and then, so one round without growth is enough.
+/// Fails if each of many rounds leaves addresses mapped, as threads do that ended and were not
+/// joined. The allocator maps more now and then, so one round without growth is enough.
 pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome) -> Outcome {
     const ROUNDS: u64 = 50;
     let mut least = u64::MAX;

@@ -1,4 +1,5 @@
-//! One rank's end of a comm table, called slot by slot as the library calls it, with every result checked.
+//! One rank's end of a comm table, called slot by slot as the library calls it, with every result
+//! checked.
 
 use crate::api::name_of;
 use crate::kit::bare::{Bare, slot};

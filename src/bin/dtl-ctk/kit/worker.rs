@@ -274,7 +274,8 @@ fn of_wires(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
     })
 }
 
-/// One rank's way through the tests of a table, on one communicator. The first test opens it, the last one closes it.
+/// One rank's way through the tests of a table, on one communicator. The first test opens it, the
+/// last one closes it.
 fn wire_rank(report: &Report, tests: &[Named], bare: &'static Bare, place: &Place, limit: Duration) {
     let mut opened: Option<Wire> = None;
     for (at, (_, test)) in tests.iter().enumerate() {

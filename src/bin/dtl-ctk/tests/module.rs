@@ -22,7 +22,8 @@ use std::time::Duration;
 pub(crate) const GROUPS: &[Group] = &[Group {
     slot: "exec.module_compile, module_destroy, kernel_get, kernel_destroy, kernel_launch",
     needs: &[Need::Compute],
-    rule: "Source of language 0 is compiled with dtl_kernel.h, where a backend compiles source (or --binary names a file); errors in it are DTL_ERROR_COMPILE_FAILED with the compiler's \
+    rule: "Source of language 0 is compiled with dtl_kernel.h, where a backend compiles source \
+           (or --binary names a file); errors in it are DTL_ERROR_COMPILE_FAILED with the compiler's \
            log, unknown kernels DTL_ERROR_NOT_FOUND. A launch is work of its stream.",
     usually: "The log is not handed over, an error of the compiler becomes another status, or the launch is not in order.",
     tests: tests_alone![
@@ -165,7 +166,8 @@ fn memory_kind(s: &Subject) -> Outcome<u64> {
     Ok(kind)
 }
 
-/// Adds 5 to 1000 numbers, behind what is in the stream; what they are after a while, before `then`.
+/// Adds 5 to 1000 numbers, behind what is in the stream; what they are after a while, before
+/// `then`.
 fn add(s: &Subject, stream: &Stream, wait: Duration, then: impl FnOnce() -> Outcome) -> Outcome<Vec<u8>> {
     let block = s.backend.alloc(memory_kind(s)?, 4000, 0)?;
     block.fill(0, 0, 4000)?;

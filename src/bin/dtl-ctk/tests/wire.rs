@@ -1,4 +1,5 @@
-//! The first stage for a comm table: the five slots as the library calls them, before anything is built on them.
+//! The first stage for a comm table: the five slots as the library calls them, before anything is
+//! built on them.
 
 use crate::kit::catalog::{Body, Group, Test};
 use crate::kit::outcome::{Outcome, ensure};
