@@ -215,7 +215,6 @@ fn of_ranks(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
     let limit = api::limit_of(timeout_ns, work.no_time_limit);
     let peer = |comm| Peer::of(comm, &kind, timeout_ns, work.no_time_limit);
     if work.threads == 0 {
-        own_device(&kind, launch::from_environment().ok().flatten().map_or(0, |one| one.local_rank));
         return Ok(rank(report, tests, &peer(Comm::open(&kind, None, limit)?)?)?);
     }
     IN_THREADS.store(kind != "self", Ordering::Relaxed);
@@ -223,7 +222,6 @@ fn of_ranks(work: &Work, report: &Report, tests: &[Named]) -> Result<(), Halt> {
     let opened: Vec<_> = all.into_iter().map(|comm| Mutex::new(Some(comm))).collect();
     on_threads(work, |number| {
         let place = (kind != "self").then_some((number, work.threads as i32));
-        own_device(&kind, number);
         let open = || Comm::open(&kind, place, limit);
         let opened = opened.get(number as usize).and_then(|comm| comm.lock().ok()?.take());
         Ok(rank(report, tests, &peer(opened.map_or_else(open, Ok)?)?)?)
@@ -244,16 +242,6 @@ fn on_threads(work: &Work, go: impl Fn(i32) -> Result<(), Halt> + Sync) -> Resul
         let panicked = |_| Err(Halt::Broken("a rank's thread panicked".to_owned()));
         started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
     })
-}
-
-/// NCCL wants a device for each rank of a node.
-fn own_device(kind: &str, local_rank: i32) {
-    let Some(cuda) = (kind == "nccl").then(|| Backend::find("cuda").ok()).flatten() else { return };
-    // That there is no device is what opening the communicator reports.
-    let count = cuda.device_count().unwrap_or(0);
-    if count > 0 {
-        let _ = cuda.set_device(local_rank % count);
-    }
 }
 
 /// Tests of a comm table's slots: this process is one rank, or all of them.
